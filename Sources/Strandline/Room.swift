@@ -1,0 +1,1 @@
+// Room for Strandline; replaced by its first real file.

@@ -1,0 +1,6 @@
+// The command's entrance.
+
+@main
+struct Tool {
+  static func main() { print("strandline") }
+}

@@ -1,0 +1,1 @@
+// Room for StrandlineCloudKit; replaced by its first real file.

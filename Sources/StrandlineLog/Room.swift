@@ -1,0 +1,1 @@
+// Room for StrandlineLog; replaced by its first real file.

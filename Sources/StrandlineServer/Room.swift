@@ -1,0 +1,1 @@
+// Room for StrandlineServer; replaced by its first real file.

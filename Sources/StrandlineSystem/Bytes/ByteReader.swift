@@ -1,0 +1,136 @@
+// Bytes in: a cursor with bounds. Every read can fail, none can trap, and no length is believed before it is
+// held against what is left.
+
+/// A read went past the end, or met bytes that mean nothing. `offset` counts from the array's start.
+package struct ByteReaderError: Error, Hashable, Sendable, CustomStringConvertible {
+  package var offset: Int
+  package var what: String
+  package init(offset: Int, what: String) {
+    self.offset = offset
+    self.what = what
+  }
+  package var description: String { "\(what) at byte \(offset)" }
+}
+
+/// A cursor over part of a byte array.
+package struct ByteReader: Sendable {
+  package let bytes: [UInt8]
+  package private(set) var offset: Int
+  package let end: Int
+
+  package init(_ bytes: [UInt8]) { self.init(bytes, 0..<bytes.count) }
+
+  package init(_ bytes: [UInt8], _ range: Range<Int>) {
+    precondition(range.lowerBound >= 0 && range.upperBound <= bytes.count)
+    self.bytes = bytes
+    self.offset = range.lowerBound
+    self.end = range.upperBound
+  }
+
+  package var remaining: Int { end - offset }
+  package var isAtEnd: Bool { offset == end }
+
+  private mutating func advance(_ count: Int, _ what: String) throws(ByteReaderError) -> Int {
+    guard count >= 0, count <= remaining else { throw ByteReaderError(offset: offset, what: "cut short in \(what)") }
+    let start = offset
+    offset += count
+    return start
+  }
+
+  package mutating func u8() throws(ByteReaderError) -> UInt8 {
+    bytes[try advance(1, "a byte")]
+  }
+  package mutating func u16() throws(ByteReaderError) -> UInt16 {
+    let at = try advance(2, "a 16-bit number")
+    return UInt16(bytes[at]) | UInt16(bytes[at + 1]) << 8
+  }
+  package mutating func u32() throws(ByteReaderError) -> UInt32 { bytes.u32(at: try advance(4, "a 32-bit number")) }
+  package mutating func u64() throws(ByteReaderError) -> UInt64 { bytes.u64(at: try advance(8, "a 64-bit number")) }
+  package mutating func f64() throws(ByteReaderError) -> Double { Double(bitPattern: try u64()) }
+
+  /// Unsigned LEB128 in its shortest form; a longer form is refused, so that equal values have equal bytes.
+  package mutating func varint() throws(ByteReaderError) -> UInt64 {
+    let start = offset
+    var result: UInt64 = 0
+    var shift: UInt64 = 0
+    while true {
+      let byte = try u8()
+      let bits = UInt64(byte & 0x7F)
+      guard shift < 63 || (shift == 63 && bits <= 1) else {
+        throw ByteReaderError(offset: start, what: "a varint above 64 bits")
+      }
+      result |= bits << shift
+      if byte & 0x80 == 0 {
+        guard byte != 0 || shift == 0 else { throw ByteReaderError(offset: start, what: "a padded varint") }
+        return result
+      }
+      shift += 7
+    }
+  }
+
+  package mutating func zigzag() throws(ByteReaderError) -> Int64 {
+    let value = try varint()
+    return Int64(bitPattern: value >> 1) ^ -Int64(bitPattern: value & 1)
+  }
+
+  package mutating func raw(_ count: Int) throws(ByteReaderError) -> [UInt8] {
+    let at = try advance(count, "\(count) bytes")
+    return Array(bytes[at..<at + count])
+  }
+
+  /// All that is left.
+  package mutating func rest() -> [UInt8] {
+    defer { offset = end }
+    return Array(bytes[offset..<end])
+  }
+
+  package mutating func blob() throws(ByteReaderError) -> [UInt8] {
+    try raw(try length("bytes"))
+  }
+
+  /// UTF-8, checked: bytes that are no UTF-8 are refused.
+  package mutating func string() throws(ByteReaderError) -> String {
+    let at = try advance(try length("text"), "text")
+    guard let value = String(validating: bytes[at..<offset], as: UTF8.self) else {
+      throw ByteReaderError(offset: at, what: "text that is not UTF-8")
+    }
+    return value
+  }
+
+  /// A count of items of at least `minimumBytes` each: refused if they could not fit into what is left.
+  package mutating func count(minimumBytes: Int) throws(ByteReaderError) -> Int {
+    let start = offset
+    let value = try varint()
+    guard value <= UInt64(remaining / max(1, minimumBytes)) else {
+      throw ByteReaderError(offset: start, what: "a count of \(value) that cannot fit")
+    }
+    return Int(value)
+  }
+
+  private mutating func length(_ what: String) throws(ByteReaderError) -> Int {
+    let start = offset
+    let value = try varint()
+    guard value <= UInt64(remaining) else {
+      throw ByteReaderError(offset: start, what: "a length of \(value) for \(what) where \(remaining) bytes are left")
+    }
+    return Int(value)
+  }
+}
+
+extension [UInt8] {
+  /// The four bytes at `offset` as a number, least first. The caller has checked the bounds.
+  package func u32(at offset: Int) -> UInt32 {
+    precondition(offset >= 0 && offset + 4 <= count)
+    return unsafe withUnsafeBytes {
+      unsafe UInt32(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
+    }
+  }
+
+  /// The eight bytes at `offset` as a number, least first. The caller has checked the bounds.
+  package func u64(at offset: Int) -> UInt64 {
+    precondition(offset >= 0 && offset + 8 <= count)
+    return unsafe withUnsafeBytes {
+      unsafe UInt64(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: UInt64.self))
+    }
+  }
+}

@@ -1,0 +1,78 @@
+// Bytes out: little-endian integers, LEB128 varints, length-prefixed bytes. ByteReader is its mirror.
+
+/// Builds a byte string.
+package struct ByteWriter: Sendable {
+  package var bytes: [UInt8] = []
+
+  package init() {}
+  package init(capacity: Int) { bytes.reserveCapacity(capacity) }
+
+  package var count: Int { bytes.count }
+
+  package mutating func u8(_ value: UInt8) { bytes.append(value) }
+
+  package mutating func u16(_ value: UInt16) { fixed(value) }
+
+  package mutating func u32(_ value: UInt32) { fixed(value) }
+
+  package mutating func u64(_ value: UInt64) { fixed(value) }
+
+  /// IEEE 754 binary64, as its 64 bits.
+  package mutating func f64(_ value: Double) { u64(value.bitPattern) }
+
+  private mutating func fixed<Value: FixedWidthInteger>(_ value: Value) {
+    unsafe withUnsafeBytes(of: value.littleEndian) { unsafe bytes.append(contentsOf: $0) }
+  }
+
+  /// Unsigned LEB128: seven bits a byte, least first, the high bit says that more follow. At most 10 bytes.
+  package mutating func varint(_ value: UInt64) {
+    var rest = value
+    while rest >= 0x80 {
+      bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+      rest >>= 7
+    }
+    bytes.append(UInt8(truncatingIfNeeded: rest))
+  }
+
+  /// A signed number as a varint of its zigzag form (0, -1, 1, -2 … become 0, 1, 2, 3 …).
+  package mutating func zigzag(_ value: Int64) {
+    varint(UInt64(bitPattern: (value << 1) ^ (value >> 63)))
+  }
+
+  package mutating func raw(_ value: [UInt8]) { bytes.append(contentsOf: value) }
+
+  package mutating func raw(_ value: ArraySlice<UInt8>) { bytes.append(contentsOf: value) }
+
+  /// A varint of the length, then the bytes.
+  package mutating func blob(_ value: [UInt8]) {
+    varint(UInt64(value.count))
+    bytes.append(contentsOf: value)
+  }
+
+  /// A varint of the length in bytes, then the UTF-8.
+  package mutating func string(_ value: String) {
+    varint(UInt64(value.utf8.count))
+    bytes.append(contentsOf: value.utf8)
+  }
+
+  package mutating func zeros(_ count: Int) {
+    bytes.append(contentsOf: repeatElement(0, count: count))
+  }
+
+  /// Overwrites four bytes at `offset`.
+  package mutating func patch(u32 value: UInt32, at offset: Int) {
+    bytes.patch(u32: value, at: offset)
+  }
+}
+
+extension [UInt8] {
+  /// Overwrites four bytes at `offset`, least first.
+  package mutating func patch(u32 value: UInt32, at offset: Int) {
+    for index in 0..<4 { self[offset + index] = UInt8(truncatingIfNeeded: value >> (8 * UInt32(index))) }
+  }
+
+  /// Overwrites eight bytes at `offset`, least first.
+  package mutating func patch(u64 value: UInt64, at offset: Int) {
+    for index in 0..<8 { self[offset + index] = UInt8(truncatingIfNeeded: value >> (8 * UInt64(index))) }
+  }
+}

@@ -1,0 +1,31 @@
+// The checksum of every byte on disk, and its published test value.
+//
+// CRC-32C (Castagnoli): polynomial 0x1EDC6F41, reflected, init and xorout 0xFFFFFFFF; the check value of the
+// nine bytes "123456789" is 0xE3069283 (RFC 3720, appendix B.4 gives more).
+
+private import CStrandline
+
+/// CRC-32C.
+package enum CRC32C {
+  /// The checksum of `bytes[range]`, continuing from `crc` (0 to begin).
+  package static func checksum(_ bytes: [UInt8], _ range: Range<Int>, continuing crc: UInt32 = 0) -> UInt32 {
+    precondition(range.lowerBound >= 0 && range.upperBound <= bytes.count)
+    return unsafe bytes.withUnsafeBytes { buffer in
+      guard let base = buffer.baseAddress else { return crc }
+      return unsafe strandline_crc32c(crc, base + range.lowerBound, range.count)
+    }
+  }
+
+  /// The checksum of all of `bytes`.
+  package static func checksum(_ bytes: [UInt8], continuing crc: UInt32 = 0) -> UInt32 {
+    checksum(bytes, 0..<bytes.count, continuing: crc)
+  }
+
+  /// The same by table alone, for the test that holds the two against each other.
+  package static func checksumByTable(_ bytes: [UInt8]) -> UInt32 {
+    unsafe bytes.withUnsafeBytes { buffer in
+      guard let base = buffer.baseAddress else { return 0 }
+      return unsafe strandline_crc32c_table(0, base, buffer.count)
+    }
+  }
+}

@@ -1,0 +1,106 @@
+// A failed system call: which, on what, why. The one table from errno to words.
+
+#if canImport(Glibc)
+  private import Glibc
+#elseif canImport(Musl)
+  private import Musl
+#elseif canImport(Darwin)
+  private import Darwin
+#endif
+
+/// A system call that failed.
+package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
+  /// The call, as its man page names it: "open", "pwrite", "fdatasync".
+  package var call: String
+  /// What it was called on: a path, an address.
+  package var subject: String
+  /// The errno.
+  package var errno: Int32
+
+  package init(call: String, subject: String, errno: Int32) {
+    self.call = call
+    self.subject = subject
+    self.errno = errno
+  }
+
+  package var description: String { "\(call) '\(subject)': \(Self.words(for: errno)) (errno \(errno))" }
+
+  /// No room is left: on the disk, in the quota, or under the largest file size.
+  package var isFull: Bool { errno == ENOSPC || errno == EDQUOT || errno == EFBIG }
+  /// Nothing stands at the path.
+  package var isAbsent: Bool { errno == ENOENT }
+  /// The caller may not do this here.
+  package var isForbidden: Bool { errno == EACCES || errno == EPERM || errno == EROFS }
+  /// The name is taken (rename onto a folder that is not empty says so in one of two ways).
+  package var isTaken: Bool { errno == EEXIST || errno == ENOTEMPTY }
+
+  /// errno in words. strerror(3) would do, were it safe to call from two threads.
+  package static func words(for errno: Int32) -> String {
+    switch errno {
+    case EPERM: "operation not permitted"
+    case ENOENT: "no such file or directory"
+    case EINTR: "interrupted by a signal"
+    case EIO: "input/output error of the device"
+    case ENXIO: "no such device"
+    case EBADF: "the file is closed"
+    case EAGAIN: "temporarily unavailable"
+    case ENOMEM: "out of memory"
+    case EACCES: "permission denied"
+    case EEXIST: "already exists"
+    case ENOTDIR: "not a directory"
+    case EISDIR: "is a directory"
+    case EINVAL: "invalid argument"
+    case ENFILE: "too many open files in the system"
+    case EMFILE: "too many open files in this process"
+    case EFBIG: "the file would be too large"
+    case ENOSPC: "no space left on the device"
+    case EROFS: "read-only file system"
+    case EPIPE: "the reader of this pipe is gone"
+    case ENAMETOOLONG: "the name is too long"
+    case ENOTEMPTY: "the directory is not empty"
+    case ELOOP: "too many symbolic links"
+    case EDQUOT: "the disk quota is used up"
+    case ENOTSUP: "not supported here"
+    case EADDRINUSE: "the address is in use"
+    case EADDRNOTAVAIL: "the address is not available"
+    case ECONNREFUSED: "connection refused"
+    case ECONNRESET: "connection reset by the peer"
+    case ETIMEDOUT: "timed out"
+    default: "error"
+    }
+  }
+}
+
+// The codes that other files name, so that no file but this one and the POSIX ones needs the C library.
+extension SystemError {
+  package static func full(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: ENOSPC)
+  }
+  package static func absent(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: ENOENT)
+  }
+  package static func closed(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EBADF)
+  }
+  package static func device(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EIO)
+  }
+  package static func taken(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EEXIST)
+  }
+  package static func notEmpty(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: ENOTEMPTY)
+  }
+  package static func notDirectory(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: ENOTDIR)
+  }
+  package static func isDirectory(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EISDIR)
+  }
+  package static func interrupted(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EINTR)
+  }
+  package static func forbidden(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EACCES)
+  }
+}

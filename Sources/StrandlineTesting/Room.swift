@@ -1,0 +1,1 @@
+// Room for StrandlineTesting; replaced by its first real file.

@@ -1,0 +1,1 @@
+// Room for FormatsTests; replaced by its first real file.

@@ -1,0 +1,1 @@
+// Room for StrandlineCLITests; replaced by its first real file.

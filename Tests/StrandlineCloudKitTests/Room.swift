@@ -1,0 +1,1 @@
+// Room for StrandlineCloudKitTests; replaced by its first real file.

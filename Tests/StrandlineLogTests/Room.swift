@@ -1,0 +1,1 @@
+// Room for StrandlineLogTests; replaced by its first real file.

@@ -1,0 +1,1 @@
+// Room for StrandlineServerTests; replaced by its first real file.

@@ -1,0 +1,1 @@
+// Room for StrandlineSystemTests; replaced by its first real file.

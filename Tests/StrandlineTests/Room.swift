@@ -1,0 +1,1 @@
+// Room for StrandlineTests; replaced by its first real file.
