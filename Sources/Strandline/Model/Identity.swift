@@ -1,0 +1,111 @@
+// Which record: a name in a zone, in a database scope. And which event: its log sequence number.
+//
+// A record's identity is (scope, zone owner, zone name, record name); its type is not part of it.
+
+/// The place of an event in the log: dense, first is 1, kept for life.
+///
+/// A bare LSN is for people and for one store. A position that leaves the process is the pair with its
+/// tenure (`LogPosition`), because a store that was restored from a backup counts the same numbers again.
+public struct LSN: RawRepresentable, Hashable, Comparable, Sendable, CustomStringConvertible {
+  /// The number; 0 stands for "none".
+  public let rawValue: UInt64
+  /// Names an event by its number.
+  public init(rawValue: UInt64) { self.rawValue = rawValue }
+  package init(_ value: UInt64) { self.rawValue = value }
+  /// No event: the place before the first.
+  public static let none = LSN(rawValue: 0)
+  /// The order of the log.
+  public static func < (left: LSN, right: LSN) -> Bool { left.rawValue < right.rawValue }
+  /// The number in decimal.
+  public var description: String { String(rawValue) }
+  package func advanced(by count: Int) -> LSN { LSN(rawValue &+ UInt64(count)) }
+}
+
+/// A position that may leave the process: an LSN and the tenure under which it was given.
+public struct LogPosition: Hashable, Sendable {
+  /// One writer's time with a log directory, 64 random bits.
+  public let tenure: UInt64
+  /// The number under that tenure.
+  public let lsn: LSN
+  /// Joins the two.
+  public init(tenure: UInt64, lsn: LSN) {
+    self.tenure = tenure
+    self.lsn = lsn
+  }
+}
+
+/// A database of a CloudKit container.
+public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, CaseIterable {
+  /// The container's public database. It has no change feed and is not synced.
+  case `public` = 1
+  /// The user's own database.
+  case `private` = 2
+  /// What others share with the user.
+  case shared = 3
+  /// Order by number.
+  public static func < (left: DatabaseScope, right: DatabaseScope) -> Bool { left.rawValue < right.rawValue }
+}
+
+/// A record zone: a name, its owner, and the database it lies in.
+public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
+  /// The zone's name, at most 255 ASCII characters.
+  public var name: String
+  /// The owner's user record name; empty for the user's own zones.
+  public var owner: String
+  /// The database.
+  public var scope: DatabaseScope
+
+  /// Names a zone; by default one of the user's own in the private database.
+  public init(_ name: String, owner: String = "", scope: DatabaseScope = .private) {
+    self.name = name
+    self.owner = owner
+    self.scope = scope
+  }
+
+  /// Where records go when nothing else is said. CloudKit's own default zone has no change feed, so a
+  /// synced store cannot use it.
+  public static let main = ZoneID("Main")
+
+  /// Order by scope, owner, name; text by its UTF-8.
+  public static func < (left: ZoneID, right: ZoneID) -> Bool {
+    if left.scope != right.scope { return left.scope < right.scope }
+    if left.owner != right.owner { return left.owner.precedesByUTF8(right.owner) }
+    return left.name.precedesByUTF8(right.name)
+  }
+
+  /// The name, with what is not the default before it.
+  public var description: String {
+    (scope == .private ? "" : "\(scope)/") + (owner.isEmpty ? "" : "\(owner)/") + name
+  }
+}
+
+/// A record's identity.
+public struct RecordID: Hashable, Comparable, Sendable, CustomStringConvertible {
+  /// The name, unique in its zone.
+  public var name: String
+  /// The zone.
+  public var zone: ZoneID
+
+  /// Names a record; by default in the zone `Main`.
+  public init(_ name: String, zone: ZoneID = .main) {
+    self.name = name
+    self.zone = zone
+  }
+
+  /// Order by zone, then by the name's UTF-8.
+  public static func < (left: RecordID, right: RecordID) -> Bool {
+    if left.zone != right.zone { return left.zone < right.zone }
+    return left.name.precedesByUTF8(right.name)
+  }
+
+  /// Zone and name.
+  public var description: String { "\(zone)/\(name)" }
+}
+
+extension String {
+  /// Order by UTF-8 bytes: the same on every platform and in every locale, unlike `<` on strings that are
+  /// equal only after normalization.
+  package func precedesByUTF8(_ other: String) -> Bool {
+    utf8.lexicographicallyPrecedes(other.utf8)
+  }
+}

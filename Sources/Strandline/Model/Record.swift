@@ -1,0 +1,72 @@
+// What an app stores: a type, named fields, and apart from them what the server says of the record.
+
+/// Who touched a record at the server, and when.
+public struct Touch: Hashable, Sendable {
+  /// Milliseconds since 1970 by the server's clock.
+  public var milliseconds: Int64
+  /// The user's record name.
+  public var user: String
+  /// The server's name for the device.
+  public var device: String
+
+  /// Names a touch.
+  public init(milliseconds: Int64, user: String = "", device: String = "") {
+    self.milliseconds = milliseconds
+    self.user = user
+    self.device = device
+  }
+}
+
+/// What the server says of a record; nil parts were not said.
+public struct SystemFields: Hashable, Sendable {
+  /// The server's version of the record: opaque, compared for equality only.
+  public var changeTag: String?
+  /// When it was created, by whom.
+  public var created: Touch?
+  /// When it was last changed, by whom.
+  public var modified: Touch?
+  /// Top-level keys of the server's JSON that this version does not know, kept byte for byte.
+  public var unknown: [UInt8]
+
+  /// Joins the parts.
+  public init(changeTag: String? = nil, created: Touch? = nil, modified: Touch? = nil, unknown: [UInt8] = []) {
+    self.changeTag = changeTag
+    self.created = created
+    self.modified = modified
+    self.unknown = unknown
+  }
+}
+
+/// A record: a value; changing it changes nothing until it is saved in a `write`.
+public struct Record: Hashable, Sendable {
+  /// The identity.
+  public let id: RecordID
+  /// The type's name, as in the CloudKit schema.
+  public var type: String
+  /// The name of the record in the same zone that this one hangs below, for sharing.
+  public var parent: String?
+  /// The fields that have a value. A field that is missing here is null.
+  public var fields: [String: FieldValue]
+  /// What the server says of the record; nil before it was first uploaded or fetched.
+  public internal(set) var system: SystemFields?
+
+  /// A record that is not stored yet.
+  public init(type: String, id: RecordID, fields: [String: FieldValue] = [:], parent: String? = nil) {
+    self.id = id
+    self.type = type
+    self.fields = fields
+    self.parent = parent
+    self.system = nil
+  }
+
+  package init(type: String, id: RecordID, fields: [String: FieldValue], parent: String?, system: SystemFields?) {
+    self.init(type: type, id: id, fields: fields, parent: parent)
+    self.system = system
+  }
+
+  /// A field's value; nil for null. Setting nil clears the field.
+  public subscript(field: String) -> FieldValue? {
+    get { fields[field] }
+    set { fields[field] = newValue }
+  }
+}

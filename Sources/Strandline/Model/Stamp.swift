@@ -1,0 +1,140 @@
+// Who wrote what, when, in an order that all devices agree on: hybrid times, births, and the stamp that travels
+// with a record.
+//
+// A merge is a join of stamps, field by field: associative, commutative, idempotent, so every order of delivery
+// ends alike. Bytes of the travelling stamp: Formats/stamp.md.
+
+/// A hybrid logical clock's reading: 48 bits of milliseconds since 1970, 16 bits of count within one.
+/// (Kulkarni and others, "Logical Physical Clocks", 2014.)
+package struct HybridTime: Hashable, Comparable, Sendable, CustomStringConvertible {
+  package let rawValue: UInt64
+  package init(rawValue: UInt64) { self.rawValue = rawValue }
+  package init(milliseconds: Int64, count: UInt16 = 0) {
+    // Times before 1970 and beyond the year 10889 have no place in 48 bits; the ends stand for them.
+    let clamped = UInt64(min(max(milliseconds, 0), (1 << 48) - 1))
+    self.rawValue = clamped << 16 | UInt64(count)
+  }
+  package static let zero = HybridTime(rawValue: 0)
+  package var milliseconds: Int64 { Int64(rawValue >> 16) }
+  package var count: UInt16 { UInt16(truncatingIfNeeded: rawValue) }
+  package var next: HybridTime { HybridTime(rawValue: rawValue == .max ? .max : rawValue + 1) }
+  package static func < (left: HybridTime, right: HybridTime) -> Bool { left.rawValue < right.rawValue }
+  package var description: String { "\(milliseconds).\(count)" }
+}
+
+/// A writer: 64 random bits, drawn by a store for itself. 0 is nobody: another tool, or an unknown hand.
+package typealias WriterID = UInt64
+
+/// One life of a record ID, named by its explicit creation. Compared for equality only; the order below serves
+/// to write sets of them down in one way.
+package struct Birth: Hashable, Comparable, Sendable, CustomStringConvertible {
+  package var time: HybridTime
+  package var writer: WriterID
+  package init(time: HybridTime, writer: WriterID) {
+    self.time = time
+    self.writer = writer
+  }
+  package static func < (left: Birth, right: Birth) -> Bool {
+    (left.time, left.writer) < (right.time, right.writer)
+  }
+  package var description: String { "\(time)@\(String(writer, radix: 16))" }
+}
+
+/// When and by whom a field was last written. Greater wins, whoever holds it.
+package struct FieldStamp: Hashable, Comparable, Sendable, CustomStringConvertible {
+  package var time: HybridTime
+  package var writer: WriterID
+  package init(time: HybridTime, writer: WriterID) {
+    self.time = time
+    self.writer = writer
+  }
+  package static func < (left: FieldStamp, right: FieldStamp) -> Bool {
+    (left.time, left.writer) < (right.time, right.writer)
+  }
+  package var description: String { "\(time)@\(String(writer, radix: 16))" }
+}
+
+/// The last mutation of one writer that a version includes.
+package struct Seen: Hashable, Sendable {
+  package var lsn: LSN
+  package var tenure: UInt64
+  package var time: HybridTime
+  package init(lsn: LSN, tenure: UInt64, time: HybridTime) {
+    self.lsn = lsn
+    self.tenure = tenure
+    self.time = time
+  }
+}
+
+/// What travels with a version of a record.
+package struct Stamp: Hashable, Sendable {
+  /// The lives that this version continues; normally one.
+  package var births: Set<Birth>
+  /// Field by field, those with an explicit nil too.
+  package var fields: [String: FieldStamp]
+  /// Writer by writer.
+  package var seen: [WriterID: Seen]
+  /// Parts that a newer version wrote, re-emitted byte for byte.
+  package var unknown: [UInt8]
+
+  package init(
+    births: Set<Birth> = [], fields: [String: FieldStamp] = [:], seen: [WriterID: Seen] = [:], unknown: [UInt8] = []
+  ) {
+    self.births = births
+    self.fields = fields
+    self.seen = seen
+    self.unknown = unknown
+  }
+
+  /// How many writers `seen` keeps.
+  package static let writersMax = 64
+
+  /// Takes in what another version has seen: the later mutation of each writer, and of more than 64 writers
+  /// those with the greatest (time, writer).
+  package mutating func joinSeen(_ other: [WriterID: Seen]) {
+    for (writer, theirs) in other {
+      if let ours = seen[writer], (ours.time, ours.lsn) >= (theirs.time, theirs.lsn) { continue }
+      seen[writer] = theirs
+    }
+    while seen.count > Stamp.writersMax {
+      guard let least = seen.min(by: { ($0.value.time, $0.key) < ($1.value.time, $1.key) }) else { return }
+      seen[least.key] = nil
+    }
+  }
+
+  /// Whether this version includes everything that the other includes, as far as both say.
+  package func dominates(_ other: Stamp) -> Bool {
+    other.seen.allSatisfy { writer, theirs in
+      guard let ours = seen[writer] else { return false }
+      return (ours.time, ours.lsn) >= (theirs.time, theirs.lsn)
+    }
+  }
+
+  /// The greatest time in it.
+  package var latest: HybridTime {
+    var result = HybridTime.zero
+    for birth in births { result = max(result, birth.time) }
+    for field in fields.values { result = max(result, field.time) }
+    for seen in seen.values { result = max(result, seen.time) }
+    return result
+  }
+}
+
+/// A hybrid logical clock: what it gives exceeds everything that it gave or learned.
+package struct HybridClock: Hashable, Sendable {
+  /// The greatest time given or learned.
+  package private(set) var latest: HybridTime = .zero
+  /// How far the server's clock was ahead of ours when last heard, in milliseconds.
+  package var serverOffset: Int64 = 0
+
+  package init() {}
+
+  /// The next time, given the wall clock's milliseconds.
+  package mutating func tick(wall: Int64) -> HybridTime {
+    latest = max(HybridTime(milliseconds: wall &+ serverOffset), latest.next)
+    return latest
+  }
+
+  /// Learns a time that came from elsewhere.
+  package mutating func learn(_ time: HybridTime) { latest = max(latest, time) }
+}

@@ -1,0 +1,196 @@
+// What a cloud must do for the sync engine: seven questions, and answers record by record.
+//
+// The engine knows no HTTP and no JSON. CloudKit Web Services and the local server answer these questions
+// through StrandlineCloudKit; a native adapter would answer the same. Every request may throw `CloudError`,
+// which speaks of the request as a whole; what concerns one record or one zone is in the answer.
+
+/// A CloudKit database as the engine sees it.
+///
+/// Calls of one credential must not overlap: the web's session token rotates with each answer. The engine
+/// keeps one request in flight; an implementation serializes whatever else shares the credential.
+public protocol CloudDatabase: Sendable {
+  /// The container, environment and scope that this speaks to.
+  var address: CloudAddress { get }
+
+  /// The record name of the signed-in user.
+  func user() async throws -> String
+
+  /// The zones that exist.
+  func zones() async throws -> [ZoneID]
+
+  /// Creates a zone; succeeds if it exists already.
+  func createZone(_ zone: ZoneID) async throws
+
+  /// Applies operations to records of one zone. The answer has one result a record name.
+  ///
+  /// `atomic` asks for all or nothing; it is always said explicitly because CloudKit's own default is true.
+  /// When this throws, any part of the batch may have been applied.
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult]
+
+  /// The current versions of records of one zone, at most 200 names.
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult]
+
+  /// One page of a zone's changes since a token; from the beginning without one.
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage
+
+  /// One page of the zones that changed since a token.
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage
+}
+
+/// Which database of which container.
+public struct CloudAddress: Hashable, Sendable {
+  /// The container's identifier, "iCloud." first.
+  public var container: String
+  /// "development" or "production".
+  public var environment: String
+  /// The database.
+  public var scope: DatabaseScope
+  /// Names a database.
+  public init(container: String, environment: String = "development", scope: DatabaseScope = .private) {
+    self.container = container
+    self.environment = environment
+    self.scope = scope
+  }
+}
+
+/// The server's position in a zone's or the database's history: opaque.
+public struct ChangeToken: RawRepresentable, Hashable, Sendable {
+  /// As the server wrote it.
+  public let rawValue: String
+  /// Takes the server's words.
+  public init(rawValue: String) { self.rawValue = rawValue }
+}
+
+/// A version of a record as the server holds it.
+public struct ServerRecord: Hashable, Sendable {
+  /// The name, in the zone that was asked.
+  public var name: String
+  /// The type.
+  public var type: String
+  /// The fields that have a value, the engine's own stamp among them.
+  public var fields: [String: FieldValue]
+  /// The name of the record it hangs below.
+  public var parent: String?
+  /// Tag, times and what this version does not know.
+  public var system: SystemFields
+  /// Joins the parts.
+  public init(
+    name: String, type: String, fields: [String: FieldValue] = [:], parent: String? = nil,
+    system: SystemFields = SystemFields()
+  ) {
+    self.name = name
+    self.type = type
+    self.fields = fields
+    self.parent = parent
+    self.system = system
+  }
+}
+
+/// One change to one record.
+public struct CloudOperation: Hashable, Sendable {
+  /// CloudKit's seven verbs. The engine itself never uses a `force…`.
+  public enum Kind: String, Hashable, Sendable, CaseIterable {
+    /// Fails if the name exists.
+    case create
+    /// Changes only the fields given; needs the current tag.
+    case update
+    /// As `update`, without a tag; creates if missing.
+    case forceUpdate
+    /// Fields that are not given become null; needs the current tag.
+    case replace
+    /// As `replace`, without a tag; creates if missing.
+    case forceReplace
+    /// Needs the current tag.
+    case delete
+    /// Deletes whatever the tag.
+    case forceDelete
+  }
+  /// The verb.
+  public var kind: Kind
+  /// The record's name.
+  public var name: String
+  /// The record's type; empty for deletions.
+  public var type: String
+  /// The version that this is based on.
+  public var changeTag: String?
+  /// The fields to write; nil is an explicit null.
+  public var fields: [String: FieldValue?]
+  /// The name of the record to hang below.
+  public var parent: String?
+  /// Joins the parts.
+  public init(
+    _ kind: Kind, name: String, type: String = "", changeTag: String? = nil, fields: [String: FieldValue?] = [:],
+    parent: String? = nil
+  ) {
+    self.kind = kind
+    self.name = name
+    self.type = type
+    self.changeTag = changeTag
+    self.fields = fields
+    self.parent = parent
+  }
+}
+
+/// What became of one record in a request.
+public enum CloudResult: Sendable {
+  /// It lives, in this version. After a `modify` the fields may be left out.
+  case record(ServerRecord)
+  /// It is deleted.
+  case deleted
+  /// It was refused; `serverRecord` is the current version where the transport brings it along.
+  case failed(CloudError, serverRecord: ServerRecord?)
+}
+
+/// One page of a zone's changes.
+public struct ZonePage: Sendable {
+  /// The changes, in the server's order.
+  public var changes: [ZoneChange]
+  /// Where the next page begins. Valid to resume from, any number of times.
+  public var token: ChangeToken
+  /// Whether there is more. A page may be empty and still say so.
+  public var moreComing: Bool
+  /// Joins the parts.
+  public init(changes: [ZoneChange], token: ChangeToken, moreComing: Bool) {
+    self.changes = changes
+    self.token = token
+    self.moreComing = moreComing
+  }
+}
+
+/// One change in a zone's history: the record's state now.
+public enum ZoneChange: Sendable {
+  /// It lives.
+  case saved(ServerRecord)
+  /// It was deleted.
+  case deleted(name: String)
+  /// The server could not show it.
+  case failed(name: String, CloudError)
+}
+
+/// One page of the database's changes.
+public struct DatabasePage: Sendable {
+  /// A zone that changed.
+  public struct Zone: Hashable, Sendable {
+    /// Which.
+    public var id: ZoneID
+    /// Whether it is gone.
+    public var isDeleted: Bool
+    /// Joins the parts.
+    public init(id: ZoneID, isDeleted: Bool) {
+      self.id = id
+      self.isDeleted = isDeleted
+    }
+  }
+  /// The zones that changed.
+  public var zones: [Zone]
+  /// Where the next page begins.
+  public var token: ChangeToken
+  /// Whether there is more.
+  public var moreComing: Bool
+  /// Joins the parts.
+  public init(zones: [Zone], token: ChangeToken, moreComing: Bool) {
+    self.zones = zones
+    self.token = token
+    self.moreComing = moreComing
+  }
+}

@@ -1,0 +1,95 @@
+// What a cloud says when it refuses: the server's own code, kept open, and the words around it.
+//
+// The codes are those of CloudKit Web Services; a native adapter maps CKError onto them. A code that this
+// version does not know is carried as it came.
+
+/// A refusal, of a whole request or of one item in it.
+public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
+  /// The server's code: an open set.
+  public struct Code: RawRepresentable, Hashable, Sendable {
+    /// As the server spells it.
+    public let rawValue: String
+    /// Takes the server's word.
+    public init(rawValue: String) { self.rawValue = rawValue }
+    private init(_ rawValue: String) { self.rawValue = rawValue }
+
+    /// No permission for the endpoint, record, zone or database.
+    public static let accessDenied = Code("ACCESS_DENIED")
+    /// Another item of an atomic batch failed.
+    public static let atomicError = Code("ATOMIC_ERROR")
+    /// The credentials were rejected.
+    public static let authenticationFailed = Code("AUTHENTICATION_FAILED")
+    /// Nobody is signed in, or no longer.
+    public static let authenticationRequired = Code("AUTHENTICATION_REQUIRED")
+    /// The request was invalid; also a wrong field type or an unusable change token.
+    public static let badRequest = Code("BAD_REQUEST")
+    /// The change tag is stale.
+    public static let conflict = Code("CONFLICT")
+    /// What was to be created exists.
+    public static let exists = Code("EXISTS")
+    /// The server failed.
+    public static let internalError = Code("INTERNAL_ERROR")
+    /// The record or resource is missing.
+    public static let notFound = Code("NOT_FOUND")
+    /// The user's or the app's quota is used up.
+    public static let quotaExceeded = Code("QUOTA_EXCEEDED")
+    /// Too many requests.
+    public static let throttled = Code("THROTTLED")
+    /// The server is busy.
+    public static let tryAgainLater = Code("TRY_AGAIN_LATER")
+    /// A validating reference would break.
+    public static let validatingReferenceError = Code("VALIDATING_REFERENCE_ERROR")
+    /// The zone is missing.
+    public static let zoneNotFound = Code("ZONE_NOT_FOUND")
+    /// A unique field clashes.
+    public static let uniqueFieldError = Code("UNIQUE_FIELD_ERROR")
+    /// The zone is busy.
+    public static let zoneBusy = Code("ZONE_BUSY")
+    /// Too much in one request.
+    public static let limitExceeded = Code("LIMIT_EXCEEDED")
+    /// The change token has expired (native; the web says `BAD_REQUEST`).
+    public static let changeTokenExpired = Code("CHANGE_TOKEN_EXPIRED")
+    /// Made here, never on the wire: the server could not be reached, or the connection broke.
+    public static let networkError = Code("NETWORK_ERROR")
+    /// Made here: HTTP 503 without a body that can be read.
+    public static let serviceUnavailable = Code("SERVICE_UNAVAILABLE")
+    /// Made here: an answer that cannot be understood.
+    public static let unexpectedServerResponse = Code("UNEXPECTED_SERVER_RESPONSE")
+  }
+
+  /// The server's code.
+  public var code: Code
+  /// The server's words.
+  public var reason: String
+  /// Seconds to wait, where the server said so.
+  public var retryAfter: Double?
+  /// The server's name for the request.
+  public var requestUUID: String?
+  /// The HTTP status; nil for an item, or where there is no HTTP.
+  public var httpStatus: Int?
+  /// Where a person can sign in.
+  public var redirectURL: String?
+
+  /// Joins the parts.
+  public init(
+    _ code: Code, reason: String = "", retryAfter: Double? = nil, requestUUID: String? = nil,
+    httpStatus: Int? = nil, redirectURL: String? = nil
+  ) {
+    self.code = code
+    self.reason = reason
+    self.retryAfter = retryAfter
+    self.requestUUID = requestUUID
+    self.httpStatus = httpStatus
+    self.redirectURL = redirectURL
+  }
+
+  /// Code, words, and what helps to find the request at the server.
+  public var description: String {
+    var text = code.rawValue
+    if !reason.isEmpty { text += ": \(reason)" }
+    if let httpStatus { text += " (HTTP \(httpStatus))" }
+    if let retryAfter { text += ", come back in \(retryAfter) s" }
+    if let requestUUID { text += ", request \(requestUUID)" }
+    return text
+  }
+}

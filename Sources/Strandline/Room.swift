@@ -1,1 +1,0 @@
-// Room for Strandline; replaced by its first real file.
