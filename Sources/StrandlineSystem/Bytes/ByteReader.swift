@@ -78,6 +78,9 @@ package struct ByteReader: Sendable {
     return Array(bytes[at..<at + count])
   }
 
+  /// Passes over all that is left.
+  package mutating func skipToEnd() { offset = end }
+
   /// All that is left.
   package mutating func rest() -> [UInt8] {
     defer { offset = end }
