@@ -1,0 +1,267 @@
+// What this device did: opened the log, saved, deleted, gave up, took up again.
+
+package import StrandlineSystem
+
+/// A writer's first words in a log: the first event of the first transaction of each tenure, and again when the
+/// writer takes a new name. Never appended alone.
+package struct Opened: EventPayload, Hashable {
+  package static let kind = EventKind.opened
+  package var writer: WriterID
+  package var storeUUID: [UInt8]
+  package var tenure: UInt64
+
+  package init(writer: WriterID, storeUUID: [UInt8], tenure: UInt64) {
+    self.writer = writer
+    self.storeUUID = storeUUID
+    self.tenure = tenure
+  }
+  package init(from reader: inout ByteReader) throws(ByteReaderError) {
+    writer = try reader.u64()
+    storeUUID = try reader.raw(16)
+    tenure = try reader.u64()
+  }
+  package func encode(into bytes: inout ByteWriter) {
+    bytes.u64(writer)
+    bytes.raw(storeUUID)
+    bytes.u64(tenure)
+  }
+}
+
+/// Whose data this is, since the first successful sync.
+package struct Bound: EventPayload, Hashable {
+  package static let kind = EventKind.bound
+  package var container: String
+  package var environment: String
+  package var scope: DatabaseScope
+  /// The user's record name, hashed: enough to know the user again, not to name one.
+  package var userHash: UInt64
+
+  package init(container: String, environment: String, scope: DatabaseScope, userHash: UInt64) {
+    self.container = container
+    self.environment = environment
+    self.scope = scope
+    self.userHash = userHash
+  }
+  package init(from reader: inout ByteReader) throws(ByteReaderError) {
+    container = try reader.string()
+    environment = try reader.string()
+    let start = reader.offset
+    guard let scope = DatabaseScope(rawValue: try reader.u8()) else {
+      throw ByteReaderError(offset: start, what: "an unknown database scope")
+    }
+    self.scope = scope
+    userHash = try reader.u64()
+  }
+  package func encode(into bytes: inout ByteWriter) {
+    bytes.string(container)
+    bytes.string(environment)
+    bytes.u8(scope.rawValue)
+    bytes.u64(userHash)
+  }
+}
+
+/// A local save: the after-image whole, its whole stamp, and the dirty map. The newest one of a record is enough
+/// to send; earlier ones are superseded by it.
+package struct Saved: EventPayload {
+  package static let kind = EventKind.saved
+  package var id: RecordID
+  package var type: String
+  package var births: Set<Birth>
+  /// The event that made the base: a `fetchedSave` or a `settled`; none for a record that the server never had.
+  package var base: LSN
+  /// This mutation's own time; at least every field that it wrote has it.
+  package var time: HybridTime
+  /// Saves of this life of the record, this one included.
+  package var editCount: UInt64
+  package var tenure: UInt64
+  /// Whether this begins a new life by the app's word.
+  package var isCreation: Bool
+  package var content: EncodedContent
+
+  package init(
+    id: RecordID, version: Version, dirty: [String: LSN], base: LSN, time: HybridTime, editCount: UInt64,
+    tenure: UInt64, isCreation: Bool
+  ) {
+    self.id = id
+    self.type = version.type
+    self.births = version.stamp.births
+    self.base = base
+    self.time = time
+    self.editCount = editCount
+    self.tenure = tenure
+    self.isCreation = isCreation
+    self.content = EncodedContent(version, dirty: dirty)
+  }
+  package init(from reader: inout ByteReader) throws(ByteReaderError) {
+    id = try FieldCodec.decodeID(from: &reader)
+    type = try reader.string()
+    births = try StampCodec.decodeBirths(from: &reader)
+    base = LSN(try reader.varint())
+    time = HybridTime(rawValue: try reader.u64())
+    editCount = try reader.varint()
+    tenure = try reader.u64()
+    isCreation = try reader.flag()
+    content = EncodedContent(rest: &reader)
+  }
+  package func encode(into bytes: inout ByteWriter) {
+    FieldCodec.encode(id, into: &bytes)
+    bytes.string(type)
+    StampCodec.encode(births: births, into: &bytes)
+    bytes.varint(base.rawValue)
+    bytes.u64(time.rawValue)
+    bytes.varint(editCount)
+    bytes.u64(tenure)
+    bytes.u8(isCreation ? 1 : 0)
+    content.encode(into: &bytes)
+  }
+}
+
+/// A local deletion, provisional until it is settled.
+package struct Deleted: EventPayload, Hashable {
+  package static let kind = EventKind.deleted
+  package var id: RecordID
+  /// The lives that the deleter saw; another life of the same name is not meant.
+  package var births: Set<Birth>
+  package var base: LSN
+  package var time: HybridTime
+  package var tenure: UInt64
+
+  package init(id: RecordID, births: Set<Birth>, base: LSN, time: HybridTime, tenure: UInt64) {
+    self.id = id
+    self.births = births
+    self.base = base
+    self.time = time
+    self.tenure = tenure
+  }
+  package init(from reader: inout ByteReader) throws(ByteReaderError) {
+    id = try FieldCodec.decodeID(from: &reader)
+    births = try StampCodec.decodeBirths(from: &reader)
+    base = LSN(try reader.varint())
+    time = HybridTime(rawValue: try reader.u64())
+    tenure = try reader.u64()
+  }
+  package func encode(into bytes: inout ByteWriter) {
+    FieldCodec.encode(id, into: &bytes)
+    StampCodec.encode(births: births, into: &bytes)
+    bytes.varint(base.rawValue)
+    bytes.u64(time.rawValue)
+    bytes.u64(tenure)
+  }
+}
+
+/// A record set aside, with the server's words; everything else flows.
+package struct Held: EventPayload, Hashable {
+  package static let kind = EventKind.held
+  package enum Direction: UInt8, Sendable, CaseIterable { case upload = 1, download = 2 }
+  package var id: RecordID
+  package var direction: Direction
+  /// The mutation that is held; none for a download.
+  package var lsn: LSN
+  /// What came and could not be applied, as it came.
+  package var raw: [UInt8]
+  package var code: String
+  package var words: String
+  package var requestUUID: String
+  package var attempts: UInt64
+  /// How long to leave it, and by which wall clock that was said; 0 for until released.
+  package var durationMilliseconds: Int64
+  package var wallMilliseconds: Int64
+
+  package init(
+    id: RecordID, direction: Direction, lsn: LSN, raw: [UInt8] = [], code: String, words: String,
+    requestUUID: String = "", attempts: UInt64, durationMilliseconds: Int64 = 0, wallMilliseconds: Int64
+  ) {
+    self.id = id
+    self.direction = direction
+    self.lsn = lsn
+    self.raw = raw
+    self.code = code
+    self.words = words
+    self.requestUUID = requestUUID
+    self.attempts = attempts
+    self.durationMilliseconds = durationMilliseconds
+    self.wallMilliseconds = wallMilliseconds
+  }
+  package init(from reader: inout ByteReader) throws(ByteReaderError) {
+    id = try FieldCodec.decodeID(from: &reader)
+    direction = try reader.choice("a direction")
+    lsn = LSN(try reader.varint())
+    raw = try reader.blob()
+    code = try reader.string()
+    words = try reader.string()
+    requestUUID = try reader.string()
+    attempts = try reader.varint()
+    durationMilliseconds = try reader.zigzag()
+    wallMilliseconds = try reader.zigzag()
+  }
+  package func encode(into bytes: inout ByteWriter) {
+    FieldCodec.encode(id, into: &bytes)
+    bytes.u8(direction.rawValue)
+    bytes.varint(lsn.rawValue)
+    bytes.blob(raw)
+    bytes.string(code)
+    bytes.string(words)
+    bytes.string(requestUUID)
+    bytes.varint(attempts)
+    bytes.zigzag(durationMilliseconds)
+    bytes.zigzag(wallMilliseconds)
+  }
+}
+
+/// A hold ended; the mutation is sent again, or the version applied.
+package struct Released: EventPayload, Hashable {
+  package static let kind = EventKind.released
+  package var id: RecordID
+  package var lsn: LSN
+
+  package init(id: RecordID, lsn: LSN) {
+    self.id = id
+    self.lsn = lsn
+  }
+  package init(from reader: inout ByteReader) throws(ByteReaderError) {
+    id = try FieldCodec.decodeID(from: &reader)
+    lsn = LSN(try reader.varint())
+  }
+  package func encode(into bytes: inout ByteWriter) {
+    FieldCodec.encode(id, into: &bytes)
+    bytes.varint(lsn.rawValue)
+  }
+}
+
+/// The app gave a mutation up: everything unsettled of the record up to the LSN.
+package struct Discarded: EventPayload, Hashable {
+  package static let kind = EventKind.discarded
+  package var id: RecordID
+  package var lsn: LSN
+
+  package init(id: RecordID, lsn: LSN) {
+    self.id = id
+    self.lsn = lsn
+  }
+  package init(from reader: inout ByteReader) throws(ByteReaderError) {
+    id = try FieldCodec.decodeID(from: &reader)
+    lsn = LSN(try reader.varint())
+  }
+  package func encode(into bytes: inout ByteWriter) {
+    FieldCodec.encode(id, into: &bytes)
+    bytes.varint(lsn.rawValue)
+  }
+}
+
+/// Deletions that compaction packed: sorted entries of 32 bytes (16 bytes of keyed hash of the ID, 8 of LSN, the
+/// rest digest of births and flags). Nothing writes them yet.
+package struct Deletions: EventPayload, Hashable {
+  package static let kind = EventKind.deletions
+  package static let entryBytes = 16 + 8 + 8
+  package var entries: [[UInt8]]
+
+  package init(entries: [[UInt8]]) { self.entries = entries }
+  package init(from reader: inout ByteReader) throws(ByteReaderError) {
+    entries = []
+    for _ in 0..<(try reader.count(minimumBytes: Self.entryBytes)) { entries.append(try reader.raw(Self.entryBytes)) }
+  }
+  package func encode(into bytes: inout ByteWriter) {
+    bytes.varint(UInt64(entries.count))
+    for entry in entries { bytes.raw(entry) }
+  }
+}

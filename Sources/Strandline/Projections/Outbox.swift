@@ -1,0 +1,44 @@
+// Every unsettled mutation in the log's order. Derived from the log, never stored beside it; its low end is the
+// checkpoint.
+
+/// The unsettled mutations.
+package struct Outbox: Sendable {
+  /// Which record each unsettled mutation is of.
+  package private(set) var records: [LSN: RecordID] = [:]
+  /// Ascending; settled ones are passed over and dropped from the front, so the low end costs nothing to find.
+  private var order: [LSN] = []
+  private var head = 0
+
+  package init() {}
+
+  package var count: Int { records.count }
+
+  package mutating func insert(_ lsn: LSN, _ id: RecordID) {
+    if records.updateValue(id, forKey: lsn) != nil { return }
+    // Only an undo inserts out of order; then the place is found from the end.
+    var place = order.count
+    while place > head, order[place - 1] > lsn { place -= 1 }
+    if place > head, order[place - 1] == lsn { return }
+    order.insert(lsn, at: place)
+  }
+
+  package mutating func remove(_ lsn: LSN) {
+    guard records.removeValue(forKey: lsn) != nil else { return }
+    if let last = order.last, last == lsn { order.removeLast() }
+    while head < order.count, records[order[head]] == nil { head += 1 }
+    if head > 1024, head * 2 > order.count {
+      order.removeFirst(head)
+      head = 0
+    }
+    if records.isEmpty {
+      order.removeAll(keepingCapacity: true)
+      head = 0
+    }
+  }
+
+  /// The oldest unsettled mutation.
+  package var oldest: LSN? { head < order.count ? order[head] : nil }
+
+  /// The unsettled mutations, oldest first.
+  package var all: [LSN] { order[head...].filter { records[$0] != nil } }
+}

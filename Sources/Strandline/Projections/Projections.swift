@@ -1,0 +1,328 @@
+// The four projections and how an event changes them: a pure function of the log. No clock, no dice, no callback.
+//
+// Writers see what is appended, readers what is durable. So every change that is not yet durable leaves behind what
+// it changed: a reader looks past it, and a group that fails is undone by it.
+
+/// The record table, the deletion index, the outbox and the sync state.
+package struct Projections: Sendable {
+  package private(set) var records = RecordTable()
+  package private(set) var deletions = DeletionIndex()
+  package private(set) var outbox = Outbox()
+  package private(set) var sync = SyncState()
+  /// The newest event that is in here.
+  package private(set) var appliedLSN: LSN = .none
+
+  /// What an event changed, before it did. Kept from the moment of the append until it is durable.
+  private struct Undo: Sendable {
+    var lsn: LSN
+    var id: RecordID?
+    var entry: RecordEntry?
+    var deletion: DeletionEntry?
+    var sync: SyncState?
+  }
+  private var undos: [Undo] = []
+  private var undosByID: [RecordID: [Int]] = [:]
+  /// How many undos were trimmed before the first that is kept: indices above count from the beginning of time.
+  private var trimmed = 0
+  private var keepsUndo = false
+
+  package init() {}
+
+  // MARK: Applying
+
+  /// Takes in the next event. With `isDurable`, it can never be undone.
+  package mutating func apply(_ event: Event, at lsn: LSN, isDurable: Bool) {
+    precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
+    keepsUndo = !isDurable
+    appliedLSN = lsn
+    switch event {
+    case .opened(let opened):
+      changeSync(lsn) { $0.tenures.append(Tenure(tenure: opened.tenure, writer: opened.writer, first: lsn)) }
+    case .bound(let bound): changeSync(lsn) { $0.bound = bound }
+    case .saved(let saved): apply(saved, at: lsn)
+    case .deleted(let deleted): apply(deleted, at: lsn)
+    case .sent(let sent): apply(sent, at: lsn)
+    case .settled(let settled): apply(settled, at: lsn)
+    case .merged(let merged): apply(merged, at: lsn)
+    case .fetchedSave(let fetched): apply(fetched, at: lsn)
+    case .fetchedDelete(let fetched): apply(fetched, at: lsn)
+    case .blocked(let blocked):
+      changeSync(lsn) { $0.openBlocks[blocked.id] = blocked.consequence == .none ? nil : blocked.consequence }
+    case .held(let held): changeSync(lsn) { $0.held[held.id] = held }
+    case .released(let released): changeSync(lsn) { $0.held[released.id] = nil }
+    case .discarded(let discarded):
+      change(discarded.id, at: lsn) { entry, _, outbox in
+        Self.settle(&entry, upTo: discarded.lsn, outbox: &outbox)
+      }
+      closeHold(discarded.id, at: lsn)
+    case .tokenAdvanced(let advanced): apply(advanced, at: lsn)
+    case .zoneChanged(let changed): apply(changed, at: lsn)
+    case .sweepBegan(let began): changeSync(lsn) { $0.zones[began.zone, default: ZoneState()].sweepEpoch = began.epoch }
+    case .sweepEnded(let ended):
+      changeSync(lsn) {
+        $0.zones[ended.zone, default: ZoneState()].sweepEpoch = 0
+        $0.zones[ended.zone]?.hasGhosts = false
+      }
+    case .accountChanged(let changed): changeSync(lsn) { $0.isParked = changed.isParked }
+    case .pace(let pace): changeSync(lsn) { $0.pace = pace }
+    case .confirmed, .listed, .assetUploaded, .deletions, .unknown: break
+    }
+  }
+
+  private mutating func apply(_ saved: Saved, at lsn: LSN) {
+    change(saved.id, at: lsn) { entry, _, outbox in
+      var now = entry ?? RecordEntry(type: saved.type)
+      now.type = saved.type
+      var pending = now.pending ?? Pending(isDeletion: false, hasCreation: false, lsns: [], editCount: 0)
+      pending.isDeletion = false
+      pending.hasCreation = pending.hasCreation || saved.isCreation
+      pending.lsns.append(lsn)
+      pending.editCount = saved.editCount
+      now.pending = pending
+      entry = now
+      outbox.insert(lsn, saved.id)
+    }
+    learn(saved.time, at: lsn)
+    closeHold(saved.id, at: lsn)
+  }
+
+  private mutating func apply(_ deleted: Deleted, at lsn: LSN) {
+    change(deleted.id, at: lsn) { entry, deletion, outbox in
+      guard var now = entry else { return }
+      var pending = now.pending ?? Pending(isDeletion: true, hasCreation: false, lsns: [], editCount: 0)
+      pending.isDeletion = true
+      pending.lsns.append(lsn)
+      now.pending = pending
+      entry = now
+      outbox.insert(lsn, deleted.id)
+      deletion = DeletionEntry(
+        births: (deletion?.births ?? []).union(deleted.births), createdMilliseconds: now.base?.createdMilliseconds,
+        changeTag: now.base?.changeTag, lsn: lsn, isProvisional: true, isLocal: true)
+    }
+    learn(deleted.time, at: lsn)
+    closeHold(deleted.id, at: lsn)
+  }
+
+  private mutating func apply(_ sent: Sent, at lsn: LSN) {
+    for mutation in sent.lsns {
+      guard let id = outbox.records[mutation] else { continue }
+      change(id, at: lsn) { entry, _, _ in
+        let before = entry?.pending?.attempted ?? .none
+        entry?.pending?.attempted = max(before, mutation)
+      }
+    }
+  }
+
+  private mutating func apply(_ settled: Settled, at lsn: LSN) {
+    change(settled.id, at: lsn) { entry, deletion, outbox in
+      switch settled.outcome {
+      case .saved:
+        entry?.base = Base(
+          version: lsn, content: settled.lsn, changeTag: settled.changeTag ?? "",
+          createdMilliseconds: settled.created?.milliseconds, modifiedMilliseconds: settled.modified?.milliseconds)
+      case .deleted, .deletedOnServer:
+        entry?.base = nil
+        deletion?.isProvisional = false
+      case .rejected:
+        // The server refused the deletion: the record is alive again, by its word.
+        if entry?.pending?.isDeletion == true, deletion?.isProvisional == true { deletion = nil }
+      case .discarded:
+        if entry?.pending?.isDeletion == true, deletion?.isProvisional == true { deletion = nil }
+      case .cancelled: deletion?.isProvisional = false
+      case .merged, .superseded: break
+      }
+      Self.settle(&entry, upTo: settled.lsn, outbox: &outbox)
+    }
+    closeHold(settled.id, at: lsn)
+  }
+
+  private mutating func apply(_ merged: Merged, at lsn: LSN) {
+    change(merged.id, at: lsn) { entry, _, outbox in
+      guard var now = entry else { return }
+      let hadCreation = now.pending?.hasCreation ?? false
+      var settling = entry
+      Self.settle(&settling, upTo: merged.local, outbox: &outbox)
+      now.pending = settling?.pending ?? Pending(
+        isDeletion: false, hasCreation: hadCreation, lsns: [], editCount: merged.editCount)
+      now.type = merged.type
+      now.pending?.isDeletion = false
+      now.pending?.lsns.append(lsn)
+      now.pending?.attempted = nil
+      now.pending?.editCount = merged.editCount
+      entry = now
+      outbox.insert(lsn, merged.id)
+    }
+    learn(merged.time, at: lsn)
+    closeHold(merged.id, at: lsn)
+  }
+
+  private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) {
+    change(fetched.id, at: lsn) { entry, _, _ in
+      var now = entry ?? RecordEntry(type: fetched.type)
+      if now.pending == nil { now.type = fetched.type }
+      now.base = Base(
+        version: lsn, content: lsn, changeTag: fetched.changeTag,
+        createdMilliseconds: fetched.created?.milliseconds, modifiedMilliseconds: fetched.modified?.milliseconds)
+      entry = now
+    }
+    learn(fetched.latest, at: lsn)
+    closeBlock(fetched.id, at: lsn)
+  }
+
+  private mutating func apply(_ fetched: FetchedDelete, at lsn: LSN) {
+    change(fetched.id, at: lsn) { entry, deletion, _ in
+      let provisional = deletion?.isProvisional ?? false
+      deletion = DeletionEntry(
+        births: (deletion?.births ?? []).union(fetched.births),
+        createdMilliseconds: entry?.base?.createdMilliseconds ?? deletion?.createdMilliseconds,
+        changeTag: entry?.base?.changeTag ?? deletion?.changeTag, lsn: lsn, isProvisional: false,
+        isLocal: provisional ? true : (deletion?.isLocal ?? false))
+      entry?.base = nil
+      if entry?.pending == nil { entry = nil }
+    }
+    closeBlock(fetched.id, at: lsn)
+  }
+
+  private mutating func apply(_ advanced: TokenAdvanced, at lsn: LSN) {
+    changeSync(lsn) { sync in
+      guard let zone = advanced.zone else {
+        sync.databaseToken = advanced.token
+        return
+      }
+      var state = sync.zones[zone] ?? ZoneState()
+      state.wasSeen = true
+      state.token = advanced.token
+      sync.zones[zone] = state
+    }
+  }
+
+  private mutating func apply(_ changed: ZoneChanged, at lsn: LSN) {
+    changeSync(lsn) { sync in
+      var state = sync.zones[changed.zone] ?? ZoneState()
+      switch changed.change {
+      case .created:
+        state.wasSeen = true
+        state.isLost = false
+      case .dirty:
+        state.wasSeen = true
+        state.isDirty = true
+      case .clean: state.isDirty = false
+      case .lost:
+        state.isLost = true
+        state.isDirty = false
+        state.lostReason = changed.reason
+      case .reset:
+        // What was deleted before this fetch may stay behind: nothing sweeps yet.
+        state.hasGhosts = true
+        state.token = nil
+        state.isDirty = true
+      }
+      sync.zones[changed.zone] = state
+    }
+  }
+
+  // MARK: Parts of an application
+
+  /// Takes everything up to `lsn` off what is owed.
+  private static func settle(_ entry: inout RecordEntry?, upTo lsn: LSN, outbox: inout Outbox) {
+    guard var pending = entry?.pending else {
+      if entry?.base == nil { entry = nil }
+      return
+    }
+    for mutation in pending.lsns where mutation <= lsn { outbox.remove(mutation) }
+    pending.lsns.removeAll { $0 <= lsn }
+    if let attempted = pending.attempted, attempted <= lsn { pending.attempted = nil }
+    entry?.pending = pending.lsns.isEmpty ? nil : pending
+    if pending.lsns.isEmpty, entry?.base == nil { entry = nil }
+  }
+
+  private mutating func change(
+    _ id: RecordID, at lsn: LSN, _ body: (inout RecordEntry?, inout DeletionEntry?, inout Outbox) -> Void
+  ) {
+    var entry = records[id]
+    var deletion = deletions[id]
+    let before = (entry, deletion)
+    body(&entry, &deletion, &outbox)
+    if entry != before.0 { records[id] = entry }
+    if deletion != before.1 { deletions[id] = deletion }
+    guard keepsUndo else { return }
+    undosByID[id, default: []].append(trimmed + undos.count)
+    undos.append(Undo(lsn: lsn, id: id, entry: before.0, deletion: before.1))
+  }
+
+  private mutating func changeSync(_ lsn: LSN, _ body: (inout SyncState) -> Void) {
+    if keepsUndo { undos.append(Undo(lsn: lsn, sync: sync)) }
+    body(&sync)
+  }
+
+  /// A time only ever grows, and one that was learned from an undone event does no harm: it needs no undo.
+  private mutating func learn(_ time: HybridTime, at lsn: LSN) { sync.latest = max(sync.latest, time) }
+
+  private mutating func closeHold(_ id: RecordID, at lsn: LSN) {
+    if sync.held[id] != nil { changeSync(lsn) { $0.held[id] = nil } }
+  }
+
+  private mutating func closeBlock(_ id: RecordID, at lsn: LSN) {
+    if sync.openBlocks[id] != nil { changeSync(lsn) { $0.openBlocks[id] = nil } }
+  }
+
+  // MARK: What is durable
+
+  /// A record's entry as of `durable`, whatever has been appended since.
+  package func entry(_ id: RecordID, asOf durable: LSN) -> RecordEntry? {
+    undo(id, after: durable).map(\.entry) ?? records[id]
+  }
+
+  /// A deletion as of `durable`.
+  package func deletion(_ id: RecordID, asOf durable: LSN) -> DeletionEntry? {
+    undo(id, after: durable).map(\.deletion) ?? deletions[id]
+  }
+
+  private func undo(_ id: RecordID, after durable: LSN) -> Undo? {
+    guard let places = undosByID[id] else { return nil }
+    for place in places where place >= trimmed {
+      let undo = undos[place - trimmed]
+      if undo.lsn > durable { return undo }
+    }
+    return nil
+  }
+
+  /// The sync state as of `durable`.
+  package func sync(asOf durable: LSN) -> SyncState {
+    undos.first { $0.lsn > durable && $0.sync != nil }?.sync ?? sync
+  }
+
+  /// The IDs whose entries are not the same for readers and writers.
+  package func idsInFlight(after durable: LSN) -> Set<RecordID> {
+    Set(undos.lazy.filter { $0.lsn > durable }.compactMap(\.id))
+  }
+
+  /// Forgets how to undo what has become durable.
+  package mutating func trim(upTo durable: LSN) {
+    let count = undos.firstIndex { $0.lsn > durable } ?? undos.count
+    guard count > 0 else { return }
+    for undo in undos[..<count] {
+      guard let id = undo.id, let places = undosByID[id] else { continue }
+      let left = places.filter { $0 >= trimmed + count }
+      undosByID[id] = left.isEmpty ? nil : left
+    }
+    undos.removeFirst(count)
+    trimmed += count
+  }
+
+  /// Undoes every event after `lsn`: they were not, and will not be, durable.
+  package mutating func undo(to lsn: LSN) {
+    while let undo = undos.last, undo.lsn > lsn {
+      undos.removeLast()
+      if let old = undo.sync { sync = old }
+      guard let id = undo.id else { continue }
+      undosByID[id]?.removeLast()
+      if undosByID[id]?.isEmpty == true { undosByID[id] = nil }
+      for mutation in records[id]?.pending?.lsns ?? [] { outbox.remove(mutation) }
+      records[id] = undo.entry
+      deletions[id] = undo.deletion
+      for mutation in undo.entry?.pending?.lsns ?? [] { outbox.insert(mutation, id) }
+    }
+    appliedLSN = min(appliedLSN, lsn)
+  }
+}

@@ -1,0 +1,67 @@
+// Where every record lies in the log: two addresses each, the base and the newest unsettled mutation. Values stay in
+// the log.
+//
+// The view is the newest unsettled mutation's after-image, else the base. Projections never merge.
+
+/// The last version of a record that the server is known to hold.
+package struct Base: Hashable, Sendable {
+  /// The event that says so: a `fetchedSave`, or the `settled` of an upload.
+  package var version: LSN
+  /// The event that holds the values: the same `fetchedSave`, or the mutation that was acknowledged.
+  package var content: LSN
+  package var changeTag: String
+  package var createdMilliseconds: Int64?
+  package var modifiedMilliseconds: Int64?
+}
+
+/// What this device still owes the server for a record.
+package struct Pending: Hashable, Sendable {
+  /// Whether the newest mutation is a deletion.
+  package var isDeletion: Bool
+  /// Whether one of the mutations began a new life of the name.
+  package var hasCreation: Bool
+  /// The unsettled mutations, ascending; the newest alone is enough to send.
+  package var lsns: [LSN]
+  /// The newest mutation that an open attempt may have brought to the server.
+  package var attempted: LSN?
+  package var editCount: UInt64
+
+  package var newest: LSN { lsns.last ?? .none }
+}
+
+/// One record's two addresses.
+package struct RecordEntry: Hashable, Sendable {
+  package var type: String
+  package var base: Base?
+  package var pending: Pending?
+
+  /// The event that holds what the app reads; nil if the app sees no record.
+  package var view: LSN? {
+    if let pending { return pending.isDeletion ? nil : pending.newest }
+    return base?.content
+  }
+}
+
+/// The records, zone by zone.
+package struct RecordTable: Sendable {
+  package private(set) var zones: [ZoneID: [String: RecordEntry]] = [:]
+  package private(set) var count = 0
+
+  package init() {}
+
+  package subscript(id: RecordID) -> RecordEntry? {
+    get { zones[id.zone]?[id.name] }
+    set {
+      let old = zones[id.zone, default: [:]].updateOrRemove(newValue, forKey: id.name)
+      count += (newValue == nil ? 0 : 1) - (old == nil ? 0 : 1)
+    }
+  }
+}
+
+extension Dictionary {
+  /// Sets or removes in one look-up; returns what was there.
+  fileprivate mutating func updateOrRemove(_ value: Value?, forKey key: Key) -> Value? {
+    if let value { return updateValue(value, forKey: key) }
+    return removeValue(forKey: key)
+  }
+}

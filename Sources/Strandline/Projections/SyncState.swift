@@ -1,0 +1,55 @@
+// Where this device stands with the server: whose data it is, which zones exist, which tokens are current, what is
+// held, how long to wait.
+
+/// What is known of a zone.
+package struct ZoneState: Hashable, Sendable {
+  /// This log has seen it at the server.
+  package var wasSeen = false
+  /// It has changes to fetch.
+  package var isDirty = false
+  /// It is gone at the server; frozen here.
+  package var isLost = false
+  package var lostReason = ""
+  package var token: ChangeToken?
+  /// A full fetch without removal has happened: what was deleted before it may still stand here.
+  package var hasGhosts = false
+  /// The open sweep, 0 for none.
+  package var sweepEpoch: UInt64 = 0
+}
+
+/// One writer's time with the log.
+package struct Tenure: Hashable, Sendable {
+  package var tenure: UInt64
+  package var writer: WriterID
+  /// Its first event; it ends before the next one's first.
+  package var first: LSN
+}
+
+/// The engine's memory.
+package struct SyncState: Sendable {
+  package var bound: Bound?
+  package var zones: [ZoneID: ZoneState] = [:]
+  package var databaseToken: ChangeToken?
+  package var tenures: [Tenure] = []
+  package var held: [RecordID: Held] = [:]
+  /// Blocks that have not ended in agreement yet: what has to be asked of the server.
+  package var openBlocks: [RecordID: Blocked.Consequence] = [:]
+  package var pace: Pace?
+  /// The greatest hybrid time in the log.
+  package var latest: HybridTime = .zero
+  package var isParked = false
+
+  package init() {}
+
+  /// The writer that the newest tenure writes as.
+  package var writer: WriterID? { tenures.last?.writer }
+
+  /// Whether the log's own writer wrote `lsn` under `tenure`: the position lies in that tenure's range.
+  package func owns(_ lsn: LSN, tenure: UInt64, upTo end: LSN) -> Bool {
+    for (place, one) in tenures.enumerated() where one.tenure == tenure {
+      let next = place + 1 < tenures.count ? tenures[place + 1].first : end.advanced(by: 1)
+      if lsn >= one.first, lsn < next { return true }
+    }
+    return false
+  }
+}
