@@ -29,3 +29,13 @@ package enum CRC32C {
     }
   }
 }
+
+extension CRC32C {
+  /// The checksum of eight bytes: two numbers, each least byte first. For a prefix that is not worth an array.
+  package static func checksum(words first: UInt32, _ second: UInt32) -> UInt32 {
+    unsafe withUnsafeBytes(of: (first.littleEndian, second.littleEndian)) { buffer in
+      guard let base = buffer.baseAddress else { return 0 }
+      return unsafe strandline_crc32c(0, base, buffer.count)
+    }
+  }
+}

@@ -14,8 +14,10 @@ package enum OpenMode: Sendable {
   case read
   /// For reading and writing; the file must exist.
   case readWrite
-  /// For reading and writing; the file must not exist and is created, empty.
+  /// For reading and writing; the file must not exist and is created, empty (mode 0644).
   case create
+  /// As `create`, but for nobody else's eyes (mode 0600): a file that holds a secret.
+  case createPrivate
 }
 
 /// How hard a sync works.

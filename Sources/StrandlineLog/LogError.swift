@@ -1,0 +1,114 @@
+// What can be wrong with a log: one error, whose code a caller may act on and whose message a person can.
+//
+// A message says what happened, where, and what to do about it; damage also names the causes that are nobody's
+// fault. Formats/log.md, "Recovery", says which state of the files leads to which code.
+
+package import StrandlineSystem
+
+/// A log that cannot do what it was asked.
+package struct LogError: Error, Sendable, CustomStringConvertible {
+  /// What kind of failure it is.
+  package enum Code: String, Hashable, Sendable {
+    /// Nothing stands at the path.
+    case absent
+    /// What stands at the path is no store (a file; a folder with a lock file alone).
+    case notAStore
+    /// The folder has files, none of which is a segment: a store is made only in a folder that is empty.
+    case notEmptyDirectory
+    /// Another writer has the store.
+    case held
+    /// Bytes that were acknowledged do not verify. Nothing on disk was changed.
+    case damaged
+    /// A segment that its successor names is not there.
+    case missingSegment
+    /// A segment is of another store, another history, or lies under another segment's name.
+    case foreignSegment
+    /// Written by a later version than this one can read (or, for a writer, can write beside).
+    case fromTheFuture
+    /// A log of the other role: a store's where a server's is asked for, or the reverse.
+    case wrongRole
+    /// The system failed a call.
+    case io
+    /// The disk (or quota) is full and the log could not be opened or closed for it.
+    case full
+    /// Nothing of the transaction is on disk, and the log is as it was before; `resume()` after the cause is gone.
+    case rejected
+    /// The log takes no more: an earlier write or sync failed. Open it again.
+    case poisoned
+    /// The write or sync of these LSNs failed: they may be there after the next open, or not.
+    case outcomeUnknown
+    /// The log was closed.
+    case closed
+    /// The transaction is above the limit; nothing was done.
+    case transactionTooLarge
+    /// The LSN was given, and is not durable yet.
+    case notDurable
+    /// No such LSN was given.
+    case noSuchLSN
+  }
+
+  package var code: Code
+  /// A sentence: what, where, what to do.
+  package var message: String
+  /// The file it is about.
+  package var file: String?
+  /// The first byte in `file` that it is about.
+  package var offset: UInt64?
+  /// The LSNs that it is about.
+  package var lsns: ClosedRange<UInt64>?
+  /// The system call that failed.
+  package var underlying: SystemError?
+
+  package init(
+    _ code: Code, _ message: String, file: String? = nil, offset: UInt64? = nil,
+    lsns: ClosedRange<UInt64>? = nil, underlying: SystemError? = nil
+  ) {
+    self.code = code
+    self.message = message
+    self.file = file
+    self.offset = offset
+    self.lsns = lsns
+    self.underlying = underlying
+  }
+
+  /// Full disk somewhere below: the one failure that a person can end by deleting something.
+  package var isFull: Bool { code == .full || underlying?.isFull == true }
+
+  package var description: String {
+    guard let underlying, !message.contains(underlying.description) else { return message }
+    return "\(message): \(underlying)"
+  }
+}
+
+extension LogError {
+  /// A system call that failed while `doing`.
+  static func system(_ doing: String, _ error: SystemError, file: String? = nil) -> LogError {
+    LogError(
+      error.isFull ? .full : .io, "\(doing): \(error)", file: file ?? error.subject, underlying: error)
+  }
+
+  /// The sentence that every report of damage ends with.
+  static let innocentCauses =
+    "nothing was changed; besides a failing medium, a drive or virtual machine that acknowledges flushes early, "
+    + "a file system mounted with nobarrier, or a partial restore from a backup leads to this; "
+    + "keep the directory as it is and run verify"
+
+  /// Acknowledged bytes that do not verify.
+  static func damaged(
+    _ file: String, at range: Range<UInt64>, lsns: ClosedRange<UInt64>?, _ what: String
+  ) -> LogError {
+    let events = lsns.map { $0.count == 1 ? "LSN \($0.lowerBound)" : "LSNs \($0.lowerBound) to \($0.upperBound)" }
+    return LogError(
+      .damaged,
+      "'\(file)' is damaged at byte \(range.lowerBound) (up to \(range.upperBound)\(events.map { ", \($0)" } ?? "")): "
+        + "\(what); \(innocentCauses)",
+      file: file, offset: range.lowerBound, lsns: lsns)
+  }
+
+  static func fromTheFuture(_ file: String, at offset: UInt64, _ what: String) -> LogError {
+    LogError(
+      .fromTheFuture,
+      "'\(file)' was written by a later version of Strandline: \(what); nothing was changed; use that version",
+      file: file, offset: offset)
+  }
+}

@@ -1,0 +1,94 @@
+// Every number of the log's format, once.
+//
+// The page Formats/log.md states the same numbers for people and a test holds the two against each other; no
+// other file of this target says an offset, a size or a magic byte. All integers are little-endian. Sums are
+// written as sums so that a reader can check them by eye.
+
+/// The bytes of a segment's header, of a frame, and of the bodies that the log itself writes.
+package enum LogFormat {
+  // MARK: Names
+
+  /// The advisory lock of the one writer; empty, never deleted.
+  package static let lockName = "LOCK"
+  /// A segment's name is its ID in 16 hex digits and this.
+  package static let segmentSuffix = ".seg"
+  /// A file that is not yet what it will be: ignored by readers, removed by the next writer.
+  package static let temporarySuffix = ".tmp"
+  /// A store that is not yet there: `<store>.init-<16 hex digits>`.
+  package static let initInfix = ".init-"
+
+  // MARK: Segment header
+
+  /// 89, "STR", and the four bytes that a transfer in text mode would change (as in PNG).
+  package static let magic: [UInt8] = [0x89, 0x53, 0x54, 0x52, 0x0D, 0x0A, 0x1A, 0x0A]
+  package static let major: UInt16 = 0
+  package static let minor: UInt16 = 0
+  package static let headerBytes = 8 + 2 + 2 + 4 + 8 + 8 + 8 + 16 + 8 + 8 + 4 + 4 + 8 + 1 + 35 + 4
+  /// The header has a page for itself, so that no append rewrites its block.
+  package static let headerPageBytes = 4096
+
+  /// Where each field of the header lies.
+  package enum Header {
+    package static let magic = 0
+    package static let major = 8
+    package static let minor = 10
+    package static let headerLength = 12
+    package static let incompatibleBits = 16
+    package static let readOnlyCompatibleBits = 24
+    package static let compatibleBits = 32
+    package static let storeUUID = 40
+    package static let segmentID = 56
+    package static let tenure = 64
+    package static let salt = 72
+    package static let role = 76
+    package static let createdNanoseconds = 80
+    package static let prepared = 88
+    package static let reserved = 89
+    package static let crc = 124
+  }
+
+  // MARK: Frame
+
+  package static let frameHeaderBytes = 4 + 4 + 8 + 1 + 1 + 2 + 4 + 4 + 4
+  /// Frames begin at multiples of this; a body is padded with zeros.
+  package static let frameAlignment = 8
+  /// The longest body of a frame.
+  package static let bodyBytesMax = 1 << 26
+
+  /// Where each field of a frame's header lies.
+  package enum FrameField {
+    package static let headCRC = 0
+    package static let bodyLength = 4
+    package static let lsn = 8
+    package static let type = 16
+    package static let flags = 17
+    package static let schema = 18
+    package static let indexInTransaction = 20
+    package static let tag = 24
+    package static let bodyCRC = 28
+  }
+
+  package static let flagFirst: UInt8 = 1
+  package static let flagLast: UInt8 = 2
+  /// Types from here on may be skipped by a reader that does not know them.
+  package static let skippableTypes: UInt8 = 0x80
+
+  // MARK: Bodies
+
+  package static let markerBodyBytes = 8 + 4 + 4 + 4 + 4 + 8
+  package static let markerFrameBytes = frameHeaderBytes + markerBodyBytes
+  package static let openingBodyBytes = 8 + 8 + 8 + 4 + 4 + 4 + 4 + 8
+  package static let openingFrameBytes = frameHeaderBytes + openingBodyBytes
+  /// What one step of the chain is taken over: chain, LSN, type, schema, body length, body CRC.
+  package static let chainStepBytes = 4 + 8 + 1 + 2 + 4 + 4
+
+  // MARK: Reading
+
+  /// How much of a file is read at once.
+  package static let readChunkBytes = 256 * 1024
+
+  /// The bytes of a frame whose body has `bodyLength` bytes: header, body, zeros up to the next multiple of 8.
+  package static func frameBytes(bodyLength: Int) -> Int {
+    frameHeaderBytes + (bodyLength + frameAlignment - 1) / frameAlignment * frameAlignment
+  }
+}

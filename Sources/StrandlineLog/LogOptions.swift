@@ -1,0 +1,70 @@
+// What a log may be told: whose it is, how large its pieces are, how hard it syncs.
+
+package import StrandlineSystem
+
+/// Whose events a log holds. The log itself never looks into them.
+package enum LogRole: Hashable, Sendable {
+  /// A store of records.
+  case store
+  /// The journal of the local server.
+  case server
+
+  /// Its four bytes in a segment's header.
+  package var bytes: [UInt8] {
+    switch self {
+    case .store: Array("stor".utf8)
+    case .server: Array("srvr".utf8)
+    }
+  }
+
+  /// For a sentence.
+  package var words: String {
+    switch self {
+    case .store: "a store's log"
+    case .server: "a server's journal"
+    }
+  }
+}
+
+/// Sizes and habits of one writer. None of them is written down: two opens may differ in all of them.
+package struct LogOptions: Sendable {
+  /// A segment that has reached this many bytes is followed by another; a larger transaction has one for itself.
+  package var segmentBytesMax: Int
+  /// Space is reserved ahead of the end: first this much,
+  package var preallocationFirstStepBytes: Int
+  /// then twice as much each time, up to this much.
+  package var preallocationStepBytesMax: Int
+  /// What is synced together holds at most this many bytes (a larger transaction is synced alone)
+  package var groupBytesMax: Int
+  /// and at most this many transactions.
+  package var groupTransactionsMax: Int
+  /// A transaction with more bytes of frames is refused before anything is done.
+  package var transactionBytesMax: Int
+  /// How long an open waits for another writer to go.
+  package var lockWaitMilliseconds: Int64
+  /// How long after the last acknowledgement a marker promises it to the readers of other processes and to
+  /// recovery. nil: never, and then no thread is started that was not asked for by an `async` wait.
+  package var idleMarkerMilliseconds: Int64?
+  /// How hard a group is synced.
+  package var strength: SyncStrength
+
+  package init(
+    segmentBytesMax: Int = 16 << 20, preallocationFirstStepBytes: Int = 1 << 20,
+    preallocationStepBytesMax: Int = 16 << 20, groupBytesMax: Int = 1 << 20, groupTransactionsMax: Int = 4096,
+    transactionBytesMax: Int = 64 << 20, lockWaitMilliseconds: Int64 = 250,
+    idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable
+  ) {
+    // Offsets are 32 bits: the largest segment is one of the largest soft size and one transaction on top.
+    precondition(segmentBytesMax <= 1 << 30 && transactionBytesMax <= LogFormat.bodyBytesMax)
+    precondition(groupTransactionsMax > 0 && preallocationFirstStepBytes > 0 && preallocationStepBytesMax > 0)
+    self.segmentBytesMax = segmentBytesMax
+    self.preallocationFirstStepBytes = preallocationFirstStepBytes
+    self.preallocationStepBytesMax = preallocationStepBytesMax
+    self.groupBytesMax = groupBytesMax
+    self.groupTransactionsMax = groupTransactionsMax
+    self.transactionBytesMax = transactionBytesMax
+    self.lockWaitMilliseconds = lockWaitMilliseconds
+    self.idleMarkerMilliseconds = idleMarkerMilliseconds
+    self.strength = strength
+  }
+}

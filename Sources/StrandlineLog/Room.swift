@@ -1,1 +1,0 @@
-// Room for StrandlineLog; replaced by its first real file.

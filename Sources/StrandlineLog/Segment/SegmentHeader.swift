@@ -1,0 +1,141 @@
+// The first 128 bytes of a segment: which file of which store this is, and who may read it.
+//
+// A header is synced before its file gets its name, and no append touches its page again; so a named file whose
+// header does not verify is damage, never a new file (decision L1). Magic, version and checksum stay where they
+// are in every later version, so that "from the future" can be told from "damaged".
+// Layout: Formats/log.md, "Segment header".
+
+import StrandlineSystem
+
+/// The header of a segment.
+package struct SegmentHeader: Hashable, Sendable {
+  package var storeUUID: [UInt8]
+  package var segmentID: UInt64
+  /// The open of the writer that made it.
+  package var tenure: UInt64
+  /// Random, never 0; the tag of every frame.
+  package var salt: UInt32
+  package var role: LogRole
+  /// For people; nothing depends on it.
+  package var createdNanoseconds: UInt64
+  /// Features that a reader need not know, but a writer must.
+  package var readOnlyCompatibleBits: UInt64 = 0
+  package var compatibleBits: UInt64 = 0
+  package var minor: UInt16 = LogFormat.minor
+
+  package var identity: SegmentIdentity {
+    SegmentIdentity(storeUUID: storeUUID, segmentID: segmentID, salt: salt)
+  }
+
+  package init(
+    storeUUID: [UInt8], segmentID: UInt64, tenure: UInt64, salt: UInt32, role: LogRole,
+    createdNanoseconds: UInt64
+  ) {
+    precondition(storeUUID.count == 16 && salt != 0)
+    self.storeUUID = storeUUID
+    self.segmentID = segmentID
+    self.tenure = tenure
+    self.salt = salt
+    self.role = role
+    self.createdNanoseconds = createdNanoseconds
+  }
+
+  /// The 128 bytes.
+  package func encoded() -> [UInt8] {
+    var writer = ByteWriter(capacity: LogFormat.headerBytes)
+    writer.raw(LogFormat.magic)
+    writer.u16(LogFormat.major)
+    writer.u16(minor)
+    writer.u32(UInt32(LogFormat.headerBytes))
+    writer.u64(0)
+    writer.u64(readOnlyCompatibleBits)
+    writer.u64(compatibleBits)
+    writer.raw(storeUUID)
+    writer.u64(segmentID)
+    writer.u64(tenure)
+    writer.u32(salt)
+    writer.raw(role.bytes)
+    writer.u64(createdNanoseconds)
+    writer.u8(0)
+    writer.zeros(LogFormat.Header.crc - LogFormat.Header.reserved)
+    writer.u32(CRC32C.checksum(writer.bytes))
+    precondition(writer.count == LogFormat.headerBytes)
+    return writer.bytes
+  }
+
+  /// The header in the first bytes of `file`, which is named after `segmentID`.
+  ///
+  /// - Throws: `.damaged` if the bytes do not verify, `.fromTheFuture`, `.foreignSegment` if the file lies under
+  ///   the name of another segment.
+  package static func decode(_ bytes: [UInt8], file: String, named segmentID: UInt64) throws(LogError)
+    -> SegmentHeader
+  {
+    typealias Field = LogFormat.Header
+    let whole = UInt64(LogFormat.headerBytes)
+    guard bytes.count >= LogFormat.headerBytes else {
+      throw .damaged(
+        file, at: UInt64(bytes.count)..<whole, lsns: nil,
+        "a segment's header has \(whole) bytes and the file ends inside it")
+    }
+    guard Array(bytes[..<LogFormat.magic.count]) == LogFormat.magic else {
+      throw .damaged(file, at: 0..<whole, lsns: nil, "it does not begin as a segment does")
+    }
+    guard CRC32C.checksum(bytes, 0..<Field.crc) == bytes.u32(at: Field.crc) else {
+      throw .damaged(file, at: 0..<whole, lsns: nil, "the checksum of the segment's header does not match")
+    }
+    // The bytes are as they were written. From here on what is strange is strange on purpose.
+    let major = UInt16(bytes[Field.major]) | UInt16(bytes[Field.major + 1]) << 8
+    guard major == LogFormat.major, bytes.u32(at: Field.headerLength) == UInt32(LogFormat.headerBytes) else {
+      throw .fromTheFuture(file, at: UInt64(Field.major), "its format has version \(major)")
+    }
+    let unknown = bytes.u64(at: Field.incompatibleBits)
+    guard unknown == 0 else {
+      throw .fromTheFuture(
+        file, at: UInt64(Field.incompatibleBits), "it uses the features 0x\(String(unknown, radix: 16))")
+    }
+    guard bytes[Field.prepared] == 0, bytes[Field.reserved..<Field.crc].allSatisfy({ $0 == 0 }) else {
+      throw .fromTheFuture(file, at: UInt64(Field.prepared), "bytes of its header that must be zero are not")
+    }
+    let roleBytes = Array(bytes[Field.role..<Field.role + 4])
+    guard let role = [LogRole.store, .server].first(where: { $0.bytes == roleBytes }) else {
+      throw .fromTheFuture(file, at: UInt64(Field.role), "it is the log of something that this version does not know")
+    }
+    let salt = bytes.u32(at: Field.salt)
+    guard salt != 0 else { throw .damaged(file, at: UInt64(Field.salt)..<whole, lsns: nil, "its salt is 0") }
+    var header = SegmentHeader(
+      storeUUID: Array(bytes[Field.storeUUID..<Field.storeUUID + 16]), segmentID: bytes.u64(at: Field.segmentID),
+      tenure: bytes.u64(at: Field.tenure), salt: salt, role: role,
+      createdNanoseconds: bytes.u64(at: Field.createdNanoseconds))
+    header.readOnlyCompatibleBits = bytes.u64(at: Field.readOnlyCompatibleBits)
+    header.compatibleBits = bytes.u64(at: Field.compatibleBits)
+    header.minor = UInt16(bytes[Field.minor]) | UInt16(bytes[Field.minor + 1]) << 8
+    guard header.segmentID == segmentID else {
+      throw LogError(
+        .foreignSegment,
+        "'\(file)' holds segment \(header.segmentID) under the name of segment \(segmentID); "
+          + "\(LogError.innocentCauses)", file: file, offset: UInt64(Field.segmentID))
+    }
+    return header
+  }
+}
+
+/// The names of segments: 16 hex digits, so that they sort in the order of the log.
+package enum SegmentName {
+  package static func name(_ segmentID: UInt64) -> String { hex(segmentID) + LogFormat.segmentSuffix }
+
+  package static func temporaryName(_ segmentID: UInt64) -> String { hex(segmentID) + LogFormat.temporarySuffix }
+
+  /// The ID in a name of exactly the form that `name` gives; nil for every other name.
+  package static func segmentID(of name: String) -> UInt64? {
+    guard name.hasSuffix(LogFormat.segmentSuffix) else { return nil }
+    let digits = name.utf8.dropLast(LogFormat.segmentSuffix.utf8.count)
+    guard digits.count == 16, digits.allSatisfy({ (0x30...0x39).contains($0) || (0x61...0x66).contains($0) })
+    else { return nil }
+    return UInt64(String(decoding: digits, as: UTF8.self), radix: 16)
+  }
+
+  package static func hex(_ value: UInt64) -> String {
+    let digits = String(value, radix: 16)
+    return String(repeating: "0", count: 16 - digits.count) + digits
+  }
+}

@@ -1,0 +1,139 @@
+// The real disk, by POSIX calls alone.
+//
+// Every descriptor is opened close-on-exec: a child process must not inherit a store's files, and above
+// all not its lock, which would outlive the parent in it.
+
+internal import Synchronization
+
+#if canImport(Glibc)
+  internal import Glibc
+#elseif canImport(Musl)
+  internal import Musl
+#elseif canImport(Darwin)
+  internal import Darwin
+#endif
+
+/// The disk of this machine.
+package struct POSIXFileSystem: FileSystem {
+  package init() {}
+
+  package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
+    let number =
+      switch mode {
+      case .read: try SystemCall.open(path, O_RDONLY)
+      case .readWrite: try SystemCall.open(path, O_RDWR)
+      case .create: try SystemCall.open(path, O_RDWR | O_CREAT | O_EXCL, 0o644)
+      case .createPrivate: try SystemCall.open(path, O_RDWR | O_CREAT | O_EXCL, 0o600)
+      }
+    let descriptor = Descriptor(number)
+    // open(2) gives a folder to a reader; refuse it here, where the path is known, and not at the first read.
+    if mode == .read {
+      let status = try SystemCall.status(number, path)
+      if status.st_mode & S_IFMT == S_IFDIR { throw .isDirectory("open", path) }
+    }
+    return POSIXFile(path: path, descriptor: descriptor)
+  }
+
+  package func kind(of path: String) throws(SystemError) -> PathKind {
+    var status = stat()
+    guard unsafe lstat(path, &status) == 0 else {
+      let code = errno
+      if code == ENOENT { return .absent }
+      throw SystemError(call: "lstat", subject: path, errno: code)
+    }
+    if status.st_mode & S_IFMT == S_IFLNK {
+      // A link is what it leads to; a link to nowhere is something, hence not absent: a create would fail.
+      guard unsafe stat(path, &status) == 0 else {
+        let code = errno
+        if code == ENOENT { return .other }
+        throw SystemError(call: "stat", subject: path, errno: code)
+      }
+    }
+    return switch status.st_mode & S_IFMT {
+    case S_IFREG: .file
+    case S_IFDIR: .directory
+    default: .other
+    }
+  }
+
+  package func list(_ directory: String) throws(SystemError) -> [String] {
+    guard let stream = unsafe opendir(directory) else {
+      throw SystemError(call: "opendir", subject: directory, errno: errno)
+    }
+    defer { unsafe _ = closedir(stream) }
+    var names: [String] = []
+    while true {
+      // readdir(3) tells its end from a failure by errno alone.
+      errno = 0
+      guard let entry = unsafe readdir(stream) else {
+        let code = errno
+        if code != 0 { throw SystemError(call: "readdir", subject: directory, errno: code) }
+        return names
+      }
+      let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { raw in
+        unsafe String(decoding: raw.prefix { $0 != 0 }, as: UTF8.self)
+      }
+      if name != "." && name != ".." { names.append(name) }
+    }
+  }
+
+  package func makeDirectory(_ path: String) throws(SystemError) {
+    guard unsafe mkdir(path, 0o755) == 0 else { throw SystemError(call: "mkdir", subject: path, errno: errno) }
+  }
+
+  package func rename(_ path: String, to newPath: String) throws(SystemError) {
+    guard systemRename(path, newPath) == 0 else { throw SystemError(call: "rename", subject: path, errno: errno) }
+  }
+
+  package func unlink(_ path: String) throws(SystemError) {
+    guard systemUnlink(path) == 0 else { throw SystemError(call: "unlink", subject: path, errno: errno) }
+  }
+
+  package func removeDirectory(_ path: String) throws(SystemError) {
+    guard unsafe rmdir(path) == 0 else { throw SystemError(call: "rmdir", subject: path, errno: errno) }
+  }
+
+  package func syncDirectory(_ path: String) throws(SystemError) {
+    let descriptor = Descriptor(try SystemCall.open(path, O_RDONLY | O_DIRECTORY))
+    try withExtendedLifetime(descriptor) { () throws(SystemError) in
+      #if canImport(Darwin)
+        try POSIXFile.sync(descriptor.number, .durable, subject: path)
+      #else
+        guard fsync(descriptor.number) == 0 else { throw SystemError(call: "fsync", subject: path, errno: errno) }
+      #endif
+    }
+  }
+
+  package func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+    let flags = exclusive ? O_RDWR | O_CREAT : O_RDONLY
+    let descriptor = Descriptor(try SystemCall.open(path, flags, 0o644))
+    return try withExtendedLifetime(descriptor) { () throws(SystemError) -> (any FileLock)? in
+      while flock(descriptor.number, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB) != 0 {
+        let code = errno
+        if code == EWOULDBLOCK { return nil }
+        if code != EINTR { throw SystemError(call: "flock", subject: path, errno: code) }
+      }
+      return POSIXLock(descriptor)
+    }
+  }
+}
+
+/// A lock of flock(2), held through a descriptor of its own.
+private final class POSIXLock: FileLock {
+  private let held: Mutex<Descriptor?>
+
+  init(_ descriptor: Descriptor) { held = Mutex(descriptor) }
+
+  func unlock() {
+    guard let descriptor = held.withLock({ $0.take() }) else { return }
+    // Closing would do, but for a child between fork and exec that still shares the open file: the lock
+    // belongs to that, and would stay until the exec. LOCK_UN ends it for all.
+    withExtendedLifetime(descriptor) { _ = flock(descriptor.number, LOCK_UN) }
+  }
+
+  deinit { unlock() }
+}
+
+// Outside of the type, whose methods hide these names.
+private func systemRename(_ path: String, _ newPath: String) -> Int32 { unsafe rename(path, newPath) }
+private func systemUnlink(_ path: String) -> Int32 { unsafe unlink(path) }

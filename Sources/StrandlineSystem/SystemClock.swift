@@ -1,0 +1,52 @@
+// The real clocks.
+
+#if canImport(Glibc)
+  internal import Glibc
+#elseif canImport(Musl)
+  internal import Musl
+#elseif canImport(Darwin)
+  internal import Darwin
+#endif
+
+/// The clocks of this machine.
+package struct RealClock: SystemClock {
+  package init() {}
+
+  package func wallMilliseconds() -> Int64 {
+    let now = Self.now(CLOCK_REALTIME)
+    return Int64(now.tv_sec) * 1_000 + Int64(now.tv_nsec) / 1_000_000
+  }
+
+  package func monotonicNanoseconds() -> UInt64 {
+    let now = Self.now(CLOCK_MONOTONIC)
+    return UInt64(now.tv_sec) * 1_000_000_000 + UInt64(now.tv_nsec)
+  }
+
+  private static func now(_ clock: clockid_t) -> timespec {
+    // Fails only for a clock that the system does not have, and it has these two.
+    var result = timespec()
+    unsafe _ = clock_gettime(clock, &result)
+    return result
+  }
+
+  package func sleep(milliseconds: Int64) async throws {
+    try await Task.sleep(for: .milliseconds(max(0, milliseconds)))
+  }
+
+  package func sleepBlocking(milliseconds: Int64) {
+    guard milliseconds > 0 else { return }
+    var rest = timespec(
+      tv_sec: Int(clamping: milliseconds / 1_000), tv_nsec: Int(milliseconds % 1_000) * 1_000_000)
+    // A signal ends the sleep early and leaves in `rest` what is still to sleep.
+    while true {
+      let wanted = rest
+      if unsafe withUnsafePointer(to: wanted, { unsafe nanosleep($0, &rest) }) == 0 || errno != EINTR { return }
+    }
+  }
+}
+
+extension SystemEnvironment {
+  /// The machine that the process runs on.
+  package static let real = SystemEnvironment(
+    fileSystem: POSIXFileSystem(), clock: RealClock(), random: SystemRandom())
+}
