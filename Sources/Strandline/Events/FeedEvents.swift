@@ -220,7 +220,9 @@ extension ByteReader {
     _ what: String
   ) throws(ByteReaderError) -> Choice where Choice.RawValue == UInt8 {
     let start = offset
-    guard let value = Choice(rawValue: try u8()) else { throw ByteReaderError(offset: start, what: "\(what) not known") }
+    guard let value = Choice(rawValue: try u8()) else {
+      throw ByteReaderError(offset: start, what: "\(what) not known")
+    }
     return value
   }
 }

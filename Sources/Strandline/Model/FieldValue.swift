@@ -47,9 +47,9 @@ public enum FieldValue: Hashable, Sendable {
 }
 
 /// A pointer to a record.
-public struct Reference: Hashable, Sendable {
+public struct Reference: Hashable, Sendable, Codable {
   /// What happens to the pointing record when its target is deleted.
-  public enum Action: UInt8, Hashable, Sendable, CaseIterable {
+  public enum Action: UInt8, Hashable, Sendable, Codable, CaseIterable {
     /// Nothing.
     case none = 0
     /// It is deleted too. Only within one zone.
@@ -73,7 +73,7 @@ public struct Reference: Hashable, Sendable {
 }
 
 /// A place on earth, with what the sensor said about it. All numbers are finite.
-public struct Location: Hashable, Sendable {
+public struct Location: Hashable, Sendable, Codable {
   /// Degrees north.
   public var latitude: Double
   /// Degrees east.
@@ -113,7 +113,7 @@ public struct Location: Hashable, Sendable {
 
 /// A file at the server. Strandline keeps what the server says of it; uploading and downloading the content
 /// is not built yet.
-public struct Asset: Hashable, Sendable {
+public struct Asset: Hashable, Sendable, Codable {
   /// The server's checksum of the file, opaque.
   public var fileChecksum: String
   /// Bytes.

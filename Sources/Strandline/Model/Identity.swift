@@ -35,7 +35,7 @@ public struct LogPosition: Hashable, Sendable {
 }
 
 /// A database of a CloudKit container.
-public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, CaseIterable {
+public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, Codable, CaseIterable {
   /// The container's public database. It has no change feed and is not synced.
   case `public` = 1
   /// The user's own database.
@@ -47,7 +47,7 @@ public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, CaseIterable {
 }
 
 /// A record zone: a name, its owner, and the database it lies in.
-public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
+public struct ZoneID: Hashable, Comparable, Sendable, Codable, CustomStringConvertible {
   /// The zone's name, at most 255 ASCII characters.
   public var name: String
   /// The owner's user record name; empty for the user's own zones.

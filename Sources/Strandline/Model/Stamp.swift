@@ -110,13 +110,21 @@ package struct Stamp: Hashable, Sendable {
     }
   }
 
-  /// The greatest time in it.
-  package var latest: HybridTime {
-    var result = HybridTime.zero
-    for birth in births { result = max(result, birth.time) }
-    for field in fields.values { result = max(result, field.time) }
-    for seen in seen.values { result = max(result, seen.time) }
-    return result
+  /// The greatest time of its fields: what a clock learns. Births and `seen` name mutations and are never
+  /// clamped, so a clock that is years ahead would spread through them.
+  package var latest: HybridTime { fields.values.reduce(.zero) { max($0, $1.time) } }
+
+  /// How far a field's time may be after the server's, in milliseconds, before it is disbelieved.
+  package static let clampMilliseconds: Int64 = 60_000
+
+  /// Disbelieves times from the future: a field stamped later than its version's server modified time (and a
+  /// minute) was stamped at that modified time. Everybody who sees this version concludes the same.
+  package mutating func clamp(toModified milliseconds: Int64?) {
+    guard let milliseconds else { return }
+    let limit = HybridTime(milliseconds: milliseconds &+ Self.clampMilliseconds, count: .max)
+    for (name, stamp) in fields where stamp.time > limit {
+      fields[name] = FieldStamp(time: HybridTime(milliseconds: milliseconds), writer: stamp.writer)
+    }
   }
 }
 

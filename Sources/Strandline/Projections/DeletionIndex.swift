@@ -12,10 +12,21 @@ package struct DeletionEntry: Hashable, Sendable {
   package var changeTag: String?
   /// The event that deleted it.
   package var lsn: LSN
-  /// A local deletion that the server has not confirmed.
-  package var isProvisional: Bool
+  /// A local deletion that the server has not confirmed: the lives that come back if it refuses. Nil otherwise.
+  package var provisional: Set<Birth>?
   /// Deleted here, by this store's app; otherwise by the server's word.
   package var isLocal: Bool
+
+  package var isProvisional: Bool { provisional != nil }
+
+  /// The entry without its provisional deletion; nil if nothing else was deleted under the name.
+  package var refused: DeletionEntry? {
+    guard let provisional else { return self }
+    var rest = self
+    rest.births.subtract(provisional)
+    rest.provisional = nil
+    return rest.births.isEmpty ? nil : rest
+  }
 }
 
 /// The deleted names.

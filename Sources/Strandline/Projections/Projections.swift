@@ -51,8 +51,10 @@ package struct Projections: Sendable {
     case .held(let held): changeSync(lsn) { $0.held[held.id] = held }
     case .released(let released): changeSync(lsn) { $0.held[released.id] = nil }
     case .discarded(let discarded):
-      change(discarded.id, at: lsn) { entry, _, outbox in
+      change(discarded.id, at: lsn) { entry, deletion, outbox in
+        if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
         Self.settle(&entry, upTo: discarded.lsn, outbox: &outbox)
+        if entry?.pending == nil { deletion?.provisional = nil }
       }
       closeHold(discarded.id, at: lsn)
     case .tokenAdvanced(let advanced): apply(advanced, at: lsn)
@@ -97,7 +99,8 @@ package struct Projections: Sendable {
       outbox.insert(lsn, deleted.id)
       deletion = DeletionEntry(
         births: (deletion?.births ?? []).union(deleted.births), createdMilliseconds: now.base?.createdMilliseconds,
-        changeTag: now.base?.changeTag, lsn: lsn, isProvisional: true, isLocal: true)
+        changeTag: now.base?.changeTag, lsn: lsn, provisional: deleted.births.subtracting(deletion?.births ?? []),
+        isLocal: true)
     }
     learn(deleted.time, at: lsn)
     closeHold(deleted.id, at: lsn)
@@ -120,18 +123,14 @@ package struct Projections: Sendable {
         entry?.base = Base(
           version: lsn, content: settled.lsn, changeTag: settled.changeTag ?? "",
           createdMilliseconds: settled.created?.milliseconds, modifiedMilliseconds: settled.modified?.milliseconds)
-      case .deleted, .deletedOnServer:
-        entry?.base = nil
-        deletion?.isProvisional = false
-      case .rejected:
-        // The server refused the deletion: the record is alive again, by its word.
-        if entry?.pending?.isDeletion == true, deletion?.isProvisional == true { deletion = nil }
-      case .discarded:
-        if entry?.pending?.isDeletion == true, deletion?.isProvisional == true { deletion = nil }
-      case .cancelled: deletion?.isProvisional = false
-      case .merged, .superseded: break
+      case .deleted, .deletedOnServer: entry?.base = nil
+      case .rejected, .discarded:
+        // A deletion that was refused or given up: the record is alive again, by the server's word or the app's.
+        if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
+      case .merged, .superseded, .cancelled: break
       }
       Self.settle(&entry, upTo: settled.lsn, outbox: &outbox)
+      if entry?.pending == nil { deletion?.provisional = nil }
     }
     closeHold(settled.id, at: lsn)
   }
@@ -142,8 +141,10 @@ package struct Projections: Sendable {
       let hadCreation = now.pending?.hasCreation ?? false
       var settling = entry
       Self.settle(&settling, upTo: merged.local, outbox: &outbox)
-      now.pending = settling?.pending ?? Pending(
-        isDeletion: false, hasCreation: hadCreation, lsns: [], editCount: merged.editCount)
+      now.pending =
+        settling?.pending
+        ?? Pending(
+          isDeletion: false, hasCreation: hadCreation, lsns: [], editCount: merged.editCount)
       now.type = merged.type
       now.pending?.isDeletion = false
       now.pending?.lsns.append(lsn)
@@ -171,12 +172,11 @@ package struct Projections: Sendable {
 
   private mutating func apply(_ fetched: FetchedDelete, at lsn: LSN) {
     change(fetched.id, at: lsn) { entry, deletion, _ in
-      let provisional = deletion?.isProvisional ?? false
       deletion = DeletionEntry(
         births: (deletion?.births ?? []).union(fetched.births),
         createdMilliseconds: entry?.base?.createdMilliseconds ?? deletion?.createdMilliseconds,
-        changeTag: entry?.base?.changeTag ?? deletion?.changeTag, lsn: lsn, isProvisional: false,
-        isLocal: provisional ? true : (deletion?.isLocal ?? false))
+        changeTag: entry?.base?.changeTag ?? deletion?.changeTag, lsn: lsn, provisional: nil,
+        isLocal: deletion?.isLocal ?? false)
       entry?.base = nil
       if entry?.pending == nil { entry = nil }
     }

@@ -1,0 +1,178 @@
+// What a write gives back: durable now, uploaded later, an outcome at last.
+
+import Synchronization
+
+/// What became of one mutation.
+public enum MutationOutcome: Hashable, Sendable {
+  /// The server has it.
+  case saved
+  /// It went into a version that holds another device's edit too.
+  case merged
+  /// A later mutation stands in its place.
+  case superseded(by: LSN)
+  /// It never needed to leave: the record was created and deleted before anything was sent.
+  case cancelled
+  /// The record was deleted at the server; the edit is kept in history.
+  case deletedOnServer
+  /// The server refused it for good.
+  case rejected(code: String, reason: String)
+  /// The app gave it up.
+  case discarded
+}
+
+/// A durable write. Everything else about it can be awaited here.
+public struct Receipt: Sendable {
+  /// The events of the transaction; nil if it changed nothing.
+  public let lsns: ClosedRange<LSN>?
+  /// Everything up to here was durable when the receipt was given.
+  public let durableLSN: LSN
+  private let store: RecordStore
+
+  init(lsns: ClosedRange<LSN>?, durableLSN: LSN, store: RecordStore) {
+    self.lsns = lsns
+    self.durableLSN = durableLSN
+    self.store = store
+  }
+
+  /// Where the transaction ends, in a form that may leave the process: `store.outcomes(of:)` takes it after a relaunch.
+  public var position: LogPosition {
+    LogPosition(tenure: store.core.withLock { $0.tenure }, lsn: lsns?.upperBound ?? durableLSN)
+  }
+
+  /// Returns when every mutation of the transaction is settled: by the server, or by what took its place.
+  ///
+  /// - Throws: `StrandlineError.notSyncing` if the store has no engine; `.closed` if it is closed meanwhile;
+  ///   `CancellationError`. It never hangs without an engine.
+  public func uploaded() async throws {
+    if let lsns { try await store.waitUntilSettled(lsns) }
+  }
+
+  /// What became of each record of the transaction, when all of it is settled.
+  public func outcome() async throws -> [RecordID: MutationOutcome] {
+    try await uploaded()
+    guard let lsns else { return [:] }
+    return try store.outcomes(of: lsns)
+  }
+}
+
+/// Who waits for mutations to settle.
+package final class SettledWaiters: Sendable {
+  private struct Waiter: Sendable {
+    var lsns: ClosedRange<LSN>
+    var continuation: CheckedContinuation<Void, any Error>
+  }
+  private struct State: Sendable {
+    var waiters: [UInt64: Waiter] = [:]
+    var next: UInt64 = 0
+    var isClosed = false
+  }
+  private let state = Mutex(State())
+
+  package init() {}
+
+  fileprivate func wait(_ lsns: ClosedRange<LSN>, in store: RecordStore) async throws {
+    let number = state.withLock { state in
+      state.next += 1
+      return state.next
+    }
+    try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+        let refusal: (any Error)? = state.withLock { state in
+          if state.isClosed { return StrandlineError(.closed, "the store is closed") }
+          if Task.isCancelled { return CancellationError() }
+          state.waiters[number] = Waiter(lsns: lsns, continuation: continuation)
+          return nil
+        }
+        if let refusal { continuation.resume(throwing: refusal) }
+        look(store)
+      }
+    } onCancel: {
+      let waiter = state.withLock { $0.waiters.removeValue(forKey: number) }
+      waiter?.continuation.resume(throwing: CancellationError())
+    }
+  }
+
+  /// Wakes those whose mutations are settled.
+  package func look(_ store: RecordStore) {
+    let waiting = state.withLock { $0.waiters }
+    guard !waiting.isEmpty else { return }
+    for (number, waiter) in waiting where store.isSettled(waiter.lsns) {
+      let waiter = state.withLock { $0.waiters.removeValue(forKey: number) }
+      waiter?.continuation.resume()
+    }
+  }
+
+  /// Ends every wait.
+  package func close() {
+    let waiting = state.withLock { state in
+      state.isClosed = true
+      defer { state.waiters = [:] }
+      return state.waiters
+    }
+    for waiter in waiting.values {
+      waiter.continuation.resume(throwing: StrandlineError(.closed, "the store was closed"))
+    }
+  }
+}
+
+extension RecordStore {
+  fileprivate func isSettled(_ lsns: ClosedRange<LSN>) -> Bool {
+    core.withLock { core in
+      let outbox = core.projections.outbox
+      guard let oldest = outbox.oldest, oldest <= lsns.upperBound else { return true }
+      return !outbox.all.contains { lsns.contains($0) }
+    }
+  }
+
+  fileprivate func waitUntilSettled(_ lsns: ClosedRange<LSN>) async throws {
+    guard driver.withLock({ $0 }) != nil else {
+      throw StrandlineError(.notSyncing, "the store at '\(path)' has no sync engine; nothing will be uploaded")
+    }
+    try await settledWaiters.wait(lsns, in: self)
+  }
+
+  /// What became of each record's mutation in a range of events, as far as it is settled.
+  ///
+  /// - Complexity: O(events since the range).
+  public func outcomes(of lsns: ClosedRange<LSN>) throws -> [RecordID: MutationOutcome] {
+    var open: [RecordID: LSN] = [:]
+    var result: [RecordID: MutationOutcome] = [:]
+    var lsn = lsns.lowerBound
+    let end = source.durableLSN
+    while lsn <= end, lsn <= lsns.upperBound || !open.isEmpty {
+      let event = try source.event(at: lsn)
+      if let id = event.recordID, let mutation = open[id], let outcome = Self.outcome(of: mutation, by: event) {
+        result[id] = outcome
+        open[id] = nil
+      }
+      if lsns.contains(lsn) {
+        switch event {
+        case .saved(let saved): open[saved.id] = lsn
+        case .deleted(let deleted): open[deleted.id] = lsn
+        default: break
+        }
+      }
+      lsn = lsn.advanced(by: 1)
+    }
+    return result
+  }
+
+  private static func outcome(of mutation: LSN, by event: Event) -> MutationOutcome? {
+    switch event {
+    case .merged(let merged) where merged.local >= mutation: return .merged
+    case .discarded(let discarded) where discarded.lsn >= mutation: return .discarded
+    case .settled(let settled) where settled.lsn > mutation: return .superseded(by: settled.lsn)
+    case .settled(let settled) where settled.lsn == mutation:
+      switch settled.outcome {
+      case .saved, .deleted: return .saved
+      case .merged: return .merged
+      case .superseded: return .superseded(by: settled.lsn)
+      case .cancelled: return .cancelled
+      case .deletedOnServer: return .deletedOnServer
+      case .rejected: return .rejected(code: settled.code, reason: settled.words)
+      case .discarded: return .discarded
+      }
+    default: return nil
+    }
+  }
+}

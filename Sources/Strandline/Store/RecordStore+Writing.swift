@@ -1,0 +1,79 @@
+// Writing: a closure becomes one transaction; the call returns when it is durable.
+
+import StrandlineLog
+import StrandlineSystem
+import Synchronization
+
+extension RecordStore {
+  /// Writes one transaction.
+  ///
+  /// The closure runs at once, alone among closures, and sees everything written before it. What it saved, created and
+  /// deleted becomes durable together or not at all; if it throws, nothing happened. Writers that wait together share
+  /// one sync.
+  ///
+  /// - Returns: a receipt, after the sync: the transaction survives a crash and a power cut.
+  /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;
+  ///   `StrandlineError.diskFull` (nothing was written; works again when there is room), `.outcomeUnknown` (the sync
+  ///   failed: reopen the store), `.closed`, `.readOnly`.
+  /// - Complexity: O(what is written), one sync shared with everybody who waits.
+  @discardableResult
+  public func write(_ body: (inout WriteTransaction) throws -> Void) async throws -> Receipt {
+    try Task.checkCancellation()
+    let (lsns, upTo) = try enqueue(body)
+    if case .writer(let log) = source {
+      do { try await log.waitUntilDurable(upTo.rawValue) } catch { throw translated(error) }
+    }
+    driver.withLock { $0 }?.noteLocalWrite()
+    return Receipt(lsns: lsns, durableLSN: upTo, store: self)
+  }
+
+  /// The same for a plain thread, which does the sync itself if nobody else is at it.
+  @discardableResult
+  public func writeBlocking(_ body: (inout WriteTransaction) throws -> Void) throws -> Receipt {
+    let (lsns, upTo) = try enqueue(body)
+    if case .writer(let log) = source {
+      do { try log.waitUntilDurableBlocking(upTo.rawValue) } catch { throw translated(error) }
+    }
+    return Receipt(lsns: lsns, durableLSN: upTo, store: self)
+  }
+
+  /// Runs the closure under the lock and queues its transaction. A transaction that changed nothing may still have
+  /// looked at what is not durable yet, so its receipt waits for that.
+  private func enqueue(
+    _ body: (inout WriteTransaction) throws -> Void
+  ) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
+    try transact { core in
+      var transaction = WriteTransaction(core: core)
+      do { try body(&transaction) } catch {
+        core = transaction.finish()
+        throw error
+      }
+      core = transaction.finish()
+    }
+  }
+
+  /// Runs a transaction of the engine or of an app under the lock.
+  package func transact(_ body: (inout StoreCore) throws -> Void) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
+    do {
+      return try core.withLock { core in
+        let lsns = try core.transact(body).lsns
+        return (lsns, core.projections.appliedLSN)
+      }
+    } catch { throw translated(error) }
+  }
+
+  /// A transaction of the engine: appended and durable when this returns.
+  @discardableResult
+  package func commit(_ body: (inout StoreCore) throws -> Void) async throws -> ClosedRange<LSN>? {
+    let (lsns, upTo) = try transact(body)
+    if lsns != nil, case .writer(let log) = source {
+      do { try await log.waitUntilDurable(upTo.rawValue) } catch { throw translated(error) }
+    }
+    settledWaiters.look(self)
+    return lsns
+  }
+
+  private func translated(_ error: any Error) -> any Error {
+    StrandlineError.translating(error, "writing to the store at '\(path)'")
+  }
+}

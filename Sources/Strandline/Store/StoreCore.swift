@@ -1,0 +1,188 @@
+// What a store knows, behind its one lock: projections, the bodies of events that are not durable yet, the clock.
+//
+// Closures of `write` and the engine's transactions run one at a time on it, against everything appended. Readers ask
+// it where a value lay when the last durable event was written, and read outside the lock.
+
+package import StrandlineLog
+package import StrandlineSystem
+
+/// The state behind the lock. There is one of it: it is moved into a transaction and back, never copied.
+package struct StoreCore: ~Copyable, Sendable {
+  package var projections: Projections
+  package var clock: HybridClock
+  package let source: EventSource
+  package let environment: SystemEnvironment
+  /// Who this store writes as; a new name is taken when the store finds that it was cloned.
+  package private(set) var writer: WriterID
+  /// Whether `opened` stands in the log under this tenure and name.
+  private var hasOpened = false
+  /// The bodies of events that are appended and not known to be durable.
+  private var inFlight: [LSN: [UInt8]] = [:]
+  private var openTransaction: (first: LSN, log: LogTransaction)?
+
+  package init(projections: Projections, source: EventSource, environment: SystemEnvironment) {
+    self.projections = projections
+    self.source = source
+    self.environment = environment
+    self.writer = projections.sync.writer ?? max(1, environment.random.next())
+    self.clock = HybridClock()
+    clock.learn(projections.sync.latest)
+  }
+
+  package var tenure: UInt64 {
+    if case .writer(let log) = source { return log.tenure }
+    return projections.sync.tenures.last?.tenure ?? 0
+  }
+
+  /// The next hybrid time.
+  package mutating func tick() -> HybridTime { clock.tick(wall: environment.clock.wallMilliseconds()) }
+
+  /// Takes a new name: the log of the old one continues elsewhere too.
+  package mutating func renameWriter() {
+    writer = max(1, environment.random.next())
+    hasOpened = false
+  }
+
+  // MARK: Transactions
+
+  /// Runs `body`; what it appended is one transaction in the log's queue when this returns, and nothing of it is
+  /// anywhere if `body` throws. Returns the LSNs, nil if nothing was appended.
+  package mutating func transact<Value>(
+    _ body: (inout StoreCore) throws -> Value
+  ) throws -> (value: Value, lsns: ClosedRange<LSN>?) {
+    guard case .writer(let log) = source else {
+      throw StrandlineError(.readOnly, "the store was opened for reading only")
+    }
+    try reconcile(log)
+    let before = projections.appliedLSN
+    let opened = hasOpened
+    openTransaction = (before.advanced(by: 1), LogTransaction())
+    defer { openTransaction = nil }
+    do {
+      let value = try body(&self)
+      guard let transaction = openTransaction?.log, !transaction.isEmpty else { return (value, nil) }
+      let lsns = try log.append(transaction)
+      precondition(
+        lsns.lowerBound == before.rawValue + 1 && lsns.upperBound == projections.appliedLSN.rawValue,
+        "the log gave \(lsns) to events \(before.rawValue + 1)...\(projections.appliedLSN)")
+      return (value, LSN(lsns.lowerBound)...LSN(lsns.upperBound))
+    } catch {
+      projections.undo(to: before)
+      dropInFlight(after: before)
+      hasOpened = opened
+      throw error
+    }
+  }
+
+  /// Appends an event to the open transaction. The projections take it in at once.
+  @discardableResult
+  package mutating func append(_ event: Event) -> LSN {
+    precondition(openTransaction != nil, "append outside a transaction")
+    if !hasOpened {
+      hasOpened = true
+      var uuid: [UInt8] = Array(repeating: 0, count: 16)
+      if case .writer(let log) = source { uuid = log.storeUUID }
+      add(.opened(Opened(writer: writer, storeUUID: uuid, tenure: tenure)))
+    }
+    return add(event)
+  }
+
+  @discardableResult
+  private mutating func add(_ event: Event) -> LSN {
+    let lsn = projections.appliedLSN.advanced(by: 1)
+    let body = EventCodec.encode(event)
+    openTransaction?.log.add(schema: EventCodec.schema, body: body)
+    inFlight[lsn] = body
+    projections.apply(event, at: lsn, isDurable: false)
+    return lsn
+  }
+
+  /// Brings this in step with what became of the log's last groups.
+  package mutating func reconcile(_ log: Log) throws {
+    let durable = LSN(log.durableLSN)
+    switch log.state {
+    case .open: settle(durable)
+    case .rejecting:
+      undo(to: durable)
+      log.resume()
+    case .poisoned(let error):
+      undo(to: durable)
+      throw error
+    case .closed: throw StrandlineError(.closed, "the store is closed")
+    }
+  }
+
+  private mutating func settle(_ durable: LSN) {
+    projections.trim(upTo: durable)
+    if !inFlight.isEmpty { inFlight = inFlight.filter { $0.key > durable } }
+  }
+
+  private mutating func undo(to durable: LSN) {
+    projections.undo(to: durable)
+    projections.trim(upTo: durable)
+    inFlight.removeAll()
+    hasOpened = projections.sync.tenures.last?.tenure == tenure && projections.sync.writer == writer
+  }
+
+  private mutating func dropInFlight(after lsn: LSN) {
+    for key in inFlight.keys where key > lsn { inFlight[key] = nil }
+  }
+
+  // MARK: Reading what is appended
+
+  /// An event, durable or not.
+  package func event(at lsn: LSN) throws -> Event {
+    if let body = inFlight[lsn] {
+      return try EventSource.decode(
+        LogEvent(
+          lsn: lsn.rawValue, schema: EventCodec.schema, body: body, indexInTransaction: 0, isFirst: true, isLast: true,
+          segmentID: 0, offset: 0))
+    }
+    return try source.event(at: lsn)
+  }
+
+  /// The version that an event holds.
+  package func load(_ lsn: LSN) throws -> LoadedVersion {
+    guard let loaded = try LoadedVersion(event(at: lsn), at: lsn) else {
+      throw StrandlineError(.damaged, "event \(lsn) should hold a version of a record and does not")
+    }
+    return loaded
+  }
+
+  /// What the app sees of a record, with everything that is appended; nil if it sees none.
+  package func view(_ id: RecordID) throws -> LoadedVersion? {
+    guard let entry = projections.records[id], let lsn = entry.view else { return nil }
+    if entry.pending == nil { return try base(of: entry) }
+    return try load(lsn)
+  }
+
+  /// The base of a record as everybody else knows it.
+  package func base(of entry: RecordEntry) throws -> LoadedVersion? {
+    guard let base = entry.base else { return nil }
+    return try Self.base(base, load(base.content), tenures: projections.sync.tenures)
+  }
+
+  /// An acknowledged mutation becomes a version of the server: it has seen itself, and times from the future are
+  /// clamped as everybody clamps them who fetches it.
+  package static func base(_ base: Base, _ content: LoadedVersion, tenures: [Tenure]) -> LoadedVersion {
+    guard let own = content.own else { return content }
+    var result = content
+    if let writer = tenures.last(where: { $0.tenure == own.tenure })?.writer {
+      result.version.stamp.joinSeen([writer: Seen(lsn: base.content, tenure: own.tenure, time: own.time)])
+    }
+    result.version.stamp.clamp(toModified: base.modifiedMilliseconds)
+    result.dirty = [:]
+    return result
+  }
+
+  /// The lives that a record of the app's view continues.
+  package func births(_ lsn: LSN) throws -> Set<Birth> {
+    switch try event(at: lsn) {
+    case .saved(let event): event.births
+    case .merged(let event): event.births
+    case .fetchedSave(let event): event.births
+    case .deleted(let event): event.births
+    default: []
+    }
+  }
+}

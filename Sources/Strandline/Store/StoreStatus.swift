@@ -1,0 +1,115 @@
+// What a store owes, holds and waits for: everything that "can I see what happened" asks first. No field values.
+
+import StrandlineSystem
+import Synchronization
+
+/// A store's state in numbers and words.
+public struct StoreStatus: Sendable {
+  /// A record that is set aside.
+  public struct Held: Sendable {
+    /// Which.
+    public var id: RecordID
+    /// The server's code.
+    public var code: String
+    /// The server's words.
+    public var reason: String
+    /// How often it was tried.
+    public var attempts: Int
+  }
+  /// A zone.
+  public struct Zone: Sendable {
+    /// Which.
+    public var id: ZoneID
+    /// Living records in it.
+    public var records: Int
+    /// It has changes to fetch.
+    public var isDirty: Bool
+    /// It is gone at the server; frozen here.
+    public var isLost: Bool
+    /// A full fetch without removal has happened: what was deleted before it may still stand here.
+    public var ghostsPossible: Bool
+    /// It was fetched at least once to a token.
+    public var hasToken: Bool
+  }
+  /// The newest durable event.
+  public var durableLSN: LSN
+  /// Everything at or below is settled.
+  public var checkpoint: LSN
+  /// Living records.
+  public var records: Int
+  /// Mutations that the server has not settled.
+  public var unsettled: Int
+  /// Records with such mutations.
+  public var unsettledRecords: Int
+  /// Milliseconds since the oldest of them was made, by this device's clock.
+  public var oldestUnsettledMilliseconds: Int64?
+  /// Names in the deletion index.
+  public var deleted: Int
+  /// Blocks that have not ended in agreement yet.
+  public var openBlocks: Int
+  /// What is set aside.
+  public var held: [Held]
+  /// The zones that are known, in order.
+  public var zones: [Zone]
+  /// Milliseconds to wait before the server may be asked again.
+  public var waitMilliseconds: Int64?
+  /// Why.
+  public var waitReason: String?
+  /// The container, environment and database that this store belongs to, since the first sync.
+  public var account: CloudAddress?
+}
+
+extension RecordStore {
+  /// The store's state, as far as it is durable.
+  ///
+  /// - Complexity: O(records).
+  public func status() throws -> StoreStatus {
+    let durable = source.durableLSN
+    let (sync, outbox, deleted, tables) = core.withLock { core in
+      (
+        core.projections.sync(asOf: durable), core.projections.outbox, core.projections.deletions.entries.count,
+        core.projections.records.zones
+      )
+    }
+    let unsettled = outbox.all.filter { $0 <= durable }
+    let now = environment.clock.wallMilliseconds()
+    var oldest: Int64?
+    if let first = unsettled.first, let time = try mutationTime(first) {
+      oldest = max(0, now - time.milliseconds)
+    }
+    let living = tables.mapValues { names in names.values.reduce(0) { $0 + ($1.view == nil ? 0 : 1) } }
+    let zones = Set(tables.keys).union(sync.zones.keys).sorted().map { id in
+      let state = sync.zones[id] ?? ZoneState()
+      return StoreStatus.Zone(
+        id: id, records: living[id] ?? 0, isDirty: state.isDirty, isLost: state.isLost,
+        ghostsPossible: state.hasGhosts, hasToken: state.token != nil)
+    }
+    let wait = sync.pace.map { $0.remaining(wall: now) }.flatMap { $0 > 0 ? $0 : nil }
+    return StoreStatus(
+      durableLSN: durable, checkpoint: unsettled.first.map { LSN($0.rawValue - 1) } ?? durable,
+      records: living.values.reduce(0, +), unsettled: unsettled.count,
+      unsettledRecords: Set(unsettled.compactMap { outbox.records[$0] }).count, oldestUnsettledMilliseconds: oldest,
+      deleted: deleted, openBlocks: sync.openBlocks.count,
+      held: sync.held.values.sorted { $0.id < $1.id }.map {
+        StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))
+      }, zones: zones, waitMilliseconds: wait, waitReason: wait == nil ? nil : sync.pace?.reason,
+      account: sync.bound.map { CloudAddress(container: $0.container, environment: $0.environment, scope: $0.scope) })
+  }
+
+  private func mutationTime(_ lsn: LSN) throws -> HybridTime? {
+    switch try source.event(at: lsn) {
+    case .saved(let event): event.time
+    case .deleted(let event): event.time
+    case .merged(let event): event.time
+    default: nil
+    }
+  }
+}
+
+extension Pace {
+  /// What is left of the wait, in milliseconds. A wall clock that was turned back cannot make it longer than it was
+  /// said to be.
+  package func remaining(wall: Int64) -> Int64 {
+    min(durationMilliseconds, max(0, wallMilliseconds &+ durationMilliseconds &- wall))
+  }
+}

@@ -1,0 +1,160 @@
+// What a closure of `write` can do: look, save, create, delete. All of it, or nothing, becomes one transaction.
+//
+// Two verbs, so that nothing comes back by accident: `save` edits what lives or creates what never was; on a deleted
+// name it throws. Only `create` begins a new life.
+
+import StrandlineSystem
+
+/// A transaction that is being written. It sees everything that was written before it, durable or not.
+public struct WriteTransaction: ~Copyable {
+  private var core: StoreCore
+
+  init(core: consuming StoreCore) { self.core = core }
+
+  /// Ends the transaction's hold on the store.
+  consuming func finish() -> StoreCore { core }
+
+  /// A record as this transaction sees it; nil if it does not live.
+  public func record(_ id: RecordID) throws -> Record? {
+    guard let loaded = try core.view(id) else { return nil }
+    let base = core.projections.records[id]?.base
+    let system = base.map {
+      SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { Touch(milliseconds: $0) })
+    }
+    return loaded.version.record(id, system: loaded.system ?? system)
+  }
+
+  /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.
+  ///
+  /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.invalidName`, `.invalidValue`,
+  ///   `.tooLarge`, `.typeMismatch`; nothing is written then.
+  public mutating func save(_ record: Record) throws {
+    try put(record, creating: false)
+  }
+
+  /// Begins a new life under a record's name.
+  ///
+  /// - Throws: `StrandlineError.recordExists` if the record lives; otherwise as `save`.
+  public mutating func create(_ record: Record) throws {
+    try put(record, creating: true)
+  }
+
+  /// Deletes a record; false if it does not live.
+  @discardableResult
+  public mutating func delete(_ id: RecordID) throws -> Bool {
+    guard let entry = core.projections.records[id], let view = entry.view else { return false }
+    core.append(
+      .deleted(
+        Deleted(
+          id: id, births: try core.births(view), base: entry.base?.version ?? .none, time: core.tick(),
+          tenure: core.tenure)))
+    return true
+  }
+
+  private mutating func put(_ record: Record, creating: Bool) throws {
+    let id = record.id
+    let entry = core.projections.records[id]
+    let current = try core.view(id)
+    if creating, current != nil {
+      throw StrandlineError(
+        .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it anew")
+    }
+    if current == nil, !creating, let deletion = core.projections.deletions[id] {
+      throw StrandlineError(
+        .recordWasDeleted,
+        "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
+          + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
+    }
+    if let current, current.version.type != record.type {
+      throw StrandlineError(
+        .typeMismatch,
+        "record '\(id)' is a '\(current.version.type)' and cannot become a '\(record.type)': "
+          + "a record keeps its type for life; delete it and create it anew")
+    }
+    if entry == nil { try checkName(id) }
+    if current == nil { try checkSchemaName(record.type, "record type", id) }
+
+    var version = current?.version ?? Version(type: record.type)
+    var desired = record.fields
+    desired[Version.parentField] = record.parent.map { .reference(Reference($0)) }
+    let changed = Set(desired.keys).union(version.fields.keys).filter { desired[$0] != version.fields[$0] }
+    if changed.isEmpty, current != nil { return }
+
+    let time = core.tick()
+    let isCreation = current == nil
+    if isCreation {
+      version.stamp = Stamp(births: [Birth(time: time, writer: core.writer)])
+      if let entry, let base = try core.base(of: entry) { version.stamp.seen = base.version.stamp.seen }
+    }
+    for name in changed {
+      try check(name, desired[name], in: id)
+      version.fields[name] = desired[name]
+      version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
+    }
+    try checkSize(version, id)
+    var dirty = entry?.pending == nil || isCreation ? [:] : (current?.dirty ?? [:])
+    for name in changed { dirty[name] = LSN.none }
+    core.append(
+      .saved(
+        Saved(
+          id: id, version: version, dirty: dirty, base: entry?.base?.version ?? .none, time: time,
+          editCount: isCreation ? 1 : (current?.editCount ?? 0) + 1, tenure: core.tenure, isCreation: isCreation)))
+  }
+
+  // MARK: What CloudKit would refuse
+
+  private func checkName(_ id: RecordID) throws {
+    if let defect = Names.defect(recordName: id.name) {
+      throw StrandlineError(.invalidName, "'\(id.name.prefix(80))' cannot be a record's name: \(defect)")
+    }
+    if let defect = Names.defect(zoneName: id.zone.name) {
+      throw StrandlineError(.invalidName, "'\(id.zone.name.prefix(80))' cannot be a zone's name here: \(defect)")
+    }
+  }
+
+  private func checkSchemaName(_ name: String, _ what: String, _ id: RecordID) throws {
+    if let defect = Names.defect(schemaName: name) {
+      throw StrandlineError(.invalidName, "'\(name.prefix(80))' cannot be a \(what) (record '\(id)'): \(defect)")
+    }
+  }
+
+  private func check(_ name: String, _ value: FieldValue?, in id: RecordID) throws {
+    if name == Version.parentField {
+      if case .reference(let parent)? = value, let defect = Names.defect(recordName: parent.name) {
+        throw StrandlineError(.invalidName, "record '\(id)': '\(parent.name.prefix(80))' cannot be a parent: \(defect)")
+      }
+      return
+    }
+    guard let value else { return }
+    try checkSchemaName(name, "field's name", id)
+    if name == Names.stampField {
+      throw StrandlineError(
+        .invalidName, "record '\(id)': the field '\(name)' is the sync engine's own; choose another name")
+    }
+    if let defect = value.defect {
+      throw StrandlineError(.invalidValue, "record '\(id)', field '\(name)': \(defect)")
+    }
+    for reference in value.references where reference.action != .none {
+      if let zone = reference.zone, zone != id.zone {
+        throw StrandlineError(
+          .invalidValue,
+          "record '\(id)', field '\(name)': a reference that deletes or validates cannot leave its zone "
+            + "(it points to '\(zone)'); use one without an action")
+      }
+    }
+  }
+
+  private func checkSize(_ version: Version, _ id: RecordID) throws {
+    guard version.fields.count <= Names.fieldsMax else {
+      throw StrandlineError(
+        .tooLarge, "record '\(id)' has \(version.fields.count) fields; CloudKit takes at most \(Names.fieldsMax)")
+    }
+    let bytes = version.contentBytes
+    guard bytes <= Names.recordBytesMax else {
+      throw StrandlineError(
+        .tooLarge,
+        "record '\(id)' has \(bytes) bytes; CloudKit takes at most \(Names.recordBytesMax) a record "
+          + "without its assets; split it, or keep the large part in an asset")
+    }
+  }
+}

@@ -1,0 +1,48 @@
+// Opening a store that syncs: the store's face as seen from the engine's floor.
+
+import Dispatch
+import Synchronization
+
+extension RecordStore {
+  /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there.
+  ///
+  /// When this returns, everything that was ever acknowledged is readable. A tail that was torn by a crash heals by
+  /// itself; damage to acknowledged data is refused with file and place, and nothing is changed.
+  ///
+  /// - Parameters:
+  ///   - path: the folder.
+  ///   - syncing: the cloud to sync with; left out for a local store.
+  ///   - options: sizes and habits of the log.
+  ///   - environment: disk, clocks and dice; the machine's own by default.
+  /// - Throws: `StrandlineError`: `.notAStore`, `.storeHeld`, `.damaged`, `.fromTheFuture`, `.diskFull`, `.io`.
+  /// - Complexity: O(bytes of the log), a million events in a few seconds.
+  public static func open(
+    at path: String, syncing: SyncConfiguration? = nil, options: StoreOptions = StoreOptions(),
+    environment: StoreEnvironment = .real
+  ) async throws -> RecordStore {
+    // Reading a log blocks for long: that is no work for the cooperative pool.
+    let store = try await withCheckedThrowingContinuation { continuation in
+      DispatchQueue.global().async {
+        continuation.resume(
+          with: Result { try openBlocking(at: path, options: options, environment: environment) })
+      }
+    }
+    if let syncing {
+      let engine = try SyncEngine(store: store, configuration: syncing)
+      store.driver.withLock { $0 = engine }
+    }
+    return store
+  }
+
+  /// The sync engine.
+  ///
+  /// - Throws: `StrandlineError.notSyncing` if the store was opened without `syncing:`.
+  public var sync: SyncEngine {
+    get throws {
+      guard let engine = driver.withLock({ $0 }) as? SyncEngine else {
+        throw StrandlineError(.notSyncing, "the store at '\(path)' was opened without 'syncing:'")
+      }
+      return engine
+    }
+  }
+}
