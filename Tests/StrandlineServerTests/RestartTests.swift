@@ -229,4 +229,19 @@ struct RestartTests {
     #expect(try JournalEvent.decode([99, 0, 1, 1, 5]) == nil)
     #expect(throws: JournalEventError.self) { try JournalEvent.decode([99, 0, 1, 0, 5]) }
   }
+
+  @Test func `the example in the format's page is what is written`() throws {
+    let path = #filePath.split(separator: "/").dropLast(3).map { "/" + $0 }.joined() + "/Formats/journal.md"
+    let file = try POSIXFileSystem().open(path, .read)
+    defer { file.close() }
+    let page = String(decoding: try file.read(at: 0, count: 1 << 20), as: UTF8.self)
+    let example = page.split(separator: "```").dropFirst().first ?? ""
+    // Each line is bytes in hex up to two spaces, then words.
+    let bytes = example.split(separator: "\n").flatMap { line in
+      line.replacing("  ", with: "|").prefix { $0 != "|" }.split(separator: " ").compactMap { UInt8($0, radix: 16) }
+    }
+    let cause = JournalCause(requestUUID: [UInt8](0..<16), operation: 3, isCascade: true)
+    #expect(bytes == JournalEvent.recordDeleted(zone: 9, name: "n", cause).encoded())
+    for kind in JournalEventKind.allCases { #expect(page.contains("| \(kind.rawValue) | \(kind) |")) }
+  }
 }
