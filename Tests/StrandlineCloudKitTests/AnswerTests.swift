@@ -120,7 +120,9 @@ struct AnswerTests {
       "{\"value\":1,\"type\":\"WHATEVER\"}", "{\"value\":[[1]]}", "{\"value\":{\"odd\":1}}", "{\"value\":[1,\"a\"]}",
       "{\"value\":[null],\"type\":\"STRING_LIST\"}", "{\"value\":[1],\"type\":\"UNKNOWN_LIST\"}", "5", "{\"value\":{}}",
       "{\"value\":{\"recordName\":\"x\",\"action\":\"EXPLODE\"},\"type\":\"REFERENCE\"}",
-      "{\"value\":1e300,\"type\":\"TIMESTAMP\"}", "{\"value\":\"1\",\"type\":5}",
+      "{\"value\":1e300,\"type\":\"TIMESTAMP\"}",
+      "{\"value\":" + String(repeating: "[", count: 400) + String(repeating: "]", count: 400) + "}",
+      "{\"value\":\"1\",\"type\":5}",
     ]
     for field in bad {
       let page = try await WebServicesDatabase.over(

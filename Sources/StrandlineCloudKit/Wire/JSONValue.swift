@@ -10,7 +10,13 @@ package enum JSONValue: Hashable, Sendable, Decodable {
   case array([JSONValue])
   case object([String: JSONValue])
 
+  /// Deeper than anything that was ever seen, and shallow enough for the smallest stack of a thread.
+  private static let depthMax = 64
+
   package init(from decoder: any Decoder) throws {
+    guard decoder.codingPath.count <= Self.depthMax else {
+      throw wireDefect("JSON nested more than \(Self.depthMax) deep", at: [])
+    }
     // One container a kind; the decoder says by a type mismatch which kind it is not. Only keys that nobody
     // knows come here, so trying is cheap enough.
     let value = try decoder.singleValueContainer()
