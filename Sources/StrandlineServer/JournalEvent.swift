@@ -62,6 +62,21 @@ package struct JournalRecord: Hashable, Sendable {
   package var modified: Touch
   package var cause: JournalCause
   package var fields: [String: FieldValue]
+
+  package init(
+    zone: UInt64, name: String, type: String, parent: String?, tag: String, created: Touch, modified: Touch,
+    cause: JournalCause, fields: [String: FieldValue]
+  ) {
+    self.zone = zone
+    self.name = name
+    self.type = type
+    self.parent = parent
+    self.tag = tag
+    self.created = created
+    self.modified = modified
+    self.cause = cause
+    self.fields = fields
+  }
 }
 
 /// One event.
