@@ -322,10 +322,11 @@ public final class WebServicesDatabase: CloudDatabase {
       }
       do {
         return Answer(value: try WireJSON.decode(type, response.body), response: response, errors: errors)
-      } catch let error as DecodingError {
+      } catch {
         // A refusal of the whole request under HTTP 200 has been seen; it is no different for that.
         if let refusal = refusal(response) { throw errors.item(refusal, response, status: response.status) }
-        throw errors.unexpected(response, "\(method) \(endpoint): \(error.words)")
+        throw errors.unexpected(
+          response, "\(method) \(endpoint): \((error as? DecodingError)?.words ?? "JSON that cannot be read")")
       }
     }
   }

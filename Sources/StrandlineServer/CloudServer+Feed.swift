@@ -3,12 +3,12 @@
 //
 // The stale page (`ServerFaults.replayPage`). While it is on, the first page of changes with living records that
 // a zone serves to anybody is remembered, bodies and all. After a deletion of a record that is on that page, the
-// next `changes/zone` for the zone that brings a token is answered with the remembered page, under the token
-// that was asked with and `moreComing: true`; the request after that gets the normal changes. Once for each such
-// deletion. A script: switch it on; let device A make two records and sync; let device B sync (the page is
-// remembered at the first sync that sees them); edit one of the records and delete the other from A, sync A; sync
-// B. B is shown both as they were, then the edit and the tombstone; nothing may come back. The memory ends with
-// the server.
+// next `changes/zone` whose token lies at or past the deletion is answered with the remembered page, under the
+// token that was asked with and `moreComing: true`; the request after that gets the normal changes. Once for each
+// such deletion, and so to somebody who has seen the deletion already. A script: switch it on; let device A make
+// two records and sync twice (the page is remembered); edit one of the records and delete the other; let A sync
+// twice, change anything else elsewhere, and let A sync again: it is shown both as they were. Nothing may come
+// back, and the edit must stay. The memory ends with the server.
 
 internal import Strandline
 package import StrandlineCloudKit
@@ -18,8 +18,8 @@ extension CloudServer {
   struct Recording: Sendable {
     var records: [WireRecord]
     var names: Set<String>
-    /// Deletions of its records that a stale page has not followed yet.
-    var pending = 0
+    /// The deletions of its records that a stale page has not followed yet, each by its place in the feed.
+    var pending: [UInt64] = []
   }
 
   // MARK: tokens
@@ -85,7 +85,7 @@ extension CloudServer {
       } catch {
         return refused(.badRequest, error.words)
       }
-      if let stale = stalePage(zone, &core) {
+      if let stale = stalePage(zone, since: since, &core) {
         return ZoneChangesReply.Zone(
           zoneID: wireZone(name, key), syncToken: text, moreComing: true, records: stale)
       }
@@ -131,17 +131,19 @@ extension CloudServer {
     core.recordings[zone.life] = Recording(records: records, names: Set(living.compactMap(\.recordName)))
   }
 
-  private func stalePage(_ zone: ZoneState, _ core: inout Core) -> [WireRecord]? {
-    guard core.faults.replayPage, let recording = core.recordings[zone.life], recording.pending > 0 else { return nil }
-    core.recordings[zone.life]?.pending -= 1
+  private func stalePage(_ zone: ZoneState, since: UInt64, _ core: inout Core) -> [WireRecord]? {
+    guard core.faults.replayPage, let recording = core.recordings[zone.life],
+      let place = recording.pending.firstIndex(where: { $0 <= since })
+    else { return nil }
+    core.recordings[zone.life]?.pending.remove(at: place)
     core.statistics.replayedPages += 1
     return recording.records
   }
 
   /// Notes the deletion of a record that may be on a remembered page.
-  func noteDeletion(_ name: String, zone life: UInt64, _ core: inout Core) {
+  func noteDeletion(_ name: String, zone life: UInt64, at lsn: UInt64, _ core: inout Core) {
     guard core.recordings[life]?.names.contains(name) == true else { return }
-    core.recordings[life]?.pending += 1
+    core.recordings[life]?.pending.append(lsn)
   }
 
   // MARK: records on the wire

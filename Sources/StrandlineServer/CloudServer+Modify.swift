@@ -23,7 +23,7 @@ extension CloudServer {
         switch event {
         case .recordSaved: core.statistics.appliedOperations += 1
         case .recordDeleted(let life, let name, let cause):
-          noteDeletion(name, zone: life, &core)
+          noteDeletion(name, zone: life, at: core.state.zone(zoneName, in: key)?.lastLSN ?? 0, &core)
           if !cause.isCascade { core.statistics.appliedOperations += 1 }
         case .opened, .zoneCreated, .zoneDeleted: break
         }

@@ -79,16 +79,28 @@ public final class CloudServer: Sendable {
   }
 
   /// A server whose journal lies in a directory; what it answered before it was last ended is there.
+  ///
+  /// - Parameter idleMarkerMilliseconds: see `LogOptions`; nil for simulations, which want no thread.
+  /// - Throws: `StrandlineError`: `.damaged`, `.storeHeld`, `.notAStore`, `.io` and others of the log.
   package convenience init(
     directory: String, faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits(),
-    environment: SystemEnvironment, onLine: @escaping @Sendable (String) -> Void = { _ in }
+    environment: SystemEnvironment, idleMarkerMilliseconds: Int64? = 200,
+    onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) throws {
     var state = ServerState()
-    let journal = try LogJournal(directory: directory, environment: environment) { lsn, body in
-      if let event = try JournalEvent.decode(body) { try state.apply(event, at: lsn) } else { state.skip(lsn) }
+    do {
+      let journal = try LogJournal(
+        directory: directory, environment: environment, idleMarkerMilliseconds: idleMarkerMilliseconds
+      ) { lsn, body in
+        if let event = try JournalEvent.decode(body) { try state.apply(event, at: lsn) } else { state.skip(lsn) }
+      }
+      self.init(
+        journal: journal, state: state, faults: faults, limits: limits, environment: environment, onLine: onLine)
+    } catch let error as JournalEventError {
+      throw StrandlineError(.damaged, "the server's journal in '\(directory)': \(error)")
+    } catch {
+      throw StrandlineError.translating(error, "cannot open the server's journal")
     }
-    self.init(
-      journal: journal, state: state, faults: faults, limits: limits, environment: environment, onLine: onLine)
   }
 
   /// Gives the journal back. Requests afterwards are refused.

@@ -74,9 +74,11 @@ package final class LogJournal: ServerJournal {
 
   /// Opens the log in a directory, creating it if there is none, and hands every event to `replay` in order.
   package init(
-    directory: String, environment: SystemEnvironment, replay: (UInt64, [UInt8]) throws -> Void
+    directory: String, environment: SystemEnvironment, idleMarkerMilliseconds: Int64? = 200,
+    replay: (UInt64, [UInt8]) throws -> Void
   ) throws {
-    log = try Log.open(at: directory, role: .server, environment: environment) { event in
+    let options = LogOptions(idleMarkerMilliseconds: idleMarkerMilliseconds)
+    log = try Log.open(at: directory, role: .server, options: options, environment: environment) { event in
       guard event.schema == JournalEvent.schema else {
         throw JournalEventError(description: "event \(event.lsn) has the schema \(event.schema), not a journal's")
       }

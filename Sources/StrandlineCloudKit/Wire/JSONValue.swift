@@ -42,7 +42,8 @@ package enum JSONValue: Hashable, Sendable, Decodable {
     } catch DecodingError.typeMismatch {}
     do {
       self = .integer(try container.decode(Int64.self))
-    } catch DecodingError.dataCorrupted, DecodingError.typeMismatch {
+    } catch {
+      // Foundation says by an error of its own, not by a DecodingError, that a number is no Int64.
       self = .number(try container.decode(Double.self))
     }
   }

@@ -210,9 +210,10 @@ struct WireMilliseconds: Decodable {
     let container = try decoder.singleValueContainer()
     do {
       value = try container.decode(Int64.self)
-    } catch DecodingError.dataCorrupted(let context) {
+    } catch {
+      // Foundation says by an error of its own, not by a DecodingError, that a number is no Int64.
       guard let whole = Int64(exactly: try container.decode(Double.self).rounded()) else {
-        throw DecodingError.dataCorrupted(context)
+        throw wireDefect("a time beyond 64 bits of milliseconds", at: decoder.codingPath)
       }
       value = whole
     }

@@ -77,7 +77,8 @@ package struct WireError: Codable, Hashable, Sendable {
   private static func seconds(_ container: KeyedDecodingContainer<Keys>) throws -> Double? {
     do {
       return try container.decodeIfPresent(Double.self, forKey: .retryAfter)
-    } catch DecodingError.typeMismatch, DecodingError.dataCorrupted {
+    } catch {
+      // Besides a mismatch of type: a number beyond a Double, for which Foundation has an error of its own.
       return try lenient(container, .retryAfter).flatMap(Double.init)
     }
   }
@@ -155,6 +156,9 @@ package struct WireRecord: Codable, Sendable {
       }
     } catch let error as DecodingError {
       defect = error.words
+    } catch {
+      // Foundation's own error for a number that does not fit its type; it carries no place.
+      defect = "a number out of range"
     }
   }
 

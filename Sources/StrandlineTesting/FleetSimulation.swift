@@ -1,0 +1,324 @@
+// Random lives of a fleet: edits, deletions, new lives, lost answers, power cuts, expired tokens, throttling; then a quiet
+// phase in which everything must agree.
+//
+// The oracle shares no code with the engine beyond reading stamps: for every acknowledged write it notes the stamp that
+// the write put on its field, and at the end the living record must carry that stamp or a greater one. Deleted births
+// must stay dead, and the server's journal must not hold the same mutation twice.
+
+import Strandline
+import StrandlineLog
+import StrandlineServer
+import StrandlineSystem
+import Synchronization
+
+/// One run of a fleet, from one seed.
+package struct FleetSimulation {
+  /// What went wrong, and how to see it again.
+  package struct Failure: Error, CustomStringConvertible {
+    package var seed: UInt64
+    package var step: Int
+    package var what: String
+    package var trace: [String]
+    package var description: String {
+      "seed \(seed), step \(step): \(what)\n  " + trace.suffix(40).joined(separator: "\n  ")
+    }
+  }
+
+  /// What happened in a run: a campaign that never meets these has proved little.
+  package struct Tally: Hashable, Sendable {
+    package var steps = 0
+    package var writes = 0
+    package var crashes = 0
+    package var lostAnswers = 0
+    package var recognized = 0
+    package var merged = 0
+    package var blocked = 0
+    package var resets = 0
+    package init() {}
+    package mutating func add(_ other: Tally) {
+      steps += other.steps
+      writes += other.writes
+      crashes += other.crashes
+      lostAnswers += other.lostAnswers
+      recognized += other.recognized
+      merged += other.merged
+      blocked += other.blocked
+      resets += other.resets
+    }
+  }
+
+  private let seed: UInt64
+  private let random: SeededRandom
+  private let fleet: Fleet
+  private let devices: [Device]
+  private var trace: [String] = []
+  private var step = 0
+  private var tally = Tally()
+  /// Every acknowledged write of a field: the stamp it got, and the lives it was for.
+  private var acknowledged: [(id: RecordID, field: String, stamp: FieldStamp, births: Set<Birth>)] = []
+  /// Every life whose deletion was acknowledged to the app.
+  private var deleted: [RecordID: Set<Birth>] = [:]
+  /// Which faults this run has at all.
+  private let hasCrashes: Bool
+  private let hasLostAnswers: Bool
+  private let hasThrottling: Bool
+  private let hasExpiry: Bool
+  private let hasStalePages: Bool
+
+  package init(seed: UInt64, devices count: Int = 3) throws {
+    self.seed = seed
+    random = SeededRandom(seed: seed)
+    fleet = try Fleet(seed: seed)
+    // Clocks that disagree by less than a minute: beyond it times are clamped, which has its own tests.
+    devices = (0..<count).map { [random, fleet] place in
+      fleet.device("d\(place)", clockSkewMilliseconds: Int64(random.below(40_000)) - 20_000)
+    }
+    hasCrashes = random.below(2) == 0
+    hasLostAnswers = random.below(2) == 0
+    hasThrottling = random.below(2) == 0
+    hasExpiry = random.below(3) == 0
+    hasStalePages = random.below(2) == 0
+  }
+
+  /// Runs `steps` random steps and the quiet phase.
+  package static func run(seed: UInt64, steps: Int = 60) async throws -> Tally {
+    var simulation = try FleetSimulation(seed: seed)
+    do {
+      try await simulation.run(steps: steps)
+    } catch let failure as Failure { throw failure } catch { throw simulation.failure("threw \(error)") }
+    return simulation.tally
+  }
+
+  private func failure(_ what: String) -> Failure { Failure(seed: seed, step: step, what: what, trace: trace) }
+
+  private mutating func run(steps: Int) async throws {
+    setFaults(ServerFaults())
+    for number in 1...steps {
+      step = number
+      tally.steps += 1
+      let device = devices[Int(random.below(UInt64(devices.count)))]
+      device.clock.advance(milliseconds: Int64(random.below(3_000)))
+      fleet.serverClock.advance(milliseconds: Int64(random.below(3_000)))
+      switch random.below(20) {
+      case 0..<8: try await edit(device)
+      case 8..<10: try await delete(device)
+      case 10: try await create(device)
+      case 11..<17: try await sync(device)
+      case 17: if hasLostAnswers { try await syncLosingTheAnswer(device) }
+      case 18: if hasCrashes { try await crash(device) }
+      default: disturb()
+      }
+      if let broken = try await device.brokenInvariant() { throw failure(broken) }
+    }
+    try await quiet()
+  }
+
+  // MARK: Steps
+
+  private func name() -> RecordID { RecordID("r\(random.below(5))") }
+  private func field() -> String { ["title", "body", "count"][Int(random.below(3))] }
+
+  private mutating func edit(_ device: Device) async throws {
+    let id = name()
+    let field = field()
+    let value: FieldValue? = random.below(8) == 0 ? nil : .string("\(device.name) step \(step)")
+    try await write(device, "edits \(id.name).\(field)", id, [field]) { tx in
+      var record = try tx.record(id) ?? Record(type: "Note", id: id)
+      record[field] = value
+      try tx.save(record)
+    }
+  }
+
+  private mutating func create(_ device: Device) async throws {
+    let id = name()
+    let field = field()
+    let value: FieldValue = .string("\(device.name) step \(step), anew")
+    try await write(device, "creates \(id.name)", id, [field]) { tx in
+      try tx.create(Record(type: "Note", id: id, fields: [field: value]))
+    }
+  }
+
+  private mutating func delete(_ device: Device) async throws {
+    let id = name()
+    let births = try await births(of: id, on: device)
+    trace.append("\(step) \(device.name) deletes \(id.name) \(births.sorted())")
+    try await device.open().write { tx in try tx.delete(id) }
+    if !births.isEmpty { deleted[id, default: []].formUnion(births) }
+  }
+
+  private mutating func write(
+    _ device: Device, _ what: String, _ id: RecordID, _ fields: [String],
+    _ body: (inout WriteTransaction) throws -> Void
+  ) async throws {
+    let store = try await device.open()
+    do {
+      let receipt = try await store.write(body)
+      tally.writes += 1
+      trace.append("\(step) \(device.name) \(what) \(receipt.lsns.map { "\($0)" } ?? "(unchanged)")")
+      guard let lsn = receipt.lsns?.upperBound, let loaded = try LoadedVersion(store.source.event(at: lsn), at: lsn)
+      else {
+        return
+      }
+      for field in fields {
+        if let stamp = loaded.version.stamp.fields[field] {
+          acknowledged.append((id, field, stamp, loaded.version.stamp.births))
+        }
+      }
+    } catch let error as StrandlineError where [.recordWasDeleted, .recordExists].contains(error.code) {
+      trace.append("\(step) \(device.name) \(what): \(error.code.rawValue)")
+    }
+  }
+
+  private mutating func sync(_ device: Device) async throws {
+    let direction: CycleOptions.Direction =
+      switch random.below(8) {
+      case 0: .pullOnly
+      case 1: .pushOnly
+      default: .both
+      }
+    do {
+      let report = try await device.sync(direction, waitMillisecondsMax: 10_000)
+      note(report)
+      trace.append("\(step) \(device.name) syncs \(direction): \(report)")
+    } catch let error as StrandlineError where error.code.isTransient {
+      trace.append("\(step) \(device.name) syncs \(direction): \(error.code.rawValue)")
+    }
+  }
+
+  private mutating func note(_ report: SyncReport) {
+    tally.recognized += report.recognized
+    tally.merged += report.merged
+    tally.blocked += report.blocked
+  }
+
+  /// The server applies a batch and the device never hears of it; then perhaps the device's power goes too.
+  private mutating func syncLosingTheAnswer(_ device: Device) async throws {
+    let store = try await device.open()
+    let dropped = fleet.server.statistics.droppedAnswers
+    var faults = fleet.server.faults
+    faults.dropAnswer = 1
+    fleet.server.setFaults(faults)
+    let engine = try store.sync
+    var options = CycleOptions()
+    options.waitMillisecondsMax = 10_000
+    let task = Task { [options] in try await engine.cycle(options) }
+    let server = fleet.server
+    let watcher = Task {
+      while !Task.isCancelled, server.statistics.droppedAnswers == dropped { await Task.yield() }
+      task.cancel()
+    }
+    let result = await task.result
+    watcher.cancel()
+    await watcher.value
+    faults.dropAnswer = nil
+    fleet.server.setFaults(faults)
+    if fleet.server.statistics.droppedAnswers > dropped { tally.lostAnswers += 1 }
+    if case .success(let report) = result { note(report) }
+    trace.append("\(step) \(device.name) syncs, answer lost: \(fleet.server.statistics.droppedAnswers - dropped)")
+    if hasCrashes, random.below(2) == 0 { try await crash(device) }
+  }
+
+  private mutating func crash(_ device: Device) async throws {
+    tally.crashes += 1
+    trace.append("\(step) \(device.name) loses power")
+    device.crash(random.below(2) == 0 ? .none : .all)
+  }
+
+  private mutating func disturb() {
+    var faults = fleet.server.faults
+    switch random.below(3) {
+    case 0 where hasThrottling:
+      faults.throttle = .init(
+        status: random.below(2) == 0 ? 503 : 429, retryAfter: Double(random.below(20)), requests: 2)
+    case 1 where hasExpiry:
+      faults.expireTokens = true
+      tally.resets += 1
+    default: faults.throttle = nil
+    }
+    trace.append("\(step) the server: \(faults.throttle.map { "\($0)" } ?? "") \(faults.expireTokens)")
+    setFaults(faults)
+  }
+
+  private func setFaults(_ faults: ServerFaults) {
+    var faults = faults
+    faults.replayPage = hasStalePages
+    fleet.server.setFaults(faults)
+  }
+
+  // MARK: The end
+
+  private mutating func quiet() async throws {
+    fleet.server.setFaults(ServerFaults())
+    for round in 1...6 {
+      for device in devices {
+        device.clock.advance(milliseconds: 60_000)
+        let report = try await device.sync(waitMillisecondsMax: nil)
+        note(report)
+        trace.append("quiet \(round) \(device.name): \(report)")
+        if let broken = try await device.brokenInvariant() { throw failure(broken) }
+      }
+    }
+    var dumps: [[String]] = []
+    for device in devices {
+      dumps.append(try await device.dump())
+      let status = try await device.open().status()
+      guard status.unsettled == 0 else { throw failure("\(device.name) still owes \(status.unsettled) mutations") }
+      guard status.openBlocks == 0 else {
+        throw failure("\(device.name) has \(status.openBlocks) blocks without an end")
+      }
+    }
+    // A device that joins late sees what the server holds.
+    let late = fleet.device("late")
+    try await late.sync()
+    dumps.append(try await late.dump())
+    for (place, dump) in dumps.enumerated() where dump != dumps[0] {
+      throw failure("device \(place) ends with\n    \(dump)\n  and device 0 with\n    \(dumps[0])")
+    }
+    try await checkWrites(on: late)
+    try await checkJournal()
+  }
+
+  private func checkWrites(on device: Device) async throws {
+    let store = try await device.open()
+    for id in store.recordIDs() {
+      let version = try store.core.withLock { core in try core.view(id)?.version }
+      guard let version else { continue }
+      if let dead = deleted[id], version.stamp.births.isSubset(of: dead) {
+        throw failure("\(id) lives, though all its births were deleted: \(version.stamp.births)")
+      }
+      for write in acknowledged where write.id == id && !write.births.isDisjoint(with: version.stamp.births) {
+        // A write into a life that somebody deleted went with it, though the name may live on in another life.
+        if let dead = deleted[id], !write.births.isDisjoint(with: dead) { continue }
+        let final = version.stamp.fields[write.field]
+        guard let final, final >= write.stamp else {
+          throw failure(
+            "\(id).\(write.field): an acknowledged write with stamp \(write.stamp) ended as \(String(describing: final))"
+          )
+        }
+      }
+    }
+  }
+
+  /// No mutation was applied twice: two versions of a record in a row with the same `seen` would be one.
+  private func checkJournal() async throws {
+    try fleet.server.close()
+    var last: [String: [WriterID: Seen]] = [:]
+    let reader = try LogReader.open(
+      at: "/cloud", role: .server,
+      environment: SystemEnvironment(fileSystem: fleet.serverDisk, clock: fleet.serverClock, random: random))
+    var duplicate: String?
+    try reader.poll { found in
+      guard case .recordSaved(let record)? = try JournalEvent.decode(found.body),
+        case .bytes(let bytes)? = record.fields[Names.stampField]
+      else { return }
+      let seen = try StampCodec.decode(bytes).seen
+      if last[record.name] == seen { duplicate = "\(record.name) was applied twice: \(seen)" }
+      last[record.name] = seen
+    }
+    if let duplicate { throw failure(duplicate) }
+  }
+
+  private func births(of id: RecordID, on device: Device) async throws -> Set<Birth> {
+    try await device.open().core.withLock { core in try core.view(id)?.version.stamp.births ?? [] }
+  }
+}

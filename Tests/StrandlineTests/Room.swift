@@ -1,1 +1,0 @@
-// Room for StrandlineTests; replaced by its first real file.
