@@ -1,1 +1,0 @@
-// Room for FormatsTests; replaced by its first real file.
