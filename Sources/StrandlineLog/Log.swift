@@ -1,9 +1,11 @@
-// The log: events in order, durable, on one page. Opening, closing, and what it is; how an append becomes durable
-// stands in Commit/, what an open believes in Recovery/, how one event is read in Log+Reading.swift.
+// The log: events in order, durable. Opening, closing, and what it is. How an append becomes durable stands in
+// Commit/Log+Committing.swift, what an open believes in Recovery/, how one event is read in Log+Reading.swift.
 //
 // Format and recovery rule: Formats/log.md.
 
+import Dispatch
 package import StrandlineSystem
+import Synchronization
 
 /// What a log can do at the moment.
 package enum LogState: Sendable {
@@ -16,22 +18,56 @@ package enum LogState: Sendable {
 }
 
 /// A write-ahead log in a directory, held by this writer. Safe to use from every thread and task.
+///
+/// A log that is let go without `close()` gives its lock and its files back and writes nothing.
 package final class Log: Sendable {
   package let path: String
+  /// 16 bytes, drawn when the store was made.
   package let storeUUID: [UInt8]
+  /// 64 random bits, drawn at this open.
   package let tenure: UInt64
   package let role: LogRole
+  /// What this open found and did.
   package let recovery: RecoveryReport
+  /// This open made the store.
   package let isNew: Bool
 
-  init(path: String) {
-    self.path = path
-    storeUUID = []
-    tenure = 0
-    role = .store
-    recovery = RecoveryReport()
-    isNew = false
+  let options: LogOptions
+  let clock: any SystemClock
+  let files: SegmentFiles
+  private let lock: any FileLock
+  /// Held by whoever writes. Taken before `commit`, never after.
+  let disk: Mutex<SegmentWriter>
+  /// Held for a moment.
+  let commit: Mutex<CommitState>
+  let writerQueue = DispatchQueue(label: "strandline.log.writer", qos: .userInitiated)
+  let idleQueue = DispatchQueue(label: "strandline.log.idle", qos: .utility)
+
+  private init(
+    _ directory: StoreDirectory, lock: any FileLock, writer: SegmentWriter, tables: [SegmentTable],
+    recovery: RecoveryReport, isNew: Bool
+  ) {
+    path = directory.path
+    storeUUID = writer.storeUUID
+    tenure = writer.tenure
+    role = writer.role
+    options = writer.options
+    clock = writer.environment.clock
+    self.recovery = recovery
+    self.isNew = isNew
+    self.lock = lock
+    files = SegmentFiles(writer.environment.fileSystem)
+    commit = Mutex(CommitState(durableLSN: writer.durable.lsn, tables: tables))
+    disk = Mutex(writer)
   }
+
+  deinit {
+    disk.withLock { $0.release() }
+    files.close()
+    lock.unlock()
+  }
+
+  // MARK: Opening
 
   /// Opens the log at `path` for writing, creating it if nothing (or an empty folder) is there.
   ///
@@ -40,52 +76,152 @@ package final class Log: Sendable {
   /// temporary files of an interrupted writer, which are removed, and a tail above the last promise, which is
   /// copied into a segment of its own.
   ///
-  /// - Throws: `LogError`, or what `replay` threw; the lock is given back first.
+  /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
   /// - Complexity: O(bytes of the log).
   package static func open(
     at path: String, role: LogRole, options: LogOptions = .init(), environment: SystemEnvironment,
     createIfAbsent: Bool = true, replay: (LogEvent) throws -> Void
   ) throws -> Log {
-    throw LogError(.io, "being built")
+    let directory = StoreDirectory(path)
+    let tenure = environment.random.next()
+    // Again if somebody else makes the store meanwhile; each round somebody got further.
+    for _ in 0..<8 {
+      switch try directory.contents(environment.fileSystem) {
+      case .absent, .empty:
+        guard createIfAbsent else {
+          throw LogError(.absent, "there is no store at '\(path)'", file: path)
+        }
+        if let log = try create(directory, role, options, environment, tenure) { return log }
+      case .segments(let ids, _):
+        // Refused before anything is touched, the lock file included.
+        _ = try SegmentList.read(environment.fileSystem, directory, ids, role: role, writing: true)
+        let lock = try directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
+        do {
+          return try recover(directory, lock, role, options, environment, tenure, replay: replay)
+        } catch {
+          lock.unlock()
+          throw error
+        }
+      }
+    }
+    throw LogError(.held, "'\(path)' is being made and removed by others again and again", file: path)
   }
+
+  private static func create(
+    _ directory: StoreDirectory, _ role: LogRole, _ options: LogOptions, _ environment: SystemEnvironment,
+    _ tenure: UInt64
+  ) throws(LogError) -> Log? {
+    let begun = environment.clock.monotonicNanoseconds()
+    let creation = StoreCreation(
+      environment: environment, directory: directory, role: role, tenure: tenure,
+      firstStepBytes: options.preallocationFirstStepBytes)
+    guard let created = try creation.create() else { return nil }
+    let live = created.live
+    let writer = SegmentWriter(
+      environment: environment, directory: directory, options: options, storeUUID: created.storeUUID,
+      tenure: tenure, role: role, segmentID: 1, durable: LogPosition(lsn: 0, chain: 0, offset: live.end),
+      live: live, opens: 1, fullFlushLSN: 0)
+    var report = RecoveryReport()
+    report.segments = 1
+    report.frames = 1
+    report.tenure = tenure
+    report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
+    return Log(
+      directory, lock: created.lock, writer: writer,
+      tables: [SegmentTable(path: live.path, identity: live.identity, firstLSN: 1)], recovery: report, isNew: true)
+  }
+
+  private static func recover(
+    _ directory: StoreDirectory, _ lock: any FileLock, _ role: LogRole, _ options: LogOptions,
+    _ environment: SystemEnvironment, _ tenure: UInt64, replay: (LogEvent) throws -> Void
+  ) throws -> Log {
+    let fileSystem = environment.fileSystem
+    let begun = environment.clock.monotonicNanoseconds()
+    // Again under the lock: the last writer may have gone on until now.
+    guard case .segments(let ids, let temporaries) = try directory.contents(fileSystem) else {
+      throw LogError(.missingSegment, "the segments of '\(directory.path)' vanished while it was opened")
+    }
+    // A writer that was killed between a rename and its sync left names that only memory has. What is served
+    // from now on must not depend on them; the store's own name counts while it has one segment.
+    do {
+      try fileSystem.syncDirectory(directory.path)
+      if ids.count == 1 { try fileSystem.syncDirectory(directory.parent) }
+    } catch {
+      throw LogError.system("cannot open '\(directory.path)'", error, file: directory.path)
+    }
+    let list = try SegmentList.read(fileSystem, directory, ids, role: role, writing: true)
+    var recovered = try Recovery.run(fileSystem, list, visit: replay)
+    do {
+      for name in temporaries { try fileSystem.unlink(directory.file(name)) }
+    } catch {
+      throw LogError.system("cannot remove what an interrupted writer left", error)
+    }
+    recovered.report.tenure = tenure
+    let writer = try TailRecovery(
+      environment: environment, directory: directory, options: options, tenure: tenure
+    ).writer(&recovered)
+    recovered.report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
+    return Log(
+      directory, lock: lock, writer: writer, tables: recovered.tables, recovery: recovered.report, isNew: false)
+  }
+
+  // MARK: Looking
 
   /// The LSN that the next event will have.
-  package var nextLSN: UInt64 { 1 }
+  package var nextLSN: UInt64 { commit.withLock { $0.nextLSN } }
+
   /// Everything up to here is on the medium; 0 if nothing is.
-  package var durableLSN: UInt64 { 0 }
+  package var durableLSN: UInt64 { commit.withLock { $0.durableLSN } }
 
-  /// Puts a transaction into the queue and gives its events their LSNs, in the order of calls.
-  package func append(_ transaction: LogTransaction) throws(LogError) -> ClosedRange<UInt64> {
-    throw LogError(.io, "being built")
+  package var state: LogState {
+    commit.withLock { state in
+      switch state.phase {
+      case .open: .open
+      case .rejecting(let error): .rejecting(error)
+      case .poisoned(let error): .poisoned(error)
+      case .closed: .closed
+      }
+    }
   }
 
-  /// Returns when everything up to `lsn` is durable.
-  package func waitUntilDurable(_ lsn: UInt64) async throws {
-    throw LogError(.io, "being built")
-  }
+  // MARK: Going on, and ending
 
-  /// The same for a plain thread, which does the sync itself if nobody else is at it.
-  package func waitUntilDurableBlocking(_ lsn: UInt64) throws {
-    throw LogError(.io, "being built")
-  }
+  /// After a clean rejection: takes appends again. `nextLSN` is the one after `durableLSN`, so LSNs of the rejected
+  /// transactions are given anew: call it when nobody will ask for the old ones any more. Does nothing in any
+  /// other state.
+  package func resume() { commit.withLock { $0.resume() } }
 
-  package var state: LogState { .closed }
-
-  /// After a clean rejection: takes appends again, from the LSN after the last durable one.
-  package func resume() {}
-
-  /// Reads one durable event.
-  package func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
-    throw LogError(.io, "being built")
-  }
-
-  /// Writes a marker that promises what is durable, unless the last one does.
-  package func promiseNow() throws(LogError) {
-    throw LogError(.io, "being built")
-  }
-
-  /// Makes durable what is queued, promises it, and gives the lock back.
+  /// Makes durable what is queued, promises it, and gives the lock back. A second call does nothing; after it
+  /// everything throws `.closed`.
+  ///
+  /// - Throws: `LogError` if something that was appended did not become durable, or the last sync failed; the
+  ///   files and the lock are given back all the same.
   package func close() throws {
-    throw LogError(.io, "being built")
+    while commit.withLock({ $0.hasQueue }) { leadGroup() }
+    let failure = disk.withLock { writer -> LogError? in
+      let phase = commit.withLock { state in
+        let phase = state.phase
+        state.close().tell()
+        return phase
+      }
+      defer {
+        writer.release()
+        files.close()
+        lock.unlock()
+      }
+      switch phase {
+      case .closed: return nil
+      case .poisoned(let error): return error
+      case .open, .rejecting:
+        do throws(SystemError) {
+          try writer.finish()
+        } catch {
+          return .system("cannot close '\(path)' cleanly; what was acknowledged is safe", error)
+        }
+        if case .rejecting(let error) = phase { return error }
+        return nil
+      }
+    }
+    if let failure { throw failure }
   }
 }

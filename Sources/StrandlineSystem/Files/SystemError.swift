@@ -103,4 +103,16 @@ extension SystemError {
   package static func forbidden(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EACCES)
   }
+  package static func tooLarge(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EFBIG)
+  }
+  package static func timedOut(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: ETIMEDOUT)
+  }
+  package static func invalid(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EINVAL)
+  }
+  package static func brokenPipe(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EPIPE)
+  }
 }

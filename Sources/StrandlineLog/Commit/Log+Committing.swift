@@ -1,0 +1,193 @@
+// One append, from the call to durable bytes: Log+Committing, CommitState, SegmentWriter, GroupBuffer, Frame.
+//
+// Two locks: a short one around the queue (`commit`), and a long one around the disk (`disk`), which whoever leads
+// holds during its write and sync. Order: disk before commit, never the reverse. Tasks never lead: a job on the
+// log's own queue does it for them, because a sync blocks its thread for milliseconds. Plain threads lead
+// themselves, and then nothing else runs, which keeps simulated runs repeatable.
+
+import Dispatch
+import StrandlineSystem
+import Synchronization
+
+extension Log {
+  /// Puts a transaction into the queue and gives its events their LSNs, in the order of calls.
+  ///
+  /// Nothing is durable when it returns, and nothing need be on disk: `waitUntilDurable` is the receipt. An append
+  /// for which nobody waits is written by the next group, by the idle thread, or by `close`. The bodies were
+  /// encoded before; what is done here is short.
+  ///
+  /// - Throws: `.transactionTooLarge`, `.rejected` (until `resume()`), `.poisoned`, `.closed`; the transaction was
+  ///   then not taken and no LSN was used.
+  /// - Precondition: the transaction has an event.
+  package func append(_ transaction: LogTransaction) throws(LogError) -> ClosedRange<UInt64> {
+    let limit = options.transactionBytesMax
+    let watches = options.idleMarkerMilliseconds != nil
+    let (lsns, beginsWatch) = try commit.withLock { state throws(LogError) in
+      let lsns = try state.enqueue(transaction, bytesMax: limit)
+      let begins = watches && !state.isWatched
+      if begins { state.isWatched = true }
+      return (lsns, begins)
+    }
+    if beginsWatch { startWatching() }
+    return lsns
+  }
+
+  /// Returns when everything up to `lsn` is durable as the options' strength says.
+  ///
+  /// A task that is cancelled meanwhile still waits: what it asked for happens or fails regardless, and only the
+  /// outcome says which. Look at cancellation before `append`.
+  ///
+  /// - Throws: `LogError`: `.rejected` (nothing is on disk), `.outcomeUnknown`, `.noSuchLSN`, `.closed`.
+  package func waitUntilDurable(_ lsn: UInt64) async throws {
+    let outcome = await withCheckedContinuation { continuation in
+      let (known, begins) = commit.withLock { state -> (CommitOutcome?, Bool) in
+        if let known = state.outcome(of: lsn) { return (known, false) }
+        state.wait(for: lsn, WaitingTask(continuation: continuation))
+        let begins = !state.isLed
+        state.isLed = true
+        return (nil, begins)
+      }
+      if let known { continuation.resume(returning: known) }
+      if begins { leadInBackground() }
+    }
+    if case .failed(let error) = outcome { throw error }
+  }
+
+  /// The same for a plain thread, which writes and syncs itself when nobody else is at it. Not for tasks: it
+  /// blocks.
+  package func waitUntilDurableBlocking(_ lsn: UInt64) throws {
+    while true {
+      let thread = WaitingThread()
+      let (known, leads) = commit.withLock { state -> (CommitOutcome?, Bool) in
+        if let known = state.outcome(of: lsn) { return (known, false) }
+        if state.isLed {
+          state.wait(for: lsn, thread)
+          return (nil, false)
+        }
+        state.isLed = true
+        return (nil, true)
+      }
+      if let outcome = known ?? (leads ? nil : thread.wait()) {
+        if case .failed(let error) = outcome { throw error }
+        return
+      }
+      // Leading, at once or promoted while waiting; the group need not reach `lsn`, then the loop goes on.
+      leadGroup()
+      handOver()
+    }
+  }
+
+  /// Makes one group durable, or fails everything that is queued. Does nothing if nothing is.
+  func leadGroup() {
+    disk.withLock { writer in
+      guard let first = commit.withLock({ $0.firstFrameBytes }) else { return }
+      let news: CommitNews
+      do throws(WriteFailure) {
+        if writer.room(forFirst: first) == 0 {
+          let next = try writer.rotate()
+          let table = SegmentTable(path: next.path, identity: next.identity, firstLSN: next.firstLSN)
+          commit.withLock { $0.rotated(table) }
+        }
+        let room = writer.room(forFirst: first)
+        let options = options
+        let (group, frameBytes) = commit.withLock { $0.takeGroup(room: room, options) }
+        let offsets = try writer.write(group, frameBytes: frameBytes)
+        let durable = writer.durable
+        news = commit.withLock { $0.becameDurable(durable.lsn, offsets: offsets, end: durable.offset) }
+      } catch {
+        news = commit.withLock { state in
+          switch error {
+          case .refused(let cause): state.reject(cause)
+          case .unknown(let cause): state.poison(cause)
+          }
+        }
+      }
+      news.tell()
+    }
+  }
+
+  /// A thread has led as long as it needed to; whoever else waits must not be left alone.
+  private func handOver() {
+    let (thread, background) = commit.withLock { state -> ((any CommitWaiter)?, Bool) in
+      guard state.hasQueue, state.hasWaiters else {
+        state.isLed = false
+        return (nil, false)
+      }
+      if let thread = state.promoteThread() { return (thread, false) }
+      return (nil, true)
+    }
+    thread?.lead()
+    if background { leadInBackground() }
+  }
+
+  /// Leads on the log's own thread until nothing is queued.
+  private func leadInBackground() {
+    writerQueue.async {
+      repeat {
+        self.leadGroup()
+      } while self.commit.withLock { state in
+        if !state.hasQueue { state.isLed = false }
+        return state.isLed
+      }
+    }
+  }
+
+  // MARK: The idle marker
+
+  /// Watches until nothing has happened for a while, then writes what nobody waited for and promises what is
+  /// durable. One watch at a time; it ends when it has promised.
+  private func startWatching() {
+    guard let milliseconds = options.idleMarkerMilliseconds else { return }
+    let clock = clock
+    idleQueue.async {
+      var seen = self.commit.withLock { $0.groups }
+      while true {
+        clock.sleepBlocking(milliseconds: milliseconds)
+        let (groups, leads, isOver) = self.commit.withLock { state -> (UInt64, Bool, Bool) in
+          guard case .open = state.phase else {
+            state.isWatched = false
+            return (state.groups, false, true)
+          }
+          let leads = state.hasQueue && !state.isLed
+          if leads { state.isLed = true }
+          let isQuiet = state.groups == seen && !state.isLed
+          if isQuiet { state.isWatched = false }
+          return (state.groups, leads, isQuiet)
+        }
+        seen = groups
+        if leads {
+          self.leadGroup()
+          self.handOver()
+        }
+        if isOver {
+          // A failure poisons the log, and the next append says so.
+          self.promise()
+          return
+        }
+      }
+    }
+  }
+
+  /// Writes a marker that promises what is durable to recovery and to readers of other processes, unless the last
+  /// one does. Not synced: it is never needed, only useful.
+  ///
+  /// - Throws: `.rejected`, `.poisoned`, `.closed`; `.outcomeUnknown` if the write failed, which poisons the log.
+  package func promiseNow() throws(LogError) {
+    try commit.withLock { state throws(LogError) in try state.checkWritable() }
+    promise()
+    try commit.withLock { state throws(LogError) in
+      if case .poisoned(let error) = state.phase { throw error }
+    }
+  }
+
+  private func promise() {
+    disk.withLock { writer in
+      guard case .open = commit.withLock({ $0.phase }) else { return }
+      do throws(SystemError) {
+        try writer.promise()
+      } catch {
+        commit.withLock { $0.poison(error) }.tell()
+      }
+    }
+  }
+}

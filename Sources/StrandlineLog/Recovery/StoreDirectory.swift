@@ -1,0 +1,115 @@
+// The folder of a log: its names, what may stand there, and its lock.
+
+import StrandlineSystem
+
+/// The paths of a log.
+struct StoreDirectory: Sendable {
+  /// Without slashes at the end.
+  let path: String
+  /// The folder that the store's own name stands in.
+  let parent: String
+
+  init(_ path: String) {
+    var text = path[...]
+    while text.utf8.count > 1, text.hasSuffix("/") { text.removeLast() }
+    self.path = String(text)
+    if let slash = text.lastIndex(of: "/") {
+      parent = slash == text.startIndex ? "/" : String(text[..<slash])
+    } else {
+      parent = "."
+    }
+  }
+
+  var lock: String { "\(path)/\(LogFormat.lockName)" }
+  func file(_ name: String) -> String { "\(path)/\(name)" }
+  func segment(_ id: UInt64) -> String { file(SegmentName.name(id)) }
+  func temporarySegment(_ id: UInt64) -> String { file(SegmentName.temporaryName(id)) }
+
+  /// What stands at the path.
+  enum Contents {
+    case absent
+    case empty
+    /// A log: the IDs of its segments in order, and the names of what an interrupted writer left.
+    case segments([UInt64], temporaries: [String])
+  }
+
+  /// Looks.
+  ///
+  /// - Throws: `.notAStore`, `.notEmptyDirectory`, `.foreignSegment` for a name that ends like a segment's and is
+  ///   none, `.io`.
+  func contents(_ fileSystem: any FileSystem) throws(LogError) -> Contents {
+    let names: [String]
+    do {
+      switch try fileSystem.kind(of: path) {
+      case .absent: return .absent
+      case .directory: names = try fileSystem.list(path)
+      case .file, .other: names = [path]
+      }
+    } catch {
+      throw .system("cannot look at '\(path)'", error, file: path)
+    }
+    if names == [path] {
+      throw LogError(.notAStore, "'\(path)' is not a folder, and a store is one; give another path", file: path)
+    }
+    guard names.contains(where: { $0.hasSuffix(LogFormat.segmentSuffix) }) else {
+      if names.isEmpty { return .empty }
+      if names == [LogFormat.lockName] {
+        throw LogError(
+          .notAStore,
+          "'\(path)' holds a lock and no segment: either a store's segments are gone, or it never was a store; "
+            + "nothing was changed; remove the folder if nothing is missed", file: path)
+      }
+      throw LogError(
+        .notEmptyDirectory,
+        "'\(path)' holds other files and no segment (\(names.sorted().prefix(3).joined(separator: ", "))); "
+          + "nothing was changed; a store is made in a new or empty folder", file: path)
+    }
+    var ids: [UInt64] = []
+    for name in names where name.hasSuffix(LogFormat.segmentSuffix) {
+      guard let id = SegmentName.segmentID(of: name), id != 0 else {
+        throw LogError(
+          .foreignSegment,
+          "'\(file(name))' is named like a segment and not as the log names them (16 small hex digits); "
+            + "nothing was changed; move it away if it is not the store's", file: file(name))
+      }
+      ids.append(id)
+    }
+    return .segments(
+      ids.sorted(), temporaries: names.filter { $0.hasSuffix(LogFormat.temporarySuffix) }.sorted())
+  }
+
+  /// Takes the lock for a writer, trying again for a while: readers take it for an instant to look whether it
+  /// is free.
+  func lockForWriting(_ environment: SystemEnvironment, waitMilliseconds: Int64) throws(LogError) -> any FileLock {
+    // Counted in naps and not by the clock, so that a clock that stands still cannot make it endless.
+    let napMilliseconds: Int64 = 10
+    var naps = waitMilliseconds / napMilliseconds
+    while true {
+      do {
+        if let held = try environment.fileSystem.lock(lock, exclusive: true) { return held }
+      } catch {
+        throw .system("cannot lock '\(path)' for writing", error, file: lock)
+      }
+      guard naps > 0 else {
+        throw LogError(
+          .held, "'\(path)' is being written by another process (or another part of this one); close it there",
+          file: lock)
+      }
+      naps -= 1
+      environment.clock.sleepBlocking(milliseconds: napMilliseconds)
+    }
+  }
+
+  /// Whether a writer has the lock. No lock file (a copy of a store) counts as free.
+  func isHeld(_ fileSystem: any FileSystem) throws(LogError) -> Bool {
+    do {
+      guard let free = try fileSystem.lock(lock, exclusive: false) else { return true }
+      free.unlock()
+      return false
+    } catch  where error.isAbsent {
+      return false
+    } catch {
+      throw .system("cannot look whether '\(path)' is being written", error, file: lock)
+    }
+  }
+}

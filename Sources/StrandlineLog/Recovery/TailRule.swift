@@ -1,0 +1,121 @@
+// The recovery rule's second half: what to believe of the last segment.
+//
+// X is the end of the last complete unit before the first frame that does not verify; W is the furthest promise.
+//   X <  W   acknowledged bytes are damaged: an error, and nothing on disk is changed
+//   X == W   everything that is there was promised; bytes behind X are set aside
+//   X >  W   complete units above the promise: they are served, after a copy of them is durable
+// Promises are looked for behind X too, in every byte up to the end of the file: a marker that verifies at its
+// own offset was written by this segment's writer, wherever it lies. Rule: Formats/log.md, "Recovery".
+
+import StrandlineSystem
+
+/// What was found of the tail.
+struct TailVerdict {
+  /// X.
+  var unitEnd: LogPosition
+  /// W.
+  var promised: LogPosition
+  /// Bytes that were written behind X and carry no promise.
+  var bytesSetAside: UInt64
+  var bytesRead: UInt64
+}
+
+/// What lies behind the first frame that does not verify.
+struct Resync {
+  /// The marker that promises most, if there is one.
+  var promise: MarkerBody?
+  /// Behind the last byte that is not zero.
+  var writtenEnd: UInt64
+  var bytesRead: UInt64 = 0
+
+  /// Reads everything from `start` on.
+  ///
+  /// - Parameter untilUnwritten: stop at the first chunk of zeros; for a reader that comes by often.
+  static func scan(
+    _ file: any File, _ path: String, identity: SegmentIdentity, from start: UInt64, untilUnwritten: Bool = false
+  ) throws(LogError) -> Resync {
+    var result = Resync(promise: nil, writtenEnd: start)
+    var offset = start
+    let limit = UInt64(UInt32.max)
+    let markerBytes = LogFormat.markerFrameBytes
+    let saltByte = UInt8(truncatingIfNeeded: identity.salt)
+    let tagAt = LogFormat.FrameField.tag
+    while offset < limit {
+      let chunk: [UInt8]
+      do {
+        chunk = try file.read(at: offset, count: LogFormat.readChunkBytes)
+      } catch {
+        throw .system("cannot read segment '\(path)'", error, file: path)
+      }
+      result.bytesRead += UInt64(chunk.count)
+      guard let last = chunk.lastIndex(where: { $0 != 0 }) else {
+        if chunk.count < LogFormat.readChunkBytes || untilUnwritten { break }
+        offset += UInt64(chunk.count)
+        continue
+      }
+      result.writtenEnd = offset + UInt64(last) + 1
+      var at = 0
+      while at + markerBytes <= chunk.count {
+        if chunk[at + tagAt] == saltByte, chunk.u32(at: at + tagAt) == identity.salt,
+          case .success(let header) = FrameHeader.decode(
+            chunk, at: at, offset: UInt32(offset) + UInt32(at), identity: identity),
+          header.type == FrameType.marker.rawValue, header.frameBytes == markerBytes,
+          header.bodyMatches(chunk, at: at),
+          let marker = MarkerBody.decode(
+            chunk, at: at + LogFormat.frameHeaderBytes, count: header.bodyLength),
+          marker.durableEnd > result.promise?.durableEnd ?? 0
+        {
+          result.promise = marker
+        }
+        at += LogFormat.frameAlignment
+      }
+      if chunk.count < LogFormat.readChunkBytes { break }
+      // The next chunk begins where a marker could first have been cut by the end of this one.
+      offset += UInt64(at)
+    }
+    return result
+  }
+}
+
+extension TailVerdict {
+  /// Judges the segment that `walk` has stopped in.
+  ///
+  /// - Throws: `.damaged` if X < W.
+  static func judge(_ walk: SegmentWalk) throws(LogError) -> TailVerdict {
+    let stopped = walk.scanner.offset
+    // The frame at `stopped` itself does not verify; the next can begin eight bytes on.
+    let resync = try Resync.scan(
+      walk.scanner.file, walk.path, identity: walk.scanner.identity, from: stopped)
+    try check(walk, resync.promise)
+    // A promise behind X that reaches X: a marker before it was destroyed, the events were not.
+    let isWhollyPromised = resync.promise?.durableEnd == walk.unitEnd.offset
+    let promised = isWhollyPromised ? walk.unitEnd : walk.promised
+    guard promised.offset >= walk.openingEnd else {
+      throw .damaged(
+        walk.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(walk.openingEnd), lsns: nil,
+        "its opening frame promises up to byte \(walk.openingEnd), where no unit ends")
+    }
+    return TailVerdict(
+      unitEnd: walk.unitEnd, promised: promised,
+      bytesSetAside: max(resync.writtenEnd, stopped) - UInt64(walk.settledEnd),
+      bytesRead: walk.scanner.bytesRead + resync.bytesRead)
+  }
+
+  /// X >= W, and W is a boundary that the walk has seen.
+  static func check(_ walk: SegmentWalk, _ promise: MarkerBody?) throws(LogError) {
+    let end = walk.unitEnd
+    let promisedEnd = max(walk.openingEnd, promise?.durableEnd ?? 0)
+    guard promisedEnd <= end.offset else {
+      let first = end.lsn + 1
+      throw .damaged(
+        walk.path, at: UInt64(end.offset)..<UInt64(promisedEnd), lsns: first...max(first, promise?.durableLSN ?? 0),
+        "its bytes up to \(promisedEnd) were acknowledged, and a frame before that does not verify")
+    }
+    // A promise above X was refused; one at X must speak of the same history.
+    if let promise, promise.durableEnd == end.offset, promise.durableLSN != end.lsn || promise.chain != end.chain {
+      throw .damaged(
+        walk.path, at: UInt64(end.offset)..<UInt64(end.offset) + 1, lsns: nil,
+        "a promise of LSN \(promise.durableLSN) stands where LSN \(end.lsn) ends")
+    }
+  }
+}

@@ -1,1 +1,0 @@
-// Room for StrandlineTesting; replaced by its first real file.

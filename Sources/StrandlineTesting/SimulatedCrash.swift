@@ -1,0 +1,264 @@
+// What a crash may leave: the choices, and the disk that follows from each.
+//
+// The pieces that a crash keeps or loses are: each sector of each unsynced write, each unsynced change of a
+// file's size, each unsynced operation on a name. Pieces of one cell (one sector of a file, the size of a
+// file, a name) happened in the order of the calls, so losing one loses the later ones of its cell, and
+// keeping only one keeps what it builds on. Between cells everything is possible.
+
+package import StrandlineSystem
+internal import Synchronization
+
+/// A piece of unsynced work that a crash may lose.
+package struct UnsyncedEffect: Sendable, CustomStringConvertible {
+  package enum Kind: Sendable, Hashable {
+    /// Sector `sector` (of 512 bytes) of a write.
+    case sector(Int)
+    /// The size of a file.
+    case size(from: Int, to: Int)
+    /// A name: created, renamed, removed. The word is the call's.
+    case name(String)
+  }
+  /// The number that `CrashLoss` takes.
+  package var index: Int
+  /// The file, or what the name operation says it did. Empty for a file that has no name any more.
+  package var path: String
+  package var kind: Kind
+
+  package var description: String {
+    switch kind {
+    case .sector(let sector): "#\(index) \(path): sector \(sector)"
+    case .size(let from, let to): "#\(index) \(path): size \(from) to \(to)"
+    case .name(let call): "#\(index) \(call) \(path)"
+    }
+  }
+}
+
+/// Which unsynced effects a crash loses.
+package enum CrashLoss: Sendable, Hashable, CustomStringConvertible {
+  /// Nothing unsynced survives.
+  case none
+  /// Everything unsynced survives.
+  case all
+  /// All but one, and what was built on it.
+  case allBut(Int)
+  /// One, and what it builds on.
+  case only(Int)
+
+  package var description: String {
+    switch self {
+    case .none: "nothing unsynced survives"
+    case .all: "everything unsynced survives"
+    case .allBut(let index): "effect #\(index) is lost"
+    case .only(let index): "only effect #\(index) survives"
+    }
+  }
+}
+
+/// A piece with its cell. Pieces stand in the order of files, then of calls; those of the names come last.
+struct CrashPiece {
+  enum Cell: Hashable {
+    case sector(node: Int, Int)
+    case size(node: Int)
+    case operation
+  }
+  var cell: Cell
+  /// The index into the file's effects, or into the disk's operations.
+  var effect: Int
+}
+
+extension SimulatedDisk {
+  /// How many pieces a crash now could lose.
+  package var unsyncedEffectCount: Int { state.withLock { $0.pieces().count } }
+
+  /// The pieces that a crash now could lose.
+  package func unsyncedEffects() -> [UnsyncedEffect] { state.withLock { $0.detached() }.unsyncedEffects() }
+
+  /// The disk after a crash at this moment with these losses: another disk, with everything on it durable,
+  /// nothing locked, power on, and no faults planned but those of `failedSyncLosesPages` and `capacity`.
+  package func imageAfterCrash(_ loss: CrashLoss) -> SimulatedDisk {
+    let state = state.withLock { $0.detached() }
+    let pieces = state.pieces()
+    return SimulatedDisk(state.image(pieces, state.kept(pieces, loss)))
+  }
+
+  /// The same with a choice for each piece; `keeping` is asked for each once.
+  package func imageAfterCrash(keeping: (UnsyncedEffect) -> Bool) -> SimulatedDisk {
+    let state = state.withLock { $0.detached() }
+    let pieces = state.pieces()
+    return SimulatedDisk(state.image(pieces, state.closed(pieces, state.unsyncedEffects().map(keeping))))
+  }
+
+  /// The same with choices drawn from the whole fault model: versions of sectors or pages, torn writes, sizes
+  /// without data, zeros and stale bytes where unsynced writes were under way, lost names.
+  package func imageAfterCrash(using random: any RandomSource) -> SimulatedDisk {
+    SimulatedDisk(state.withLock { $0.detached() }.randomImage(random))
+  }
+
+  /// Every image that the exhaustive tests look at: nothing survives, everything does, and each single loss.
+  package func crashLosses() -> [CrashLoss] {
+    let count = unsyncedEffectCount
+    return count == 0 ? [.all] : [.none, .all] + (0..<count).map { .allBut($0) }
+  }
+}
+
+extension SimulatedDiskState {
+  func pieces() -> [CrashPiece] {
+    var result: [CrashPiece] = []
+    for (node, file) in nodes.enumerated() {
+      for (index, effect) in file.effects.enumerated() {
+        switch effect {
+        case .resize: result.append(CrashPiece(cell: .size(node: node), effect: index))
+        case .write:
+          for sector in effect.sectors {
+            result.append(CrashPiece(cell: .sector(node: node, sector), effect: index))
+          }
+        }
+      }
+    }
+    for index in operations.indices { result.append(CrashPiece(cell: .operation, effect: index)) }
+    return result
+  }
+
+  func unsyncedEffects() -> [UnsyncedEffect] {
+    var paths: [Int: String] = [:]
+    walk { path, entry in if case .file(let node) = entry { paths[node] = path } }
+    return pieces().enumerated().map { index, piece in
+      switch piece.cell {
+      case .sector(let node, let sector):
+        return UnsyncedEffect(index: index, path: paths[node] ?? "", kind: .sector(sector))
+      case .size(let node):
+        guard case .resize(let from, let to) = nodes[node].effects[piece.effect] else {
+          preconditionFailure("a piece of a size points at a write")
+        }
+        return UnsyncedEffect(index: index, path: paths[node] ?? "", kind: .size(from: from, to: to))
+      case .operation:
+        let operation = operations[piece.effect]
+        return UnsyncedEffect(index: index, path: operation.path, kind: .name(operation.call))
+      }
+    }
+  }
+
+  /// The later piece builds on the earlier one.
+  private func builds(_ later: CrashPiece, on earlier: CrashPiece) -> Bool {
+    guard later.cell == earlier.cell else { return false }
+    guard case .operation = later.cell else { return true }
+    return operations[later.effect].shares(nameWith: operations[earlier.effect])
+  }
+
+  func kept(_ pieces: [CrashPiece], _ loss: CrashLoss) -> [Bool] {
+    switch loss {
+    case .none: return [Bool](repeating: false, count: pieces.count)
+    case .all: return [Bool](repeating: true, count: pieces.count)
+    case .allBut(let lost):
+      var kept = [Bool](repeating: true, count: pieces.count)
+      guard kept.indices.contains(lost) else { return kept }
+      kept[lost] = false
+      return closed(pieces, kept)
+    case .only(let wanted):
+      var kept = [Bool](repeating: false, count: pieces.count)
+      guard kept.indices.contains(wanted) else { return kept }
+      kept[wanted] = true
+      for index in (0..<wanted).reversed() {
+        kept[index] = (index + 1...wanted).contains { kept[$0] && builds(pieces[$0], on: pieces[index]) }
+      }
+      return kept
+    }
+  }
+
+  /// Takes out what was built on something lost.
+  func closed(_ pieces: [CrashPiece], _ wanted: [Bool]) -> [Bool] {
+    var kept = wanted
+    var lostCells: Set<CrashPiece.Cell> = []
+    var lostOperations: [Int] = []
+    for (index, piece) in pieces.enumerated() {
+      if case .operation = piece.cell {
+        if lostOperations.contains(where: { operations[piece.effect].shares(nameWith: operations[$0]) }) {
+          kept[index] = false
+        }
+        if !kept[index] { lostOperations.append(piece.effect) }
+      } else {
+        if !lostCells.isEmpty, lostCells.contains(piece.cell) { kept[index] = false }
+        if !kept[index] { lostCells.insert(piece.cell) }
+      }
+    }
+    return kept
+  }
+
+  /// The disk on which exactly the kept pieces have happened. `kept` is closed.
+  func image(_ pieces: [CrashPiece], _ kept: [Bool]) -> SimulatedDiskState {
+    var image = SimulatedDiskState()
+    image.failedSyncLosesPages = failedSyncLosesPages
+    image.capacity = capacity
+    image.graveyard = graveyard
+
+    image.directories = directories.map { SimulatedDirectory(durable: $0.durable, current: [:]) }
+    var next = pieces.startIndex
+    image.nodes = []
+    image.nodes.reserveCapacity(nodes.count)
+    for (node, file) in nodes.enumerated() {
+      let start = next
+      while next < pieces.count, pieces[next].belongs(to: node) { next += 1 }
+      image.nodes.append(
+        SimulatedNode(durable: file.content(of: pieces[start..<next], kept: kept[start..<next])))
+    }
+    while next < pieces.count {
+      if kept[next] {
+        for edit in operations[pieces[next].effect].edits {
+          image.directories[edit.directory].durable[edit.name] = edit.entry
+        }
+      }
+      next += 1
+    }
+    for index in image.directories.indices { image.directories[index].current = image.directories[index].durable }
+    image.forgetUnreachable()
+    return image
+  }
+
+  /// Empties files that no name leads to, and counts the space of the others.
+  private mutating func forgetUnreachable() {
+    var isNamed = [Bool](repeating: false, count: nodes.count)
+    var folders = [0]
+    while let folder = folders.popLast() {
+      for entry in directories[folder].current.values {
+        switch entry {
+        case .file(let node): isNamed[node] = true
+        case .directory(let index): folders.append(index)
+        }
+      }
+    }
+    used = 0
+    for node in nodes.indices {
+      if isNamed[node] { used += nodes[node].current.size } else { nodes[node] = SimulatedNode() }
+    }
+  }
+}
+
+extension CrashPiece {
+  fileprivate func belongs(to node: Int) -> Bool {
+    switch cell {
+    case .sector(let owner, _), .size(let owner): owner == node
+    case .operation: false
+    }
+  }
+}
+
+extension SimulatedNode {
+  /// The file's bytes after a crash that keeps these pieces of it.
+  fileprivate func content(of pieces: ArraySlice<CrashPiece>, kept: ArraySlice<Bool>) -> SimulatedContent {
+    if !kept.contains(true) { return durable }
+    // The common case costs no copy: the array is shared until somebody writes.
+    if !hasLostPages && !kept.contains(false) { return current }
+    var content = durable
+    for index in pieces.indices where kept[index] {
+      let effect = effects[pieces[index].effect]
+      switch pieces[index].cell {
+      case .size: content.apply(effect)
+      case .sector(_, let sector):
+        if let part = effect.part(in: sector..<sector + 1) { content.put(part.bytes, at: part.offset) }
+      case .operation: break
+      }
+    }
+    content.finish()
+    return content
+  }
+}

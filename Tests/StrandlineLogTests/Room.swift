@@ -1,1 +1,0 @@
-// Room for StrandlineLogTests; replaced by its first real file.

@@ -1,1 +1,0 @@
-// Room for StrandlineSystemTests; replaced by its first real file.
