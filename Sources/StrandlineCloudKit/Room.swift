@@ -1,1 +1,0 @@
-// Room for StrandlineCloudKit; replaced by its first real file.

@@ -1,0 +1,153 @@
+// One HTTP exchange, as the Web Services client sees it: a request goes out, a whole answer comes back.
+//
+// The seam between the protocol and the network. The real one is URLSessionTransport; tests and the simulator
+// hand requests straight to the local server's handler, so that JSON and headers are exercised without sockets.
+// The query holds the credentials; for that reason nothing here prints it.
+
+/// Header fields in the order they came; names compare without regard to case.
+public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral {
+  /// Name and value, in order.
+  public private(set) var fields: [Field] = []
+
+  /// One line of a header.
+  public struct Field: Sendable, Hashable {
+    /// As it was spelled.
+    public var name: String
+    /// Without the spaces around it.
+    public var value: String
+    /// Joins the two.
+    public init(name: String, value: String) {
+      self.name = name
+      self.value = value
+    }
+  }
+
+  /// No fields.
+  public init() {}
+
+  /// Fields in order.
+  public init(dictionaryLiteral elements: (String, String)...) {
+    fields = elements.map { Field(name: $0.0, value: $0.1) }
+  }
+
+  /// The first value under a name. Setting replaces all of that name; nil removes them.
+  public subscript(name: String) -> String? {
+    get {
+      let wanted = name.lowercased()
+      return fields.first { $0.name.lowercased() == wanted }?.value
+    }
+    set {
+      let wanted = name.lowercased()
+      fields.removeAll { $0.name.lowercased() == wanted }
+      if let newValue { fields.append(Field(name: name, value: newValue)) }
+    }
+  }
+
+  /// Adds a field, whatever is there.
+  public mutating func append(_ name: String, _ value: String) {
+    fields.append(Field(name: name, value: value))
+  }
+
+  /// All values under a name, in order.
+  public func all(_ name: String) -> [String] {
+    let wanted = name.lowercased()
+    return fields.filter { $0.name.lowercased() == wanted }.map(\.value)
+  }
+}
+
+/// A request, whole.
+public struct HTTPRequest: Sendable, CustomStringConvertible {
+  /// "GET" or "POST".
+  public var method: String
+  /// Scheme, host and port: "https://api.apple-cloudkit.com".
+  public var origin: String
+  /// Percent-encoded, from the first "/", without the query.
+  public var path: String
+  /// Percent-encoded, without "?". It carries the tokens: never print it.
+  public var query: String
+  /// The fields that the transport does not add by itself.
+  public var headers: HTTPHeaders
+  /// The bytes after the header.
+  public var body: [UInt8]
+
+  /// Joins the parts.
+  public init(
+    method: String = "POST", origin: String, path: String, query: String = "", headers: HTTPHeaders = HTTPHeaders(),
+    body: [UInt8] = []
+  ) {
+    self.method = method
+    self.origin = origin
+    self.path = path
+    self.query = query
+    self.headers = headers
+    self.body = body
+  }
+
+  /// Method, origin and path: no token.
+  public var description: String { "\(method) \(origin)\(path)" }
+}
+
+/// An answer, whole.
+public struct HTTPResponse: Sendable {
+  /// The three digits.
+  public var status: Int
+  /// The header.
+  public var headers: HTTPHeaders
+  /// The bytes after the header, decoded from whatever they travelled in.
+  public var body: [UInt8]
+
+  /// Joins the parts.
+  public init(status: Int, headers: HTTPHeaders = HTTPHeaders(), body: [UInt8] = []) {
+    self.status = status
+    self.headers = headers
+    self.body = body
+  }
+}
+
+/// Carries requests to a server.
+public protocol Transport: Sendable {
+  /// Sends a request and returns the whole answer, whatever its status.
+  ///
+  /// - Throws: `CloudError(.networkError)` if no whole answer came (the words name the host and what went wrong,
+  ///   never the query); `CancellationError` if the task was cancelled.
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse
+}
+
+/// Percent-encoding as the credentials need it: everything but RFC 3986's unreserved characters.
+package enum PercentEncoding {
+  package static func encode(_ text: String) -> String {
+    let digits = Array("0123456789ABCDEF".utf8)
+    var result: [UInt8] = []
+    for byte in text.utf8 {
+      switch byte {
+      case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: result.append(byte)
+      default: result += [0x25, digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+      }
+    }
+    return String(decoding: result, as: UTF8.self)
+  }
+
+  /// Nil for an escape that is none, or bytes that are no UTF-8.
+  package static func decode(_ text: some StringProtocol) -> String? {
+    var result: [UInt8] = []
+    var rest = Array(text.utf8)[...]
+    while let byte = rest.popFirst() {
+      guard byte == 0x25 else {
+        result.append(byte)
+        continue
+      }
+      guard let high = rest.popFirst().flatMap(nibble), let low = rest.popFirst().flatMap(nibble) else { return nil }
+      result.append(high << 4 | low)
+    }
+    return String(validating: result, as: UTF8.self)
+  }
+
+  private static func nibble(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case 0x30...0x39: byte - 0x30
+    case 0x41...0x46: byte - 0x41 + 10
+    case 0x61...0x66: byte - 0x61 + 10
+    default: nil
+    }
+  }
+}

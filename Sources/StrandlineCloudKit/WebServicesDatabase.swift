@@ -1,0 +1,353 @@
+// CloudKit Web Services as a CloudDatabase: the engine's seven questions as HTTP and JSON, and the answers record
+// by record.
+//
+// Nothing that a server sends can trap here. What cannot be understood becomes an `unexpectedServerResponse`, of
+// the request or, where the rest of the answer is sound, of the one record. Answers are matched by record name,
+// never by position. One request is in flight for a credential.
+
+public import Strandline
+package import StrandlineSystem
+
+/// One database of a container, reached over HTTP.
+public final class WebServicesDatabase: CloudDatabase {
+  /// Container, environment, scope.
+  public let address: CloudAddress
+
+  private let apiToken: String
+  private let session: WebSession?
+  private let origin: String
+  private let basePath: String
+  private let transport: any Transport
+  private let environment: SystemEnvironment
+  private let lane: RequestLane
+
+  /// Apple's service.
+  public static let appleOrigin = "https://api.apple-cloudkit.com"
+  /// What CloudKit takes in one request.
+  public static let operationsMax = 200
+
+  /// Reaches a database.
+  ///
+  /// - Parameters:
+  ///   - apiToken: the container's API token; empty for the local server.
+  ///   - session: the signed-in user's; shared among databases of one user. Nil where no sign-in is needed.
+  ///   - baseURL: scheme, host and port, without a path.
+  package init(
+    address: CloudAddress, apiToken: String, session: WebSession?, baseURL: String,
+    transport: any Transport, environment: SystemEnvironment
+  ) {
+    self.address = address
+    self.apiToken = apiToken
+    self.session = session
+    self.transport = transport
+    self.environment = environment
+    self.lane = session?.lane ?? RequestLane()
+    var origin = baseURL
+    while origin.hasSuffix("/") { origin.removeLast() }
+    self.origin = origin
+    self.basePath =
+      "/database/1/\(PercentEncoding.encode(address.container))/\(PercentEncoding.encode(address.environment))/"
+  }
+
+  /// Reaches a database from this machine. See the other initializer for the parameters.
+  public convenience init(
+    address: CloudAddress, apiToken: String = "", session: WebSession? = nil,
+    baseURL: String = WebServicesDatabase.appleOrigin, transport: any Transport = URLSessionTransport()
+  ) {
+    self.init(
+      address: address, apiToken: apiToken, session: session, baseURL: baseURL, transport: transport,
+      environment: .real)
+  }
+
+  // MARK: the seven questions
+
+  /// The record name of the signed-in user.
+  public func user() async throws -> String {
+    let answer = try await ask(UserReply.self, "GET", "public/users/caller", Nothing?.none)
+    guard let name = answer.value.users?.first?.userRecordName ?? answer.value.userRecordName, !name.isEmpty else {
+      throw answer.errors.unexpected(answer.response, "asked who is signed in, got no user")
+    }
+    return name
+  }
+
+  /// The zones that exist, without CloudKit's default zone, which always does and cannot be synced.
+  public func zones() async throws -> [ZoneID] {
+    let answer = try await ask(ZonesReply.self, "GET", scoped("zones/list"), Nothing?.none)
+    var result: [ZoneID] = []
+    for zone in answer.value.zones {
+      if let error = zone.error { throw answer.errors.item(error, answer.response) }
+      guard let id = zone.zoneID, id.name != Names.defaultZone, zone.deleted != true else { continue }
+      result.append(id.zone(in: address.scope))
+    }
+    return result
+  }
+
+  /// Creates a zone; succeeds if it exists already.
+  public func createZone(_ zone: ZoneID) async throws {
+    let request = ZonesModifyRequest(operations: [
+      .init(operationType: "create", zone: .init(zoneID: WireZoneID(zone)))
+    ])
+    let answer = try await ask(ZonesReply.self, "POST", scoped("zones/modify"), request)
+    guard let result = answer.value.zones.first(where: { $0.zoneID?.name == zone.name }) ?? lone(answer.value.zones)
+    else {
+      throw answer.errors.unexpected(answer.response, "asked for the zone '\(zone.name)', got no word of it")
+    }
+    if let error = result.error, error.serverErrorCode != CloudError.Code.exists.rawValue {
+      throw answer.errors.item(error, answer.response)
+    }
+  }
+
+  /// An error entry may come without its zone's name; among one it can only be that one.
+  private func lone(_ zones: [WireZone]) -> WireZone? {
+    zones.count == 1 && zones[0].zoneID == nil ? zones[0] : nil
+  }
+
+  /// Applies operations to records of one zone.
+  public func modify(
+    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
+  ) async throws -> [String: CloudResult] {
+    guard !operations.isEmpty else { return [:] }
+    guard operations.count <= Self.operationsMax else {
+      throw CloudError(
+        .badRequest, reason: "\(operations.count) operations in one request; CloudKit takes \(Self.operationsMax)")
+    }
+    var kinds: [String: CloudOperation.Kind] = [:]
+    for operation in operations {
+      guard kinds.updateValue(operation.kind, forKey: operation.name) == nil else {
+        throw CloudError(.badRequest, reason: "two operations on '\(operation.name)' in one request")
+      }
+      for (field, value) in operation.fields {
+        if let defect = value?.defect {
+          throw CloudError(.badRequest, reason: "field '\(field)' of '\(operation.name)' holds \(defect)")
+        }
+      }
+    }
+    let request = ModifyRequest(
+      zoneID: WireZoneID(zone), atomic: atomic, desiredKeys: [], operations: operations.map(wire))
+    let answer = try await ask(RecordsReply.self, "POST", scoped("records/modify"), request)
+    return results(answer, names: operations.map(\.name), in: zone) { name in
+      switch kinds[name] {
+      case .delete, .forceDelete: .deletion
+      default: .save
+      }
+    }
+  }
+
+  /// The current versions of records of one zone.
+  public func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+    guard !names.isEmpty else { return [:] }
+    guard names.count <= Self.operationsMax else {
+      throw CloudError(
+        .badRequest, reason: "\(names.count) records looked up in one request; CloudKit takes \(Self.operationsMax)")
+    }
+    let request = LookupRequest(zoneID: WireZoneID(zone), records: names.map { .init(recordName: $0) })
+    let answer = try await ask(RecordsReply.self, "POST", scoped("records/lookup"), request)
+    return results(answer, names: names, in: zone) { _ in .lookup }
+  }
+
+  /// One page of a zone's changes since a token.
+  public func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    let limit = min(max(limit, 1), Self.operationsMax)
+    // An empty token means two things to the server; it is never sent.
+    let sent = token?.rawValue.isEmpty == true ? nil : token?.rawValue
+    let request = ZoneChangesRequest(
+      zones: [.init(zoneID: WireZoneID(zone), syncToken: sent, resultsLimit: limit)], resultsLimit: limit)
+    let answer = try await ask(ZoneChangesReply.self, "POST", scoped("changes/zone"), request)
+    let entries = answer.value.zones
+    guard
+      let entry = entries.first(where: { $0.zoneID?.name == zone.name })
+        ?? (entries.count == 1 && entries[0].zoneID == nil ? entries[0] : nil)
+    else {
+      throw answer.errors.unexpected(answer.response, "asked for changes of '\(zone.name)', got no word of it")
+    }
+    if let error = entry.error { throw answer.errors.item(error, answer.response) }
+    guard let next = entry.syncToken, !next.isEmpty else {
+      throw answer.errors.unexpected(answer.response, "a page of changes of '\(zone.name)' without a token")
+    }
+    var changes: [ZoneChange] = []
+    for record in entry.records ?? [] {
+      guard let name = record.recordName, !name.isEmpty else {
+        throw answer.errors.unexpected(answer.response, "a change of '\(zone.name)' without a record name")
+      }
+      if let error = record.error {
+        changes.append(.failed(name: name, answer.errors.item(error, answer.response)))
+      } else if record.deleted == true {
+        changes.append(.deleted(name: name))
+      } else if let defect = record.defect ?? missing(in: record) {
+        changes.append(.failed(name: name, answer.errors.unexpectedItem("a record with \(defect)", answer.response)))
+      } else {
+        changes.append(.saved(record.serverRecord(name: name, in: zone)))
+      }
+    }
+    return ZonePage(changes: changes, token: ChangeToken(rawValue: next), moreComing: entry.moreComing ?? false)
+  }
+
+  /// One page of the zones that changed since a token.
+  public func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    let sent = token?.rawValue.isEmpty == true ? nil : token?.rawValue
+    let request = DatabaseChangesRequest(syncToken: sent, resultsLimit: min(max(limit, 1), Self.operationsMax))
+    let answer = try await ask(DatabaseChangesReply.self, "POST", scoped("changes/database"), request)
+    guard !answer.value.syncToken.isEmpty else {
+      throw answer.errors.unexpected(answer.response, "a page of zones without a token")
+    }
+    var zones: [DatabasePage.Zone] = []
+    for zone in answer.value.zones {
+      if let error = zone.error { throw answer.errors.item(error, answer.response) }
+      guard let id = zone.zoneID else {
+        throw answer.errors.unexpected(answer.response, "a changed zone without a name")
+      }
+      zones.append(.init(id: id.zone(in: address.scope), isDeleted: zone.deleted ?? false))
+    }
+    return DatabasePage(
+      zones: zones, token: ChangeToken(rawValue: answer.value.syncToken), moreComing: answer.value.moreComing ?? false)
+  }
+
+  // MARK: records
+
+  private func wire(_ operation: CloudOperation) -> ModifyRequest.Operation {
+    var record = WireRecord(recordName: operation.name)
+    record.recordType = operation.type.isEmpty ? nil : operation.type
+    record.recordChangeTag = operation.changeTag
+    record.parent = operation.parent
+    switch operation.kind {
+    case .delete, .forceDelete: break
+    default: record.fields = operation.fields
+    }
+    return .init(operationType: operation.kind.rawValue, record: record)
+  }
+
+  private enum Asked {
+    case save, deletion, lookup
+  }
+
+  private func results(
+    _ answer: Answer<RecordsReply>, names: [String], in zone: ZoneID, asked: (String) -> Asked
+  ) -> [String: CloudResult] {
+    var results: [String: CloudResult] = [:]
+    let wanted = Set(names)
+    for record in answer.value.records {
+      guard let name = record.recordName, wanted.contains(name) else { continue }
+      guard results[name] == nil else {
+        results[name] = .failed(
+          answer.errors.unexpectedItem("two results for one record in one answer", answer.response), serverRecord: nil)
+        continue
+      }
+      results[name] = result(of: record, name, answer, zone, asked(name))
+    }
+    for name in names where results[name] == nil {
+      results[name] = .failed(
+        answer.errors.unexpectedItem("the answer has no result for this record", answer.response), serverRecord: nil)
+    }
+    return results
+  }
+
+  private func result(
+    of record: WireRecord, _ name: String, _ answer: Answer<RecordsReply>, _ zone: ZoneID, _ asked: Asked
+  ) -> CloudResult {
+    func failed(_ what: String) -> CloudResult {
+      .failed(answer.errors.unexpectedItem(what, answer.response), serverRecord: nil)
+    }
+    if let error = record.error { return .failed(answer.errors.item(error, answer.response), serverRecord: nil) }
+    if let defect = record.defect { return failed("a record with \(defect)") }
+    switch asked {
+    case .deletion:
+      return record.deleted == true ? .deleted : failed("asked to delete, and the answer shows the record alive")
+    case .save:
+      if record.deleted == true { return failed("asked to save, and the answer shows the record deleted") }
+      guard record.recordChangeTag != nil else { return failed("a saved record without a change tag") }
+    case .lookup:
+      if record.deleted == true { return .deleted }
+      if let missing = missing(in: record) { return failed("a record with \(missing)") }
+    }
+    return .record(record.serverRecord(name: name, in: zone))
+  }
+
+  /// What a living record must have.
+  private func missing(in record: WireRecord) -> String? {
+    if record.recordType?.isEmpty ?? true { return "no type" }
+    if record.recordChangeTag == nil { return "no change tag" }
+    return nil
+  }
+
+  // MARK: one exchange
+
+  private struct Nothing: Encodable, Sendable {}
+
+  private struct Answer<Value: Sendable>: Sendable {
+    var value: Value
+    var response: HTTPResponse
+    var errors: WebServicesErrors
+  }
+
+  private func scoped(_ endpoint: String) -> String {
+    switch address.scope {
+    case .public: "public/" + endpoint
+    case .private: "private/" + endpoint
+    case .shared: "shared/" + endpoint
+    }
+  }
+
+  private func ask<Body: Encodable & Sendable, Value: Decodable & Sendable>(
+    _ type: Value.Type, _ method: String, _ endpoint: String, _ body: Body?
+  ) async throws -> Answer<Value> {
+    var bytes: [UInt8] = []
+    if let body {
+      do {
+        bytes = try WireJSON.encode(body)
+      } catch {
+        throw CloudError(.badRequest, reason: "the request cannot be written as JSON: \(error)")
+      }
+    }
+    let sent = bytes
+    return try await lane.run { [self] in
+      var query: [String] = []
+      if !apiToken.isEmpty { query.append("ckAPIToken=" + PercentEncoding.encode(apiToken)) }
+      let token = try webToken()
+      if let token { query.append("ckWebAuthToken=" + PercentEncoding.encode(token)) }
+      let request = HTTPRequest(
+        method: method, origin: origin, path: basePath + endpoint, query: query.joined(separator: "&"),
+        headers: ["Content-Type": "application/json; charset=utf-8", "Accept": "application/json"], body: sent)
+      let response = try await transport.send(request)
+      let successor =
+        response.headers["x-apple-cloudkit-web-auth-token"] ?? response.headers["x-apple-cloudkit-session"]
+      // Only a session that was there is renewed, as CloudKit JS does it.
+      if token != nil, let successor { session?.rotate(to: successor.trimmingSpaces()) }
+      let errors = WebServicesErrors(
+        secrets: [token, successor, apiToken].compactMap { $0 },
+        wallMilliseconds: environment.clock.wallMilliseconds())
+      guard (200...299).contains(response.status) else {
+        if response.status == 421 { session?.refuse() }
+        if let kept: Value = atomicItems(response) { return Answer(value: kept, response: response, errors: errors) }
+        throw errors.whole(response)
+      }
+      do {
+        return Answer(value: try WireJSON.decode(type, response.body), response: response, errors: errors)
+      } catch let error as DecodingError {
+        // A refusal of the whole request under HTTP 200 has been seen; it is no different for that.
+        if let refusal = refusal(response) { throw errors.item(refusal, response, status: response.status) }
+        throw errors.unexpected(response, "\(method) \(endpoint): \(error.words)")
+      }
+    }
+  }
+
+  /// The token to send, durable; a token that cannot be kept is not used.
+  private func webToken() throws -> String? {
+    do {
+      return try session?.tokenForRequest()
+    } catch let error as StrandlineError {
+      throw CloudError(CloudError.Code(rawValue: "AUTH_PERSIST_ERROR"), reason: error.description)
+    }
+  }
+
+  /// A whole-request ATOMIC_ERROR that brings its records along is as good as the form with HTTP 200.
+  private func atomicItems<Value: Decodable>(_ response: HTTPResponse) -> Value? {
+    guard Value.self == RecordsReply.self, refusal(response)?.serverErrorCode == CloudError.Code.atomicError.rawValue
+    else { return nil }
+    do { return try WireJSON.decode(Value.self, response.body) } catch { return nil }
+  }
+
+  private func refusal(_ response: HTTPResponse) -> WireError? {
+    // Not an error swallowed: the caller reports the answer as a whole when it is no refusal either.
+    do { return try WireJSON.decode(WireError.self, response.body) } catch { return nil }
+  }
+}

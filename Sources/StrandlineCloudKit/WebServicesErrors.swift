@@ -1,0 +1,149 @@
+// Every way in which an answer refuses, as one CloudError: the server's code where it can be read, else what the
+// HTTP status says, else "an answer that cannot be understood", with its first bytes.
+//
+// Tokens never leave through here: a server that echoes one in its words has it blotted out.
+
+package import Strandline
+
+/// Answers to errors.
+package struct WebServicesErrors: Sendable {
+  /// What must not appear in any text.
+  package var secrets: [String]
+  /// The wall clock, for a `Retry-After` that is a date.
+  package var wallMilliseconds: Int64
+
+  package init(secrets: [String], wallMilliseconds: Int64) {
+    self.secrets = secrets.filter { !$0.isEmpty }
+    self.wallMilliseconds = wallMilliseconds
+  }
+
+  /// The longest wait that is honoured: two days.
+  package static let retryAfterMax: Double = 48 * 3600
+
+  /// A wait within bounds: never negative, at most two days; what is no number was not said.
+  package static func bounded(_ seconds: Double?) -> Double? {
+    guard let seconds, !seconds.isNaN else { return nil }
+    return min(max(seconds, 0), retryAfterMax)
+  }
+
+  /// The refusal in an answer whose status is outside 200…299.
+  package func whole(_ response: HTTPResponse) -> CloudError {
+    do {
+      return item(try WireJSON.decode(WireError.self, response.body), response, status: response.status)
+    } catch {
+      return unreadable(response)
+    }
+  }
+
+  /// A refusal that JSON tells; `status` is nil for an item within an answer.
+  package func item(_ error: WireError, _ response: HTTPResponse, status: Int? = nil) -> CloudError {
+    // The header is preferred because its unit is known: seconds, or a date. JSON's is read as seconds.
+    let header = status == nil ? nil : retryAfter(response)
+    return CloudError(
+      CloudError.Code(rawValue: error.serverErrorCode), reason: blotted(error.reason ?? ""),
+      retryAfter: header ?? WebServicesErrors.bounded(error.retryAfter),
+      requestUUID: error.uuid ?? response.headers["x-apple-request-uuid"], httpStatus: status,
+      redirectURL: error.redirectURL.map(blotted))
+  }
+
+  /// A status without a body that can be read. Statuses that any proxy or captive portal gives (401, 403, 404)
+  /// are not taken for CloudKit's own words.
+  private func unreadable(_ response: HTTPResponse) -> CloudError {
+    let code: CloudError.Code =
+      switch response.status {
+      case 503: .serviceUnavailable
+      case 429: .throttled
+      case 421: .authenticationRequired
+      case 413: .limitExceeded
+      case 500, 502, 504: .internalError
+      default: .unexpectedServerResponse
+      }
+    return CloudError(
+      code, reason: "the server answered HTTP \(response.status) with \(described(response.body))",
+      retryAfter: retryAfter(response), requestUUID: response.headers["x-apple-request-uuid"],
+      httpStatus: response.status)
+  }
+
+  /// An answer with a good status that is not what was asked for.
+  package func unexpected(_ response: HTTPResponse, _ what: String) -> CloudError {
+    CloudError(
+      .unexpectedServerResponse, reason: blotted("\(what); the server answered \(described(response.body))"),
+      retryAfter: retryAfter(response), requestUUID: response.headers["x-apple-request-uuid"],
+      httpStatus: response.status)
+  }
+
+  /// One item of an answer that cannot be used.
+  package func unexpectedItem(_ what: String, _ response: HTTPResponse) -> CloudError {
+    CloudError(
+      .unexpectedServerResponse, reason: blotted(what), requestUUID: response.headers["x-apple-request-uuid"])
+  }
+
+  /// A body in a few words: its size and its first bytes, printable.
+  private func described(_ body: [UInt8]) -> String {
+    if body.isEmpty { return "an empty body" }
+    let first = String(decoding: body.prefix(400), as: UTF8.self)
+    // Blotted before it is cut, so that a cut never leaves half a token unrecognised; the cut at 400 bytes may,
+    // so the last part is only shown up to 80 characters.
+    let printable = blotted(first).unicodeScalars.map { $0.value < 0x20 || $0.value == 0x7F ? " " : $0 }
+    var text = String.UnicodeScalarView()
+    text.append(contentsOf: printable.prefix(80))
+    return "\(body.count) bytes that begin with '\(String(text))'"
+  }
+
+  private func blotted(_ text: String) -> String {
+    var result = text
+    for secret in secrets {
+      result = result.replacing(secret, with: "<token>")
+      result = result.replacing(PercentEncoding.encode(secret), with: "<token>")
+    }
+    return result
+  }
+
+  private func retryAfter(_ response: HTTPResponse) -> Double? {
+    guard let text = response.headers["retry-after"]?.trimmingSpaces() else { return nil }
+    if !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
+      // More digits than a Double counts exactly are more than two days all the same.
+      return WebServicesErrors.bounded(Double(text) ?? WebServicesErrors.retryAfterMax)
+    }
+    guard let date = HTTPDate.milliseconds(text) else { return nil }
+    return WebServicesErrors.bounded(Double(date - wallMilliseconds) / 1000)
+  }
+}
+
+/// Dates as HTTP writes them (RFC 9110, 5.6.7): "Sun, 06 Nov 1994 08:49:37 GMT". The two obsolete forms are not
+/// read; whoever sends them is taken to have said nothing.
+package enum HTTPDate {
+  private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+  package static func milliseconds(_ text: String) -> Int64? {
+    let parts = text.split(separator: " ")
+    guard parts.count == 6, parts[5] == "GMT" || parts[5] == "UTC", let day = Int64(parts[1]), (1...31).contains(day),
+      let month = months.firstIndex(of: String(parts[2])), let year = Int64(parts[3]), (1970...9999).contains(year)
+    else { return nil }
+    let time = parts[4].split(separator: ":").map { Int64($0) }
+    guard time.count == 3, let hour = time[0], let minute = time[1], let second = time[2], (0...23).contains(hour),
+      (0...59).contains(minute), (0...60).contains(second)
+    else { return nil }
+    let days = daysSince1970(year: year, month: Int64(month + 1), day: day)
+    return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000
+  }
+
+  /// Howard Hinnant's days_from_civil.
+  private static func daysSince1970(year: Int64, month: Int64, day: Int64) -> Int64 {
+    let y = month <= 2 ? year - 1 : year
+    let era = y / 400
+    let yearOfEra = y - era * 400
+    let dayOfYear = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1
+    return era * 146_097 + yearOfEra * 365 + yearOfEra / 4 - yearOfEra / 100 + dayOfYear - 719_468
+  }
+}
+
+extension String {
+  /// Without spaces and tabs at both ends.
+  package func trimmingSpaces() -> String {
+    let isSpace: (Character) -> Bool = { $0 == " " || $0 == "\t" || $0 == "\r" || $0 == "\n" || $0 == "\r\n" }
+    var rest = self[...]
+    while let last = rest.last, isSpace(last) { rest.removeLast() }
+    return String(rest.drop(while: isSpace))
+  }
+}

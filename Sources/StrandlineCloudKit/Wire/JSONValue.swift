@@ -1,0 +1,105 @@
+// Any JSON, kept: what a reply holds that this version does not know, written down in one canonical form.
+
+/// A JSON value.
+package enum JSONValue: Hashable, Sendable, Decodable {
+  case null
+  case bool(Bool)
+  case integer(Int64)
+  case number(Double)
+  case string(String)
+  case array([JSONValue])
+  case object([String: JSONValue])
+
+  package init(from decoder: any Decoder) throws {
+    // One container a kind; the decoder says by a type mismatch which kind it is not. Only keys that nobody
+    // knows come here, so trying is cheap enough.
+    do {
+      let container = try decoder.container(keyedBy: AnyKey.self)
+      var object: [String: JSONValue] = [:]
+      for key in container.allKeys { object[key.stringValue] = try container.decode(JSONValue.self, forKey: key) }
+      self = .object(object)
+      return
+    } catch DecodingError.typeMismatch {}
+    do {
+      var container = try decoder.unkeyedContainer()
+      var array: [JSONValue] = []
+      while !container.isAtEnd { array.append(try container.decode(JSONValue.self)) }
+      self = .array(array)
+      return
+    } catch DecodingError.typeMismatch {}
+    let container = try decoder.singleValueContainer()
+    if container.decodeNil() {
+      self = .null
+      return
+    }
+    do {
+      self = .string(try container.decode(String.self))
+      return
+    } catch DecodingError.typeMismatch {}
+    do {
+      self = .bool(try container.decode(Bool.self))
+      return
+    } catch DecodingError.typeMismatch {}
+    do {
+      self = .integer(try container.decode(Int64.self))
+    } catch DecodingError.dataCorrupted, DecodingError.typeMismatch {
+      self = .number(try container.decode(Double.self))
+    }
+  }
+
+  /// The one way to write it: keys sorted by UTF-8, no spaces, the least escaping.
+  package var canonicalBytes: [UInt8] {
+    var out: [UInt8] = []
+    write(into: &out)
+    return out
+  }
+
+  private func write(into out: inout [UInt8]) {
+    switch self {
+    case .null: out += "null".utf8
+    case .bool(let value): out += (value ? "true" : "false").utf8
+    case .integer(let value): out += String(value).utf8
+    case .number(let value): out += (value.isFinite ? "\(value)" : "null").utf8
+    case .string(let value): JSONValue.write(value, into: &out)
+    case .array(let items):
+      out.append(UInt8(ascii: "["))
+      for (index, item) in items.enumerated() {
+        if index > 0 { out.append(UInt8(ascii: ",")) }
+        item.write(into: &out)
+      }
+      out.append(UInt8(ascii: "]"))
+    case .object(let members):
+      out.append(UInt8(ascii: "{"))
+      let keys = members.keys.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+      for (index, key) in keys.enumerated() {
+        if index > 0 { out.append(UInt8(ascii: ",")) }
+        JSONValue.write(key, into: &out)
+        out.append(UInt8(ascii: ":"))
+        members[key]?.write(into: &out)
+      }
+      out.append(UInt8(ascii: "}"))
+    }
+  }
+
+  private static func write(_ text: String, into out: inout [UInt8]) {
+    let digits = Array("0123456789abcdef".utf8)
+    out.append(UInt8(ascii: "\""))
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: "\""), UInt8(ascii: "\\"): out += [UInt8(ascii: "\\"), byte]
+      case 0..<0x20: out += "\\u00".utf8 + [digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+      default: out.append(byte)
+      }
+    }
+    out.append(UInt8(ascii: "\""))
+  }
+}
+
+/// A key of any name.
+package struct AnyKey: CodingKey, Hashable, Sendable {
+  package let stringValue: String
+  package init(stringValue: String) { self.stringValue = stringValue }
+  package init(_ stringValue: String) { self.stringValue = stringValue }
+  package var intValue: Int? { nil }
+  package init?(intValue: Int) { nil }
+}
