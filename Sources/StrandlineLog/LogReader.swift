@@ -1,61 +1,168 @@
 // Reading a log that may belong to somebody else: no lock is kept and no byte is changed (decision L10).
+//
+// If nobody holds the store, everything complete is served, up to X of the recovery rule: its writer is gone, and
+// the next one will find the same. If a writer holds it, only what it has promised is served, up to W: what lies
+// behind that may be a group in flight. Whether it is held is asked after reading, so that what was read was
+// written before the answer. A live file is not read at one instant, so nothing is called damage, or missing,
+// before a second look has seen the same. How one look goes stands in ReaderCursor.swift.
 
 package import StrandlineSystem
+import Synchronization
 
 /// One frame, for dumps.
 package struct FrameView: Hashable, Sendable {
   package var segmentID: UInt64
   package var offset: UInt32
   package var header: FrameHeader
-  /// nil for types that this version does not know.
-  package var type: FrameType?
-  package var lsn: UInt64
-  /// Header, body and padding.
-  package var frameBytes: Int
-  /// The fields of a marker.
-  package var marker: MarkerBody?
-  /// The fields of an opening frame.
-  package var opening: OpeningBody?
   package var body: [UInt8]
+  package var lsn: UInt64 { header.lsn }
+  /// nil for types that this version does not know.
+  package var type: FrameType? { FrameType(rawValue: header.type) }
+  /// Header, body and padding.
+  package var frameBytes: Int { header.frameBytes }
+  /// The fields of a marker.
+  package var marker: MarkerBody? { type == .marker ? MarkerBody.decode(body, at: 0, count: body.count) : nil }
+  /// The fields of an opening frame.
+  package var opening: OpeningBody? { type == .opening ? OpeningBody.decode(body, at: 0, count: body.count) : nil }
 }
 
-/// A view of a log that another process may be writing.
+/// A view of a log that another process may be writing. Safe to use from every thread; polls wait for each other.
 package final class LogReader: Sendable {
   package let path: String
   package let storeUUID: [UInt8]
   package let role: LogRole
 
-  init(path: String) {
-    self.path = path
-    storeUUID = []
-    role = .store
+  private let directory: StoreDirectory
+  private let environment: SystemEnvironment
+  private let files: SegmentFiles
+  /// Held for the length of a poll.
+  private let cursor: Mutex<ReaderCursor>
+  /// Held for a moment.
+  private let served = Mutex(Served())
+
+  /// What has been handed out, and where it lies.
+  struct Served {
+    var lastLSN: UInt64 = 0
+    var tables: [SegmentTable] = []
+    var report = RecoveryReport()
   }
 
+  private init(
+    _ directory: StoreDirectory, _ environment: SystemEnvironment, first: SegmentSummary, last: SegmentSummary
+  ) {
+    path = directory.path
+    storeUUID = first.header.storeUUID
+    role = first.header.role
+    self.directory = directory
+    self.environment = environment
+    files = SegmentFiles(environment.fileSystem)
+    cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: first.header.role))
+    served.withLock { $0.report.tenure = last.header.tenure }
+  }
+
+  deinit { files.close() }
+
   /// Looks at the log at `path`. Only headers are read here; events come with `poll`.
+  ///
+  /// - Throws: `.absent` if there is no log, `.wrongRole`, `.fromTheFuture`, `.damaged`, `.missingSegment`,
+  ///   `.foreignSegment`, `.io`.
   package static func open(at path: String, role: LogRole? = nil, environment: SystemEnvironment) throws(LogError)
     -> LogReader
   {
-    throw LogError(.io, "being built")
+    let directory = StoreDirectory(path)
+    let list = try again { () throws(LogError) -> SegmentList in
+      guard case .segments(let ids, _) = try directory.contents(environment.fileSystem) else {
+        throw LogError(.absent, "there is no store at '\(path)'", file: path)
+      }
+      return try SegmentList.read(environment.fileSystem, directory, ids, role: role, writing: false)
+    }
+    return LogReader(directory, environment, first: list.summaries[0], last: list.summaries[list.summaries.count - 1])
   }
 
-  /// Hands every event that is new since the last call to `visit`, whole transactions only.
+  /// A directory that is being written is not seen at one instant: what looks wrong is looked at again.
+  static func again<Result>(_ look: () throws(LogError) -> Result) throws(LogError) -> Result {
+    for _ in 0..<2 {
+      do {
+        return try look()
+      } catch  where mayBeTheMoment(error) {
+        continue
+      }
+    }
+    return try look()
+  }
+
+  /// Whether the error may be gone at a second look: files come, go and grow meanwhile.
+  static func mayBeTheMoment(_ error: LogError) -> Bool {
+    switch error.code {
+    case .damaged, .missingSegment, .foreignSegment, .io: true
+    default: false
+    }
+  }
+
+  /// Hands every event that is new since the last call to `visit`: in order, each once, whole transactions only.
+  ///
+  /// If `visit` throws, the transaction counts as not handed out and comes again with the next call. `read` may be
+  /// called from within; `poll` may not.
+  ///
+  /// - Throws: `LogError`, or what `visit` throws.
+  /// - Complexity: O(new bytes), and the unwritten rest of the last segment when nobody holds the store.
   package func poll(_ visit: (LogEvent) throws -> Void) throws {
-    throw LogError(.io, "being built")
+    try cursor.withLock { cursor in
+      try cursor.poll(served, visit)
+    }
   }
 
+  /// Reads one event that `poll` has handed out.
+  ///
+  /// - Throws: `.noSuchLSN`, `.damaged`, `.io`.
   package func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
-    throw LogError(.io, "being built")
+    let (place, identity, path) = try served.withLock {
+      served throws(LogError) -> (Range<UInt32>, SegmentIdentity, String) in
+      guard lsn > 0, lsn <= served.lastLSN else {
+        throw LogError(.noSuchLSN, "no LSN \(lsn) was read; the last is \(served.lastLSN)", lsns: lsn...lsn)
+      }
+      let table = served.tables[served.tables.index(of: lsn)]
+      return (table.place(of: lsn), table.identity, table.path)
+    }
+    return try files.read(lsn, at: place, identity: identity, path: path)
   }
 
-  /// What a writer's open would have found at the last `poll`.
-  package var recovery: RecoveryReport { RecoveryReport() }
-  /// The last LSN that `poll` has handed out.
-  package var lastLSN: UInt64 { 0 }
-  /// Whether a writer holds the store now.
-  package var isHeldByWriter: Bool { get throws(LogError) { false } }
+  /// What a writer's open would have found at the last `poll`; empty before the first.
+  package var recovery: RecoveryReport { served.withLock { $0.report } }
 
-  /// Every frame of every segment that verifies, in order of place.
+  /// The last LSN that `poll` has handed out.
+  package var lastLSN: UInt64 { served.withLock { $0.lastLSN } }
+
+  /// Whether a writer holds the store now.
+  package var isHeldByWriter: Bool {
+    get throws(LogError) { try directory.isHeld(environment.fileSystem) }
+  }
+
+  /// Every frame that verifies, segment by segment, in order of place: up to the sealed end, in the last segment
+  /// up to the first that does not verify.
+  ///
+  /// - Throws: `LogError`, or what `visit` throws.
   package func frames(visit: (FrameView) throws -> Void) throws {
-    throw LogError(.io, "being built")
+    let fileSystem = environment.fileSystem
+    guard case .segments(let ids, _) = try directory.contents(fileSystem) else {
+      throw LogError(.absent, "there is no store at '\(path)'", file: path)
+    }
+    let list = try SegmentList.read(fileSystem, directory, ids, role: role, writing: false)
+    for (index, summary) in list.summaries.enumerated() {
+      let file = try Recovery.openSegment(fileSystem, summary.path)
+      defer { file.close() }
+      let size = try Recovery.sizeOf(file)
+      let limit = list.sealedEnd(index).map { min(size, UInt64($0.predecessorEnd)) } ?? size
+      var scanner = SegmentScanner(
+        file: file, path: summary.path, identity: summary.identity, from: UInt64(LogFormat.headerPageBytes),
+        limit: limit)
+      while case .frame(let header, let start, let offset) = try scanner.next() {
+        let body = start + LogFormat.frameHeaderBytes
+        try visit(
+          FrameView(
+            segmentID: summary.segmentID, offset: offset, header: header,
+            body: Array(scanner.window[body..<body + header.bodyLength])))
+      }
+    }
   }
 }

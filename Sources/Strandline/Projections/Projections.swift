@@ -120,9 +120,12 @@ package struct Projections: Sendable {
     change(settled.id, at: lsn) { entry, deletion, outbox in
       switch settled.outcome {
       case .saved:
-        entry?.base = Base(
-          version: lsn, content: settled.lsn, changeTag: settled.changeTag ?? "",
-          createdMilliseconds: settled.created?.milliseconds, modifiedMilliseconds: settled.modified?.milliseconds)
+        // Without a tag it was recognized in a version that stands before it and is the base already.
+        if let tag = settled.changeTag {
+          entry?.base = Base(
+            version: lsn, content: settled.lsn, changeTag: tag,
+            createdMilliseconds: settled.created?.milliseconds, modifiedMilliseconds: settled.modified?.milliseconds)
+        }
       case .deleted, .deletedOnServer: entry?.base = nil
       case .rejected, .discarded:
         // A deletion that was refused or given up: the record is alive again, by the server's word or the app's.

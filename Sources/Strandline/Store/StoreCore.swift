@@ -94,6 +94,7 @@ package struct StoreCore: ~Copyable, Sendable {
     openTransaction?.log.add(schema: EventCodec.schema, body: body)
     inFlight[lsn] = body
     projections.apply(event, at: lsn, isDurable: false)
+    clock.learn(projections.sync.latest)
     return lsn
   }
 

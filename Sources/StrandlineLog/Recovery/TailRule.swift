@@ -81,11 +81,11 @@ extension TailVerdict {
   /// Judges the segment that `walk` has stopped in.
   ///
   /// - Throws: `.damaged` if X < W.
-  static func judge(_ walk: SegmentWalk) throws(LogError) -> TailVerdict {
+  static func judge(_ walk: SegmentWalk, untilUnwritten: Bool = false) throws(LogError) -> TailVerdict {
     let stopped = walk.scanner.offset
     // The frame at `stopped` itself does not verify; the next can begin eight bytes on.
     let resync = try Resync.scan(
-      walk.scanner.file, walk.path, identity: walk.scanner.identity, from: stopped)
+      walk.scanner.file, walk.path, identity: walk.scanner.identity, from: stopped, untilUnwritten: untilUnwritten)
     try check(walk, resync.promise)
     // A promise behind X that reaches X: a marker before it was destroyed, the events were not.
     let isWhollyPromised = resync.promise?.durableEnd == walk.unitEnd.offset

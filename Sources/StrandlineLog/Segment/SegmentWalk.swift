@@ -45,7 +45,12 @@ struct SegmentWalk {
   private(set) var frames: UInt64 = 0
   private(set) var events: UInt64 = 0
   private(set) var fullFlushLSN: UInt64 = 0
+  /// Where a frame's padding is not zero, if that was asked for (decision L19).
+  private(set) var paddingFault: UInt32?
+  var checksPadding = false
   private var isInside = false
+  /// Frames behind `settledEnd`.
+  private var unsettledFrames: UInt32 = 0
   private var chain: Chain
   private var framesSinceMarker: UInt32
 
@@ -71,9 +76,9 @@ struct SegmentWalk {
   init(resuming walk: SegmentWalk, file: any File, limit: UInt64) {
     self = walk
     // What was read of an incomplete transaction is read again.
-    framesSinceMarker -= UInt32(isInside ? transaction.count : 0)
-    frames -= UInt64(isInside ? transaction.count : 0)
-    events -= UInt64(isInside ? transaction.count : 0)
+    framesSinceMarker -= unsettledFrames
+    frames -= UInt64(unsettledFrames)
+    unsettledFrames = 0
     chain = Chain(unitEnd.chain)
     transaction = []
     isInside = false
@@ -99,8 +104,13 @@ struct SegmentWalk {
   /// One frame that verified; nil in the middle of a transaction.
   private mutating func take(_ header: FrameHeader, at start: Int, offset: UInt32) throws(LogError) -> Step? {
     let end = offset + UInt32(header.frameBytes)
+    if checksPadding, paddingFault == nil {
+      let padding = start + LogFormat.frameHeaderBytes + header.bodyLength..<start + header.frameBytes
+      if scanner.window[padding].contains(where: { $0 != 0 }) { paddingFault = offset }
+    }
     if header.type >= LogFormat.skippableTypes {
       count()
+      if !isInside { settle(end) }
       return .other
     }
     guard let type = FrameType(rawValue: header.type) else {
@@ -132,7 +142,7 @@ struct SegmentWalk {
     fullFlushLSN = marker.fullFlushLSN
     count()
     framesSinceMarker = 0
-    settledEnd = end
+    settle(end)
     return .marker(marker)
   }
 
@@ -150,8 +160,8 @@ struct SegmentWalk {
     isInside = !header.isLast
     chain.add(header)
     count()
-    events += 1
     guard header.isLast else { return nil }
+    events += UInt64(transaction.count)
     let end = offset + UInt32(header.frameBytes)
     unitEnd = LogPosition(lsn: header.lsn, chain: chain.value, offset: end)
     settle(end)
@@ -160,13 +170,15 @@ struct SegmentWalk {
 
   private mutating func settle(_ end: UInt32) {
     settledEnd = end
+    unsettledFrames = 0
     // The copied frames of a successor were synced before it had its name.
-    if end == openingEnd { promised = unitEnd }
+    if end == openingEnd, end == unitEnd.offset { promised = unitEnd }
   }
 
   private mutating func count() {
     frames += 1
     framesSinceMarker += 1
+    unsettledFrames += 1
   }
 
   /// A marker that verifies and says something else than what precedes it: bytes that were exchanged for others.

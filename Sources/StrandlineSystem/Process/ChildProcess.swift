@@ -12,6 +12,7 @@ internal import Synchronization
   internal import Musl
 #elseif canImport(Darwin)
   internal import Darwin
+  internal import MachO
 #endif
 
 /// Where a child's standard input comes from.

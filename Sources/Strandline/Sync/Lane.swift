@@ -1,0 +1,103 @@
+// One request at a time, and not before its time: every question to the cloud passes here.
+//
+// The server's `retryAfter` is a floor, honoured in full (48 hours at most), across a relaunch too, because the wait is
+// an event. Without one, the wait doubles from a second to five minutes, each drawn between half and all of it, so that
+// many devices do not come back together.
+
+import StrandlineSystem
+import Synchronization
+
+/// The way to the cloud, for one cycle.
+struct Lane {
+  static let retryAfterSecondsMax: Double = 48 * 3600
+  static let backoffSecondsMax: Double = 300
+  /// Own waits above this are worth an event.
+  static let loggedMillisecondsMin: Int64 = 5_000
+
+  let store: RecordStore
+  let options: CycleOptions
+  var report = SyncReport()
+  private var failures = 0
+
+  init(store: RecordStore, options: CycleOptions) {
+    self.store = store
+    self.options = options
+  }
+
+  /// Asks until there is an answer, waiting as the server or our own backoff says.
+  ///
+  /// Only for questions: what may have been applied must not be asked again without looking.
+  mutating func ask<Answer: Sendable>(_ what: String, _ question: () async throws -> Answer) async throws -> Answer {
+    while true {
+      do { return try await once(question) } catch let error as CloudError {
+        guard ErrorPolicy.request(error) == .retry else { throw error }
+        try await wait(after: error, what)
+      }
+    }
+  }
+
+  /// Asks once, when the time has come.
+  mutating func once<Answer: Sendable>(_ question: () async throws -> Answer) async throws -> Answer {
+    try await waitUntilAllowed()
+    try Task.checkCancellation()
+    report.requests += 1
+    let answer = try await question()
+    failures = 0
+    return answer
+  }
+
+  /// Waits before the next question because the last one failed, or gives up if that is longer than asked for.
+  mutating func wait(after error: CloudError, _ what: String) async throws {
+    failures += 1
+    let wall = store.environment.clock.wallMilliseconds()
+    let isServers = error.retryAfter != nil
+    let milliseconds: Int64
+    if let seconds = error.retryAfter {
+      milliseconds = Int64(min(max(seconds, 0), Self.retryAfterSecondsMax) * 1000)
+    } else {
+      let whole = min(Self.backoffSecondsMax, Double(1 << min(failures - 1, 16))) * 1000
+      milliseconds = Int64(whole / 2) + Int64(store.environment.random.below(UInt64(whole / 2) + 1))
+    }
+    if isServers || milliseconds > Self.loggedMillisecondsMin {
+      let pace = Pace(
+        durationMilliseconds: milliseconds, wallMilliseconds: wall, isServers: isServers,
+        reason: "\(error.code.rawValue): \(error.reason)")
+      try await store.commit { $0.append(.pace(pace)) }
+    }
+    try await sleep(milliseconds, error, what)
+  }
+
+  /// Waits for the end of a wait that was said earlier, perhaps before a relaunch.
+  private mutating func waitUntilAllowed() async throws {
+    guard let pace = store.core.withLock({ $0.projections.sync.pace }) else { return }
+    if !pace.isServers, options.isUserInitiated { return }
+    let rest = pace.remaining(wall: store.environment.clock.wallMilliseconds())
+    guard rest > 0 else { return }
+    let error = CloudError(.throttled, reason: "still waiting, as said earlier: \(pace.reason)")
+    try await sleep(rest, error, "syncing")
+  }
+
+  private mutating func sleep(_ milliseconds: Int64, _ error: CloudError, _ what: String) async throws {
+    if let limit = options.waitMillisecondsMax, report.waitedMilliseconds + milliseconds > limit {
+      throw error.asStrandlineError(what, retryAfter: Double(milliseconds) / 1000)
+    }
+    report.waitedMilliseconds += milliseconds
+    try await store.environment.clock.sleep(milliseconds: milliseconds)
+  }
+}
+
+extension SyncReport {
+  /// Adds what another part of the cycle did.
+  mutating func add(_ other: SyncReport) {
+    requests += other.requests
+    fetchedSaves += other.fetchedSaves
+    fetchedDeletes += other.fetchedDeletes
+    echoes += other.echoes
+    uploaded += other.uploaded
+    recognized += other.recognized
+    merged += other.merged
+    blocked += other.blocked
+    held += other.held
+    waitedMilliseconds += other.waitedMilliseconds
+  }
+}

@@ -1,0 +1,138 @@
+// Zones: made, listed, removed; and which of them changed.
+
+internal import Strandline
+package import StrandlineCloudKit
+internal import StrandlineSystem
+internal import Synchronization
+
+extension CloudServer {
+  /// Runs a request alone, on a server that is well.
+  func request<Value>(_ body: (inout Core) throws(ServerRefusal) -> Value) throws(ServerRefusal) -> Value {
+    try core.withLock { core throws(ServerRefusal) in
+      if let failure = core.failure { throw ServerRefusal(503, WireError(.tryAgainLater, failure)) }
+      return try body(&core)
+    }
+  }
+
+  /// How a zone is named in an answer.
+  func wireZone(_ name: String, _ key: DatabaseKey) -> WireZoneID {
+    WireZoneID(
+      zoneName: name, ownerRecordName: key.user.isEmpty ? nil : key.user,
+      zoneType: name == Names.defaultZone ? "DEFAULT_ZONE" : "REGULAR_CUSTOM_ZONE")
+  }
+
+  /// The zones of a database, the default zone first: it always exists.
+  package func listZones(in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
+    try request { core throws(ServerRefusal) in
+      var zones: [WireZone] = []
+      if key.scope != .shared { zones.append(WireZone(zoneID: wireZone(Names.defaultZone, key), atomic: false)) }
+      let lives = core.state.databases[key]?.zones ?? [:]
+      for name in lives.keys.sorted(by: { $0.precedesByUTF8($1) }) where name != Names.defaultZone {
+        guard let zone = core.state.zone(name, in: key) else { continue }
+        zones.append(WireZone(zoneID: wireZone(name, key), syncToken: token(zone, zone.lastLSN, core), atomic: true))
+      }
+      return ZonesReply(zones: zones)
+    }
+  }
+
+  /// Some zones by name.
+  package func lookupZones(_ ids: [WireZoneID], in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
+    try request { core throws(ServerRefusal) in
+      ZonesReply(
+        zones: ids.map { id in
+          if id.name == Names.defaultZone { return WireZone(zoneID: wireZone(id.name, key), atomic: false) }
+          guard let zone = core.state.zone(id.name, in: key) else {
+            return WireZone(zoneID: id, error: WireError(.zoneNotFound, "Zone does not exist"))
+          }
+          return WireZone(zoneID: wireZone(id.name, key), syncToken: token(zone, zone.lastLSN, core), atomic: true)
+        })
+    }
+  }
+
+  /// Creates and deletes zones, in order, each by itself. Creating one that exists is no error.
+  package func modifyZones(_ message: ZonesModifyRequest, in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
+    guard key.scope == .private else {
+      throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
+    }
+    return try request { core throws(ServerRefusal) in
+      guard message.operations.count <= core.limits.operationsMax else {
+        throw ServerRefusal(400, WireError(.badRequest, "too many operations in one request"))
+      }
+      var results: [WireZone] = []
+      for operation in message.operations {
+        let id = operation.zone.zoneID
+        if let defect = defect(zoneName: id.name, core.limits) {
+          results.append(WireZone(zoneID: id, error: WireError(.badRequest, defect)))
+          continue
+        }
+        let zone = core.state.zone(id.name, in: key)
+        switch operation.operationType {
+        case "create":
+          if zone == nil {
+            try commit([.zoneCreated(life: environment.random.next(), key, name: id.name)], &core)
+          }
+          guard let made = core.state.zone(id.name, in: key) else { continue }
+          results.append(
+            WireZone(zoneID: wireZone(id.name, key), syncToken: token(made, made.lastLSN, core), atomic: true))
+        case "delete":
+          guard let zone else {
+            results.append(WireZone(zoneID: id, error: WireError(.zoneNotFound, "Zone does not exist")))
+            continue
+          }
+          try commit([.zoneDeleted(life: zone.life)], &core)
+          results.append(WireZone(zoneID: wireZone(id.name, key), deleted: true))
+        default:
+          let words = "unknown operationType '\(operation.operationType.prefix(40))'"
+          results.append(WireZone(zoneID: id, error: WireError(.badRequest, words)))
+        }
+      }
+      return ZonesReply(zones: results)
+    }
+  }
+
+  private func defect(zoneName name: String, _ limits: ServerLimits) -> String? {
+    if name == Names.defaultZone { return "the default zone can be neither created nor deleted" }
+    if name.isEmpty || name.count > limits.nameCharactersMax {
+      return "a zone's name has 1 to \(limits.nameCharactersMax) characters"
+    }
+    return name.hasPrefix("_") ? "zone names that begin with '_' are reserved" : nil
+  }
+
+  /// The zones that changed since a token, in the order of their latest change.
+  package func databaseChanges(
+    _ message: DatabaseChangesRequest, in key: DatabaseKey
+  ) throws(ServerRefusal) -> DatabaseChangesReply {
+    guard key.scope != .public else {
+      throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
+    }
+    return try request { core throws(ServerRefusal) in
+      var since: UInt64 = 0
+      if let text = message.syncToken, !text.isEmpty {
+        do throws(WireReason) {
+          since = try position(text, kind: .database, life: 0, core)
+        } catch {
+          throw ServerRefusal(400, WireError(.badRequest, error.words))
+        }
+      }
+      let database = core.state.databases[key] ?? DatabaseState()
+      var changes: [(lsn: UInt64, zone: WireZone)] = []
+      for (name, life) in database.zones where name != Names.defaultZone {
+        guard let zone = core.state.zones[life], zone.lastLSN > since else { continue }
+        changes.append(
+          (
+            zone.lastLSN,
+            WireZone(zoneID: wireZone(name, key), syncToken: token(zone, zone.lastLSN, core), deleted: false)
+          ))
+      }
+      for (name, lsn) in database.deleted where lsn > since {
+        changes.append((lsn, WireZone(zoneID: wireZone(name, key), deleted: true)))
+      }
+      changes.sort { $0.lsn < $1.lsn }
+      let limit = min(max(message.resultsLimit ?? core.limits.resultsMax, 1), core.limits.resultsMax)
+      let page = changes.prefix(limit)
+      let end = page.last?.lsn ?? since
+      return DatabaseChangesReply(
+        zones: page.map(\.zone), syncToken: databaseToken(end, core), moreComing: page.count < changes.count)
+    }
+  }
+}

@@ -1,1 +1,0 @@
-// Room for StrandlineServer; replaced by its first real file.

@@ -1,0 +1,234 @@
+// HTTP requests to CloudKit's endpoints and back to answers: paths, methods, sign-in and faults. The sockets and
+// the in-process transport both come here, so whatever a test learns of one holds for the other.
+//
+// A path is matched against names that are written here; no part of it is ever used as the name of a file.
+
+internal import Strandline
+package import StrandlineCloudKit
+internal import Synchronization
+internal import StrandlineSystem
+
+/// What a server does with a request.
+package enum ServerAnswer: Sendable {
+  case respond(HTTPResponse)
+  /// Say nothing until the client gives up.
+  case hang
+}
+
+extension CloudServer {
+  private enum Endpoint: String, CaseIterable {
+    case recordsModify = "records/modify"
+    case recordsLookup = "records/lookup"
+    case changesZone = "changes/zone"
+    case changesDatabase = "changes/database"
+    case zonesList = "zones/list"
+    case zonesLookup = "zones/lookup"
+    case zonesModify = "zones/modify"
+    case usersCaller = "users/caller"
+    case usersCurrent = "users/current"
+
+    /// CloudKit takes GET where nothing is sent; the live service was seen to take POST for zones/list too.
+    var methods: [String] {
+      switch self {
+      case .zonesList: ["GET", "HEAD", "POST"]
+      case .usersCaller, .usersCurrent: ["GET", "HEAD"]
+      default: ["POST"]
+      }
+    }
+  }
+
+  private struct Route {
+    var key: DatabaseKey
+    var endpoint: Endpoint
+  }
+
+  /// How long answers wait now.
+  package var latencyMilliseconds: Int64 { core.withLock { $0.faults.latencyMilliseconds } }
+
+  /// Answers a request. Blocks for the journal's sync.
+  package func answer(_ request: HTTPRequest) -> ServerAnswer {
+    let uuid = RecordName.random(high: environment.random.next(), low: environment.random.next())
+    var headers: HTTPHeaders = [
+      "Content-Type": "application/json; charset=UTF-8", "X-Apple-Request-UUID": uuid,
+      "X-Apple-CloudKit-Version": "1.0",
+    ]
+    do throws(ServerRefusal) {
+      if request.path == "/signin" { return .respond(try signInPage(request, headers)) }
+      guard let route = try route(request.path) else {
+        throw ServerRefusal(404, WireError(.notFound, "no endpoint at this path"))
+      }
+      core.withLock { $0.statistics.requests[route.endpoint.rawValue, default: 0] += 1 }
+      guard route.endpoint.methods.contains(request.method) else {
+        headers["Allow"] = route.endpoint.methods.joined(separator: ", ")
+        throw ServerRefusal(405, WireError(.badRequest, "\(request.method) is not taken here"))
+      }
+      try throttle(&headers)
+      var key = route.key
+      let user = try user(request, &headers)
+      if key.scope != .public { key.user = user }
+      let body = try reply(route.endpoint, request, key, user)
+      if route.endpoint == .recordsModify, let number = dropsThisAnswer() {
+        say("dropped answer \(number)")
+        return .hang
+      }
+      return .respond(HTTPResponse(status: 200, headers: headers, body: request.method == "HEAD" ? [] : body))
+    } catch {
+      var refusal = error.error
+      refusal.uuid = uuid
+      if headers["Retry-After"] == nil, let seconds = refusal.retryAfter {
+        headers["Retry-After"] = String(Int(seconds.rounded(.up)))
+      }
+      do {
+        return .respond(HTTPResponse(status: error.status, headers: headers, body: try WireJSON.encode(refusal)))
+      } catch {
+        return .respond(HTTPResponse(status: 500, headers: headers))
+      }
+    }
+  }
+
+  private func dropsThisAnswer() -> Int? {
+    core.withLock { core in
+      guard let rest = core.untilDrop else { return nil }
+      core.untilDrop = rest > 1 ? rest - 1 : nil
+      guard rest == 1 else { return nil }
+      core.statistics.droppedAnswers += 1
+      return core.faults.dropAnswer
+    }
+  }
+
+  // MARK: paths
+
+  private func route(_ path: String) throws(ServerRefusal) -> Route? {
+    let parts = path.split(separator: "/", omittingEmptySubsequences: false)
+    guard parts.count == 8, parts[0].isEmpty, parts[1] == "database", parts[2] == "1",
+      let container = PercentEncoding.decode(parts[3]), let environment = PercentEncoding.decode(parts[4]),
+      let endpoint = Endpoint(rawValue: "\(parts[6])/\(parts[7])")
+    else { return nil }
+    let scope: DatabaseScope
+    switch parts[5] {
+    case "private": scope = .private
+    case "shared": scope = .shared
+    case "public": scope = .public
+    default: return nil
+    }
+    guard environment == "development" || environment == "production" else {
+      throw ServerRefusal(400, WireError(.badRequest, "the environment is 'development' or 'production'"))
+    }
+    guard !container.isEmpty, container.utf8.count <= 255 else {
+      throw ServerRefusal(400, WireError(.badRequest, "the container's name has 1 to 255 characters"))
+    }
+    return Route(
+      key: DatabaseKey(container: container, environment: environment, scope: scope, user: ""), endpoint: endpoint)
+  }
+
+  /// The value of a query parameter.
+  private func parameter(_ name: String, _ request: HTTPRequest) throws(ServerRefusal) -> String? {
+    for pair in request.query.split(separator: "&") {
+      let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+      guard parts.count == 2, parts[0] == name else { continue }
+      guard let value = PercentEncoding.decode(parts[1]) else {
+        throw ServerRefusal(400, WireError(.badRequest, "the parameter \(name) is not percent-encoded UTF-8"))
+      }
+      return value
+    }
+    return nil
+  }
+
+  // MARK: sign-in and faults
+
+  private func signInPage(_ request: HTTPRequest, _ headers: HTTPHeaders) throws(ServerRefusal) -> HTTPResponse {
+    let user = try parameter("user", request) ?? CloudServer.defaultUser
+    guard !user.isEmpty, user.utf8.count <= 255 else {
+      throw ServerRefusal(400, WireError(.badRequest, "a user's name has 1 to 255 characters"))
+    }
+    do {
+      return HTTPResponse(
+        status: 200, headers: headers, body: try WireJSON.encode(["ckWebAuthToken": signIn(user: user)]))
+    } catch {
+      throw ServerRefusal(500, WireError(.internalError, "\(error)"))
+    }
+  }
+
+  /// Who asks; with `requireSession` also the next token, in a header of whatever the answer will be.
+  private func user(_ request: HTTPRequest, _ headers: inout HTTPHeaders) throws(ServerRefusal) -> String {
+    let token = try parameter("ckWebAuthToken", request)
+    let used: (required: Bool, user: String?, next: String?) = core.withLock { core in
+      guard core.faults.requireSession else {
+        return (false, token.flatMap { core.sessions.user(of: $0, storeUUID: journal.storeUUID) }, nil)
+      }
+      let used = token.flatMap {
+        core.sessions.use($0, isStrict: core.faults.strictRotation, storeUUID: journal.storeUUID)
+      }
+      return (true, used?.user, used?.next)
+    }
+    if let next = used.next { headers["X-Apple-CloudKit-Web-Auth-Token"] = next }
+    if let user = used.user { return user }
+    guard !used.required else {
+      throw ServerRefusal(
+        421,
+        WireError(
+          .authenticationRequired, "request needs authorization", redirectURL: "\(request.origin)/signin"))
+    }
+    return CloudServer.defaultUser
+  }
+
+  private func throttle(_ headers: inout HTTPHeaders) throws(ServerRefusal) {
+    let throttle: ServerFaults.Throttle? = core.withLock { core in
+      guard let throttle = core.faults.throttle else { return nil }
+      if let rest = core.throttled {
+        guard rest > 0 else { return nil }
+        core.throttled = rest - 1
+      }
+      return throttle
+    }
+    guard let throttle else { return }
+    if let seconds = throttle.retryAfter { headers["Retry-After"] = String(Int(seconds.rounded(.up))) }
+    throw ServerRefusal(
+      throttle.status,
+      throttle.status == 429
+        ? WireError(.throttled, "Database throttled, retry later", retryAfter: throttle.retryAfter)
+        : WireError(.tryAgainLater, "The service is busy, retry later", retryAfter: throttle.retryAfter))
+  }
+
+  // MARK: endpoints
+
+  private func reply(
+    _ endpoint: Endpoint, _ request: HTTPRequest, _ key: DatabaseKey, _ user: String
+  ) throws(ServerRefusal) -> [UInt8] {
+    switch endpoint {
+    case .recordsModify: return try json(try modify(try message(request), in: key))
+    case .recordsLookup: return try json(try lookup(try message(request), in: key))
+    case .changesZone: return try json(try zoneChanges(try message(request), in: key))
+    case .changesDatabase: return try json(try databaseChanges(try message(request), in: key))
+    case .zonesList: return try json(try listZones(in: key))
+    case .zonesLookup: return try json(try lookupZones((try message(request) as ZonesLookupRequest).zones, in: key))
+    case .zonesModify: return try json(try modifyZones(try message(request), in: key))
+    case .usersCaller, .usersCurrent:
+      guard key.scope == .public else {
+        throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
+      }
+      return endpoint == .usersCaller
+        ? try json(UserReply(users: [.init(userRecordName: user)]))
+        : try json(UserReply(users: nil, userRecordName: user))
+    }
+  }
+
+  private func message<Message: Decodable>(_ request: HTTPRequest) throws(ServerRefusal) -> Message {
+    do {
+      // A body is optional where every key is: `{}` and nothing mean the same.
+      return try WireJSON.decode(Message.self, request.body.isEmpty ? Array("{}".utf8) : request.body)
+    } catch let error as DecodingError {
+      throw ServerRefusal(400, WireError(.badRequest, "the body: \(error.words)"))
+    } catch {
+      throw ServerRefusal(400, WireError(.badRequest, "the body is no JSON"))
+    }
+  }
+
+  private func json(_ value: some Encodable) throws(ServerRefusal) -> [UInt8] {
+    do {
+      return try WireJSON.encode(value)
+    } catch {
+      throw ServerRefusal(500, WireError(.internalError, "the answer cannot be written: \(error)"))
+    }
+  }
+}

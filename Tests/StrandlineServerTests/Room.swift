@@ -1,1 +1,0 @@
-// Room for StrandlineServerTests; replaced by its first real file.
