@@ -1,0 +1,292 @@
+// Crash tests of the log, complete for short histories and drawn for long ones.
+//
+// A history is a word over a small alphabet of operations. Each is run on a simulated disk, and every mutating
+// call of its last operation (those before were the last of a shorter word) is a place where the power may go;
+// each place yields disks with none, all, and all but one of the effects that no sync had covered. Whatever disk
+// is left, an open must return a prefix of what was issued: whole transactions, byte for byte, with everything
+// that was acknowledged in it; again the same after another power cut; and one more append must hold.
+//
+// The oracle is a list of transactions. It shares no code with the log. A failure prints the word, the call and
+// the loss, and the command that repeats it.
+
+import StrandlineLog
+package import StrandlineSystem
+
+/// One step of a history. The raw value is its letter.
+package enum LogOperation: Character, CaseIterable, Sendable {
+  /// One event of a few bytes.
+  case small = "s"
+  /// A transaction of three events.
+  case three = "t"
+  /// One event that fills several sectors.
+  case large = "l"
+  /// One event that leaves no room in a tiny segment: the next append needs another.
+  case filling = "f"
+  /// Two transactions that share a sync.
+  case pair = "p"
+  /// A marker while nothing happens.
+  case idle = "i"
+  /// A clean close, and another open.
+  case close = "c"
+  /// The writer lets go without closing, and another open.
+  case vanish = "v"
+}
+
+/// What a run of histories did.
+package struct LogHistoryReport: Sendable, CustomStringConvertible {
+  package var histories = 0
+  /// Disks after a crash that were opened and checked.
+  package var images = 0
+  /// Those of them where the crash was inside a recovery.
+  package var recoveryImages = 0
+
+  package init() {}
+
+  package var description: String {
+    "\(histories) histories, \(images) disks after a crash, \(recoveryImages) of them after a crash in recovery"
+  }
+
+  package static func += (left: inout LogHistoryReport, right: LogHistoryReport) {
+    left.histories += right.histories
+    left.images += right.images
+    left.recoveryImages += right.recoveryImages
+  }
+}
+
+/// A history after which the log did not keep its word.
+package struct LogHistoryFailure: Error, CustomStringConvertible {
+  /// The letters of the operations.
+  package var history: String
+  package var seed: UInt64
+  /// Where the power went, and what was lost.
+  package var crash: String
+  package var what: String
+
+  package var description: String {
+    "LOG_FAIL history=\(history) seed=0x\(String(seed, radix: 16)) crash=[\(crash)]: \(what)\n"
+      + "repeat it with: strandline crash-test --seed 0x\(String(seed, radix: 16)) --history \(history)"
+  }
+}
+
+/// The engine. A value of it is one run: what it does follows from its seed alone.
+package struct LogHistories {
+  /// Draws the identities of the store, and whatever a run chooses.
+  package let seed: UInt64
+  /// One image in this many is also crashed at each call of its recovery; 0 for none.
+  package var recoverySample: Int
+  package private(set) var report = LogHistoryReport()
+
+  static let path = "/store"
+
+  package init(seed: UInt64 = 1, recoverySample: Int = 16) {
+    self.seed = seed
+    self.recoverySample = recoverySample
+  }
+
+  static let options = LogOptions(
+    segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
+    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil)
+
+  // MARK: Complete for short histories
+
+  /// All histories of exactly `length` operations (with 0: the making of a store), each crashed at every mutating
+  /// call of its last operation.
+  ///
+  /// - Parameter choose: which of them; all by default.
+  /// - Throws: `LogHistoryFailure`.
+  package mutating func runAll(length: Int, choose: (Int) -> Bool = { _ in true }) throws {
+    let alphabet = LogOperation.allCases
+    var count = 1
+    for _ in 0..<length { count *= alphabet.count }
+    for number in 0..<count where choose(number) {
+      var rest = number
+      let history = (0..<length).map { _ in
+        defer { rest /= alphabet.count }
+        return alphabet[rest % alphabet.count]
+      }
+      try run(history)
+    }
+  }
+
+  /// How many histories of `length` operations there are.
+  package static func count(length: Int) -> Int {
+    (0..<length).reduce(1) { product, _ in product * LogOperation.allCases.count }
+  }
+
+  /// One history, crashed at every mutating call of its last operation and after it.
+  package mutating func run(_ history: [LogOperation]) throws {
+    report.histories += 1
+    let disk = SimulatedDisk()
+    let scene = LogScene(disk: disk, seed: seed)
+    var states: [SimulatedDisk] = []
+    let word = String(history.map(\.rawValue))
+    do {
+      if history.isEmpty { disk.keepsHistory = true }
+      try scene.open()
+      for (index, operation) in history.enumerated() {
+        if index == history.count - 1 {
+          scene.forgetCalls()
+          disk.keepsHistory = true
+        }
+        try scene.perform(operation)
+      }
+      states = disk.history + [disk.clone()]
+    } catch let problem as LogProblem {
+      throw LogHistoryFailure(history: word, seed: seed, crash: "none", what: problem.what)
+    } catch {
+      throw LogHistoryFailure(history: word, seed: seed, crash: "none", what: "\(error)")
+    }
+    for (call, state) in states.enumerated() {
+      let bounds = scene.bounds(beforeCall: call)
+      for loss in state.crashLosses() {
+        try check(
+          state.imageAfterCrash(loss), bounds, word: word, crash: "before call \(call + 1) of the last, \(loss)")
+      }
+    }
+  }
+
+  // MARK: Drawn, for long ones
+
+  /// A history of `length` operations drawn from the seed, with crashes in between: each somewhere inside an
+  /// operation, with losses from the whole fault model.
+  ///
+  /// - Throws: `LogHistoryFailure`.
+  package mutating func runRandom(length: Int, crashes: Int) throws {
+    report.histories += 1
+    let random = SeededRandom(seed: seed)
+    var disk = SimulatedDisk()
+    var scene = LogScene(disk: disk, seed: random.next())
+    var word = ""
+    var crash = "none"
+    var crashesLeft = crashes
+    do {
+      try scene.open()
+      for step in 0..<length {
+        let operation = LogOperation.allCases[Int(random.below(UInt64(LogOperation.allCases.count)))]
+        word.append(operation.rawValue)
+        let stepsLeft = UInt64(length - step)
+        guard crashesLeft > 0, random.below(stepsLeft) < UInt64(crashesLeft) else {
+          try scene.perform(operation)
+          continue
+        }
+        crashesLeft -= 1
+        disk.isTearing = random.below(2) == 0
+        disk.crashAtCall = disk.callCount + 1 + Int(random.below(8))
+        do {
+          try scene.perform(operation)
+          disk.cutPower()
+        } catch  where disk.isOff {
+          // The power went; what the operation threw says no more than that.
+        }
+        crash = "in operation \(step + 1), at call \(disk.callCount)"
+        let bounds = scene.bounds(beforeCall: .max)
+        scene.letGo()
+        if random.below(4) == 0 {
+          try check(
+            disk.imageAfterCrash(using: random), bounds, word: word, crash: crash)
+        }
+        disk = disk.imageAfterCrash(using: random)
+        scene = LogScene(disk: disk, seed: random.next(), after: bounds)
+        report.images += 1
+        try scene.open()
+      }
+      scene.letGo()
+      disk.cutPower()
+      try check(
+        disk.imageAfterCrash(using: random), scene.bounds(beforeCall: .max), word: word, crash: "at the end")
+    } catch let problem as LogProblem {
+      throw LogHistoryFailure(history: word, seed: seed, crash: crash, what: problem.what)
+    } catch let error as LogError {
+      throw LogHistoryFailure(history: word, seed: seed, crash: crash, what: "\(error)")
+    }
+  }
+
+  // MARK: One disk after a crash
+
+  /// Opens what a crash left, and holds it against what was issued.
+  private mutating func check(
+    _ image: SimulatedDisk, _ bounds: LogBounds, word: String, crash: String
+  ) throws {
+    report.images += 1
+    do {
+      let samples = recoverySample > 0 && report.images % recoverySample == 0
+      let untouched = samples ? image.clone() : nil
+      try Self.checkLook(image, bounds, seed: seed)
+      let first = try Self.checkOpen(image, bounds, seed: seed, isClosing: report.images % 2 == 0)
+      if let untouched { try checkRecovery(untouched, bounds, first) }
+    } catch let problem as LogProblem {
+      throw LogHistoryFailure(history: word, seed: seed, crash: crash, what: problem.what)
+    } catch let error as LogError {
+      throw LogHistoryFailure(history: word, seed: seed, crash: crash, what: "a false alarm: \(error)")
+    }
+  }
+
+  /// A reader and `verify` see what a writer would, and change nothing.
+  private static func checkLook(_ image: SimulatedDisk, _ bounds: LogBounds, seed: UInt64) throws {
+    guard try image.kind(of: path) == .directory else { return }
+    let calls = image.callCount
+    let environment = SystemEnvironment.simulated(image, seed: seed)
+    var seen: [LogEvent] = []
+    try LogReader.open(at: path, environment: environment).poll { seen.append($0) }
+    _ = try bounds.check(seen, by: "a reader")
+    let report = try LogVerifier.verify(at: path, environment: environment)
+    guard !report.isDamaged, report.lastLSN == UInt64(seen.count) else {
+      throw LogProblem("verify says \(report)")
+    }
+    guard image.callCount == calls else { throw LogProblem("looking changed the disk") }
+  }
+
+  /// An open, another after a power cut, an append, and another open: returns what the first one saw.
+  private static func checkOpen(
+    _ disk: SimulatedDisk, _ bounds: LogBounds, seed: UInt64, isClosing: Bool
+  ) throws -> [LogEvent] {
+    let scene = LogScene(disk: disk, seed: seed &+ 1, after: bounds)
+    try scene.open()
+    let first = scene.replayed
+    scene.letGo()
+    // What was returned once is there from now on, although nothing was closed or synced by the caller.
+    let later = LogScene(disk: disk.imageAfterCrash(.none), seed: seed &+ 2, after: scene.bounds(beforeCall: .max))
+    try later.open()
+    guard later.replayed == first || later.replayed.map(\.content) == first.map(\.content) else {
+      throw LogProblem("a second open returned \(later.replayed.count) events, the first \(first.count)")
+    }
+    try later.perform(.small)
+    if isClosing { try later.perform(.close) }
+    later.letGo()
+    let last = LogScene(
+      disk: later.disk.imageAfterCrash(.none), seed: seed &+ 3, after: later.bounds(beforeCall: .max))
+    try last.open()
+    guard last.replayed.count == first.count + 1 else {
+      throw LogProblem("\(first.count) events and one more append gave \(last.replayed.count)")
+    }
+    last.letGo()
+    return first
+  }
+
+  /// Crashes at each call of an open, with each loss.
+  private mutating func checkRecovery(_ image: SimulatedDisk, _ bounds: LogBounds, _ first: [LogEvent]) throws {
+    image.keepsHistory = true
+    let scene = LogScene(disk: image, seed: seed &+ 1, after: bounds)
+    try scene.open()
+    scene.letGo()
+    for (call, state) in image.history.enumerated() {
+      for loss in state.crashLosses() {
+        report.images += 1
+        report.recoveryImages += 1
+        do {
+          _ = try Self.checkOpen(state.imageAfterCrash(loss), bounds, seed: seed &+ 4, isClosing: call % 2 == 0)
+        } catch {
+          throw LogProblem("after a second crash before call \(call + 1) of the open, \(loss): \(error)")
+        }
+      }
+    }
+  }
+}
+
+extension SystemEnvironment {
+  /// A simulated disk, a clock that moves on by itself, and dice that repeat.
+  package static func simulated(_ fileSystem: any FileSystem, seed: UInt64) -> SystemEnvironment {
+    SystemEnvironment(
+      fileSystem: fileSystem, clock: SimulatedClock(autoAdvance: true), random: SeededRandom(seed: seed))
+  }
+}

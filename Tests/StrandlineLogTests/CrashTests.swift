@@ -1,0 +1,33 @@
+// Every short history crashed at every call, and long ones at drawn places: what remains is always a prefix that
+// holds everything acknowledged, and there is never a false alarm. The engine is LogHistories; complete runs of
+// length 3 and more belong to `strandline crash-test` in release.
+
+import StrandlineTesting
+import Testing
+
+struct `A log that lost power` {
+  @Test func `in any history of up to two operations, at any call`() throws {
+    var histories = LogHistories(seed: 1, recoverySample: 64)
+    for length in 0...2 { try histories.runAll(length: length) }
+    print("crash tests, complete up to 2 operations: \(histories.report)")
+    #expect(histories.report.histories == 1 + 8 + 64)
+  }
+
+  @Test func `in a slice of the histories of three operations`() throws {
+    var histories = LogHistories(seed: 3, recoverySample: 32)
+    try histories.runAll(length: 3) { $0 % 17 == 5 }
+    print("crash tests, a slice of 3 operations: \(histories.report)")
+    #expect(histories.report.histories > 20)
+  }
+
+  @Test(arguments: 0..<4) func `in long drawn histories`(part: UInt64) throws {
+    var report = LogHistoryReport()
+    for number in 0..<40 {
+      var histories = LogHistories(seed: part * 1_000 + UInt64(number), recoverySample: 4)
+      try histories.runRandom(length: 40, crashes: 4)
+      report += histories.report
+    }
+    print("crash tests, drawn: \(report)")
+    #expect(report.images > 100)
+  }
+}
