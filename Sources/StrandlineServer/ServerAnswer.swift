@@ -71,7 +71,7 @@ extension CloudServer {
         say("dropped answer \(number)")
         return .hang
       }
-      return .respond(HTTPResponse(status: 200, headers: headers, body: request.method == "HEAD" ? [] : body))
+      return .respond(HTTPResponse(status: 200, headers: headers, body: body))
     } catch {
       var refusal = error.error
       refusal.uuid = uuid
