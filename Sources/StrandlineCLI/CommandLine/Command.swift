@@ -10,9 +10,16 @@ struct Option: Sendable {
   var help: String
   var short: String?
 
-  init(_ name: String, _ value: String? = nil, short: String? = nil, _ help: String) {
+  /// An option with a value.
+  init(_ name: String, _ value: String, _ help: String) {
     self.name = name
     self.value = value
+    self.help = help
+  }
+
+  /// A flag.
+  init(_ name: String, short: String? = nil, _ help: String) {
+    self.name = name
     self.short = short
     self.help = help
   }

@@ -68,6 +68,11 @@ extension Failure {
   }
 
   private init(_ error: StrandlineError, store path: String?) {
+    // What a closure of `write` threw comes back wrapped.
+    if let inner = error.underlying as? Failure {
+      self = inner
+      return
+    }
     var code = Self.code(of: error.code)
     var cause: (any Error)? = error.underlying
     // The system's word on what is not permitted lies below the log's.
@@ -102,7 +107,7 @@ extension Failure {
     let store = path.map { ShellWord.quote($0) } ?? "STORE"
     switch code {
     case .noSuchStore: return "strandline import \(store) FILE   (a store is created by the first write)"
-    case .notAStore: return "strandline log-dump \(store)   (if it is a server's journal)"
+    case .notAStore: return "another path (log-dump and verify read a server's journal too)"
     case .storeHeld: return "the same again when the other process is done; get, export, status and log-dump work now"
     case .damaged: return "strandline verify \(store)"
     case .diskFull: return "make room on the disk, then the same again; nothing that was acknowledged is lost"

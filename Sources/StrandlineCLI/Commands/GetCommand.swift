@@ -2,6 +2,7 @@
 
 import Foundation
 import Strandline
+import StrandlineCloudKit
 
 extension Command {
   static let get = Command(

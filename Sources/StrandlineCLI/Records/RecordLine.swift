@@ -49,6 +49,10 @@ struct RecordLine: Decodable {
     do {
       self = try JSONDecoder().decode(RecordLine.self, from: Data(json))
     } catch let error as DecodingError {
+      // Of a text that is not JSON the decoder says no more than that; its sentence is the only one without a path.
+      if case .dataCorrupted(let context) = error, context.debugDescription.hasPrefix("The given data") {
+        throw BadLine("not valid JSON: cut short, a quote or comma amiss, or an escape that is no character")
+      }
       throw BadLine(error)
     }
   }
@@ -94,11 +98,8 @@ struct BadLine: Error {
   }
 
   private static func words(_ context: DecodingError.Context, _ what: String) -> String {
-    // The decoder's own complaint about bad JSON names the column below its general sentence.
-    let cause = (context.underlyingError as NSError?)?.userInfo["NSDebugDescription"] as? String
     let path = context.codingPath.map { $0.intValue.map { "[\($0)]" } ?? $0.stringValue }.joined(separator: ".")
-    let place = path.isEmpty ? "" : "\(printable(String(path.prefix(200)))): "
-    return place + (cause.map { "not JSON: \($0)" } ?? what)
+    return (path.isEmpty ? "" : "\(printable(String(path.prefix(200)))): ") + what
   }
 
   private static func name(of type: any Any.Type) -> String {
@@ -139,17 +140,20 @@ struct LineField: Decodable {
   /// Text, a number or a truth value; nil if it is none of them. The decoder says by a type mismatch what it is not.
   private static func plain(_ container: any SingleValueDecodingContainer) throws -> FieldValue? {
     do { return .string(try container.decode(String.self)) } catch DecodingError.typeMismatch {}
-    do {
-      return .int64(try container.decode(Int64.self))
-    } catch DecodingError.dataCorrupted {
-      return .double(try double(container))
-    } catch DecodingError.typeMismatch {}
     do { return .int64(try container.decode(Bool.self) ? 1 : 0) } catch DecodingError.typeMismatch {}
-    return nil
+    do { return .int64(try container.decode(Int64.self)) } catch DecodingError.typeMismatch {
+      return nil
+    } catch {
+      // A number, and no Int64. Foundation says so by an error of its own that has no public name.
+      return .double(try double(container))
+    }
   }
 
   private static func double(_ container: any SingleValueDecodingContainer) throws -> Double {
-    let number = try container.decode(Double.self)
+    let number: Double
+    do { number = try container.decode(Double.self) } catch {
+      throw DecodingError.dataCorruptedError(in: container, debugDescription: "a number that no double can hold")
+    }
     // A whole number that no Int64 holds: whether a rounded double would do, only the sender knows.
     guard number.rounded() != number || number.magnitude < 0x1p63 else {
       throw DecodingError.dataCorruptedError(
