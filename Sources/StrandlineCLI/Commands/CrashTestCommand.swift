@@ -1,5 +1,4 @@
 // `crash-test`: placeholder for the list.
 extension Command {
   static let crashTest = Command("crash-test", "Crash.", operands: [], examples: [], run: { _, _ in .done })
-  static let demo = Command("demo", "Demo.", operands: [], examples: [], run: { _, _ in .done })
 }

@@ -106,7 +106,7 @@ struct Verification {
 
   private var verdict: String { isDamaged ? "damaged" : report.isSound ? "sound" : "tornTail" }
 
-  private var summary: String {
+  var summary: String {
     let words =
       switch code {
       case .done: "sound"
