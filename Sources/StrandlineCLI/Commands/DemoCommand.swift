@@ -169,7 +169,10 @@ struct Demo {
 
   private func replay(_ story: Story, _ server: Workplace.Server) throws {
     try place.succeed(["delete", "--zone", story.deletedLater.zone.name, a, story.deletedLater.name])
-    try sync(a, server)
+    // The second time A hears of its own deletion: from then on the old page is news from the past.
+    for _ in 0..<2 { try sync(a, server) }
+    try put(b, story.edited, ["editedByB": story.byB + ", once more"])
+    try sync(b, server)
     let before = try DeviceReading(a, console.environment).blocked
     try sync(a, server)
     let after = try DeviceReading(a, console.environment).blocked
