@@ -79,6 +79,15 @@ enum SimulatedFileEffect: Sendable {
   }
 }
 
+/// An effect with its place among the barriers of the disk, which are numbered from 1.
+struct SimulatedPendingEffect: Sendable {
+  var effect: SimulatedFileEffect
+  /// How many barriers there had been: this may survive only if all that those cover has survived.
+  var born: Int
+  /// The first barrier that covers this effect.
+  var sealed: Int?
+}
+
 /// A file, apart from its names.
 struct SimulatedNode: Sendable {
   /// What the medium holds for certain.
@@ -86,7 +95,7 @@ struct SimulatedNode: Sendable {
   /// What a reader sees.
   var current = SimulatedContent()
   /// What lies between the two, in the order of the calls.
-  var effects: [SimulatedFileEffect] = []
+  var effects: [SimulatedPendingEffect] = []
   /// A failed sync has dropped pages: `current` shows bytes that `durable` and `effects` do not have.
   private(set) var hasLostPages = false
 
@@ -96,23 +105,38 @@ struct SimulatedNode: Sendable {
     current = content
   }
 
-  mutating func write(_ bytes: ArraySlice<UInt8>, at offset: Int) {
+  mutating func write(_ bytes: ArraySlice<UInt8>, at offset: Int, barriers: Int) {
     let end = offset + bytes.count
-    if end > current.size { resize(to: end) }
+    if end > current.size { resize(to: end, barriers: barriers) }
     current.put(bytes, at: offset)
-    effects.append(.write(offset: offset, bytes: Array(bytes)))
+    effects.append(.init(effect: .write(offset: offset, bytes: Array(bytes)), born: barriers))
   }
 
-  mutating func resize(to size: Int) {
+  mutating func resize(to size: Int, barriers: Int) {
     guard size != current.size else { return }
-    effects.append(.resize(from: current.size, to: size))
+    effects.append(.init(effect: .resize(from: current.size, to: size), born: barriers))
     current.resize(to: size)
   }
 
   mutating func sync() {
-    for effect in effects { durable.apply(effect) }
+    for pending in effects { durable.apply(pending.effect) }
     durable.finish()
     effects.removeAll()
+  }
+
+  /// Puts what is pending under a barrier.
+  mutating func seal(_ barrier: Int) {
+    for index in effects.indices where effects[index].sealed == nil { effects[index].sealed = barrier }
+  }
+
+  /// Makes durable what barriers cover: the drive's cache has been emptied for another file's sake.
+  mutating func syncSealed() {
+    // What a barrier covers is the beginning of the list: it covered all there was.
+    let count = effects.prefix { $0.sealed != nil }.count
+    guard count > 0 else { return }
+    for pending in effects.prefix(count) { durable.apply(pending.effect) }
+    durable.finish()
+    effects.removeFirst(count)
   }
 
   /// What a failed sync may do: the written pages are marked clean and read back fine, yet the medium never
@@ -120,7 +144,7 @@ struct SimulatedNode: Sendable {
   mutating func losePages() {
     hasLostPages = true
     effects.removeAll {
-      if case .write = $0 { return true }
+      if case .write = $0.effect { return true }
       return false
     }
   }

@@ -14,11 +14,17 @@ extension SimulatedDiskState {
     drawBlocks(pieces, blockSectors, &wanted, random)
     drawSizes(pieces, &wanted, random)
     drawOperations(pieces, &wanted, random)
+    // The barrier that the crash met: all that it and earlier ones cover is there, nothing that came later is.
+    let met = random.below(2) == 0 ? barriers : Int(random.below(UInt64(barriers + 1)))
+    for (index, piece) in pieces.enumerated() {
+      if let sealed = piece.sealed, sealed <= met { wanted[index] = true }
+      if piece.born > met { wanted[index] = false }
+    }
     var image = image(pieces, closed(pieces, wanted))
     for node in nodes.indices where !nodes[node].effects.isEmpty {
       let content = image.nodes[node].durable
       guard content.size > 0 else { continue }
-      let spoilt = spoil(content, nodes[node], blockSectors, random)
+      let spoilt = spoil(content, nodes[node], met, blockSectors, random)
       image.nodes[node] = SimulatedNode(durable: spoilt)
     }
     return image
@@ -51,7 +57,7 @@ extension SimulatedDiskState {
       for index in members where versions.last != pieces[index].effect { versions.append(pieces[index].effect) }
       var survivors = Int(random.below(UInt64(versions.count + 1)))
       if let inFlight, inFlight.node == block.node, versions.last == inFlight.effect, let tear {
-        let sectors = nodes[inFlight.node].effects[inFlight.effect].sectors
+        let sectors = nodes[inFlight.node].effects[inFlight.effect].effect.sectors
         let first = sectors.lowerBound / blockSectors
         let count = (sectors.upperBound - 1) / blockSectors - first + 1
         let survives = tear(block.number - first, count)
@@ -98,7 +104,8 @@ extension SimulatedDiskState {
 
   /// Zeros, junk or bytes of an older file, where unsynced work was under way.
   private func spoil(
-    _ content: SimulatedContent, _ node: SimulatedNode, _ blockSectors: Int, _ random: any RandomSource
+    _ content: SimulatedContent, _ node: SimulatedNode, _ barrier: Int, _ blockSectors: Int,
+    _ random: any RandomSource
   ) -> SimulatedContent {
     // Half of the crashes lose without inventing.
     guard random.below(2) == 0 else { return content }
@@ -119,7 +126,8 @@ extension SimulatedDiskState {
       result.put(bytes[...], at: range.lowerBound)
     }
 
-    for effect in node.effects {
+    for pending in node.effects where (pending.sealed ?? .max) > barrier && pending.born <= barrier {
+      let effect = pending.effect
       guard case .write = effect else { continue }
       var sector = effect.sectors.lowerBound
       while sector < effect.sectors.upperBound {
@@ -132,9 +140,14 @@ extension SimulatedDiskState {
     }
 
     // Growth whose size survived: what no write has covered was never on the medium either.
-    let grown = min(node.durable.size, content.size)..<content.size
-    let written = node.effects.compactMap { effect -> Range<Int>? in
-      guard case .write(let offset, let bytes) = effect else { return nil }
+    // Growth under a barrier that was kept is as good as durable.
+    var low = node.durable.size
+    for pending in node.effects where (pending.sealed ?? .max) <= barrier {
+      if case .resize(_, let size) = pending.effect { low = size }
+    }
+    let grown = min(low, content.size)..<content.size
+    let written = node.effects.compactMap { pending -> Range<Int>? in
+      guard case .write(let offset, let bytes) = pending.effect else { return nil }
       return offset..<offset + bytes.count
     }
     guard !grown.isEmpty else { return result }

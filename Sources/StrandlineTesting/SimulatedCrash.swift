@@ -3,7 +3,8 @@
 // The pieces that a crash keeps or loses are: each sector of each unsynced write, each unsynced change of a
 // file's size, each unsynced operation on a name. Pieces of one cell (one sector of a file, the size of a
 // file, a name) happened in the order of the calls, so losing one loses the later ones of its cell, and
-// keeping only one keeps what it builds on. Between cells everything is possible.
+// keeping only one keeps what it builds on. Between cells everything is possible, but for barriers where the
+// disk has them: what came after a barrier survives only if all that the barrier covered has survived.
 
 package import StrandlineSystem
 internal import Synchronization
@@ -64,6 +65,8 @@ struct CrashPiece {
   var cell: Cell
   /// The index into the file's effects, or into the disk's operations.
   var effect: Int
+  var born: Int
+  var sealed: Int?
 }
 
 extension SimulatedDisk {
@@ -74,7 +77,8 @@ extension SimulatedDisk {
   package func unsyncedEffects() -> [UnsyncedEffect] { state.withLock { $0.detached() }.unsyncedEffects() }
 
   /// The disk after a crash at this moment with these losses: another disk, with everything on it durable,
-  /// nothing locked, power on, and no faults planned but those of `failedSyncLosesPages` and `capacity`.
+  /// nothing locked, power on, calls counted from 0, and no faults planned; `capacity`, `failedSyncLosesPages`
+  /// and `isOrderedSyncWeak` are as they were.
   package func imageAfterCrash(_ loss: CrashLoss) -> SimulatedDisk {
     let state = state.withLock { $0.detached() }
     let pieces = state.pieces()
@@ -105,17 +109,19 @@ extension SimulatedDiskState {
   func pieces() -> [CrashPiece] {
     var result: [CrashPiece] = []
     for (node, file) in nodes.enumerated() {
-      for (index, effect) in file.effects.enumerated() {
-        switch effect {
-        case .resize: result.append(CrashPiece(cell: .size(node: node), effect: index))
-        case .write:
-          for sector in effect.sectors {
-            result.append(CrashPiece(cell: .sector(node: node, sector), effect: index))
-          }
+      for (index, pending) in file.effects.enumerated() {
+        func add(_ cell: CrashPiece.Cell) {
+          result.append(CrashPiece(cell: cell, effect: index, born: pending.born, sealed: pending.sealed))
+        }
+        switch pending.effect {
+        case .resize: add(.size(node: node))
+        case .write: for sector in pending.effect.sectors { add(.sector(node: node, sector)) }
         }
       }
     }
-    for index in operations.indices { result.append(CrashPiece(cell: .operation, effect: index)) }
+    for (index, operation) in operations.enumerated() {
+      result.append(CrashPiece(cell: .operation, effect: index, born: operation.born))
+    }
     return result
   }
 
@@ -127,7 +133,7 @@ extension SimulatedDiskState {
       case .sector(let node, let sector):
         return UnsyncedEffect(index: index, path: paths[node] ?? "", kind: .sector(sector))
       case .size(let node):
-        guard case .resize(let from, let to) = nodes[node].effects[piece.effect] else {
+        guard case .resize(let from, let to) = nodes[node].effects[piece.effect].effect else {
           preconditionFailure("a piece of a size points at a write")
         }
         return UnsyncedEffect(index: index, path: paths[node] ?? "", kind: .size(from: from, to: to))
@@ -158,8 +164,15 @@ extension SimulatedDiskState {
       var kept = [Bool](repeating: false, count: pieces.count)
       guard kept.indices.contains(wanted) else { return kept }
       kept[wanted] = true
-      for index in (0..<wanted).reversed() {
-        kept[index] = (index + 1...wanted).contains { kept[$0] && builds(pieces[$0], on: pieces[index]) }
+      var open = [wanted]
+      while let later = open.popLast() {
+        for earlier in pieces.indices where !kept[earlier] {
+          // Pieces stand by file and not by time, so what a barrier puts first may stand behind.
+          let isCovered = pieces[earlier].sealed.map { $0 <= pieces[later].born } ?? false
+          guard isCovered || (earlier < later && builds(pieces[later], on: pieces[earlier])) else { continue }
+          kept[earlier] = true
+          open.append(earlier)
+        }
       }
       return kept
     }
@@ -168,6 +181,11 @@ extension SimulatedDiskState {
   /// Takes out what was built on something lost.
   func closed(_ pieces: [CrashPiece], _ wanted: [Bool]) -> [Bool] {
     var kept = wanted
+    // The first barrier that lost something: nothing that came after it can be there. What is lost for that
+    // was under later barriers only, so one round is enough.
+    if let broken = pieces.indices.lazy.filter({ !kept[$0] }).compactMap({ pieces[$0].sealed }).min() {
+      for index in pieces.indices where pieces[index].born >= broken { kept[index] = false }
+    }
     var lostCells: Set<CrashPiece.Cell> = []
     var lostOperations: [Int] = []
     for (index, piece) in pieces.enumerated() {
@@ -188,6 +206,7 @@ extension SimulatedDiskState {
   func image(_ pieces: [CrashPiece], _ kept: [Bool]) -> SimulatedDiskState {
     var image = SimulatedDiskState()
     image.failedSyncLosesPages = failedSyncLosesPages
+    image.isOrderedSyncWeak = isOrderedSyncWeak
     image.capacity = capacity
     image.graveyard = graveyard
 
@@ -250,7 +269,7 @@ extension SimulatedNode {
     if !hasLostPages && !kept.contains(false) { return current }
     var content = durable
     for index in pieces.indices where kept[index] {
-      let effect = effects[pieces[index].effect]
+      let effect = effects[pieces[index].effect].effect
       switch pieces[index].cell {
       case .size: content.apply(effect)
       case .sector(_, let sector):

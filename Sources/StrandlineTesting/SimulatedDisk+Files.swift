@@ -221,7 +221,8 @@ private final class SimulatedFile: File {
     guard !range.isEmpty else { return }
     try disk.mutate(path) { (state) throws(SystemError) in
       try state.claim(max(0, end - state.nodes[node].current.size), "pwrite", path)
-      state.nodes[node].write(bytes[range], at: Int(offset))
+      let barriers = state.barriers
+      state.nodes[node].write(bytes[range], at: Int(offset), barriers: barriers)
       state.inFlight = .init(node: node, effect: state.nodes[node].effects.count - 1)
     }
   }
@@ -233,7 +234,8 @@ private final class SimulatedFile: File {
       let growth = end - state.nodes[node].current.size
       guard growth > 0 else { return }
       try state.claim(growth, "fallocate", path)
-      state.nodes[node].resize(to: end)
+      let barriers = state.barriers
+      state.nodes[node].resize(to: end, barriers: barriers)
     }
   }
 
@@ -248,7 +250,8 @@ private final class SimulatedFile: File {
       } else {
         try state.claim(growth, "ftruncate", path)
       }
-      state.nodes[node].resize(to: end)
+      let barriers = state.barriers
+      state.nodes[node].resize(to: end, barriers: barriers)
     }
   }
 
@@ -259,7 +262,7 @@ private final class SimulatedFile: File {
         if state.failedSyncLosesPages { state.nodes[node].losePages() }
         throw failure
       }
-      state.nodes[node].sync()
+      state.syncData(of: node, strength)
     }
   }
 

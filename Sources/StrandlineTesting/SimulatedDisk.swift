@@ -63,6 +63,13 @@ package final class SimulatedDisk: FileSystem {
 
   // MARK: Other faults
 
+  /// A sync of strength `.ordered` promises order alone, as on Apple's systems: what came after it survives
+  /// only if all that it covered has. If not set (the default) it is as good as `.durable`, as on Linux.
+  package var isOrderedSyncWeak: Bool {
+    get { state.withLock { $0.isOrderedSyncWeak } }
+    set { state.withLock { $0.isOrderedSyncWeak = newValue } }
+  }
+
   /// After a sync that failed, the pages written before it read back fine, and are gone at the next crash even
   /// if a later sync succeeds ("fsyncgate").
   package var failedSyncLosesPages: Bool {

@@ -28,6 +28,8 @@ struct SimulatedNameOperation: Sendable {
   var call: String
   var path: String
   var edits: [Edit]
+  /// As for a file's effect; names are under no barrier themselves.
+  var born = 0
 
   /// The two concern one name, so that the later one cannot have happened without the earlier.
   func shares(nameWith other: SimulatedNameOperation) -> Bool {
@@ -62,6 +64,10 @@ struct SimulatedDiskState: Sendable {
   var isOff = false
   var failedSyncLosesPages = false
   var syncFailures: [Int: SystemError] = [:]
+  /// A sync of strength `.ordered` is a barrier and no more.
+  var isOrderedSyncWeak = false
+  /// The barriers so far.
+  var barriers = 0
   /// The write that the power cut met, if it met one.
   var inFlight: WriteInFlight?
   var history: [SimulatedDiskState]?
@@ -113,6 +119,24 @@ struct SimulatedDiskState: Sendable {
   mutating func perform(_ operation: SimulatedNameOperation) {
     for edit in operation.edits { directories[edit.directory].current[edit.name] = edit.entry }
     operations.append(operation)
+    operations[operations.count - 1].born = barriers
+  }
+
+  /// Makes a file's bytes durable, or puts them under a barrier.
+  mutating func syncData(of node: Int, _ strength: SyncStrength) {
+    if isOrderedSyncWeak && strength == .ordered {
+      barriers += 1
+      nodes[node].seal(barriers)
+    } else {
+      nodes[node].sync()
+      emptyCache()
+    }
+  }
+
+  /// A durable sync empties the whole cache of the drive, and with it what barriers have put there.
+  private mutating func emptyCache() {
+    guard barriers > 0 else { return }
+    for node in nodes.indices { nodes[node].syncSealed() }
   }
 
   /// Makes the pending operations on a folder's names durable, and those that they build on.
@@ -132,6 +156,7 @@ struct SimulatedDiskState: Sendable {
       for edit in operation.edits { directories[edit.directory].durable[edit.name] = edit.entry }
     }
     operations = rest
+    emptyCache()
   }
 
   /// Calls `body` with each path, in the order of the names.

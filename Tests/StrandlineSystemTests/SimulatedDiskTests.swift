@@ -155,6 +155,39 @@ struct SimulatedDiskTests {
     #expect(disk.imageAfterCrash(.all).peek("/a")?.prefix(2) == [1, 6])
   }
 
+  @Test func `after a barrier a suffix may be missing, never what it covers`() throws {
+    let (disk, file) = try disk(2_048, fill: 0)
+    disk.isOrderedSyncWeak = true
+    disk.poke("/b", [0])
+    let other = try disk.open("/b", .readWrite)
+    try file.write([1], at: 0)
+    try file.write([1], at: 600)
+    try file.sync(.ordered)
+    try other.write([2], at: 0)
+    #expect(disk.imageAfterCrash(.none).peek("/a")?[0] == 0)
+    #expect(disk.unsyncedEffectCount == 3)
+    for index in 0..<3 {
+      for loss in [CrashLoss.allBut(index), .only(index)] { try check(disk.imageAfterCrash(loss), "\(loss)") }
+    }
+    var outcomes: Set<[UInt8]> = []
+    for seed in 0..<500 {
+      outcomes.insert(try check(disk.imageAfterCrash(using: SeededRandom(seed: UInt64(seed))), "seed \(seed)"))
+    }
+    #expect(outcomes.isSuperset(of: [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 2]]))
+    // A durable sync of one file empties the drive's cache of what the other has put there.
+    try other.sync(.durable)
+    #expect(disk.imageAfterCrash(.none).peek("/a")?[600] == 1)
+  }
+
+  /// The later write is there only if the earlier ones are.
+  @discardableResult
+  private func check(_ image: SimulatedDisk, _ what: Comment) throws -> [UInt8] {
+    let first = try #require(image.peek("/a"))
+    let second = try #require(image.peek("/b"))
+    #expect(second[0] == 0 || (first[0] == 1 && first[600] == 1), what)
+    return [first[0], first[600], second[0]]
+  }
+
   @Test func `the power goes at the call that was named, and stays gone`() throws {
     for isTearing in [false, true] {
       let (disk, file) = try disk(512)

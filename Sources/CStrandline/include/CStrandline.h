@@ -16,4 +16,20 @@ uint32_t strandline_crc32c_table(uint32_t crc, const void *bytes, size_t count);
 /// Returns 0, or an errno. ENOTSUP where the file system cannot.
 int strandline_preallocate(int descriptor, int64_t offset, int64_t length);
 
+/// A pipe whose both ends are closed on exec from the first moment: `ends[0]` reads. 0, or an errno.
+int strandline_pipe(int ends[2]);
+
+/// accept(2), the new descriptor closed on exec and not blocking. Returns it, or minus an errno.
+int strandline_accept(int listener);
+
+/// The environment of this process, as execve(2) takes it.
+char **strandline_environment(void);
+
+/// Names the calling thread for debuggers; names that are too long are cut.
+void strandline_name_thread(const char *name);
+
+/// From now on the first SIGINT and the first SIGTERM write their number as one byte to `descriptor`; a second
+/// one of a kind ends the process as ever. 0, or an errno.
+int strandline_catch_interrupts(int descriptor);
+
 #endif

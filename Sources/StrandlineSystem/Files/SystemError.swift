@@ -34,6 +34,11 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   /// The name is taken (rename onto a folder that is not empty says so in one of two ways).
   package var isTaken: Bool { errno == EEXIST || errno == ENOTEMPTY }
 
+  /// The time that the caller allowed is up.
+  package var isTimeout: Bool { errno == ETIMEDOUT }
+  /// The reader of a pipe, or the peer of a connection, is gone.
+  package var isPeerGone: Bool { errno == EPIPE || errno == ECONNRESET }
+
   /// errno in words. strerror(3) would do, were it safe to call from two threads.
   package static func words(for errno: Int32) -> String {
     switch errno {

@@ -1,0 +1,84 @@
+// Descriptors that no child inherits, the environment, and signals: what the system modules hide from
+// Swift, or what must run in a signal handler, where Swift cannot.
+#define _GNU_SOURCE
+#include "CStrandline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#if defined(__APPLE__)
+#include <TargetConditionals.h>
+#if TARGET_OS_OSX
+#include <crt_externs.h>
+char **strandline_environment(void) { return *_NSGetEnviron(); }
+#else
+static char *no_environment[] = {NULL};
+char **strandline_environment(void) { return no_environment; }
+#endif
+#else
+extern char **environ;
+char **strandline_environment(void) { return environ; }
+#endif
+
+int strandline_pipe(int ends[2]) {
+#if defined(__linux__)
+  return pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
+#else
+  // No pipe2 here: a child spawned by another thread between the calls may inherit an end.
+  if (pipe(ends) != 0) return errno;
+  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+  return 0;
+#endif
+}
+
+int strandline_accept(int listener) {
+#if defined(__linux__)
+  int descriptor = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  return descriptor >= 0 ? descriptor : -errno;
+#else
+  int descriptor = accept(listener, NULL, NULL);
+  if (descriptor < 0) return -errno;
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  return descriptor;
+#endif
+}
+
+void strandline_name_thread(const char *name) {
+  char cut[16];
+  strncpy(cut, name, sizeof cut - 1);
+  cut[sizeof cut - 1] = 0;
+#if defined(__APPLE__)
+  pthread_setname_np(cut);
+#else
+  pthread_setname_np(pthread_self(), cut);
+#endif
+}
+
+// Written once before the handler is installed.
+static volatile int interrupt_descriptor = -1;
+
+static void on_interrupt(int number) {
+  int saved = errno;
+  unsigned char byte = (unsigned char)number;
+  // A full pipe means that nobody reads; there is nobody to tell.
+  if (write(interrupt_descriptor, &byte, 1) < 0) { }
+  errno = saved;
+}
+
+int strandline_catch_interrupts(int descriptor) {
+  interrupt_descriptor = descriptor;
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART | SA_RESETHAND;
+  if (sigaction(SIGINT, &action, NULL) != 0) return errno;
+  if (sigaction(SIGTERM, &action, NULL) != 0) return errno;
+  return 0;
+}

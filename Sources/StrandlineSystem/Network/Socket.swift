@@ -1,0 +1,310 @@
+// Plain TCP sockets for the loopback server and its tests: blocking calls with a limit in time.
+//
+// Every socket is non-blocking underneath and waits in poll(2), in slices: closing a socket from another
+// thread ends a wait within one slice on every OS (shutdown(2) of a listener wakes nobody on Apple's).
+
+internal import CStrandline
+internal import Synchronization
+
+#if canImport(Glibc)
+  internal import Glibc
+#elseif canImport(Musl)
+  internal import Musl
+#elseif canImport(Darwin)
+  internal import Darwin
+#endif
+
+/// A socket that any thread may close.
+private final class Socket: Sendable {
+  let subject: String
+  private let held: Mutex<Descriptor?>
+
+  init(_ descriptor: Descriptor, _ subject: String) {
+    self.held = Mutex(descriptor)
+    self.subject = subject
+  }
+
+  private static let sliceMilliseconds: Int64 = 100
+
+  func current(_ call: String) throws(SystemError) -> Descriptor {
+    guard let descriptor = held.withLock({ $0 }) else { throw .closed(call, subject) }
+    return descriptor
+  }
+
+  /// Repeats `attempt` until it answers, waiting for `events` between; nil when the time is up.
+  ///
+  /// `attempt` returns a result, or nil for "would block".
+  func wait<Result>(
+    _ call: String, _ events: Int32, _ timeoutMilliseconds: Int64?,
+    _ attempt: (Int32) throws(SystemError) -> Result?
+  ) throws(SystemError) -> Result? {
+    let clock = RealClock()
+    let start = clock.monotonicNanoseconds()
+    while true {
+      let descriptor = try current(call)
+      let result = try withExtendedLifetime(descriptor) { () throws(SystemError) in try attempt(descriptor.number) }
+      if let result { return result }
+      var slice = Self.sliceMilliseconds
+      if let timeoutMilliseconds {
+        let passed = Int64(clamping: (clock.monotonicNanoseconds() - start) / 1_000_000)
+        if passed >= timeoutMilliseconds { return nil }
+        slice = min(slice, timeoutMilliseconds - passed)
+      }
+      withExtendedLifetime(descriptor) {
+        var wanted = pollfd(fd: descriptor.number, events: Int16(events), revents: 0)
+        // Whatever poll says, the next attempt finds out; EINTR and a timeout look the same from here.
+        unsafe _ = poll(&wanted, 1, Int32(slice))
+      }
+    }
+  }
+
+  /// Ends both directions at once and gives the descriptor back when its last call is done.
+  func close() {
+    guard let descriptor = held.withLock({ $0.take() }) else { return }
+    withExtendedLifetime(descriptor) { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
+  }
+
+  deinit { close() }
+
+  /// "Would block" and "interrupted" are no failures: the caller waits and tries again.
+  static func mustWait(_ code: Int32) -> Bool { code == EAGAIN || code == EWOULDBLOCK || code == EINTR }
+}
+
+/// Makes non-blocking sockets for a literal address.
+private func withAddress<Result>(
+  _ call: String, _ host: String, _ port: UInt16,
+  _ body: (Descriptor, UnsafePointer<sockaddr>, socklen_t) throws(SystemError) -> Result
+) throws(SystemError) -> Result {
+  let subject = "\(host):\(port)"
+  var hints = unsafe addrinfo()
+  // Literal addresses only: a name could lead off this machine.
+  unsafe hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV
+  #if canImport(Glibc)
+    let stream = Int32(SOCK_STREAM.rawValue)
+  #else
+    let stream = SOCK_STREAM
+  #endif
+  unsafe hints.ai_socktype = stream
+  var list: UnsafeMutablePointer<addrinfo>?
+  let literal = host == "localhost" ? "127.0.0.1" : host
+  guard unsafe getaddrinfo(literal, String(port), &hints, &list) == 0, let found = unsafe list else {
+    throw SystemError(call: call, subject: subject, errno: EADDRNOTAVAIL)
+  }
+  defer { unsafe freeaddrinfo(found) }
+  let number = unsafe socket(found.pointee.ai_family, stream, 0)
+  guard number >= 0 else { throw SystemError(call: "socket", subject: subject, errno: errno) }
+  let descriptor = Descriptor(number)
+  _ = fcntl(number, F_SETFD, FD_CLOEXEC)
+  _ = fcntl(number, F_SETFL, fcntl(number, F_GETFL) | O_NONBLOCK)
+  guard let address = unsafe found.pointee.ai_addr else {
+    throw SystemError(call: call, subject: subject, errno: EADDRNOTAVAIL)
+  }
+  return unsafe try body(descriptor, address, found.pointee.ai_addrlen)
+}
+
+private func setOption(_ descriptor: Int32, _ level: Int32, _ option: Int32) {
+  var on: Int32 = 1
+  // An option that the system refuses costs speed or comfort, never correctness.
+  unsafe _ = setsockopt(descriptor, level, option, &on, socklen_t(MemoryLayout<Int32>.size))
+}
+
+/// A socket that waits for connections.
+package final class Listener: Sendable {
+  /// The port that it listens on; the one that the system picked if 0 was asked for.
+  package let port: UInt16
+  private let socket: Socket
+
+  private init(_ descriptor: Descriptor, _ subject: String, port: UInt16) {
+    self.socket = Socket(descriptor, subject)
+    self.port = port
+  }
+
+  /// Listens on a literal address ("127.0.0.1", "::1", "0.0.0.0"; "localhost" means the first) and port.
+  ///
+  /// - Throws: EADDRINUSE, EADDRNOTAVAIL, EACCES.
+  package static func bind(host: String, port: UInt16) throws(SystemError) -> Listener {
+    unsafe try withAddress("bind", host, port) { (descriptor, address, length) throws(SystemError) in
+      let subject = "\(host):\(port)"
+      setOption(descriptor.number, SOL_SOCKET, SO_REUSEADDR)
+      guard unsafe systemBind(descriptor.number, address, length) == 0 else {
+        throw SystemError(call: "bind", subject: subject, errno: errno)
+      }
+      guard listen(descriptor.number, 128) == 0 else {
+        throw SystemError(call: "listen", subject: subject, errno: errno)
+      }
+      return Listener(descriptor, subject, port: try boundPort(descriptor.number, subject))
+    }
+  }
+
+  private static func boundPort(_ descriptor: Int32, _ subject: String) throws(SystemError) -> UInt16 {
+    var storage = sockaddr_storage()
+    var length = socklen_t(MemoryLayout<sockaddr_storage>.size)
+    let code = unsafe withUnsafeMutablePointer(to: &storage) { pointer in
+      unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        unsafe getsockname(descriptor, $0, &length)
+      }
+    }
+    guard code == 0 else { throw SystemError(call: "getsockname", subject: subject, errno: errno) }
+    // The port stands at the same place for IPv4 and IPv6: after two bytes of family, most significant first.
+    return unsafe withUnsafeBytes(of: &storage) { unsafe UInt16($0[2]) << 8 | UInt16($0[3]) }
+  }
+
+  /// The next connection; nil when the time is up (nil for no limit).
+  ///
+  /// - Throws: EBADF once the listener is closed, at the latest a tenth of a second after.
+  package func accept(timeoutMilliseconds: Int64? = nil) throws(SystemError) -> Connection? {
+    try socket.wait("accept", Int32(POLLIN), timeoutMilliseconds) { (descriptor) throws(SystemError) in
+      let number = strandline_accept(descriptor)
+      if number >= 0 { return Connection(Descriptor(number), "a client of \(socket.subject)") }
+      // A client that gave up before it was accepted is not the listener's failure. A shut-down listener says
+      // EINVAL until the next turn finds it closed.
+      if Socket.mustWait(-number) || -number == ECONNABORTED || -number == EINVAL { return nil }
+      throw SystemError(call: "accept", subject: socket.subject, errno: -number)
+    }
+  }
+
+  /// Stops listening; a blocked `accept` on another thread ends.
+  package func close() { socket.close() }
+}
+
+/// A connected socket.
+package final class Connection: Sendable {
+  private let socket: Socket
+
+  fileprivate init(_ descriptor: Descriptor, _ subject: String) {
+    socket = Socket(descriptor, subject)
+    setOption(descriptor.number, Int32(IPPROTO_TCP), TCP_NODELAY)
+    #if canImport(Darwin)
+      setOption(descriptor.number, SOL_SOCKET, SO_NOSIGPIPE)
+    #endif
+  }
+
+  /// Connects to a literal address and port.
+  ///
+  /// - Throws: ECONNREFUSED, ETIMEDOUT.
+  package static func connect(
+    host: String, port: UInt16, timeoutMilliseconds: Int64? = nil
+  ) throws(SystemError) -> Connection {
+    unsafe try withAddress("connect", host, port) { (descriptor, address, length) throws(SystemError) in
+      let subject = "\(host):\(port)"
+      let connection = Connection(descriptor, subject)
+      guard unsafe systemConnect(descriptor.number, address, length) != 0 else { return connection }
+      guard errno == EINPROGRESS || errno == EINTR else {
+        throw SystemError(call: "connect", subject: subject, errno: errno)
+      }
+      let isConnected: Bool? = try connection.socket.wait("connect", Int32(POLLOUT), timeoutMilliseconds) {
+        (descriptor) throws(SystemError) in
+        var wanted = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        guard unsafe poll(&wanted, 1, 0) > 0 else { return nil }
+        var code: Int32 = 0
+        var size = socklen_t(MemoryLayout<Int32>.size)
+        unsafe _ = getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &code, &size)
+        guard code == 0 else { throw SystemError(call: "connect", subject: subject, errno: code) }
+        return true
+      }
+      guard isConnected != nil else { throw .timedOut("connect", subject) }
+      return connection
+    }
+  }
+
+  /// Up to `max` bytes as soon as there are any; empty at the end of the stream.
+  ///
+  /// - Throws: ETIMEDOUT, ECONNRESET, EBADF once it is closed here.
+  package func receive(max: Int, timeoutMilliseconds: Int64? = nil) throws(SystemError) -> [UInt8] {
+    precondition(max > 0)
+    let bytes = try socket.wait("recv", Int32(POLLIN), timeoutMilliseconds) {
+      (descriptor) throws(SystemError) -> [UInt8]? in
+      var failure: Int32 = 0
+      let bytes = unsafe [UInt8](unsafeUninitializedCapacity: max) { buffer, count in
+        let got = unsafe recv(descriptor, buffer.baseAddress, max, 0)
+        if got >= 0 { count = got } else { failure = errno }
+      }
+      if failure == 0 { return bytes }
+      if Socket.mustWait(failure) { return nil }
+      throw SystemError(call: "recv", subject: socket.subject, errno: failure)
+    }
+    guard let bytes else { throw .timedOut("recv", socket.subject) }
+    return bytes
+  }
+
+  /// Sends all of `bytes`. The limit is for the whole; when it throws, any part may have been sent.
+  ///
+  /// - Throws: ETIMEDOUT, EPIPE or ECONNRESET if the peer is gone (never a signal), EBADF.
+  package func send(_ bytes: [UInt8], timeoutMilliseconds: Int64? = nil) throws(SystemError) {
+    #if canImport(Darwin)
+      let flags: Int32 = 0
+    #else
+      let flags = Int32(MSG_NOSIGNAL)
+    #endif
+    var done = 0
+    let isSent = try socket.wait("send", Int32(POLLOUT), timeoutMilliseconds) {
+      (descriptor) throws(SystemError) -> Bool? in
+      while done < bytes.count {
+        let (put, code) = unsafe bytes.withUnsafeBytes { buffer -> (Int, Int32) in
+          guard let base = buffer.baseAddress else { return (0, EINVAL) }
+          let put = unsafe systemSend(descriptor, base + done, bytes.count - done, flags)
+          return (put, put < 0 ? errno : 0)
+        }
+        if put >= 0 {
+          done += put
+        } else if Socket.mustWait(code) {
+          return nil
+        } else {
+          throw SystemError(call: "send", subject: socket.subject, errno: code)
+        }
+      }
+      return true
+    }
+    guard isSent != nil else { throw .timedOut("send", socket.subject) }
+  }
+
+  /// Says that no more will be sent; the peer reads to the end of the stream.
+  package func shutdown() {
+    guard let descriptor = try? socket.current("shutdown") else { return }
+    withExtendedLifetime(descriptor) { _ = systemShutdown(descriptor.number, Int32(SHUT_WR)) }
+  }
+
+  /// Reads and drops what the peer still sends until it closes. True if it did before the time was up.
+  ///
+  /// For after `shutdown`: a socket closed with unread bytes resets the connection, and the peer may lose
+  /// the answer that it had not read yet.
+  package func waitUntilPeerCloses(timeoutMilliseconds: Int64) -> Bool {
+    let clock = RealClock()
+    let start = clock.monotonicNanoseconds()
+    while true {
+      let passed = Int64(clamping: (clock.monotonicNanoseconds() - start) / 1_000_000)
+      guard passed <= timeoutMilliseconds else { return false }
+      do {
+        if try receive(max: 16 << 10, timeoutMilliseconds: timeoutMilliseconds - passed).isEmpty { return true }
+      } catch {
+        // A reset is a close of the rude kind.
+        return error.errno != ETIMEDOUT
+      }
+    }
+  }
+
+  /// The peer has closed its side and nothing is left to read. Takes no bytes and does not wait.
+  package var isPeerGone: Bool {
+    guard let descriptor = try? socket.current("recv") else { return true }
+    return withExtendedLifetime(descriptor) {
+      var byte: UInt8 = 0
+      let got = unsafe recv(descriptor.number, &byte, 1, Int32(MSG_PEEK))
+      return got == 0 || (got < 0 && !Socket.mustWait(errno))
+    }
+  }
+
+  /// Ends the connection; blocked calls on other threads end.
+  package func close() { socket.close() }
+}
+
+// Outside of the types, whose methods hide these names.
+private func systemBind(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
+  unsafe bind(descriptor, address, length)
+}
+private func systemConnect(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
+  unsafe connect(descriptor, address, length)
+}
+private func systemSend(_ descriptor: Int32, _ buffer: UnsafeRawPointer, _ count: Int, _ flags: Int32) -> Int {
+  unsafe send(descriptor, buffer, count, flags)
+}
+private func systemShutdown(_ descriptor: Int32, _ how: Int32) -> Int32 { shutdown(descriptor, how) }

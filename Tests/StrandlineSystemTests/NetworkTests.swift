@@ -1,0 +1,85 @@
+// Sockets over loopback: bytes there and back, limits in time, and closing from another thread.
+
+import StrandlineSystem
+import StrandlineTesting
+import Testing
+
+struct NetworkTests {
+  private func pair() throws -> (Listener, client: Connection, server: Connection) {
+    let listener = try Listener.bind(host: "127.0.0.1", port: 0)
+    let client = try Connection.connect(host: "127.0.0.1", port: listener.port, timeoutMilliseconds: 5_000)
+    let server = try #require(try listener.accept(timeoutMilliseconds: 5_000))
+    return (listener, client, server)
+  }
+
+  @Test func `bytes go there and back`() throws {
+    let (listener, client, server) = try pair()
+    #expect(listener.port != 0)
+    try client.send(Array("hello".utf8))
+    #expect(try server.receive(max: 100, timeoutMilliseconds: 5_000) == Array("hello".utf8))
+    // More than the buffers of both sides hold: the sender must wait for the reader.
+    let bytes = SeededRandom(seed: 1).bytes(8 << 20)
+    let sender = try BlockingThread.start(name: "sender") {
+      try? server.send(bytes, timeoutMilliseconds: 30_000)
+      server.shutdown()
+    }
+    var got: [UInt8] = []
+    while true {
+      let part = try client.receive(max: 64 << 10, timeoutMilliseconds: 30_000)
+      if part.isEmpty { break }
+      got += part
+    }
+    sender.join()
+    #expect(got == bytes)
+    client.close()
+    #expect(server.waitUntilPeerCloses(timeoutMilliseconds: 5_000))
+  }
+
+  @Test func `waiting ends with the time`() throws {
+    let (listener, client, server) = try pair()
+    #expect(try listener.accept(timeoutMilliseconds: 1) == nil)
+    let error = #expect(throws: SystemError.self) { try client.receive(max: 1, timeoutMilliseconds: 1) }
+    #expect(error?.isTimeout == true)
+    #expect(!server.isPeerGone)
+    #expect(!server.waitUntilPeerCloses(timeoutMilliseconds: 1))
+    client.close()
+    #expect(server.waitUntilPeerCloses(timeoutMilliseconds: 5_000))
+    #expect(server.isPeerGone)
+  }
+
+  @Test func `closing wakes whoever waits`() throws {
+    let (listener, client, server) = try pair()
+    let accepting = try BlockingThread.start(name: "accept") {
+      #expect(throws: SystemError.self) { try listener.accept() }
+    }
+    let receiving = try BlockingThread.start(name: "receive") {
+      // The end of the stream, or the refusal of a closed socket, by when the close came.
+      _ = try? client.receive(max: 1)
+    }
+    listener.close()
+    client.close()
+    accepting.join()
+    receiving.join()
+    #expect(throws: SystemError.self) { try client.send([1]) }
+    server.close()
+  }
+
+  @Test func `a peer that is gone is an error and no signal`() throws {
+    let (_, client, server) = try pair()
+    server.close()
+    #expect(throws: SystemError.self) {
+      for _ in 0..<1_000 { try client.send([UInt8](repeating: 1, count: 64 << 10), timeoutMilliseconds: 5_000) }
+    }
+  }
+
+  @Test func `an address in use, and one that is no address`() throws {
+    let listener = try Listener.bind(host: "127.0.0.1", port: 0)
+    let error = #expect(throws: SystemError.self) { try Listener.bind(host: "127.0.0.1", port: listener.port) }
+    #expect(error?.description.contains("in use") == true)
+    #expect(throws: SystemError.self) { try Listener.bind(host: "example.org", port: 0) }
+    listener.close()
+    #expect(throws: SystemError.self) {
+      try Connection.connect(host: "127.0.0.1", port: listener.port, timeoutMilliseconds: 5_000)
+    }
+  }
+}
