@@ -3,14 +3,14 @@
 import Foundation
 
 @main
-struct Tool {
-  static func main() async {
+package struct Tool {
+  package static func main() async {
     let code = await run(Array(CommandLine.arguments.dropFirst()), Console.real())
     exit(code.rawValue)
   }
 
   /// Runs one command line.
-  static func run(_ words: [String], _ console: Console) async -> ExitCode {
+  package static func run(_ words: [String], _ console: Console) async -> ExitCode {
     do {
       let code = try await dispatch(words, console)
       try console.flush()

@@ -4,18 +4,18 @@
 // `--name VALUE` and `--name=VALUE`; `--` ends options; `-` is an operand; options and operands in any order.
 
 /// A word in the command line that the command cannot mean.
-struct UsageError: Error, Equatable {
-  var message: String
+package struct UsageError: Error, Equatable {
+  package var message: String
 }
 
 /// What a command was given.
-struct Arguments: Sendable {
-  private(set) var values: [String: [String]] = [:]
-  private(set) var flags: Set<String> = []
-  private(set) var operands: [String] = []
+package struct Arguments: Sendable {
+  package private(set) var values: [String: [String]] = [:]
+  package private(set) var flags: Set<String> = []
+  package private(set) var operands: [String] = []
 
   /// Parses the words after the command's name.
-  init(_ words: [String], for command: Command) throws(UsageError) {
+  package init(_ words: [String], for command: Command) throws(UsageError) {
     let options = command.options + [Option.help]
     var rest = words[...]
     while let word = rest.popFirst() {
@@ -31,7 +31,8 @@ struct Arguments: Sendable {
       let name = equals.map { String(word[..<$0]) } ?? word
       guard let option = options.first(where: { $0.name == name || $0.short == name }) else {
         throw UsageError(
-          message: "unknown option '\(name)' for \(command.name)" + Suggestion.sentence(name, among: options.map(\.name)))
+          message: "unknown option '\(name)' for \(command.name)"
+            + Suggestion.sentence(name, among: options.map(\.name)))
       }
       if option.value == nil {
         guard equals == nil else { throw UsageError(message: "\(option.name) takes no value") }
@@ -61,10 +62,10 @@ struct Arguments: Sendable {
   }
 
   /// Whether a flag was given.
-  func has(_ name: String) -> Bool { flags.contains(name) }
+  package func has(_ name: String) -> Bool { flags.contains(name) }
 
   /// An option's value; nil if it was not given.
-  subscript(_ name: String) -> String? { values[name]?.first }
+  package subscript(_ name: String) -> String? { values[name]?.first }
 
   /// An option's value as a whole number in a range.
   func number<Value: FixedWidthInteger & LosslessStringConvertible>(
@@ -80,9 +81,9 @@ struct Arguments: Sendable {
 }
 
 /// "Did you mean".
-enum Suggestion {
+package enum Suggestion {
   /// The nearest name below a distance of four, as a sentence; empty if there is none.
-  static func sentence(_ word: String, among names: [String]) -> String {
+  package static func sentence(_ word: String, among names: [String]) -> String {
     let near = names.map { (name: $0, distance: distance(word, $0)) }.filter { $0.distance < 4 }
     // A word of two letters is near to everything: at least half of it must be right.
     guard let best = near.min(by: { $0.distance < $1.distance }), best.distance * 2 <= max(word.count, 4) else {
@@ -92,7 +93,7 @@ enum Suggestion {
   }
 
   /// Levenshtein's distance.
-  static func distance(_ left: String, _ right: String) -> Int {
+  package static func distance(_ left: String, _ right: String) -> Int {
     let left = Array(left)
     let right = Array(right)
     var row = Array(0...right.count)

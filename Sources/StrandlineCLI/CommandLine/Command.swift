@@ -2,9 +2,9 @@
 // read it here.
 
 /// An option that a command takes.
-struct Option: Sendable {
+package struct Option: Sendable {
   /// With its dashes.
-  var name: String
+  package var name: String
   /// What stands for its value in the help; nil for a flag.
   var value: String?
   var help: String
@@ -30,7 +30,7 @@ struct Option: Sendable {
 }
 
 /// A line to paste, and what it does.
-struct Example: Sendable {
+package struct Example: Sendable {
   var comment: String
   var line: String
 
@@ -41,10 +41,10 @@ struct Example: Sendable {
 }
 
 /// A verb of the command line.
-struct Command: Sendable {
-  var name: String
+package struct Command: Sendable {
+  package var name: String
   /// One line of the list.
-  var summary: String
+  package var summary: String
   /// The operands as the usage line shows them, in order.
   var operands: [String]
   var operandsMin: Int
@@ -52,8 +52,8 @@ struct Command: Sendable {
   var operandsMax: Int?
   /// What one has to know, in lines.
   var details: [String]
-  var options: [Option]
-  var examples: [Example]
+  package var options: [Option]
+  package var examples: [Example]
   var run: @Sendable (Arguments, Console) async throws -> ExitCode
 
   init(
@@ -75,9 +75,9 @@ struct Command: Sendable {
 
 extension Command {
   /// Every verb, in the order of the help.
-  static let all: [Command] = [
+  package static let all: [Command] = [
     demo, importing, export, get, put, delete, sync, status, logDump, verify, serve, crashTest,
   ]
 
-  static func named(_ name: String) -> Command? { all.first { $0.name == name } }
+  package static func named(_ name: String) -> Command? { all.first { $0.name == name } }
 }

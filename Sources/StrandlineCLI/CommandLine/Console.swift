@@ -5,11 +5,11 @@
 // talk goes to standard error at once. A standard output that cannot be written ends the command (exit 74); a
 // standard error that cannot be written has nobody left to tell.
 
-import StrandlineSystem
+package import StrandlineSystem
 import Synchronization
 
 /// The surroundings of a command. Safe to use from every task and thread.
-final class Console: Sendable {
+package final class Console: Sendable {
   let environment: SystemEnvironment
   let isErrorTerminal: Bool
   let mayColorErrors: Bool
@@ -22,7 +22,7 @@ final class Console: Sendable {
 
   private static let bufferBytesMax = 64 << 10
 
-  init(
+  package init(
     environment: SystemEnvironment, isErrorTerminal: Bool = false, mayColorErrors: Bool = false,
     variables: @escaping @Sendable (String) -> String?,
     output: @escaping @Sendable ([UInt8]) throws -> Void, error: @escaping @Sendable ([UInt8]) -> Void,

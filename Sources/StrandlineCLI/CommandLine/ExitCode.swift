@@ -6,7 +6,7 @@ import StrandlineLog
 import StrandlineSystem
 
 /// How a command ended.
-enum ExitCode: Int32, CaseIterable, Sendable {
+package enum ExitCode: Int32, CaseIterable, Sendable {
   case done = 0
   case recoverable = 1
   case usage = 64

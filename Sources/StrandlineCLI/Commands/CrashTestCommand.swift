@@ -17,7 +17,8 @@ extension Command {
     options: [
       Option("--seconds", "S", "How long, at least; 60 if it is not said (with --real: until the kills are done)."),
       Option("--seed", "N", "Draws every choice; printed, and drawn itself if it is not said."),
-      Option("--history", "WORD", "Simulated: only this history, in a failure's letters, or 'random' for the seed's own."),
+      Option(
+        "--history", "WORD", "Simulated: only this history, in a failure's letters, or 'random' for the seed's own."),
       Option("--real", "Kill real processes."),
       Option("--kills", "K", "With --real: at least so many kills; 50 if it is not said."),
       Option("--records", "FILE", "With --real: JSON Lines to work on; without it, something that this machine has."),
@@ -39,7 +40,8 @@ extension Command {
     if case .failure(let error) = outcome {
       place.keep()
       console.say("what was left is in \(place.path)")
-      console.say("repeat it with: \(options.replay)   (the moments of kills are drawn alike; the machine's are its own)")
+      console.say(
+        "repeat it with: \(options.replay)   (the moments of kills are drawn alike; the machine's are its own)")
       try place.close()
       throw error
     }

@@ -7,7 +7,7 @@ import StrandlineSystem
 
 extension Command {
   static let demo = Command(
-    "demo", "The whole story on this machine: a server, two devices, a crash, a conflict, a deletion.", operands: [],
+    "demo", "The whole story on this machine: a crash, a conflict, a deletion that stays.", operands: [],
     details: [
       "Starts a server and two devices as processes of their own, kills one in the middle of an upload, lets both",
       "edit and delete the same records, and counts what was lost, duplicated or resurrected. Exit code 0 only if",
@@ -198,7 +198,8 @@ struct Demo {
 
     let readings = try [a, b].map { try DeviceReading($0, console.environment) }
     let journal = try JournalCounts(serverPath, console.environment)
-    let lost = try [a, b].reduce(0) { try $0 + given.missing(in: $1, story, console) }
+    let lost =
+      try [a, b].reduce(0) { try $0 + given.missing(in: $1, story, console) }
       + readings.reduce(0) { $0 + $1.openCount }
     let resurrected = readings.reduce(0) { $0 + $1.resurrected.count } + max(0, journal.living - count)
     let line =
@@ -240,7 +241,9 @@ struct Demo {
   // MARK: Small parts
 
   private func expect(_ condition: @autoclosure () throws -> Bool, _ words: @autoclosure () throws -> String) throws {
-    guard try condition() else { throw Failure(.recoverable, "demo: \(try words())", try: "strandline demo --keep DIR") }
+    guard try condition() else {
+      throw Failure(.recoverable, "demo: \(try words())", try: "strandline demo --keep DIR")
+    }
   }
 
   private func syncArguments(_ device: String, _ server: Workplace.Server) -> [String] {

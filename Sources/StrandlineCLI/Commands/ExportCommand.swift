@@ -6,7 +6,7 @@ extension Command {
   static let export = Command(
     "export", "Print records as JSON Lines.", operands: ["STORE"],
     details: [
-      "In the order of zone and name. Without --zone each line names its zone; import takes every line back.",
+      "In the order of zone and name. Without --zone each line names its zone; import takes every line back."
     ],
     options: [Option("--zone", "ZONE", "Only the records of this zone, which the lines then do not name.")],
     examples: [

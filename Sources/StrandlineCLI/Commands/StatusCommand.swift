@@ -45,7 +45,8 @@ extension Command {
     for held in status.held {
       rows.append(
         (
-          "held", "\(printable(held.id.description)): \(held.code), \(printable(held.reason)) "
+          "held",
+          "\(printable(held.id.description)): \(held.code), \(printable(held.reason)) "
             + "(tried \(Words.plural(held.attempts, "time")))"
         ))
     }

@@ -100,7 +100,9 @@ enum LocalRecords {
           Record(type: "TimeZoneLink", id: RecordID(words[2]), fields: ["target": .string(words[1])]))
       } else if words.count >= 3, words[0] == "Z" {
         result.append(
-          Record(type: "TimeZone", id: RecordID(words[1]), fields: ["firstRule": .string(words[2...].joined(separator: " "))]))
+          Record(
+            type: "TimeZone", id: RecordID(words[1]), fields: ["firstRule": .string(words[2...].joined(separator: " "))]
+          ))
       }
     }
     return unique(result)

@@ -66,7 +66,8 @@ struct EventView {
     case .deleted(let event): [("base", number(event.base)), ("time", time(event.time))]
     case .sent(let event):
       [
-        ("zone", .string(event.zone.name)), ("batch", hex(event.batch)), ("mutations", .integer(Int64(event.lsns.count))),
+        ("zone", .string(event.zone.name)), ("batch", hex(event.batch)),
+        ("mutations", .integer(Int64(event.lsns.count))),
         ("lsns", .string(ranges(event.lsns))),
       ]
     case .settled(let event): settled(event)

@@ -67,7 +67,8 @@ extension LineReader {
     case .directory: throw Failure(.noSuchStore, "'\(path)' is a directory, not a file of JSON Lines")
     case .other:
       throw Failure(
-        .noSuchStore, "'\(path)' is not a regular file", try: "the same with - for the file, and < \(ShellWord.quote(path))")
+        .noSuchStore, "'\(path)' is not a regular file",
+        try: "the same with - for the file, and < \(ShellWord.quote(path))")
     case .file: break
     }
     let file = try fileSystem.open(path, .read)
