@@ -1,6 +1,80 @@
-// The command's entrance.
+// The command's entrance: words in, an exit code out, and every error in the two lines that all errors have.
+
+import Foundation
 
 @main
-struct Tool {
-  static func main() { print("strandline") }
+package struct Tool {
+  package static func main() async {
+    let code = await run(Array(CommandLine.arguments.dropFirst()), Console.real())
+    exit(code.rawValue)
+  }
+
+  /// Runs one command line.
+  package static func run(_ words: [String], _ console: Console) async -> ExitCode {
+    do {
+      let code = try await dispatch(words, console)
+      try console.flush()
+      return code
+    } catch {
+      // Data that was produced before the failure is still data. If it cannot be written, the first error counts.
+      let unwritten = Result { try console.flush() }
+      let failure = failure(error, words)
+      if case .failure(let second) = unwritten, failure.code != .inputOutput {
+        console.report(Failure(second, store: nil))
+      }
+      console.report(failure)
+      return failure.code
+    }
+  }
+
+  private static func dispatch(_ words: [String], _ console: Console) async throws -> ExitCode {
+    guard let name = words.first, name != "--help", name != "-h" else {
+      try show(Help.overview, console)
+      return .done
+    }
+    let rest = Array(words.dropFirst())
+    if name == "help" { return try help(rest, console) }
+    guard let command = Command.named(name) else {
+      throw UsageError(
+        message: (name.hasPrefix("-") ? "unknown option '\(name)'" : "unknown verb '\(name)'")
+          + Suggestion.sentence(name, among: Command.all.map(\.name) + ["help"]))
+    }
+    let arguments = try Arguments(rest, for: command)
+    if arguments.has(Option.help.name) {
+      try show(Help.screen(command), console)
+      return .done
+    }
+    return try await command.run(arguments, console)
+  }
+
+  private static func help(_ words: [String], _ console: Console) throws -> ExitCode {
+    guard let topic = words.first else {
+      try show(Help.overview, console)
+      return .done
+    }
+    if topic == "exit-codes" {
+      try show(Help.exitCodes, console)
+    } else if let command = Command.named(topic) {
+      try show(Help.screen(command), console)
+    } else {
+      throw UsageError(
+        message: "no help on '\(topic)'"
+          + Suggestion.sentence(topic, among: Command.all.map(\.name) + ["exit-codes"]))
+    }
+    return .done
+  }
+
+  private static func show(_ lines: [String], _ console: Console) throws {
+    for line in lines { try console.print(line) }
+  }
+
+  private static func failure(_ error: any Error, _ words: [String]) -> Failure {
+    let verb = words.first.flatMap { Command.named($0) }
+    if let usage = error as? UsageError {
+      return Failure(.usage, usage.message, try: "strandline help" + (verb.map { " \($0.name)" } ?? ""))
+    }
+    // The store is the first operand of every verb that has one.
+    let store = verb.flatMap { verb in (try? Arguments(Array(words.dropFirst()), for: verb))?.operands.first }
+    return Failure(error, store: store)
+  }
 }

@@ -1,20 +1,20 @@
 // A zone's changes, page by page: the current state of each record at the place of its latest change, tombstones
 // for ever.
 //
-// The stale page (`ServerFaults.replayPage`). While it is on, the first page of changes with living records that
-// a zone serves to anybody is remembered, bodies and all. After a deletion of a record that is on that page, the
-// next `changes/zone` whose token lies at or past the deletion is answered with the remembered page, under the
-// token that was asked with and `moreComing: true`; the request after that gets the normal changes. Once for each
-// such deletion, and so to somebody who has seen the deletion already. A script: switch it on; let device A make
-// two records and sync twice (the page is remembered); edit one of the records and delete the other; let A sync
-// twice, change anything else elsewhere, and let A sync again: it is shown both as they were. Nothing may come
-// back, and the edit must stay. The memory ends with the server.
+// The stale page (`ServerFaults.replayPage`). While it is on, every living record that a zone's changes show to
+// anybody is remembered as it was shown first, bodies and all, up to a page of them. After a deletion of a record
+// that is so remembered, the next `changes/zone` whose token lies at or past the deletion is answered with all that
+// is remembered, under the token that was asked with and `moreComing: true`; the request after that gets the normal
+// changes. Once for each such deletion, and so to somebody who has seen the deletion already. A script: switch it
+// on; let device A make two records and sync twice (both are remembered); edit one of the records and delete the
+// other; let A sync twice, change anything else elsewhere, and let A sync again: it is shown both as they were.
+// Nothing may come back, and the edit must stay. The memory ends with the server.
 
 internal import Strandline
 package import StrandlineCloudKit
 
 extension CloudServer {
-  /// A page that was served, kept to be served again out of time.
+  /// Records as they were shown first, kept to be shown again out of time.
   struct Recording: Sendable {
     var records: [WireRecord]
     var names: Set<String>
@@ -125,10 +125,13 @@ extension CloudServer {
   // MARK: the stale page
 
   private func record(_ records: [WireRecord], _ zone: ZoneState, core: inout Core) {
-    guard core.faults.replayPage, core.recordings[zone.life] == nil else { return }
-    let living = records.filter { $0.deleted != true }
-    guard !living.isEmpty else { return }
-    core.recordings[zone.life] = Recording(records: records, names: Set(living.compactMap(\.recordName)))
+    guard core.faults.replayPage else { return }
+    var recording = core.recordings[zone.life] ?? Recording(records: [], names: [])
+    for record in records where record.deleted != true && recording.records.count < core.limits.resultsMax {
+      guard let name = record.recordName, recording.names.insert(name).inserted else { continue }
+      recording.records.append(record)
+    }
+    core.recordings[zone.life] = recording
   }
 
   private func stalePage(_ zone: ZoneState, since: UInt64, _ core: inout Core) -> [WireRecord]? {

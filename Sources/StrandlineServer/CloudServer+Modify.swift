@@ -141,7 +141,8 @@ extension CloudServer {
       if operation.record.recordChangeTag == nil { return bad("missing required field 'recordChangeTag'") }
     case .forceDelete: break
     }
-    for (field, value) in operation.record.fields ?? [:] {
+    let fields = (operation.record.fields ?? [:]).sorted { $0.key.precedesByUTF8($1.key) }
+    for (field, value) in fields {
       if let defect = Names.defect(schemaName: field) { return bad("field '\(field.prefix(40))': \(defect)") }
       if let defect = value?.defect { return bad("Invalid value, field '\(field)' holds \(defect)") }
     }
@@ -249,7 +250,7 @@ extension CloudServer {
         fields: keepsRest ? old?.fields ?? [:] : [:])
       let own = ZoneID(zone.name, owner: zone.key.user, scope: zone.key.scope)
       for (field, value) in operation.record.fields ?? [:] { record.fields[field] = value?.relative(to: own) }
-      for (field, value) in record.fields {
+      for (field, value) in record.fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
         if value.references.contains(where: { $0.action != .none && $0.zone != nil }) {
           return WireError(.badRequest, "field '\(field)': DELETE_SELF and VALIDATE bind records of one zone only")
         }

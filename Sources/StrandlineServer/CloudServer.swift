@@ -49,7 +49,7 @@ public final class CloudServer: Sendable {
   private let onLine: @Sendable (String) -> Void
 
   /// The user that everyone is who does not say otherwise.
-  public static let defaultUser = "_5374726e646c696e65646566617574"
+  public static let defaultUser = "_737472616e646c696e652d7573657231"
 
   /// A server over a journal whose events are in `state` already.
   init(

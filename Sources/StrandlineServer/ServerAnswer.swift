@@ -76,7 +76,7 @@ extension CloudServer {
       var refusal = error.error
       refusal.uuid = uuid
       if headers["Retry-After"] == nil, let seconds = refusal.retryAfter {
-        headers["Retry-After"] = String(Int(seconds.rounded(.up)))
+        headers["Retry-After"] = Self.wholeSeconds(seconds)
       }
       do {
         return .respond(HTTPResponse(status: error.status, headers: headers, body: try WireJSON.encode(refusal)))
@@ -172,6 +172,11 @@ extension CloudServer {
     return CloudServer.defaultUser
   }
 
+  /// A wait as the header wants it; what a test asked for may be beyond any number of seconds.
+  private static func wholeSeconds(_ seconds: Double) -> String {
+    seconds.isFinite ? String(Int(min(max(seconds, 0), 1e15).rounded(.up))) : "0"
+  }
+
   private func throttle(_ headers: inout HTTPHeaders) throws(ServerRefusal) {
     let throttle: ServerFaults.Throttle? = core.withLock { core in
       guard let throttle = core.faults.throttle else { return nil }
@@ -182,7 +187,7 @@ extension CloudServer {
       return throttle
     }
     guard let throttle else { return }
-    if let seconds = throttle.retryAfter { headers["Retry-After"] = String(Int(seconds.rounded(.up))) }
+    if let seconds = throttle.retryAfter { headers["Retry-After"] = Self.wholeSeconds(seconds) }
     throw ServerRefusal(
       throttle.status,
       throttle.status == 429

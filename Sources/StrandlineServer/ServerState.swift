@@ -154,7 +154,8 @@ struct ServerState: Sendable {
   /// The binding references of a record.
   static func links(of record: JournalRecord) -> [RecordLink] {
     var links: [RecordLink] = []
-    for (field, value) in record.fields {
+    // In the order of the fields' names, so that a refusal names the same field each time.
+    for (field, value) in record.fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
       for reference in value.references where reference.action != .none && reference.zone == nil {
         links.append(RecordLink(field: field, target: reference.name, action: reference.action))
       }

@@ -20,7 +20,7 @@ package struct FleetSimulation {
     package var what: String
     package var trace: [String]
     package var description: String {
-      "seed \(seed), step \(step): \(what)\n  " + trace.suffix(40).joined(separator: "\n  ")
+      "seed \(seed), step \(step): \(what)\n  " + trace.suffix(80).joined(separator: "\n  ")
     }
   }
 
@@ -262,7 +262,10 @@ package struct FleetSimulation {
     for device in devices {
       dumps.append(try await device.dump())
       let status = try await device.open().status()
-      guard status.unsettled == 0 else { throw failure("\(device.name) still owes \(status.unsettled) mutations") }
+      guard status.unsettled == 0 else {
+        let ids = Set(try await device.open().core.withLock { Array($0.projections.outbox.records.values) })
+        throw failure("\(device.name) still owes \(status.unsettled) mutations\n\(try await story(ids))")
+      }
       guard status.openBlocks == 0 else {
         throw failure("\(device.name) has \(status.openBlocks) blocks without an end")
       }
@@ -284,7 +287,8 @@ package struct FleetSimulation {
       let version = try store.core.withLock { core in try core.view(id)?.version }
       guard let version else { continue }
       if let dead = deleted[id], version.stamp.births.isSubset(of: dead) {
-        throw failure("\(id) lives, though all its births were deleted: \(version.stamp.births)")
+        throw failure(
+          "\(id) lives, though all its births were deleted: \(version.stamp.births)\n\(try await story([id]))")
       }
       for write in acknowledged where write.id == id && !write.births.isDisjoint(with: version.stamp.births) {
         // A write into a life that somebody deleted went with it, though the name may live on in another life.
@@ -316,6 +320,38 @@ package struct FleetSimulation {
       last[record.name] = seen
     }
     if let duplicate { throw failure(duplicate) }
+  }
+
+  /// The events of some records on every device, for a failure's message.
+  private func story(_ ids: Set<RecordID>) async throws -> String {
+    var lines: [String] = []
+    for device in devices {
+      let store = try await device.open()
+      var lsn = LSN(1)
+      while lsn <= store.durableLSN {
+        let event = try store.source.event(at: lsn)
+        if let id = event.recordID, ids.contains(id) {
+          lines.append("    \(device.name) \(lsn) \(id.name) \(event.kindName) \(Self.summary(event))")
+        }
+        if case .sent(let sent) = event { lines.append("    \(device.name) \(lsn) sent \(sent.lsns)") }
+        lsn = lsn.advanced(by: 1)
+      }
+    }
+    return lines.joined(separator: "\n")
+  }
+
+  private static func summary(_ event: Event) -> String {
+    switch event {
+    case .saved(let event): "births \(event.births.sorted()) base \(event.base)"
+    case .deleted(let event): "births \(event.births.sorted()) base \(event.base)"
+    case .merged(let event): "births \(event.births.sorted()) base \(event.base) local \(event.local)"
+    case .fetchedSave(let event): "births \(event.births.sorted()) tag \(event.changeTag) \(event.source)"
+    case .fetchedDelete(let event): "births \(event.births.sorted()) \(event.reason)"
+    case .settled(let event): "\(event.lsn) \(event.outcome) tag \(event.changeTag ?? "-")"
+    case .blocked(let event): "births \(event.births.sorted()) tag \(event.changeTag) \(event.words)"
+    case .held(let event): "\(event.lsn) \(event.code)"
+    default: ""
+    }
   }
 
   private func births(of id: RecordID, on device: Device) async throws -> Set<Birth> {

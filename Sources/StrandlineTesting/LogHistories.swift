@@ -2,8 +2,8 @@
 //
 // A history is a word over a small alphabet of operations. Each is run on a simulated disk, and every mutating
 // call of its last operation (those before were the last of a shorter word) is a place where the power may go;
-// each place yields disks with none, all, and all but one of the effects that no sync had covered. Whatever disk
-// is left, an open must return a prefix of what was issued: whole transactions, byte for byte, with everything
+// each place yields disks with none, all, and all but one of the effects that no sync had covered, and one that
+// only its process has left. Whatever is left, an open must return a prefix of what was issued: whole transactions, byte for byte, with everything
 // that was acknowledged in it; again the same after another power cut; and one more append must hold.
 //
 // The oracle is a list of transactions. It shares no code with the log. A failure prints the word, the call and
@@ -138,6 +138,8 @@ package struct LogHistories {
     }
     for (call, state) in states.enumerated() {
       let bounds = scene.bounds(beforeCall: call)
+      // The process dies and the machine goes on: memory still has what no sync has covered.
+      try check(state.clone(), bounds, word: word, crash: "before call \(call + 1) of the last, the process only")
       for loss in state.crashLosses() {
         try check(
           state.imageAfterCrash(loss), bounds, word: word, crash: "before call \(call + 1) of the last, \(loss)")
@@ -270,11 +272,14 @@ package struct LogHistories {
     try scene.open()
     scene.letGo()
     for (call, state) in image.history.enumerated() {
-      for loss in state.crashLosses() {
+      let images =
+        [("the process only", state.clone())]
+        + state.crashLosses().map { ($0.description, state.imageAfterCrash($0)) }
+      for (loss, image) in images {
         report.images += 1
         report.recoveryImages += 1
         do {
-          _ = try Self.checkOpen(state.imageAfterCrash(loss), bounds, seed: seed &+ 4, isClosing: call % 2 == 0)
+          _ = try Self.checkOpen(image, bounds, seed: seed &+ 4, isClosing: call % 2 == 0)
         } catch {
           throw LogProblem("after a second crash before call \(call + 1) of the open, \(loss): \(error)")
         }

@@ -30,4 +30,14 @@ struct `A log that lost power` {
     print("crash tests, drawn: \(report)")
     #expect(report.images > 100)
   }
+
+  #if !DEBUG
+    /// Too slow without optimization.
+    @Test(arguments: 0..<2) func `in any history of three operations, at any call`(half: Int) throws {
+      var histories = LogHistories(seed: 1, recoverySample: 16)
+      try histories.runAll(length: 3) { $0 % 2 == half }
+      print("crash tests, complete for 3 operations, half \(half): \(histories.report)")
+      #expect(histories.report.histories == 256)
+    }
+  #endif
 }

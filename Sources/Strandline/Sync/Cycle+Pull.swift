@@ -63,15 +63,18 @@ extension Cycle {
 
   // MARK: A zone
 
-  mutating func pullZone(_ zone: ZoneID) async throws {
+  /// Fetches a zone to its end, from where this store stands; `fromStart`, from its beginning, because the zone's life is
+  /// in doubt. The token that was there stays until the first page without it is here.
+  mutating func pullZone(_ zone: ZoneID, fromStart: Bool = false) async throws {
     var limit = Self.pageLimit
     var moreComing = true
+    var startsOver = fromStart
     while moreComing {
       let asked = sync.zones[zone]?.token
-      var isReset = false
+      var isReset = startsOver && asked != nil
       let page: ZonePage
       do {
-        page = try await askZone(zone, since: asked, limit: limit)
+        page = try await askZone(zone, since: isReset ? nil : asked, limit: limit)
       } catch let error as CloudError where error.code == .zoneNotFound {
         try await lose(zone, "the server says: \(error)")
         return
@@ -91,6 +94,7 @@ extension Cycle {
         limit /= 2
         continue
       }
+      startsOver = false
       moreComing = page.moreComing
     }
   }
@@ -113,7 +117,8 @@ extension Cycle {
         guard core.projections.sync.zones[zone]?.token == asked else { return }
         if isReset {
           core.append(
-            .zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: "the change token was refused")))
+            .zoneChanged(
+              ZoneChanged(zone: zone, change: .reset, reason: "the change token was refused or is in doubt")))
         }
         for change in page.changes {
           switch change {

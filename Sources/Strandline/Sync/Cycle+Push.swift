@@ -385,12 +385,16 @@ extension Cycle {
   // MARK: Not found
 
   /// The server does not have what we hold a base of, and the feed has not said why: fetch the zone to its end; its
-  /// tombstone decides. Without one the record is held, with the server's words: nothing sweeps yet.
+  /// tombstone decides. Without one the zone's life is in doubt: fetch it from its beginning, which shows every
+  /// tombstone. Without one even there, the record is held, with the server's words: nothing sweeps yet.
   private mutating func settleMissing() async throws {
-    guard !missing.isEmpty else { return }
-    for zone in Set(missing.map(\.zone)).sorted() where sync.zones[zone]?.isLost != true { try await pullZone(zone) }
+    for fromStart in [false, true] {
+      let zones = Set(stillMissing().map(\.zone)).sorted()
+      for zone in zones where sync.zones[zone]?.isLost != true { try await pullZone(zone, fromStart: fromStart) }
+    }
+    guard !stillMissing().isEmpty else { return }
     let wall = store.environment.clock.wallMilliseconds()
-    let doubtful = missing.sorted()
+    let doubtful = stillMissing()
     try await store.commit { core in
       for id in doubtful {
         guard let entry = core.projections.records[id], entry.base != nil, let pending = entry.pending else { continue }
@@ -403,5 +407,14 @@ extension Cycle {
       }
     }
     missing = []
+  }
+
+  private func stillMissing() -> [RecordID] {
+    store.core.withLock { core in
+      missing.filter { id in
+        let entry = core.projections.records[id]
+        return entry?.base != nil && entry?.pending != nil
+      }.sorted()
+    }
   }
 }

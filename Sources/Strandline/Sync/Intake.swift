@@ -38,12 +38,13 @@ struct Intake {
       try takeDead(arrival, id, entry, &core)
       return
     }
-    if source == .lookup, entry == nil, core.projections.deletions[id]?.births.isEmpty == true {
-      block(id, arrival, "the feed deleted this name, an answer from outside it says that it lives", .none, &core)
-      return
-    }
     if let base, isStale(arrival, base.version) {
       try takeStale(arrival, id, &core)
+      return
+    }
+    let included = included(in: arrival.version.stamp, entry?.pending, core)
+    if source != .lookup, included == nil, isUnknownLife(births, id, entry, base?.version, core) {
+      block(id, arrival, "another life of a name whose last one has not been seen to end", .lookup, &core)
       return
     }
     guard let entry, let pending = entry.pending else {
@@ -56,7 +57,26 @@ struct Intake {
       core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .superseded)))
       return
     }
-    try takeAgainstEdit(arrival, id, entry, pending, base?.version, &core)
+    try takeAgainstEdit(arrival, id, entry, pending, included, base?.version, &core)
+  }
+
+  /// Which of our unsettled mutations a version holds already, though no answer said so: its `seen` names one of ours.
+  private func included(in stamp: Stamp, _ pending: Pending?, _ core: borrowing StoreCore) -> LSN? {
+    let sync = core.projections.sync
+    let end = core.projections.appliedLSN
+    return pending?.lsns.last { mutation in
+      stamp.seen.values.contains { $0.lsn >= mutation && sync.owns($0.lsn, tenure: $0.tenure, upTo: end) }
+    }
+  }
+
+  /// A life that this log has not met, under a name that it has: the record was deleted and begun anew elsewhere, or an
+  /// old page brings back a life that ended before this store was there. A page cannot tell; the server can, so it is
+  /// asked before anything here gives way.
+  private func isUnknownLife(
+    _ births: Set<Birth>, _ id: RecordID, _ entry: RecordEntry?, _ base: Version?, _ core: borrowing StoreCore
+  ) -> Bool {
+    if let base { return births.isDisjoint(with: base.stamp.births) }
+    return entry == nil && core.projections.deletions[id] != nil
   }
 
   /// A version that has seen less than the base that we hold: an old page, or a server that went back in time.
@@ -120,18 +140,11 @@ struct Intake {
 
   /// A version that meets unsettled edits.
   private mutating func takeAgainstEdit(
-    _ arrival: Arrival, _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ base: Version?,
+    _ arrival: Arrival, _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ included: LSN?, _ base: Version?,
     _ core: inout StoreCore
   ) throws {
     let newest = try core.load(pending.newest)
     var owed = pending
-    // Which of our mutations this version holds already, though no answer said so.
-    let included = pending.lsns.last { mutation in
-      arrival.version.stamp.seen.values.contains { seen in
-        seen.lsn >= mutation
-          && core.projections.sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
-      }
-    }
     if let included {
       let version = append(arrival, id, &core)
       core.append(.settled(Settled(id: id, lsn: included, outcome: .saved)))

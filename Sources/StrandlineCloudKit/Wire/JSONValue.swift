@@ -10,9 +10,20 @@ package enum JSONValue: Hashable, Sendable, Decodable {
   case array([JSONValue])
   case object([String: JSONValue])
 
+  /// Deeper than anything that was ever seen, and shallow enough for the smallest stack of a thread.
+  private static let depthMax = 64
+
   package init(from decoder: any Decoder) throws {
+    guard decoder.codingPath.count <= Self.depthMax else {
+      throw wireDefect("JSON nested more than \(Self.depthMax) deep", at: [])
+    }
     // One container a kind; the decoder says by a type mismatch which kind it is not. Only keys that nobody
     // knows come here, so trying is cheap enough.
+    let value = try decoder.singleValueContainer()
+    if value.decodeNil() {
+      self = .null
+      return
+    }
     do {
       let container = try decoder.container(keyedBy: AnyKey.self)
       var object: [String: JSONValue] = [:]
@@ -27,24 +38,19 @@ package enum JSONValue: Hashable, Sendable, Decodable {
       self = .array(array)
       return
     } catch DecodingError.typeMismatch {}
-    let container = try decoder.singleValueContainer()
-    if container.decodeNil() {
-      self = .null
-      return
-    }
     do {
-      self = .string(try container.decode(String.self))
+      self = .string(try value.decode(String.self))
       return
     } catch DecodingError.typeMismatch {}
     do {
-      self = .bool(try container.decode(Bool.self))
+      self = .bool(try value.decode(Bool.self))
       return
     } catch DecodingError.typeMismatch {}
     do {
-      self = .integer(try container.decode(Int64.self))
+      self = .integer(try value.decode(Int64.self))
     } catch {
       // Foundation says by an error of its own, not by a DecodingError, that a number is no Int64.
-      self = .number(try container.decode(Double.self))
+      self = .number(try value.decode(Double.self))
     }
   }
 

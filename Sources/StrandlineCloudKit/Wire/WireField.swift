@@ -8,16 +8,16 @@ internal import Foundation
 package import Strandline
 
 /// A field on the wire; nil is an explicit null.
-struct WireField: Codable, Sendable {
-  var value: FieldValue?
+package struct WireField: Codable, Sendable {
+  package var value: FieldValue?
 
-  init(_ value: FieldValue?) { self.value = value }
+  package init(_ value: FieldValue?) { self.value = value }
 
   enum Keys: String, CodingKey {
     case value, type, isEncrypted
   }
 
-  init(from decoder: any Decoder) throws {
+  package init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: Keys.self)
     guard container.contains(.value), try !container.decodeNil(forKey: .value) else {
       value = nil
@@ -100,7 +100,7 @@ struct WireField: Codable, Sendable {
     }
   }
 
-  func encode(to encoder: any Encoder) throws {
+  package func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: Keys.self)
     guard let value else {
       try container.encodeNil(forKey: .value)
@@ -144,7 +144,7 @@ struct WireField: Codable, Sendable {
     }
   }
 
-  static func typeName(_ value: FieldValue) -> String {
+  package static func typeName(_ value: FieldValue) -> String {
     switch value {
     case .string: "STRING"
     case .int64: "INT64"

@@ -19,6 +19,18 @@ package struct MarkerBody: Hashable, Sendable {
   /// The highest LSN that a sync of strength `.durable` covered.
   package var fullFlushLSN: UInt64
 
+  package init(
+    durableLSN: UInt64, durableEnd: UInt32, framesSincePrevious: UInt32, chain: UInt32, strength: SyncStrength,
+    fullFlushLSN: UInt64
+  ) {
+    self.durableLSN = durableLSN
+    self.durableEnd = durableEnd
+    self.framesSincePrevious = framesSincePrevious
+    self.chain = chain
+    self.strength = strength
+    self.fullFlushLSN = fullFlushLSN
+  }
+
   package func encoded() -> [UInt8] {
     var writer = ByteWriter(capacity: LogFormat.markerBodyBytes)
     writer.u64(durableLSN)
@@ -57,6 +69,19 @@ package struct OpeningBody: Hashable, Sendable {
   package var durableEnd: UInt32
   /// How many writers have appended to this store, this one counted. For people.
   package var opens: UInt64
+
+  package init(
+    firstLSN: UInt64, predecessorID: UInt64, predecessorLastLSN: UInt64, predecessorEnd: UInt32, chain: UInt32,
+    durableEnd: UInt32, opens: UInt64
+  ) {
+    self.firstLSN = firstLSN
+    self.predecessorID = predecessorID
+    self.predecessorLastLSN = predecessorLastLSN
+    self.predecessorEnd = predecessorEnd
+    self.chain = chain
+    self.durableEnd = durableEnd
+    self.opens = opens
+  }
 
   package func encoded() -> [UInt8] {
     var writer = ByteWriter(capacity: LogFormat.openingBodyBytes)

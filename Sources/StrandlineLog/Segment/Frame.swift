@@ -110,6 +110,8 @@ extension FrameHeader {
 /// A fault as an error, for `Result`.
 package struct FrameFaultError: Error, Hashable, Sendable {
   package var fault: FrameFault
+
+  package init(fault: FrameFault) { self.fault = fault }
 }
 
 extension [UInt8] {

@@ -78,15 +78,21 @@ struct HTTPConnection {
     let request = HTTPRequest(
       method: head.method, origin: "http://" + (head.headers["host"] ?? "127.0.0.1"), path: head.path,
       query: head.query, headers: head.headers, body: body)
-    let latency = server.latencyMilliseconds
-    if latency > 0 { clock.sleepBlocking(milliseconds: latency) }
+    // In pieces, so that a stop does not wait for a long latency.
+    var latency = server.latencyMilliseconds
+    while latency > 0, !isStopped() {
+      clock.sleepBlocking(milliseconds: min(latency, 100))
+      latency -= 100
+    }
     switch server.answer(request) {
     case .respond(let response):
       guard send(Self.bytes(of: response, keepsAlive: head.keepsAlive, isHead: head.method == "HEAD")) else {
         return false
       }
-      if !head.keepsAlive { hangUp() }
-      return head.keepsAlive
+      // A journal that failed ends the server; nobody is to wait for it on a connection.
+      let goesOn = head.keepsAlive && server.failure == nil
+      if !goesOn { hangUp() }
+      return goesOn
     case .hang:
       while !isStopped(), !connection.waitUntilPeerCloses(timeoutMilliseconds: 500) {}
       return false

@@ -1,0 +1,111 @@
+// The one parser: words in, options and operands out. It knows no command; each command declares what it takes
+// (CommandLine/Command.swift), and parser and help read the same declaration.
+//
+// `--name VALUE` and `--name=VALUE`; `--` ends options; `-` is an operand; options and operands in any order.
+
+/// A word in the command line that the command cannot mean.
+package struct UsageError: Error, Equatable {
+  package var message: String
+}
+
+/// What a command was given.
+package struct Arguments: Sendable {
+  package private(set) var values: [String: [String]] = [:]
+  package private(set) var flags: Set<String> = []
+  package private(set) var operands: [String] = []
+
+  /// Parses the words after the command's name.
+  package init(_ words: [String], for command: Command) throws(UsageError) {
+    let options = command.options + [Option.help]
+    var rest = words[...]
+    while let word = rest.popFirst() {
+      if word == "--" {
+        operands += rest
+        break
+      }
+      guard word.hasPrefix("-"), word != "-" else {
+        operands.append(word)
+        continue
+      }
+      let equals = word.firstIndex(of: "=")
+      let name = equals.map { String(word[..<$0]) } ?? word
+      guard let option = options.first(where: { $0.name == name || $0.short == name }) else {
+        throw UsageError(
+          message: "unknown option '\(name)' for \(command.name)"
+            + Suggestion.sentence(name, among: options.map(\.name)))
+      }
+      if option.value == nil {
+        guard equals == nil else { throw UsageError(message: "\(option.name) takes no value") }
+        flags.insert(option.name)
+        continue
+      }
+      let value: String
+      if let equals {
+        value = String(word[word.index(after: equals)...])
+      } else {
+        guard let next = rest.popFirst() else {
+          throw UsageError(message: "\(option.name) needs a value: \(option.name) \(option.value ?? "")")
+        }
+        value = next
+      }
+      if values[option.name] != nil { throw UsageError(message: "\(option.name) is given twice") }
+      values[option.name] = [value]
+    }
+    if flags.contains(Option.help.name) { return }
+    if operands.count < command.operandsMin {
+      let missing = command.operands.dropFirst(operands.count).first ?? "operand"
+      throw UsageError(message: "\(command.name) needs \(missing)")
+    }
+    if let most = command.operandsMax, operands.count > most {
+      throw UsageError(message: "\(command.name) does not take '\(operands[most])'")
+    }
+  }
+
+  /// Whether a flag was given.
+  package func has(_ name: String) -> Bool { flags.contains(name) }
+
+  /// An option's value; nil if it was not given.
+  package subscript(_ name: String) -> String? { values[name]?.first }
+
+  /// An option's value as a whole number in a range.
+  func number<Value: FixedWidthInteger & LosslessStringConvertible>(
+    _ name: String, in range: ClosedRange<Value>
+  ) throws(UsageError) -> Value? {
+    guard let text = self[name] else { return nil }
+    guard let value = Value(text), range.contains(value) else {
+      throw UsageError(
+        message: "\(name) takes a whole number from \(range.lowerBound) to \(range.upperBound), not '\(text)'")
+    }
+    return value
+  }
+}
+
+/// "Did you mean".
+package enum Suggestion {
+  /// The nearest name below a distance of four, as a sentence; empty if there is none.
+  package static func sentence(_ word: String, among names: [String]) -> String {
+    let near = names.map { (name: $0, distance: distance(word, $0)) }.filter { $0.distance < 4 }
+    // A word of two letters is near to everything: at least half of it must be right.
+    guard let best = near.min(by: { $0.distance < $1.distance }), best.distance * 2 <= max(word.count, 4) else {
+      return ""
+    }
+    return "; did you mean '\(best.name)'?"
+  }
+
+  /// Levenshtein's distance.
+  package static func distance(_ left: String, _ right: String) -> Int {
+    let left = Array(left)
+    let right = Array(right)
+    var row = Array(0...right.count)
+    for (i, a) in left.enumerated() {
+      var diagonal = row[0]
+      row[0] = i + 1
+      for (j, b) in right.enumerated() {
+        let above = row[j + 1]
+        row[j + 1] = a == b ? diagonal : 1 + min(diagonal, above, row[j])
+        diagonal = above
+      }
+    }
+    return row[right.count]
+  }
+}

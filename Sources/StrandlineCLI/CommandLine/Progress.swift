@@ -1,0 +1,40 @@
+// A line that moves while a command works: on standard error, only on a terminal, only after a second, and gone
+// when the command ends.
+
+import StrandlineSystem
+
+/// Progress of one command.
+struct Progress {
+  private let console: Console
+  private let start: UInt64
+  private var last: UInt64
+  private var isShown = false
+
+  private static let quietNanoseconds: UInt64 = 1_000_000_000
+  private static let stepNanoseconds: UInt64 = 200_000_000
+
+  init(_ console: Console) {
+    self.console = console
+    start = console.environment.clock.monotonicNanoseconds()
+    last = start
+  }
+
+  /// Shows how far it is, if it is time to.
+  mutating func update(_ text: @autoclosure () -> String) {
+    guard console.isErrorTerminal else { return }
+    let now = console.environment.clock.monotonicNanoseconds()
+    guard now - start >= Self.quietNanoseconds, !isShown || now - last >= Self.stepNanoseconds else { return }
+    last = now
+    isShown = true
+    console.sayRaw("\r\u{1B}[K" + text())
+  }
+
+  /// Clears the line.
+  mutating func end() {
+    if isShown { console.sayRaw("\r\u{1B}[K") }
+    isShown = false
+  }
+
+  /// Since the start.
+  var nanoseconds: UInt64 { console.environment.clock.monotonicNanoseconds() - start }
+}

@@ -1,0 +1,52 @@
+// `get`: one record, to read or as JSON. Takes no lock.
+
+import Foundation
+import Strandline
+import StrandlineCloudKit
+
+extension Command {
+  static let get = Command(
+    "get", "Show one record.", operands: ["STORE", "NAME"],
+    options: [.zone, .json],
+    examples: [
+      Example("To read", "strandline get STORE n1"), Example("For a program", "strandline get --json STORE n1"),
+    ],
+    run: { arguments, console in
+      let path = arguments.operands[0]
+      let id = RecordID(arguments.operands[1], zone: ZoneID(arguments["--zone"] ?? ZoneID.main.name))
+      let store = try readOnly(path, console)
+      guard let record = try store.record(id) else {
+        throw Failure(
+          .noSuchStore, "there is no record '\(printable(id.description))' in '\(path)'",
+          try: "strandline log-dump --record \(ShellWord.quote(id.name)) \(ShellWord.quote(path))")
+      }
+      if arguments.has("--json") {
+        try console.write(record.line(zone: true) + [UInt8(ascii: "\n")])
+      } else {
+        for line in text(record) { try console.print(line) }
+      }
+      return .done
+    })
+
+  private static func text(_ record: Record) -> [String] {
+    var rows: [(String, String)] = [("record", printable(record.id.description)), ("type", printable(record.type))]
+    if let parent = record.parent { rows.append(("parent", printable(parent))) }
+    if let system = record.system {
+      if let tag = system.changeTag { rows.append(("server tag", printable(tag))) }
+      if let modified = system.modified { rows.append(("server time", time(modified.milliseconds))) }
+    }
+    for name in record.fields.keys.sorted(by: { $0.precedesByUTF8($1) }) {
+      guard let value = record.fields[name] else { continue }
+      rows.append((printable(name), printable(String(decoding: value.lineJSON.canonicalBytes, as: UTF8.self))))
+    }
+    let width = min(24, rows.map(\.0.count).max() ?? 0)
+    return rows.map { name, value in
+      name + String(repeating: " ", count: max(0, width - name.count) + 2) + value
+    }
+  }
+
+  /// A time in UTC, to the second.
+  static func time(_ milliseconds: Int64) -> String {
+    Date(timeIntervalSince1970: Double(milliseconds) / 1_000).formatted(.iso8601)
+  }
+}

@@ -1,0 +1,174 @@
+// `import`: JSON Lines into a store, N records a transaction, each batch acknowledged when it is durable.
+//
+// The batches are the good lines in order, N each: a bad line, found by the decoder or by the store, is never part
+// of one. So the lines are read inside the transaction, until it is full, a line is bad, or the input ends.
+
+import Strandline
+import StrandlineSystem
+
+extension Command {
+  static let importing = Command(
+    "import", "Save records from JSON Lines.", operands: ["STORE", "FILE|-"],
+    details: [
+      "Each line is a record: {\"recordType\": …, \"recordName\": …, \"fields\": {name: value, …}}, and if wanted",
+      "\"zoneName\" (wins over --zone) and \"parent\". A record that exists is replaced; an equal one changes nothing.",
+      "A line that is not a record, or that the store cannot take, ends the import with its number and exit code 65,",
+      "after everything before it was saved.",
+    ],
+    options: [
+      .zone,
+      Option("--batch", "N", "Records a transaction; 400 if it is not said."),
+      Option(
+        "--acks",
+        "Print 'ACK LSN' for each batch when it is durable, and nothing else, on standard output."),
+      Option("--keep-going", "Report bad lines, skip them, and exit with 65 at the end if there were any."),
+      Option("--recreate", "Begin a new life for records whose names were deleted."),
+    ],
+    examples: [
+      Example("Notes into a new store", "strandline import ~/notes.strand notes.jsonl"),
+      Example("From another store, zones and all", "strandline export A.strand | strandline import B.strand -"),
+    ],
+    run: { try ImportCommand($0, $1).run() })
+}
+
+/// One run of `import`.
+struct ImportCommand {
+  private let storePath: String
+  private let filePath: String
+  private let zone: String
+  private let batchSize: Int
+  private let acknowledges: Bool
+  private let keepsGoing: Bool
+  private let recreates: Bool
+  private let console: Console
+
+  static let batchSizeDefault = 400
+  private static let batchSizeMax = 100_000
+
+  init(_ arguments: Arguments, _ console: Console) throws {
+    storePath = arguments.operands[0]
+    filePath = arguments.operands[1]
+    zone = arguments["--zone"] ?? ZoneID.main.name
+    batchSize = try arguments.number("--batch", in: 1...Self.batchSizeMax) ?? Self.batchSizeDefault
+    acknowledges = arguments.has("--acks")
+    keepsGoing = arguments.has("--keep-going")
+    recreates = arguments.has("--recreate")
+    self.console = console
+  }
+
+  /// What ends a batch, or the whole import.
+  private enum End {
+    case full
+    case input
+    case bad(Failure)
+    case failed(any Error)
+  }
+
+  func run() throws -> ExitCode {
+    // The input is opened first: a mistyped name must not leave an empty store behind.
+    var (lines, size) = try LineReader.opening(filePath, console)
+    let store = try RecordStore.openBlocking(at: storePath, environment: StoreEnvironment(console.environment))
+    let outcome = Result { try importAll(&lines, size, into: store) }
+    // A failure to import is worth more than one to close.
+    let closed = Result { try store.closeBlocking() }
+    let code = try outcome.get()
+    try closed.get()
+    return code
+  }
+
+  private func importAll(_ lines: inout LineReader, _ size: UInt64?, into store: RecordStore) throws -> ExitCode {
+    var saved = 0
+    var skipped = 0
+    var progress = Progress(console)
+    defer { progress.end() }
+    while true {
+      var end = End.full
+      var count = 0
+      let receipt = try store.writeBlocking { transaction in
+        end = fill(&transaction, from: &lines, count: &count, skipped: &skipped)
+      }
+      saved += count
+      if count > 0, acknowledges {
+        try console.print("ACK \((receipt.lsns?.upperBound ?? receipt.durableLSN).rawValue)")
+        try console.flush()
+      }
+      progress.update(words(saved, lines.bytesRead, size))
+      switch end {
+      case .full: continue
+      case .input:
+        progress.end()
+        console.say(
+          "\(Words.plural(saved, "record")) imported"
+            + (skipped > 0 ? ", \(Words.plural(skipped, "bad line")) skipped" : ""))
+        return skipped > 0 ? .dataDamaged : .done
+      case .bad(let failure):
+        progress.end()
+        console.say("\(Words.plural(saved, "record")) imported before the bad line")
+        throw failure
+      case .failed(let error): throw error
+      }
+    }
+  }
+
+  /// Saves lines into the transaction until it is full. Whatever goes wrong with a line leaves the transaction with
+  /// the lines before it, so that those are saved.
+  private func fill(
+    _ transaction: inout WriteTransaction, from lines: inout LineReader, count: inout Int, skipped: inout Int
+  ) -> End {
+    while count < batchSize {
+      let line: LineReader.Line
+      do {
+        guard let next = try lines.next() else { return .input }
+        line = next
+      } catch { return .failed(error) }
+      do {
+        if try save(line, into: &transaction) { count += 1 }
+      } catch {
+        let failure = failure(error, line: lines.number)
+        guard failure.code == .dataDamaged, keepsGoing, !isDamage(error) else { return .bad(failure) }
+        skipped += 1
+        console.report(failure)
+      }
+    }
+    return .full
+  }
+
+  /// Saves one line; false for an empty one.
+  private func save(_ line: LineReader.Line, into transaction: inout WriteTransaction) throws -> Bool {
+    guard case .bytes(let bytes) = line else {
+      throw BadLine("longer than \(Words.bytes(UInt64(LineReader.lineBytesMax)))")
+    }
+    if bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { return false }
+    let record = try RecordLine(json: bytes).record(in: zone)
+    do {
+      try transaction.save(record)
+    } catch let error as StrandlineError where error.code == .recordWasDeleted && recreates {
+      try transaction.create(record)
+    }
+    return true
+  }
+
+  private func failure(_ error: any Error, line: Int) -> Failure {
+    let place = "\(filePath == "-" ? "standard input" : "'\(filePath)'"), line \(line)"
+    if let bad = error as? BadLine { return Failure(.dataDamaged, "\(place): \(bad.words)", try: remedy(nil)) }
+    var failure = Failure(error, store: storePath)
+    failure.message = "\(place): \(failure.message)"
+    if !isDamage(error) { failure.remedy = remedy((error as? StrandlineError)?.code) }
+    return failure
+  }
+
+  private func isDamage(_ error: any Error) -> Bool {
+    guard let code = (error as? StrandlineError)?.code else { return false }
+    return code == .damaged || code == .fromTheFuture
+  }
+
+  private func remedy(_ code: StrandlineError.Code?) -> String? {
+    if code == .recordWasDeleted { return "the same with --recreate, if a new record of that name is meant" }
+    return keepsGoing ? nil : "mend the line, or the same with --keep-going; what was saved is not saved twice"
+  }
+
+  private func words(_ saved: Int, _ bytes: UInt64, _ size: UInt64?) -> String {
+    let share = size.flatMap { $0 > 0 ? ", \(bytes * 100 / $0) %" : nil } ?? ""
+    return "importing: \(Words.plural(saved, "record"))\(share)"
+  }
+}

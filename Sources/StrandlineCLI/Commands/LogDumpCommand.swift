@@ -1,0 +1,108 @@
+// `log-dump`: the events of a store's log or of a server's journal, also while another process writes it. Takes no
+// lock.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineLog
+import StrandlineSystem
+import Synchronization
+
+extension Command {
+  static let logDump = Command(
+    "log-dump", "Show the events of a store, or of a server's journal.", operands: ["STORE"],
+    details: ["Columns: LSN, kind, record (or zone), detail. Field values are not shown; get shows them."],
+    options: [
+      Option("--from", "LSN", "The first event to show; included."),
+      Option("--to", "LSN", "The first event not to show; excluded."),
+      Option("--kind", "KIND[,KIND]", "Only events of these kinds, such as saved,merged; unknown for later ones."),
+      Option("--record", "NAME", "Only events of this record."),
+      Option("--follow", short: "-f", "Wait for more, until Ctrl-C (exit code 0)."),
+      .json,
+      Option("--hex", "Show segment, offset and the event's bytes too."),
+    ],
+    examples: [
+      Example("The life of one record", "strandline log-dump --record n1 STORE"),
+      Example("What syncing does, as it does it", "strandline log-dump --follow --kind sent,settled,merged STORE"),
+    ],
+    run: { try await LogDump($0, $1).run() })
+}
+
+/// One run of `log-dump`.
+struct LogDump {
+  private let path: String
+  private let from: UInt64
+  private let to: UInt64
+  private let kinds: Set<String>
+  private let record: String?
+  private let follows: Bool
+  private let isJSON: Bool
+  private let showsBytes: Bool
+  private let console: Console
+
+  /// How often a follower looks; a writer promises what is durable at least every 200 ms.
+  private static let pollMilliseconds: Int64 = 200
+
+  init(_ arguments: Arguments, _ console: Console) throws {
+    path = arguments.operands[0]
+    from = try arguments.number("--from", in: 0...UInt64(Int64.max)) ?? 0
+    to = try arguments.number("--to", in: 0...UInt64(Int64.max)) ?? .max
+    guard from <= to else { throw UsageError(message: "--from \(from) is after --to \(to)") }
+    kinds = Set(arguments["--kind"]?.split(separator: ",").map(String.init) ?? [])
+    for kind in kinds where !EventView.kindNames.contains(kind) {
+      throw UsageError(message: "unknown kind '\(kind)'" + Suggestion.sentence(kind, among: EventView.kindNames))
+    }
+    record = arguments["--record"]
+    follows = arguments.has("--follow")
+    isJSON = arguments.has("--json")
+    showsBytes = arguments.has("--hex")
+    self.console = console
+  }
+
+  func run() async throws -> ExitCode {
+    let reader = try LogReader.open(at: path, environment: console.environment)
+    if !isJSON { try console.print(EventView.header) }
+    try reader.poll { try show($0, reader.role) }
+    guard follows else { return .done }
+    let isInterrupted = Flag()
+    try console.onInterrupt { isInterrupted.set() }
+    while !isInterrupted.isSet, reader.lastLSN < to - 1 {
+      try console.flush()
+      try await console.environment.clock.sleep(milliseconds: Self.pollMilliseconds)
+      try reader.poll { try show($0, reader.role) }
+    }
+    return .done
+  }
+
+  private func show(_ event: LogEvent, _ role: LogRole) throws {
+    guard event.lsn >= from, event.lsn < to else { return }
+    let view = EventView(event, role: role)
+    if !kinds.isEmpty, !kinds.contains(view.kind), !(kinds.contains("unknown") && view.kind.hasPrefix("unknown-")) {
+      return
+    }
+    if let record, view.recordName != record { return }
+    let segment = String(event.segmentID, radix: 16)
+    if isJSON {
+      var members = view.json
+      if showsBytes {
+        members["segment"] = .string(segment)
+        members["offset"] = .integer(Int64(event.offset))
+        members["hex"] = .string(HexText.of(event.body))
+      }
+      try console.write(JSONValue.object(members).canonicalBytes + [UInt8(ascii: "\n")])
+    } else {
+      try console.print(view.text)
+      guard showsBytes else { return }
+      try console.print(
+        "  segment \(segment), offset \(event.offset), schema \(event.schema), "
+          + Words.plural(event.body.count, "byte"))
+      for line in HexText.lines(event.body) { try console.print(line) }
+    }
+  }
+}
+
+/// A flag that one thread sets and another reads.
+final class Flag: Sendable {
+  private let value = Mutex(false)
+  var isSet: Bool { value.withLock { $0 } }
+  func set() { value.withLock { $0 = true } }
+}

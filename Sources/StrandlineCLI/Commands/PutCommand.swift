@@ -1,0 +1,83 @@
+// `put`: one record from the command line, changing only what it names.
+
+import Strandline
+import StrandlineSystem
+
+extension Command {
+  static let put = Command(
+    "put", "Change or create one record.", operands: ["STORE", "JSON|-"],
+    details: [
+      "JSON is a line as import takes it. Only the fields it names are changed; null clears one.",
+      "\"recordType\" is needed for a record that does not exist yet.",
+    ],
+    options: [.zone, Option("--recreate", "Begin a new life for a record whose name was deleted.")],
+    examples: [
+      Example(
+        "A new note",
+        #"strandline put STORE '{"recordType": "Note", "recordName": "n1", "fields": {"title": "Milk"}}'"#),
+      Example("Another title", #"strandline put STORE '{"recordName": "n1", "fields": {"title": "Bread"}}'"#),
+    ],
+    run: { arguments, console in
+      let zone = arguments["--zone"] ?? ZoneID.main.name
+      let line = try input(arguments.operands[1], console)
+      return try withStore(arguments.operands[0], console) { store in
+        try store.writeBlocking { transaction in
+          try put(line, zone, recreates: arguments.has("--recreate"), &transaction)
+        }
+        return .done
+      }
+    })
+
+  private static func input(_ operand: String, _ console: Console) throws -> RecordLine {
+    var bytes = Array(operand.utf8)
+    if operand == "-" {
+      bytes = []
+      while true {
+        let more = try console.read(max: 64 << 10)
+        if more.isEmpty { break }
+        bytes += more
+        if bytes.count > LineReader.lineBytesMax {
+          throw Failure(
+            .dataDamaged, "standard input: longer than \(Words.bytes(UInt64(LineReader.lineBytesMax)))")
+        }
+      }
+    }
+    do { return try RecordLine(json: bytes) } catch let bad as BadLine {
+      throw Failure(.dataDamaged, "the record: \(bad.words)", try: "strandline help put")
+    }
+  }
+
+  private static func put(
+    _ line: RecordLine, _ zone: String, recreates: Bool, _ transaction: inout WriteTransaction
+  ) throws {
+    do {
+      if let record = try transaction.record(line.id(in: zone)) {
+        return try transaction.save(line.changing(record))
+      }
+      let record = try line.record(in: zone)
+      do { try transaction.save(record) } catch let error as StrandlineError
+        where error.code == .recordWasDeleted && recreates
+      { try transaction.create(record) }
+    } catch let bad as BadLine {
+      throw Failure(.dataDamaged, "record '\(line.id(in: zone))': \(bad.words)", try: "strandline help put")
+    }
+  }
+
+  /// Opens a store for writing, creating it if there is none, and closes it whatever happens.
+  static func withStore(
+    _ path: String, _ console: Console, create: Bool = true, _ body: (RecordStore) throws -> ExitCode
+  ) throws -> ExitCode {
+    let store = try RecordStore.openBlocking(
+      at: path, environment: StoreEnvironment(console.environment), createIfAbsent: create)
+    let outcome = Result { try body(store) }
+    let closed = Result { try store.closeBlocking() }
+    let code = try outcome.get()
+    try closed.get()
+    return code
+  }
+
+  /// Opens a store for reading.
+  static func readOnly(_ path: String, _ console: Console) throws -> RecordStore {
+    try RecordStore.openReadOnly(at: path, environment: StoreEnvironment(console.environment))
+  }
+}

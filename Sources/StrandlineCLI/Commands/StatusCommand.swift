@@ -1,0 +1,105 @@
+// `status`: what a store holds, owes and waits for, in numbers and words; no field values. Takes no lock.
+
+import Strandline
+import StrandlineCloudKit
+
+extension Command {
+  static let status = Command(
+    "status", "Show what a store holds, owes and waits for.", operands: ["STORE"],
+    options: [.json],
+    examples: [
+      Example("To read", "strandline status STORE"),
+      Example("Whether everything is uploaded", "strandline status --json STORE | grep '\"unsettled\":0'"),
+    ],
+    run: { arguments, console in
+      let status = try readOnly(arguments.operands[0], console).status()
+      if arguments.has("--json") {
+        try console.write(status.json.canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        for line in text(status) { try console.print(line) }
+      }
+      return .done
+    })
+
+  private static func text(_ status: StoreStatus) -> [String] {
+    var rows: [(String, String)] = [
+      ("records", Words.count(status.records)),
+      ("deleted names", Words.count(status.deleted)),
+      ("unsettled", unsettled(status)),
+      ("newest event", "\(status.durableLSN)"),
+      ("all settled to", "\(status.checkpoint)"),
+      ("account", account(status)),
+    ]
+    if status.openBlocks > 0 { rows.append(("blocked", Words.plural(status.openBlocks, "record") + " to look up")) }
+    if let wait = status.waitMilliseconds {
+      rows.append(("waiting", "\(Words.duration(milliseconds: wait)): \(printable(status.waitReason ?? ""))"))
+    }
+    for zone in status.zones {
+      var words = [Words.plural(zone.records, "record")]
+      if zone.isLost { words.append("gone at the server, frozen here") }
+      if zone.isDirty { words.append("changes to fetch") }
+      if !zone.hasToken { words.append("never fetched") }
+      if zone.ghostsPossible { words.append("deletions may have been missed") }
+      rows.append(("zone \(printable(zone.id.description))", words.joined(separator: ", ")))
+    }
+    for held in status.held {
+      rows.append(
+        (
+          "held",
+          "\(printable(held.id.description)): \(held.code), \(printable(held.reason)) "
+            + "(tried \(Words.plural(held.attempts, "time")))"
+        ))
+    }
+    let width = rows.map(\.0.count).max() ?? 0
+    return rows.map { $0 + String(repeating: " ", count: width - $0.count + 2) + $1 }
+  }
+
+  private static func unsettled(_ status: StoreStatus) -> String {
+    if status.unsettled == 0 { return "0" }
+    let age = status.oldestUnsettledMilliseconds.map { ", the oldest \(Words.duration(milliseconds: $0)) old" } ?? ""
+    return "\(Words.plural(status.unsettled, "mutation")) of \(Words.plural(status.unsettledRecords, "record"))\(age)"
+  }
+
+  private static func account(_ status: StoreStatus) -> String {
+    guard let account = status.account else { return "none yet (never synced)" }
+    return "\(printable(account.container)), \(printable(account.environment)), \(account.scope)"
+  }
+}
+
+extension StoreStatus {
+  /// The object that `status --json` prints.
+  var json: JSONValue {
+    func optional(_ number: Int64?) -> JSONValue { number.map { .integer($0) } ?? .null }
+    return .object([
+      "records": .integer(Int64(records)),
+      "deleted": .integer(Int64(deleted)),
+      "unsettled": .integer(Int64(unsettled)),
+      "unsettledRecords": .integer(Int64(unsettledRecords)),
+      "oldestUnsettledMilliseconds": optional(oldestUnsettledMilliseconds),
+      "durableLSN": .integer(Int64(clamping: durableLSN.rawValue)),
+      "checkpoint": .integer(Int64(clamping: checkpoint.rawValue)),
+      "openBlocks": .integer(Int64(openBlocks)),
+      "waitMilliseconds": optional(waitMilliseconds),
+      "waitReason": waitReason.map { .string($0) } ?? .null,
+      "account": account.map {
+        .object([
+          "container": .string($0.container), "environment": .string($0.environment), "scope": .string("\($0.scope)"),
+        ])
+      } ?? .null,
+      "held": .array(
+        held.map {
+          .object([
+            "zoneName": .string($0.id.zone.name), "recordName": .string($0.id.name), "code": .string($0.code),
+            "reason": .string($0.reason), "attempts": .integer(Int64($0.attempts)),
+          ])
+        }),
+      "zones": .array(
+        zones.map {
+          .object([
+            "zoneName": .string($0.id.name), "records": .integer(Int64($0.records)), "isDirty": .bool($0.isDirty),
+            "isLost": .bool($0.isLost), "ghostsPossible": .bool($0.ghostsPossible), "hasToken": .bool($0.hasToken),
+          ])
+        }),
+    ])
+  }
+}

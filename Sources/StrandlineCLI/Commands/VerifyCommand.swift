@@ -1,0 +1,148 @@
+// `verify`: every byte of a log, then every event, then what the events add up to. Changes nothing, takes no lock,
+// and works on the copy of a directory whose writer was killed.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineLog
+import StrandlineServer
+import StrandlineSystem
+
+extension Command {
+  static let verify = Command(
+    "verify", "Check every byte of a store, or of a server's journal.", operands: ["STORE"],
+    details: [
+      "Changes nothing. Exit code 0: sound; 1: a torn tail, which the next open sets aside (nothing acknowledged",
+      "is in it); 65: damage to what was acknowledged.",
+    ],
+    options: [.json],
+    examples: [
+      Example("After a crash", "strandline verify STORE"),
+      Example("A backup, without touching it", "strandline verify --json /mnt/backup/notes.strand"),
+    ],
+    run: { arguments, console in
+      let result = try Verification(arguments.operands[0], console.environment)
+      try result.show(console, json: arguments.has("--json"))
+      return result.code
+    })
+}
+
+/// The result of a verification, bytes and meaning.
+struct Verification {
+  /// Something wrong with what the events say; their checksums are right.
+  struct Defect {
+    var lsn: UInt64
+    var words: String
+  }
+  let path: String
+  let report: VerificationReport
+  private(set) var defects: [Defect] = []
+  private(set) var role: LogRole?
+
+  /// How many defects of meaning are listed; one cause may have thousands.
+  private static let defectsMax = 20
+
+  init(_ path: String, _ environment: SystemEnvironment) throws {
+    self.path = path
+    report = try LogVerifier.verify(at: path, environment: environment)
+    // A log whose bytes are not what was written cannot be asked what they mean.
+    if !report.isDamaged { try checkMeaning(environment) }
+  }
+
+  var isDamaged: Bool { report.isDamaged || !defects.isEmpty }
+  var code: ExitCode { isDamaged ? .dataDamaged : report.isSound ? .done : .recoverable }
+
+  private mutating func checkMeaning(_ environment: SystemEnvironment) throws {
+    let reader = try LogReader.open(at: path, environment: environment)
+    role = reader.role
+    var projections = Projections()
+    var found: [Defect] = []
+    try reader.poll { event in
+      guard found.count < Self.defectsMax else { return }
+      do {
+        switch reader.role {
+        case .server: _ = try JournalEvent.decode(event.body)
+        case .store:
+          let decoded = try EventSource.decode(event)
+          // Opening reads the heads alone; here the values are read too.
+          _ = try LoadedVersion(decoded, at: LSN(event.lsn))
+          projections.apply(decoded, at: LSN(event.lsn), isDurable: true)
+        }
+      } catch {
+        found.append(Defect(lsn: event.lsn, words: "\(error)"))
+      }
+    }
+    if found.isEmpty, let broken = projections.brokenInvariant() {
+      found.append(Defect(lsn: reader.lastLSN, words: "the events do not add up: \(broken)"))
+    }
+    defects = found
+  }
+
+  // MARK: Screens
+
+  func show(_ console: Console, json: Bool) throws {
+    for finding in report.findings {
+      if json {
+        try console.write(finding.json.canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        try console.print("\(finding.file):\(finding.offset)  \(finding.word)  \(printable(finding.message))")
+      }
+    }
+    for defect in defects {
+      if json {
+        let line = JSONValue.object([
+          "finding": .string("meaning"), "lsn": .integer(Int64(clamping: defect.lsn)), "message": .string(defect.words),
+        ])
+        try console.write(line.canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        try console.print("event \(defect.lsn)  damage  \(printable(defect.words))")
+      }
+    }
+    if json {
+      try console.write(summaryJSON.canonicalBytes + [UInt8(ascii: "\n")])
+    } else {
+      try console.print(summary)
+    }
+  }
+
+  private var verdict: String { isDamaged ? "damaged" : report.isSound ? "sound" : "tornTail" }
+
+  var summary: String {
+    let words =
+      switch code {
+      case .done: "sound"
+      case .recoverable: "torn tail: the next open sets it aside, nothing acknowledged is in it"
+      default: "damaged: " + Words.plural(report.findings.count + defects.count, "finding")
+      }
+    return "\(words); \(Words.plural(report.segments, "segment")), \(Words.plural(report.frames, "frame")), "
+      + "\(Words.plural(report.events, "event")), \(Words.bytes(report.bytes)), "
+      + Words.seconds(nanoseconds: report.nanoseconds)
+      + (report.isHeldByWriter ? "; a writer is at work, so its last moments were not judged" : "")
+  }
+
+  private var summaryJSON: JSONValue {
+    .object([
+      "result": .string(verdict), "role": role.map { .string($0 == .store ? "store" : "server") } ?? .null,
+      "segments": .integer(Int64(report.segments)), "frames": .integer(Int64(clamping: report.frames)),
+      "events": .integer(Int64(clamping: report.events)), "bytes": .integer(Int64(clamping: report.bytes)),
+      "lastLSN": .integer(Int64(clamping: report.lastLSN)), "isHeldByWriter": .bool(report.isHeldByWriter),
+    ])
+  }
+}
+
+extension VerificationFinding {
+  fileprivate var word: String {
+    switch kind {
+    case .tornTail: "torn"
+    case .damage: "damage"
+    }
+  }
+
+  fileprivate var json: JSONValue {
+    .object([
+      "finding": .string(kind.rawValue), "code": .string(code.rawValue), "file": .string(file),
+      "offset": .integer(Int64(clamping: offset)), "end": .integer(Int64(clamping: end)),
+      "firstLSN": lsns.map { .integer(Int64(clamping: $0.lowerBound)) } ?? .null,
+      "lastLSN": lsns.map { .integer(Int64(clamping: $0.upperBound)) } ?? .null, "message": .string(message),
+    ])
+  }
+}

@@ -1,0 +1,293 @@
+// The kill loop: import, sync and serve as processes over real records and a real file system, each killed with
+// SIGKILL at a drawn moment, again and again.
+//
+// After each kill: verify never says damage, and every record of every acknowledged batch is there, at least as new
+// as it was acknowledged. At the end, when everything is settled: a fresh third device equals both byte for byte,
+// every acknowledged record lives (or was deleted by us), nothing was applied twice, and nothing came back.
+//
+// Each save carries the number of its round. Rounds follow one another on one machine's clock, so by the merge's rule
+// the greater round wins wherever two devices wrote the same record: "at least as new" can be checked by number.
+
+import Strandline
+import StrandlineLog
+import StrandlineSystem
+
+/// One run of the kill loop.
+final class KillLoop {
+  private let place: Workplace
+  private let console: Console
+  private let options: CrashTestOptions
+  private let random: SeededRandom
+  private let start: UInt64
+  private let serverPath: String
+  private var server: Workplace.Server?
+  private var population: [Record] = []
+  private var devices: [Device]
+  private var round: Int64 = 0
+  private var kills: [String: Int] = ["import": 0, "sync": 0, "serve": 0]
+  private var acknowledged = 0
+  private var deleted: Set<RecordID> = []
+
+  /// A device, and what it has acknowledged.
+  private struct Device {
+    var name: String
+    var path: String
+    /// The round of the newest acknowledged save of each record.
+    var rounds: [RecordID: Int64] = [:]
+    /// The last acknowledged LSN.
+    var lsn: UInt64 = 0
+  }
+
+  private static let container = "iCloud.org.strandline.kills"
+  private static let roundField = "killRound"
+  private static let populationMax = 10_000
+  private static let sliceMax = 1_000
+  private static let settlingRoundsMax = 8
+
+  init(_ place: Workplace, _ options: CrashTestOptions) {
+    self.place = place
+    self.options = options
+    console = place.console
+    random = SeededRandom(seed: options.seed)
+    start = console.environment.clock.monotonicNanoseconds()
+    serverPath = place("server.strand")
+    devices = ["A", "B"].map { Device(name: $0, path: place("\($0).strand")) }
+  }
+
+  private var elapsedNanoseconds: UInt64 { console.environment.clock.monotonicNanoseconds() - start }
+  private var killCount: Int { kills.values.reduce(0, +) }
+
+  func run() throws -> ExitCode {
+    try console.print("seed \(options.seed)")
+    try loadRecords()
+    server = try place.startServer(serverPath)
+    var progress = Progress(console)
+    defer { progress.end() }
+    while killCount < options.kills || elapsedNanoseconds < UInt64(options.seconds) * 1_000_000_000 {
+      round += 1
+      let device = below(devices.count)
+      switch below(10) {
+      case 0..<4: try killImport(device)
+      case 4..<7: try killSync(device)
+      case 7..<9: try killServer(device)
+      default: try deleteSome(device)
+      }
+      progress.update("\(killCount) kills, \(Words.plural(acknowledged, "acknowledged record"))")
+    }
+    progress.end()
+    try settle()
+    let count = try checkThird()
+    try checkEnd()
+    if let server { try place.stop(server) }
+    let words = kills.sorted { $0.key < $1.key }.map { "\($0.value) of \($0.key)" }.joined(separator: ", ")
+    try console.print(
+      "crash-test: \(killCount) kills (\(words)), \(Words.plural(acknowledged, "acknowledged save")), 0 lost, "
+        + "0 duplicated, 0 resurrected; \(Words.plural(count, "record")) on three devices, byte for byte; "
+        + Words.seconds(nanoseconds: elapsedNanoseconds))
+    return .done
+  }
+
+  private func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
+
+  private func loadRecords() throws {
+    var path = place("records.jsonl")
+    if let records = options.records {
+      path = records
+    } else {
+      try console.print("records: " + LocalRecords.write(to: path, console.fileSystem))
+    }
+    let given = try GivenRecords(path, console)
+    population = given.order.prefix(Self.populationMax).compactMap { given.records[$0] }
+    try expect(!population.isEmpty, "there are no records in '\(path)'")
+    try console.print("working on \(Words.plural(population.count, "record")) in \(place.path)")
+    try console.flush()
+  }
+
+  // MARK: Kills
+
+  /// Waits for a drawn moment.
+  private func pause(_ millisecondsMax: Int) {
+    console.environment.clock.sleepBlocking(milliseconds: Int64(below(millisecondsMax + 1)))
+  }
+
+  /// Kills a child; whether that is what ended it. Another end must be a good one, or one that is retried.
+  private func kill(_ child: ChildProcess, _ verb: String, _ errorPath: String) throws -> Bool {
+    child.kill(.kill)
+    let status = try place.finish(child)
+    let words = try place.takeText(errorPath)
+    switch status {
+    case .signalled(ChildSignal.kill.number):
+      kills[verb, default: 0] += 1
+      return true
+    case .exited(0): return false
+    case .exited(let code) where verb == "sync" && [ExitCode.unreachable, .tryLater].map(\.rawValue).contains(code):
+      return false
+    default: throw failure("\(verb) ended with \(status): \(words)")
+    }
+  }
+
+  private func killImport(_ which: Int) throws {
+    let size = min(population.count, 1 + below(Self.sliceMax))
+    let first = below(population.count - size + 1)
+    let slice = population[first..<first + size].map { record in
+      var record = record
+      record.fields[Self.roundField] = .int64(round)
+      return record
+    }
+    let path = place("slice.jsonl")
+    let file = try console.fileSystem.open(path, .create)
+    try file.write(slice.flatMap { $0.line(zone: true) + [UInt8(ascii: "\n")] }, at: 0)
+    file.close()
+    defer { remove(path) }
+
+    let batch = 10 + below(90)
+    let batches = (slice.count + batch - 1) / batch
+    let (child, errorPath) = try place.spawn(
+      ["import", "--acks", "--batch", String(batch), devices[which].path, path])
+    var acks: [UInt64] = []
+    func readAck() throws -> Bool {
+      guard let line = try child.output?.readLine() else { return false }
+      // The last line of a killed process may be cut short; what is whole counts.
+      guard line.hasPrefix("ACK "), let lsn = UInt64(line.dropFirst(4)) else { return false }
+      acks.append(lsn)
+      return true
+    }
+    for _ in 0..<below(batches + 1) where try !readAck() { break }
+    pause(8)
+    _ = try kill(child, "import", errorPath)
+    while try readAck() {}
+
+    for (number, lsn) in acks.enumerated() {
+      let saved = slice[number * batch..<min((number + 1) * batch, slice.count)]
+      for record in saved { devices[which].rounds[record.id] = round }
+      devices[which].lsn = max(devices[which].lsn, lsn)
+      acknowledged += saved.count
+    }
+    try check(which)
+  }
+
+  private func killSync(_ which: Int) throws {
+    let (child, errorPath) = try place.spawn(syncArguments(devices[which].path))
+    pause(150)
+    _ = try kill(child, "sync", errorPath)
+    try check(which)
+  }
+
+  private func killServer(_ which: Int) throws {
+    guard let old = server else { return }
+    let (child, errorPath) = try place.spawn(syncArguments(devices[which].path))
+    pause(100)
+    _ = try kill(old.child, "serve", old.errorPath)
+    try expect(!Verification(serverPath, console.environment).isDamaged, "the server's journal is damaged")
+    let survives = below(4) == 0
+    if !survives { _ = try kill(child, "sync", errorPath) }
+    server = try place.startServer(serverPath, port: old.port)
+    if survives {
+      let status = try place.finish(child)
+      let words = try place.takeText(errorPath)
+      let good = [ExitCode.done, .unreachable, .tryLater].map { ExitStatus.exited($0.rawValue) }
+      try expect(good.contains(status), "a sync whose server was killed ended with \(status): \(words)")
+    }
+    try check(which)
+  }
+
+  /// Deletes a few records that the server knows; they are not imported again.
+  private func deleteSome(_ which: Int) throws {
+    guard population.count > 100 else { return }
+    let store = try? Command.readOnly(devices[which].path, console)
+    guard let store else { return }
+    let candidates = try (0..<5).compactMap { _ in try store.record(population[below(population.count)].id) }
+    let ids = Set(candidates.filter { $0.system != nil }.map(\.id)).sorted()
+    guard !ids.isEmpty else { return }
+    try place.succeed(["delete", devices[which].path] + ids.map(\.name))
+    deleted.formUnion(ids)
+    population.removeAll { ids.contains($0.id) }
+  }
+
+  // MARK: Checks
+
+  /// What a device acknowledged is there, and nothing is damaged.
+  private func check(_ which: Int) throws {
+    let device = devices[which]
+    guard try console.fileSystem.kind(of: device.path) == .directory else {
+      return try expect(device.lsn == 0, "\(device.name) acknowledged, and is not there")
+    }
+    let verification = try Verification(device.path, console.environment)
+    try expect(!verification.isDamaged, "\(device.name) is damaged: \(verification.summary)")
+    try expect(
+      verification.report.lastLSN >= device.lsn,
+      "\(device.name) acknowledged event \(device.lsn) and ends at \(verification.report.lastLSN)")
+    guard !device.rounds.isEmpty else { return }
+    let store = try Command.readOnly(device.path, console)
+    for (id, round) in device.rounds where !deleted.contains(id) {
+      guard case .int64(let found)? = try store.record(id)?.fields[Self.roundField], found >= round else {
+        throw failure("\(device.name) acknowledged '\(id)' in round \(round), and it is lost")
+      }
+    }
+  }
+
+  private func settle() throws {
+    for _ in 0..<Self.settlingRoundsMax {
+      for device in devices { try place.succeed(syncArguments(device.path)) }
+      let owed = try devices.map { try Command.readOnly($0.path, console).status().unsettled }
+      if owed.allSatisfy({ $0 == 0 }), try export(devices[0].path) == export(devices[1].path) { return }
+    }
+    throw failure("the devices do not come to rest")
+  }
+
+  /// A fresh device equals both; returns how many records there are.
+  private func checkThird() throws -> Int {
+    let third = place("C.strand")
+    try place.succeed(syncArguments(third))
+    let exports = try (devices.map(\.path) + [third]).map { try export($0) }
+    try expect(exports[0] == exports[1], "A and B differ")
+    try expect(exports[0] == exports[2], "a fresh device differs from A and B")
+    return exports[0].count { $0 == UInt8(ascii: "\n") }
+  }
+
+  private func checkEnd() throws {
+    for which in devices.indices {
+      try check(which)
+      let reading = try DeviceReading(devices[which].path, console.environment)
+      try expect(reading.openCount == 0, "\(devices[which].name) has \(reading.openCount) mutations without an outcome")
+      try expect(
+        reading.resurrected.isEmpty, "\(devices[which].name): came back: \(reading.resurrected.prefix(5))")
+    }
+    // Whatever either acknowledged must live on every device in the end, and hence on the other one.
+    let store = try Command.readOnly(devices[0].path, console)
+    for (id, round) in devices[1].rounds where !deleted.contains(id) {
+      guard case .int64(let found)? = try store.record(id)?.fields[Self.roundField], found >= round else {
+        throw failure("B acknowledged '\(id)' in round \(round), and A does not have it in the end")
+      }
+    }
+    try expect(!Verification(serverPath, console.environment).isDamaged, "the server's journal is damaged")
+    let journal = try JournalCounts(serverPath, console.environment)
+    try expect(journal.duplicated.isEmpty, "applied more than once: \(journal.duplicated.prefix(5))")
+  }
+
+  // MARK: Small parts
+
+  private func syncArguments(_ path: String) -> [String] {
+    ["sync", "--url", server?.url ?? "", "--container", Self.container, path]
+  }
+
+  private func export(_ path: String) throws -> [UInt8] {
+    var bytes: [UInt8] = []
+    try Command.export(path, zone: nil, console) { bytes += $0 }
+    return bytes
+  }
+
+  private func remove(_ path: String) {
+    do { try console.fileSystem.unlink(path) } catch {
+      // The folder goes as a whole.
+    }
+  }
+
+  private func failure(_ words: String) -> Failure {
+    Failure(.recoverable, "crash-test, round \(round): \(words)", try: options.replay)
+  }
+
+  private func expect(_ condition: @autoclosure () throws -> Bool, _ words: @autoclosure () throws -> String) throws {
+    guard try condition() else { throw failure(try words()) }
+  }
+}

@@ -1,0 +1,174 @@
+// Where `demo` and `crash-test` work: a folder that goes when they end, and child processes of this same program
+// that end when they do, however they end.
+
+import StrandlineSystem
+import Synchronization
+
+/// A folder and the children that were started for it.
+final class Workplace: Sendable {
+  /// How a child ended, and what it said.
+  struct Finished {
+    var status: ExitStatus
+    var output: String
+    var error: String
+  }
+
+  let path: String
+  let console: Console
+  private let isKept: Mutex<Bool>
+  private let executable: String
+  private let childEnvironment: [String]
+  private let state = Mutex(State())
+
+  private struct State {
+    var children: [ChildProcess] = []
+    var count = 0
+    var isInterrupted = false
+  }
+
+  /// Makes the folder: `kept`, which stays, or one of its own.
+  init(_ console: Console, kept: String?) throws {
+    self.console = console
+    isKept = Mutex(kept != nil)
+    executable = try currentExecutablePath()
+    let parent = console.variable("TMPDIR") ?? "/tmp"
+    path = kept ?? parent + "/strandline-" + String(console.environment.random.next(), radix: 16)
+    // A proxy between a program and its own machine, or somebody's credentials, have no part in a proof.
+    childEnvironment = ProcessEnvironment.all.filter { entry in
+      let name = entry.prefix { $0 != "=" }.lowercased()
+      return !name.hasSuffix("_proxy") && !name.hasPrefix("strandline_")
+    }
+    do {
+      if try console.fileSystem.kind(of: path) != .directory { try console.fileSystem.makeDirectory(path) }
+      guard try console.fileSystem.list(path).isEmpty else {
+        throw Failure(.cannotCreate, "'\(path)' is not empty", try: "another directory for --keep")
+      }
+    } catch let error as SystemError {
+      throw Failure(.cannotCreate, "cannot make the directory '\(path)': \(error)")
+    }
+    try console.onInterrupt { [weak self] in self?.interrupt() }
+  }
+
+  /// The path of a name in the folder.
+  func callAsFunction(_ name: String) -> String { path + "/" + name }
+
+  /// The folder stays, for whoever looks into what went wrong.
+  func keep() { isKept.withLock { $0 = true } }
+
+  // MARK: Children
+
+  /// Starts `strandline` with these arguments. Its standard error goes to a file, whose path is returned too.
+  func spawn(
+    _ arguments: [String], input: ChildInput = .null
+  ) throws -> (child: ChildProcess, errorPath: String) {
+    let number = try state.withLock { state throws(Failure) -> Int in
+      if state.isInterrupted { throw Failure(.tryLater, "interrupted") }
+      state.count += 1
+      return state.count
+    }
+    let errorPath = self("child-\(number).err")
+    let child = try ChildProcess(
+      executable, arguments, environment: childEnvironment, input: input, output: .pipe, errorOutput: .file(errorPath))
+    let isLate = state.withLock { state in
+      state.children.append(child)
+      return state.isInterrupted
+    }
+    if isLate { child.kill(.kill) }
+    return (child, errorPath)
+  }
+
+  /// Runs `strandline` to its end.
+  func run(_ arguments: [String]) throws -> Finished {
+    let (child, errorPath) = try spawn(arguments)
+    let output = try child.output?.readAll() ?? []
+    let status = try finish(child)
+    return Finished(
+      status: status, output: String(decoding: output, as: UTF8.self), error: try takeText(errorPath))
+  }
+
+  /// Runs `strandline` to its end, which must be a good one.
+  @discardableResult
+  func succeed(_ arguments: [String]) throws -> String {
+    let finished = try run(arguments)
+    guard finished.status == .exited(0) else {
+      throw Failure(
+        .recoverable,
+        "strandline \(arguments.map { ShellWord.quote($0) }.joined(separator: " ")): \(finished.status): "
+          + finished.error.split(separator: "\n").joined(separator: "; "))
+    }
+    return finished.output
+  }
+
+  /// Waits for a child's end and forgets it.
+  @discardableResult
+  func finish(_ child: ChildProcess) throws -> ExitStatus {
+    let status = try child.wait()
+    state.withLock { state in state.children.removeAll { $0 === child } }
+    return status
+  }
+
+  /// A file's text; the file is removed.
+  func takeText(_ path: String) throws -> String {
+    let file = try console.fileSystem.open(path, .read)
+    defer { file.close() }
+    let text = String(decoding: try file.read(at: 0, count: 64 << 10), as: UTF8.self)
+    try console.fileSystem.unlink(path)
+    return text
+  }
+
+  private func interrupt() {
+    let children = state.withLock { state in
+      state.isInterrupted = true
+      return state.children
+    }
+    for child in children { child.kill(.kill) }
+  }
+
+  /// Ends every child and removes the folder, unless it is kept.
+  func close() throws {
+    let left = state.withLock { $0.children }
+    for child in left {
+      child.kill(.kill)
+      try finish(child)
+    }
+    if !isKept.withLock({ $0 }) { try Self.remove(path, console.fileSystem) }
+  }
+
+  /// Removes a folder with all it holds. No link is followed: only what is a folder itself is entered.
+  static func remove(_ path: String, _ fileSystem: any FileSystem) throws {
+    do throws(SystemError) { return try fileSystem.unlink(path) } catch {
+      if error.isAbsent { return }
+    }
+    for name in try fileSystem.list(path) { try remove(path + "/" + name, fileSystem) }
+    try fileSystem.removeDirectory(path)
+  }
+
+  // MARK: A server
+
+  /// A child that serves.
+  struct Server {
+    let child: ChildProcess
+    let url: String
+    let errorPath: String
+    var port: String { url.split(separator: ":").last.map(String.init) ?? "" }
+  }
+
+  /// Starts a server on a directory; it answers when this returns.
+  func startServer(_ directory: String, port: String = "0", _ switches: [String] = []) throws -> Server {
+    let (child, errorPath) = try spawn(["serve", "--port", port] + switches + [directory])
+    guard let url = try child.output?.readLine(), url.hasPrefix("http://") else {
+      try finish(child)
+      throw Failure(.recoverable, "the server did not start: \(try takeText(errorPath))")
+    }
+    return Server(child: child, url: url, errorPath: errorPath)
+  }
+
+  /// Asks a server to end, and waits until it has, with exit code 0.
+  func stop(_ server: Server) throws {
+    server.child.kill(.terminate)
+    let status = try finish(server.child)
+    guard status == .exited(0) else {
+      throw Failure(.recoverable, "the server ended with \(status): \(try takeText(server.errorPath))")
+    }
+  }
+}

@@ -1,0 +1,83 @@
+// Lines out of a stream, in pieces: memory is one line and one piece, however long the stream is.
+
+import StrandlineSystem
+
+/// Cuts a stream into lines.
+struct LineReader {
+  /// A line, without its end.
+  enum Line {
+    case bytes([UInt8])
+    /// Longer than any record could need; its bytes are gone.
+    case tooLong
+  }
+
+  /// The longest line that is kept. A record has at most 1 MB; base64 and escapes may make six of each byte.
+  static let lineBytesMax = 16 << 20
+  private static let chunkBytes = 256 << 10
+
+  /// The number of the line that `next` gave last, from 1.
+  private(set) var number = 0
+  /// Bytes taken from the stream.
+  private(set) var bytesRead: UInt64 = 0
+  private let read: (Int) throws -> [UInt8]
+  private var buffer: [UInt8] = []
+  private var start = 0
+  private var isAtEnd = false
+
+  /// Reads from `read`, which gives up to so many bytes, none at the end.
+  init(_ read: @escaping (Int) throws -> [UInt8]) { self.read = read }
+
+  /// The next line; nil after the last. A last line need not have an end.
+  mutating func next() throws -> Line? {
+    var searched = start
+    var isTooLong = false
+    while true {
+      if let end = buffer[searched...].firstIndex(of: UInt8(ascii: "\n")) {
+        defer { start = end + 1 }
+        number += 1
+        return isTooLong ? .tooLong : .bytes(Array(buffer[start..<end]))
+      }
+      if isAtEnd {
+        guard start < buffer.count || isTooLong else { return nil }
+        defer { start = buffer.count }
+        number += 1
+        return isTooLong ? .tooLong : .bytes(Array(buffer[start...]))
+      }
+      if buffer.count - start > Self.lineBytesMax {
+        isTooLong = true
+        start = buffer.count
+      }
+      buffer.removeSubrange(..<start)
+      start = 0
+      searched = buffer.count
+      let more = try read(Self.chunkBytes)
+      bytesRead += UInt64(more.count)
+      if more.isEmpty { isAtEnd = true } else { buffer += more }
+    }
+  }
+}
+
+extension LineReader {
+  /// Reads a file, or standard input for `-`. The second value is the file's size, where it has one.
+  static func opening(_ path: String, _ console: Console) throws -> (reader: LineReader, size: UInt64?) {
+    if path == "-" { return (LineReader { try console.read(max: $0) }, nil) }
+    let fileSystem = console.fileSystem
+    switch try fileSystem.kind(of: path) {
+    case .absent: throw Failure(.noSuchStore, "there is no file '\(path)'")
+    case .directory: throw Failure(.noSuchStore, "'\(path)' is a directory, not a file of JSON Lines")
+    case .other:
+      throw Failure(
+        .noSuchStore, "'\(path)' is not a regular file",
+        try: "the same with - for the file, and < \(ShellWord.quote(path))")
+    case .file: break
+    }
+    let file = try fileSystem.open(path, .read)
+    var offset: UInt64 = 0
+    let reader = LineReader { count in
+      let bytes = try file.read(at: offset, count: count)
+      offset += UInt64(bytes.count)
+      return bytes
+    }
+    return (reader, try file.size())
+  }
+}

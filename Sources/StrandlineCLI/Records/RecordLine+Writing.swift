@@ -1,0 +1,93 @@
+// A record as one line of JSON, going out: what `export` and `get --json` print. One form for each value, keys
+// sorted, so that two exports of equal stores are equal byte for byte.
+
+import Foundation
+import Strandline
+import StrandlineCloudKit
+
+extension Record {
+  /// The line without its end. `zone` says whether it names its zone.
+  func line(zone isNamed: Bool) -> [UInt8] {
+    var members: [String: JSONValue] = [
+      "recordType": .string(type), "recordName": .string(id.name),
+      "fields": .object(fields.mapValues(\.lineJSON)),
+    ]
+    if isNamed { members["zoneName"] = .string(id.zone.name) }
+    if let parent { members["parent"] = .string(parent) }
+    return JSONValue.object(members).canonicalBytes
+  }
+}
+
+extension FieldValue {
+  /// Plain JSON for text, whole numbers and lists of them (an empty list does not say of what); otherwise with type.
+  var lineJSON: JSONValue {
+    switch self {
+    case .string(let text): .string(text)
+    case .int64(let number): .integer(number)
+    case .list(.strings, let items) where !items.isEmpty, .list(.int64s, let items) where !items.isEmpty:
+      .array(items.map(\.bareJSON))
+    case .encrypted(let inner):
+      .object(["isEncrypted": .bool(true), "type": .string(WireField.typeName(inner)), "value": inner.bareJSON])
+    default: .object(["type": .string(WireField.typeName(self)), "value": bareJSON])
+    }
+  }
+
+  /// The value as it stands beside its type.
+  private var bareJSON: JSONValue {
+    switch self {
+    case .string(let text): .string(text)
+    case .int64(let number): .integer(number)
+    case .double(let number): .number(number)
+    case .date(let milliseconds): .integer(milliseconds)
+    case .bytes(let bytes): .string(Data(bytes).base64EncodedString())
+    case .reference(let reference): reference.json
+    case .location(let place): place.json
+    case .asset(let asset): asset.json
+    case .list(_, let items): .array(items.map(\.bareJSON))
+    case .encrypted(let inner): inner.bareJSON
+    }
+  }
+}
+
+extension Reference {
+  fileprivate var json: JSONValue {
+    let word =
+      switch action {
+      case .none: "NONE"
+      case .deleteSelf: "DELETE_SELF"
+      case .validate: "VALIDATE"
+      }
+    var members: [String: JSONValue] = ["recordName": .string(name), "action": .string(word)]
+    if let zone {
+      var zoneMembers: [String: JSONValue] = ["zoneName": .string(zone.name)]
+      if !zone.owner.isEmpty { zoneMembers["ownerRecordName"] = .string(zone.owner) }
+      members["zoneID"] = .object(zoneMembers)
+    }
+    return .object(members)
+  }
+}
+
+extension Location {
+  fileprivate var json: JSONValue {
+    var members: [String: JSONValue] = ["latitude": .number(latitude), "longitude": .number(longitude)]
+    let optional = [
+      "horizontalAccuracy": horizontalAccuracy, "verticalAccuracy": verticalAccuracy, "altitude": altitude,
+      "speed": speed, "course": course,
+    ]
+    for case (let name, let number?) in optional { members[name] = .number(number) }
+    if let timestamp { members["timestamp"] = .integer(timestamp) }
+    return .object(members)
+  }
+}
+
+extension Asset {
+  fileprivate var json: JSONValue {
+    var members: [String: JSONValue] = ["fileChecksum": .string(fileChecksum), "size": .integer(size)]
+    let optional = [
+      "referenceChecksum": referenceChecksum, "wrappingKey": wrappingKey, "receipt": receipt,
+      "downloadURL": downloadURL,
+    ]
+    for case (let name, let text?) in optional { members[name] = .string(text) }
+    return .object(members)
+  }
+}

@@ -1,0 +1,153 @@
+// The parser alone, and what the screens say about every verb: forms of options, and mistakes with their remedy.
+
+import StrandlineCLI
+import Testing
+
+struct ArgumentsTests {
+  private func parse(_ verb: String, _ words: String...) throws -> Arguments {
+    try Arguments(words, for: #require(Command.named(verb)))
+  }
+
+  @Test func `options and operands come in any order, with a space or an equals sign`() throws {
+    for words in [
+      ["--batch", "7", "--acks", "S", "-"], ["--batch=7", "S", "--acks", "-"], ["S", "-", "--acks", "--batch=7"],
+    ] {
+      let arguments = try Arguments(words, for: #require(Command.named("import")))
+      #expect(arguments["--batch"] == "7")
+      #expect(arguments.has("--acks"))
+      #expect(arguments.operands == ["S", "-"])
+    }
+  }
+
+  @Test func `two dashes end the options`() throws {
+    let arguments = try parse("delete", "S", "--", "--zone", "-x")
+    #expect(arguments.operands == ["S", "--zone", "-x"])
+    #expect(arguments["--zone"] == nil)
+  }
+
+  @Test func `an equals sign in a value belongs to the value, and a value may be empty`() throws {
+    #expect(try parse("export", "--zone=a=b", "S")["--zone"] == "a=b")
+    #expect(try parse("export", "--zone=", "S")["--zone"] == "")
+  }
+
+  @Test(arguments: [
+    (["import", "--akcs", "S", "F"], "unknown option '--akcs' for import; did you mean '--acks'?"),
+    (["import", "--xyzzy", "S", "F"], "unknown option '--xyzzy' for import"),
+    (["import", "--batch"], "--batch needs a value: --batch N"),
+    (["import", "--acks=1", "S", "F"], "--acks takes no value"),
+    (["import", "--batch=1", "--batch=2", "S", "F"], "--batch is given twice"),
+    (["import", "--batch=0", "S", "F"], "--batch takes a whole number from 1 to 100000, not '0'"),
+    (["import", "S"], "import needs FILE|-"),
+    (["get", "S", "n", "m"], "get does not take 'm'"),
+    (["exprot", "S"], "unknown verb 'exprot'; did you mean 'export'?"),
+    (["frobnicate"], "unknown verb 'frobnicate'"),
+    (["--version"], "unknown option '--version'"),
+    (["help", "verifi"], "no help on 'verifi'; did you mean 'verify'?"),
+    (["log-dump", "--from", "9", "--to", "8", "S"], "--from 9 is after --to 8"),
+    (["log-dump", "--kind", "savd", "S"], "unknown kind 'savd'; did you mean 'saved'?"),
+    (["sync", "S"], "sync needs --url URL"),
+    (["serve", "--throttle", "x", "D"], "--throttle takes N or N:SECONDS, not 'x'"),
+    (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
+    (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),
+  ])
+  func `a mistake is named and answered with 64`(words: [String], message: String) async {
+    let screen = await Machine().run(words, input: [])
+    let verb = Command.named(words[0]).map { " \($0.name)" } ?? ""
+    #expect(screen == Screen(code: .usage, out: "", err: "error: \(message)\ntry: strandline help\(verb)\n"))
+  }
+
+  @Test func `distances are Levenshtein's`() {
+    #expect(Suggestion.distance("kitten", "sitting") == 3)
+    #expect(Suggestion.distance("", "abc") == 3)
+    #expect(Suggestion.distance("same", "same") == 0)
+    #expect(Suggestion.sentence("xy", among: ["get", "put"]) == "")
+  }
+}
+
+struct HelpTests {
+  @Test func `the command alone shows what there is, and exits with 0`() async {
+    let screen = await Machine().run()
+    #expect(screen.code == .done)
+    #expect(screen.err == "")
+    #expect(
+      screen.out == """
+        OVERVIEW: An event-sourced sync engine for records: local store, CloudKit, and proofs.
+
+        USAGE: strandline VERB [options] STORE …
+
+        VERBS:
+          demo                    The whole story on this machine: a crash, a conflict, a deletion that stays.
+          import                  Save records from JSON Lines.
+          export                  Print records as JSON Lines.
+          get                     Show one record.
+          put                     Change or create one record.
+          delete                  Delete records.
+          sync                    Sync a store with CloudKit or a local server, once.
+          status                  Show what a store holds, owes and waits for.
+          log-dump                Show the events of a store, or of a server's journal.
+          verify                  Check every byte of a store, or of a server's journal.
+          serve                   Run a local server that speaks CloudKit Web Services.
+          crash-test              Crash on purpose, and check that nothing acknowledged is lost.
+          help [VERB]             Show this screen, or that of a verb.
+          help exit-codes         Show what each exit code means.
+
+        EXAMPLES:
+          # The whole story on this machine in under a minute
+          $ strandline demo
+          # What a store holds, and what happened to it
+          $ strandline status STORE && strandline log-dump STORE
+
+        """)
+    for words in [["--help"], ["-h"], ["help"]] {
+      let same = await Machine().run(words, input: [])
+      #expect(same == screen)
+    }
+  }
+
+  @Test func `a verb's screen`() async {
+    let screen = await Machine().run("delete", "--help")
+    #expect(
+      screen
+        == Screen(
+          code: .done,
+          out: """
+            OVERVIEW: Delete records.
+
+            All of them in one transaction; if one of them does not live, none is deleted.
+
+            USAGE: strandline delete [options] STORE NAME…
+
+            OPTIONS:
+              --zone ZONE             The zone of records; Main if it is not said.
+              -h, --help              Show this screen.
+
+            EXAMPLES:
+              # Two notes
+              $ strandline delete STORE n1 n2
+
+            """, err: ""))
+    #expect(await Machine().run("help", "delete") == screen)
+  }
+
+  @Test func `the exit codes are those of sysexits`() async {
+    let screen = await Machine().run("help", "exit-codes")
+    let codes = screen.out.split(separator: "\n").compactMap { $0.split(separator: " ").first.flatMap { Int($0) } }
+    #expect(codes == [0, 1, 64, 65, 66, 69, 70, 73, 74, 75, 77])
+  }
+
+  @Test(arguments: Command.all.map(\.name))
+  func `every verb has a screen with examples of itself, no wider than a hundred and twenty`(verb: String) async throws
+  {
+    let screen = await Machine().run("help", verb)
+    #expect(screen.code == .done)
+    let lines = screen.out.split(separator: "\n", omittingEmptySubsequences: false)
+    #expect(lines.contains { $0.hasPrefix("  $ strandline \(verb)") || $0.contains("strandline \(verb) ") })
+    #expect(lines.allSatisfy { $0.count <= 120 })
+    // Every example but those with a shell's own words is taken by the parser.
+    let command = try #require(Command.named(verb))
+    for line in lines where line.hasPrefix("  $ strandline \(verb)") && !line.contains("|") && !line.contains("'") {
+      let words = line.split(separator: " ").dropFirst(3).prefix { $0 != ">" && $0 != "&&" }.map(String.init)
+      #expect(throws: Never.self) { try Arguments(words, for: command) }
+    }
+  }
+}

@@ -1,0 +1,265 @@
+// `import`: which lines it takes, what it says of those it does not, and what an acknowledgement means.
+
+import Strandline
+import StrandlineCLI
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+struct ImportTests {
+  @Test func `plain values, typed values and a parent come back from export as they went in`() async {
+    let machine = Machine()
+    let lines = [
+      #"{"fields":{"b":1,"d":{"type":"DOUBLE","value":1.5},"l":["a","b"],"n":-9223372036854775808,"t":"x\"\\\u0001é"},"recordName":"a","recordType":"Note","zoneName":"Main"}"#,
+      #"{"fields":{"as":{"type":"ASSETID","value":{"fileChecksum":"c","size":3}},"by":{"type":"BYTES","value":"aGVsbG8="},"el":{"type":"STRING_LIST","value":[]},"en":{"isEncrypted":true,"type":"STRING","value":"s"},"lo":{"type":"LOCATION","value":{"altitude":3.5,"latitude":1.0,"longitude":-2.0,"timestamp":5}},"re":{"type":"REFERENCE","value":{"action":"DELETE_SELF","recordName":"a"}},"rz":{"type":"REFERENCE","value":{"action":"NONE","recordName":"q","zoneID":{"zoneName":"Other"}}},"ts":{"type":"TIMESTAMP","value":1700000000000}},"parent":"a","recordName":"b","recordType":"Note","zoneName":"Main"}"#,
+      #"{"fields":{"bl":{"type":"BYTES_LIST","value":["AA==","AQ=="]},"dl":{"type":"DOUBLE_LIST","value":[1.0,0.1]},"il":[1,2],"ll":{"type":"LOCATION_LIST","value":[{"latitude":0.0,"longitude":0.0}]},"rl":{"type":"REFERENCE_LIST","value":[{"action":"NONE","recordName":"a"}]},"tl":{"type":"TIMESTAMP_LIST","value":[1]}},"recordName":"c","recordType":"Note","zoneName":"Other"}"#,
+    ].map { $0 + "\n" }.joined()
+    let first = await machine.run("import", "/A", "-", input: lines)
+    #expect(first == Screen(code: .done, out: "", err: "3 records imported\n"))
+    let out = await machine.run("export", "/A")
+    #expect(out == Screen(code: .done, out: lines, err: ""))
+    #expect(await machine.run("import", "/B", "-", input: out.out).code == .done)
+    #expect(await machine.run("export", "/B").out == lines)
+    // The same again changes nothing.
+    let before = await machine.run("log-dump", "/A").out
+    #expect(await machine.run("import", "/A", "-", input: lines).code == .done)
+    #expect(await machine.run("log-dump", "/A").out == before)
+    let other = await machine.run("export", "--zone", "Other", "/A").out
+    #expect(
+      other.hasSuffix(#""recordName":"c","recordType":"Note"}"# + "\n") && other.split(separator: "\n").count == 1)
+  }
+
+  @Test func `plain forms have one meaning each`() async {
+    let machine = Machine()
+    let line =
+      #"{"recordType":"N","recordName":"a","fields":{"t":true,"f":false,"z":null,"h":1.5,"w":2.0,"m":[1,2.5],"e":[],"bl":[true],"v":{"type":"STRING","value":null},"inf":{"value":3}}}"#
+    #expect(await machine.run("import", "/A", "-", input: line).code == .done)
+    let out = await machine.run("export", "/A").out
+    #expect(
+      out
+        == #"{"fields":{"bl":[1],"e":{"type":"UNKNOWN_LIST","value":[]},"f":0,"h":{"type":"DOUBLE","value":1.5},"inf":3,"m":{"type":"DOUBLE_LIST","value":[1.0,2.5]},"t":1,"w":2},"recordName":"a","recordType":"N","zoneName":"Main"}"#
+        + "\n")
+  }
+
+  @Test func `an existing record is replaced, what the line does not name becomes null`() async {
+    let machine = Machine()
+    _ = await machine.run(
+      "import", "/A", "-", input: #"{"recordType":"N","recordName":"a","fields":{"x":1,"y":2}}"#)
+    _ = await machine.run("import", "/A", "-", input: #"{"recordType":"N","recordName":"a","fields":{"y":3}}"#)
+    #expect(
+      await machine.run("export", "--zone", "Main", "/A").out
+        == #"{"fields":{"y":3},"recordName":"a","recordType":"N"}"# + "\n")
+  }
+
+  @Test func `the line's zone wins over the option's`() async {
+    let machine = Machine()
+    let lines = note("a", "x") + #"{"recordType":"Note","recordName":"b","zoneName":"Z2","fields":{}}"#
+    _ = await machine.run("import", "--zone", "Z1", "/A", "-", input: lines)
+    let out = await machine.run("export", "/A").out
+    #expect(out.split(separator: "\n").map { $0.hasSuffix(#""zoneName":"Z1"}"#) } == [true, false])
+    #expect(out.contains(#""zoneName":"Z2"}"#))
+  }
+
+  // MARK: Acknowledgements
+
+  @Test func `each batch is acknowledged with its last event, one write each, and nothing else`() async {
+    let machine = Machine()
+    let lines = (0..<5).map { note("r\($0)", "t") }.joined()
+    let screen = await machine.run("import", "--acks", "--batch", "2", "/A", "-", input: lines)
+    // Event 1 is the writer's opening.
+    #expect(screen.out == "ACK 3\nACK 5\nACK 6\n")
+    #expect(machine.writes.withLock { $0 } == ["ACK 3\n", "ACK 5\n", "ACK 6\n"])
+    // A batch that changes nothing: the last durable event.
+    let again = await machine.run("import", "--acks", "--batch", "3", "/A", "-", input: lines)
+    #expect(again.out == "ACK 6\nACK 6\n")
+  }
+
+  @Test func `an input that ends with a full batch has no empty batch after it, and an empty input none`() async {
+    let machine = Machine()
+    let lines = (0..<4).map { note("r\($0)", "t") }.joined()
+    #expect(await machine.run("import", "--acks", "--batch", "2", "/A", "-", input: lines).out == "ACK 3\nACK 5\n")
+    #expect(await machine.run("import", "--acks", "/B", "-", input: "\n \n").out == "")
+  }
+
+  @Test func `a bad line ends its batch; everything before it is saved and acknowledged`() async {
+    let machine = Machine()
+    let lines = note("a", "1") + note("b", "2") + note("c", "3") + "nonsense\n" + note("d", "4")
+    let screen = await machine.run("import", "--acks", "--batch", "2", "/A", "-", input: lines)
+    #expect(screen.code == .dataDamaged)
+    #expect(screen.out == "ACK 3\nACK 4\n")
+    #expect(
+      screen.err == """
+        3 records imported before the bad line
+        error: standard input, line 4: not valid JSON: cut short, a quote or comma amiss, or an escape that is no character
+        try: mend the line, or the same with --keep-going; what was saved is not saved twice
+
+        """)
+    #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 3)
+  }
+
+  @Test func `with keep-going a bad line is no part of a batch, whoever finds it bad`() async {
+    let machine = Machine()
+    // Line 2 is refused by the decoder, line 4 by the store; the batches are a+c, d+e.
+    let lines =
+      note("a", "1") + "{\n" + note("c", "2") + note("_bad", "3") + note("d", "4") + note("e", "5")
+    let screen = await machine.run("import", "--acks", "--keep-going", "--batch", "2", "/A", "-", input: lines)
+    #expect(screen.code == .dataDamaged)
+    #expect(screen.out == "ACK 3\nACK 5\n")
+    #expect(
+      screen.err == """
+        error: standard input, line 2: not valid JSON: cut short, a quote or comma amiss, or an escape that is no character
+        error: standard input, line 4: '_bad' cannot be a record's name: it begins with '_', which CloudKit reserves for the system
+        4 records imported, 2 bad lines skipped
+
+        """)
+  }
+
+  @Test func `a closed standard output stops the import with 74, and what was acknowledged stays`() async {
+    let machine = Machine()
+    machine.writesLeft.withLock { $0 = 1 }
+    let lines = (0..<6).map { note("r\($0)", "t") }.joined()
+    let screen = await machine.run("import", "--acks", "--batch", "2", "/A", "-", input: lines)
+    #expect(screen.code == .inputOutput)
+    #expect(screen.out == "ACK 3\n")
+    #expect(screen.err.contains("error: cannot write to standard output"))
+    machine.writesLeft.withLock { $0 = nil }
+    // The second batch was durable before it could not be acknowledged; the third was never begun.
+    #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 4)
+  }
+
+  @Test func `the same name twice in a batch is two saves`() async {
+    let machine = Machine()
+    let screen = await machine.run("import", "--acks", "/A", "-", input: note("a", "1") + note("a", "2"))
+    #expect(screen.out == "ACK 3\n")
+    #expect(await machine.run("export", "/A").out.contains(#""title":"2""#))
+  }
+
+  // MARK: Deleted names
+
+  @Test func `a deleted name is a bad line, and begins a new life with recreate`() async {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    #expect(await machine.run("delete", "/A", "a").code == .done)
+    let refused = await machine.run("import", "/A", "-", input: note("b", "1") + note("a", "2"))
+    #expect(refused.code == .dataDamaged)
+    #expect(refused.err.contains("line 2: record 'Main/a' was deleted here (event 4)"))
+    #expect(refused.err.hasSuffix("try: the same with --recreate, if a new record of that name is meant\n"))
+    #expect(await machine.run("import", "--recreate", "/A", "-", input: note("a", "2")).code == .done)
+    #expect(await machine.run("get", "--json", "/A", "a").out.contains(#""title":"2""#))
+  }
+
+  // MARK: Lines that are no records
+
+  @Test(arguments: [
+    (#"{"recordType":"N","recordName":"x","foo":1}"#, "the key 'foo' is not known"),
+    (#"{"recordType":"N"}"#, "the key 'recordName' is missing"),
+    (#"{"recordName":"x"}"#, "the key 'recordType' is missing"),
+    (#"{"recordType":"N","recordName":5}"#, "recordName: a value of another kind stands where text is meant"),
+    (
+      #"{"recordType":"N","recordName":"x","fields":[]}"#,
+      "fields: a value of another kind stands where an object is meant"
+    ),
+    ("[1]", "a value of another kind stands where an object is meant"),
+    ("hello", "not valid JSON"),
+    (#"{"recordType":"N","recordName":"x"}}"#, "not valid JSON"),
+    (#"{"recordType":"N","recordName":"x","fields":{"a":"\ud800"}}"#, "not valid JSON"),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":9223372036854775808}}"#,
+      "fields.a: a whole number beyond 64 bits"
+    ),
+    (#"{"recordType":"N","recordName":"x","fields":{"a":1e400}}"#, "fields.a: a number that no double can hold"),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"FOO","value":1}}}"#,
+      "fields.a: a value of the unknown type 'FOO'"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"typ":"STRING","value":"x"}}}"#,
+      "fields.a: the key 'typ' is not known"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"BYTES","value":"%%"}}}"#,
+      "fields.a.value: text that is no base64"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":[1,"b"]}}"#,
+      "fields.a: a plain list holds text only or numbers only"
+    ),
+    (#"{"recordType":"N","recordName":"x","fields":{"a":[null]}}"#, "fields.a: a null in a list"),
+    (#"{"recordType":"N","recordName":"","fields":{}}"#, "'' cannot be a record's name: it is empty"),
+    (#"{"recordType":"N","recordName":"_x","fields":{}}"#, "it begins with '_'"),
+    (#"{"recordType":"N","recordName":"é","fields":{}}"#, "it holds a character that is not printable ASCII"),
+    (#"{"recordType":"1N","recordName":"x","fields":{}}"#, "it must begin with an ASCII letter"),
+    (#"{"recordType":"N","recordName":"x","fields":{"strandlineStamp":1}}"#, "the sync engine's own"),
+    (#"{"recordType":"N","recordName":"x","zoneName":"_defaultZone"}"#, "'_defaultZone' cannot be a zone's name here"),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"REFERENCE","value":{"recordName":"q","action":"DELETE_SELF","zoneID":{"zoneName":"Z"}}}}}"#,
+      "cannot leave its zone"
+    ),
+  ])
+  func `a bad line is named with its number and what is wrong`(line: String, words: String) async {
+    let machine = Machine()
+    let screen = await machine.run("import", "/A", "-", input: note("good", "1") + line + "\n")
+    #expect(screen.code == .dataDamaged)
+    #expect(screen.err.contains("error: standard input, line 2: "))
+    #expect(screen.err.contains(words), "\(screen.err)")
+    #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 1)
+  }
+
+  @Test func `a name of 255 characters is taken, one of 256 is not`() async {
+    let machine = Machine()
+    #expect(await machine.run("import", "/A", "-", input: note(String(repeating: "n", count: 255), "1")).code == .done)
+    let screen = await machine.run("import", "/A", "-", input: note(String(repeating: "n", count: 256), "1"))
+    #expect(screen.code == .dataDamaged)
+    #expect(screen.err.contains("it has 256 characters; CloudKit takes at most 255"))
+  }
+
+  @Test func `a record of a million bytes is refused by its size, a little less is taken`() async {
+    let machine = Machine()
+    let large = await machine.run("import", "/A", "-", input: note("a", String(repeating: "x", count: 1 << 20)))
+    #expect(large.code == .dataDamaged)
+    #expect(large.err.contains("CloudKit takes at most 1000000 a record"))
+    #expect(
+      await machine.run("import", "/A", "-", input: note("a", String(repeating: "x", count: 999_000))).code == .done)
+  }
+
+  @Test func `a line without end is given up and not held in memory, and the next line is read`() async {
+    let machine = Machine()
+    let endless = String(repeating: "x", count: 17 << 20) + "\n" + note("b", "2")
+    let screen = await machine.run("import", "--keep-going", "/A", "-", input: endless)
+    #expect(screen.err == "error: standard input, line 1: longer than 16 MB\n1 record imported, 1 bad line skipped\n")
+  }
+
+  // MARK: Places
+
+  @Test func `a file that is not there leaves no store behind`() async throws {
+    let machine = Machine()
+    let screen = await machine.run("import", "/A", "/nope")
+    #expect(screen.code == .noSuchStore)
+    #expect(screen.err.hasPrefix("error: there is no file '/nope'\n"))
+    #expect(try machine.disk.kind(of: "/A") == .absent)
+  }
+
+  @Test func `a folder with other files is no store`() async throws {
+    let machine = Machine()
+    try machine.disk.makeDirectory("/D")
+    try machine.file("/D/letter.txt", "dear")
+    for words in [["import", "/D", "-"], ["export", "/D"], ["status", "/D"], ["verify", "/D"], ["log-dump", "/D"]] {
+      let screen = await machine.run(words, input: [])
+      #expect(screen.code == .noSuchStore, "\(words)")
+      #expect(screen.err.hasPrefix("error: "))
+    }
+  }
+
+  @Test func `a store that somebody writes is held: 75, and readers are not kept out`() async throws {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
+    defer { #expect(throws: Never.self) { try store.closeBlocking() } }
+    let screen = await machine.run("import", "/A", "-", input: note("b", "1"))
+    #expect(screen.code == .tryLater)
+    #expect(screen.err.contains("is being written by another process"))
+    #expect(await machine.run("get", "/A", "a").code == .done)
+    #expect(await machine.run("export", "/A").code == .done)
+  }
+}

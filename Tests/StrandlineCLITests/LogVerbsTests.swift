@@ -1,0 +1,143 @@
+// `log-dump` and `verify`: whole screens, ranges, following, and what is said of a torn tail and of damage.
+
+import Strandline
+import StrandlineCLI
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+struct LogVerbsTests {
+  private func machine() async -> Machine {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
+    _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":5}}"#)
+    _ = await machine.run("delete", "/A", "b")
+    return machine
+  }
+
+  private func lsns(_ machine: Machine, _ words: String...) async -> [Int] {
+    await machine.run(["log-dump"] + words + ["/A"], input: []).out.split(separator: "\n").dropFirst()
+      .compactMap { $0.split(separator: " ").first.flatMap { Int($0) } }
+  }
+
+  @Test func `one line an event`() async throws {
+    let screen = await machine().run("log-dump", "/A")
+    #expect(screen.code == .done)
+    let lines = screen.out.split(separator: "\n").map(String.init)
+    #expect(lines.count == 8)
+    #expect(lines[0] == "LSN      kind           record                   detail")
+    #expect(lines[1].hasPrefix("1        opened         -                        writer "))
+    #expect(
+      lines[2].hasPrefix(
+        "2        saved          a                        type Note, creation yes, wrote title, base 0, "
+          + "time 2026-01-01T00:00:00Z, births "))
+    #expect(lines[5].hasPrefix("5        saved          a                        type Note, wrote n, base 0, "))
+    #expect(lines[7].hasPrefix("7        deleted        b                        base 0, time "))
+  }
+
+  @Test func `from is included and to is not; kinds and records are filters`() async {
+    let machine = await machine()
+    #expect(await lsns(machine, "--from", "2", "--to", "4") == [2, 3])
+    #expect(await lsns(machine, "--from", "7") == [7])
+    #expect(await lsns(machine, "--to", "0") == [])
+    #expect(await lsns(machine, "--kind", "saved,deleted") == [2, 3, 5, 7])
+    #expect(await lsns(machine, "--record", "b") == [3, 7])
+    #expect(await lsns(machine, "--record", "b", "--kind", "deleted") == [7])
+    #expect(await lsns(machine, "--kind", "unknown") == [])
+  }
+
+  @Test func `JSON has one object an event with sorted keys; hex adds place and bytes`() async {
+    let machine = await machine()
+    let line = await machine.run("log-dump", "--json", "--from", "7", "/A").out
+    #expect(
+      line.hasPrefix(
+        #"{"detail":{"base":0,"time":"2026-01-01T00:00:00Z"},"kind":"deleted","lsn":7,"recordName":"b","zoneName":"Main"}"#
+      ))
+    let hex = await machine.run("log-dump", "--json", "--hex", "--from", "7", "/A").out
+    #expect(hex.contains(#""hex":"04000100"#) && hex.contains(#""segment":"3""#))
+    let text = await machine.run("log-dump", "--hex", "--from", "7", "/A").out
+    #expect(text.contains("  segment 3, offset ") && text.contains("    000000  04 00 01 00"))
+  }
+
+  @Test func `following ends with Ctrl-C and exit code 0`() async {
+    let machine = await machine()
+    machine.isImpatient.withLock { $0 = true }
+    let screen = await machine.run("log-dump", "--follow", "--kind", "deleted", "/A")
+    #expect(screen.code == .done)
+    #expect(screen.out.split(separator: "\n").count == 2)
+  }
+
+  @Test func `following shows what another writer writes meanwhile, once`() async throws {
+    let machine = await machine()
+    let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
+    // The follower looks until it has shown event 9, the new record.
+    async let following = machine.run("log-dump", "--follow", "--from", "8", "--to", "10", "/A")
+    try store.writeBlocking { try $0.save(Record(type: "Note", id: RecordID("late"))) }
+    let screen = await following
+    try store.closeBlocking()
+    #expect(screen.code == .done)
+    #expect(
+      screen.out.split(separator: "\n").dropFirst().map { $0.prefix(16) } == ["8        opened ", "9        saved  "])
+  }
+
+  // MARK: verify
+
+  @Test func `a sound store`() async {
+    let screen = await machine().run("verify", "/A")
+    #expect(screen.code == .done)
+    #expect(screen.out.hasPrefix("sound; 3 segments, "))
+    #expect(screen.out.contains(" 7 events, "))
+    let json = await machine().run("verify", "--json", "/A")
+    #expect(
+      json.out.hasPrefix(#"{"bytes":"#) && json.out.contains(#""events":7"#) && json.out.contains(#""result":"sound""#))
+  }
+
+  /// The last segment's name.
+  private func lastSegment(_ machine: Machine) throws -> String {
+    "/A/" + (try #require(try machine.disk.list("/A").filter { $0.hasSuffix(".seg") }.max()))
+  }
+
+  @Test func `a torn tail is 1, changes nothing, and is gone after the next write`() async throws {
+    let machine = await machine()
+    let path = try lastSegment(machine)
+    let file = try machine.disk.open(path, .readWrite)
+    let size = try file.size()
+    try file.write([1, 2, 3, 4, 5], at: size)
+    file.close()
+    let screen = await machine.run("verify", "/A")
+    #expect(screen.code == .recoverable)
+    let lines = screen.out.split(separator: "\n")
+    #expect(lines.count == 2)
+    #expect(lines[0].hasPrefix("\(path):"))
+    #expect(lines[0].contains("  torn  "))
+    #expect(lines[1].hasPrefix("torn tail: the next open sets it aside, nothing acknowledged is in it; "))
+    #expect(await machine.run("verify", "/A").code == .recoverable)
+    #expect(await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":6}}"#).code == .done)
+    #expect(await machine.run("verify", "/A").code == .done)
+  }
+
+  @Test func `damage is 65, with the file and the place, and the other verbs send one here`() async throws {
+    let machine = await machine()
+    let path = try #require(try machine.disk.list("/A").filter { $0.hasSuffix(".seg") }.min())
+    let file = try machine.disk.open("/A/" + path, .readWrite)
+    let byte = try file.read(at: 4_200, count: 1)
+    try file.write([byte[0] ^ 0x40], at: 4_200)
+    file.close()
+    let screen = await machine.run("verify", "/A")
+    #expect(screen.code == .dataDamaged)
+    #expect(screen.out.contains("  damage  "))
+    #expect(screen.out.contains("\ndamaged: 1 finding; "))
+    let export = await machine.run("export", "/A")
+    #expect(export.code == .dataDamaged)
+    #expect(export.err.hasSuffix("try: strandline verify /A\n"))
+    let json = await machine.run("verify", "--json", "/A")
+    #expect(json.out.contains(#""finding":"damage""#) && json.out.contains(#""result":"damaged""#))
+  }
+
+  @Test func `nothing there is 66`() async {
+    for verb in ["verify", "log-dump", "status", "export"] {
+      #expect(await Machine().run(verb, "/nope").code == .noSuchStore)
+    }
+  }
+}

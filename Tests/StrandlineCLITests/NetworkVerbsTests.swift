@@ -1,0 +1,112 @@
+// `serve` and `sync` over a real socket of this machine: a server in one task, devices in another, disks in memory.
+
+import StrandlineCLI
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+/// A server that runs as a command, and is ended by Ctrl-C.
+private final class Serving: Sendable {
+  let machine: Machine
+  let url: String
+  private let task: Task<Screen, Never>
+
+  init(_ switches: String...) async {
+    let (lines, feed) = AsyncStream<String>.makeStream()
+    let machine = Machine(seed: 99) { feed.yield($0) }
+    self.machine = machine
+    task = Task {
+      let screen = await machine.run(["serve"] + switches + ["/srv"], input: [])
+      feed.finish()
+      return screen
+    }
+    var iterator = lines.makeAsyncIterator()
+    url = await iterator.next()?.split(separator: "\n").first.map(String.init) ?? "nothing"
+  }
+
+  func end() async -> Screen {
+    machine.interrupt()
+    return await task.value
+  }
+}
+
+struct NetworkVerbsTests {
+  private func sync(_ machine: Machine, _ server: Serving, _ words: String...) async -> Screen {
+    await machine.run(["sync", "--url", server.url, "--container", "iCloud.test"] + words + ["/A"], input: [])
+  }
+
+  @Test func `two devices come to the same export, and the journal can be dumped and verified`() async throws {
+    let server = await Serving("--port-file", "/port")
+    #expect(server.url.hasPrefix("http://127.0.0.1:"))
+    let port = try server.machine.disk.open("/port", .read).read(at: 0, count: 10)
+    #expect(server.url.hasSuffix(":" + String(decoding: port.dropLast(), as: UTF8.self)))
+    let a = Machine(seed: 1)
+    let b = Machine(seed: 2)
+    _ = await a.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
+    let uploaded = await sync(a, server)
+    #expect(uploaded.code == .done && uploaded.err == "")
+    #expect(uploaded.out.hasPrefix("2 uploaded; ") && uploaded.out.hasSuffix(" requests, 0 unsettled\n"))
+    let fetched = await sync(b, server, "--json")
+    #expect(fetched.code == .done)
+    #expect(fetched.out.contains(#""fetchedSaves":2"#) && fetched.out.contains(#""unsettled":0"#))
+    #expect(await b.run("export", "/A").out == (await a.run("export", "/A").out))
+    #expect(await b.run("get", "/A", "a").out.contains("server tag"))
+    let ended = await server.end()
+    #expect(ended.code == .done)
+    let dump = await server.machine.run("log-dump", "/srv").out
+    #expect(dump.contains("zoneCreated") && dump.contains("recordSaved    a "))
+    #expect(await server.machine.run("verify", "/srv").code == .done)
+    // A server's journal is no store.
+    let refused = await server.machine.run("export", "/srv")
+    #expect(refused.code == .noSuchStore)
+    #expect(refused.err.contains("is a server's journal, not a store's log"))
+  }
+
+  @Test func `a server that asks for a long wait is 75 and says when to come back`() async {
+    let server = await Serving("--throttle", "100:120")
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let screen = await sync(machine, server)
+    #expect(screen.code == .tryLater)
+    #expect(screen.err.contains("try: the same again in 120 seconds; nothing is lost meanwhile"))
+    #expect(await machine.run("status", "/A").out.contains("waiting "))
+    _ = await server.end()
+  }
+
+  @Test func `a server that is gone is 69`() async {
+    let server = await Serving()
+    _ = await server.end()
+    let screen = await sync(Machine(), server)
+    #expect(screen.code == .unreachable)
+    #expect(screen.err.contains("cannot be reached"))
+  }
+
+  @Test func `a sign-in that is missing is 77, and the token comes from the environment or a file`() async throws {
+    let server = await Serving("--require-session", "--session", "/token")
+    let bytes = try server.machine.disk.open("/token", .read).read(at: 0, count: 10_000)
+    let token = String(decoding: bytes.dropLast(), as: UTF8.self)
+    let machine = Machine()
+    let refused = await sync(machine, server)
+    #expect(refused.code == .notPermitted)
+    #expect(refused.err.contains("STRANDLINE_SESSION"))
+    machine.set("STRANDLINE_SESSION", token)
+    #expect(await sync(machine, server).code == .done)
+    // The successor is kept beside the log: the spent token in the environment does no harm, and is not needed.
+    #expect(await sync(machine, server).code == .done)
+    machine.set("STRANDLINE_SESSION", nil)
+    let last = await sync(machine, server)
+    #expect(last.code == .done)
+    #expect(!last.out.contains(token) && !last.err.contains(token))
+    _ = await server.end()
+  }
+
+  @Test func `a port that is taken is an error, and leaves nothing running`() async {
+    let first = await Serving()
+    let port = first.url.split(separator: ":").last.map(String.init) ?? ""
+    let second = await Machine().run("serve", "--port", port, "/srv")
+    #expect(second.code == .inputOutput)
+    #expect(second.err.contains("cannot listen on 127.0.0.1"))
+    _ = await first.end()
+  }
+}

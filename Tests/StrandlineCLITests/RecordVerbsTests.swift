@@ -1,0 +1,138 @@
+// `put`, `get`, `delete`, `status`: one record or a few, and whole screens.
+
+import StrandlineCLI
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+struct RecordVerbsTests {
+  @Test func `put changes what it names and nothing else`() async {
+    let machine = Machine()
+    let created = await machine.run(
+      "put", "/A", #"{"recordType":"Note","recordName":"n1","fields":{"title":"Milk","n":3},"parent":"list"}"#)
+    #expect(created == Screen(code: .done, out: "", err: ""))
+    #expect(
+      await machine.run("put", "/A", "-", input: #"{"recordName":"n1","fields":{"n":null,"x":[1]}}"#).code == .done)
+    let screen = await machine.run("get", "/A", "n1")
+    #expect(
+      screen.out == """
+        record  Main/n1
+        type    Note
+        parent  list
+        title   "Milk"
+        x       [1]
+
+        """)
+    #expect(await machine.run("put", "/A", #"{"recordName":"n1","parent":null}"#).code == .done)
+    #expect(
+      await machine.run("get", "--json", "/A", "n1").out
+        == #"{"fields":{"title":"Milk","x":[1]},"recordName":"n1","recordType":"Note","zoneName":"Main"}"# + "\n")
+  }
+
+  @Test func `put refuses what cannot be`() async {
+    let machine = Machine()
+    _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"n1"}"#)
+    for (json, words) in [
+      (#"{"recordName":"new","fields":{}}"#, "record 'Main/new': the key 'recordType' is missing"),
+      (#"{"recordName":"n1","recordType":"Other"}"#, "the record is a 'Note' and cannot become a 'Other'"),
+      (#"{"fields":{}}"#, "the key 'recordName' is missing"), ("{", "not valid JSON"),
+    ] {
+      let screen = await machine.run("put", "/A", json)
+      #expect(screen.code == .dataDamaged)
+      #expect(screen.err.contains(words), "\(screen.err)")
+      #expect(screen.err.hasSuffix("try: strandline help put\n"))
+    }
+  }
+
+  @Test func `a deleted record stays deleted until it is created anew`() async {
+    let machine = Machine()
+    let json = #"{"recordType":"Note","recordName":"n1","fields":{}}"#
+    _ = await machine.run("put", "/A", json)
+    #expect(await machine.run("delete", "/A", "n1") == Screen(code: .done, out: "", err: ""))
+    let refused = await machine.run("put", "/A", json)
+    #expect(refused.code == .dataDamaged)
+    #expect(refused.err.contains("was deleted here"))
+    #expect(await machine.run("put", "--recreate", "/A", json).code == .done)
+    #expect(await machine.run("get", "/A", "n1").code == .done)
+  }
+
+  @Test func `get of what is not there is 66 and says where to look`() async {
+    let machine = Machine()
+    _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"n1"}"#)
+    #expect(
+      await machine.run("get", "/A", "n 2")
+        == Screen(
+          code: .noSuchStore, out: "",
+          err: """
+            error: there is no record 'Main/n 2' in '/A'
+            try: strandline log-dump --record 'n 2' /A
+
+            """))
+    #expect(
+      await machine.run("get", "/nope", "n1")
+        == Screen(
+          code: .noSuchStore, out: "",
+          err: """
+            error: cannot read the store at '/nope': there is no store at '/nope'
+            try: strandline import /nope FILE   (a store is created by the first write)
+
+            """))
+  }
+
+  @Test func `delete is all or nothing, and names those that do not live`() async {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
+    let screen = await machine.run("delete", "/A", "a", "x", "b", "y")
+    #expect(
+      screen
+        == Screen(
+          code: .noSuchStore, out: "",
+          err: "error: nothing was deleted: in '/A' there is no record 'Main/x', 'Main/y'\n"))
+    #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 2)
+    #expect(await machine.run("delete", "/A", "a", "b", "a").code == .done)
+    #expect(await machine.run("export", "/A").out == "")
+    #expect(await machine.run("delete", "/nope", "a").code == .noSuchStore)
+  }
+
+  @Test func `status in words and as JSON, without any value`() async {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "secret") + note("b", "2") + note("c", "3"))
+    _ = await machine.run("delete", "/A", "c")
+    #expect(
+      await machine.run("status", "/A").out == """
+        records         2
+        deleted names   1
+        unsettled       4 mutations of 3 records, the oldest 0 s old
+        newest event    6
+        all settled to  1
+        account         none yet (never synced)
+        zone Main       2 records, never fetched
+
+        """)
+    #expect(
+      await machine.run("status", "--json", "/A").out
+        == #"{"account":null,"checkpoint":1,"deleted":1,"durableLSN":6,"held":[],"oldestUnsettledMilliseconds":0,"openBlocks":0,"records":2,"unsettled":4,"unsettledRecords":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"isLost":false,"records":2,"zoneName":"Main"}]}"#
+        + "\n")
+  }
+
+  @Test func `a record name with control characters cannot repaint the terminal`() async {
+    let machine = Machine()
+    _ = await machine.run("put", "/A", #"{"recordType":"N","recordName":"n","fields":{"t":"a\u001b[31mb"}}"#)
+    let screen = await machine.run("get", "/A", "n")
+    #expect(!screen.out.contains("\u{1B}"))
+  }
+
+  @Test func `a closed standard output is 74`() async {
+    let machine = Machine()
+    _ = await machine.run("put", "/A", #"{"recordType":"N","recordName":"n"}"#)
+    machine.writesLeft.withLock { $0 = 0 }
+    for words in [
+      ["export", "/A"], ["get", "/A", "n"], ["status", "/A"], ["log-dump", "/A"], ["verify", "/A"], ["help"],
+    ] {
+      let screen = await machine.run(words, input: [])
+      #expect(screen.code == .inputOutput)
+      #expect(screen.err.hasPrefix("error: cannot write to standard output"))
+    }
+  }
+}

@@ -1,1 +1,0 @@
-// Room for StrandlineCLITests; replaced by its first real file.

@@ -1,0 +1,114 @@
+// What the command's tests share: a machine in memory, on which whole command lines run, and the screens they leave.
+
+import Strandline
+import StrandlineCLI
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+
+/// A wall clock that stands still, so that screens with times are the same each time; waiting costs nothing.
+final class StandingClock: SystemClock {
+  private let slept = Mutex<UInt64>(0)
+  func wallMilliseconds() -> Int64 { 1_767_225_600_000 }
+  func monotonicNanoseconds() -> UInt64 { slept.withLock { $0 } }
+  func sleep(milliseconds: Int64) async throws {
+    try Task.checkCancellation()
+    sleepBlocking(milliseconds: milliseconds)
+    await Task.yield()
+  }
+  func sleepBlocking(milliseconds: Int64) { slept.withLock { $0 += UInt64(max(0, milliseconds)) * 1_000_000 } }
+}
+
+/// What a command line left on the screen.
+struct Screen: Equatable {
+  var code: ExitCode
+  var out: String
+  var err: String
+}
+
+/// A machine: a disk, a clock, variables, and nobody else.
+final class Machine: Sendable {
+  let disk = SimulatedDisk()
+  let environment: SystemEnvironment
+  private let variables = Mutex<[String: String]>([:])
+  private let out = Mutex<[UInt8]>([])
+  private let err = Mutex<[UInt8]>([])
+  /// Each write to standard output apart.
+  let writes = Mutex<[String]>([])
+  /// After so many writes standard output is closed; nil for never.
+  let writesLeft = Mutex<Int?>(nil)
+  private let interruptHandlers = Mutex<[@Sendable () -> Void]>([])
+  /// Ctrl-C is pressed as soon as somebody listens.
+  let isImpatient = Mutex(false)
+  private let onOutput: @Sendable (String) -> Void
+
+  init(seed: UInt64 = 1, onOutput: @escaping @Sendable (String) -> Void = { _ in }) {
+    environment = SystemEnvironment(fileSystem: disk, clock: StandingClock(), random: SeededRandom(seed: seed))
+    self.onOutput = onOutput
+  }
+
+  func set(_ name: String, _ value: String?) { variables.withLock { $0[name] = value } }
+
+  /// Presses Ctrl-C.
+  func interrupt() {
+    let handlers = interruptHandlers.withLock { $0 }
+    for handler in handlers { handler() }
+  }
+
+  /// Runs a command line.
+  func run(_ words: String..., input: String = "") async -> Screen { await run(words, input: Array(input.utf8)) }
+
+  func run(_ words: [String], input: [UInt8]) async -> Screen {
+    let rest = Mutex(input[...])
+    let console = Console(
+      environment: environment, variables: { name in self.variables.withLock { $0[name] } },
+      output: { bytes in
+        let isOpen = self.writesLeft.withLock { left in
+          guard let count = left else { return true }
+          left = max(0, count - 1)
+          return count > 0
+        }
+        guard isOpen else { throw SystemError.brokenPipe("write", "standard output") }
+        self.out.withLock { $0 += bytes }
+        let text = String(decoding: bytes, as: UTF8.self)
+        self.writes.withLock { $0.append(text) }
+        self.onOutput(text)
+      },
+      error: { bytes in self.err.withLock { $0 += bytes } },
+      input: { max in
+        rest.withLock { rest in
+          defer { rest = rest.dropFirst(max) }
+          return Array(rest.prefix(max))
+        }
+      },
+      interrupts: { body in
+        self.interruptHandlers.withLock { $0.append(body) }
+        if self.isImpatient.withLock({ $0 }) { body() }
+      })
+    let code = await Tool.run(words, console)
+    func take(_ buffer: borrowing Mutex<[UInt8]>) -> String {
+      buffer.withLock { buffer in
+        defer { buffer = [] }
+        return String(decoding: buffer, as: UTF8.self)
+      }
+    }
+    return Screen(code: code, out: take(out), err: take(err))
+  }
+
+  /// Puts a file on the disk.
+  func file(_ path: String, _ text: String) throws {
+    let file = try disk.open(path, .create)
+    try file.write(Array(text.utf8), at: 0)
+    file.close()
+  }
+}
+
+/// A line of import: a note with a title.
+func note(_ name: String, _ title: String) -> String {
+  #"{"recordType":"Note","recordName":"\#(name)","fields":{"title":"\#(title)"}}"# + "\n"
+}
+
+extension Machine {
+  /// For stores that a test opens itself, on the same disk.
+  var storeEnvironment: StoreEnvironment { StoreEnvironment(environment) }
+}

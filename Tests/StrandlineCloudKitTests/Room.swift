@@ -1,1 +1,0 @@
-// Room for StrandlineCloudKitTests; replaced by its first real file.

@@ -1,0 +1,190 @@
+// Goal: a session is never lost by a crash and its requests never overlap. Method: the local server with rotation
+// switched on, on a simulated disk; and a transport that looks at the disk when a request goes out.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+extension SystemEnvironment {
+  static func on(_ disk: any FileSystem) -> SystemEnvironment {
+    SystemEnvironment(
+      fileSystem: disk, clock: SimulatedClock(wallMilliseconds: now), random: SeededRandom(seed: 3))
+  }
+}
+
+struct SessionTests {
+  private func server(strict: Bool = false) -> CloudServer {
+    var faults = ServerFaults()
+    faults.requireSession = true
+    faults.strictRotation = strict
+    return CloudServer(inMemory: .on(SimulatedDisk()), faults: faults)
+  }
+
+  @Test(arguments: [false, true])
+  func `each answer brings the next token, and it is on the disk before it is sent`(_ strict: Bool) async throws {
+    let server = server(strict: strict)
+    let disk = SimulatedDisk()
+    let session = try WebSession(path: "/session", environment: .on(disk))
+    let inner = InProcessTransport(server)
+    let transport = ScriptedTransport { request, _ in
+      // What a crash at this moment would leave is the token that this request carries.
+      let image = disk.imageAfterCrash(.none)
+      let kept = image.peek("/session").map { String(decoding: $0, as: UTF8.self).trimmingSpaces() } ?? ""
+      #expect(request.query == (kept.isEmpty ? "" : "ckWebAuthToken=" + PercentEncoding.encode(kept)))
+      return try await inner.send(request)
+    }
+    let client = WebServicesDatabase.over(transport, session: session)
+    let unsigned = try await refusal { _ = try await client.zones() }
+    #expect(unsigned?.code == .authenticationRequired)
+    #expect(unsigned?.redirectURL == "http://cloud.test/signin")
+    #expect(!session.hasToken)
+    try session.signIn(token: server.signIn(user: "_alice"))
+    for _ in 0..<5 { _ = try await client.zones() }
+    #expect(try await client.user() == "_alice")
+    // A process that dies now and starts again goes on with the token that the disk holds.
+    let again = try WebSession(path: "/session", environment: .on(disk.imageAfterCrash(.none)))
+    let other = WebServicesDatabase.over(inner, session: again)
+    #expect(try await other.user() == "_alice")
+  }
+
+  @Test func `a lost answer does not lose the session, unless the server is strict`() async throws {
+    for strict in [false, true] {
+      let server = server(strict: strict)
+      let session = try WebSession(path: "/session", environment: .on(SimulatedDisk()))
+      try session.signIn(token: server.signIn())
+      let inner = InProcessTransport(server)
+      let transport = ScriptedTransport { request, number in
+        let answer = try await inner.send(request)
+        if number == 2 { throw CloudError(.networkError, reason: "cut") }
+        return answer
+      }
+      let client = WebServicesDatabase.over(transport, session: session)
+      _ = try await client.zones()
+      #expect(try await refusal { _ = try await client.zones() }?.code == .networkError)
+      let third = try await refusal { _ = try await client.zones() }
+      #expect(third?.code == (strict ? .authenticationRequired : nil))
+      // A new sign-in clears it.
+      try session.signIn(token: server.signIn())
+      _ = try await client.zones()
+    }
+  }
+
+  @Test func `at every power cut the file holds a token that the server takes`() async throws {
+    let whole = SimulatedDisk()
+    func run(_ disk: SimulatedDisk, _ server: CloudServer) async throws {
+      let session = try WebSession(path: "/session", environment: .on(disk))
+      try session.signIn(token: server.signIn())
+      let client = WebServicesDatabase.over(InProcessTransport(server), session: session)
+      for _ in 0..<3 { _ = try await client.zones() }
+    }
+    try await run(whole, server())
+    // create, write, sync, rename, sync of the folder
+    let signedIn = 5
+    #expect(whole.callCount > 3 * signedIn)
+    for call in (signedIn + 1)...whole.callCount {
+      // Trying a token uses it up, so each choice of losses gets a history of its own.
+      var choice = 0
+      while true {
+        let disk = SimulatedDisk()
+        disk.crashAtCall = call
+        disk.isTearing = true
+        let server = server()
+        // After the cut every request fails for want of a place to keep the token; none goes out without.
+        do { try await run(disk, server) } catch let error as CloudError {
+          #expect(error.code.rawValue == "AUTH_PERSIST_ERROR")
+        }
+        let losses = disk.crashLosses()
+        guard choice < losses.count else { break }
+        let image = disk.imageAfterCrash(losses[choice])
+        choice += 1
+        let session = try WebSession(path: "/session", environment: .on(image))
+        #expect(session.hasToken, "cut at call \(call), \(losses[choice - 1])")
+        let client = WebServicesDatabase.over(InProcessTransport(server), session: session)
+        let error = try await refusal { _ = try await client.zones() }
+        #expect(error == nil, "cut at call \(call), \(losses[choice - 1])")
+      }
+    }
+  }
+
+  @Test func `a token that cannot be kept is not used, and not lost`() async throws {
+    let server = server()
+    let disk = SimulatedDisk()
+    let session = try WebSession(path: "/session", environment: .on(disk))
+    try session.signIn(token: server.signIn())
+    let transport = ScriptedTransport { [inner = InProcessTransport(server)] in
+      let answer = try await inner.send($0)
+      _ = $1
+      return answer
+    }
+    let client = WebServicesDatabase.over(transport, session: session)
+    disk.capacity = disk.usedBytes
+    _ = try await client.zones()
+    let error = try await refusal { _ = try await client.zones() }
+    #expect(error?.code.rawValue == "AUTH_PERSIST_ERROR")
+    #expect(transport.sent.count == 1)
+    disk.capacity = nil
+    _ = try await client.zones()
+  }
+
+  @Test func `a token that somebody else put into the file is found after a refusal`() async throws {
+    let server = server()
+    let disk = SimulatedDisk()
+    let session = try WebSession(path: "/session", environment: .on(disk))
+    try session.signIn(token: "nonsense")
+    let client = WebServicesDatabase.over(InProcessTransport(server), session: session)
+    #expect(try await refusal { _ = try await client.zones() }?.code == .authenticationRequired)
+    try WebSession(path: "/session", environment: .on(disk)).signIn(token: server.signIn())
+    _ = try await client.zones()
+    for garbage in ["two words", "\u{1}", "ü", String(repeating: "x", count: 20_000)] {
+      disk.poke("/other", Array(garbage.utf8))
+      #expect(throws: StrandlineError.self) { try WebSession(path: "/other", environment: .on(disk)) }
+      #expect(throws: StrandlineError.self) { try session.signIn(token: garbage) }
+    }
+  }
+
+  @Test func `requests of one session never overlap, across databases`() async throws {
+    let session = try WebSession(path: "/session", environment: .on(SimulatedDisk()))
+    try session.signIn(token: "t")
+    let inFlight = Mutex(0)
+    let transport = ScriptedTransport { _, _ in
+      #expect(
+        inFlight.withLock {
+          $0 += 1; return $0
+        } == 1)
+      for _ in 0..<5 { await Task.yield() }
+      inFlight.withLock { $0 -= 1 }
+      return HTTPResponse(status: 200, body: Array("{\"zones\":[]}".utf8))
+    }
+    let databases = [DatabaseScope.private, .shared].map {
+      WebServicesDatabase.over(transport, scope: $0, session: session)
+    }
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for index in 0..<20 { group.addTask { _ = try await databases[index % 2].zones() } }
+      try await group.waitForAll()
+    }
+    #expect(transport.sent.count == 20)
+  }
+
+  @Test func `a cancelled wait leaves the lane to others`() async throws {
+    let lane = RequestLane()
+    let (gate, opener) = AsyncStream<Never>.makeStream()
+    let (started, starting) = AsyncStream<Void>.makeStream()
+    let holder = Task {
+      try await lane.run {
+        starting.finish()
+        for await _ in gate {}
+      }
+    }
+    for await _ in started {}
+    let waiting = Task { try await lane.run { Issue.record("it ran") } }
+    waiting.cancel()
+    await #expect(throws: CancellationError.self) { try await waiting.value }
+    opener.finish()
+    try await holder.value
+    #expect(try await lane.run { 5 } == 5)
+  }
+}

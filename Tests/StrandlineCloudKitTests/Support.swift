@@ -1,0 +1,92 @@
+// What the client's tests share: a transport that answers from a script, and a server of bytes.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+
+/// Answers each request by a closure, and keeps what was asked.
+final class ScriptedTransport: Transport {
+  private let requests = Mutex<[HTTPRequest]>([])
+  private let answer: @Sendable (HTTPRequest, Int) async throws -> HTTPResponse
+
+  init(_ answer: @escaping @Sendable (HTTPRequest, Int) async throws -> HTTPResponse) { self.answer = answer }
+
+  convenience init(status: Int = 200, headers: HTTPHeaders = [:], _ body: String) {
+    self.init { _, _ in HTTPResponse(status: status, headers: headers, body: Array(body.utf8)) }
+  }
+
+  var sent: [HTTPRequest] { requests.withLock { $0 } }
+
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    let number = requests.withLock {
+      $0.append(request)
+      return $0.count
+    }
+    return try await answer(request, number)
+  }
+}
+
+let notes = ZoneID("Notes")
+let now: Int64 = 1_780_000_000_000
+
+extension WebServicesDatabase {
+  static func over(
+    _ transport: any Transport, scope: DatabaseScope = .private, apiToken: String = "", session: WebSession? = nil,
+    baseURL: String = "http://cloud.test"
+  ) -> WebServicesDatabase {
+    WebServicesDatabase(
+      address: CloudAddress(container: "iCloud.test", scope: scope), apiToken: apiToken, session: session,
+      baseURL: baseURL, transport: transport,
+      environment: SystemEnvironment(
+        fileSystem: SimulatedDisk(), clock: SimulatedClock(wallMilliseconds: now), random: SeededRandom(seed: 1)))
+  }
+}
+
+extension CloudResult {
+  var record: ServerRecord? { if case .record(let record) = self { record } else { nil } }
+  var error: CloudError? { if case .failed(let error, _) = self { error } else { nil } }
+  var isDeleted: Bool { if case .deleted = self { true } else { false } }
+}
+
+/// The CloudError that a call throws; anything else is handed on.
+func refusal(_ body: () async throws -> Void) async throws -> CloudError? {
+  do {
+    try await body()
+    return nil
+  } catch let error as CloudError {
+    return error
+  }
+}
+
+/// A server that reads a request's head, sends bytes and closes.
+final class ByteServer: Sendable {
+  let listener: Listener
+  var url: String { "http://127.0.0.1:\(listener.port)" }
+
+  init(_ answer: String, keepsOpen: Bool = false) throws {
+    let listener = try Listener.bind(host: "127.0.0.1", port: 0)
+    self.listener = listener
+    try BlockingThread.start(name: "bytes") {
+      var held: [Connection] = []
+      do {
+        while let connection = try listener.accept() {
+          _ = try connection.receive(max: 65536, timeoutMilliseconds: 5000)
+          if !answer.isEmpty { try connection.send(Array(answer.utf8), timeoutMilliseconds: 5000) }
+          if keepsOpen {
+            held.append(connection)
+          } else {
+            connection.shutdown()
+            _ = connection.waitUntilPeerCloses(timeoutMilliseconds: 2000)
+            connection.close()
+          }
+        }
+      } catch {
+        for connection in held { connection.close() }
+      }
+    }
+  }
+
+  deinit { listener.close() }
+}

@@ -1,0 +1,72 @@
+// What the suites of the log share: a small log on a simulated disk, and a look at its bytes.
+
+import StrandlineLog
+import StrandlineSystem
+import StrandlineTesting
+import Testing
+
+/// Small enough that a few appends fill a segment.
+let tiny = LogOptions(
+  segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
+  lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil)
+
+let storePath = "/store"
+
+/// A log on `fileSystem`.
+func openLog(
+  _ fileSystem: any FileSystem, options: LogOptions = tiny, seed: UInt64 = 7, role: LogRole = .store,
+  path: String = storePath, createIfAbsent: Bool = true, replay: (LogEvent) throws -> Void = { _ in }
+) throws -> Log {
+  try Log.open(
+    at: path, role: role, options: options, environment: .simulated(fileSystem, seed: seed),
+    createIfAbsent: createIfAbsent, replay: replay)
+}
+
+/// The bodies that an open of a copy returns.
+func recovered(_ disk: SimulatedDisk, seed: UInt64 = 99) throws -> [[UInt8]] {
+  var bodies: [[UInt8]] = []
+  let log = try openLog(disk.clone(), seed: seed) { bodies.append($0.body) }
+  try log.close()
+  return bodies
+}
+
+/// Bytes that tell which event they are of.
+func body(_ number: Int, count: Int = 20) -> [UInt8] {
+  (0..<count).map { UInt8(truncatingIfNeeded: number &* 31 &+ $0 &* ($0 &+ number)) }
+}
+
+func transaction(_ bodies: [[UInt8]]) -> LogTransaction {
+  var result = LogTransaction()
+  for (index, body) in bodies.enumerated() { result.add(schema: UInt16(index), body: body) }
+  return result
+}
+
+extension Log {
+  /// Appends a transaction and waits on this thread.
+  @discardableResult
+  func write(_ bodies: [UInt8]...) throws -> ClosedRange<UInt64> {
+    let lsns = try append(transaction(bodies))
+    try waitUntilDurableBlocking(lsns.upperBound)
+    return lsns
+  }
+}
+
+extension SimulatedDisk {
+  /// Every file with its bytes.
+  var everything: [String: [UInt8]] {
+    Dictionary(uniqueKeysWithValues: paths.map { ($0, peek($0) ?? []) })
+  }
+
+  /// The paths of the segments, in order.
+  var segments: [String] { paths.filter { $0.hasSuffix(".seg") && $0.hasPrefix(storePath + "/") } }
+}
+
+/// The error that `body` throws, if it is the log's.
+func logError(_ body: () throws -> Void) -> LogError? {
+  do {
+    try body()
+    return nil
+  } catch {
+    return error as? LogError
+  }
+}

@@ -1,0 +1,317 @@
+// Appending: how many syncs a commit costs, that many share one, in which order LSNs are given, and what a
+// cancelled task learns.
+
+import Dispatch
+import StrandlineLog
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+struct `Appending` {
+  @Test func `costs one write and one sync, and no sync of a folder but for a new segment`() throws {
+    let faults = FaultInjector(SimulatedDisk())
+    var options = tiny
+    options.segmentBytesMax = 64 << 10
+    options.preallocationFirstStepBytes = 64 << 10
+    let log = try openLog(faults, options: options)
+    for number in 0..<20 {
+      faults.resetCounts()
+      try log.write(body(number, count: 500), body(number, count: 3))
+      #expect(faults.count(.sync) == 1 && faults.count(.write) == 1)
+      #expect(faults.totalCount == 2)
+    }
+    try log.close()
+    let again = try openLog(faults, options: options, seed: 8)
+    faults.resetCounts()
+    try again.write(body(1))
+    #expect(faults.count(.syncDirectory) == 1 && faults.count(.sync) == 2 && faults.count(.create) == 1)
+    faults.resetCounts()
+    try again.write(body(2))
+    #expect(faults.totalCount == 2)
+    faults.resetCounts()
+    #expect(try again.read(1).body == body(0, count: 500))
+    #expect(faults.count(.read) == 1)
+    try again.close()
+  }
+
+  @Test func `many at once shares one sync, up to the limits of a group`() throws {
+    let faults = FaultInjector(SimulatedDisk())
+    var options = tiny
+    options.segmentBytesMax = 1 << 20
+    options.groupTransactionsMax = 50
+    let log = try openLog(faults, options: options)
+    let lsns = try (0..<120).map { try log.append(transaction([body($0)])).upperBound }
+    #expect(lsns == Array(1...120))
+    #expect(log.durableLSN == 0 && log.nextLSN == 121)
+    #expect(logError { _ = try log.read(1) }?.code == .notDurable)
+    #expect(logError { _ = try log.read(121) }?.code == .noSuchLSN)
+    #expect(logError { try log.waitUntilDurableBlocking(121) }?.code == .noSuchLSN)
+    faults.resetCounts()
+    try log.waitUntilDurableBlocking(50)
+    #expect(faults.count(.sync) == 1 && log.durableLSN == 50)
+    try log.waitUntilDurableBlocking(120)
+    #expect(faults.count(.sync) == 3)
+    try log.close()
+  }
+
+  @Test func `a group is bounded by bytes, and a larger transaction is one alone`() throws {
+    let disk = SimulatedDisk()
+    let faults = FaultInjector(disk)
+    var options = tiny
+    options.segmentBytesMax = 1 << 20
+    options.groupBytesMax = 4_000
+    let log = try openLog(faults, options: options)
+    for number in 0..<3 { _ = try log.append(transaction([body(number, count: 1_800)])) }
+    _ = try log.append(transaction([body(7, count: 9_000)]))
+    faults.resetCounts()
+    try log.waitUntilDurableBlocking(4)
+    #expect(faults.count(.sync) == 3)
+    try log.close()
+    #expect(try recovered(disk).map(\.count) == [1_800, 1_800, 1_800, 9_000])
+  }
+
+  @Test func `a transaction never spans segments, and one too large for any has its own`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    var bodies: [[UInt8]] = []
+    for (number, size) in [100, 3_000, 2_000, 30_000, 10, 3_700, 3_700].enumerated() {
+      bodies += [body(number, count: size), body(number + 50, count: 30)]
+      try log.write(bodies[bodies.count - 2], bodies[bodies.count - 1])
+    }
+    try log.close()
+    var seen: [LogEvent] = []
+    try openLog(disk, seed: 9) { seen.append($0) }.close()
+    #expect(seen.map(\.body) == bodies)
+    for event in seen where !event.isFirst {
+      #expect(seen[Int(event.lsn) - 2].segmentID == event.segmentID)
+    }
+    // The large one shares its segment with nobody, and no other is above the soft size.
+    #expect(seen.filter { $0.segmentID == seen[6].segmentID }.count == 2)
+    for file in disk.segments {
+      let size = try #require(disk.peek(file)).count
+      #expect(size <= 8 << 10 || file.hasSuffix(SegmentName.name(seen[6].segmentID)))
+    }
+  }
+
+  @Test func `what is above the limit is refused before anything, and the limit itself is taken`() throws {
+    let disk = SimulatedDisk()
+    var options = tiny
+    options.transactionBytesMax = 10_000
+    let log = try openLog(disk, options: options)
+    #expect(logError { try log.write(body(1, count: 9_969)) }?.code == .transactionTooLarge)
+    #expect(log.nextLSN == 1)
+    try log.write(body(1, count: 9_968))
+    try log.write([])
+    try log.close()
+    #expect(try recovered(disk) == [body(1, count: 9_968), []])
+    var large = LogTransaction()
+    for _ in 0..<3 { large.add(schema: 0, body: [UInt8](repeating: 1, count: 24 << 20)) }
+    #expect(large.count == 3 && large.frameBytes > 64 << 20)
+    #expect(logError { _ = try openLog(SimulatedDisk()).append(large) }?.code == .transactionTooLarge)
+  }
+
+  @Test func `64 MiB in one transaction, with a body larger than any chunk`() throws {
+    let folder = try TemporaryFolder()
+    defer { folder.remove() }
+    let path = folder.path + "/large.strand"
+    let log = try Log.open(at: path, role: .store, environment: .real) { _ in }
+    try log.write(body(1))
+    let large = [UInt8](repeating: 7, count: (64 << 20) - 2 * 32 - 8)
+    try log.write(large, [1])
+    try log.write(body(2))
+    #expect(try log.read(2).body == large)
+    try log.close()
+    var counts: [Int] = []
+    try Log.open(at: path, role: .store, environment: .real) { counts.append($0.body.count) }.close()
+    #expect(counts == [20, large.count, 1, 20])
+  }
+
+  @Test func `from many tasks at once, LSNs follow the order of calls and syncs are shared`() async throws {
+    let faults = FaultInjector(SimulatedDisk())
+    var options = tiny
+    options.segmentBytesMax = 1 << 20
+    options.preallocationFirstStepBytes = 1 << 20
+    let log = try openLog(faults, options: options)
+    let order = Noted()
+    faults.resetCounts()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for task in 0..<64 {
+        group.addTask {
+          for round in 0..<10 {
+            let content = body(task * 100 + round)
+            // The call and the note of it under one lock: the order of calls is the order of LSNs.
+            let lsn = try order.list.withLock { order in
+              let lsn = try log.append(transaction([content])).upperBound
+              order.append((lsn, content))
+              return lsn
+            }
+            try await log.waitUntilDurable(lsn)
+            #expect(log.durableLSN >= lsn)
+            #expect(try log.read(lsn).body == content)
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    let issued = order.list.withLock { $0 }
+    #expect(issued.map(\.lsn) == Array(1...640))
+    #expect(faults.count(.sync) < 640, "\(faults.count(.sync)) syncs for 640 commits")
+    try log.close()
+    var seen: [[UInt8]] = []
+    try openLog(faults, options: options, seed: 8) { seen.append($0.body) }.close()
+    #expect(seen == issued.map(\.body))
+  }
+
+  @Test func `from threads and tasks together leaves nobody waiting`() async throws {
+    let log = try openLog(SimulatedDisk())
+    let threads = DispatchQueue(label: "writers", attributes: .concurrent)
+    await withTaskGroup(of: Void.self) { group in
+      for number in 0..<16 {
+        group.addTask {
+          do {
+            for round in 0..<10 {
+              let lsn = try log.append(transaction([body(number * 10 + round, count: 700)])).upperBound
+              try await log.waitUntilDurable(lsn)
+            }
+          } catch { Issue.record("\(error)") }
+        }
+        group.addTask {
+          await withCheckedContinuation { done in
+            threads.async {
+              do {
+                for round in 0..<10 { try log.write(body(1_000 + number * 10 + round, count: 300)) }
+              } catch { Issue.record("\(error)") }
+              done.resume()
+            }
+          }
+        }
+      }
+    }
+    #expect(log.durableLSN == 320)
+    try log.close()
+  }
+
+  @Test func `a cancelled task waits for the outcome all the same`() async throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    let task = Task {
+      while !Task.isCancelled { await Task.yield() }
+      let lsn = try log.append(transaction([body(1)])).upperBound
+      try await log.waitUntilDurable(lsn)
+      return lsn
+    }
+    task.cancel()
+    #expect(try await task.value == 1)
+    #expect(log.durableLSN == 1)
+    try log.close()
+  }
+
+  @Test func `a failure reaches every task that waits, and every later one`() async throws {
+    let faults = FaultInjector(SimulatedDisk())
+    let log = try openLog(faults)
+    try log.write(body(0))
+    faults.plan(DiskFault([.sync], error: .device("", "")))
+    let lsns = try (1...20).map { try log.append(transaction([body($0)])).upperBound }
+    await withTaskGroup(of: LogError.Code?.self) { group in
+      for lsn in lsns {
+        group.addTask {
+          do {
+            try await log.waitUntilDurable(lsn)
+            return nil
+          } catch { return (error as? LogError)?.code }
+        }
+      }
+      for await code in group { #expect(code == .outcomeUnknown) }
+    }
+    try await log.waitUntilDurable(1)
+    guard case .poisoned = log.state else {
+      Issue.record("not poisoned")
+      return
+    }
+    #expect(logError { try log.close() }?.code == .outcomeUnknown)
+    #expect(logError { _ = try log.append(transaction([[1]])) }?.code == .closed)
+    try log.close()
+  }
+
+  @Test func `nobody waits for is written by close`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    for number in 0..<30 { _ = try log.append(transaction([body(number, count: 400)])) }
+    try log.close()
+    #expect(try recovered(disk.imageAfterCrash(.none)) == (0..<30).map { body($0, count: 400) })
+    try log.close()
+    #expect(logError { _ = try log.read(1) }?.code == .closed)
+    #expect(logError { try log.promiseNow() }?.code == .closed)
+    #expect(logError { try log.waitUntilDurableBlocking(1) }?.code == .closed)
+    log.resume()
+    guard case .closed = log.state else {
+      Issue.record("not closed")
+      return
+    }
+  }
+
+  @Test func `is promised after a while by the idle thread, once`() async throws {
+    let disk = SimulatedDisk()
+    var options = tiny
+    options.idleMarkerMilliseconds = 200
+    let clock = ClockThatWaits()
+    let log = try Log.open(
+      at: storePath, role: .store, options: options,
+      environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 3))
+    ) { _ in }
+    try log.write(body(1))
+    // Nobody waits for the second; the idle thread writes it too.
+    _ = try log.append(transaction([body(2)]))
+    let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1))
+    var seen = 0
+    for _ in 0..<10_000 where seen < 2 {
+      clock.release()
+      await Task.yield()
+      try reader.poll { _ in seen += 1 }
+    }
+    #expect(seen == 2 && reader.lastLSN == 2)
+    clock.end()
+    let end = disk.everything
+    try log.promiseNow()
+    #expect(disk.everything == end)
+    try log.close()
+  }
+
+  @Test func `a large queue costs what it holds`() throws {
+    var options = LogOptions(idleMarkerMilliseconds: nil)
+    options.lockWaitMilliseconds = 0
+    let log = try openLog(SimulatedDisk(), options: options)
+    for number in 0..<20_000 {
+      var one = LogTransaction()
+      one.add(schema: 1, body: [UInt8(truncatingIfNeeded: number)])
+      _ = try log.append(one)
+    }
+    try log.waitUntilDurableBlocking(20_000)
+    #expect(try log.read(12_345).body == [UInt8(truncatingIfNeeded: 12_344)])
+    try log.close()
+  }
+}
+
+/// What was appended, in the order of calls.
+private final class Noted: Sendable {
+  let list = Mutex<[(lsn: UInt64, body: [UInt8])]>([])
+}
+
+/// A clock whose blocking sleeps end when the test says so.
+final class ClockThatWaits: SystemClock {
+  private let clock = SimulatedClock(autoAdvance: true)
+  private let semaphore = DispatchSemaphore(value: 0)
+  private let isOver = Atomic<Bool>(false)
+  func wallMilliseconds() -> Int64 { clock.wallMilliseconds() }
+  func monotonicNanoseconds() -> UInt64 { clock.monotonicNanoseconds() }
+  func sleep(milliseconds: Int64) async throws { try await clock.sleep(milliseconds: milliseconds) }
+  func sleepBlocking(milliseconds: Int64) {
+    if !isOver.load(ordering: .acquiring) { semaphore.wait() }
+  }
+  func release() { semaphore.signal() }
+  func end() {
+    isOver.store(true, ordering: .releasing)
+    semaphore.signal()
+  }
+}

@@ -1,0 +1,160 @@
+// Goal: each fault does what it says, as often as it says, and nothing when it is off. Method: the client over the
+// in-process transport; and a large zone, to see that work grows with what is asked for.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSystem
+import Synchronization
+import Testing
+
+struct FaultTests {
+  private func code(_ body: () async throws -> Void) async throws -> CloudError? {
+    do {
+      try await body()
+      return nil
+    } catch let error as CloudError {
+      return error
+    }
+  }
+
+  @Test func `throttling refuses so many requests and says when to come back`() async throws {
+    var faults = ServerFaults()
+    faults.throttle = .init(status: 503, retryAfter: 30, requests: 2)
+    let server = CloudServer.still(faults: faults)
+    let client = server.client()
+    for _ in 0..<2 {
+      let error = try await code { _ = try await client.zones() }
+      #expect(error?.code == .tryAgainLater && error?.httpStatus == 503 && error?.retryAfter == 30)
+    }
+    _ = try await client.zones()
+    faults.throttle = .init(status: 429)
+    server.setFaults(faults)
+    for _ in 0..<5 {
+      let error = try await code { _ = try await client.zones() }
+      #expect(error?.code == .throttled && error?.httpStatus == 429 && error?.retryAfter == nil)
+    }
+    server.setFaults(ServerFaults())
+    _ = try await client.zones()
+    #expect(server.statistics.requests["zones/list"] == 9)
+  }
+
+  @Test func `a dropped answer is applied, and the request hangs until it is cancelled`() async throws {
+    let lines = Mutex<[String]>([])
+    var faults = ServerFaults()
+    faults.dropAnswer = 2
+    let (dropped, drop) = AsyncStream<Void>.makeStream()
+    let server = CloudServer(inMemory: .still(), faults: faults) { line in
+      lines.withLock { $0.append(line) }
+      drop.finish()
+    }
+    let client = server.client()
+    try await client.createZone(notes)
+    try await client.note("a")
+    let hanging = Task { try await client.note("b") }
+    for await _ in dropped {}
+    hanging.cancel()
+    await #expect(throws: CancellationError.self) { _ = try await hanging.value }
+    #expect(lines.withLock { $0 } == ["dropped answer 2"])
+    #expect(try await client.lookup(["b"], in: notes)["b"]?.record != nil)
+    try await client.note("c")
+    #expect(server.statistics.droppedAnswers == 1)
+    #expect(server.statistics.appliedOperations == 3)
+  }
+
+  @Test func `latency, quota and the other word for EXISTS`() async throws {
+    var faults = ServerFaults()
+    faults.latencyMilliseconds = 250
+    faults.createConflictInsteadOfExists = true
+    let clock = StillClock()
+    var environment = SystemEnvironment.still()
+    environment.clock = clock
+    let server = CloudServer(inMemory: environment, faults: faults)
+    let client = server.client()
+    let before = clock.wallMilliseconds()
+    try await client.createZone(notes)
+    #expect(clock.wallMilliseconds() == before + 250)
+    try await client.note("a")
+    #expect(try await client.one(CloudOperation(.create, name: "a", type: "Note"))?.code == .conflict)
+    faults.quotaExceeded = true
+    server.setFaults(faults)
+    #expect(try await code { try await client.note("b") }?.code == .quotaExceeded)
+    #expect(try await client.everything().changes.map(\.mark) == ["a"])
+  }
+
+  @Test func `users, containers and environments keep apart`() async throws {
+    let server = CloudServer.still()
+    func client(_ container: String, _ environment: String, _ user: String) -> WebServicesDatabase {
+      WebServicesDatabase(
+        address: CloudAddress(container: container, environment: environment), apiToken: "", session: nil,
+        baseURL: "http://127.0.0.1:1", transport: AsUser(user, server), environment: .still())
+    }
+    let all = [
+      client("iCloud.a", "development", "_u"), client("iCloud.b", "development", "_u"),
+      client("iCloud.a", "production", "_u"), client("iCloud.a", "development", "_v"),
+    ]
+    for (index, one) in all.enumerated() { try await one.createZone(ZoneID("Z\(index)")) }
+    for (index, one) in all.enumerated() { #expect(try await one.zones() == [ZoneID("Z\(index)")]) }
+    #expect(try await all[3].user() == "_v")
+  }
+
+  /// Adds a user's token to each request.
+  private struct AsUser: Transport {
+    let token: String
+    let inner: InProcessTransport
+    init(_ user: String, _ server: CloudServer) {
+      token = server.signIn(user: user)
+      inner = InProcessTransport(server)
+    }
+    func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+      var request = request
+      request.query = "ckWebAuthToken=" + PercentEncoding.encode(token)
+      return try await inner.send(request)
+    }
+  }
+
+  @Test func `a large zone costs what is asked of it`() async throws {
+    let server = CloudServer.still()
+    _ = try server.modifyZones(
+      ZonesModifyRequest(operations: [.init(operationType: "create", zone: .init(zoneID: WireZoneID(notes)))]),
+      in: database)
+    func batch(_ number: Int) throws -> Duration {
+      var operations: [ModifyRequest.Operation] = []
+      for index in 0..<200 {
+        var record = WireRecord(recordName: "record-\(number)-\(index)")
+        record.recordType = "Note"
+        record.fields = ["n": .int64(Int64(index))]
+        operations.append(.init(operationType: "forceUpdate", record: record))
+      }
+      let message = ModifyRequest(zoneID: WireZoneID(notes), atomic: false, desiredKeys: [], operations: operations)
+      let clock = ContinuousClock()
+      return try clock.measure { _ = try server.modify(message, in: database) }
+    }
+    var first: [Duration] = []
+    var last: [Duration] = []
+    for number in 0..<100 {
+      let time = try batch(number)
+      if number < 20 { first.append(time) }
+      if number >= 80 { last.append(time) }
+    }
+    // Medians; a cost that grows with the zone would be many times larger at its end.
+    let ratio = last.sorted()[10] / first.sorted()[10]
+    #expect(ratio < 4, "the last batches took \(ratio) times as long as the first")
+    var token: String?
+    var pages = 0
+    var records = 0
+    repeat {
+      let page = try #require(
+        try server.zoneChanges(
+          ZoneChangesRequest(zones: [.init(zoneID: WireZoneID(notes), syncToken: token, resultsLimit: 200)]),
+          in: database
+        ).zones.first)
+      token = page.syncToken
+      records += page.records?.count ?? 0
+      pages += 1
+      if page.moreComing != true { break }
+    } while true
+    #expect(records == 20_000)
+    #expect(pages == 100)
+  }
+}
