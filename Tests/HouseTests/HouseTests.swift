@@ -58,6 +58,7 @@ struct `The house` {
 
   @Test func `does no file IO through Foundation`() throws {
     expectNone(try House.swift().flatMap(Rules.noFoundationFiles))
+    #expect(Rules.noFoundationFiles(SourceText("Sources/A/A.swift", "try Records.write(to: path, disk)")).isEmpty)
     for bad in [
       "FileManager.default", "try Data(contentsOf: url)", "try String(contentsOfFile: path)", "data.write(to: url)",
       "FileHandle(forReadingAtPath: p)",

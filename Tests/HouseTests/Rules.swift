@@ -105,9 +105,15 @@ enum Rules {
   static func noFoundationFiles(_ source: SourceText) -> [String] {
     source.findings("file IO that does not go through StrandlineSystem") { line in
       line.words.contains { ["FileManager", "FileHandle", "fopen"].contains($0) }
-        || ["Data(contentsOf", "String(contentsOf", "contentsOfFile:", ".write(to:", ".write(toFile:"].contains {
-          line.contains($0)
-        }
+        || ["Data(contentsOf", "String(contentsOf", "contentsOfFile:", ".write(toFile:"].contains { line.contains($0) }
+        || writesAValue(line)
+    }
+  }
+
+  /// `value.write(to:)` is Foundation's; `Type.write(to:)` is a function of somebody's own.
+  private static func writesAValue(_ line: Substring) -> Bool {
+    line.split(separator: ".write(to:", omittingEmptySubsequences: false).dropLast().contains { before in
+      !(before.words.last?.first?.isUppercase ?? false)
     }
   }
 
