@@ -111,7 +111,7 @@ struct `The page of the log` {
   }
 
   @Test func `says the constants that stand in its text`() throws {
-    let text = try Self.page().lines.joined(separator: "\n")
+    let text = try Self.page().sentences
     let magic = LogFormat.magic.map { hex([$0]).uppercased() }.joined(separator: " ")
     let polynomial = "0x1EDC6F41"
     // The polynomial that is stated must be the one of the code: the check value is computed with it, bit by bit.
@@ -173,7 +173,7 @@ struct `The page of the log` {
   @Test func `recomputes what its example says of checksums`() throws {
     let golden = try Repository.bytes("Formats/vectors/three-events/0000000000000001.seg")
     let header = try SegmentHeader.decode(golden, file: "example", named: 1)
-    let text = try Self.page().lines.joined(separator: "\n")
+    let text = try Self.page().sentences
     func digits(_ value: UInt32) -> String {
       let text = String(value, radix: 16)
       return "0x" + String(repeating: "0", count: 8 - text.count) + text

@@ -29,6 +29,11 @@ struct Page: Sendable {
   private(set) var tables: [Table] = []
   private(set) var blocks: [Block] = []
 
+  /// The text with single spaces and no line ends: a sentence may be broken anywhere.
+  var sentences: String {
+    lines.joined(separator: " ").split(separator: " ").joined(separator: " ")
+  }
+
   init(_ name: String) throws { self.init(name, try Repository.text("Formats/\(name)")) }
 
   init(_ name: String, _ text: String) {
