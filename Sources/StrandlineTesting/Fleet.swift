@@ -49,6 +49,7 @@ package final class Device: Sendable {
   private let fleet: Fleet
   private let random: SeededRandom
   private let parts: Mutex<(disk: SimulatedDisk, store: RecordStore?)>
+  private let meddler = Meddler()
 
   fileprivate init(name: String, fleet: Fleet, seed: UInt64, clock: SimulatedClock) {
     self.name = name
@@ -79,7 +80,8 @@ package final class Device: Sendable {
     var configuration = SyncConfiguration(
       WebServicesDatabase(
         address: fleet.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
-        transport: transport ?? InProcessTransport(fleet.server), environment: environment.system))
+        transport: transport ?? MeddledTransport(InProcessTransport(fleet.server), meddler),
+        environment: environment.system))
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Device.options, environment: environment)
@@ -110,6 +112,9 @@ package final class Device: Sendable {
       parts.store = nil
     }
   }
+
+  /// What happens on this device while a request is under way: the app goes on living during a cycle.
+  package func whileAsking(_ body: (@Sendable () -> Void)?) { meddler.body.withLock { $0 = body } }
 
   /// One cycle.
   @discardableResult
@@ -152,5 +157,27 @@ package final class Device: Sendable {
       if replayed.outbox.all != core.projections.outbox.all { return "\(name): a replay gives another outbox" }
       return nil
     }
+  }
+}
+
+/// What a device does while it waits for an answer.
+private final class Meddler: Sendable {
+  let body: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
+}
+
+/// A way to the server on which the app's own life goes on.
+private struct MeddledTransport: Transport {
+  let base: any Transport
+  let meddler: Meddler
+
+  init(_ base: any Transport, _ meddler: Meddler) {
+    self.base = base
+    self.meddler = meddler
+  }
+
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    let response = try await base.send(request)
+    meddler.body.withLock { $0 }?()
+    return response
   }
 }

@@ -58,6 +58,7 @@ package struct FleetSimulation {
   private var acknowledged: [(id: RecordID, field: String, stamp: FieldStamp, births: Set<Birth>)] = []
   /// Every life whose deletion was acknowledged to the app.
   private var deleted: [RecordID: Set<Birth>] = [:]
+  private var allDeleted: [RecordID: Set<Birth>] = [:]
   /// Which faults this run has at all.
   private let hasCrashes: Bool
   private let hasLostAnswers: Bool
@@ -68,7 +69,10 @@ package struct FleetSimulation {
   package init(seed: UInt64, devices count: Int = 3) throws {
     self.seed = seed
     random = SeededRandom(seed: seed)
-    fleet = try Fleet(seed: seed)
+    var limits = ServerLimits()
+    // Small pages in half of the lives: a zone of five names then has several.
+    if random.below(2) == 0 { limits.resultsMax = 2 }
+    fleet = try Fleet(seed: seed, limits: limits)
     // Clocks that disagree by less than a minute: beyond it times are clamped, which has its own tests.
     devices = (0..<count).map { [random, fleet] place in
       fleet.device("d\(place)", clockSkewMilliseconds: Int64(random.below(40_000)) - 20_000)
@@ -122,9 +126,11 @@ package struct FleetSimulation {
     let id = name()
     let field = field()
     let value: FieldValue? = random.below(8) == 0 ? nil : .string("\(device.name) step \(step)")
+    let parent: String?? = random.below(6) == 0 ? .some(random.below(3) == 0 ? nil : "folder") : nil
     try await write(device, "edits \(id.name).\(field)", id, [field]) { tx in
       var record = try tx.record(id) ?? Record(type: "Note", id: id)
       record[field] = value
+      if let parent { record.parent = parent }
       try tx.save(record)
     }
   }
@@ -176,6 +182,22 @@ package struct FleetSimulation {
       case 1: .pushOnly
       default: .both
       }
+    // The app goes on editing while the cycle runs.
+    if random.below(2) == 0 {
+      let store = try await device.open()
+      let (id, field, chance) = (name(), field(), SeededRandom(seed: random.next()))
+      let words = "\(device.name) step \(step), meanwhile"
+      device.whileAsking {
+        guard chance.below(3) == 0 else { return }
+        // A name that is deleted by now refuses, as it must.
+        _ = try? store.writeBlocking { tx in
+          var record = try tx.record(id) ?? Record(type: "Note", id: id)
+          record[field] = .string("\(words) \(chance.next())")
+          if chance.below(4) == 0 { try tx.delete(id) } else { try tx.save(record) }
+        }
+      }
+    }
+    defer { device.whileAsking(nil) }
     do {
       let report = try await device.sync(direction, waitMillisecondsMax: 10_000)
       note(report)
@@ -270,6 +292,17 @@ package struct FleetSimulation {
         throw failure("\(device.name) has \(status.openBlocks) blocks without an end")
       }
     }
+    allDeleted = deleted
+    for device in devices {
+      let store = try await device.open()
+      var lsn = LSN(1)
+      while lsn <= store.durableLSN {
+        if case .deleted(let event) = try store.source.event(at: lsn) {
+          allDeleted[event.id, default: []].formUnion(event.births)
+        }
+        lsn = lsn.advanced(by: 1)
+      }
+    }
     // A device that joins late sees what the server holds.
     let late = fleet.device("late")
     try await late.sync()
@@ -283,6 +316,15 @@ package struct FleetSimulation {
 
   private func checkWrites(on device: Device) async throws {
     let store = try await device.open()
+    // A life that nobody deleted must be there.
+    for write in acknowledged where deletedBirths(write.id).isDisjoint(with: write.births) {
+      let births = try store.core.withLock { core in try core.view(write.id)?.version.stamp.births }
+      guard let births, !births.isDisjoint(with: write.births) else {
+        throw failure(
+          "\(write.id): an acknowledged life \(write.births) is gone, though nobody deleted it\n\(try await story([write.id]))"
+        )
+      }
+    }
     for id in store.recordIDs() {
       let version = try store.core.withLock { core in try core.view(id)?.version }
       guard let version else { continue }
@@ -292,7 +334,7 @@ package struct FleetSimulation {
       }
       for write in acknowledged where write.id == id && !write.births.isDisjoint(with: version.stamp.births) {
         // A write into a life that somebody deleted went with it, though the name may live on in another life.
-        if let dead = deleted[id], !write.births.isDisjoint(with: dead) { continue }
+        if !write.births.isDisjoint(with: deletedBirths(id)) { continue }
         let final = version.stamp.fields[write.field]
         guard let final, final >= write.stamp else {
           throw failure(
@@ -353,6 +395,9 @@ package struct FleetSimulation {
     default: ""
     }
   }
+
+  /// The lives that anybody deleted, by the logs of all devices: also those deleted while a cycle ran.
+  private func deletedBirths(_ id: RecordID) -> Set<Birth> { allDeleted[id] ?? [] }
 
   private func births(of id: RecordID, on device: Device) async throws -> Set<Birth> {
     try await device.open().core.withLock { core in try core.view(id)?.version.stamp.births ?? [] }

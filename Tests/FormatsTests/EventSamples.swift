@@ -75,6 +75,7 @@ enum EventSamples {
     var few = version(["title": "Hi", "untouched": 1])
     few.parent = "note-0"
     few.stamp.fields["untouched"] = nil
+    let all = version(values)
     let touch = Touch(milliseconds: wall + 10, user: "_me", device: "A1B2")
     let writer = ByteWriter.event(of: 900, isSkippable: true, body: [1, 2, 3])
     return [
@@ -82,8 +83,9 @@ enum EventSamples {
       .bound(Bound(container: "iCloud.app", environment: "development", scope: .private, userHash: .max)),
       .saved(
         Saved(
-          id: id, version: version(values), dirty: ["text": .none, "cleared": LSN(2), "secretList": LSN(1)],
-          base: .none, time: time(5, 1), editCount: 200, tenure: 0x1122_3344_5566_7788, isCreation: true)),
+          id: id, type: all.type, births: all.stamp.births, base: .none, time: time(5, 1), editCount: 200,
+          tenure: 0x1122_3344_5566_7788, isCreation: true,
+          content: EncodedContent(all, dirty: ["text": .none, "cleared": LSN(2), "secretList": LSN(1)]))),
       .deleted(Deleted(id: id, births: [birth], base: LSN(1), time: time(6), tenure: 1)),
       .sent(Sent(batch: 0xFEDC_BA98_7654_3210, zone: zone, lsns: [LSN(3), LSN(4), LSN(1000)])),
       .settled(

@@ -114,6 +114,10 @@ package struct Settled: EventPayload, Hashable {
 /// server version that stands in the same transaction.
 package struct Merged: EventPayload {
   package static let kind = EventKind.merged
+  /// The join of both sides, field by field.
+  package static let joinRule = "join"
+  /// A new life that takes the place of the one that the server holds.
+  package static let replaceRule = "replace"
   package var id: RecordID
   package var type: String
   package var births: Set<Birth>
@@ -329,10 +333,10 @@ package struct Listed: EventPayload, Hashable {
   }
 }
 
-/// A version or a mutation was refused here, and what follows from it: a block must end in agreement.
+/// A version, a deletion or a mutation was refused here, and what follows from it: a block must end in agreement.
 package struct Blocked: EventPayload, Hashable {
   package static let kind = EventKind.blocked
-  package enum Subject: UInt8, Sendable, CaseIterable { case version = 1, mutation = 2 }
+  package enum Subject: UInt8, Sendable, CaseIterable { case version = 1, mutation = 2, deletion = 3 }
   package enum Consequence: UInt8, Sendable, CaseIterable { case none = 1, lookup = 2, deleteAgain = 3 }
   package var id: RecordID
   package var subject: Subject

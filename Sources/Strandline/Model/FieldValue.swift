@@ -23,6 +23,23 @@ public enum FieldValue: Hashable, Sendable {
   /// A value that the server stores encrypted; not itself encrypted or a list of such.
   indirect case encrypted(FieldValue)
 
+  /// Equal to the byte: texts that Unicode calls equivalent are two texts, because the server and a checksum see two.
+  public static func == (left: FieldValue, right: FieldValue) -> Bool {
+    switch (left, right) {
+    case (.string(let left), .string(let right)): left.utf8.elementsEqual(right.utf8)
+    case (.int64(let left), .int64(let right)): left == right
+    case (.double(let left), .double(let right)): left == right
+    case (.date(let left), .date(let right)): left == right
+    case (.bytes(let left), .bytes(let right)): left == right
+    case (.reference(let left), .reference(let right)): left == right
+    case (.location(let left), .location(let right)): left == right
+    case (.asset(let left), .asset(let right)): left == right
+    case (.list(let leftKind, let left), .list(let rightKind, let right)): leftKind == rightKind && left == right
+    case (.encrypted(let left), .encrypted(let right)): left == right
+    default: false
+    }
+  }
+
   /// What a list holds. An empty list still has a kind.
   public enum ListKind: UInt8, Hashable, Sendable, CaseIterable {
     /// Texts.

@@ -19,6 +19,9 @@ extension Projections {
         if let attempted = pending.attempted, attempted > pending.newest {
           return "\(id): attempted \(attempted) is after the newest mutation \(pending.newest)"
         }
+        if let creation = pending.creation, !pending.lsns.contains(creation) {
+          return "\(id): the creation \(creation) is settled and still remembered"
+        }
         if pending.isDeletion, deletions[id] == nil { return "\(id): a pending deletion that the index does not know" }
         owed += pending.lsns.count
       }
@@ -29,9 +32,7 @@ extension Projections {
       guard let pending = records[id]?.pending else { return "\(id): a provisional deletion that nobody owes" }
       if pending.lsns.isEmpty { return "\(id): a provisional deletion without a mutation" }
     }
-    for (id, held) in sync.held where held.direction == .upload && records[id]?.pending == nil {
-      return "\(id): held, but nothing is owed"
-    }
+    for id in sync.held.keys where records[id]?.pending == nil { return "\(id): held, but nothing is owed" }
     for (place, tenure) in sync.tenures.enumerated().dropFirst() where tenure.first <= sync.tenures[place - 1].first {
       return "tenures out of order at \(tenure.first)"
     }

@@ -47,9 +47,19 @@ package struct Projections: Sendable {
     case .fetchedSave(let fetched): apply(fetched, at: lsn)
     case .fetchedDelete(let fetched): apply(fetched, at: lsn)
     case .blocked(let blocked):
-      changeSync(lsn) { $0.openBlocks[blocked.id] = blocked.consequence == .none ? nil : blocked.consequence }
-    case .held(let held): changeSync(lsn) { $0.held[held.id] = held }
-    case .released(let released): changeSync(lsn) { $0.held[released.id] = nil }
+      changeSync(lsn) { $0.openBlocks[blocked.id] = blocked.consequence == .none ? nil : blocked }
+    case .held(let held):
+      changeSync(lsn) {
+        switch held.direction {
+        case .upload: $0.held[held.id] = held
+        case .download: $0.unread[held.id] = held
+        }
+      }
+    case .released(let released):
+      changeSync(lsn) {
+        $0.held[released.id] = nil
+        $0.unread[released.id] = nil
+      }
     case .discarded(let discarded):
       change(discarded.id, at: lsn) { entry, deletion, outbox in
         if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
@@ -75,11 +85,10 @@ package struct Projections: Sendable {
     change(saved.id, at: lsn) { entry, _, outbox in
       var now = entry ?? RecordEntry(type: saved.type)
       now.type = saved.type
-      var pending = now.pending ?? Pending(isDeletion: false, hasCreation: false, lsns: [], editCount: 0)
+      var pending = now.pending ?? Pending(isDeletion: false, lsns: [])
       pending.isDeletion = false
-      pending.hasCreation = pending.hasCreation || saved.isCreation
+      if saved.isCreation { pending.creation = lsn }
       pending.lsns.append(lsn)
-      pending.editCount = saved.editCount
       now.pending = pending
       entry = now
       outbox.insert(lsn, saved.id)
@@ -91,7 +100,7 @@ package struct Projections: Sendable {
   private mutating func apply(_ deleted: Deleted, at lsn: LSN) {
     change(deleted.id, at: lsn) { entry, deletion, outbox in
       guard var now = entry else { return }
-      var pending = now.pending ?? Pending(isDeletion: true, hasCreation: false, lsns: [], editCount: 0)
+      var pending = now.pending ?? Pending(isDeletion: true, lsns: [])
       pending.isDeletion = true
       pending.lsns.append(lsn)
       now.pending = pending
@@ -99,7 +108,8 @@ package struct Projections: Sendable {
       outbox.insert(lsn, deleted.id)
       deletion = DeletionEntry(
         births: (deletion?.births ?? []).union(deleted.births), createdMilliseconds: now.base?.createdMilliseconds,
-        changeTag: now.base?.changeTag, lsn: lsn, provisional: deleted.births.subtracting(deletion?.births ?? []),
+        changeTag: now.base?.changeTag, lsn: lsn,
+        provisional: (deletion?.provisional ?? []).union(deleted.births.subtracting(deletion?.births ?? [])),
         isLocal: true)
     }
     learn(deleted.time, at: lsn)
@@ -141,18 +151,15 @@ package struct Projections: Sendable {
   private mutating func apply(_ merged: Merged, at lsn: LSN) {
     change(merged.id, at: lsn) { entry, _, outbox in
       guard var now = entry else { return }
-      let hadCreation = now.pending?.hasCreation ?? false
       var settling = entry
       Self.settle(&settling, upTo: merged.local, outbox: &outbox)
-      now.pending =
-        settling?.pending
-        ?? Pending(
-          isDeletion: false, hasCreation: hadCreation, lsns: [], editCount: merged.editCount)
+      now.pending = settling?.pending ?? Pending(isDeletion: false, lsns: [])
       now.type = merged.type
       now.pending?.isDeletion = false
       now.pending?.lsns.append(lsn)
       now.pending?.attempted = nil
-      now.pending?.editCount = merged.editCount
+      // A join continues the server's life; only a replacement begins another.
+      now.pending?.creation = merged.rule == Merged.replaceRule ? lsn : nil
       entry = now
       outbox.insert(lsn, merged.id)
     }
@@ -195,6 +202,8 @@ package struct Projections: Sendable {
       var state = sync.zones[zone] ?? ZoneState()
       state.wasSeen = true
       state.token = advanced.token
+      state.tokenLSN = lsn
+      if advanced.asked == nil { state.isFullFetch = true }
       sync.zones[zone] = state
     }
   }
@@ -209,7 +218,9 @@ package struct Projections: Sendable {
       case .dirty:
         state.wasSeen = true
         state.isDirty = true
-      case .clean: state.isDirty = false
+      case .clean:
+        state.isDirty = false
+        state.isFullFetch = false
       case .lost:
         state.isLost = true
         state.isDirty = false
@@ -219,6 +230,7 @@ package struct Projections: Sendable {
         state.hasGhosts = true
         state.token = nil
         state.isDirty = true
+        state.isLost = false
       }
       sync.zones[changed.zone] = state
     }
@@ -233,10 +245,9 @@ package struct Projections: Sendable {
       return
     }
     for mutation in pending.lsns where mutation <= lsn { outbox.remove(mutation) }
-    pending.lsns.removeAll { $0 <= lsn }
-    if let attempted = pending.attempted, attempted <= lsn { pending.attempted = nil }
-    entry?.pending = pending.lsns.isEmpty ? nil : pending
-    if pending.lsns.isEmpty, entry?.base == nil { entry = nil }
+    let isOwed = pending.settle(upTo: lsn)
+    entry?.pending = isOwed ? pending : nil
+    if !isOwed, entry?.base == nil { entry = nil }
   }
 
   private mutating func change(
@@ -265,8 +276,13 @@ package struct Projections: Sendable {
     if sync.held[id] != nil { changeSync(lsn) { $0.held[id] = nil } }
   }
 
+  /// The server has spoken: what was blocked or could not be read before is answered.
   private mutating func closeBlock(_ id: RecordID, at lsn: LSN) {
-    if sync.openBlocks[id] != nil { changeSync(lsn) { $0.openBlocks[id] = nil } }
+    guard sync.openBlocks[id] != nil || sync.unread[id] != nil else { return }
+    changeSync(lsn) {
+      $0.openBlocks[id] = nil
+      $0.unread[id] = nil
+    }
   }
 
   // MARK: What is durable

@@ -18,15 +18,22 @@ package struct Base: Hashable, Sendable {
 package struct Pending: Hashable, Sendable {
   /// Whether the newest mutation is a deletion.
   package var isDeletion: Bool
-  /// Whether one of the mutations began a new life of the name.
-  package var hasCreation: Bool
+  /// The newest unsettled mutation that began a new life of the name.
+  package var creation: LSN?
   /// The unsettled mutations, ascending; the newest alone is enough to send.
   package var lsns: [LSN]
   /// The newest mutation that an open attempt may have brought to the server.
   package var attempted: LSN?
-  package var editCount: UInt64
 
   package var newest: LSN { lsns.last ?? .none }
+
+  /// Takes everything up to `lsn` off; whether anything is left.
+  mutating func settle(upTo lsn: LSN) -> Bool {
+    lsns.removeAll { $0 <= lsn }
+    if let attempted, attempted <= lsn { self.attempted = nil }
+    if let creation, creation <= lsn { self.creation = nil }
+    return !lsns.isEmpty
+  }
 }
 
 /// One record's two addresses.

@@ -11,6 +11,10 @@ package struct ZoneState: Hashable, Sendable {
   package var isLost = false
   package var lostReason = ""
   package var token: ChangeToken?
+  /// The event that brought the token.
+  package var tokenLSN: LSN = .none
+  /// The zone is being fetched from its beginning, and its end has not come: tombstones may be older than what is here.
+  package var isFullFetch = false
   /// A full fetch without removal has happened: what was deleted before it may still stand here.
   package var hasGhosts = false
   /// The open sweep, 0 for none.
@@ -31,9 +35,12 @@ package struct SyncState: Sendable {
   package var zones: [ZoneID: ZoneState] = [:]
   package var databaseToken: ChangeToken?
   package var tenures: [Tenure] = []
+  /// Mutations that are set aside.
   package var held: [RecordID: Held] = [:]
+  /// Versions that the server could not show.
+  package var unread: [RecordID: Held] = [:]
   /// Blocks that have not ended in agreement yet: what has to be asked of the server.
-  package var openBlocks: [RecordID: Blocked.Consequence] = [:]
+  package var openBlocks: [RecordID: Blocked] = [:]
   package var pace: Pace?
   /// The greatest hybrid time in the log.
   package var latest: HybridTime = .zero
@@ -44,12 +51,12 @@ package struct SyncState: Sendable {
   /// The writer that the newest tenure writes as.
   package var writer: WriterID? { tenures.last?.writer }
 
+  /// Who wrote an event of this log. A tenure may change its writer's name on the way.
+  package func author(of lsn: LSN) -> WriterID? { tenures.last { $0.first <= lsn }?.writer }
+
   /// Whether the log's own writer wrote `lsn` under `tenure`: the position lies in that tenure's range.
   package func owns(_ lsn: LSN, tenure: UInt64, upTo end: LSN) -> Bool {
-    for (place, one) in tenures.enumerated() where one.tenure == tenure {
-      let next = place + 1 < tenures.count ? tenures[place + 1].first : end.advanced(by: 1)
-      if lsn >= one.first, lsn < next { return true }
-    }
-    return false
+    guard lsn != .none, lsn <= end else { return false }
+    return tenures.last { $0.first <= lsn }?.tenure == tenure
   }
 }

@@ -18,6 +18,16 @@ package enum EventSource: Sendable {
     return try EventSource.decode(found)
   }
 
+  /// The first event of the transaction that `lsn` is in.
+  package func transactionStart(of lsn: LSN) throws -> LSN {
+    let found: LogEvent
+    switch self {
+    case .writer(let log): found = try log.read(lsn.rawValue)
+    case .reader(let reader): found = try reader.read(lsn.rawValue)
+    }
+    return LSN(lsn.rawValue - min(lsn.rawValue - 1, UInt64(found.indexInTransaction)))
+  }
+
   /// The newest durable event.
   package var durableLSN: LSN {
     switch self {

@@ -1,5 +1,6 @@
 // What a write gives back: durable now, uploaded later, an outcome at last.
 
+import StrandlineLog
 import Synchronization
 
 /// What became of one mutation.
@@ -34,7 +35,7 @@ public struct Receipt: Sendable {
     self.store = store
   }
 
-  /// Where the transaction ends, in a form that may leave the process: `store.outcomes(of:)` takes it after a relaunch.
+  /// Where the transaction ends, in a form that may leave the process: `store.receipt(at:)` takes it after a relaunch.
   public var position: LogPosition {
     LogPosition(tenure: store.core.withLock { $0.tenure }, lsn: lsns?.upperBound ?? durableLSN)
   }
@@ -51,6 +52,10 @@ public struct Receipt: Sendable {
   public func outcome() async throws -> [RecordID: MutationOutcome] {
     try await uploaded()
     guard let lsns else { return [:] }
+    // What settled it may have been appended a moment ago: wait until it can be read.
+    if case .writer(let log) = store.source {
+      try await log.waitUntilDurable(store.core.withLock { $0.projections.appliedLSN.rawValue })
+    }
     return try store.outcomes(of: lsns)
   }
 }
@@ -119,9 +124,30 @@ extension RecordStore {
   fileprivate func isSettled(_ lsns: ClosedRange<LSN>) -> Bool {
     core.withLock { core in
       let outbox = core.projections.outbox
-      guard let oldest = outbox.oldest, oldest <= lsns.upperBound else { return true }
-      return !outbox.all.contains { lsns.contains($0) }
+      var lsn = max(lsns.lowerBound, outbox.oldest ?? lsns.upperBound.advanced(by: 1))
+      while lsn <= lsns.upperBound {
+        if outbox.records[lsn] != nil { return false }
+        lsn = lsn.advanced(by: 1)
+      }
+      return true
     }
+  }
+
+  /// A receipt again, from a position that an earlier one gave, perhaps before a relaunch.
+  ///
+  /// - Throws: `StrandlineError.noSuchRecord` if the position is not of this log: the store was restored from a backup
+  ///   or is another one.
+  public func receipt(at position: LogPosition) throws -> Receipt {
+    let durable = source.durableLSN
+    let isOurs = core.withLock { $0.projections.sync.owns(position.lsn, tenure: position.tenure, upTo: durable) }
+    guard isOurs else {
+      throw StrandlineError(
+        .noSuchRecord,
+        "position \(position.lsn) of tenure \(position.tenure) is not in the log at '\(path)': "
+          + "the store was restored from a backup, or is another one")
+    }
+    let first = try source.transactionStart(of: position.lsn)
+    return Receipt(lsns: first...position.lsn, durableLSN: durable, store: self)
   }
 
   fileprivate func waitUntilSettled(_ lsns: ClosedRange<LSN>) async throws {

@@ -7,7 +7,8 @@ import Synchronization
 extension RecordStore {
   /// Writes one transaction.
   ///
-  /// The closure runs at once, alone among closures, and sees everything written before it. What it saved, created and
+  /// The closure runs at once, alone among closures, and sees everything written before it. Within it, read through the
+  /// transaction: the store itself waits for the closure's end. What it saved, created and
   /// deleted becomes durable together or not at all; if it throws, nothing happened. Writers that wait together share
   /// one sync.
   ///
@@ -34,12 +35,13 @@ extension RecordStore {
     if case .writer(let log) = source {
       do { try log.waitUntilDurableBlocking(upTo.rawValue) } catch { throw translated(error) }
     }
+    driver.withLock { $0 }?.noteLocalWrite()
     return Receipt(lsns: lsns, durableLSN: upTo, store: self)
   }
 
   /// Runs the closure under the lock and queues its transaction. A transaction that changed nothing may still have
   /// looked at what is not durable yet, so its receipt waits for that.
-  private func enqueue(
+  package func enqueue(
     _ body: (inout WriteTransaction) throws -> Void
   ) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
     try transact { core in

@@ -48,7 +48,7 @@ public final class RecordStore: Sendable {
 
   /// Opens the store for reading only: takes no lock, changes no byte, and works while another process writes.
   ///
-  /// It shows what is promised durable (at most a fifth of a second old while somebody writes).
+  /// It shows what was promised durable when it was opened: at most a fifth of a second old then.
   public static func openReadOnly(at path: String, environment: StoreEnvironment = .real) throws -> RecordStore {
     do {
       let reader = try LogReader.open(at: path, role: .store, environment: environment.system)

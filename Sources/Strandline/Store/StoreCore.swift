@@ -18,6 +18,8 @@ package struct StoreCore: ~Copyable, Sendable {
   private var hasOpened = false
   /// The bodies of events that are appended and not known to be durable.
   private var inFlight: [LSN: [UInt8]] = [:]
+  /// No LSN below this has a body in flight.
+  private var firstInFlight: LSN = .none
   private var openTransaction: (first: LSN, log: LogTransaction)?
 
   package init(projections: Projections, source: EventSource, environment: SystemEnvironment) {
@@ -27,6 +29,7 @@ package struct StoreCore: ~Copyable, Sendable {
     self.writer = projections.sync.writer ?? max(1, environment.random.next())
     self.clock = HybridClock()
     clock.learn(projections.sync.latest)
+    firstInFlight = projections.appliedLSN.advanced(by: 1)
   }
 
   package var tenure: UInt64 {
@@ -56,6 +59,7 @@ package struct StoreCore: ~Copyable, Sendable {
     try reconcile(log)
     let before = projections.appliedLSN
     let opened = hasOpened
+    let name = writer
     openTransaction = (before.advanced(by: 1), LogTransaction())
     defer { openTransaction = nil }
     do {
@@ -70,6 +74,7 @@ package struct StoreCore: ~Copyable, Sendable {
       projections.undo(to: before)
       dropInFlight(after: before)
       hasOpened = opened
+      writer = name
       throw error
     }
   }
@@ -115,13 +120,18 @@ package struct StoreCore: ~Copyable, Sendable {
 
   private mutating func settle(_ durable: LSN) {
     projections.trim(upTo: durable)
-    if !inFlight.isEmpty { inFlight = inFlight.filter { $0.key > durable } }
+    while firstInFlight <= durable, !inFlight.isEmpty {
+      inFlight[firstInFlight] = nil
+      firstInFlight = firstInFlight.advanced(by: 1)
+    }
+    if inFlight.isEmpty { firstInFlight = max(firstInFlight, durable.advanced(by: 1)) }
   }
 
   private mutating func undo(to durable: LSN) {
     projections.undo(to: durable)
     projections.trim(upTo: durable)
     inFlight.removeAll()
+    firstInFlight = projections.appliedLSN.advanced(by: 1)
     hasOpened = projections.sync.tenures.last?.tenure == tenure && projections.sync.writer == writer
   }
 
@@ -160,15 +170,15 @@ package struct StoreCore: ~Copyable, Sendable {
   /// The base of a record as everybody else knows it.
   package func base(of entry: RecordEntry) throws -> LoadedVersion? {
     guard let base = entry.base else { return nil }
-    return try Self.base(base, load(base.content), tenures: projections.sync.tenures)
+    return try Self.base(base, load(base.content), projections.sync)
   }
 
   /// An acknowledged mutation becomes a version of the server: it has seen itself, and times from the future are
   /// clamped as everybody clamps them who fetches it.
-  package static func base(_ base: Base, _ content: LoadedVersion, tenures: [Tenure]) -> LoadedVersion {
+  package static func base(_ base: Base, _ content: LoadedVersion, _ sync: SyncState) -> LoadedVersion {
     guard let own = content.own else { return content }
     var result = content
-    if let writer = tenures.last(where: { $0.tenure == own.tenure })?.writer {
+    if let writer = sync.author(of: base.content) {
       result.version.stamp.joinSeen([writer: Seen(lsn: base.content, tenure: own.tenure, time: own.time)])
     }
     result.version.stamp.clamp(toModified: base.modifiedMilliseconds)

@@ -12,7 +12,8 @@ extension StrandlineError {
       StrandlineError(code(of: error), "\(doing): \(error.message)", underlying: error.underlying)
     case let error as SystemError: StrandlineError(error.isFull ? .diskFull : .io, "\(doing): \(error)")
     case let error as ByteReaderError: StrandlineError(.damaged, "\(doing): \(error)")
-    default: StrandlineError(.io, "\(doing): \(error)", underlying: error)
+    // An app's own error, thrown by its closure, stays what it is.
+    default: error
     }
   }
 

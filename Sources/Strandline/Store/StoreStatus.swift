@@ -90,7 +90,7 @@ extension RecordStore {
       records: living.values.reduce(0, +), unsettled: unsettled.count,
       unsettledRecords: Set(unsettled.compactMap { outbox.records[$0] }).count, oldestUnsettledMilliseconds: oldest,
       deleted: deleted, openBlocks: sync.openBlocks.count,
-      held: sync.held.values.sorted { $0.id < $1.id }.map {
+      held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
         StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))
       }, zones: zones, waitMilliseconds: wait, waitReason: wait == nil ? nil : sync.pace?.reason,
       account: sync.bound.map { CloudAddress(container: $0.container, environment: $0.environment, scope: $0.scope) })

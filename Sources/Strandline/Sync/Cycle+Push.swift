@@ -25,7 +25,8 @@ extension Cycle {
     store.core.withLock { core in
       let zones = Set(core.projections.outbox.records.values.map(\.zone))
       return zones.filter { zone in
-        core.projections.sync.zones[zone]?.isLost != true && (options.zone == nil || options.zone == zone)
+        core.projections.sync.zones[zone]?.isLost != true && refusedZones[zone] == nil
+          && (options.zone == nil || options.zone == zone)
           && zone.scope == database.address.scope
       }.sorted()
     }
@@ -40,8 +41,11 @@ extension Cycle {
     try await prepare(zone)
     var place = 0
     var isRefusing = false
+    // Names that the server may still know as targets, found when the first deletion is due.
+    var pointedAt: Set<String>?
     while place < plan.count, !isRefusing {
-      let (batch, next) = try nextBatch(plan, from: place)
+      if plan[place].isDeletion, pointedAt == nil { pointedAt = try stillPointedAt(in: zone) }
+      let (batch, next) = try nextBatch(plan, from: place, pointedAt ?? [])
       place = next
       if batch.isEmpty { continue }
       isRefusing = try await send(batch, to: zone)
@@ -107,10 +111,13 @@ extension Cycle {
   /// The records of a zone that can be sent now, in the order of the log, with what they point at.
   private func owed(_ zone: ZoneID) throws -> [UploadItem] {
     let durable = store.durableLSN
+    let wall = store.environment.clock.wallMilliseconds()
     let entries = store.core.withLock { core in
       Self.pending(in: zone, core).filter { id, entry in
         guard let pending = entry.pending, pending.newest <= durable else { return false }
-        if core.projections.sync.held[id]?.direction == .upload { return false }
+        if let held = core.projections.sync.held[id], held.lsn >= pending.newest, !held.isOver(wall: wall) {
+          return false
+        }
         if missing.contains(id) { return false }
         if let refused = refusedTags[id], refused == entry.base?.changeTag ?? "" { return false }
         return true
@@ -137,20 +144,26 @@ extension Cycle {
   /// A mutation and the operation that carries it.
   private struct Sending: Sendable {
     var id: RecordID
+    /// The mutation that this is for.
     var lsn: LSN
+    /// Whether this only clears the way: the old life of the name must be gone before one of another type can come. Its
+    /// acknowledgement settles nothing, and it is no attempt of the mutation.
+    var isPreparation = false
     var operation: CloudOperation
   }
 
   /// The next operations of the plan that fit into one request, and where the one after begins.
-  private func nextBatch(_ plan: [UploadItem], from start: Int) throws -> (batch: [Sending], next: Int) {
+  private func nextBatch(
+    _ plan: [UploadItem], from start: Int, _ pointedAt: Set<String>
+  ) throws -> (batch: [Sending], next: Int) {
     var batch: [Sending] = []
     var bytes = 0
     var place = start
     while place < plan.count, batch.count < UploadPlan.operationsMax {
       let item = plan[place]
       // Deletions wait until no save is in the same request: what stopped pointing at them must be acknowledged first.
-      if item.isDeletion, batch.contains(where: { $0.operation.kind != .delete }) { break }
-      if item.isDeletion, try isStillPointedAt(item.id) {
+      if item.isDeletion, let first = batch.first, first.operation.kind != .delete { break }
+      if item.isDeletion, pointedAt.contains(item.id.name) {
         place += 1
         continue
       }
@@ -167,50 +180,56 @@ extension Cycle {
     return (batch, place)
   }
 
-  /// Whether the server still has a record that points at this one and that a save here, not acknowledged yet, has
-  /// turned away: deleting the target now might take it along.
-  private func isStillPointedAt(_ id: RecordID) throws -> Bool {
+  /// The names that the server's versions of records point at which a save here, not acknowledged yet, may have turned
+  /// away: deleting such a target now might take them along.
+  private func stillPointedAt(in zone: ZoneID) throws -> Set<String> {
     let bases: [LSN] = store.core.withLock { core in
-      Self.pending(in: id.zone, core).compactMap { $0.1.pending?.isDeletion == false ? $0.1.base?.content : nil }
+      Self.pending(in: zone, core).compactMap { $0.1.pending?.isDeletion == false ? $0.1.base?.content : nil }
     }
+    var names: Set<String> = []
     for base in bases {
       guard let version = try LoadedVersion(store.source.event(at: base), at: base)?.version else { continue }
-      if Self.targets(version, in: id.zone).contains(id.name) { return true }
+      names.formUnion(Self.targets(version, in: zone))
     }
-    return false
+    return names
   }
 
   /// What to send for a record; nil if there is nothing to send any more.
   private func operation(for item: UploadItem) throws -> Sending? {
-    let (entry, writer, tenures) = store.core.withLock { core in
-      (core.projections.records[item.id], core.writer, core.projections.sync.tenures)
+    let (entry, sync) = store.core.withLock { core in
+      (core.projections.records[item.id], core.projections.sync)
     }
     guard let entry, let pending = entry.pending, pending.newest == item.lsn else { return nil }
     let name = item.id.name
     if pending.isDeletion {
       guard let base = entry.base else { return nil }
       return Sending(
-        id: item.id, lsn: item.lsn, operation: CloudOperation(.delete, name: name, changeTag: base.changeTag))
+        id: item.id, lsn: item.lsn,
+        operation: CloudOperation(.delete, name: name, changeTag: base.changeTag))
     }
     guard let loaded = try LoadedVersion(store.source.event(at: item.lsn), at: item.lsn) else { return nil }
     var base: LoadedVersion?
     if let known = entry.base, let content = try LoadedVersion(store.source.event(at: known.content), at: known.content)
     {
-      base = StoreCore.base(known, content, tenures: tenures)
+      base = StoreCore.base(known, content, sync)
     }
     var version = loaded.version
     version.stamp.joinSeen(base?.version.stamp.seen ?? [:])
     let tenure = loaded.own?.tenure ?? 0
-    let author = tenures.last { $0.tenure == tenure }?.writer ?? writer
-    version.stamp.joinSeen([author: Seen(lsn: item.lsn, tenure: tenure, time: loaded.own?.time ?? .zero)])
+    if let author = sync.author(of: item.lsn) {
+      version.stamp.joinSeen([author: Seen(lsn: item.lsn, tenure: tenure, time: loaded.own?.time ?? .zero)])
+    }
 
     let isNewLife = base.map { $0.version.stamp.births.isDisjoint(with: version.stamp.births) } ?? true
     if let base, let known = entry.base, isNewLife, base.version.type != version.type {
       // Another type under the same name: the old life goes first, the new one after its acknowledgement.
       return Sending(
-        id: item.id, lsn: .none, operation: CloudOperation(.delete, name: name, changeTag: known.changeTag))
+        id: item.id, lsn: item.lsn, isPreparation: true,
+        operation: CloudOperation(.delete, name: name, changeTag: known.changeTag))
     }
-    let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife ? .replace : .update)
+    // An update cannot say that a parent is gone; a replacement by leaving it out can.
+    let losesParent = loaded.dirty[Version.parentField] != nil && version.parent == nil
+    let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
     var fields: [String: FieldValue?] = [:]
     for field in version.names where kind != .update || loaded.dirty[field] != nil {
       if field == Version.parentField { continue }
@@ -228,10 +247,35 @@ extension Cycle {
         parent: version.parent))
   }
 
-  /// Sends a batch and settles what the answer says; whether so much was refused that pushing should stop.
+  /// Sends a batch and settles what the answer says; whether so much was refused that pushing should stop. A batch that is
+  /// too much at once is halved at once.
   private mutating func send(_ batch: [Sending], to zone: ZoneID) async throws -> Bool {
+    var parts = [batch]
+    while let part = parts.popLast() {
+      switch try await sendOnce(part, to: zone) {
+      case .done(let isRefusing): if isRefusing { return true }
+      case .tooMuch(let error):
+        guard part.count > 1 else {
+          try await hold(part[0], error)
+          continue
+        }
+        splitsLeft -= 1
+        guard splitsLeft >= 0 else { throw error }
+        parts.append(Array(part[(part.count / 2)...]))
+        parts.append(Array(part[..<(part.count / 2)]))
+      }
+    }
+    return false
+  }
+
+  private enum Answer {
+    case done(isRefusing: Bool)
+    case tooMuch(CloudError)
+  }
+
+  private mutating func sendOnce(_ batch: [Sending], to zone: ZoneID) async throws -> Answer {
     let number = store.environment.random.next()
-    let lsns = batch.map(\.lsn).filter { $0 != .none }.sorted()
+    let lsns = batch.filter { !$0.isPreparation }.map(\.lsn).sorted()
     try await store.commit { $0.append(.sent(Sent(batch: number, zone: zone, lsns: lsns))) }
     let operations = batch.map(\.operation)
     let results: [String: CloudResult]
@@ -242,21 +286,32 @@ extension Cycle {
       case .retry:
         // Nobody knows what was applied: wait, then look before anything is sent again.
         try await lane.wait(after: error, "uploading to zone '\(zone)'")
-        try await pullAfterDoubt(zone)
+        try await pullZone(zone)
         hasConflicted = true
-        return true
+        return .done(isRefusing: true)
       case .zoneMissing:
         try await zoneIsMissing(zone, error)
-        return true
+        return .done(isRefusing: true)
+      case .split: return .tooMuch(error)
       default: throw error
       }
     }
-    return try await settle(batch, results, zone)
+    return .done(isRefusing: try await settle(batch, Self.expected(results, batch), zone))
   }
 
-  /// After an unknown outcome: the zone is fetched to its end, whatever was asked for.
-  private mutating func pullAfterDoubt(_ zone: ZoneID) async throws {
-    try await pullZone(zone)
+  /// The results, with those that do not answer what was asked made into what they are.
+  private static func expected(_ results: [String: CloudResult], _ batch: [Sending]) -> [String: CloudResult] {
+    var results = results
+    for sending in batch {
+      let isDeletion = sending.operation.kind == .delete
+      switch results[sending.id.name] {
+      case .record where isDeletion, .deleted where !isDeletion:
+        results[sending.id.name] = .failed(
+          CloudError(.unexpectedServerResponse, reason: "the answer is not to what was asked"), serverRecord: nil)
+      default: break
+      }
+    }
+    return results
   }
 
   private mutating func zoneIsMissing(_ zone: ZoneID, _ error: CloudError) async throws {
@@ -284,7 +339,6 @@ extension Cycle {
       for sending in batch {
         switch results[sending.id.name] {
         case .record(let server):
-          guard sending.lsn != .none else { continue }
           learnOffset(server, wall: wall, &core)
           core.append(
             .settled(
@@ -293,11 +347,11 @@ extension Cycle {
                 created: server.system.created, modified: server.system.modified)))
           done.uploaded += 1
         case .deleted:
-          Self.settleDeletion(sending, &core)
+          try Self.settleDeletion(sending, &core)
           done.uploaded += 1
         case .failed(let error, _):
           if ErrorPolicy.item(error) == .missing, sending.operation.kind == .delete {
-            Self.settleDeletion(sending, &core)
+            try Self.settleDeletion(sending, &core)
             done.uploaded += 1
           } else if ErrorPolicy.item(error) == .hold {
             hold(sending, error, wall: wall, &core)
@@ -310,15 +364,15 @@ extension Cycle {
     }
     report.add(done)
     report.add(intake.report)
-    return try await follow(refused, of: batch.count, zone)
+    if batch.contains(where: \.isPreparation) { hasConflicted = true }
+    return try await follow(refused, of: batch.count, known: versions.map(\.0.id), zone)
   }
 
-  private static func settleDeletion(_ sending: Sending, _ core: inout StoreCore) {
-    guard sending.lsn != .none else {
+  private static func settleDeletion(_ sending: Sending, _ core: inout StoreCore) throws {
+    guard !sending.isPreparation else {
       // The old life of a name whose new life has another type is gone; the new one is sent next.
-      if let entry = core.projections.records[sending.id], let base = entry.base,
-        let births = try? core.births(base.content)
-      {
+      if let base = core.projections.records[sending.id]?.base {
+        let births = try core.births(base.content)
         core.append(.fetchedDelete(FetchedDelete(id: sending.id, births: births, reason: .feed)))
       }
       return
@@ -333,17 +387,28 @@ extension Cycle {
         Held(
           id: sending.id, direction: .upload, lsn: sending.lsn, code: error.code.rawValue, words: error.reason,
           requestUUID: error.requestUUID ?? "", attempts: attempts,
-          durationMilliseconds: Int64((error.retryAfter ?? 0) * 1000), wallMilliseconds: wall)))
+          durationMilliseconds: error.retryAfterMilliseconds ?? 0, wallMilliseconds: wall)))
+  }
+
+  /// Sets one record aside whose request was refused as a whole.
+  private mutating func hold(_ sending: Sending, _ error: CloudError) async throws {
+    let wall = store.environment.clock.wallMilliseconds()
+    try await store.commit { hold(sending, error, wall: wall, &$0) }
+    report.held += 1
   }
 
   /// What remains of an answer after its settlements: conflicts are looked up in bulk, a named wait is obeyed.
-  private mutating func follow(_ refused: [(Sending, CloudError)], of count: Int, _ zone: ZoneID) async throws -> Bool {
+  private mutating func follow(
+    _ refused: [(Sending, CloudError)], of count: Int, known versions: [RecordID], _ zone: ZoneID
+  ) async throws -> Bool {
     var conflicts: [String] = []
     var wait: CloudError?
+    let known = Set(versions)
     for (sending, error) in refused {
       switch ErrorPolicy.item(error) {
       case .resolve:
-        conflicts.append(sending.id.name)
+        if !known.contains(sending.id) { conflicts.append(sending.id.name) }
+        hasConflicted = true
         // A create has no tag: finding nothing afterwards means creating again.
         if let tag = sending.operation.changeTag { refusedTags[sending.id] = tag }
       case .missing:
@@ -353,16 +418,15 @@ extension Cycle {
         try await zoneIsMissing(zone, error)
         return true
       case .signIn, .halt: throw error
-      case .hold: break
+      case .hold, .split: break
       }
     }
     if !conflicts.isEmpty {
-      hasConflicted = true
       try await lookUp(conflicts.sorted(), in: zone)
     }
     if let wait {
       try await lane.wait(after: wait, "uploading to zone '\(zone)'")
-      try await pullAfterDoubt(zone)
+      try await pullZone(zone)
       hasConflicted = true
       return true
     }
@@ -416,5 +480,12 @@ extension Cycle {
         return entry?.base != nil && entry?.pending != nil
       }.sorted()
     }
+  }
+}
+
+extension Held {
+  /// Whether the wait that the server named is over; a hold without one lasts until somebody acts.
+  fileprivate func isOver(wall: Int64) -> Bool {
+    durationMilliseconds > 0 && wall &- wallMilliseconds >= durationMilliseconds
   }
 }

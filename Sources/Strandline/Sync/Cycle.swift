@@ -19,11 +19,16 @@ struct Cycle {
   var missing: Set<RecordID> = []
   var hasConflicted = false
 
-  init(store: RecordStore, database: any CloudDatabase, options: CycleOptions) {
+  /// How often a batch may still be halved.
+  var splitsLeft = 18
+  /// Zones that the server would not show, each with its words; the others go on.
+  var refusedZones: [ZoneID: CloudError] = [:]
+
+  init(store: RecordStore, database: any CloudDatabase, options: CycleOptions, memory: PaceMemory) {
     self.store = store
     self.database = database
     self.options = options
-    self.lane = Lane(store: store, options: options)
+    self.lane = Lane(store: store, options: options, memory: memory)
   }
 
   /// Runs the cycle; what it has done is in the report, also when it throws.
@@ -31,13 +36,17 @@ struct Cycle {
     do {
       try await identify()
       if options.direction != .pushOnly { try await pull() }
-      guard options.direction != .pullOnly else { return }
-      if options.direction == .pushOnly, hasOpenAttempts() { try await pull() }
-      try await push()
-      if hasConflicted, options.direction == .both { try await pull() }
+      if options.direction != .pullOnly { try await pushAndPullAgain() }
+      if let refusal = refusedZones.min(by: { $0.key < $1.key }) { throw refusal.value }
     } catch let error as CloudError {
       throw error.asStrandlineError("syncing '\(store.path)'")
     }
+  }
+
+  private mutating func pushAndPullAgain() async throws {
+    if options.direction == .pushOnly, hasOpenAttempts() { try await pull() }
+    try await push()
+    if hasConflicted, options.direction == .both { try await pull() }
   }
 
   /// What is done so far.

@@ -13,6 +13,8 @@ package enum ErrorPolicy: Hashable, Sendable {
   case zoneMissing
   /// Set this record aside, with the server's words.
   case hold
+  /// Too much at once: ask for half of it. Of one record alone: set it aside.
+  case split
   /// A person is needed.
   case signIn
   /// Stop with the server's words; nothing is lost.
@@ -40,9 +42,19 @@ package enum ErrorPolicy: Hashable, Sendable {
     case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable, .networkError: .retry
     case .zoneNotFound: .zoneMissing
     case .authenticationRequired, .authenticationFailed: .signIn
+    case .badRequest, .limitExceeded: .split
+    // Quota is nothing that half a batch would mend.
+    case .quotaExceeded: .halt
     default:
+      if error.httpStatus == 413 {
+        .split
+      } else
       // A gateway in between may fail without CloudKit's words.
-      if let status = error.httpStatus, (500...599).contains(status) { .retry } else { .halt }
+      if let status = error.httpStatus, (500...599).contains(status) {
+        .retry
+      } else {
+        .halt
+      }
     }
   }
 
@@ -54,13 +66,15 @@ package enum ErrorPolicy: Hashable, Sendable {
 }
 
 extension CloudError {
-  /// The public form of a refusal that stops a cycle.
-  func asStrandlineError(_ doing: String, retryAfter wait: Double? = nil) -> StrandlineError {
+  /// The public form of a refusal that stops a cycle. `retryAfter` is said only where the server said it.
+  func asStrandlineError(_ doing: String, wait: Double? = nil, isServers: Bool = false) -> StrandlineError {
+    let retryAfter = isServers ? wait : nil
     let later = wait.map { "; come back in \(Int($0.rounded(.up))) s" } ?? ""
     switch code {
     case .networkError:
       return StrandlineError(
-        .unreachable, "\(doing): the server cannot be reached: \(reason)\(later)", underlying: self, retryAfter: wait)
+        .unreachable, "\(doing): the server cannot be reached: \(reason)\(later)", underlying: self,
+        retryAfter: retryAfter)
     case .authenticationRequired, .authenticationFailed:
       let place = redirectURL.map { " at \($0)" } ?? ""
       return StrandlineError(
@@ -70,7 +84,7 @@ extension CloudError {
       if ErrorPolicy.request(self) == .retry {
         return StrandlineError(
           .throttled, "\(doing): the server asks to come back later (\(code.rawValue): \(reason))\(later)",
-          underlying: self, retryAfter: wait)
+          underlying: self, retryAfter: retryAfter)
       }
       return StrandlineError(
         .serverRefused, "\(doing): the server refused: \(self); nothing is lost, what is unsent stays unsent",

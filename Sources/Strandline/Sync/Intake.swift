@@ -32,17 +32,23 @@ struct Intake {
     noticeClone(arrival.version.stamp, &core)
 
     let births = arrival.version.stamp.births
-    if core.projections.deletions.isDead(id, births: births),
-      entry?.pending.map({ $0.isDeletion }) ?? (entry?.view == nil)
-    {
+    let isDead = core.projections.deletions.isDead(id, births: births)
+    if isDead, entry?.pending.map({ $0.isDeletion }) ?? (entry?.view == nil) {
       try takeDead(arrival, id, entry, &core)
       return
     }
-    if let base, isStale(arrival, base.version) {
-      try takeStale(arrival, id, &core)
+    if let entry, let base, isStale(arrival, base.version) {
+      try takeStale(arrival, id, entry, &core)
       return
     }
-    let included = included(in: arrival.version.stamp, entry?.pending, core)
+    if source == .lookup, let base = entry?.base?.modifiedMilliseconds,
+      let modified = server.system.modified?.milliseconds,
+      modified < base
+    {
+      // Neither has seen the other, and the answer is the older one: the feed will say which stands.
+      return
+    }
+    let included = included(in: arrival.version.stamp, entry?.pending?.lsns ?? [], core)
     if source != .lookup, included == nil, isUnknownLife(births, id, entry, base?.version, core) {
       block(id, arrival, "another life of a name whose last one has not been seen to end", .lookup, &core)
       return
@@ -57,14 +63,15 @@ struct Intake {
       core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .superseded)))
       return
     }
-    try takeAgainstEdit(arrival, id, entry, pending, included, base?.version, &core)
+    try takeAgainstEdit(arrival, id, pending, included, isDead: isDead, base?.version, &core)
   }
 
-  /// Which of our unsettled mutations a version holds already, though no answer said so: its `seen` names one of ours.
-  private func included(in stamp: Stamp, _ pending: Pending?, _ core: borrowing StoreCore) -> LSN? {
+  /// Which of some of our mutations a version holds already, though perhaps no answer said so: its `seen` names one of
+  /// ours.
+  private func included(in stamp: Stamp, _ lsns: [LSN], _ core: borrowing StoreCore) -> LSN? {
     let sync = core.projections.sync
     let end = core.projections.appliedLSN
-    return pending?.lsns.last { mutation in
+    return lsns.last { mutation in
       stamp.seen.values.contains { $0.lsn >= mutation && sync.owns($0.lsn, tenure: $0.tenure, upTo: end) }
     }
   }
@@ -85,13 +92,19 @@ struct Intake {
       && !base.stamp.births.isDisjoint(with: arrival.version.stamp.births)
   }
 
-  private mutating func takeStale(_ arrival: Arrival, _ id: RecordID, _ core: inout StoreCore) throws {
+  private mutating func takeStale(
+    _ arrival: Arrival, _ id: RecordID, _ entry: RecordEntry, _ core: inout StoreCore
+  ) throws {
     guard source == .lookup else {
       block(id, arrival, "an older version than the one that is known here", .lookup, &core)
       return
     }
-    // A direct question has no old pages: the server itself is behind what it once acknowledged.
-    block(id, arrival, "the server answers with an older version than it once held", .none, &core)
+    // A direct question has no old pages. An answer that lacks what the server acknowledged to this very store means
+    // that the server went back in time; one that lacks what others wrote may come from a part of it that lags.
+    guard let base = entry.base, try core.load(base.content).own != nil,
+      included(in: arrival.version.stamp, [base.content], core) == nil
+    else { return }
+    block(id, arrival, "the server answers with an older version than it once acknowledged", .none, &core)
     core.append(
       .zoneChanged(
         ZoneChanged(
@@ -140,58 +153,56 @@ struct Intake {
 
   /// A version that meets unsettled edits.
   private mutating func takeAgainstEdit(
-    _ arrival: Arrival, _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ included: LSN?, _ base: Version?,
+    _ arrival: Arrival, _ id: RecordID, _ pending: Pending, _ included: LSN?, isDead: Bool, _ base: Version?,
     _ core: inout StoreCore
   ) throws {
     let newest = try core.load(pending.newest)
-    var owed = pending
-    if let included {
-      let version = append(arrival, id, &core)
-      core.append(.settled(Settled(id: id, lsn: included, outcome: .saved)))
-      report.recognized += 1
-      owed.lsns.removeAll { $0 <= included }
-      if owed.lsns.isEmpty { return }
-      merge(arrival, version, newest, owed, id, rule: "join", &core)
-      return
-    }
     let ours = newest.version.stamp.births
     let theirs = arrival.version.stamp.births
-    if ours.isDisjoint(with: theirs), let base {
-      if !pending.hasCreation {
-        // An edit of a life that has ended meets another life: it is settled with its own, never sent into the other.
-        core.append(.fetchedDelete(FetchedDelete(id: id, births: base.stamp.births, reason: .feed)))
-        core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .deletedOnServer)))
-        append(arrival, id, &core)
-        report.fetchedDeletes += 1
-        report.blocked += 1
-        return
-      }
-      if !base.stamp.births.isDisjoint(with: theirs) {
-        // The old life, edited meanwhile, is about to be replaced by the one that began here.
-        let version = append(arrival, id, &core)
-        core.append(
-          .merged(
-            Merged(
-              id: id, version: newest.version, dirty: all(newest.version), base: version, local: pending.newest,
-              time: core.tick(), editCount: newest.editCount, tenure: core.tenure, rule: "replace")))
-        return
-      }
+    let isOtherLife = ours.isDisjoint(with: theirs)
+    if isDead, isOtherLife, included == nil, source != .lookup {
+      block(id, arrival, "a version of a deleted life under a name that lives again here", .lookup, &core)
+      return
+    }
+    if isOtherLife, !isDead, included == nil, let base, pending.creation == nil {
+      // An edit of a life that has ended meets another life: it is settled with its own, never sent into the other.
+      core.append(.fetchedDelete(FetchedDelete(id: id, births: base.stamp.births, reason: .feed)))
+      core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .deletedOnServer)))
+      append(arrival, id, &core)
+      report.fetchedDeletes += 1
+      report.blocked += 1
+      return
     }
     let version = append(arrival, id, &core)
-    merge(arrival, version, newest, owed, id, rule: "join", &core)
+    if let included {
+      core.append(.settled(Settled(id: id, lsn: included, outcome: .saved)))
+      report.recognized += 1
+      if included == pending.newest { return }
+    }
+    if isOtherLife, isDead || base.map({ !$0.stamp.births.isDisjoint(with: theirs) }) ?? false {
+      // The life that ended here is still there, perhaps edited: the one that began here takes its place.
+      core.append(
+        .merged(
+          Merged(
+            id: id, version: newest.version,
+            dirty: Dictionary(uniqueKeysWithValues: newest.version.names.map { ($0, LSN.none) }), base: version,
+            local: pending.newest, time: core.tick(), editCount: newest.editCount, tenure: core.tenure,
+            rule: Merged.replaceRule)))
+      return
+    }
+    merge(arrival, version, newest, pending, id, &core)
   }
 
   /// Joins the newest local version with the server's and appends what follows.
   private mutating func merge(
-    _ arrival: Arrival, _ version: LSN, _ newest: LoadedVersion, _ pending: Pending, _ id: RecordID, rule: String,
+    _ arrival: Arrival, _ version: LSN, _ newest: LoadedVersion, _ pending: Pending, _ id: RecordID,
     _ core: inout StoreCore
   ) {
-    var joined = Join.join(newest.version, arrival.version)
-    joined.type = arrival.version.type
+    report.merged += 1
+    let joined = Join.join(newest.version, arrival.version)
     let dirty = Join.difference(joined, from: arrival.version)
     if dirty.isEmpty, joined.stamp.births == arrival.version.stamp.births {
       core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .merged)))
-      report.merged += 1
       return
     }
     core.append(
@@ -199,50 +210,74 @@ struct Intake {
         Merged(
           id: id, version: joined, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) }),
           base: version, local: pending.newest, time: core.tick(), editCount: newest.editCount, tenure: core.tenure,
-          rule: rule)))
-    report.merged += 1
+          rule: Merged.joinRule)))
   }
 
   // MARK: Gone
 
-  mutating func takeDeletion(of id: RecordID, _ core: inout StoreCore) throws {
+  /// The server says that a record is deleted. `isConfirmed`: it was asked again because the first word was doubtful.
+  mutating func takeDeletion(of id: RecordID, isConfirmed: Bool = false, _ core: inout StoreCore) throws {
     let entry = core.projections.records[id]
-    let base = try entry.flatMap { try core.base(of: $0) }
-    let births = base?.version.stamp.births ?? []
-    let reason: FetchedDelete.Reason = source == .fullFetch ? .fullFetch : .feed
+    let births = try entry.flatMap { try core.base(of: $0) }?.version.stamp.births ?? []
+    if let base = entry?.base, !isConfirmed, isDoubtful(base, id, core) {
+      report.blocked += 1
+      core.append(
+        .blocked(
+          Blocked(
+            id: id, subject: .deletion, births: births, consequence: .lookup,
+            words: "a deletion that may be older than the life it would end")))
+      return
+    }
     guard let entry, let pending = entry.pending else {
       if entry == nil, let known = core.projections.deletions[id], !known.isProvisional {
         closeBlock(id, &core)
         return
       }
-      core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
+      appendDeletion(of: id, births, &core)
       if entry != nil { report.fetchedDeletes += 1 }
       return
     }
     if pending.isDeletion {
-      core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
+      appendDeletion(of: id, births, &core)
       core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .deleted)))
       return
     }
-    if entry.base == nil {
-      // A create that may have arrived, and was deleted by somebody who saw it; never on the word of a fetch without
-      // token, whose tombstones may be older than the create.
-      guard source == .delta, let attempted = pending.attempted else { return }
-      let ours = try core.births(attempted)
-      core.append(.fetchedDelete(FetchedDelete(id: id, births: ours, reason: reason)))
+    try takeDeletion(of: id, births, entry, pending, &core)
+  }
+
+  /// A tombstone meets an edit or a creation. An edit goes with its life. A creation that may have arrived was deleted by
+  /// somebody who saw it; one that cannot have arrived is another life and stays owed.
+  private mutating func takeDeletion(
+    of id: RecordID, _ births: Set<Birth>, _ entry: RecordEntry, _ pending: Pending, _ core: inout StoreCore
+  ) throws {
+    let ours = try core.births(pending.newest)
+    // Never on the word of a fetch without token: its tombstones may be older than the creation.
+    let arrived = source == .delta ? pending.attempted : nil
+    let attempted = try arrived.map { try core.births($0) } ?? []
+    if !births.isDisjoint(with: ours) || !attempted.isDisjoint(with: ours) {
+      appendDeletion(of: id, births.union(attempted), &core)
       core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .deletedOnServer)))
       report.fetchedDeletes += 1
       report.blocked += 1
       return
     }
-    core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
-    if pending.hasCreation, try core.births(pending.newest).isDisjoint(with: births) {
-      // Deleted and begun anew here: the server has done the first half by itself.
-      return
-    }
-    core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .deletedOnServer)))
-    report.fetchedDeletes += 1
-    report.blocked += 1
+    guard entry.base != nil || arrived != nil else { return }
+    appendDeletion(of: id, births.union(attempted), &core)
+    if let arrived { core.append(.settled(Settled(id: id, lsn: arrived, outcome: .deletedOnServer))) }
+  }
+
+  /// A tombstone does not say which life it ended. It is doubtful if what is here came after the token that the page was
+  /// asked with, or if an earlier life of the name has ended already.
+  private func isDoubtful(_ base: Base, _ id: RecordID, _ core: borrowing StoreCore) -> Bool {
+    if core.projections.records[id]?.pending?.isDeletion == true { return false }
+    if let token = core.projections.sync.zones[id.zone]?.tokenLSN, token != .none, base.version > token { return true }
+    guard let known = core.projections.deletions[id] else { return false }
+    return !known.births.isEmpty && !known.isProvisional
+  }
+
+  private func appendDeletion(of id: RecordID, _ births: Set<Birth>, _ core: inout StoreCore) {
+    core.append(
+      .fetchedDelete(FetchedDelete(id: id, births: births, reason: source == .fullFetch ? .fullFetch : .feed)))
   }
 
   // MARK: Parts
@@ -272,10 +307,6 @@ struct Intake {
     core.append(
       .blocked(
         Blocked(id: id, subject: .version, births: [], consequence: .none, words: "the server agrees with this store")))
-  }
-
-  private func all(_ version: Version) -> [String: LSN] {
-    Dictionary(uniqueKeysWithValues: version.names.map { ($0, LSN.none) })
   }
 
   /// The lives that this log knows under the name and the version's creation time, for a version without a stamp.

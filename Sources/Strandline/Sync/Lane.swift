@@ -7,6 +7,26 @@
 import StrandlineSystem
 import Synchronization
 
+/// What an engine remembers of a wait while it runs: when it ends by a clock that nobody can turn back.
+final class PaceMemory: Sendable {
+  private struct Seen: Sendable {
+    var pace: Pace
+    var endNanoseconds: UInt64
+  }
+  private let seen: Mutex<Seen?> = Mutex(nil)
+
+  /// Milliseconds left of a wait.
+  func remaining(of pace: Pace, _ clock: any SystemClock) -> Int64 {
+    let now = clock.monotonicNanoseconds()
+    let byWall = pace.remaining(wall: clock.wallMilliseconds())
+    return seen.withLock { seen in
+      if seen?.pace != pace { seen = Seen(pace: pace, endNanoseconds: now &+ UInt64(byWall) &* 1_000_000) }
+      let end = seen?.endNanoseconds ?? now
+      return min(byWall, end > now ? Int64((end - now) / 1_000_000) : 0)
+    }
+  }
+}
+
 /// The way to the cloud, for one cycle.
 struct Lane {
   static let retryAfterSecondsMax: Double = 48 * 3600
@@ -16,12 +36,14 @@ struct Lane {
 
   let store: RecordStore
   let options: CycleOptions
+  private let memory: PaceMemory
   var report = SyncReport()
   private var failures = 0
 
-  init(store: RecordStore, options: CycleOptions) {
+  init(store: RecordStore, options: CycleOptions, memory: PaceMemory) {
     self.store = store
     self.options = options
+    self.memory = memory
   }
 
   /// Asks until there is an answer, waiting as the server or our own backoff says.
@@ -50,10 +72,10 @@ struct Lane {
   mutating func wait(after error: CloudError, _ what: String) async throws {
     failures += 1
     let wall = store.environment.clock.wallMilliseconds()
-    let isServers = error.retryAfter != nil
+    let isServers = error.retryAfterMilliseconds != nil
     let milliseconds: Int64
-    if let seconds = error.retryAfter {
-      milliseconds = Int64(min(max(seconds, 0), Self.retryAfterSecondsMax) * 1000)
+    if let named = error.retryAfterMilliseconds {
+      milliseconds = named
     } else {
       let whole = min(Self.backoffSecondsMax, Double(1 << min(failures - 1, 16))) * 1000
       milliseconds = Int64(whole / 2) + Int64(store.environment.random.below(UInt64(whole / 2) + 1))
@@ -64,40 +86,35 @@ struct Lane {
         reason: "\(error.code.rawValue): \(error.reason)")
       try await store.commit { $0.append(.pace(pace)) }
     }
-    try await sleep(milliseconds, error, what)
+    try await sleep(milliseconds, error, what, isServers: isServers)
   }
 
   /// Waits for the end of a wait that was said earlier, perhaps before a relaunch.
   private mutating func waitUntilAllowed() async throws {
     guard let pace = store.core.withLock({ $0.projections.sync.pace }) else { return }
     if !pace.isServers, options.isUserInitiated { return }
-    let rest = pace.remaining(wall: store.environment.clock.wallMilliseconds())
+    let rest = memory.remaining(of: pace, store.environment.clock)
     guard rest > 0 else { return }
     let error = CloudError(.throttled, reason: "still waiting, as said earlier: \(pace.reason)")
-    try await sleep(rest, error, "syncing")
+    try await sleep(rest, error, "syncing", isServers: pace.isServers)
   }
 
-  private mutating func sleep(_ milliseconds: Int64, _ error: CloudError, _ what: String) async throws {
+  private mutating func sleep(
+    _ milliseconds: Int64, _ error: CloudError, _ what: String, isServers: Bool
+  ) async throws {
     if let limit = options.waitMillisecondsMax, report.waitedMilliseconds + milliseconds > limit {
-      throw error.asStrandlineError(what, retryAfter: Double(milliseconds) / 1000)
+      throw error.asStrandlineError(what, wait: Double(milliseconds) / 1000, isServers: isServers)
     }
     report.waitedMilliseconds += milliseconds
     try await store.environment.clock.sleep(milliseconds: milliseconds)
   }
 }
 
-extension SyncReport {
-  /// Adds what another part of the cycle did.
-  mutating func add(_ other: SyncReport) {
-    requests += other.requests
-    fetchedSaves += other.fetchedSaves
-    fetchedDeletes += other.fetchedDeletes
-    echoes += other.echoes
-    uploaded += other.uploaded
-    recognized += other.recognized
-    merged += other.merged
-    blocked += other.blocked
-    held += other.held
-    waitedMilliseconds += other.waitedMilliseconds
+extension CloudError {
+  /// What the server asked for, in milliseconds: not below zero, not above 48 hours, whatever number it said.
+  var retryAfterMilliseconds: Int64? {
+    guard let retryAfter else { return nil }
+    guard retryAfter > 0 else { return 0 }
+    return Int64(min(retryAfter, Lane.retryAfterSecondsMax) * 1000)
   }
 }

@@ -12,6 +12,7 @@ public final class SyncEngine: SyncDriver {
   let database: any CloudDatabase
   private let lock = AsyncLock()
   private let poke = AsyncSignal()
+  private let memory = PaceMemory()
   private let loop: Mutex<Task<Void, Never>?> = Mutex(nil)
   private let last: Mutex<LastCycle> = Mutex(LastCycle())
 
@@ -59,7 +60,7 @@ public final class SyncEngine: SyncDriver {
   package func cycle(_ options: CycleOptions) async throws -> SyncReport {
     await lock.acquire()
     defer { lock.release() }
-    var cycle = Cycle(store: store, database: database, options: options)
+    var cycle = Cycle(store: store, database: database, options: options, memory: memory)
     do {
       try await cycle.run()
       let report = cycle.total
@@ -71,6 +72,18 @@ public final class SyncEngine: SyncDriver {
       last.withLock { $0 = LastCycle(report: report, error: error as? StrandlineError) }
       throw error
     }
+  }
+
+  /// Takes a lost zone up again: the app has decided that it may be synced. It is fetched from its beginning; if the server
+  /// still does not have it, it is lost again.
+  ///
+  /// - Throws: `StrandlineError` as `write`; the decision is durable when this returns.
+  public func resumeZone(_ zone: ZoneID) async throws {
+    try await store.commit { core in
+      guard core.projections.sync.zones[zone]?.isLost == true else { return }
+      core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: "resumed by the app", policy: "resume")))
+    }
+    poke.signal()
   }
 
   /// What the last cycle did, nil before the first.

@@ -39,3 +39,19 @@ package struct CycleOptions: Sendable {
   package var isUserInitiated = true
   package init() {}
 }
+
+extension SyncReport {
+  /// Adds what another part of the cycle did.
+  mutating func add(_ other: SyncReport) {
+    requests += other.requests
+    fetchedSaves += other.fetchedSaves
+    fetchedDeletes += other.fetchedDeletes
+    echoes += other.echoes
+    uploaded += other.uploaded
+    recognized += other.recognized
+    merged += other.merged
+    blocked += other.blocked
+    held += other.held
+    waitedMilliseconds += other.waitedMilliseconds
+  }
+}
