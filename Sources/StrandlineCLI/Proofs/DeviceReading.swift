@@ -13,8 +13,8 @@ struct DeviceReading {
   private(set) var mutations = 0
   /// Outcomes by name.
   private(set) var outcomes: [RecordID: Set<Outcome>] = [:]
-  /// Versions and mutations that were refused here because they would have brought back what is deleted or old.
-  private(set) var blocked = 0
+  /// Records of which a version was refused here, because it would have brought back what is deleted or old.
+  private(set) var blocked: Set<RecordID> = []
   /// Living records of whose births every one was deleted.
   private(set) var resurrected: [RecordID] = []
   private(set) var lastLSN: LSN = .none
@@ -61,7 +61,7 @@ struct DeviceReading {
     case .settled(let settled): end(settled.id, upTo: settled.lsn, settled.outcome)
     case .discarded(let discarded): end(discarded.id, upTo: discarded.lsn, .discarded)
     case .fetchedDelete(let fetched): deletedBirths[fetched.id, default: []].formUnion(fetched.births)
-    case .blocked: blocked += 1
+    case .blocked(let refused): if refused.subject == .version { blocked.insert(refused.id) }
     default: break
     }
   }
