@@ -91,6 +91,6 @@ let package = Package(
       name: "FormatsTests",
       dependencies: ["Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineTesting", "StrandlineServer"],
       swiftSettings: strict),
-    .testTarget(name: "HouseTests", swiftSettings: strict),
+    .testTarget(name: "HouseTests", dependencies: ["StrandlineSystem"], swiftSettings: strict),
   ]
 )

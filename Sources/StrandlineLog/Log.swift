@@ -94,7 +94,9 @@ package final class Log: Sendable {
         if let log = try create(directory, role, options, environment, tenure) { return log }
       case .segments(let ids, _):
         // Refused before anything is touched, the lock file included.
-        _ = try SegmentList.read(environment.fileSystem, directory, ids, role: role, writing: true)
+        _ = try LogReader.again { () throws(LogError) -> SegmentList in
+          try SegmentList.read(environment.fileSystem, directory, ids, role: role, writing: true)
+        }
         let lock = try directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
         do {
           return try recover(directory, lock, role, options, environment, tenure, replay: replay)

@@ -54,6 +54,9 @@ package enum LogFormat {
   package static let frameAlignment = 8
   /// The longest body of a frame.
   package static let bodyBytesMax = 1 << 26
+  /// No log gets there by counting: a larger LSN or segment ID was not given by a writer, and sums with it might
+  /// overflow.
+  package static let numberMax: UInt64 = 1 << 62
 
   /// Where each field of a frame's header lies.
   package enum FrameField {

@@ -94,7 +94,8 @@ package final class LogReader: Sendable {
   /// Whether the error may be gone at a second look: files come, go and grow meanwhile.
   static func mayBeTheMoment(_ error: LogError) -> Bool {
     switch error.code {
-    case .damaged, .missingSegment, .foreignSegment, .io: true
+    case .damaged, .missingSegment, .foreignSegment: true
+    case .io: error.underlying?.isAbsent == true
     default: false
     }
   }

@@ -109,6 +109,10 @@ struct ReaderCursor {
     let end = successor.predecessorEnd
     if let walk, walk.unitEnd.offset > end {
       // Read further than the successor lets it count: it has copies of what is above.
+      guard let current, current.opening.predecessorLastLSN...walk.unitEnd.lsn ~= successor.predecessorLastLSN else {
+        try Recovery.checkSealed(walk, .order, successor)
+        return
+      }
       heldBack = []
       served.withLock { served in
         served.tables[served.tables.count - 1].cut(

@@ -272,11 +272,14 @@ package struct LogHistories {
     try scene.open()
     scene.letGo()
     for (call, state) in image.history.enumerated() {
-      for loss in state.crashLosses() {
+      let images =
+        [("the process only", state.clone())]
+        + state.crashLosses().map { ($0.description, state.imageAfterCrash($0)) }
+      for (loss, image) in images {
         report.images += 1
         report.recoveryImages += 1
         do {
-          _ = try Self.checkOpen(state.imageAfterCrash(loss), bounds, seed: seed &+ 4, isClosing: call % 2 == 0)
+          _ = try Self.checkOpen(image, bounds, seed: seed &+ 4, isClosing: call % 2 == 0)
         } catch {
           throw LogProblem("after a second crash before call \(call + 1) of the open, \(loss): \(error)")
         }

@@ -67,6 +67,17 @@ enum Dump {
     return .object(members)
   }
 
+  /// What a reader concludes of the log at `path`; "refused" if it does not come to reading events.
+  static func verdict(_ path: String, log name: String) throws -> String {
+    let reader: LogReader
+    do { reader = try LogReader.open(at: path, environment: .real) } catch {
+      return JSON.object(["verdict": .text("refused"), "log": .text(name)]).line
+    }
+    guard case .object(var members) = try verdict(reader) else { return "" }
+    members["log"] = .text(name)
+    return JSON.object(members).line
+  }
+
   private static func verdict(_ reader: LogReader) throws -> JSON {
     do {
       var events: UInt64 = 0

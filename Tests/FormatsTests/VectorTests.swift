@@ -128,6 +128,13 @@ import Testing
     #expect(Set(journal) == Set(JournalEventKind.allCases))
   }
 
+  @Test func `are all there are, and all that the page lists`() throws {
+    let names = Vector.all.map(\.name).sorted()
+    #expect(try Repository.names("Formats/vectors") == names)
+    let table = try Page("README.md").table("Golden stores", "name", "shows")
+    #expect(try table.column("name").sorted() == names)
+  }
+
   @Test func `damage is refused, and a torn tail heals and is sealed`() throws {
     let disk = SimulatedDisk()
     for (name, bytes) in try Vector.damagedMiddle.make() { disk.poke("/damaged/\(name)", bytes) }

@@ -5,6 +5,7 @@ Written from Formats/log.md, events.md, stamp.md and journal.md alone, with the 
 what the package's own code understands, the pages say enough. Numbers of doubles are printed as their 64 bits.
 
 Usage: decoder.py DIRECTORY
+       decoder.py --verdicts FOLDER    what a reader concludes of each log directory in a folder
 """
 
 import json
@@ -521,7 +522,8 @@ def show(line):
     print(json.dumps(line, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
 
 
-def main(path):
+def opened(path):
+    """The segments of a log, held against each other."""
     names = sorted(name for name in os.listdir(path) if re.fullmatch("[0-9a-f]{16}\\.seg", name))
     segments = [Segment(os.path.join(path, name), int(name[:16], 16)) for name in names]
     before = 0
@@ -529,6 +531,18 @@ def main(path):
         if segment.opening["predecessorID"] != before or segment.uuid != segments[0].uuid:
             raise Bad("%s does not continue segment %d" % (segment.name, before))
         before = segment.id
+    return segments
+
+
+def judged(segments):
+    try:
+        return verdict(segments)
+    except Damage as damage:
+        return damage.line
+
+
+def main(path):
+    segments = opened(path)
     for index, segment in enumerate(segments):
         show(segment.header())
         last = index + 1 == len(segments)
@@ -540,12 +554,22 @@ def main(path):
                 break
             show(segment.shown(frame))
             at += frame["bytes"]
-    try:
-        show(verdict(segments))
-    except Damage as damage:
-        show(damage.line)
+    show(judged(segments))
+
+
+def verdicts(folder):
+    """What a reader concludes of each log in a folder, by name."""
+    for name in sorted(os.listdir(folder)):
+        try:
+            line = judged(opened(os.path.join(folder, name)))
+        except Bad:
+            line = {"verdict": "refused"}
+        show(dict(line, log=name))
 
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")
-    main(sys.argv[1])
+    if sys.argv[1] == "--verdicts":
+        verdicts(sys.argv[2])
+    else:
+        main(sys.argv[1])

@@ -229,6 +229,9 @@ struct `Files that do not belong together` {
     let strange = disk.clone()
     strange.poke(storePath + "/backup.seg", [1, 2, 3])
     expect(.foreignSegment, strange)
+    let last = disk.clone()
+    last.poke(storePath + "/ffffffffffffffff.seg", try #require(disk.peek(files[2])))
+    expect(.foreignSegment, last)
   }
 
   @Test func `a segment of another history of the same store is foreign`() throws {
@@ -346,6 +349,118 @@ struct `Files that do not belong together` {
       bytes += frame
       disk.poke(file, bytes)
       #expect(try recovered(disk) == [body(1)])
+    }
+  }
+}
+
+struct `Bytes from a hostile hand` {
+  /// Numbers that overflow, wrap, or point behind every end.
+  private let strange: [UInt64] = [
+    0, 1, 7, 31, 4_095, 4_096, 1 << 16, 1 << 26, (1 << 26) + 1, 1 << 31, 0xFFFF_FFFF, 1 << 32, 1 << 62, 1 << 63,
+    .max - 1,
+    .max,
+  ]
+
+  /// Every field of the header, of the opening frame, of a marker and of an event becomes every strange number, with
+  /// the checksums made right again: whatever it means, it is an answer or an error and never a trap.
+  @Test func `with checksums that are right is answered or refused`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    for number in 0..<5 { try log.write(body(number, count: 900), body(number, count: 9)) }
+    try log.close()
+    let files = disk.segments
+    #expect(files.count == 2)
+    var tried = 0
+    var codes: Set<LogError.Code> = []
+    for (index, file) in files.enumerated() {
+      let bytes = try #require(disk.peek(file))
+      let header = try SegmentHeader.decode(bytes, file: file, named: UInt64(index + 1))
+      let opening = 4096
+      let marker = opening + 80
+      let event = marker + 64
+      var fields: [(start: Int, at: Int, width: Int)] = []
+      for (at, width) in [
+        (8, 2), (10, 2), (12, 4), (16, 8), (24, 8), (32, 8), (40, 8), (56, 8), (64, 8), (72, 4), (76, 4), (88, 1),
+      ] {
+        fields.append((0, at, width))
+      }
+      for start in [opening, marker, event] {
+        for (at, width) in [(4, 4), (8, 8), (16, 1), (17, 1), (18, 2), (20, 4)] { fields.append((start, at, width)) }
+      }
+      for (at, width) in [(0, 8), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8)] {
+        fields.append((opening, 32 + at, width))
+      }
+      for (at, width) in [(0, 8), (8, 4), (12, 4), (16, 4), (20, 4), (24, 8)] {
+        fields.append((marker, 32 + at, width))
+      }
+      for field in fields {
+        for value in strange {
+          var content = bytes
+          for byte in 0..<field.width {
+            content[field.start + field.at + byte] = UInt8(truncatingIfNeeded: value >> (8 * UInt64(byte)))
+          }
+          if field.start == 0 {
+            content.patch(u32: CRC32C.checksum(content, 0..<124), at: 124)
+          } else {
+            let length = field.start == opening ? 48 : field.start == marker ? 32 : 904
+            content.patch(
+              u32: CRC32C.checksum(content, field.start + 32..<field.start + 32 + length), at: field.start + 28)
+            content.patch(
+              u32: header.identity.headCRC(content, headerAt: field.start, offset: UInt32(field.start)), at: field.start
+            )
+          }
+          let image = disk.clone()
+          image.poke(file, content)
+          tried += 1
+          let environment = SystemEnvironment.simulated(image, seed: 1)
+          for error in [
+            logError { try LogReader.open(at: storePath, environment: environment).poll { _ in } },
+            logError { _ = try LogVerifier.verify(at: storePath, environment: environment) },
+            logError { try LogReader.open(at: storePath, environment: environment).frames { _ in } },
+            logError {
+              let log = try openLog(image)
+              try log.write([1])
+              try log.close()
+            },
+          ] {
+            if let error { codes.insert(error.code) }
+          }
+        }
+      }
+    }
+    print("hostile bytes: \(tried) logs with checksums made right")
+    #expect(codes.isSubset(of: [.damaged, .fromTheFuture, .foreignSegment, .missingSegment]), "\(codes)")
+    #expect(tried > 1_000)
+  }
+
+  @Test func `in any number and place is answered or refused`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    for number in 0..<8 { try log.write(body(number, count: 900)) }
+    try log.close()
+    let random = SeededRandom(seed: 77)
+    for _ in 0..<1_500 {
+      let image = disk.clone()
+      for _ in 0...random.below(3) {
+        let file = disk.segments[Int(random.below(UInt64(disk.segments.count)))]
+        var content = try #require(image.peek(file))
+        if content.isEmpty { continue }
+        let at = Int(random.below(UInt64(content.count)))
+        switch random.below(5) {
+        case 0: content[at] ^= UInt8(1 << random.below(8))
+        case 1: for index in at..<min(content.count, at + 512) { content[index] = 0 }
+        case 2: content.removeSubrange(at...)
+        case 3: content += random.bytes(Int(random.below(600)))
+        default: for index in at..<min(content.count, at + 40) { content[index] = UInt8(random.below(256)) }
+        }
+        image.poke(file, content)
+      }
+      let error = logError {
+        var seen: [[UInt8]] = []
+        try openLog(image) { seen.append($0.body) }.close()
+        #expect(seen == (0..<seen.count).map { body($0, count: 900) })
+      }
+      if let error { #expect(error.code == .damaged && error.offset != nil, "\(error)") }
     }
   }
 }

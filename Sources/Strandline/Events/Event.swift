@@ -152,7 +152,7 @@ package enum EventCodec {
 
   package static func encode(_ event: Event) -> [UInt8] {
     if case .unknown(let unknown) = event { return unknown.bytes }
-    var writer = ByteWriter(capacity: 256)
+    var writer = ByteWriter(capacity: 1024)
     if let payload = event.payload { encode(payload, into: &writer) }
     return writer.bytes
   }

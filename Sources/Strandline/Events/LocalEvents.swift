@@ -79,18 +79,18 @@ package struct Saved: EventPayload {
   package var content: EncodedContent
 
   package init(
-    id: RecordID, version: Version, dirty: [String: LSN], base: LSN, time: HybridTime, editCount: UInt64,
-    tenure: UInt64, isCreation: Bool
+    id: RecordID, type: String, births: Set<Birth>, base: LSN, time: HybridTime, editCount: UInt64, tenure: UInt64,
+    isCreation: Bool, content: EncodedContent
   ) {
     self.id = id
-    self.type = version.type
-    self.births = version.stamp.births
+    self.type = type
+    self.births = births
     self.base = base
     self.time = time
     self.editCount = editCount
     self.tenure = tenure
     self.isCreation = isCreation
-    self.content = EncodedContent(version, dirty: dirty)
+    self.content = content
   }
   package init(from reader: inout ByteReader) throws(ByteReaderError) {
     id = try FieldCodec.decodeID(from: &reader)

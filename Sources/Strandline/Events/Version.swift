@@ -42,16 +42,6 @@ package struct Version: Hashable, Sendable {
   package var names: [String] {
     Set(fields.keys).union(stamp.fields.keys).sorted { $0.precedesByUTF8($1) }
   }
-
-  /// Bytes of names and values, as the limit on a record's size counts them.
-  package var contentBytes: Int {
-    var writer = ByteWriter()
-    for (name, value) in fields {
-      writer.string(name)
-      FieldCodec.encode(value, into: &writer)
-    }
-    return writer.count
-  }
 }
 
 /// The tail of an event: fields, their stamps, what was seen, and which fields are dirty. Held as bytes until
@@ -96,6 +86,35 @@ package struct EncodedContent: Sendable {
     bytes = writer.bytes
     range = 0..<writer.count
   }
+
+  /// A new life's content: every field has the one stamp and is dirty. The same bytes as the general way makes, without
+  /// its dictionaries: importing is mostly this.
+  package init(newLife fields: [(name: String, value: FieldValue)], stamp: FieldStamp, seen: [WriterID: Seen]) {
+    var writer = ByteWriter(capacity: 1024)
+    writer.varint(fields.isEmpty ? 0 : 1)
+    if !fields.isEmpty {
+      writer.u64(stamp.time.rawValue)
+      writer.u64(stamp.writer)
+    }
+    writer.varint(UInt64(fields.count))
+    for (name, value) in fields {
+      writer.string(name)
+      writer.varint(1)
+      FieldCodec.encode(value, into: &writer)
+    }
+    StampCodec.encode(seen: seen, into: &writer)
+    writer.blob([])
+    writer.varint(UInt64(fields.count))
+    for place in fields.indices {
+      writer.varint(UInt64(place))
+      writer.varint(0)
+    }
+    bytes = writer.bytes
+    range = 0..<writer.count
+  }
+
+  /// The size in bytes.
+  package var byteCount: Int { range.count }
 
   package func encode(into writer: inout ByteWriter) { writer.raw(bytes[range]) }
 

@@ -7,7 +7,7 @@
 /// The limits, and the checks.
 package enum Names {
   package static let nameCharactersMax = 255
-  /// A record without its assets, as CloudKit counts (1 MB); ours counts the canonical bytes of names and values.
+  /// A record without its assets, as CloudKit counts (1 MB); ours counts the bytes of names, values and stamps.
   package static let recordBytesMax = 1_000_000
   package static let fieldsMax = 256
   /// The one field that travels with a record for the engine's own use.

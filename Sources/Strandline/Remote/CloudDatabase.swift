@@ -53,14 +53,6 @@ public struct CloudAddress: Hashable, Sendable {
   }
 }
 
-/// The server's position in a zone's or the database's history: opaque.
-public struct ChangeToken: RawRepresentable, Hashable, Sendable {
-  /// As the server wrote it.
-  public let rawValue: String
-  /// Takes the server's words.
-  public init(rawValue: String) { self.rawValue = rawValue }
-}
-
 /// A version of a record as the server holds it.
 public struct ServerRecord: Hashable, Sendable {
   /// The name, in the zone that was asked.

@@ -74,31 +74,59 @@ public struct WriteTransaction: ~Copyable {
     if entry == nil { try checkName(id) }
     if current == nil { try checkSchemaName(record.type, "record type", id) }
 
-    var version = current?.version ?? Version(type: record.type)
     var desired = record.fields
-    desired[Version.parentField] = record.parent.map { .reference(Reference($0)) }
-    let changed = Set(desired.keys).union(version.fields.keys).filter { desired[$0] != version.fields[$0] }
-    if changed.isEmpty, current != nil { return }
-
-    let time = core.tick()
-    let isCreation = current == nil
-    if isCreation {
-      version.stamp = Stamp(births: [Birth(time: time, writer: core.writer)])
-      if let entry, let base = try core.base(of: entry) { version.stamp.seen = base.version.stamp.seen }
+    if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
+    if let current {
+      try edit(id, desired, current, entry)
+    } else {
+      try begin(id, record.type, desired, entry)
     }
+  }
+
+  /// Begins a life: every field is new.
+  private mutating func begin(
+    _ id: RecordID, _ type: String, _ desired: [String: FieldValue], _ entry: RecordEntry?
+  ) throws {
+    var fields: [(name: String, value: FieldValue)] = []
+    fields.reserveCapacity(desired.count)
+    for (name, value) in desired {
+      try check(name, value, in: id)
+      fields.append((name, value))
+    }
+    fields.sort { $0.name.precedesByUTF8($1.name) }
+    let seen = try entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
+    let time = core.tick()
+    let content = EncodedContent(newLife: fields, stamp: FieldStamp(time: time, writer: core.writer), seen: seen)
+    try checkSize(fields: fields.count, content, id)
+    core.append(
+      .saved(
+        Saved(
+          id: id, type: type, births: [Birth(time: time, writer: core.writer)], base: entry?.base?.version ?? .none,
+          time: time, editCount: 1, tenure: core.tenure, isCreation: true, content: content)))
+  }
+
+  /// Edits a living record: the fields that differ get a new stamp.
+  private mutating func edit(
+    _ id: RecordID, _ desired: [String: FieldValue], _ current: LoadedVersion, _ entry: RecordEntry?
+  ) throws {
+    var version = current.version
+    let changed = Set(desired.keys).union(version.fields.keys).filter { desired[$0] != version.fields[$0] }
+    if changed.isEmpty { return }
+    let time = core.tick()
+    var dirty = entry?.pending == nil ? [:] : current.dirty
     for name in changed {
       try check(name, desired[name], in: id)
       version.fields[name] = desired[name]
       version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
+      dirty[name] = LSN.none
     }
-    try checkSize(version, id)
-    var dirty = entry?.pending == nil || isCreation ? [:] : (current?.dirty ?? [:])
-    for name in changed { dirty[name] = LSN.none }
+    let content = EncodedContent(version, dirty: dirty)
+    try checkSize(fields: version.fields.count, content, id)
     core.append(
       .saved(
         Saved(
-          id: id, version: version, dirty: dirty, base: entry?.base?.version ?? .none, time: time,
-          editCount: isCreation ? 1 : (current?.editCount ?? 0) + 1, tenure: core.tenure, isCreation: isCreation)))
+          id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .none, time: time,
+          editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)))
   }
 
   // MARK: What CloudKit would refuse
@@ -144,17 +172,15 @@ public struct WriteTransaction: ~Copyable {
     }
   }
 
-  private func checkSize(_ version: Version, _ id: RecordID) throws {
-    guard version.fields.count <= Names.fieldsMax else {
-      throw StrandlineError(
-        .tooLarge, "record '\(id)' has \(version.fields.count) fields; CloudKit takes at most \(Names.fieldsMax)")
+  private func checkSize(fields: Int, _ content: EncodedContent, _ id: RecordID) throws {
+    guard fields <= Names.fieldsMax else {
+      throw StrandlineError(.tooLarge, "record '\(id)' has \(fields) fields; CloudKit takes at most \(Names.fieldsMax)")
     }
-    let bytes = version.contentBytes
-    guard bytes <= Names.recordBytesMax else {
+    guard content.byteCount <= Names.recordBytesMax else {
       throw StrandlineError(
         .tooLarge,
-        "record '\(id)' has \(bytes) bytes; CloudKit takes at most \(Names.recordBytesMax) a record "
-          + "without its assets; split it, or keep the large part in an asset")
+        "record '\(id)' has \(content.byteCount) bytes; CloudKit takes at most \(Names.recordBytesMax) a record without "
+          + "its assets; split it, or keep the large part in an asset")
     }
   }
 }

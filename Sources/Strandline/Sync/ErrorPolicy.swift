@@ -1,7 +1,8 @@
-// What an error means: one table, asked by (code, whole request or item).
+// What an error means: one table, asked by (code, whole request or item). Formats/remote.md states it for people; a
+// test holds the two against each other.
 
 /// What follows from a refusal.
-enum ErrorPolicy: Hashable {
+package enum ErrorPolicy: Hashable, Sendable {
   /// Come back later; nothing was decided.
   case retry
   /// Look the record up, merge, send again.
@@ -18,7 +19,7 @@ enum ErrorPolicy: Hashable {
   case halt
 
   /// What a refusal of one item means.
-  static func item(_ error: CloudError) -> ErrorPolicy {
+  package static func item(_ error: CloudError) -> ErrorPolicy {
     switch error.code {
     case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable, .networkError,
       .unexpectedServerResponse:
@@ -34,7 +35,7 @@ enum ErrorPolicy: Hashable {
   }
 
   /// What a refusal of a whole request means.
-  static func request(_ error: CloudError) -> ErrorPolicy {
+  package static func request(_ error: CloudError) -> ErrorPolicy {
     switch error.code {
     case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable, .networkError: .retry
     case .zoneNotFound: .zoneMissing

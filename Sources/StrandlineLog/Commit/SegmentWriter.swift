@@ -66,7 +66,7 @@ struct SegmentWriter: Sendable {
       environment, storeUUID: storeUUID, segmentID: segmentID + 1, tenure: tenure, role: role)
     let creation = SegmentCreation(
       environment: environment, directory: directory, header: header, predecessorID: segmentID, after: durable,
-      opens: opens + (isFirst ? 1 : 0))
+      opens: opens &+ (isFirst ? 1 : 0))
     let next = try creation.create(firstStepBytes: options.preallocationFirstStepBytes)
     let predecessor = directory.segment(segmentID)
     let sealedEnd = UInt64(durable.offset)

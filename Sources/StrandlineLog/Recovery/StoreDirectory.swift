@@ -66,7 +66,7 @@ struct StoreDirectory: Sendable {
     }
     var ids: [UInt64] = []
     for name in names where name.hasSuffix(LogFormat.segmentSuffix) {
-      guard let id = SegmentName.segmentID(of: name), id != 0 else {
+      guard let id = SegmentName.segmentID(of: name), 1..<LogFormat.numberMax ~= id else {
         throw LogError(
           .foreignSegment,
           "'\(file(name))' is named like a segment and not as the log names them (16 small hex digits); "

@@ -25,7 +25,7 @@ struct TailRecovery {
       role: last.header.role)
     var creation = SegmentCreation(
       environment: environment, directory: directory, header: header, predecessorID: last.segmentID,
-      after: tail.promised, opens: last.opening.opens + 1)
+      after: tail.promised, opens: last.opening.opens &+ 1)
     creation.copied = try copy(last, tail)
     let live: LiveSegment
     do throws(WriteFailure) {
@@ -58,7 +58,7 @@ struct TailRecovery {
       environment: environment, directory: directory, options: options,
       storeUUID: recovered.last.header.storeUUID, tenure: tenure, role: recovered.last.header.role,
       segmentID: segmentID, durable: durable, live: live,
-      opens: recovered.last.opening.opens + (live == nil ? 0 : 1),
+      opens: recovered.last.opening.opens &+ (live == nil ? 0 : 1),
       fullFlushLSN: live == nil ? recovered.fullFlushLSN : durable.lsn)
   }
 

@@ -46,7 +46,8 @@ package struct SegmentSummary: Sendable {
       let opening = OpeningBody.decode(
         bytes, at: start + LogFormat.frameHeaderBytes, count: frame.bodyLength)
     else { throw .fromTheFuture(path, at: UInt64(start), "its opening frame has another form") }
-    guard opening.firstLSN == frame.lsn, opening.firstLSN == opening.predecessorLastLSN &+ 1,
+    guard opening.firstLSN == frame.lsn, opening.predecessorLastLSN < LogFormat.numberMax,
+      opening.firstLSN == opening.predecessorLastLSN + 1,
       Int(opening.durableEnd) >= count, opening.predecessorID < segmentID,
       opening.predecessorID != 0
         || (opening.predecessorLastLSN == 0 && opening.predecessorEnd == 0 && opening.chain == 0)

@@ -1,0 +1,201 @@
+// `bench`: what the store does on this machine, beside a bare loop of the same writes on the same disk in the same run.
+//
+// Competitors take turns and the median of the rounds counts, because machines are shared and noisy: read the ratios. The
+// bare loop knows nothing of records: it writes as many bytes as the store's log did, in as many pieces, and syncs each.
+
+import Strandline
+import StrandlineLog
+import StrandlineSystem
+
+extension Command {
+  static let bench = Command(
+    "bench", "Measure the store on this machine, beside a bare loop of writes and syncs.", operands: ["FILE"],
+    options: [
+      .json,
+      Option("--rounds", "N", "How often each work is done; the median counts. 3 if it is not said."),
+      Option("--singles", "N", "Records for the work with one a transaction. 5,000 if it is not said."),
+    ],
+    examples: [
+      Example("With records in JSON Lines", "strandline bench records.jsonl"),
+      Example("For a program", "strandline bench --json records.jsonl"),
+    ],
+    run: { arguments, console in
+      let rounds = try arguments.number("--rounds", in: 1...99) ?? 3
+      let singles = try arguments.number("--singles", in: 1...10_000_000) ?? 5_000
+      let records = try Bench.records(arguments.operands[0], console)
+      guard !records.isEmpty else { throw Failure(.dataDamaged, "'\(arguments.operands[0])' holds no records") }
+      let place = try Workplace(console, kept: nil)
+      defer { try? place.close() }
+      var bench = Bench(records: records, place: place, console: console, rounds: rounds)
+      try bench.run(singles: min(singles, records.count))
+      for row in bench.rows { try console.print(arguments.has("--json") ? row.json : row.text) }
+      return .done
+    })
+}
+
+/// One run of the benchmark.
+private struct Bench {
+  /// A figure, and the bare loop's beside it.
+  struct Row {
+    var work: String
+    var unit: String
+    var ours: Double
+    var limit: Double?
+
+    var text: String {
+      let name = work + String(repeating: " ", count: max(1, 24 - work.count))
+      let beside = limit.map { "  bare loop \(Self.figure($0)), ratio \(Self.figure(ours / $0))" } ?? ""
+      return "\(name)\(Self.figure(ours)) \(unit)\(beside)"
+    }
+
+    var json: String {
+      "{\"limit\":\(limit.map { Self.plain($0) } ?? "null"),\"ours\":\(Self.plain(ours)),\"unit\":\"\(unit)\",\"work\":\"\(work)\"}"
+    }
+
+    private static func plain(_ number: Double) -> String { "\((number * 1000).rounded() / 1000)" }
+    private static func figure(_ number: Double) -> String {
+      number >= 100 ? Words.count(Int(number)) : plain(number)
+    }
+  }
+
+  let records: [Record]
+  let place: Workplace
+  let console: Console
+  let rounds: Int
+  var rows: [Row] = []
+  private var number = 0
+
+  init(records: [Record], place: Workplace, console: Console, rounds: Int) {
+    self.records = records
+    self.place = place
+    self.console = console
+    self.rounds = rounds
+  }
+
+  /// Parses the input before any clock runs.
+  static func records(_ path: String, _ console: Console) throws -> [Record] {
+    let file = try console.fileSystem.open(path, .read)
+    defer { file.close() }
+    var offset: UInt64 = 0
+    var lines = LineReader { count in
+      let bytes = try file.read(at: offset, count: count)
+      offset += UInt64(bytes.count)
+      return bytes
+    }
+    var records: [Record] = []
+    while case .bytes(let bytes)? = try lines.next() {
+      records.append(try RecordLine(json: bytes).record(in: "Main"))
+    }
+    return records
+  }
+
+  mutating func run(singles: Int) throws {
+    try transactions("import.400", records, batch: 400)
+    try transactions("import.400.half", Array(records.prefix(records.count / 2)), batch: 400)
+    try transactions("import.1", Array(records.prefix(singles)), batch: 1)
+    try opening("open", records)
+    try opening("open.half", Array(records.prefix(records.count / 2)))
+    try puts(count: 1_000)
+  }
+
+  private mutating func fresh() -> String {
+    number += 1
+    return place("bench-\(number)")
+  }
+
+  private func seconds(_ body: () throws -> Void) rethrows -> Double {
+    let begin = console.environment.clock.monotonicNanoseconds()
+    try body()
+    return Double(console.environment.clock.monotonicNanoseconds() - begin) / 1e9
+  }
+
+  private static func median(_ numbers: [Double]) -> Double { numbers.sorted()[numbers.count / 2] }
+
+  /// Durable transactions, one after the other, and the bare loop of as many bytes in as many pieces.
+  private mutating func transactions(_ work: String, _ records: [Record], batch: Int) throws {
+    var ours: [Double] = []
+    var bare: [Double] = []
+    for _ in 0..<rounds {
+      let path = fresh()
+      let store = try RecordStore.openBlocking(at: path, environment: StoreEnvironment(console.environment))
+      ours.append(
+        try seconds {
+          var next = 0
+          while next < records.count {
+            let end = min(next + batch, records.count)
+            try store.writeBlocking { tx in for record in records[next..<end] { try tx.save(record) } }
+            next = end
+          }
+        })
+      try store.closeBlocking()
+      let bytes = try Int(LogVerifier.verify(at: path, environment: console.environment).bytes)
+      bare.append(try bareLoop(bytes: bytes, pieces: (records.count + batch - 1) / batch))
+    }
+    rows.append(
+      Row(
+        work: work, unit: "records/s", ours: Double(records.count) / Self.median(ours),
+        limit: Double(records.count) / Self.median(bare)))
+  }
+
+  /// pwrite and fdatasync of the same bytes, growing a file.
+  private mutating func bareLoop(bytes: Int, pieces: Int) throws -> Double {
+    let path = fresh()
+    let file = try console.fileSystem.open(path, .create)
+    defer { file.close() }
+    let piece = Array(repeating: UInt8(0x5A), count: max(1, bytes / pieces))
+    return try seconds {
+      for index in 0..<pieces {
+        try file.write(piece, at: UInt64(index * piece.count))
+        try file.sync(.durable)
+      }
+    }
+  }
+
+  /// From a closed store to the first record read.
+  private mutating func opening(_ work: String, _ records: [Record]) throws {
+    let path = fresh()
+    let environment = StoreEnvironment(console.environment)
+    let store = try RecordStore.openBlocking(at: path, environment: environment)
+    var next = 0
+    while next < records.count {
+      let end = min(next + 400, records.count)
+      try store.writeBlocking { tx in for record in records[next..<end] { try tx.save(record) } }
+      next = end
+    }
+    try store.closeBlocking()
+    var times: [Double] = []
+    for _ in 0..<rounds {
+      times.append(
+        try seconds {
+          let store = try RecordStore.openBlocking(at: path, environment: environment)
+          _ = try store.record(records[0].id)
+          try store.closeBlocking()
+        })
+    }
+    rows.append(Row(work: work, unit: "ms", ours: Self.median(times) * 1000, limit: nil))
+  }
+
+  /// A store that was opened, written once and closed a thousand times, and how long it then takes to open.
+  private mutating func puts(count: Int) throws {
+    let path = fresh()
+    let environment = StoreEnvironment(console.environment)
+    let spent = try seconds {
+      for index in 0..<count {
+        let store = try RecordStore.openBlocking(at: path, environment: environment)
+        try store.writeBlocking { tx in
+          try tx.save(Record(type: "Note", id: RecordID("put-\(index)"), fields: ["title": "x"]))
+        }
+        try store.closeBlocking()
+      }
+    }
+    rows.append(Row(work: "put.1000", unit: "ms", ours: spent * 1000, limit: nil))
+    var times: [Double] = []
+    for _ in 0..<rounds {
+      times.append(
+        try seconds {
+          try RecordStore.openBlocking(at: path, environment: environment).closeBlocking()
+        })
+    }
+    rows.append(Row(work: "open.after1000puts", unit: "ms", ours: Self.median(times) * 1000, limit: nil))
+  }
+}

@@ -1,0 +1,56 @@
+// `syncing: .cloudKit("iCloud.app")`: the words of the first ten lines that anybody writes.
+//
+// The session file lies in the store's folder, because a session is one user's as a store is. The API token is the
+// app's: an argument, or the environment of a tool; it is never written anywhere.
+
+public import Strandline
+internal import StrandlineSystem
+
+extension SyncConfiguration {
+  /// The name of the session's file in the store's folder.
+  package static let sessionName = "session"
+  /// The environment variable that may hold the API token.
+  package static let apiTokenVariable = "STRANDLINE_API_TOKEN"
+
+  /// Syncs with a CloudKit container through CloudKit Web Services.
+  ///
+  /// The signed-in user's token is kept in the file `session` of the store's folder; `WebSession(path:)` and
+  /// `signIn(token:)` put the first one there. Until then a sync says `.needsSignIn`, with the page to sign in at.
+  ///
+  /// - Parameters:
+  ///   - container: the container's identifier, "iCloud." first.
+  ///   - environment: "development" or "production"; the API token must be of the same one.
+  ///   - scope: the database; the private one by default. The public one has no change feed and cannot be synced.
+  ///   - apiToken: the container's API token. Left out, it is taken from the environment variable
+  ///     `STRANDLINE_API_TOKEN`. Apple's service needs one, a local server none.
+  ///   - baseURL: scheme, host and port; Apple's service, or what `strandline serve` prints.
+  /// - Returns: a configuration. Opening a store with it throws `StrandlineError.invalidValue` if Apple's service is
+  ///   meant and there is no API token.
+  public static func cloudKit(
+    _ container: String, environment: String = "development", scope: DatabaseScope = .private,
+    apiToken: String? = nil, baseURL: String = WebServicesDatabase.appleOrigin
+  ) -> SyncConfiguration {
+    cloudKit(
+      CloudAddress(container: container, environment: environment, scope: scope), apiToken: apiToken, baseURL: baseURL,
+      making: { URLSessionTransport() })
+  }
+
+  /// The same over any transport.
+  package static func cloudKit(
+    _ address: CloudAddress, apiToken: String?, baseURL: String,
+    making transport: @escaping @Sendable () -> any Transport
+  ) -> SyncConfiguration {
+    SyncConfiguration { storePath, environment in
+      let token = apiToken ?? ProcessEnvironment.value(of: apiTokenVariable) ?? ""
+      guard !token.isEmpty || baseURL != WebServicesDatabase.appleOrigin else {
+        throw StrandlineError(
+          .invalidValue,
+          "no API token for '\(address.container)': CloudKit needs one; pass apiToken: or set \(apiTokenVariable)")
+      }
+      let session = try WebSession(path: "\(storePath)/\(sessionName)", environment: environment.system)
+      return WebServicesDatabase(
+        address: address, apiToken: token, session: session, baseURL: baseURL, transport: transport(),
+        environment: environment.system)
+    }
+  }
+}

@@ -1,0 +1,224 @@
+// Formats/events.md, journal.md and stamp.md against the code. Their tables are read as instructions: a walk over
+// golden events, part by part as the tables say, must end exactly where the event ends. So a part that is missing,
+// misplaced or of another type on the page is found without a word about it here.
+
+import Strandline
+import StrandlineLog
+import StrandlineServer
+import StrandlineSystem
+import Testing
+
+/// A reader of bytes that knows only the notation of the pages.
+struct TableWalk {
+  let pages: [Page]
+  private(set) var reader: ByteReader
+  /// Which tables were used.
+  private(set) var used: Set<String> = []
+
+  init(_ bytes: [UInt8], _ pages: [Page]) {
+    self.pages = pages
+    reader = ByteReader(bytes)
+  }
+
+  var isAtEnd: Bool { reader.isAtEnd }
+
+  /// Walks over one value of a type as a page names it.
+  mutating func walk(_ type: String) throws {
+    if type.hasSuffix("?") {
+      guard try flag() else { return }
+      return try walk(String(type.dropLast()))
+    }
+    if type.hasSuffix("*") {
+      for _ in 0..<(try reader.varint()) { try walk(String(type.dropLast())) }
+      return
+    }
+    switch type {
+    case "u8": _ = try reader.u8()
+    case "u16": _ = try reader.u16()
+    case "u32": _ = try reader.u32()
+    case "u64", "f64": _ = try reader.u64()
+    case "varint": _ = try reader.varint()
+    case "zigzag": _ = try reader.zigzag()
+    case "flag": _ = try flag()
+    case "text": _ = try reader.string()
+    case "bytes": _ = try reader.blob()
+    case "raw16": _ = try reader.raw(16)
+    case "raw32": _ = try reader.raw(32)
+    case "rest": reader.skipToEnd()
+    case "value": _ = try FieldCodec.decode(from: &reader)
+    default: try walk(table: type)
+    }
+  }
+
+  /// Walks over the parts that the table below a heading names.
+  mutating func walk(table heading: String) throws {
+    used.insert(heading)
+    let table = pages.lazy.compactMap { page in
+      page.tables.first { $0.heading == heading && $0.columns.prefix(2) == ["type", "name"] }
+    }.first
+    guard let table else { throw PageError("no page has a table of the bytes of '\(heading)'") }
+    for type in try table.column("type") { try walk(type) }
+  }
+
+  private mutating func flag() throws -> Bool {
+    switch try reader.u8() {
+    case 0: return false
+    case 1: return true
+    case let other: throw PageError("a flag of \(other): the page places it wrongly")
+    }
+  }
+}
+
+struct `The pages of events` {
+  private static func numbers<Kind: RawRepresentable & CaseIterable>(
+    _ kinds: Kind.Type
+  ) -> [String: Int] where Kind.RawValue: BinaryInteger {
+    Dictionary(uniqueKeysWithValues: kinds.allCases.map { ("\($0)", Int($0.rawValue)) })
+  }
+
+  private func expect(_ table: Page.Table, _ column: String, _ expected: [String: Int]) throws {
+    let found = Dictionary(
+      try zip(table.column("name"), table.column(column).map(number)), uniquingKeysWith: { first, _ in first })
+    #expect(found == expected, "\(table.heading)")
+    #expect(table.rows.count == expected.count)
+  }
+
+  @Test func `number kinds, values and choices as the code does`() throws {
+    let page = try Page("events.md")
+    try expect(page.table("Payload header", "kind", "name"), "kind", Self.numbers(EventKind.self))
+    try expect(page.table("Values", "tag", "name"), "tag", Self.numbers(ValueTag.self))
+    try expect(page.table("Values", "kind", "items"), "kind", Self.numbers(FieldValue.ListKind.self))
+    try expect(page.table("6 settled", "outcome"), "outcome", Self.numbers(Outcome.self))
+    try expect(page.table("9 fetchedDelete", "reason"), "reason", Self.numbers(FetchedDelete.Reason.self))
+    try expect(page.table("17 zoneChanged", "change"), "change", Self.numbers(ZoneChanged.Change.self))
+    let journal = try Page("journal.md")
+    try expect(journal.table(columns: "kind", "name"), "kind", Self.numbers(JournalEventKind.self))
+    // Choices that a page lists in the words of one cell.
+    func cell(_ heading: String, _ name: String) throws -> String {
+      let table = try page.table(heading, "type", "name", "meaning")
+      let row = try #require(table.rows.first { $0[1] == name })
+      return row[2]
+    }
+    func words<Kind: RawRepresentable & CaseIterable>(_ kinds: Kind.Type) -> String where Kind.RawValue == UInt8 {
+      kinds.allCases.map { "\($0.rawValue) \($0)" }.joined(separator: ", ")
+    }
+    #expect(try cell("zone", "scope") == words(DatabaseScope.self))
+    #expect(try cell("8 fetchedSave", "source") == words(FetchedSave.Source.self))
+    #expect(try cell("12 blocked", "subject") == words(Blocked.Subject.self))
+    #expect(try cell("12 blocked", "consequence") == words(Blocked.Consequence.self))
+    #expect(try cell("13 held", "direction") == words(Held.Direction.self))
+    let reference = try page.table("Values", "tag").rows[6]
+    #expect(reference[2].contains("Actions: " + words(Reference.Action.self)))
+    let list = try page.table("Payload header", "kind", "bit 0")
+    for (name, bit) in zip(try list.column("name"), try list.column("bit 0")) {
+      let kind = try #require(EventKind.allCases.first { $0.name == name })
+      #expect(bit == (kind.isSkippable ? "1" : "0"), "\(name)")
+    }
+    #expect(EventCodec.headerBytes == 4)
+    #expect((EventCodec.schema, EventCodec.payloadVersion) == (1, 1))
+    #expect((JournalEvent.schema, JournalEvent.version) == (2, 1))
+    #expect((Deletions.entryBytes, StampCodec.version, Stamp.writersMax) == (32, 1, 64))
+  }
+
+  @Test func `describe every byte of every event of a store`() throws {
+    let pages = [try Page("events.md")]
+    var used: Set<String> = []
+    var kinds: Set<EventKind> = []
+    for event in try EventSamples.all() {
+      guard let payload = event.payload else { continue }
+      let kind = type(of: payload).kind
+      kinds.insert(kind)
+      var walk = TableWalk(EventCodec.encode(event), pages)
+      try walk.walk(table: "Payload header")
+      #expect(walk.reader.offset == EventCodec.headerBytes)
+      do { try walk.walk(table: "\(kind.rawValue) \(kind.name)") } catch {
+        Issue.record("\(kind.name) at \(walk.reader.offset): \(error)")
+      }
+      #expect(walk.isAtEnd, "\(kind.name) goes on behind what its table describes")
+      used.formUnion(walk.used)
+    }
+    #expect(kinds.count == EventKind.allCases.count)
+    // And no table of bytes on the page that no event has.
+    let described = pages[0].tables.filter { $0.columns.prefix(2) == ["type", "name"] }.map(\.heading)
+    #expect(Set(described).subtracting(used).isEmpty)
+  }
+
+  @Test func `describe every byte of every event of the server, and of its tokens`() throws {
+    let pages = [try Page("journal.md"), try Page("events.md")]
+    for event in JournalSamples.transactions(tenure: 5).joined() {
+      var walk = TableWalk(event.encoded(), pages)
+      try walk.walk(table: "Payload header")
+      try walk.walk(table: "\(event.kind.rawValue) \(event.kind)")
+      #expect(walk.isAtEnd, "\(event.kind) goes on behind what its table describes")
+    }
+    var token = TableWalk([UInt8](repeating: 1, count: 49), pages)
+    try token.walk(table: "token")
+    #expect(token.isAtEnd, "a token has 49 bytes")
+  }
+
+  @Test func `describe every byte of a stamp`() throws {
+    let pages = [try Page("stamp.md"), try Page("events.md")]
+    let version = EventSamples.version(["title": "Hi", "count": 7])
+    var walk = TableWalk(StampCodec.encode(version), pages)
+    try walk.walk(table: "stamp")
+    #expect(walk.isAtEnd)
+    var known = version
+    known.stamp.unknown = []
+    walk = TableWalk(StampCodec.encode(known), pages)
+    try walk.walk(table: "stamp")
+    #expect(walk.isAtEnd, "without unknown parts nothing is left for 'rest'")
+  }
+
+  /// A walk that cannot fail would prove nothing.
+  @Test func `would be caught with a part missing or of another type`() throws {
+    let text = try Repository.text("Formats/events.md")
+    let event = EventCodec.encode(.discarded(Discarded(id: EventSamples.id, lsn: LSN(300))))
+    func isCaught(_ text: String) throws -> Bool {
+      var walk = TableWalk(event, [Page("planted", text)])
+      try walk.walk(table: "Payload header")
+      do { try walk.walk(table: "15 discarded") } catch { return true }
+      return !walk.isAtEnd
+    }
+    #expect(try !isCaught(text))
+    let row = "| `varint` | lsn | everything unsettled"
+    #expect(text.contains(row))
+    #expect(try isCaught(text.replacing(row, with: "| `u8` | lsn | everything unsettled")))
+    #expect(try isCaught(text.replacing(row, with: "| `u64` | lsn | everything unsettled")))
+    #expect(try isCaught(text.replacing("| `text` | name | the record's name |\n", with: "")))
+  }
+
+  @Test func `show the bytes of their examples`() throws {
+    let golden = Repository.path("Formats/vectors/three-events")
+    let reader = try LogReader.open(at: golden, environment: .real)
+    try reader.poll { _ in }
+    let body = try reader.read(2).body
+    let rows = try Page("events.md").hexRows("event 2")
+    #expect(rows.flatMap(\.bytes) == body)
+    #expect(rows.map(\.offset) == rows.indices.map { rows[..<$0].reduce(0) { $0 + $1.bytes.count } })
+
+    guard case .opened(let opened) = try EventCodec.decode(try reader.read(1).body),
+      case .saved(let saved) = try EventCodec.decode(body)
+    else { throw PageError("the example is another history") }
+    var (version, _) = try saved.content.decoded(type: saved.type, births: saved.births, this: LSN(2))
+    version.stamp.joinSeen([opened.writer: Seen(lsn: LSN(2), tenure: saved.tenure, time: saved.time)])
+    #expect(try Page("stamp.md").hexRows("stamp").flatMap(\.bytes) == StampCodec.encode(version))
+  }
+}
+
+struct `The page of the wire` {
+  @Test func `says what follows from each error as the code does`() throws {
+    let table = try Page("remote.md").table(columns: "code", "of one item", "of a whole request")
+    let codes = try table.column("code")
+    for row in table.rows {
+      let error = CloudError(CloudError.Code(rawValue: row[0]))
+      #expect("\(ErrorPolicy.item(error))" == row[1], "\(row[0])")
+      #expect("\(ErrorPolicy.request(error))" == row[2], "\(row[0])")
+    }
+    // Every code that the library names stands in the table.
+    let source = try Repository.text("Sources/Strandline/Remote/CloudError.swift")
+    let named = source.split(separator: "Code(\"").dropFirst().compactMap { $0.split(separator: "\"").first }
+    #expect(named.count >= 21)
+    for code in named { #expect(codes.contains(String(code)), "remote.md does not say what follows from \(code)") }
+    #expect(codes.last == "any other")
+  }
+}

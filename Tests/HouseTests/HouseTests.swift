@@ -1,0 +1,129 @@
+// The rules of the house, held over the whole package. Each is followed by a planted violation that it must find.
+
+import StrandlineSystem
+import Testing
+
+struct `The house` {
+  private func expectNone(_ findings: [String], _ location: SourceLocation = #_sourceLocation) {
+    #expect(findings.isEmpty, "\n\(findings.joined(separator: "\n"))", sourceLocation: location)
+  }
+
+  @Test func `imports only what the table allows`() throws {
+    expectNone(try House.swift().flatMap(Rules.importsOnly))
+    let planted = SourceText(
+      "Sources/StrandlineLog/Log.swift", "// x\npackage import Strandline\nimport struct Foundation.Data\n")
+    #expect(Rules.importsOnly(planted).count == 2)
+    #expect(Rules.importsOnly(SourceText("Sources/Other/A.swift", "import Foundation")).count == 1)
+    #expect(Rules.importsOnly(SourceText("Sources/StrandlineLog/A.swift", "// import Foundation")).isEmpty)
+  }
+
+  @Test func `has a table of imports that is Package swift's`() throws {
+    let manifest = try House.text("Package.swift")
+    let arrows = Rules.arrows(manifest)
+    let targets = Set(Rules.imports.keys).union(["CStrandline"])
+    for (target, allowed) in Rules.imports {
+      let ours = allowed.intersection(targets)
+      #expect(ours.isSubset(of: try #require(arrows[target])), "\(target)")
+    }
+    // The arrows point down: the order of the targets in the manifest is an order of floors.
+    var below: Set<String> = []
+    for target in [
+      "CStrandline", "StrandlineSystem", "StrandlineLog", "Strandline", "StrandlineCloudKit", "StrandlineServer",
+      "StrandlineTesting", "StrandlineCLI",
+    ] {
+      #expect(arrows[target]?.isSubset(of: below) == true, "\(target)")
+      below.insert(target)
+    }
+    #expect(Rules.arrows(".target(name: \"A\", dependencies: [\"B\", \"C\"])") == ["A": ["B", "C"]])
+  }
+
+  @Test func `has floors in Strandline that point down`() throws {
+    expectNone(Rules.floorsPointDown(try House.swift()))
+    let planted = [
+      SourceText(
+        "Sources/Strandline/Sync/Engine.swift", "// x\npublic final class Engine {}\nprivate struct Record {}\n"),
+      SourceText("Sources/Strandline/Model/Record.swift", "// Engine\nstruct Record {\n  let engine: Engine\n}\n"),
+      SourceText("Sources/Strandline/Elsewhere/A.swift", "// x\n"),
+    ]
+    #expect(Rules.floorsPointDown(planted).count == 2)
+  }
+
+  @Test func `says unsafe in one room`() throws {
+    expectNone(try House.swift().flatMap(Rules.unsafeInOneRoom))
+    let text =
+      "// unsafe in a comment\nlet a = \"unsafe\"\n@Test func `unsafe`() {}\nlet b = unsafe f()\nvar p: UnsafeRawPointer\n"
+    #expect(Rules.unsafeInOneRoom(SourceText("Sources/StrandlineLog/A.swift", text)).count == 2)
+    #expect(Rules.unsafeInOneRoom(SourceText("Sources/StrandlineSystem/A.swift", text)).isEmpty)
+  }
+
+  @Test func `does no file IO through Foundation`() throws {
+    expectNone(try House.swift().flatMap(Rules.noFoundationFiles))
+    #expect(Rules.noFoundationFiles(SourceText("Sources/A/A.swift", "try Records.write(to: path, disk)")).isEmpty)
+    for bad in [
+      "FileManager.default", "try Data(contentsOf: url)", "try String(contentsOfFile: path)", "data.write(to: url)",
+      "FileHandle(forReadingAtPath: p)",
+    ] { #expect(Rules.noFoundationFiles(SourceText("Sources/Strandline/A.swift", bad)).count == 1, "\(bad)") }
+  }
+
+  @Test func `neither traps nor claims without proof`() throws {
+    expectNone(try House.swift().flatMap(Rules.noTraps))
+    for bad in ["let a = try! f()", "fatalError(\"x\")", "final class A: @unchecked Sendable {}"] {
+      #expect(Rules.noTraps(SourceText("Tests/A/A.swift", bad)).count == 1, "\(bad)")
+    }
+  }
+
+  @Test func `leaves no markers`() throws {
+    expectNone(try House.everything().flatMap(Rules.noLeftovers))
+    #expect(Rules.noLeftovers(SourceText("Sources/A/A.swift", "// TO" + "DO: later")).count == 1)
+    #expect(Rules.noLeftovers(SourceText("Sources/A/A.swift", "// todo lists are records")).isEmpty)
+  }
+
+  @Test func `reads no clock that a test cannot turn`() throws {
+    expectNone(try House.swift().flatMap(Rules.clocksAreInjected))
+    for bad in ["try await Task.sleep(for: .seconds(1))", "let now = Date()", "ContinuousClock().now"] {
+      #expect(Rules.clocksAreInjected(SourceText("Sources/Strandline/Sync/A.swift", bad)).count == 1, "\(bad)")
+      #expect(Rules.clocksAreInjected(SourceText("Sources/StrandlineSystem/A.swift", bad)).isEmpty)
+    }
+  }
+
+  @Test func `opens every Swift file with why it exists`() throws {
+    expectNone(try House.swift().flatMap(Rules.opensWithAComment))
+    #expect(Rules.opensWithAComment(SourceText("Sources/A/A.swift", "import Foundation\n")).count == 1)
+    #expect(Rules.opensWithAComment(SourceText("Sources/A/A.swift", "// A.swift\n")).count == 1)
+  }
+
+  @Test func `speaks of the project alone`() throws {
+    expectNone(try House.everything().flatMap(Rules.speaksOfTheProjectAlone))
+    for bad in ["see /wo" + "rk/notes.md", "as issue" + " #12 says", "cd /ro" + "ot/x"] {
+      #expect(Rules.speaksOfTheProjectAlone(SourceText("README.md", bad)).count == 1, "\(bad)")
+    }
+  }
+
+  @Test func `has a top level of five names`() throws {
+    expectNone(Rules.topLevel(try House.disk.list(House.root)))
+    #expect(
+      Rules.topLevel(["Formats", "Package.swift", "README.md", "Sources", "Tests", ".git", "notes.txt"]).count == 1)
+    #expect(Rules.topLevel(["Formats", "Package.swift", "Sources", "Tests"]).count == 1)
+  }
+
+  @Test func `depends on no package`() throws {
+    expectNone(Rules.hasNoDependencies(SourceText("Package.swift", try House.text("Package.swift"))))
+    let planted = SourceText("Package.swift", "dependencies: [.package(url: \"x\", from: \"1.0.0\")]")
+    #expect(Rules.hasNoDependencies(planted).count == 1)
+  }
+
+  @Test func `takes comments, strings and backticks out of code`() {
+    let text = #"""
+      let a = "try! \"x\"" // try!
+      let b = #"try!"# /* try!
+      */ let c = 1
+      func `try! it`() { let d = """
+        try!
+        """ }
+      """#
+    let code = SourceText.code(text)
+    #expect(!code.contains("try!"))
+    #expect(code.contains("let c = 1"))
+    #expect(code.split(separator: "\n", omittingEmptySubsequences: false).count == 6)
+  }
+}

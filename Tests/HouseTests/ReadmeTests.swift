@@ -1,0 +1,66 @@
+// README.md against the package: its commands exist, its example is the one that is compiled, its links lead somewhere.
+
+import Testing
+
+struct `The README` {
+  private static func page() throws -> SourceText { SourceText("README.md", try House.text("README.md")) }
+
+  @Test func `begins with the two commands`() throws {
+    let commands = Rules.fenced(try Self.page().text).filter { $0.hasPrefix("swift ") || $0.hasPrefix("strandline ") }
+    #expect(commands.prefix(2) == ["swift run -c release strandline demo", "swift test"])
+    let products = try House.text("Package.swift")
+    #expect(products.contains(".executable(name: \"strandline\""))
+  }
+
+  /// The verbs are declared in one folder of the command.
+  private static func hasCommands() throws -> Bool { try House.exists("Sources/StrandlineCLI/Commands") }
+
+  @Test(.enabled("the command's verbs are declared in Sources/StrandlineCLI/Commands") { try hasCommands() })
+  func `names every verb of the command, and no other`() throws {
+    let declared = Rules.declaredVerbs(try House.swift())
+    #expect(declared.count > 5)
+    #expect(Rules.verbs(try Self.page().text).subtracting(["help"]) == declared)
+  }
+
+  @Test func `is read for verbs as a person reads it`() {
+    let page = """
+      The strandline of a beach, and `strandline verify STORE`; `swift run -c release strandline demo --keep X`.
+      ```
+      $ strandline log-dump STORE
+      strandline-demo
+      ```
+      """
+    #expect(Rules.verbs(page) == ["verify", "demo", "log-dump"])
+    let source = SourceText(
+      "Sources/StrandlineCLI/Commands/A.swift",
+      "static let a = Command(\n    \"log-dump\", \"Show\")\nlet b = Command(c)")
+    #expect(Rules.declaredVerbs([source]) == ["log-dump"])
+  }
+
+  @Test func `shows the example that is compiled`() throws {
+    let source = try House.text("Tests/StrandlineTests/ReadmeExampleTests.swift")
+    let marked = source.split(separator: "// README begins\n").last?.split(separator: "// README ends").first
+    let example = try #require(marked)
+    #expect(example.contains("import StrandlineCloudKit"))
+    #expect(try Self.page().text.contains("```swift\n\(example)```\n"))
+  }
+
+  @Test func `leads somewhere with every link, as the pages of the formats do`() throws {
+    let pages = try House.everything().filter { $0.path.hasSuffix(".md") }
+    #expect(pages.count > 5)
+    for page in pages { #expect(try Rules.brokenLinks(page, exists: House.exists) == []) }
+    let planted = SourceText("Formats/a.md", "[x](log.md) [y](nowhere.md#there) [z](https://example.org)")
+    #expect(Rules.brokenLinks(planted) { $0 == "Formats/log.md" }.count == 1)
+  }
+
+  @Test func `has its sections, and a length that can be read at once`() throws {
+    let text = try Self.page().text
+    let headings = text.split(separator: "\n").filter { $0.hasPrefix("## ") }.map { $0.dropFirst(3) }
+    #expect(
+      headings == [
+        "Try it", "Use it", "What it promises, and what it does not", "How it works", "The bytes", "How it is tested",
+        "Numbers", "The command line", "Install",
+      ])
+    #expect((120...220).contains(text.split(separator: "\n", omittingEmptySubsequences: false).count))
+  }
+}

@@ -1,0 +1,257 @@
+// The rules of the house as functions: files in, findings out. HouseTests runs them over the package, and over planted
+// violations, because a rule that cannot fail is none.
+
+/// The rules.
+enum Rules {
+  // MARK: Who may know whom
+
+  /// Modules of the toolchain and of the system that anybody may import.
+  private static let free: Set<String> = ["Synchronization", "Dispatch"]
+  private static let system: Set<String> = ["Glibc", "Musl", "Darwin", "MachO"]
+
+  /// What each target may import, besides what is free: the arrows of Package.swift.
+  static let imports: [String: Set<String>] = [
+    "StrandlineSystem": ["CStrandline", "Glibc", "Musl", "Darwin", "MachO"],
+    "StrandlineLog": ["StrandlineSystem"],
+    // Foundation for what apps store in typed records: Date, Data, URL, UUID. No files, no network.
+    "Strandline": ["StrandlineLog", "StrandlineSystem", "Foundation", "FoundationEssentials"],
+    "StrandlineCloudKit": ["Strandline", "StrandlineSystem", "Foundation", "FoundationNetworking", "CloudKit"],
+    "StrandlineServer": ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation"],
+    "StrandlineTesting": [
+      "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation",
+    ],
+    "StrandlineCLI": [
+      "StrandlineTesting", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
+      "StrandlineSystem", "Foundation",
+    ],
+  ]
+
+  static func importsOnly(_ source: SourceText) -> [String] {
+    guard source.path.hasPrefix("Sources/"), source.target != "CStrandline" else { return [] }
+    guard let allowed = imports[source.target] else { return ["\(source.path): a target that the table does not know"] }
+    return source.codeLines.enumerated().compactMap { number, line in
+      guard let module = imported(line), !allowed.contains(module), !free.contains(module) else { return nil }
+      return "\(source.path):\(number + 1): \(source.target) imports \(module)"
+    }
+  }
+
+  /// The module that a line imports.
+  static func imported(_ line: Substring) -> String? {
+    var words = line.split(separator: " ")
+    let access: Set<Substring> = ["public", "package", "internal", "private", "fileprivate", "@preconcurrency"]
+    while let first = words.first, access.contains(first) { words.removeFirst() }
+    guard words.first == "import", words.count > 1 else { return nil }
+    let kinds: Set<Substring> = ["struct", "class", "enum", "protocol", "func", "var", "let", "typealias"]
+    let name = words.count > 2 && kinds.contains(words[1]) ? words[2] : words[1]
+    return name.split(separator: ".").first.map(String.init)
+  }
+
+  /// The floors of Strandline, lowest first. A floor names no type that a higher one declares.
+  static let floors = ["Model", "Events", "Projections", "Remote", "Store", "Sync"]
+
+  static func floorsPointDown(_ sources: [SourceText]) -> [String] {
+    func floor(_ source: SourceText) -> Int? {
+      let parts = source.path.split(separator: "/")
+      guard parts.count > 3, parts[0] == "Sources", parts[1] == "Strandline" else { return nil }
+      return floors.firstIndex(of: String(parts[2]))
+    }
+    var findings: [String] = []
+    var declared: [Substring: Int] = [:]
+    for source in sources where source.path.hasPrefix("Sources/Strandline/") {
+      guard let floor = floor(source) else {
+        findings.append("\(source.path): lies on no floor")
+        continue
+      }
+      for line in source.codeLines {
+        if let name = declaredType(line) { declared[name] = min(floor, declared[name] ?? floor) }
+      }
+    }
+    for source in sources {
+      guard let own = floor(source) else { continue }
+      for (number, line) in source.codeLines.enumerated() {
+        for word in line.words {
+          guard let theirs = declared[word], theirs > own else { continue }
+          findings.append(
+            "\(source.path):\(number + 1): \(floors[own]) names \(word), which \(floors[theirs]) declares")
+        }
+      }
+    }
+    return findings
+  }
+
+  /// The name of the type that a line declares at the top of a file, unless it is private to it.
+  static func declaredType(_ line: Substring) -> Substring? {
+    guard let first = line.first, first != " " else { return nil }
+    let modifiers: Set<Substring> = ["public", "package", "internal", "final", "indirect", "nonisolated"]
+    let kinds: Set<Substring> = ["struct", "class", "enum", "protocol", "actor", "typealias"]
+    var words = line.words[...]
+    while let word = words.first, modifiers.contains(word) { words.removeFirst() }
+    guard let kind = words.first, kinds.contains(kind) else { return nil }
+    return words.dropFirst().first
+  }
+
+  // MARK: What may be said
+
+  /// `unsafe`, and the types that need it, in one room.
+  static func unsafeInOneRoom(_ source: SourceText) -> [String] {
+    guard source.target != "StrandlineSystem" else { return [] }
+    return source.findings("unsafe code outside StrandlineSystem") { line in
+      line.words.contains { word in
+        word == "unsafe" || word == "withUnsafeBytes" || (word.hasPrefix("Unsafe") && word.hasSuffix("Pointer"))
+      }
+    }
+  }
+
+  static func noFoundationFiles(_ source: SourceText) -> [String] {
+    source.findings("file IO that does not go through StrandlineSystem") { line in
+      line.words.contains { ["FileManager", "FileHandle", "fopen"].contains($0) }
+        || ["Data(contentsOf", "String(contentsOf", "contentsOfFile:", ".write(toFile:"].contains { line.contains($0) }
+        || writesAValue(line)
+    }
+  }
+
+  /// `value.write(to:)` is Foundation's; `Type.write(to:)` is a function of somebody's own.
+  private static func writesAValue(_ line: Substring) -> Bool {
+    line.split(separator: ".write(to:", omittingEmptySubsequences: false).dropLast().contains { before in
+      !(before.words.last?.first?.isUppercase ?? false)
+    }
+  }
+
+  static func noTraps(_ source: SourceText) -> [String] {
+    source.findings("a trap without a reason (force-try, fatal error), or a claim that the compiler cannot check") {
+      line in
+      line.contains("try!") || line.contains("fatalError(") || line.contains("@unchecked")
+        || line.words.contains("assumeIsolated")
+    }
+  }
+
+  /// Also in comments: the words are put together here, so that this file does not hold them.
+  static func noLeftovers(_ source: SourceText) -> [String] {
+    let markers: [Substring] = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]
+    let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false)
+    return lines.enumerated().compactMap { number, line in
+      line.words.contains { markers.contains($0) } ? "\(source.path):\(number + 1): a marker that was left" : nil
+    }
+  }
+
+  static func clocksAreInjected(_ source: SourceText) -> [String] {
+    guard source.path.hasPrefix("Sources/"), source.target != "StrandlineSystem" else { return [] }
+    return source.findings("a clock or a sleep that no test can turn") { line in
+      ["Task.sleep", "Date()", "Date.now", "DispatchTime.now", "DispatchWallTime.now", "Thread.sleep"]
+        .contains { line.contains($0) }
+        || line.words.contains {
+          ["ContinuousClock", "SuspendingClock", "clock_gettime", "gettimeofday", "usleep", "nanosleep"].contains($0)
+        }
+    }
+  }
+
+  static func opensWithAComment(_ source: SourceText) -> [String] {
+    let first = source.text.split(separator: "\n", omittingEmptySubsequences: false).first ?? ""
+    guard first.hasPrefix("// "), first.count > 12 else { return ["\(source.path):1: does not say why it exists"] }
+    return []
+  }
+
+  /// The text speaks of the project alone: not of where or in what order it was made.
+  static func speaksOfTheProjectAlone(_ source: SourceText) -> [String] {
+    let places = ["/wo" + "rk/", "/tmp/" + "wt/", "/ro" + "ot/", "/ho" + "me/"]
+    let numbered: [Substring] = ["issue", "Issue", "ticket", "Ticket", "PR"]
+    let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false)
+    return lines.enumerated().flatMap { number, line -> [String] in
+      var found = places.filter { line.contains($0) }.map { "a place of work: \($0)" }
+      let words = line.split(separator: " ")
+      for (word, next) in zip(words, words.dropFirst()) where numbered.contains(word) {
+        let digits = next.drop { $0 == "#" || $0 == "(" }.prefix { $0.isNumber }
+        if !digits.isEmpty { found.append("the number of an issue") }
+      }
+      return found.map { "\(source.path):\(number + 1): \($0)" }
+    }
+  }
+
+  // MARK: The package as a whole
+
+  static func topLevel(_ names: [String]) -> [String] {
+    let visible = names.filter { !$0.hasPrefix(".") }.sorted()
+    let expected = ["Formats", "Package.swift", "README.md", "Sources", "Tests"]
+    return visible == expected ? [] : ["the top level holds \(visible), and should hold \(expected)"]
+  }
+
+  static func hasNoDependencies(_ manifest: SourceText) -> [String] {
+    manifest.findings("a dependency on another package") { $0.contains(".package(") || $0.contains(".product(") }
+  }
+
+  /// The arrows of Package.swift, from its text: target to the targets that it names.
+  static func arrows(_ manifest: String) -> [String: Set<String>] {
+    var result: [String: Set<String>] = [:]
+    for part in manifest.split(separator: "arget(").dropFirst() {
+      let names = part.split(separator: "\"", omittingEmptySubsequences: false)
+      guard names.count > 1 else { continue }
+      let list = part.split(separator: "dependencies: [", maxSplits: 1).dropFirst().first?
+        .split(separator: "]", maxSplits: 1).first
+      let targets = list.map { $0.split(separator: "\"", omittingEmptySubsequences: false) } ?? []
+      result[String(names[1])] = Set(targets.enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) })
+    }
+    return result
+  }
+
+  // MARK: README
+
+  /// Lines of code in a page: within fences, without prompt.
+  static func fenced(_ page: String) -> [String] {
+    var isInside = false
+    var result: [String] = []
+    for line in page.split(separator: "\n", omittingEmptySubsequences: false) {
+      if line.hasPrefix("```") {
+        isInside.toggle()
+      } else if isInside {
+        result.append(String(line.hasPrefix("$ ") ? line.dropFirst(2) : line))
+      }
+    }
+    return result
+  }
+
+  /// The verbs that a page mentions after the command's name, in code.
+  static func verbs(_ page: String) -> Set<String> {
+    var spans = fenced(page)
+    for line in page.split(separator: "\n") {
+      spans += line.split(separator: "`", omittingEmptySubsequences: false).enumerated()
+        .filter { $0.offset % 2 == 1 }.map { String($0.element) }
+    }
+    var result: Set<String> = []
+    for span in spans {
+      let words = span.split(separator: " ")
+      for (word, next) in zip(words, words.dropFirst()) where word == "strandline" {
+        let verb = next.prefix { $0.isLetter || $0 == "-" }
+        if !verb.isEmpty, !verb.hasPrefix("-"), verb.allSatisfy({ $0 == "-" || $0.isLowercase }) {
+          result.insert(String(verb))
+        }
+      }
+    }
+    return result
+  }
+
+  /// The verbs that the command's sources declare.
+  static func declaredVerbs(_ sources: [SourceText]) -> Set<String> {
+    var result: Set<String> = []
+    for source in sources where source.path.hasPrefix("Sources/StrandlineCLI/") {
+      for part in source.text.split(separator: " = Command(").dropFirst() {
+        let quoted = part.split(separator: "\"", omittingEmptySubsequences: false)
+        guard quoted.count > 1, quoted[0].allSatisfy(\.isWhitespace) else { continue }
+        result.insert(String(quoted[1]))
+      }
+    }
+    return result
+  }
+
+  /// Links to files of the package that are not there.
+  static func brokenLinks(_ page: SourceText, exists: (String) throws -> Bool) rethrows -> [String] {
+    let folder = page.path.split(separator: "/").dropLast().joined(separator: "/")
+    var result: [String] = []
+    for part in page.text.split(separator: "](").dropFirst() {
+      let target = part.prefix { $0 != ")" && $0 != "\n" && $0 != "#" }
+      guard !target.isEmpty, !target.contains("://"), !target.contains(" ") else { continue }
+      let path = folder.isEmpty ? String(target) : "\(folder)/\(target)"
+      if try !exists(path) { result.append("\(page.path): a link to \(target), which is not there") }
+    }
+    return result
+  }
+}

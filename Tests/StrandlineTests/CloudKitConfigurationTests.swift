@@ -1,0 +1,73 @@
+// `syncing: .cloudKit(…)` against the server's semantics without a network: the steps of the README's example, the
+// place of the session file, and what is said when there is no API token.
+
+import Foundation
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSystem
+import StrandlineTesting
+import Testing
+
+struct `A store that syncs with CloudKit` {
+  private struct Shell: SyncRecord {
+    var id = RecordName.random()
+    var name: String
+  }
+
+  @Test func `uploads what is written, and another device reads it`() async throws {
+    let folder = try TemporaryFolder()
+    let server = CloudServer(inMemory: .real)
+    let configuration = SyncConfiguration.cloudKit(
+      CloudAddress(container: "iCloud.app"), apiToken: nil, baseURL: "http://127.0.0.1:1",
+      making: { InProcessTransport(server) })
+    let store = try await RecordStore.open(at: URL(filePath: folder("a")), syncing: configuration)
+    let shell = Shell(name: "whelk")
+    let receipt = try await store.write { try $0.save(shell) }
+    try await store.sync.now()
+    try await receipt.uploaded()
+    try await store.close()
+
+    let other = try await RecordStore.open(at: folder("b"), syncing: configuration)
+    try await other.sync.now()
+    #expect(try other.value(Shell.self, shell.id)?.name == "whelk")
+    try await other.close()
+  }
+
+  @Test func `keeps its session in the store's folder, for its owner alone`() async throws {
+    let folder = try TemporaryFolder()
+    let store = try await RecordStore.open(at: folder("a"))
+    try await store.close()
+    let session = try WebSession(path: folder("a") + "/session")
+    try session.signIn(token: "54__token")
+    var faults = ServerFaults()
+    faults.requireSession = true
+    let server = CloudServer(inMemory: .real, faults: faults)
+    let configuration = SyncConfiguration.cloudKit(
+      CloudAddress(container: "iCloud.app"), apiToken: nil, baseURL: "http://127.0.0.1:1",
+      making: { InProcessTransport(server) })
+    let synced = try await RecordStore.open(at: folder("a"), syncing: configuration)
+    // Not a token that this server gave; a good one in the same file is found without opening the store again.
+    await #expect(throws: StrandlineError.self) { try await synced.sync.now() }
+    try session.signIn(token: server.signIn(user: "somebody"))
+    try await synced.sync.now()
+    try await synced.close()
+    #expect(try POSIXFileSystem().kind(of: folder("a") + "/session") == .file)
+  }
+
+  @Test func `says that Apple's service needs an API token`() async throws {
+    guard ProcessEnvironment.value(of: SyncConfiguration.apiTokenVariable) == nil else { return }
+    let folder = try TemporaryFolder()
+    await #expect {
+      try await RecordStore.open(at: folder("a"), syncing: .cloudKit("iCloud.app"))
+    } throws: {
+      ($0 as? StrandlineError)?.code == .invalidValue && "\($0)".contains("STRANDLINE_API_TOKEN")
+    }
+    // The lock was given back: the store opens again.
+    let store = try await RecordStore.open(at: folder("a"))
+    try await store.close()
+    await #expect(throws: StrandlineError.self) {
+      try await RecordStore.open(at: #require(URL(string: "https://example.org/notes")))
+    }
+  }
+}

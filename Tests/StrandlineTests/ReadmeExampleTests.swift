@@ -1,0 +1,21 @@
+// The example of README.md, compiled: what stands between the two marks is the README's block, letter by letter.
+// HouseTests compares the two. It is not run, because it speaks to Apple; CloudKitConfigurationTests runs its steps.
+
+// README begins
+import Strandline
+import StrandlineCloudKit
+
+struct Note: SyncRecord {
+  var id = RecordName.random()
+  var title: String
+}
+
+func keepNote(in folder: String) async throws {
+  let store = try await RecordStore.open(at: folder, syncing: .cloudKit("iCloud.app"))
+  let note = Note(title: "Low tide at six")
+  let receipt = try await store.write { try $0.save(note) }  // durable when it returns
+  try await receipt.uploaded()  // and now at the server
+  print(try store.value(Note.self, note.id)?.title ?? "deleted by another device")
+  try await store.close()
+}
+// README ends
