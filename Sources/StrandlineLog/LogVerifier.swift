@@ -164,7 +164,8 @@ private struct Verification {
     } catch {
       throw .system("cannot read segment '\(path)'", error, file: path)
     }
-    guard let offset = page.indices.dropFirst(LogFormat.headerBytes).first(where: { page[$0] != 0 }) else { return }
+    guard let last = page.lastNonZero(in: min(LogFormat.headerBytes, page.count)..<page.count) else { return }
+    let offset = page.indices.first { $0 >= LogFormat.headerBytes && page[$0] != 0 } ?? last
     add(
       .damaged(
         path, at: UInt64(offset)..<UInt64(page.count), lsns: nil,

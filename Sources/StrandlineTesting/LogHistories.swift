@@ -61,10 +61,12 @@ package struct LogHistoryFailure: Error, CustomStringConvertible {
   /// Where the power went, and what was lost.
   package var crash: String
   package var what: String
+  /// The command that repeats it.
+  package var command: String
 
   package var description: String {
     "LOG_FAIL history=\(history) seed=0x\(String(seed, radix: 16)) crash=[\(crash)]: \(what)\n"
-      + "repeat it with: strandline crash-test --seed 0x\(String(seed, radix: 16)) --history \(history)"
+      + "repeat it with: \(command)"
   }
 }
 
@@ -74,18 +76,34 @@ package struct LogHistories {
   package let seed: UInt64
   /// One image in this many is also crashed at each call of its recovery; 0 for none.
   package var recoverySample: Int
+  /// How hard the writers sync; on the disk a sync that is not `.durable` is then a barrier and no more.
+  package var strength: SyncStrength
   package private(set) var report = LogHistoryReport()
 
   static let path = "/store"
 
-  package init(seed: UInt64 = 1, recoverySample: Int = 16) {
+  package init(seed: UInt64 = 1, recoverySample: Int = 16, strength: SyncStrength = .durable) {
     self.seed = seed
+    self.strength = strength
     self.recoverySample = recoverySample
   }
 
   static let options = LogOptions(
     segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
     lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil)
+
+  /// How the run that is under way is asked for.
+  private var command = ""
+
+  private func failure(_ word: String, _ crash: String, _ what: String) -> LogHistoryFailure {
+    LogHistoryFailure(history: word, seed: seed, crash: crash, what: what, command: command)
+  }
+
+  private mutating func note(_ arguments: String) {
+    command =
+      "strandline crash-test --seed 0x\(String(seed, radix: 16)) \(arguments)"
+      + (strength == .ordered ? " --ordered" : "")
+  }
 
   // MARK: Complete for short histories
 
@@ -117,9 +135,10 @@ package struct LogHistories {
   package mutating func run(_ history: [LogOperation]) throws {
     report.histories += 1
     let disk = SimulatedDisk()
-    let scene = LogScene(disk: disk, seed: seed)
+    let scene = LogScene(disk: disk, seed: seed, strength: strength)
     var states: [SimulatedDisk] = []
     let word = String(history.map(\.rawValue))
+    note("--history '\(word)'")
     do {
       if history.isEmpty { disk.keepsHistory = true }
       try scene.open()
@@ -132,9 +151,9 @@ package struct LogHistories {
       }
       states = disk.history + [disk.clone()]
     } catch let problem as LogProblem {
-      throw LogHistoryFailure(history: word, seed: seed, crash: "none", what: problem.what)
+      throw failure(word, "none", problem.what)
     } catch {
-      throw LogHistoryFailure(history: word, seed: seed, crash: "none", what: "\(error)")
+      throw failure(word, "none", "\(error)")
     }
     for (call, state) in states.enumerated() {
       let bounds = scene.bounds(beforeCall: call)
@@ -142,7 +161,8 @@ package struct LogHistories {
       try check(state.clone(), bounds, word: word, crash: "before call \(call + 1) of the last, the process only")
       for loss in state.crashLosses() {
         try check(
-          state.imageAfterCrash(loss), bounds, word: word, crash: "before call \(call + 1) of the last, \(loss)")
+          state.imageAfterCrash(loss), bounds.afterPowerCut, word: word,
+          crash: "before call \(call + 1) of the last, \(loss)")
       }
     }
   }
@@ -155,9 +175,10 @@ package struct LogHistories {
   /// - Throws: `LogHistoryFailure`.
   package mutating func runRandom(length: Int, crashes: Int) throws {
     report.histories += 1
+    note("--length \(length) --crashes \(crashes)")
     let random = SeededRandom(seed: seed)
     var disk = SimulatedDisk()
-    var scene = LogScene(disk: disk, seed: random.next())
+    var scene = LogScene(disk: disk, seed: random.next(), strength: strength)
     var word = ""
     var crash = "none"
     var crashesLeft = crashes
@@ -181,25 +202,26 @@ package struct LogHistories {
           // The power went; what the operation threw says no more than that.
         }
         crash = "in operation \(step + 1), at call \(disk.callCount)"
-        let bounds = scene.bounds(beforeCall: .max)
+        let bounds = scene.bounds(beforeCall: .max).afterPowerCut
         scene.letGo()
         if random.below(4) == 0 {
           try check(
             disk.imageAfterCrash(using: random), bounds, word: word, crash: crash)
         }
         disk = disk.imageAfterCrash(using: random)
-        scene = LogScene(disk: disk, seed: random.next(), after: bounds)
+        scene = LogScene(disk: disk, seed: random.next(), strength: strength, after: bounds)
         report.images += 1
         try scene.open()
       }
       scene.letGo()
       disk.cutPower()
       try check(
-        disk.imageAfterCrash(using: random), scene.bounds(beforeCall: .max), word: word, crash: "at the end")
+        disk.imageAfterCrash(using: random), scene.bounds(beforeCall: .max).afterPowerCut, word: word,
+        crash: "at the end")
     } catch let problem as LogProblem {
-      throw LogHistoryFailure(history: word, seed: seed, crash: crash, what: problem.what)
+      throw failure(word, crash, problem.what)
     } catch let error as LogError {
-      throw LogHistoryFailure(history: word, seed: seed, crash: crash, what: "\(error)")
+      throw failure(word, crash, "\(error)")
     }
   }
 
@@ -214,12 +236,12 @@ package struct LogHistories {
       let samples = recoverySample > 0 && report.images % recoverySample == 0
       let untouched = samples ? image.clone() : nil
       try Self.checkLook(image, bounds, seed: seed)
-      let first = try Self.checkOpen(image, bounds, seed: seed, isClosing: report.images % 2 == 0)
+      let first = try checkOpen(image, bounds, seed: seed, isClosing: report.images % 2 == 0)
       if let untouched { try checkRecovery(untouched, bounds, first) }
     } catch let problem as LogProblem {
-      throw LogHistoryFailure(history: word, seed: seed, crash: crash, what: problem.what)
+      throw failure(word, crash, problem.what)
     } catch let error as LogError {
-      throw LogHistoryFailure(history: word, seed: seed, crash: crash, what: "a false alarm: \(error)")
+      throw failure(word, crash, "a false alarm: \(error)")
     }
   }
 
@@ -239,26 +261,30 @@ package struct LogHistories {
   }
 
   /// An open, another after a power cut, an append, and another open: returns what the first one saw.
-  private static func checkOpen(
+  private func checkOpen(
     _ disk: SimulatedDisk, _ bounds: LogBounds, seed: UInt64, isClosing: Bool
   ) throws -> [LogEvent] {
-    let scene = LogScene(disk: disk, seed: seed &+ 1, after: bounds)
+    let scene = LogScene(disk: disk, seed: seed &+ 1, strength: strength, after: bounds)
     try scene.open()
     let first = scene.replayed
     scene.letGo()
     // What was returned once is there from now on, although nothing was closed or synced by the caller.
-    let later = LogScene(disk: disk.imageAfterCrash(.none), seed: seed &+ 2, after: scene.bounds(beforeCall: .max))
+    let later = LogScene(
+      disk: disk.imageAfterCrash(.none), seed: seed &+ 2, strength: strength,
+      after: scene.bounds(beforeCall: .max).afterPowerCut)
     try later.open()
-    guard later.replayed == first || later.replayed.map(\.content) == first.map(\.content) else {
+    let isSame = later.replayed.map(\.content) == first.map(\.content)
+    guard strength == .ordered || isSame else {
       throw LogProblem("a second open returned \(later.replayed.count) events, the first \(first.count)")
     }
     try later.perform(.small)
     if isClosing { try later.perform(.close) }
     later.letGo()
     let last = LogScene(
-      disk: later.disk.imageAfterCrash(.none), seed: seed &+ 3, after: later.bounds(beforeCall: .max))
+      disk: later.disk.imageAfterCrash(.none), seed: seed &+ 3, strength: strength,
+      after: later.bounds(beforeCall: .max).afterPowerCut)
     try last.open()
-    guard last.replayed.count == first.count + 1 else {
+    guard strength == .ordered || last.replayed.count == first.count + 1 else {
       throw LogProblem("\(first.count) events and one more append gave \(last.replayed.count)")
     }
     last.letGo()
@@ -268,18 +294,18 @@ package struct LogHistories {
   /// Crashes at each call of an open, with each loss.
   private mutating func checkRecovery(_ image: SimulatedDisk, _ bounds: LogBounds, _ first: [LogEvent]) throws {
     image.keepsHistory = true
-    let scene = LogScene(disk: image, seed: seed &+ 1, after: bounds)
+    let scene = LogScene(disk: image, seed: seed &+ 1, strength: strength, after: bounds)
     try scene.open()
     scene.letGo()
     for (call, state) in image.history.enumerated() {
       let images =
-        [("the process only", state.clone())]
-        + state.crashLosses().map { ($0.description, state.imageAfterCrash($0)) }
-      for (loss, image) in images {
+        [("the process only", state.clone(), bounds)]
+        + state.crashLosses().map { ($0.description, state.imageAfterCrash($0), bounds.afterPowerCut) }
+      for (loss, image, bounds) in images {
         report.images += 1
         report.recoveryImages += 1
         do {
-          _ = try Self.checkOpen(image, bounds, seed: seed &+ 4, isClosing: call % 2 == 0)
+          _ = try checkOpen(image, bounds, seed: seed &+ 4, isClosing: call % 2 == 0)
         } catch {
           throw LogProblem("after a second crash before call \(call + 1) of the open, \(loss): \(error)")
         }

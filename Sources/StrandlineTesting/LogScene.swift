@@ -32,8 +32,13 @@ extension LogEvent {
 struct LogBounds {
   /// Every event that was issued, in order.
   var issued: [LogEventContent]
-  /// How many of them were acknowledged, or returned by an open.
-  var acknowledged: Int
+  /// How many of them were acknowledged, or returned by an open: they outlive the process.
+  var acknowledged = 0
+  /// How many of those outlive the power too. The same, unless syncs are barriers only.
+  var flushed = 0
+
+  /// What must hold when not only the process is gone.
+  var afterPowerCut: LogBounds { LogBounds(issued: issued, acknowledged: flushed, flushed: flushed) }
 
   /// Checks what was found; returns how many events that are.
   func check(_ events: [LogEvent], by whom: String) throws -> Int {
@@ -56,6 +61,7 @@ struct LogBounds {
 final class LogScene {
   let disk: SimulatedDisk
   private let environment: SystemEnvironment
+  private let options: LogOptions
   private var bounds: LogBounds
   private var log: Log?
   /// What the last open returned.
@@ -65,10 +71,14 @@ final class LogScene {
   private var callsForgotten = 0
   private let seed: UInt64
 
-  init(disk: SimulatedDisk, seed: UInt64, after bounds: LogBounds = LogBounds(issued: [], acknowledged: 0)) {
+  init(disk: SimulatedDisk, seed: UInt64, strength: SyncStrength, after bounds: LogBounds = LogBounds(issued: [])) {
     self.disk = disk
     self.seed = seed
     self.bounds = bounds
+    var options = LogHistories.options
+    options.strength = strength
+    self.options = options
+    disk.isOrderedSyncWeak = strength == .ordered
     environment = .simulated(disk, seed: seed)
     note()
   }
@@ -91,7 +101,7 @@ final class LogScene {
   func open() throws {
     replayed = []
     let log = try Log.open(
-      at: LogHistories.path, role: .store, options: LogHistories.options, environment: environment
+      at: LogHistories.path, role: .store, options: options, environment: environment
     ) { replayed.append($0) }
     self.log = log
     let count = try bounds.check(replayed, by: "an open")
@@ -103,7 +113,7 @@ final class LogScene {
     }
     // What an open has returned stays; what it has not returned never comes back.
     bounds.issued.removeSubrange(count...)
-    bounds.acknowledged = count
+    acknowledge(count)
     note()
   }
 
@@ -120,6 +130,7 @@ final class LogScene {
     case .idle: try log?.promiseNow()
     case .close:
       try log?.close()
+      bounds.flushed = bounds.acknowledged
       try open()
     case .vanish:
       letGo()
@@ -153,8 +164,13 @@ final class LogScene {
       last = lsns.upperBound
     }
     try log.waitUntilDurableBlocking(last)
-    bounds.acknowledged = bounds.issued.count
+    acknowledge(bounds.issued.count)
     note()
+  }
+
+  private func acknowledge(_ count: Int) {
+    bounds.acknowledged = count
+    bounds.flushed = options.strength == .durable ? count : min(bounds.flushed, count)
   }
 
   /// Bytes that no other event of any writer has: equal payloads would hide a torn write.

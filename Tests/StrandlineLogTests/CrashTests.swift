@@ -2,6 +2,7 @@
 // holds everything acknowledged, and there is never a false alarm. The engine is LogHistories; complete runs of
 // length 3 and more belong to `strandline crash-test` in release.
 
+import StrandlineSystem
 import StrandlineTesting
 import Testing
 
@@ -18,6 +19,18 @@ struct `A log that lost power` {
     try histories.runAll(length: 3) { $0 % 17 == 5 }
     print("crash tests, a slice of 3 operations: \(histories.report)")
     #expect(histories.report.histories > 20)
+  }
+
+  @Test func `and syncs by barriers only: a suffix may be gone, never a hole, and no alarm`() throws {
+    var histories = LogHistories(seed: 5, recoverySample: 64, strength: .ordered)
+    for length in 0...1 { try histories.runAll(length: length) }
+    try histories.runAll(length: 2) { $0 % 3 == 0 }
+    for seed in 0..<30 {
+      var drawn = LogHistories(seed: UInt64(seed), recoverySample: 4, strength: .ordered)
+      try drawn.runRandom(length: 40, crashes: 4)
+    }
+    print("crash tests, barriers: \(histories.report) and 30 drawn")
+    #expect(histories.report.images > 500)
   }
 
   @Test(arguments: 0..<4) func `in long drawn histories`(part: UInt64) throws {

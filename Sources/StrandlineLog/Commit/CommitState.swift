@@ -32,6 +32,8 @@ struct CommitState: ~Copyable {
   var isLed = false
   /// Counts groups, so that the idle thread sees whether something happened.
   private(set) var groups: UInt64 = 0
+  /// When the last of them became durable; kept only for a log that is watched.
+  private(set) var lastGroupNanoseconds: UInt64 = 0
   /// The idle thread is watching.
   var isWatched = false
 
@@ -136,9 +138,10 @@ struct CommitState: ~Copyable {
   /// A group is on the medium.
   ///
   /// - Returns: who is to be told.
-  mutating func becameDurable(_ lastLSN: UInt64, offsets: [UInt32], end: UInt32) -> CommitNews {
+  mutating func becameDurable(_ lastLSN: UInt64, offsets: [UInt32], end: UInt32, now: UInt64) -> CommitNews {
     durableLSN = lastLSN
     groups += 1
+    lastGroupNanoseconds = now
     tables[tables.count - 1].append(offsets, end: end)
     var told: [any CommitWaiter] = []
     var rest: [Waiter] = []
@@ -196,6 +199,33 @@ struct CommitState: ~Copyable {
   mutating func close() -> CommitNews {
     phase = .closed
     return failAll(Self.closed)
+  }
+
+  /// What the idle thread does after a nap.
+  enum Watch {
+    /// The log takes no more.
+    case over
+    /// Nothing has happened: promise, and stop watching.
+    case quiet
+    /// Something is queued and nobody waits for it: lead.
+    case lead
+    case busy
+  }
+
+  /// - Parameter groups: how many groups there were before the nap.
+  mutating func watch(since groups: UInt64) -> Watch {
+    guard case .open = phase else {
+      isWatched = false
+      return .over
+    }
+    if isLed { return .busy }
+    if hasQueue {
+      isLed = true
+      return .lead
+    }
+    guard groups == self.groups else { return .busy }
+    isWatched = false
+    return .quiet
   }
 
   /// A thread that waits and could do the work itself; it stops waiting.

@@ -93,7 +93,8 @@ extension Log {
         let (group, frameBytes) = commit.withLock { $0.takeGroup(room: room, options) }
         let offsets = try writer.write(group, frameBytes: frameBytes)
         let durable = writer.durable
-        news = commit.withLock { $0.becameDurable(durable.lsn, offsets: offsets, end: durable.offset) }
+        let now = options.idleMarkerMilliseconds == nil ? 0 : clock.monotonicNanoseconds()
+        news = commit.withLock { $0.becameDurable(durable.lsn, offsets: offsets, end: durable.offset, now: now) }
       } catch {
         news = commit.withLock { state in
           switch error {
@@ -138,32 +139,24 @@ extension Log {
   /// durable. One watch at a time; it ends when it has promised.
   private func startWatching() {
     guard let milliseconds = options.idleMarkerMilliseconds else { return }
-    let clock = clock
     idleQueue.async {
-      var seen = self.commit.withLock { $0.groups }
+      var (groups, since) = (UInt64.max, self.clock.monotonicNanoseconds())
       while true {
-        clock.sleepBlocking(milliseconds: milliseconds)
-        let (groups, leads, isOver) = self.commit.withLock { state -> (UInt64, Bool, Bool) in
-          guard case .open = state.phase else {
-            state.isWatched = false
-            return (state.groups, false, true)
-          }
-          let leads = state.hasQueue && !state.isLed
-          if leads { state.isLed = true }
-          let isQuiet = state.groups == seen && !state.isLed
-          if isQuiet { state.isWatched = false }
-          return (state.groups, leads, isQuiet)
-        }
-        seen = groups
-        if leads {
-          self.leadGroup()
-          self.handOver()
-        }
-        if isOver {
+        // The promise is due so long after the last group; what was slept before it does not count.
+        let waited = Int64(clamping: (self.clock.monotonicNanoseconds() &- since) / 1_000_000)
+        self.clock.sleepBlocking(milliseconds: max(1, milliseconds - waited))
+        switch self.commit.withLock({ $0.watch(since: groups) }) {
+        case .over: return
+        case .quiet:
           // A failure poisons the log, and the next append says so.
           self.promise()
           return
+        case .lead:
+          self.leadGroup()
+          self.handOver()
+        case .busy: break
         }
+        (groups, since) = self.commit.withLock { ($0.groups, $0.lastGroupNanoseconds) }
       }
     }
   }

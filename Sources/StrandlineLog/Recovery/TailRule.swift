@@ -48,7 +48,7 @@ struct Resync {
         throw .system("cannot read segment '\(path)'", error, file: path)
       }
       result.bytesRead += UInt64(chunk.count)
-      guard let last = chunk.lastIndex(where: { $0 != 0 }) else {
+      guard let last = chunk.lastNonZero(in: 0..<chunk.count) else {
         if chunk.count < LogFormat.readChunkBytes || untilUnwritten { break }
         offset += UInt64(chunk.count)
         continue

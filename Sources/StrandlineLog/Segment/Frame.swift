@@ -82,7 +82,7 @@ extension FrameHeader {
     let headCRC = bytes.u32(at: start + LogFormat.FrameField.headCRC)
     let tag = bytes.u32(at: start + LogFormat.FrameField.tag)
     guard tag == identity.salt, headCRC == identity.headCRC(bytes, headerAt: start, offset: offset) else {
-      let zeros = bytes[start..<start + LogFormat.frameHeaderBytes].allSatisfy { $0 == 0 }
+      let zeros = bytes.isZero(in: start..<start + LogFormat.frameHeaderBytes)
       return .failure(FrameFaultError(fault: zeros ? .unwritten : .headCRC))
     }
     let length = Int(bytes.u32(at: start + LogFormat.FrameField.bodyLength))
@@ -120,9 +120,9 @@ extension [UInt8] {
     precondition(body.count <= LogFormat.bodyBytesMax)
     let start = count
     let end = start + LogFormat.frameBytes(bodyLength: body.count)
-    append(contentsOf: repeatElement(0, count: LogFormat.frameHeaderBytes))
+    append(zeros: LogFormat.frameHeaderBytes)
     append(contentsOf: body)
-    append(contentsOf: repeatElement(0, count: end - count))
+    append(zeros: end - count)
     patch(u32: UInt32(body.count), at: start + LogFormat.FrameField.bodyLength)
     self[start + LogFormat.FrameField.type] = type.rawValue
     self[start + LogFormat.FrameField.schema] = UInt8(truncatingIfNeeded: schema)

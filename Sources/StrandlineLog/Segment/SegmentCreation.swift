@@ -39,7 +39,7 @@ struct SegmentCreation {
     let end = start + LogFormat.openingFrameBytes + copied.bytes.count
     var bytes = header.encoded()
     bytes.reserveCapacity(end)
-    bytes.append(contentsOf: repeatElement(0, count: start - bytes.count))
+    bytes.append(zeros: start - bytes.count)
     let opening = OpeningBody(
       firstLSN: after.lsn + 1, predecessorID: predecessorID, predecessorLastLSN: after.lsn,
       predecessorEnd: after.offset, chain: after.chain, durableEnd: UInt32(end), opens: opens)

@@ -93,7 +93,7 @@ package struct SegmentHeader: Hashable, Sendable {
       throw .fromTheFuture(
         file, at: UInt64(Field.incompatibleBits), "it uses the features 0x\(String(unknown, radix: 16))")
     }
-    guard bytes[Field.prepared] == 0, bytes[Field.reserved..<Field.crc].allSatisfy({ $0 == 0 }) else {
+    guard bytes.isZero(in: Field.prepared..<Field.crc) else {
       throw .fromTheFuture(file, at: UInt64(Field.prepared), "bytes of its header that must be zero are not")
     }
     let roleBytes = Array(bytes[Field.role..<Field.role + 4])

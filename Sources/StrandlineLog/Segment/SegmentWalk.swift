@@ -106,7 +106,7 @@ struct SegmentWalk {
     let end = offset + UInt32(header.frameBytes)
     if checksPadding, paddingFault == nil {
       let padding = start + LogFormat.frameHeaderBytes + header.bodyLength..<start + header.frameBytes
-      if scanner.window[padding].contains(where: { $0 != 0 }) { paddingFault = offset }
+      if !scanner.window.isZero(in: padding) { paddingFault = offset }
     }
     if header.type >= LogFormat.skippableTypes {
       count()
