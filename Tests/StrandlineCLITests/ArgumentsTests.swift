@@ -87,6 +87,7 @@ struct HelpTests {
           log-dump                Show the events of a store, or of a server's journal.
           verify                  Check every byte of a store, or of a server's journal.
           serve                   Run a local server that speaks CloudKit Web Services.
+          bench                   Measure the store on this machine, beside a bare loop of writes and syncs.
           crash-test              Crash on purpose, and check that nothing acknowledged is lost.
           help [VERB]             Show this screen, or that of a verb.
           help exit-codes         Show what each exit code means.

@@ -64,8 +64,8 @@ struct ProofTests {
     version.stamp.births = [birth]
     return .saved(
       Saved(
-        id: id, version: version, dirty: ["title": .none], base: .none, time: HybridTime(milliseconds: 1_000),
-        editCount: 1, tenure: 1, isCreation: true))
+        id: id, type: version.type, births: version.stamp.births, base: .none, time: HybridTime(milliseconds: 1_000),
+        editCount: 1, tenure: 1, isCreation: true, content: EncodedContent(version, dirty: ["title": .none])))
   }
 
   private func fetched() -> Event {
