@@ -83,7 +83,9 @@ let package = Package(
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineCLITests",
-      dependencies: ["StrandlineCLI", "Strandline", "StrandlineSystem", "StrandlineTesting"],
+      dependencies: [
+        "StrandlineCLI", "Strandline", "StrandlineLog", "StrandlineServer", "StrandlineSystem", "StrandlineTesting",
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "FormatsTests",

@@ -76,7 +76,7 @@ struct HelpTests {
         USAGE: strandline VERB [options] STORE …
 
         VERBS:
-          demo                    The whole story on this machine: a crash, a conflict, a deletion that stays.
+          demo                    The whole story on this machine: a crash, a conflict, a deletion.
           import                  Save records from JSON Lines.
           export                  Print records as JSON Lines.
           get                     Show one record.

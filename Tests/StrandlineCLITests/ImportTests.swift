@@ -240,6 +240,20 @@ struct ImportTests {
     #expect(try machine.disk.kind(of: "/A") == .absent)
   }
 
+  @Test func `a store cannot be made where there is no folder`() async {
+    let screen = await Machine().run("import", "/no/such/A", "-", input: note("a", "1"))
+    #expect(screen.code == .cannotCreate, "\(screen.err)")
+  }
+
+  @Test func `a batch beyond what a transaction takes says to make it smaller`() async {
+    let lines = (0..<76).map { note("r\($0)", String(repeating: "x", count: 900_000)) }.joined()
+    let screen = await Machine().run("import", "/A", "-", input: lines)
+    #expect(screen.code == .dataDamaged)
+    #expect(
+      screen.err.hasSuffix("try: the same with --batch 50; what was saved is not saved twice\n"),
+      "\(screen.err.suffix(300))")
+  }
+
   @Test func `a folder with other files is no store`() async throws {
     let machine = Machine()
     try machine.disk.makeDirectory("/D")

@@ -77,7 +77,11 @@ extension Failure {
     var cause: (any Error)? = error.underlying
     // The system's word on what is not permitted lies below the log's.
     while let below = cause {
-      if let system = below as? SystemError, system.isForbidden { code = .notPermitted }
+      if let system = below as? SystemError {
+        if system.isForbidden { code = .notPermitted }
+        // An absent store has its own code; what is absent here is the folder that it was to be made in.
+        if system.isAbsent, code == .inputOutput { code = .cannotCreate }
+      }
       cause = (below as? StrandlineError)?.underlying ?? (below as? LogError)?.underlying
     }
     self.init(code, error.message, try: Self.remedy(for: error.code, store: path))

@@ -84,8 +84,13 @@ struct ImportCommand {
     while true {
       var end = End.full
       var count = 0
-      let receipt = try store.writeBlocking { transaction in
-        end = fill(&transaction, from: &lines, count: &count, skipped: &skipped)
+      let receipt: Receipt
+      do {
+        receipt = try store.writeBlocking { end = fill(&$0, from: &lines, count: &count, skipped: &skipped) }
+      } catch let error as StrandlineError where error.code == .tooLarge {
+        throw Failure(
+          .dataDamaged, "the batch that ends with line \(lines.number): \(error.message)",
+          try: "the same with --batch \(max(1, batchSize / 8)); what was saved is not saved twice")
       }
       saved += count
       if count > 0, acknowledges {

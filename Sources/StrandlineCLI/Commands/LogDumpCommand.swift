@@ -99,10 +99,3 @@ struct LogDump {
     }
   }
 }
-
-/// A flag that one thread sets and another reads.
-final class Flag: Sendable {
-  private let value = Mutex(false)
-  var isSet: Bool { value.withLock { $0 } }
-  func set() { value.withLock { $0 = true } }
-}

@@ -22,7 +22,7 @@ extension Command {
       Option("--throttle", "N[:SECONDS]", "Refuse the first N requests with THROTTLED; come back after SECONDS (1)."),
       Option("--drop-answer", "N", "Apply the N-th upload and never answer it; prints 'dropped answer N'."),
       Option("--expired-tokens", "Refuse the change tokens that were given out before this start."),
-      Option("--replay-page", "After a deletion, serve the first page of changes once more, as it was."),
+      Option("--replay-page", "After a deletion, show the records once more as they were first."),
       Option("--quota-exceeded", "Refuse every write: the user's storage is full."),
       Option("--require-session", "Ask for a sign-in; each answer brings the next token."),
       Option("--strict-rotation", "With --require-session: a token dies with the request that carried it."),
@@ -125,16 +125,5 @@ struct ServeCommand: Sendable {
     } catch {
       throw Failure(.cannotCreate, "cannot write '\(path)': \(error)")
     }
-  }
-}
-
-/// Runs what blocks for long on a thread that may.
-func onThread<Value: Sendable>(
-  _ name: String, _ body: @escaping @Sendable () throws -> Value
-) async throws -> Value {
-  try await withCheckedThrowingContinuation { continuation in
-    do {
-      try BlockingThread.start(name: name) { continuation.resume(with: Result { try body() }) }
-    } catch { continuation.resume(throwing: error) }
   }
 }

@@ -1,29 +1,29 @@
 // What a device's log says of itself, read without the store's own answers: which mutations were acknowledged and
 // which of them have an outcome, which lives were deleted, which live.
 
-import Strandline
+package import Strandline
 import StrandlineLog
-import StrandlineSystem
+package import StrandlineSystem
 
 /// One reading of a device's log, from its first event to its last durable one.
-struct DeviceReading {
+package struct DeviceReading {
   /// Mutations without an outcome.
-  private(set) var open: [RecordID: [LSN]] = [:]
+  package private(set) var open: [RecordID: [LSN]] = [:]
   /// Mutations in all.
-  private(set) var mutations = 0
+  package private(set) var mutations = 0
   /// Outcomes by name.
-  private(set) var outcomes: [RecordID: Set<Outcome>] = [:]
-  /// Versions and mutations that were refused here because they would have brought back what is deleted or old.
-  private(set) var blocked = 0
+  package private(set) var outcomes: [RecordID: Set<Outcome>] = [:]
+  /// Records of which a version was refused here, because it would have brought back what is deleted or old.
+  package private(set) var blocked: Set<RecordID> = []
   /// Living records of whose births every one was deleted.
-  private(set) var resurrected: [RecordID] = []
-  private(set) var lastLSN: LSN = .none
+  package private(set) var resurrected: [RecordID] = []
+  package private(set) var lastLSN: LSN = .none
 
   private var deletedBirths: [RecordID: Set<Birth>] = [:]
 
   private init() {}
 
-  init(_ path: String, _ environment: SystemEnvironment) throws {
+  package init(_ path: String, _ environment: SystemEnvironment) throws {
     let reader = try LogReader.open(at: path, role: .store, environment: environment)
     var projections = Projections()
     var result = DeviceReading()
@@ -47,7 +47,7 @@ struct DeviceReading {
   }
 
   /// Mutations without an outcome, all together.
-  var openCount: Int { open.values.reduce(0) { $0 + $1.count } }
+  package var openCount: Int { open.values.reduce(0) { $0 + $1.count } }
 
   private mutating func take(_ event: Event, at lsn: LSN) {
     switch event {
@@ -61,7 +61,7 @@ struct DeviceReading {
     case .settled(let settled): end(settled.id, upTo: settled.lsn, settled.outcome)
     case .discarded(let discarded): end(discarded.id, upTo: discarded.lsn, .discarded)
     case .fetchedDelete(let fetched): deletedBirths[fetched.id, default: []].formUnion(fetched.births)
-    case .blocked: blocked += 1
+    case .blocked(let refused): if refused.subject == .version { blocked.insert(refused.id) }
     default: break
     }
   }

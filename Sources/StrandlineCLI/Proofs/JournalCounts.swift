@@ -8,23 +8,23 @@
 import Strandline
 import StrandlineLog
 import StrandlineServer
-import StrandlineSystem
+package import StrandlineSystem
 
 /// A count over a server's journal.
-struct JournalCounts {
+package struct JournalCounts {
   /// Saves and deletions of records.
-  private(set) var applied = 0
+  package private(set) var applied = 0
   /// Names of records to which the same change was applied more than once, as often as it was.
-  private(set) var duplicated: [String] = []
+  package private(set) var duplicated: [String] = []
   /// Records that live at the server.
-  private(set) var living = 0
+  package private(set) var living = 0
 
   private struct Key: Hashable {
     var zone: UInt64
     var name: String
   }
 
-  init(_ directory: String, _ environment: SystemEnvironment) throws {
+  package init(_ directory: String, _ environment: SystemEnvironment) throws {
     let reader = try LogReader.open(at: directory, role: .server, environment: environment)
     var seen: [Key: [WriterID: Seen]] = [:]
     var alive: Set<Key> = []

@@ -199,7 +199,7 @@ final class KillLoop {
     let candidates = try (0..<5).compactMap { _ in try store.record(population[below(population.count)].id) }
     let ids = Set(candidates.filter { $0.system != nil }.map(\.id)).sorted()
     guard !ids.isEmpty else { return }
-    try place.succeed(["delete", devices[which].path] + ids.map(\.name))
+    for id in ids { try place.succeed(["delete", "--zone", id.zone.name, devices[which].path, id.name]) }
     deleted.formUnion(ids)
     population.removeAll { ids.contains($0.id) }
   }

@@ -1,0 +1,22 @@
+// Work that blocks, on a thread that may; and a flag between threads.
+
+import StrandlineSystem
+import Synchronization
+
+/// Runs what blocks for long on a thread that may.
+func onThread<Value: Sendable>(
+  _ name: String, _ body: @escaping @Sendable () throws -> Value
+) async throws -> Value {
+  try await withCheckedThrowingContinuation { continuation in
+    do {
+      try BlockingThread.start(name: name) { continuation.resume(with: Result { try body() }) }
+    } catch { continuation.resume(throwing: error) }
+  }
+}
+
+/// A flag that one thread sets and another reads.
+final class Flag: Sendable {
+  private let value = Mutex(false)
+  var isSet: Bool { value.withLock { $0 } }
+  func set() { value.withLock { $0 = true } }
+}

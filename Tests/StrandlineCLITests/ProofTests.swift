@@ -1,0 +1,112 @@
+// The counters behind `demo` and `crash-test` count: a log in which something was lost, doubled or brought back is
+// written by hand, and they say so. A proof whose oracle cannot fail proves nothing.
+
+import Strandline
+import StrandlineCLI
+import StrandlineLog
+import StrandlineServer
+import StrandlineSystem
+import StrandlineTesting
+import Testing
+
+struct ProofTests {
+  private let machine = Machine()
+  private let writer: WriterID = 7
+  private let id = RecordID("n")
+  private let birth = Birth(time: HybridTime(milliseconds: 1_000), writer: 7)
+
+  // MARK: The server's journal
+
+  private func saved(_ lsn: UInt64) -> JournalEvent {
+    var version = Version(type: "Note")
+    version.stamp.births = [birth]
+    version.stamp.seen[writer] = Seen(lsn: LSN(lsn), tenure: 1, time: HybridTime(milliseconds: 1_000 + Int64(lsn)))
+    return .recordSaved(
+      JournalRecord(
+        zone: 1, name: "n", type: "Note", parent: nil, tag: "t\(lsn)", created: Touch(milliseconds: 1),
+        modified: Touch(milliseconds: 2),
+        cause: JournalCause(requestUUID: Array(repeating: 0, count: 16), operation: 0, isCascade: false),
+        fields: [Names.stampField: .bytes(StampCodec.encode(version))]))
+  }
+
+  private var deleted: JournalEvent {
+    .recordDeleted(
+      zone: 1, name: "n",
+      JournalCause(requestUUID: Array(repeating: 0, count: 16), operation: 0, isCascade: false))
+  }
+
+  private func counts(_ events: [JournalEvent]) throws -> JournalCounts {
+    let log = try Log.open(at: "/srv", role: .server, environment: machine.environment) { _ in }
+    var transaction = LogTransaction()
+    for event in events { transaction.add(schema: JournalEvent.schema, body: event.encoded()) }
+    try log.waitUntilDurableBlocking(log.append(transaction).upperBound)
+    try log.close()
+    return try JournalCounts("/srv", machine.environment)
+  }
+
+  @Test func `mutations that follow each other are no duplicates`() throws {
+    let counts = try counts([saved(1), saved(2), deleted, saved(3)])
+    #expect(counts.applied == 4)
+    #expect(counts.duplicated.isEmpty)
+    #expect(counts.living == 1)
+  }
+
+  @Test func `the same mutation twice is a duplicate, also across a deletion, and so is a deletion of nothing`() throws
+  {
+    #expect(
+      try counts([saved(1), saved(1), saved(2), deleted, saved(2), deleted, deleted]).duplicated == ["n", "n", "n"])
+  }
+
+  // MARK: A device's log
+
+  private func save() -> Event {
+    var version = Version(type: "Note", fields: ["title": .string("x")])
+    version.stamp.births = [birth]
+    return .saved(
+      Saved(
+        id: id, type: version.type, births: version.stamp.births, base: .none, time: HybridTime(milliseconds: 1_000),
+        editCount: 1, tenure: 1, isCreation: true, content: EncodedContent(version, dirty: ["title": .none])))
+  }
+
+  private func fetched() -> Event {
+    var version = Version(type: "Note", fields: ["title": .string("x")])
+    version.stamp.births = [birth]
+    return .fetchedSave(
+      FetchedSave(id: id, version: version, system: SystemFields(changeTag: "t"), source: .feed, isStamped: true))
+  }
+
+  private func reading(_ events: [Event]) throws -> DeviceReading {
+    let log = try Log.open(at: "/A", role: .store, environment: machine.environment) { _ in }
+    try log.waitUntilDurableBlocking(log.append(EventCodec.transaction(events)).upperBound)
+    try log.close()
+    return try DeviceReading("/A", machine.environment)
+  }
+
+  @Test func `a mutation without an outcome is open, one with an outcome is not`() throws {
+    let reading = try reading([save(), save(), .settled(Settled(id: id, lsn: LSN(1), outcome: .saved, changeTag: "t"))])
+    #expect(reading.mutations == 2)
+    #expect(reading.openCount == 1)
+    #expect(reading.outcomes[id] == [.saved])
+    #expect(reading.resurrected.isEmpty)
+  }
+
+  @Test func `a record that lives again under a deleted birth is resurrected`() throws {
+    let reading = try reading([
+      fetched(), .fetchedDelete(FetchedDelete(id: id, births: [birth], reason: .feed)), fetched(),
+    ])
+    #expect(reading.resurrected == [id])
+  }
+
+  // MARK: The simulated campaign
+
+  @Test func `one history by its letters, and one by its seed`() async {
+    let word = await machine.run("crash-test", "--seed", "0x5", "--history", "st")
+    #expect(word.code == .done)
+    #expect(word.out.hasPrefix("seed 5\ncrash-test: nothing lost in 1 histories, "))
+    let drawn = await machine.run("crash-test", "--seed", "5", "--history", "random")
+    #expect(drawn.code == .done)
+    #expect(await machine.run("crash-test", "--seed", "5", "--history", "random") == drawn)
+    let wrong = await machine.run("crash-test", "--history", "xyz")
+    #expect(wrong.code == .usage)
+  }
+}
