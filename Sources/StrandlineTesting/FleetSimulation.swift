@@ -59,6 +59,8 @@ package struct FleetSimulation {
   /// Every life whose deletion was acknowledged to the app.
   private var deleted: [RecordID: Set<Birth>] = [:]
   private var allDeleted: [RecordID: Set<Birth>] = [:]
+  /// The lives that were begun, deleted by somebody, and begun again because the first answer was lost.
+  private var sentAgain: [RecordID: Set<Birth>] = [:]
   /// Which faults this run has at all.
   private let hasCrashes: Bool
   private let hasLostAnswers: Bool
@@ -297,8 +299,11 @@ package struct FleetSimulation {
       let store = try await device.open()
       var lsn = LSN(1)
       while lsn <= store.durableLSN {
-        if case .deleted(let event) = try store.source.event(at: lsn) {
-          allDeleted[event.id, default: []].formUnion(event.births)
+        switch try store.source.event(at: lsn) {
+        case .deleted(let event): allDeleted[event.id, default: []].formUnion(event.births)
+        // A creation that may have arrived goes with the tombstone that follows it, and says so.
+        case .fetchedDelete(let event): allDeleted[event.id, default: []].formUnion(event.births)
+        default: break
         }
         lsn = lsn.advanced(by: 1)
       }
@@ -308,10 +313,15 @@ package struct FleetSimulation {
     try await late.sync()
     dumps.append(try await late.dump())
     for (place, dump) in dumps.enumerated() where dump != dumps[0] {
-      throw failure("device \(place) ends with\n    \(dump)\n  and device 0 with\n    \(dumps[0])")
+      let (mine, others) = (Set(dump).subtracting(dumps[0]).sorted(), Set(dumps[0]).subtracting(dump).sorted())
+      let ids = Set(
+        (mine + others).compactMap { $0.split(separator: "/", maxSplits: 1).last?.prefix { $0 != " " } }.map {
+          RecordID(String($0))
+        })
+      throw failure("device \(place) ends with \(mine), and device 0 with \(others)\n\(try await story(ids))")
     }
-    try await checkWrites(on: late)
     try await checkJournal()
+    try await checkWrites(on: late)
   }
 
   private func checkWrites(on device: Device) async throws {
@@ -328,7 +338,7 @@ package struct FleetSimulation {
     for id in store.recordIDs() {
       let version = try store.core.withLock { core in try core.view(id)?.version }
       guard let version else { continue }
-      if let dead = deleted[id], version.stamp.births.isSubset(of: dead) {
+      if let dead = deleted[id], version.stamp.births.isSubset(of: dead.subtracting(sentAgain[id] ?? [])) {
         throw failure(
           "\(id) lives, though all its births were deleted: \(version.stamp.births)\n\(try await story([id]))")
       }
@@ -346,22 +356,37 @@ package struct FleetSimulation {
   }
 
   /// No mutation was applied twice: two versions of a record in a row with the same `seen` would be one.
-  private func checkJournal() async throws {
+  ///
+  /// With a deletion in between it is the one case that the rules allow: a creation whose answer was lost, which somebody
+  /// deleted before this device had its first token. A fetch without token cannot tell whose tombstone it shows, so the
+  /// creation is kept and sent again.
+  private mutating func checkJournal() async throws {
     try fleet.server.close()
     var last: [String: [WriterID: Seen]] = [:]
+    var beforeDeletion: [String: [[WriterID: Seen]]] = [:]
     let reader = try LogReader.open(
       at: "/cloud", role: .server,
       environment: SystemEnvironment(fileSystem: fleet.serverDisk, clock: fleet.serverClock, random: random))
-    var duplicate: String?
+    var duplicate: (name: String, seen: [WriterID: Seen])?
     try reader.poll { found in
-      guard case .recordSaved(let record)? = try JournalEvent.decode(found.body),
-        case .bytes(let bytes)? = record.fields[Names.stampField]
-      else { return }
-      let seen = try StampCodec.decode(bytes).seen
-      if last[record.name] == seen { duplicate = "\(record.name) was applied twice: \(seen)" }
-      last[record.name] = seen
+      switch try JournalEvent.decode(found.body) {
+      case .recordSaved(let record)?:
+        guard case .bytes(let bytes)? = record.fields[Names.stampField] else { return }
+        let stamp = try StampCodec.decode(bytes)
+        if last[record.name] == stamp.seen { duplicate = (record.name, stamp.seen) }
+        if beforeDeletion[record.name]?.contains(stamp.seen) == true {
+          sentAgain[RecordID(record.name), default: []].formUnion(stamp.births)
+        }
+        last[record.name] = stamp.seen
+      case .recordDeleted(_, let name, _)?:
+        if let seen = last.removeValue(forKey: name) { beforeDeletion[name, default: []].append(seen) }
+      default: return
+      }
     }
-    if let duplicate { throw failure(duplicate) }
+    if let duplicate {
+      let story = try await story([RecordID(duplicate.name)])
+      throw failure("\(duplicate.name) was applied twice: \(duplicate.seen)\n\(story)")
+    }
   }
 
   /// The events of some records on every device, for a failure's message.

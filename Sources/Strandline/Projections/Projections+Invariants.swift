@@ -19,9 +19,6 @@ extension Projections {
         if let attempted = pending.attempted, attempted > pending.newest {
           return "\(id): attempted \(attempted) is after the newest mutation \(pending.newest)"
         }
-        if let creation = pending.creation, !pending.lsns.contains(creation) {
-          return "\(id): the creation \(creation) is settled and still remembered"
-        }
         if pending.isDeletion, deletions[id] == nil { return "\(id): a pending deletion that the index does not know" }
         owed += pending.lsns.count
       }

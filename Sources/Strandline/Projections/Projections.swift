@@ -47,7 +47,16 @@ package struct Projections: Sendable {
     case .fetchedSave(let fetched): apply(fetched, at: lsn)
     case .fetchedDelete(let fetched): apply(fetched, at: lsn)
     case .blocked(let blocked):
-      changeSync(lsn) { $0.openBlocks[blocked.id] = blocked.consequence == .none ? nil : blocked }
+      changeSync(lsn) { sync in
+        guard blocked.consequence != .none else {
+          sync.openBlocks[blocked.id] = nil
+          return
+        }
+        // What the server says of a doubtful deletion also answers for an old version that came beside it, not the
+        // other way round.
+        if sync.openBlocks[blocked.id]?.subject == .deletion, blocked.subject == .version { return }
+        sync.openBlocks[blocked.id] = blocked
+      }
     case .held(let held):
       changeSync(lsn) {
         switch held.direction {
@@ -87,7 +96,6 @@ package struct Projections: Sendable {
       now.type = saved.type
       var pending = now.pending ?? Pending(isDeletion: false, lsns: [])
       pending.isDeletion = false
-      if saved.isCreation { pending.creation = lsn }
       pending.lsns.append(lsn)
       now.pending = pending
       entry = now
@@ -158,8 +166,6 @@ package struct Projections: Sendable {
       now.pending?.isDeletion = false
       now.pending?.lsns.append(lsn)
       now.pending?.attempted = nil
-      // A join continues the server's life; only a replacement begins another.
-      now.pending?.creation = merged.rule == Merged.replaceRule ? lsn : nil
       entry = now
       outbox.insert(lsn, merged.id)
     }

@@ -18,8 +18,6 @@ package struct Base: Hashable, Sendable {
 package struct Pending: Hashable, Sendable {
   /// Whether the newest mutation is a deletion.
   package var isDeletion: Bool
-  /// The newest unsettled mutation that began a new life of the name.
-  package var creation: LSN?
   /// The unsettled mutations, ascending; the newest alone is enough to send.
   package var lsns: [LSN]
   /// The newest mutation that an open attempt may have brought to the server.
@@ -31,7 +29,6 @@ package struct Pending: Hashable, Sendable {
   mutating func settle(upTo lsn: LSN) -> Bool {
     lsns.removeAll { $0 <= lsn }
     if let attempted, attempted <= lsn { self.attempted = nil }
-    if let creation, creation <= lsn { self.creation = nil }
     return !lsns.isEmpty
   }
 }

@@ -164,14 +164,17 @@ struct Intake {
       block(id, arrival, "a version of a deleted life under a name that lives again here", .lookup, &core)
       return
     }
-    if isOtherLife, !isDead, included == nil, let base, pending.creation == nil {
-      // An edit of a life that has ended meets another life: it is settled with its own, never sent into the other.
+    if isOtherLife, !isDead, included == nil, let base, base.stamp.births.isDisjoint(with: theirs) {
+      // The life that is known here has ended without our seeing it.
       core.append(.fetchedDelete(FetchedDelete(id: id, births: base.stamp.births, reason: .feed)))
-      core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .deletedOnServer)))
-      append(arrival, id, &core)
       report.fetchedDeletes += 1
-      report.blocked += 1
-      return
+      if ours.isSubset(of: base.stamp.births) {
+        // An edit of it is settled with it, never sent into the other.
+        core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .deletedOnServer)))
+        append(arrival, id, &core)
+        report.blocked += 1
+        return
+      }
     }
     let version = append(arrival, id, &core)
     if let included {
@@ -254,15 +257,17 @@ struct Intake {
     // Never on the word of a fetch without token: its tombstones may be older than the creation.
     let arrived = source == .delta ? pending.attempted : nil
     let attempted = try arrived.map { try core.births($0) } ?? []
-    if !births.isDisjoint(with: ours) || !attempted.isDisjoint(with: ours) {
-      appendDeletion(of: id, births.union(attempted), &core)
+    let dead = births.union(attempted)
+    if ours.isSubset(of: dead) {
+      appendDeletion(of: id, dead, &core)
       core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .deletedOnServer)))
       report.fetchedDeletes += 1
       report.blocked += 1
       return
     }
     guard entry.base != nil || arrived != nil else { return }
-    appendDeletion(of: id, births.union(attempted), &core)
+    // Another birth remains: the record lives on in it, and begins at the server anew.
+    appendDeletion(of: id, dead, &core)
     if let arrived { core.append(.settled(Settled(id: id, lsn: arrived, outcome: .deletedOnServer))) }
   }
 
