@@ -19,20 +19,47 @@ extension Command {
       Option("--seed", "N", "Draws every choice; printed, and drawn itself if it is not said."),
       Option(
         "--history", "WORD", "Simulated: only this history, in a failure's letters, or 'random' for the seed's own."),
+      Option(
+        "--fleet", "LIVES",
+        "Instead: so many lives of a fleet of devices and a server, with lost answers, stale pages and power cuts."),
       Option("--real", "Kill real processes."),
       Option("--kills", "K", "With --real: at least so many kills; 50 if it is not said."),
       Option("--records", "FILE", "With --real: JSON Lines to work on; without it, something that this machine has."),
     ],
     examples: [
       Example("Half a minute of power cuts", "strandline crash-test --seconds 30"),
+      Example("A thousand lives of a fleet", "strandline crash-test --fleet 1000"),
       Example("Two hundred kills", "strandline crash-test --real --kills 200"),
     ],
     run: { arguments, console in
       let options = try CrashTestOptions(arguments, console)
+      if let lives = options.lives { return try await runFleet(lives, options, console) }
       return try await onThread("crash-test") {
         try options.isReal ? runReal(options, console) : SimulatedCrashTest(options, console).run()
       }
     })
+
+  /// Lives of a fleet, one seed after the other.
+  private static func runFleet(_ lives: UInt64, _ options: CrashTestOptions, _ console: Console) async throws
+    -> ExitCode
+  {
+    try console.print("seed \(options.seed)")
+    try console.flush()
+    var tally = FleetSimulation.Tally()
+    for seed in options.seed..<(options.seed &+ max(1, lives)) {
+      do { tally.add(try await FleetSimulation.run(seed: seed)) } catch let failure as FleetSimulation.Failure {
+        throw Failure(
+          .ourBug, "a life of the fleet ended wrongly: \(failure)", try: "strandline crash-test --fleet 1 --seed \(seed)")
+      }
+    }
+    try console.print(
+      "\(Words.count(tally.steps)) steps, \(Words.count(tally.writes)) acknowledged writes, \(Words.count(tally.crashes)) power "
+        + "cuts, \(Words.count(tally.lostAnswers)) lost answers, \(Words.count(tally.recognized)) recognized, "
+        + "\(Words.count(tally.merged)) merged, \(Words.count(tally.blocked)) blocked, \(Words.count(tally.resets)) expired tokens"
+    )
+    try console.print("crash-test: \(Words.count(lives)) lives of a fleet ended in agreement")
+    return .done
+  }
 
   private static func runReal(_ options: CrashTestOptions, _ console: Console) throws -> ExitCode {
     let place = try Workplace(console, kept: nil)
@@ -58,6 +85,8 @@ struct CrashTestOptions: Sendable {
   var isReal: Bool
   var kills: Int
   var records: String?
+  /// Lives of a fleet, if they are what is asked for.
+  var lives: UInt64?
 
   private static let secondsDefault: Int64 = 60
   private static let killsDefault = 50
@@ -71,6 +100,10 @@ struct CrashTestOptions: Sendable {
     history = arguments["--history"]
     kills = try arguments.number("--kills", in: 1...1_000_000) ?? Self.killsDefault
     records = arguments["--records"]
+    lives = try arguments.number("--fleet", in: 1...1_000_000_000)
+    if lives != nil, isReal || history != nil {
+      throw UsageError(message: "--fleet goes with neither --real nor --history")
+    }
     if isReal, history != nil { throw UsageError(message: "--history is for simulated histories, not for --real") }
     if !isReal, records != nil || arguments["--kills"] != nil {
       throw UsageError(message: "--kills and --records need --real")

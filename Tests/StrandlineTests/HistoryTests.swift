@@ -1,0 +1,320 @@
+// Histories that once went wrong, or would under a simpler rule, each told step by step. The names begin with the number
+// of the decision that forbids them.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+private let id = RecordID("n")
+
+private func note(_ fields: [String: FieldValue], parent: String? = nil) -> Record {
+  Record(type: "Note", id: id, fields: fields, parent: parent)
+}
+
+extension Device {
+  fileprivate func save(_ fields: [String: FieldValue]) async throws {
+    try await open().write { tx in
+      var record = try tx.record(id) ?? note([:])
+      for (field, value) in fields { record[field] = value }
+      try tx.save(record)
+    }
+  }
+
+  fileprivate func replaceLife(_ fields: [String: FieldValue]) async throws {
+    try await open().write { tx in
+      try tx.delete(id)
+      try tx.create(note(fields))
+    }
+  }
+
+  fileprivate func read(_ field: String = "title") async throws -> FieldValue? { try await open().record(id)?[field] }
+
+  fileprivate func settle() async throws {
+    try await sync()
+    let broken = try await brokenInvariant()
+    #expect(broken == nil)
+  }
+
+  /// The server applies what this device sends next, and the answer never comes; then the power goes.
+  fileprivate func syncLosingTheAnswer(_ fleet: Fleet) async throws {
+    let dropped = fleet.server.statistics.droppedAnswers
+    fleet.server.setFaults(ServerFaults(dropAnswer: 1))
+    let store = try await open()
+    let task = Task { try await store.sync.now() }
+    while fleet.server.statistics.droppedAnswers == dropped { await Task.yield() }
+    task.cancel()
+    _ = await task.result
+    fleet.server.setFaults(ServerFaults())
+    crash()
+  }
+}
+
+extension ServerFaults {
+  fileprivate init(dropAnswer: Int) {
+    self.init()
+    self.dropAnswer = dropAnswer
+  }
+}
+
+/// Two devices that hold the record "n", and agree.
+private func pair() async throws -> (fleet: Fleet, a: Device, b: Device) {
+  let fleet = try Fleet()
+  let (a, b) = (fleet.device("a"), fleet.device("b"))
+  try await a.save(["title": "first"])
+  try await a.settle()
+  try await b.settle()
+  return (fleet, a, b)
+}
+
+private func agree(_ devices: Device...) async throws {
+  for _ in 0..<3 { for device in devices { try await device.settle() } }
+  let first = try await devices[0].dump()
+  for device in devices {
+    #expect(try await device.dump() == first)
+    #expect(try await device.open().status().unsettled == 0)
+    #expect(try await device.open().status().openBlocks == 0)
+  }
+}
+
+@Suite struct HistoryTests {
+  @Test func `1: an edit of another field after an edit in flight loses neither`() async throws {
+    let (fleet, a, b) = try await pair()
+    // 9 sets title, 11 sets body; only the newest is sent, and 9 counts as superseded.
+    try await a.save(["title": "9"])
+    try await a.save(["body": "11"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await a.save(["count": 12])
+    try await agree(a, b)
+    #expect(try await b.read() == "9")
+    #expect(try await b.read("body") == "11")
+    #expect(try await b.read("count") == 12)
+  }
+
+  @Test func `2: a creation that was applied unheard, then deleted by the app, does not come back`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.save(["title": "x"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await a.open().write { tx in try tx.delete(id) }
+    try await agree(a, b)
+    #expect(try await a.read() == nil)
+    #expect(try await b.read() == nil)
+  }
+
+  @Test func `2: a replacement that was applied unheard and deleted elsewhere stays deleted`() async throws {
+    let (fleet, a, b) = try await pair()
+    try await a.replaceLife(["title": "second"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await b.settle()
+    #expect(try await b.read() == "second")
+    try await b.open().write { tx in try tx.delete(id) }
+    try await b.settle()
+    try await agree(a, b)
+    #expect(try await a.read() == nil)
+    #expect(try await b.read() == nil)
+  }
+
+  @Test func `2: a tombstone of an attempted creation leaves a later life alone`() async throws {
+    let (fleet, a, b) = try await pair()
+    try await a.replaceLife(["title": "second"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await b.settle()
+    try await b.open().write { tx in try tx.delete(id) }
+    try await b.settle()
+    try await a.replaceLife(["title": "third"])
+    try await agree(a, b)
+    #expect(try await a.read() == "third")
+    #expect(try await b.read() == "third")
+  }
+
+  @Test func `3: fields of a dead life do not enter a new one`() async throws {
+    let (fleet, a, b) = try await pair()
+    try await a.save(["secret": "of the first life"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await a.replaceLife(["title": "second"])
+    try await agree(a, b)
+    #expect(try await b.read() == "second")
+    #expect(try await b.read("secret") == nil)
+    #expect(try await a.read("secret") == nil)
+  }
+
+  @Test func `3: two devices that begin the same name keep each other's life`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.save(["fromA": 1])
+    try await b.save(["fromB": 2])
+    try await agree(a, b)
+    #expect(try await a.read("fromA") == 1)
+    #expect(try await a.read("fromB") == 2)
+  }
+
+  @Test func `3: an edit of a dead life is never merged into another one`() async throws {
+    let (_, a, b) = try await pair()
+    try await a.save(["title": "edit of the first"])
+    try await b.replaceLife(["body": "second"])
+    try await b.settle()
+    try await agree(a, b)
+    #expect(try await a.read() == nil)
+    #expect(try await a.read("body") == "second")
+  }
+
+  @Test func `4: the base moves to the server's title and nobody's edit is lost unasked`() async throws {
+    let (fleet, a, b) = try await pair()
+    try await b.save(["title": "B's"])
+    try await b.settle()
+    // A edits while its own cycle is fetching B's edit.
+    let store = try await a.open()
+    let once = Mutex(false)
+    a.whileAsking {
+      let isFirst = once.withLock { done in
+        defer { done = true }
+        return !done
+      }
+      guard isFirst else { return }
+      _ = try? store.writeBlocking { tx in
+        var record = try tx.record(id) ?? note([:])
+        record["body"] = "A's"
+        try tx.save(record)
+      }
+    }
+    try await a.settle()
+    a.whileAsking(nil)
+    try await agree(a, b)
+    #expect(try await a.read() == "B's")
+    #expect(try await a.read("body") == "A's")
+    #expect(fleet.server.statistics.appliedOperations == 3)
+  }
+
+  @Test func `5: one more on top of a lost answer is not counted twice`() async throws {
+    let (fleet, a, b) = try await pair()
+    try await a.save(["count": 1])
+    try await a.syncLosingTheAnswer(fleet)
+    try await b.settle()
+    try await b.save(["count": 2])
+    try await b.settle()
+    let applied = fleet.server.statistics.appliedOperations
+    try await agree(a, b)
+    #expect(fleet.server.statistics.appliedOperations == applied, "A's edit is in B's version already")
+    #expect(try await a.read("count") == 2)
+  }
+
+  @Test func `5: a clone takes another name before it sends`() async throws {
+    let (_, a, b) = try await pair()
+    let image = a.disk.clone()
+    try await a.save(["title": "from the original"])
+    try await a.settle()
+    try await a.close()
+    b.restore(from: image)
+    try await b.save(["body": "from the clone"])
+    try await agree(a, b)
+    #expect(try await a.read() == "from the original")
+    #expect(try await a.read("body") == "from the clone")
+    let names = try await [a.open(), b.open()].map { $0.core.withLock { $0.projections.sync.writer } }
+    #expect(names[0] != names[1])
+  }
+
+  @Test func `7: a database token without its zones' pages misses nothing`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.save(["title": "x"])
+    try await a.settle()
+    // B hears which zones changed and loses its power before the zone's first page.
+    let store = try await b.open()
+    let count = Mutex(0)
+    let disk = b.disk
+    b.whileAsking {
+      let number = count.withLock { count in
+        count += 1
+        return count
+      }
+      if number == 3 { disk.cutPower() }
+    }
+    await #expect(throws: (any Error).self) { try await store.sync.now() }
+    b.whileAsking(nil)
+    b.crash()
+    try await b.settle()
+    #expect(try await b.read() == "x")
+  }
+
+  @Test func `8: an emptied parent reaches everybody`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open().write { tx in try tx.save(note(["title": "x"], parent: "folder")) }
+    try await agree(a, b)
+    #expect(try await b.open().record(id)?.parent == "folder")
+    try await a.open().write { tx in
+      var record = try #require(try tx.record(id))
+      record.parent = nil
+      try tx.save(record)
+    }
+    try await agree(a, b)
+    #expect(try await b.open().record(id)?.parent == nil)
+    #expect(try await b.read() == "x")
+  }
+
+  @Test func `19: a batch that is too much at once is halved, and one record that is too much is held`() async throws {
+    var limits = ServerLimits()
+    limits.operationsMax = 3
+    let fleet = try Fleet(limits: limits)
+    let a = fleet.device("a")
+    try await a.open().write { tx in
+      for index in 0..<10 { try tx.save(Record(type: "Note", id: RecordID("n-\(index)"), fields: ["title": "x"])) }
+    }
+    let report = try await a.sync()
+    #expect(report.uploaded == 10)
+    #expect(try await a.open().status().unsettled == 0)
+  }
+
+  @Test func `20: a child that moves away is saved before its old parent is deleted`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    func child(of parent: String) -> Record {
+      Record(
+        type: "Item", id: RecordID("child"),
+        fields: ["list": .reference(Reference(parent, action: .deleteSelf)), "title": "kept"])
+    }
+    try await a.open().write { tx in
+      try tx.save(child(of: "old"))
+      try tx.save(Record(type: "List", id: RecordID("old")))
+    }
+    try await agree(a, b)
+    try await a.open().write { tx in
+      try tx.delete(RecordID("old"))
+      try tx.save(child(of: "new"))
+      try tx.save(Record(type: "List", id: RecordID("new")))
+    }
+    try await agree(a, b)
+    #expect(try await b.open().record(RecordID("child"))?["title"] == "kept")
+    #expect(try await b.open().record(RecordID("old")) == nil)
+  }
+
+  @Test func `25: another user's account is refused, and nothing is sent`() async throws {
+    let (_, a, _) = try await pair()
+    let other = try Fleet(seed: 9)
+    try await a.close()
+    let stranger = InProcessTransport(other.server)
+    let store = try await a.open(through: AnotherUser(stranger))
+    try await store.write { tx in try tx.save(note(["title": "mine"])) }
+    do {
+      _ = try await a.sync()
+      Issue.record("the other account was taken")
+    } catch let error as StrandlineError { #expect(error.code == .accountMismatch) }
+    #expect(other.server.statistics.appliedOperations == 0)
+  }
+}
+
+/// Answers as if somebody else were signed in.
+private struct AnotherUser: Transport {
+  let base: InProcessTransport
+  init(_ base: InProcessTransport) { self.base = base }
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    var response = try await base.send(request)
+    let text = String(decoding: response.body, as: UTF8.self)
+    response.body = Array(text.replacing(CloudServer.defaultUser, with: "_somebody").utf8)
+    return response
+  }
+}
