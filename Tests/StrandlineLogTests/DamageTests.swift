@@ -220,6 +220,7 @@ struct `Files that do not belong together` {
     let foreign = disk.clone()
     foreign.poke(files[1], try #require(other.peek(files[1])))
     expect(.foreignSegment, foreign)
+    #expect(logError { _ = try openLog(foreign) }?.offset == 40)
     let copied = disk.clone()
     copied.poke(files[2], try #require(disk.peek(files[1])))
     expect(.foreignSegment, copied)
@@ -412,13 +413,22 @@ struct `Bytes from a hostile hand` {
           let image = disk.clone()
           image.poke(file, content)
           tried += 1
+          // Another LSN, another promise and another opening are never what was written.
+          let mustRefuse =
+            content != bytes && field.start > 0 && (field.at == 8 || field.at >= 32)
+            && !(field.start == opening && field.at == 32 + 40) && !(field.start == marker && field.at >= 32 + 20)
+          if mustRefuse { #expect(logError { _ = try openLog(image.clone()) } != nil, "\(field) \(value)") }
           let environment = SystemEnvironment.simulated(image, seed: 1)
           for error in [
             logError { try LogReader.open(at: storePath, environment: environment).poll { _ in } },
             logError { _ = try LogVerifier.verify(at: storePath, environment: environment) },
             logError { try LogReader.open(at: storePath, environment: environment).frames { _ in } },
             logError {
-              let log = try openLog(image)
+              var next: UInt64 = 1
+              let log = try openLog(image) { event in
+                #expect(event.lsn == next, "an LSN out of order was served")
+                next += 1
+              }
               try log.write([1])
               try log.close()
             },

@@ -192,6 +192,39 @@ struct `Appending` {
     try log.close()
   }
 
+  @Test func `a thread that has led long enough hands over to whoever still waits`() async throws {
+    let slow = DiskWithSlowSync(SimulatedDisk())
+    var options = tiny
+    options.groupTransactionsMax = 1
+    let log = try openLog(slow, options: options)
+    let others = DispatchQueue(label: "others", attributes: .concurrent)
+    let group = DispatchGroup()
+    // During the first sync a second thread and a task queue up; the first thread needs only its own group.
+    slow.duringNextSync {
+      group.enter()
+      others.async {
+        do { try log.write(body(2)) } catch { Issue.record("\(error)") }
+        group.leave()
+      }
+      group.enter()
+      Task {
+        do {
+          let lsn = try log.append(transaction([body(3)])).upperBound
+          try await log.waitUntilDurable(lsn)
+        } catch { Issue.record("\(error)") }
+        group.leave()
+      }
+      let clock = RealClock()
+      for _ in 0..<200 where log.nextLSN < 4 { clock.sleepBlocking(milliseconds: 5) }
+      // They have appended; give them the moment until they wait.
+      clock.sleepBlocking(milliseconds: 20)
+    }
+    try log.write(body(1))
+    await withCheckedContinuation { done in group.notify(queue: others) { done.resume() } }
+    #expect(log.durableLSN == 3)
+    try log.close()
+  }
+
   @Test func `a cancelled task waits for the outcome all the same`() async throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)
@@ -291,6 +324,61 @@ struct `Appending` {
     #expect(try log.read(12_345).body == [UInt8(truncatingIfNeeded: 12_344)])
     try log.close()
   }
+}
+
+/// A disk on which something happens during a sync of a file.
+private final class DiskWithSlowSync: FileSystem {
+  let base: any FileSystem
+  private let action = Mutex<(@Sendable () -> Void)?>(nil)
+
+  init(_ base: any FileSystem) { self.base = base }
+
+  func duringNextSync(_ body: @escaping @Sendable () -> Void) { action.withLock { $0 = body } }
+  fileprivate func act() {
+    let body = action.withLock { action in
+      defer { action = nil }
+      return action
+    }
+    body?()
+  }
+
+  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
+    SlowFile(self, try base.open(path, mode))
+  }
+  func kind(of path: String) throws(SystemError) -> PathKind { try base.kind(of: path) }
+  func list(_ directory: String) throws(SystemError) -> [String] { try base.list(directory) }
+  func makeDirectory(_ path: String) throws(SystemError) { try base.makeDirectory(path) }
+  func rename(_ path: String, to newPath: String) throws(SystemError) { try base.rename(path, to: newPath) }
+  func unlink(_ path: String) throws(SystemError) { try base.unlink(path) }
+  func removeDirectory(_ path: String) throws(SystemError) { try base.removeDirectory(path) }
+  func syncDirectory(_ path: String) throws(SystemError) { try base.syncDirectory(path) }
+  func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+    try base.lock(path, exclusive: exclusive)
+  }
+}
+
+private final class SlowFile: File {
+  let disk: DiskWithSlowSync
+  let base: any File
+  var path: String { base.path }
+  init(_ disk: DiskWithSlowSync, _ base: any File) {
+    self.disk = disk
+    self.base = base
+  }
+  func size() throws(SystemError) -> UInt64 { try base.size() }
+  func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] { try base.read(at: offset, count: count) }
+  func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
+    try base.write(bytes, range, at: offset)
+  }
+  func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
+    try base.preallocate(at: offset, length: length)
+  }
+  func truncate(to size: UInt64) throws(SystemError) { try base.truncate(to: size) }
+  func sync(_ strength: SyncStrength) throws(SystemError) {
+    disk.act()
+    try base.sync(strength)
+  }
+  func close() { base.close() }
 }
 
 /// What was appended, in the order of calls.

@@ -78,6 +78,11 @@ struct Recovery {
         lsns: first...max(first, successor.predecessorLastLSN),
         "it was acknowledged up to byte \(whole), and at byte \(walk.scanner.offset): \(fault.rawValue)")
     }
+    guard walk.openingEnd <= end.offset else {
+      throw .damaged(
+        walk.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(walk.openingEnd), lsns: nil,
+        "its opening frame promises up to byte \(walk.openingEnd), and it ends at byte \(end.offset)")
+    }
     guard end.lsn == successor.predecessorLastLSN, end.chain == successor.chain else {
       throw LogError(
         .foreignSegment,
