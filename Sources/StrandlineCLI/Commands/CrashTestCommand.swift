@@ -46,17 +46,19 @@ extension Command {
     try console.print("seed \(options.seed)")
     try console.flush()
     var tally = FleetSimulation.Tally()
-    for seed in options.seed..<(options.seed &+ max(1, lives)) {
+    for number in 0..<lives {
+      let seed = options.seed &+ number
       do { tally.add(try await FleetSimulation.run(seed: seed)) } catch let failure as FleetSimulation.Failure {
-        throw Failure(
-          .ourBug, "a life of the fleet ended wrongly: \(failure)", try: "strandline crash-test --fleet 1 --seed \(seed)")
+        let replay = "strandline crash-test --fleet 1 --seed \(seed)"
+        throw Failure(.ourBug, "a life of the fleet ended wrongly: \(failure)", try: replay)
       }
     }
-    try console.print(
-      "\(Words.count(tally.steps)) steps, \(Words.count(tally.writes)) acknowledged writes, \(Words.count(tally.crashes)) power "
-        + "cuts, \(Words.count(tally.lostAnswers)) lost answers, \(Words.count(tally.recognized)) recognized, "
-        + "\(Words.count(tally.merged)) merged, \(Words.count(tally.blocked)) blocked, \(Words.count(tally.resets)) expired tokens"
-    )
+    let counts = [
+      (tally.steps, "steps"), (tally.writes, "acknowledged writes"), (tally.crashes, "power cuts"),
+      (tally.lostAnswers, "lost answers"), (tally.recognized, "recognized"), (tally.merged, "merged"),
+      (tally.blocked, "blocked"), (tally.resets, "expired tokens"),
+    ]
+    try console.print(counts.map { "\(Words.count($0.0)) \($0.1)" }.joined(separator: ", "))
     try console.print("crash-test: \(Words.count(lives)) lives of a fleet ended in agreement")
     return .done
   }
