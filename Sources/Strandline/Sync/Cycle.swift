@@ -1,7 +1,7 @@
 // One cycle: pull, push, and pull again if anything conflicted.
 //
 // Follow one fetched page: Cycle+Pull asks and commits, Intake decides record by record, StoreCore appends. Follow one
-// upload: Cycle+Push plans with UploadPlan, marks `sent`, asks, and settles record by record.
+// upload: Cycle+Push plans with UploadPlan; Cycle+Sending marks `sent`, asks, and settles record by record.
 
 import StrandlineSystem
 import Synchronization
