@@ -39,7 +39,7 @@ extension Command {
       if zone.isLost { words.append("gone at the server, frozen here") }
       if zone.isDirty { words.append("changes to fetch") }
       if !zone.hasToken { words.append("never fetched") }
-      if zone.ghostsPossible { words.append("deletions may have been missed") }
+      if zone.ghostsPossible { words.append("ghosts possible: deletions may have been missed") }
       rows.append(("zone \(printable(zone.id.description))", words.joined(separator: ", ")))
     }
     for held in status.held {
