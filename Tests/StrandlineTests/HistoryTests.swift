@@ -86,11 +86,19 @@ private func agree(_ devices: Device...) async throws {
     // 9 sets title, 11 sets body; only the newest is sent, and 9 counts as superseded.
     try await a.save(["title": "9"])
     try await a.save(["body": "11"])
-    try await a.syncLosingTheAnswer(fleet)
-    try await a.save(["count": 12])
+    a.crash()
     try await agree(a, b)
     #expect(try await b.read() == "9")
     #expect(try await b.read("body") == "11")
+    // The same with the answer lost in between.
+    try await a.save(["other": "13"])
+    try await a.save(["body": "15"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await a.save(["count": 12])
+    try await agree(a, b)
+    #expect(try await b.read("other") == "13")
+    #expect(try await b.read() == "9")
+    #expect(try await b.read("body") == "15")
     #expect(try await b.read("count") == 12)
   }
 
