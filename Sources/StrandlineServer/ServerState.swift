@@ -6,6 +6,7 @@
 // costs what it shows.
 
 internal import Strandline
+import StrandlineSystem
 
 /// A reference that binds two records: DELETE_SELF or VALIDATE.
 struct RecordLink: Hashable, Sendable {

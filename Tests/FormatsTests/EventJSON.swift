@@ -2,6 +2,7 @@
 // comparison with a decoder that knows only the pages.
 
 import Strandline
+import StrandlineSystem
 import StrandlineServer
 
 extension JSON {

@@ -12,12 +12,13 @@ public enum FieldValue: Hashable, Sendable {
   case date(milliseconds: Int64)
   /// Raw bytes.
   case bytes([UInt8])
+  // The next three are kept behind a pointer: a value is then two words, and most values are text and numbers.
   /// A pointer to another record.
-  case reference(Reference)
+  indirect case reference(Reference)
   /// A place on earth.
-  case location(Location)
+  indirect case location(Location)
   /// A file at the server.
-  case asset(Asset)
+  indirect case asset(Asset)
   /// A list; all items are of the kind that the list names, none is itself a list.
   case list(ListKind, [FieldValue])
   /// A value that the server stores encrypted; not itself encrypted or a list of such.

@@ -2,6 +2,8 @@
 //
 // A record's identity is (scope, zone owner, zone name, record name); its type is not part of it.
 
+import StrandlineSystem
+
 /// The place of an event in the log: dense, first is 1, kept for life.
 ///
 /// A bare LSN is for people and for one store. A position that leaves the process is the pair with its
@@ -100,12 +102,4 @@ public struct RecordID: Hashable, Comparable, Sendable, CustomStringConvertible 
 
   /// Zone and name.
   public var description: String { "\(zone)/\(name)" }
-}
-
-extension String {
-  /// Order by UTF-8 bytes: the same on every platform and in every locale, unlike `<` on strings that are
-  /// equal only after normalization.
-  package func precedesByUTF8(_ other: String) -> Bool {
-    utf8.lexicographicallyPrecedes(other.utf8)
-  }
 }

@@ -162,7 +162,12 @@ package struct StoreCore: ~Copyable, Sendable {
 
   /// What the app sees of a record, with everything that is appended; nil if it sees none.
   package func view(_ id: RecordID) throws -> LoadedVersion? {
-    guard let entry = projections.records[id], let lsn = entry.view else { return nil }
+    try projections.records[id].flatMap { try view($0) }
+  }
+
+  /// The same, of a record's entry.
+  package func view(_ entry: RecordEntry) throws -> LoadedVersion? {
+    guard let lsn = entry.view else { return nil }
     if entry.pending == nil { return try base(of: entry) }
     return try load(lsn)
   }

@@ -54,7 +54,7 @@ public struct WriteTransaction: ~Copyable {
   private mutating func put(_ record: Record, creating: Bool) throws {
     let id = record.id
     let entry = core.projections.records[id]
-    let current = try core.view(id)
+    let current = try entry.flatMap { try core.view($0) }
     if creating, current != nil {
       throw StrandlineError(
         .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it anew")

@@ -2,6 +2,7 @@
 
 import Foundation
 import Strandline
+import StrandlineSystem
 import StrandlineCloudKit
 
 extension Command {
