@@ -326,6 +326,13 @@ package struct Projections: Sendable {
   package mutating func trim(upTo durable: LSN) {
     let count = undos.firstIndex { $0.lsn > durable } ?? undos.count
     guard count > 0 else { return }
+    if count == undos.count {
+      // Nothing is in flight: the usual case between two writes.
+      undos.removeAll(keepingCapacity: true)
+      undosByID.removeAll(keepingCapacity: true)
+      trimmed += count
+      return
+    }
     for undo in undos[..<count] {
       guard let id = undo.id, let places = undosByID[id] else { continue }
       let left = places.filter { $0 >= trimmed + count }

@@ -120,11 +120,15 @@ package struct StoreCore: ~Copyable, Sendable {
 
   private mutating func settle(_ durable: LSN) {
     projections.trim(upTo: durable)
+    if durable >= projections.appliedLSN {
+      inFlight.removeAll(keepingCapacity: true)
+      firstInFlight = durable.advanced(by: 1)
+      return
+    }
     while firstInFlight <= durable, !inFlight.isEmpty {
       inFlight[firstInFlight] = nil
       firstInFlight = firstInFlight.advanced(by: 1)
     }
-    if inFlight.isEmpty { firstInFlight = max(firstInFlight, durable.advanced(by: 1)) }
   }
 
   private mutating func undo(to durable: LSN) {
