@@ -63,9 +63,16 @@ struct Lane {
     try await waitUntilAllowed()
     try Task.checkCancellation()
     report.requests += 1
-    let answer = try await question()
-    failures = 0
-    return answer
+    let begin = store.environment.clock.monotonicNanoseconds()
+    do {
+      let answer = try await question()
+      failures = 0
+      return answer
+    } catch {
+      // A request that hung until its time-out was a wait like any other.
+      report.waitedMilliseconds += Int64((store.environment.clock.monotonicNanoseconds() &- begin) / 1_000_000)
+      throw error
+    }
   }
 
   /// Waits before the next question because the last one failed, or gives up if that is longer than asked for.

@@ -93,8 +93,9 @@ struct SyncCommand {
       let opened = try WebSession(path: sessionPath ?? storePath + "/session", environment: environment.system)
       session.set(opened)
       return WebServicesDatabase(
-        address: address, apiToken: apiToken, session: opened, baseURL: url, transport: URLSessionTransport(),
-        environment: environment.system)
+        address: address, apiToken: apiToken, session: opened, baseURL: url,
+        // Somebody waits at a terminal: a server that is silent for so long is not there.
+        transport: URLSessionTransport(timeout: 20, totalTimeout: 120), environment: environment.system)
     }
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
