@@ -300,6 +300,19 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.open().record(RecordID("old")) == nil)
   }
 
+  @Test func `19: a feed that never ends is an error and no loop`() async throws {
+    let (fleet, a, _) = try await pair()
+    try await a.close()
+    try await a.open(through: EndlessFeed(base: InProcessTransport(fleet.server)))
+    do {
+      _ = try await a.sync()
+      Issue.record("the feed ended")
+    } catch let error as StrandlineError { #expect(error.code == .serverRefused) }
+    let broken = try await a.brokenInvariant()
+    #expect(broken == nil)
+    #expect(try await a.read() == "first")
+  }
+
   @Test func `25: another user's account is refused, and nothing is sent`() async throws {
     let (_, a, _) = try await pair()
     let other = try Fleet(seed: 9)
@@ -312,6 +325,32 @@ private func agree(_ devices: Device...) async throws {
       Issue.record("the other account was taken")
     } catch let error as StrandlineError { #expect(error.code == .accountMismatch) }
     #expect(other.server.statistics.appliedOperations == 0)
+  }
+}
+
+/// Says of every page of changes that more is to come, with a token of its own each time, and brings nothing.
+private struct EndlessFeed: Transport {
+  let base: InProcessTransport
+  let count = Counter()
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    var response = try await base.send(request)
+    guard String(decoding: response.body, as: UTF8.self).contains("moreComing"),
+      String(decoding: request.body, as: UTF8.self).contains("zoneID")
+    else { return response }
+    let number = count.next()
+    response.body = Array(
+      #"{"zones":[{"zoneID":{"zoneName":"Main"},"syncToken":"t\#(number)","moreComing":true,"records":[]}]}"#.utf8)
+    return response
+  }
+}
+
+private final class Counter: Sendable {
+  private let value = Mutex(0)
+  func next() -> Int {
+    value.withLock { value in
+      value += 1
+      return value
+    }
   }
 }
 

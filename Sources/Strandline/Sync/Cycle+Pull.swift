@@ -7,6 +7,8 @@ extension Cycle {
   static let pageLimit = 200
   /// Pages in one fetch of a zone that leave the token where it is and say that more is to come.
   static let repeatsMax = 10
+  /// Pages in a row that bring nothing and say that more is to come. Dozens have been seen.
+  static let emptyPagesMax = 1_000
 
   mutating func pull() async throws {
     try await pullDatabase()
@@ -24,7 +26,12 @@ extension Cycle {
 
   private mutating func pullDatabase() async throws {
     var moreComing = true
+    var pages = 0
     while moreComing {
+      pages += 1
+      guard pages <= Self.emptyPagesMax else {
+        throw CloudError(.unexpectedServerResponse, reason: "the list of changed zones does not end")
+      }
       let asked = sync.databaseToken
       var token = asked
       let page: DatabasePage
@@ -87,6 +94,7 @@ extension Cycle {
     var moreComing = true
     var startsOver = fromStart
     var repeats = 0
+    var emptyPages = 0
     while moreComing {
       let asked = sync.zones[zone]?.token
       var isReset = startsOver && asked != nil
@@ -96,6 +104,12 @@ extension Cycle {
       } catch let error as CloudError where error.code == .zoneNotFound {
         try await lose(zone, "the server says: \(error)")
         return
+      }
+      emptyPages = page.changes.isEmpty ? emptyPages + 1 : 0
+      guard emptyPages <= Self.emptyPagesMax else {
+        throw CloudError(
+          .unexpectedServerResponse,
+          reason: "\(emptyPages) pages of zone '\(zone)' in a row were empty and said that more is to come")
       }
       if page.moreComing, page.token == asked {
         // An old page may come between; a server that goes on like this is in a loop.

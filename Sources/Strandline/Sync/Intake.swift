@@ -83,7 +83,7 @@ struct Intake {
     _ births: Set<Birth>, _ id: RecordID, _ entry: RecordEntry?, _ base: Version?, _ core: borrowing StoreCore
   ) -> Bool {
     if let base { return births.isDisjoint(with: base.stamp.births) }
-    return entry == nil && core.projections.deletions[id] != nil
+    return core.projections.deletions[id] != nil
   }
 
   /// A version that has seen less than the base that we hold: an old page, or a server that went back in time.
@@ -265,7 +265,8 @@ struct Intake {
       report.blocked += 1
       return
     }
-    guard entry.base != nil || arrived != nil else { return }
+    // (One that cannot have arrived stays owed; that the name has had a life that ended is remembered all the same.)
+    guard entry.base != nil || arrived != nil || core.projections.deletions[id] == nil else { return }
     // Another birth remains: the record lives on in it, and begins at the server anew.
     appendDeletion(of: id, dead, &core)
     if let arrived { core.append(.settled(Settled(id: id, lsn: arrived, outcome: .deletedOnServer))) }

@@ -79,14 +79,12 @@ struct Lane {
   mutating func wait(after error: CloudError, _ what: String) async throws {
     failures += 1
     let wall = store.environment.clock.wallMilliseconds()
-    let isServers = error.retryAfterMilliseconds != nil
-    let milliseconds: Int64
-    if let named = error.retryAfterMilliseconds {
-      milliseconds = named
-    } else {
-      let whole = min(Self.backoffSecondsMax, Double(1 << min(failures - 1, 16))) * 1000
-      milliseconds = Int64(whole / 2) + Int64(store.environment.random.below(UInt64(whole / 2) + 1))
-    }
+    // What the server names is a floor. Nothing, no time or next to none is no word: then our own backoff counts.
+    let named = error.retryAfterMilliseconds ?? 0
+    let whole = min(Self.backoffSecondsMax, Double(1 << min(failures - 1, 16))) * 1000
+    let own = Int64(whole / 2) + Int64(store.environment.random.below(UInt64(whole / 2) + 1))
+    let isServers = named >= own
+    let milliseconds = max(named, own)
     if isServers || milliseconds > Self.loggedMillisecondsMin {
       let pace = Pace(
         durationMilliseconds: milliseconds, wallMilliseconds: wall, isServers: isServers,

@@ -97,8 +97,8 @@ package final class Console: Sendable {
   /// Reports an error in its two lines.
   func report(_ failure: Failure) {
     let word = mayColorErrors ? "\u{1B}[1;31merror:\u{1B}[0m" : "error:"
-    say("\(word) \(failure.message)")
-    if let remedy = failure.remedy { say("try: \(remedy)") }
+    say("\(word) \(printable(failure.message))")
+    if let remedy = failure.remedy { say("try: \(printable(remedy))") }
   }
 
   // MARK: The rest

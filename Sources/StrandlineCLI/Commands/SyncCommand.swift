@@ -1,6 +1,7 @@
 // `sync`: one cycle with a server, then it says what happened. A secret is read from a file or the environment,
 // never from an argument, where every user of the machine could read it.
 
+import Foundation
 import Strandline
 import StrandlineCloudKit
 import StrandlineSystem
@@ -49,6 +50,9 @@ struct SyncCommand {
   init(_ arguments: Arguments, _ console: Console) throws {
     guard let url = arguments["--url"] else { throw UsageError(message: "sync needs --url URL") }
     guard let container = arguments["--container"] else { throw UsageError(message: "sync needs --container ID") }
+    guard Self.isAddress(url) else {
+      throw UsageError(message: "--url takes http:// or https://, a host and perhaps a port, not '\(printable(url))'")
+    }
     let environment = arguments["--environment"] ?? "development"
     guard ["development", "production"].contains(environment) else {
       throw UsageError(message: "--environment is development or production, not '\(environment)'")
@@ -71,6 +75,13 @@ struct SyncCommand {
     apiToken =
       try arguments["--api-token-file"].map { try Self.token(in: $0, console) }
       ?? console.variable("STRANDLINE_API_TOKEN") ?? ""
+  }
+
+  private static func isAddress(_ text: String) -> Bool {
+    guard let parts = URLComponents(string: text), ["http", "https"].contains(parts.scheme ?? ""),
+      let host = parts.host, !host.isEmpty
+    else { return false }
+    return parts.port.map { (1...65535).contains($0) } ?? true
   }
 
   private static func token(in path: String, _ console: Console) throws -> String {
@@ -106,11 +117,13 @@ struct SyncCommand {
     } catch {
       outcome = .failure(error)
     }
+    // Read before the store is closed: what is still owed is looked up in the log.
+    let status = Result { try store.status() }
     do { try await store.close() } catch {
       // A sync that failed says more than a close that failed after it.
       if case .success = outcome { throw error }
     }
-    try show(try outcome.mapError(failure).get(), try store.status())
+    try show(try outcome.mapError(failure).get(), try status.get())
     return .done
   }
 
@@ -164,6 +177,12 @@ struct SyncCommand {
     try console.print(
       (words.isEmpty ? "nothing new" : words.joined(separator: ", "))
         + "; \(Words.plural(report.requests, "request")), \(Words.count(status.unsettled)) unsettled")
+    for held in status.held {
+      console.say("held: \(printable(held.id.description)): \(held.code), \(printable(held.reason))")
+    }
+    if status.unsettled > 0, options.direction != .pullOnly {
+      console.say("try: strandline status \(printable(storePath))")
+    }
   }
 }
 

@@ -110,7 +110,8 @@ struct Verification {
     let words =
       switch code {
       case .done: "sound"
-      case .recoverable: "torn tail: the next open sets it aside, nothing acknowledged is in it"
+      case .recoverable:
+        "torn tail: the next open sets it aside; nothing that the log can show to be acknowledged is in it"
       default: "damaged: " + Words.plural(report.findings.count + defects.count, "finding")
       }
     return "\(words); \(Words.plural(report.segments, "segment")), \(Words.plural(report.frames, "frame")), "

@@ -133,6 +133,10 @@ struct LineField: Decodable {
           debugDescription: "the key '\(printable(String(key.prefix(80))))' is not known; a value that is an object "
             + "has 'type' and 'value'")
       }
+      guard keys.contains("value") else {
+        throw DecodingError.dataCorruptedError(
+          in: container, debugDescription: "a value that is an object has 'type' and 'value'; null clears a field")
+      }
       value = try WireField(from: decoder).value
     }
   }

@@ -137,8 +137,14 @@ struct SegmentWriter: Sendable {
     let doubled = options.preallocationFirstStepBytes << min(live.steps + 1, 16)
     let step = UInt64(min(doubled, options.preallocationStepBytesMax))
     let end = max(needed, min(live.allocated + step, UInt64(options.segmentBytesMax)))
-    try live.file.preallocate(at: live.allocated, length: end - live.allocated)
-    live.allocated = end
+    do {
+      try live.file.preallocate(at: live.allocated, length: end - live.allocated)
+      live.allocated = end
+    } catch  where error.isFull && end > needed {
+      // A whole step does not fit any more; what is needed now may.
+      try live.file.preallocate(at: live.allocated, length: needed - live.allocated)
+      live.allocated = needed
+    }
     live.steps += 1
   }
 
