@@ -46,6 +46,14 @@ struct ArgumentsTests {
     (["log-dump", "--from", "9", "--to", "8", "S"], "--from 9 is after --to 8"),
     (["log-dump", "--kind", "savd", "S"], "unknown kind 'savd'; did you mean 'saved'?"),
     (["sync", "S"], "sync needs --url URL"),
+    (
+      ["sync", "--url", "notaurl", "--container", "c", "S"],
+      "--url takes http:// or https://, a host and perhaps a port, not 'notaurl'"
+    ),
+    (
+      ["sync", "--url", "http://127.0.0.1:99999", "--container", "c", "S"],
+      "--url takes http:// or https://, a host and perhaps a port, not 'http://127.0.0.1:99999'"
+    ),
     (["serve", "--throttle", "x", "D"], "--throttle takes N or N:SECONDS, not 'x'"),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),

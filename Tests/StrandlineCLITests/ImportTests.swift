@@ -154,6 +154,14 @@ struct ImportTests {
   @Test(arguments: [
     (#"{"recordType":"N","recordName":"x","foo":1}"#, "the key 'foo' is not known"),
     (#"{"recordType":"N"}"#, "the key 'recordName' is missing"),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{}}}"#,
+      "fields.a: a value that is an object has 'type' and 'value'; null clears a field"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"STRING"}}}"#,
+      "fields.a: a value that is an object has 'type' and 'value'; null clears a field"
+    ),
     (#"{"recordName":"x"}"#, "the key 'recordType' is missing"),
     (#"{"recordType":"N","recordName":5}"#, "recordName: a value of another kind stands where text is meant"),
     (

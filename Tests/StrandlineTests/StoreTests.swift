@@ -148,7 +148,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
       if refusal == nil { written += 1 }
     }
     #expect(refusal == .diskFull)
-    #expect(written > 5)
+    #expect(written * 100_000 > (1 << 21) * 4 / 5, "a whole step of reserved space does not fit; what is needed does")
     #expect(store.recordCount == written)
     #expect(store.core.withLock { $0.projections.brokenInvariant() } == nil)
     disk.capacity = 1 << 24

@@ -278,6 +278,23 @@ extension Device {
     #expect(try await a.open().status().unsettled == 0)
   }
 
+  @Test func `a retryAfter of nothing is no invitation to hammer`() async throws {
+    for named in [0, -1, 0.001, -1e300] {
+      let fleet = try Fleet()
+      let a = fleet.device("a")
+      try await a.save("n", ["title": "x"])
+      var faults = ServerFaults()
+      faults.throttle = .init(status: 503, retryAfter: named, requests: nil)
+      fleet.server.setFaults(faults)
+      do {
+        try await a.sync()
+        Issue.record("the server never answered")
+      } catch let error as StrandlineError { #expect(error.code == .throttled) }
+      #expect(fleet.server.statistics.requests.values.reduce(0, +) < 10, "retryAfter \(named)")
+      #expect(try await a.open().durableLSN.rawValue < 20)
+    }
+  }
+
   @Test func `a receipt can be awaited to its outcome`() async throws {
     let fleet = try Fleet()
     let a = fleet.device("a")
