@@ -14,12 +14,13 @@ package struct RealClock: SystemClock {
 
   package func wallMilliseconds() -> Int64 {
     let now = Self.now(CLOCK_REALTIME)
-    return Int64(now.tv_sec) * 1_000 + Int64(now.tv_nsec) / 1_000_000
+    // Whatever the system says, an hour it says wrong is no reason to trap.
+    return Int64(now.tv_sec) &* 1_000 &+ Int64(now.tv_nsec) / 1_000_000
   }
 
   package func monotonicNanoseconds() -> UInt64 {
     let now = Self.now(CLOCK_MONOTONIC)
-    return UInt64(now.tv_sec) * 1_000_000_000 + UInt64(now.tv_nsec)
+    return UInt64(clamping: now.tv_sec) &* 1_000_000_000 &+ UInt64(clamping: now.tv_nsec)
   }
 
   private static func now(_ clock: clockid_t) -> timespec {

@@ -10,6 +10,14 @@ struct POSIXFileTests {
 
   init() throws { folder = try TemporaryFolder() }
 
+  @Test func `a pipe that lies about as a file is refused and holds nobody`() throws {
+    let folder = try TemporaryFolder()
+    let path = folder.path + "/0000000000000001.seg"
+    let child = try ChildProcess("/usr/bin/env", ["mkfifo", path])
+    #expect(try child.wait() == .exited(0))
+    #expect(throws: SystemError.self) { try POSIXFileSystem().open(path, .read) }
+  }
+
   @Test func `what was written is read back`() throws {
     let file = try disk.open(folder("a"), .create)
     let bytes = SeededRandom(seed: 1).bytes(200_000)

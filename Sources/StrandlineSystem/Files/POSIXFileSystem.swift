@@ -20,16 +20,18 @@ package struct POSIXFileSystem: FileSystem {
   package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
     let number =
       switch mode {
-      case .read: try SystemCall.open(path, O_RDONLY)
+      // Without O_NONBLOCK a pipe that lies about as a file would hold its reader for ever; a file knows no difference.
+      case .read: try SystemCall.open(path, O_RDONLY | O_NONBLOCK)
       case .readWrite: try SystemCall.open(path, O_RDWR)
       case .create: try SystemCall.open(path, O_RDWR | O_CREAT | O_EXCL, 0o644)
       case .createPrivate: try SystemCall.open(path, O_RDWR | O_CREAT | O_EXCL, 0o600)
       }
     let descriptor = Descriptor(number)
-    // open(2) gives a folder to a reader; refuse it here, where the path is known, and not at the first read.
+    // open(2) gives a folder or a pipe to a reader; refuse it here, where the path is known, and not at the first read.
     if mode == .read {
-      let status = try SystemCall.status(number, path)
-      if status.st_mode & S_IFMT == S_IFDIR { throw .isDirectory("open", path) }
+      let kind = try SystemCall.status(number, path).st_mode & S_IFMT
+      if kind == S_IFDIR { throw .isDirectory("open", path) }
+      if kind == S_IFIFO || kind == S_IFSOCK { throw .invalid("open", path) }
     }
     return POSIXFile(path: path, descriptor: descriptor)
   }
