@@ -37,7 +37,9 @@ struct Intake {
       try takeDead(arrival, id, entry, &core)
       return
     }
-    if let entry, let base, isStale(arrival, base.version) {
+    // Created anew at the server since: what a direct question shows is then no older version of what is held here.
+    let isRecreated = source == .lookup && server.system.created?.milliseconds != entry?.base?.createdMilliseconds
+    if let entry, let base, !isRecreated, isStale(arrival, base.version) {
       try takeStale(arrival, id, entry, &core)
       return
     }
