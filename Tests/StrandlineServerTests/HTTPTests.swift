@@ -183,6 +183,19 @@ import Testing
     #expect(raw.server.cloud.failure == "the server is closed")
   }
 
+  @Test func `a connection that comes with the stop is ended and told nothing`() throws {
+    for _ in 0..<20 {
+      let raw = try Raw()
+      let coming = try (0..<30).map { _ in try raw.connect() }
+      raw.server.stop()
+      try raw.server.waitUntilStopped()
+      for connection in coming {
+        do { #expect(try Raw.readAll(connection) == "") } catch let error as SystemError { #expect(!error.isTimeout) }
+        connection.close()
+      }
+    }
+  }
+
   @Test func `the port that is taken is said`() throws {
     let raw = try Raw()
     let error = #expect(throws: StrandlineError.self) { try LocalServer.run(port: raw.server.port) }

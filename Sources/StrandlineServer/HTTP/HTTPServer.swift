@@ -71,11 +71,16 @@ package final class HTTPServer: Sendable {
   }
 
   private func serve(_ connection: Connection) {
-    let id: UInt64? = state.withLock { state in
-      guard !state.isStopped, state.open.count < limits.connectionsMax else { return nil }
+    let (id, isStopped): (UInt64?, Bool) = state.withLock { state in
+      guard !state.isStopped, state.open.count < limits.connectionsMax else { return (nil, state.isStopped) }
       state.nextID += 1
       state.open[state.nextID] = connection
-      return state.nextID
+      return (state.nextID, false)
+    }
+    // Accepted in the moment of the stop: it ends as all others do, and nothing is said of room.
+    guard !isStopped else {
+      connection.close()
+      return
     }
     guard let id else {
       turnAway(connection)
