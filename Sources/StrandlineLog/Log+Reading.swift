@@ -9,8 +9,24 @@ extension Log {
   /// - Throws: `.notDurable`, `.noSuchLSN`, `.damaged` if the bytes do not verify any more, `.io`, `.closed`.
   /// - Complexity: O(log segments) plus one read of the event's bytes.
   package func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
-    let (place, identity, path) = try commit.withLock {
-      state throws(LogError) -> (Range<UInt32>, SegmentIdentity, String) in
+    // A segment that is merged meanwhile is found in its replacement at the next look.
+    for _ in 0..<8 {
+      let (place, table) = try place(of: lsn)
+      do throws(LogError) {
+        if case .unknown = place {
+          try loadIndex(table)
+          continue
+        }
+        return try files.read(lsn, at: place, identity: table.identity, path: table.path)
+      } catch  where error.underlying?.isAbsent == true {
+        continue
+      }
+    }
+    throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)
+  }
+
+  private func place(of lsn: UInt64) throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) {
+    try commit.withLock { state throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) in
       if case .closed = state.phase { throw CommitState.closed }
       guard lsn > 0, lsn < state.nextLSN else {
         throw LogError(.noSuchLSN, "there is no LSN \(lsn); the next is \(state.nextLSN)", lsns: lsn...lsn)
@@ -19,8 +35,16 @@ extension Log {
         throw LogError(.notDurable, "LSN \(lsn) is not durable yet", lsns: lsn...lsn)
       }
       let table = state.tables.index(of: lsn)
-      return (state.tables[table].place(of: lsn), state.tables[table].identity, state.tables[table].path)
+      return (state.tables[table].place(of: lsn), state.tables[table].address)
     }
-    return try files.read(lsn, at: place, identity: identity, path: path)
+  }
+
+  /// Loads the index of a segment that was finished before this log was opened.
+  private func loadIndex(_ table: SegmentTable.Address) throws(LogError) {
+    let index = try files.index(of: table)
+    commit.withLock { state in
+      guard let at = state.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
+      state.tables[at].load(index)
+    }
   }
 }

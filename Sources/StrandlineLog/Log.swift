@@ -17,6 +17,13 @@ package enum LogState: Sendable {
   case closed
 }
 
+/// What a full disk kept an open from doing.
+struct StalledRecovery {
+  let recovery: TailRecovery
+  var recovered: Recovery
+  var cause: LogError
+}
+
 /// A write-ahead log in a directory, held by this writer. Safe to use from every thread and task.
 ///
 /// A log that is let go without `close()` gives its lock and its files back and writes nothing.
@@ -40,28 +47,39 @@ package final class Log: Sendable {
   let disk: Mutex<SegmentWriter>
   /// Held for a moment.
   let commit: Mutex<CommitState>
+  /// The end of the log could not be copied when it was opened, for want of space. Taken before `disk`.
+  private let stalled: Mutex<StalledRecovery?>
+  let keeper: DirectoryKeeper
+  let preparation: SegmentPreparation
+  /// One piece of upkeep at a time, and how the last ones went.
+  let upkeep = Upkeep()
   let writerQueue = DispatchQueue(label: "strandline.log.writer", qos: .userInitiated)
   let idleQueue = DispatchQueue(label: "strandline.log.idle", qos: .utility)
 
   private init(
     _ directory: StoreDirectory, lock: any FileLock, writer: SegmentWriter, tables: [SegmentTable],
-    recovery: RecoveryReport, isNew: Bool
+    recovery: RecoveryReport, isNew: Bool, stalled: StalledRecovery? = nil
   ) {
     path = directory.path
     storeUUID = writer.storeUUID
     tenure = writer.tenure
     role = writer.role
     options = writer.options
-    clock = writer.environment.clock
+    keeper = writer.keeper
+    preparation = writer.preparation
+    clock = writer.keeper.environment.clock
     self.recovery = recovery
     self.isNew = isNew
     self.lock = lock
-    files = SegmentFiles(writer.environment.fileSystem)
-    commit = Mutex(CommitState(durableLSN: writer.durable.lsn, tables: tables))
+    files = SegmentFiles(writer.keeper.environment.fileSystem)
+    commit = Mutex(
+      CommitState(durableLSN: tables.last?.lastLSN ?? writer.durable.lsn, tables: tables, rejecting: stalled?.cause))
+    self.stalled = Mutex(stalled)
     disk = Mutex(writer)
   }
 
   deinit {
+    preparation.release()
     disk.withLock { $0.release() }
     files.close()
     lock.unlock()
@@ -71,16 +89,17 @@ package final class Log: Sendable {
 
   /// Opens the log at `path` for writing, creating it if nothing (or an empty folder) is there.
   ///
-  /// Every event that is in the log is handed to `replay` once, in order, whole transactions only. When `open`
+  /// Every event from `firstLSN` on is handed to `replay` once, in order, whole transactions only. When `open`
   /// returns, all of them are durable and `append` works. An open without an append changes no byte, but for
-  /// temporary files of an interrupted writer, which are removed, and a tail above the last promise, which is
-  /// copied into a segment of its own.
+  /// temporary files of an interrupted writer, which are removed, files without a place in the log, which are moved
+  /// to `quarantine/`, and a tail above the last promise, which is copied into a segment of its own.
   ///
+  /// - Parameter firstLSN: nil: nothing is replayed, and only the segments that were not finished are read.
   /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
-  /// - Complexity: O(bytes of the log).
+  /// - Complexity: O(segments), and O(bytes) of those that are replayed or were not finished.
   package static func open(
     at path: String, role: LogRole, options: LogOptions = .init(), environment: SystemEnvironment,
-    createIfAbsent: Bool = true, replay: (LogEvent) throws -> Void
+    createIfAbsent: Bool = true, from firstLSN: UInt64? = 1, replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let directory = StoreDirectory(path)
     let tenure = environment.random.next()
@@ -99,7 +118,7 @@ package final class Log: Sendable {
         }
         let lock = try directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
         do {
-          return try recover(directory, lock, role, options, environment, tenure, replay: replay)
+          return try recover(directory, lock, role, options, environment, tenure, from: firstLSN, replay: replay)
         } catch {
           lock.unlock()
           throw error
@@ -115,14 +134,13 @@ package final class Log: Sendable {
   ) throws(LogError) -> Log? {
     let begun = environment.clock.monotonicNanoseconds()
     let creation = StoreCreation(
-      environment: environment, directory: directory, role: role, tenure: tenure,
-      firstStepBytes: options.preallocationFirstStepBytes)
+      environment: environment, directory: directory, role: role, tenure: tenure, options: options)
     guard let created = try creation.create() else { return nil }
     let live = created.live
     let writer = SegmentWriter(
-      environment: environment, directory: directory, options: options, storeUUID: created.storeUUID,
-      tenure: tenure, role: role, segmentID: 1, durable: LogPosition(lsn: 0, chain: 0, offset: live.end),
-      live: live, opens: 1, fullFlushLSN: 0)
+      keeper: created.keeper,
+      preparation: SegmentPreparation(keeper: created.keeper, options: options, tenure: tenure), options: options,
+      storeUUID: created.storeUUID, tenure: tenure, role: role, segmentID: 1, durable: LogPosition(lsn: 0, chain: 0, offset: live.end), live: live, opens: 1, fullFlushLSN: 0)
     var report = RecoveryReport()
     report.segments = 1
     report.frames = 1
@@ -135,7 +153,7 @@ package final class Log: Sendable {
 
   private static func recover(
     _ directory: StoreDirectory, _ lock: any FileLock, _ role: LogRole, _ options: LogOptions,
-    _ environment: SystemEnvironment, _ tenure: UInt64, replay: (LogEvent) throws -> Void
+    _ environment: SystemEnvironment, _ tenure: UInt64, from firstLSN: UInt64?, replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let fileSystem = environment.fileSystem
     let begun = environment.clock.monotonicNanoseconds()
@@ -152,19 +170,77 @@ package final class Log: Sendable {
       throw LogError.system("cannot open '\(directory.path)'", error, file: directory.path)
     }
     let list = try SegmentList.read(fileSystem, directory, ids, role: role, writing: true)
-    var recovered = try Recovery.run(fileSystem, list, visit: replay)
+    var recovered = try Recovery.run(fileSystem, list, from: firstLSN, visit: replay)
+    recovered.report.tenure = tenure
+    recovered.report.adopted = list.adopted
+    recovered.report.quarantined = list.strays
     do {
       for name in temporaries { try fileSystem.unlink(directory.file(name)) }
+      try directory.quarantine(list.strays, fileSystem)
     } catch {
-      throw LogError.system("cannot remove what an interrupted writer left", error)
+      throw LogError.system("cannot clear up what an interrupted writer left", error)
     }
-    recovered.report.tenure = tenure
-    let writer = try TailRecovery(
-      environment: environment, directory: directory, options: options, tenure: tenure
-    ).writer(&recovered)
+    let keeper = keeper(environment, directory, list, recovered, present: ids)
+    let recovery = TailRecovery(
+      keeper: keeper, preparation: SegmentPreparation(keeper: keeper, options: options, tenure: tenure),
+      options: options, tenure: tenure)
+    let ballast = Ballast(fileSystem: fileSystem, directory: directory, bytes: options.ballastBytes)
+    let writer: SegmentWriter
+    var stalled: StalledRecovery?
+    do throws(LogError) {
+      do throws(LogError) {
+        writer = try recovery.writer(&recovered)
+      } catch {
+        guard error.isFull, try release(ballast) else { throw error }
+        writer = try recovery.writer(&recovered)
+      }
+    } catch {
+      // What is whole can be read, as a reader reads it; nothing can be appended until its copy was made.
+      guard error.isFull else { throw error }
+      stalled = StalledRecovery(recovery: recovery, recovered: recovered, cause: error)
+      writer = recovery.stalledWriter(recovered)
+    }
     recovered.report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
     return Log(
-      directory, lock: lock, writer: writer, tables: recovered.tables, recovery: recovered.report, isNew: false)
+      directory, lock: lock, writer: writer, tables: recovered.tables, recovery: recovered.report, isNew: false,
+      stalled: stalled)
+  }
+
+  private static func release(_ ballast: Ballast) throws(LogError) -> Bool {
+    do {
+      return try ballast.release()
+    } catch {
+      throw .system("cannot give the space of '\(ballast.directory.ballast)' back", error)
+    }
+  }
+
+  /// The list as this writer goes on with it.
+  private static func keeper(
+    _ environment: SystemEnvironment, _ directory: StoreDirectory, _ list: SegmentList, _ recovered: Recovery,
+    present: [UInt64]
+  ) -> DirectoryKeeper {
+    var manifest = list.manifest
+    manifest.nextSegmentID = max(manifest.nextSegmentID, (present.last ?? 0) + 1)
+    var unused = list.unopened
+    if recovered.isLastUnused, let last = list.summaries.last { unused.append(last.segmentID) }
+    // In the order in which they were read: a segment that was made ahead may be in use by now.
+    let entries = Dictionary(uniqueKeysWithValues: manifest.entries.map { ($0.segmentID, $0) })
+    manifest.entries = list.summaries.enumerated().map { index, summary in
+      var entry =
+        entries[summary.segmentID]
+        ?? ManifestEntry(
+          segmentID: summary.segmentID, salt: summary.header.salt, state: .used, firstLSN: summary.opening.firstLSN)
+      entry.state = .used
+      entry.firstLSN = summary.opening.firstLSN
+      if let end = list.sealedEnd(index) {
+        (entry.lastLSN, entry.end, entry.chain) = (end.lastLSN, end.offset, end.chain)
+      }
+      return entry
+    }
+    manifest.entries += list.unopened.compactMap { entries[$0] }
+    return DirectoryKeeper(
+      environment: environment, directory: directory, manifest: manifest, control: ControlFile(read: list.control),
+      unused: unused)
   }
 
   // MARK: Looking
@@ -190,8 +266,27 @@ package final class Log: Sendable {
 
   /// After a clean rejection: takes appends again. `nextLSN` is the one after `durableLSN`, so LSNs of the rejected
   /// transactions are given anew: call it when nobody will ask for the old ones any more. Does nothing in any
-  /// other state.
-  package func resume() { commit.withLock { $0.resume() } }
+  /// other state. A log that was opened on a full disk first copies what its open could not; if there is still no
+  /// room, it goes on rejecting.
+  package func resume() {
+    stalled.withLock { stalled in
+      guard var pending = stalled else {
+        commit.withLock { $0.resume() }
+        return
+      }
+      disk.withLock { writer in
+        guard case .rejecting = state else { return }
+        do throws(LogError) {
+          writer = try pending.recovery.writer(&pending.recovered)
+          stalled = nil
+          commit.withLock { $0.resume(with: pending.recovered.tables) }
+        } catch {
+          pending.cause = error
+          stalled = pending
+        }
+      }
+    }
+  }
 
   /// Makes durable what is queued, promises it, and gives the lock back. A second call does nothing; after it
   /// everything throws `.closed`.
@@ -200,6 +295,7 @@ package final class Log: Sendable {
   ///   files and the lock are given back all the same.
   package func close() throws {
     while commit.withLock({ $0.hasQueue }) { leadGroup() }
+    upkeep.end()
     let failure = disk.withLock { writer -> LogError? in
       let phase = commit.withLock { state in
         let phase = state.phase
@@ -207,6 +303,7 @@ package final class Log: Sendable {
         return phase
       }
       defer {
+        preparation.release()
         writer.release()
         files.close()
         lock.unlock()
@@ -217,6 +314,7 @@ package final class Log: Sendable {
       case .open, .rejecting:
         do throws(SystemError) {
           try writer.finish()
+          try endPreparation()
         } catch {
           return .system("cannot close '\(path)' cleanly; what was acknowledged is safe", error)
         }

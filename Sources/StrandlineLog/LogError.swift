@@ -45,6 +45,10 @@ package struct LogError: Error, Sendable, CustomStringConvertible {
     case notDurable
     /// No such LSN was given.
     case noSuchLSN
+    /// The event was left out when its segment was compacted.
+    case compacted
+    /// A registered consumer still needs what compaction would remove.
+    case consumerHolds
   }
 
   package var code: Code
@@ -103,6 +107,10 @@ extension LogError {
       "'\(file)' is damaged at byte \(range.lowerBound) (up to \(range.upperBound)\(events.map { ", \($0)" } ?? "")): "
         + "\(what); \(innocentCauses)",
       file: file, offset: range.lowerBound, lsns: lsns)
+  }
+
+  static func compacted(_ lsn: UInt64) -> LogError {
+    LogError(.compacted, "LSN \(lsn) was removed by compaction", lsns: lsn...lsn)
   }
 
   static func fromTheFuture(_ file: String, at offset: UInt64, _ what: String) -> LogError {

@@ -12,6 +12,14 @@ package enum LogFormat {
   package static let lockName = "LOCK"
   /// A segment's name is its ID in 16 hex digits and this.
   package static let segmentSuffix = ".seg"
+  /// Which segments are the log, in their order.
+  package static let manifestName = "MANIFEST"
+  /// Lower bounds of what must be there.
+  package static let controlName = "CONTROL"
+  /// Space that recovery may have when the disk is full.
+  package static let ballastName = "BALLAST"
+  /// Files that belong to nobody are moved here and never read.
+  package static let quarantineName = "quarantine"
   /// A file that is not yet what it will be: ignored by readers, removed by the next writer.
   package static let temporarySuffix = ".tmp"
   /// A store that is not yet there: `<store>.init-<16 hex digits>`.
@@ -21,7 +29,7 @@ package enum LogFormat {
 
   /// 89, "STR", and the four bytes that a transfer in text mode would change (as in PNG).
   package static let magic: [UInt8] = [0x89, 0x53, 0x54, 0x52, 0x0D, 0x0A, 0x1A, 0x0A]
-  package static let major: UInt16 = 0
+  package static let major: UInt16 = 1
   package static let minor: UInt16 = 0
   package static let headerBytes = 8 + 2 + 2 + 4 + 8 + 8 + 8 + 16 + 8 + 8 + 4 + 4 + 8 + 1 + 35 + 4
   /// The header has a page for itself, so that no append rewrites its block.
@@ -80,10 +88,30 @@ package enum LogFormat {
 
   package static let markerBodyBytes = 8 + 4 + 4 + 4 + 4 + 8
   package static let markerFrameBytes = frameHeaderBytes + markerBodyBytes
-  package static let openingBodyBytes = 8 + 8 + 8 + 4 + 4 + 4 + 4 + 8
+  package static let openingBodyBytes = 8 + 8 + 8 + 4 + 4 + 4 + 4 + 8 + 8 + 4 + 4
   package static let openingFrameBytes = frameHeaderBytes + openingBodyBytes
+  /// One place in an index frame: LSN above the segment's first, offset.
+  package static let indexEntryBytes = 4 + 4
+  /// Bytes of frames between two places of an index, at least.
+  package static let indexStepBytes = 16 * 1024
+  package static let sealBodyBytes = 8 + 8 + 8 + 4 + 4 + 4 + 4
+  package static let sealFrameBytes = frameHeaderBytes + sealBodyBytes
   /// What one step of the chain is taken over: chain, LSN, type, schema, body length, body CRC.
   package static let chainStepBytes = 4 + 8 + 1 + 2 + 4 + 4
+
+  // MARK: MANIFEST and CONTROL
+
+  /// 89, "STM", and the four bytes of `magic`.
+  package static let manifestMagic: [UInt8] = [0x89, 0x53, 0x54, 0x4D, 0x0D, 0x0A, 0x1A, 0x0A]
+  package static let manifestHeaderBytes = 128
+  package static let manifestEntryBytes = 8 + 8 + 8 + 8 + 4 + 4 + 4 + 1 + 19
+  /// An obsolete file: a segment's ID.
+  package static let obsoleteEntryBytes = 8
+  package static let ownerBlobBytesMax = 256
+  /// 89, "STC", and the four bytes of `magic`.
+  package static let controlMagic: [UInt8] = [0x89, 0x53, 0x54, 0x43, 0x0D, 0x0A, 0x1A, 0x0A]
+  package static let controlSlotBytes = 4096
+  package static let controlSlots = 2
 
   // MARK: Reading
 

@@ -28,7 +28,7 @@ package enum LogRole: Hashable, Sendable {
 
 /// Sizes and habits of one writer. None of them is written down: two opens may differ in all of them.
 package struct LogOptions: Sendable {
-  /// A segment that has reached this many bytes is followed by another; a larger transaction has one for itself.
+  /// The group that brings a segment to this many bytes seals it, and the next one goes into another.
   package var segmentBytesMax: Int
   /// Space is reserved ahead of the end: first this much,
   package var preallocationFirstStepBytes: Int
@@ -47,12 +47,27 @@ package struct LogOptions: Sendable {
   package var idleMarkerMilliseconds: Int64?
   /// How hard a group is synced.
   package var strength: SyncStrength
+  /// Whether the space of a segment that is made ahead is written once and not only reserved.
+  package var zeroesPreparedSegments: Bool
+  /// Space that a new store sets aside for the recovery of a full disk; 0 for none.
+  package var ballastBytes: Int
+  /// Who does what need not be done at once: a segment made ahead, small ones merged.
+  package var upkeep: Upkeep
+
+  /// When a log looks after its files.
+  package enum Upkeep: Sendable {
+    /// On a thread of its own, while appends go on.
+    case inBackground
+    /// Only when `Log.prepareSegment()`, `merge()` or `compact` is called; for tests that repeat a run.
+    case onDemand
+  }
 
   package init(
     segmentBytesMax: Int = 16 << 20, preallocationFirstStepBytes: Int = 1 << 20,
     preallocationStepBytesMax: Int = 16 << 20, groupBytesMax: Int = 1 << 20, groupTransactionsMax: Int = 4096,
     transactionBytesMax: Int = 64 << 20, lockWaitMilliseconds: Int64 = 250,
-    idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable
+    idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable, zeroesPreparedSegments: Bool = true,
+    ballastBytes: Int = 1 << 20, upkeep: Upkeep = .inBackground
   ) {
     // Offsets are 32 bits: the largest segment is one of the largest soft size and one transaction on top.
     precondition(segmentBytesMax <= 1 << 30 && transactionBytesMax <= LogFormat.bodyBytesMax)
@@ -66,5 +81,8 @@ package struct LogOptions: Sendable {
     self.lockWaitMilliseconds = lockWaitMilliseconds
     self.idleMarkerMilliseconds = idleMarkerMilliseconds
     self.strength = strength
+    self.zeroesPreparedSegments = zeroesPreparedSegments
+    self.ballastBytes = ballastBytes
+    self.upkeep = upkeep
   }
 }

@@ -48,27 +48,31 @@ package final class LogReader: Sendable {
   }
 
   private init(
-    _ directory: StoreDirectory, _ environment: SystemEnvironment, first: SegmentSummary, last: SegmentSummary
+    _ directory: StoreDirectory, _ environment: SystemEnvironment, _ list: SegmentList, after lsn: UInt64
   ) {
     path = directory.path
-    storeUUID = first.header.storeUUID
-    role = first.header.role
+    storeUUID = list.manifest.storeUUID
+    role = list.manifest.role
     self.directory = directory
     self.environment = environment
     files = SegmentFiles(environment.fileSystem)
-    cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: first.header.role))
-    served.withLock { $0.report.tenure = last.header.tenure }
+    cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: list.manifest.role))
+    served.withLock { served in
+      served.lastLSN = lsn
+      served.report.tenure = list.summaries.last?.header.tenure ?? 0
+    }
   }
 
   deinit { files.close() }
 
   /// Looks at the log at `path`. Only headers are read here; events come with `poll`.
   ///
+  /// - Parameter lsn: events up to here count as handed out.
   /// - Throws: `.absent` if there is no log, `.wrongRole`, `.fromTheFuture`, `.damaged`, `.missingSegment`,
   ///   `.foreignSegment`, `.io`.
-  package static func open(at path: String, role: LogRole? = nil, environment: SystemEnvironment) throws(LogError)
-    -> LogReader
-  {
+  package static func open(
+    at path: String, role: LogRole? = nil, environment: SystemEnvironment, after lsn: UInt64 = 0
+  ) throws(LogError) -> LogReader {
     let directory = StoreDirectory(path)
     let list = try again { () throws(LogError) -> SegmentList in
       guard case .segments(let ids, _) = try directory.contents(environment.fileSystem) else {
@@ -76,7 +80,7 @@ package final class LogReader: Sendable {
       }
       return try SegmentList.read(environment.fileSystem, directory, ids, role: role, writing: false)
     }
-    return LogReader(directory, environment, first: list.summaries[0], last: list.summaries[list.summaries.count - 1])
+    return LogReader(directory, environment, list, after: lsn)
   }
 
   /// A directory that is being written is not seen at one instant: what looks wrong is looked at again.
@@ -103,7 +107,7 @@ package final class LogReader: Sendable {
   /// Hands every event that is new since the last call to `visit`: in order, each once, whole transactions only.
   ///
   /// If `visit` throws, the transaction counts as not handed out and comes again with the next call. `read` may be
-  /// called from within; `poll` may not.
+  /// called from within, unless segments are merged meanwhile; `poll` may not.
   ///
   /// - Throws: `LogError`, or what `visit` throws.
   /// - Complexity: O(new bytes), and the unwritten rest of the last segment when nobody holds the store.
@@ -117,15 +121,30 @@ package final class LogReader: Sendable {
   ///
   /// - Throws: `.noSuchLSN`, `.damaged`, `.io`.
   package func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
-    let (place, identity, path) = try served.withLock {
-      served throws(LogError) -> (Range<UInt32>, SegmentIdentity, String) in
-      guard lsn > 0, lsn <= served.lastLSN else {
-        throw LogError(.noSuchLSN, "no LSN \(lsn) was read; the last is \(served.lastLSN)", lsns: lsn...lsn)
+    for _ in 0..<8 {
+      let (place, table) = try served.withLock {
+        served throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) in
+        guard lsn > 0, lsn <= served.lastLSN, !served.tables.isEmpty else {
+          throw LogError(.noSuchLSN, "no LSN \(lsn) was read; the last is \(served.lastLSN)", lsns: lsn...lsn)
+        }
+        let table = served.tables[served.tables.index(of: lsn)]
+        return (table.place(of: lsn), table.address)
       }
-      let table = served.tables[served.tables.index(of: lsn)]
-      return (table.place(of: lsn), table.identity, table.path)
+      do throws(LogError) {
+        guard case .unknown = place else {
+          return try files.read(lsn, at: place, identity: table.identity, path: table.path)
+        }
+        let index = try files.index(of: table)
+        served.withLock { served in
+          guard let at = served.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
+          served.tables[at].load(index)
+        }
+      } catch  where error.underlying?.isAbsent == true {
+        // Merged or compacted since the last poll: its replacement has it, or nobody has.
+        try cursor.withLock { cursor throws(LogError) in try cursor.relocate(served) }
+      }
     }
-    return try files.read(lsn, at: place, identity: identity, path: path)
+    throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)
   }
 
   /// What a writer's open would have found at the last `poll`; empty before the first.
@@ -153,7 +172,7 @@ package final class LogReader: Sendable {
       let file = try Recovery.openSegment(fileSystem, summary.path)
       defer { file.close() }
       let size = try Recovery.sizeOf(file)
-      let limit = list.sealedEnd(index).map { min(size, UInt64($0.predecessorEnd)) } ?? size
+      let limit = list.sealedEnd(index).map { min(size, UInt64($0.offset)) } ?? size
       var scanner = SegmentScanner(
         file: file, path: summary.path, identity: summary.identity, from: UInt64(LogFormat.headerPageBytes),
         limit: limit)

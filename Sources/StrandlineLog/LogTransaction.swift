@@ -35,6 +35,17 @@ package struct LogEvent: Hashable, Sendable {
   }
 }
 
+extension LogEvent {
+  /// The event whose verified frame begins at `start` of `bytes`.
+  init(_ header: FrameHeader, _ bytes: [UInt8], at start: Int, segmentID: UInt64, offset: UInt32) {
+    let body = start + LogFormat.frameHeaderBytes
+    self.init(
+      lsn: header.lsn, schema: header.schema, body: Array(bytes[body..<body + header.bodyLength]),
+      indexInTransaction: header.indexInTransaction, isFirst: header.isFirst, isLast: header.isLast,
+      segmentID: segmentID, offset: offset)
+  }
+}
+
 /// Events that become durable together or not at all.
 package struct LogTransaction: Sendable {
   /// The frames, still without LSN, flags, tag and header checksum.

@@ -13,6 +13,9 @@ package struct VerificationFinding: Hashable, Sendable {
     case tornTail
     /// Acknowledged bytes (or bytes that hold the log together) that are not what was written.
     case damage
+    /// A segment of this store that is on no list and has no place in its history; the next open for writing moves
+    /// it to `quarantine/`. Nothing is lost.
+    case stray
   }
   package var kind: Kind
   package var code: LogError.Code
@@ -79,36 +82,113 @@ private struct Verification {
   }
 
   mutating func run() throws(LogError) {
-    let fileSystem = environment.fileSystem
+    let (fileSystem, directory) = (environment.fileSystem, directory)
     guard case .segments(let ids, _) = try directory.contents(fileSystem) else {
       throw LogError(.absent, "there is no store at '\(directory.path)'", file: directory.path)
     }
-    report.segments = ids.count
+    let control = try finding(in: directory.control) { () throws(LogError) in
+      try Control.read(fileSystem, directory)
+    }
+    let manifest = try finding(in: directory.manifest) { () throws(LogError) in
+      try Manifest.read(fileSystem, directory)
+    }
+    let present = Set(ids)
+    let order = order(manifest, ids)
+    report.segments = order.count
     var summaries: [SegmentSummary?] = []
-    for id in ids {
+    for (id, entry) in order {
       let path = directory.segment(id)
-      do {
-        let summary = try SegmentSummary.read(fileSystem, path, id)
-        // Neighbours that could not be read cannot be held against each other.
-        let known = summaries.compactMap { $0 }
-        if known.count == summaries.count {
-          try SegmentList.check(summary, after: known.last, first: known.first, role: nil, writing: false)
-        }
-        summaries.append(summary)
-      } catch  where error.code == .io || error.code == .fromTheFuture {
-        throw error
-      } catch {
-        add(error, in: path)
-        if summaries.last.map({ $0?.path == path }) != true { summaries.append(nil) }
+      if !present.contains(id) {
+        add(
+          LogError(
+            .missingSegment, "'\(path)' is missing; \(LogError.innocentCauses)", file: path,
+            lsns: entry.map { $0.firstLSN...max($0.firstLSN, $0.lastLSN) }), in: path)
+        summaries.append(nil)
+        continue
       }
+      let read = try finding(in: path) { () throws(LogError) -> SegmentSummary? in
+        try SegmentSummary.read(fileSystem, path, id, untilUnwritten: false)
+      }
+      // Made ahead and not in use: no part of the log.
+      if case .some(.none) = read { continue }
+      guard let summary = read ?? nil else {
+        summaries.append(nil)
+        continue
+      }
+      if let entry, summary.header.salt != entry.salt || summary.header.storeUUID != manifest?.storeUUID {
+        add(
+          LogError(
+            .foreignSegment,
+            "'\(path)' is another segment than the one that the list of segments means; \(LogError.innocentCauses)",
+            file: path), in: path)
+        summaries.append(nil)
+        continue
+      }
+      // Neighbours that could not be read cannot be held against each other.
+      let isFirst = summaries.isEmpty
+      if isFirst || summaries.last.map({ $0 != nil }) == true {
+        let isNext: Void? = try finding(in: path) { () throws(LogError) in
+          try SegmentList.check(summary, after: summaries.last ?? nil)
+        }
+        if isNext == nil, entry == nil {
+          // On no list, and without a place.
+          report.findings.removeLast()
+          addStray(summary)
+          continue
+        }
+      }
+      summaries.append(summary)
     }
     for (index, summary) in summaries.enumerated() {
       guard let summary else { continue }
-      let successor = index + 1 < summaries.count ? summaries[index + 1] : nil
+      let isLast = index == summaries.count - 1
       // The successor says where this one ends; without a readable one, its own promises do.
-      let opening = successor?.opening.predecessorID == summary.segmentID ? successor?.opening : nil
-      try verify(summary, opening, isLast: index == summaries.count - 1)
+      let successor = isLast ? nil : summaries[index + 1]
+      let isKnown = successor.map { $0.opening.predecessorID == summary.segmentID } ?? false
+      let end = summary.sealedEnd(before: isKnown ? successor : nil)
+      let bound = control.flatMap { control in
+        control.tailSegmentID == summary.segmentID
+          ? SegmentBound(end: control.durableEnd, lsn: control.durableLSN) : nil
+      }
+      try verify(summary, end, bound, isLast: isLast)
     }
+    if let control, control.durableLSN > report.lastLSN, !report.isDamaged {
+      add(
+        LogError(
+          .missingSegment,
+          "the log ends with LSN \(report.lastLSN), but LSN \(control.durableLSN) was durable; "
+            + LogError.innocentCauses, file: directory.control, lsns: report.lastLSN + 1...control.durableLSN),
+        in: directory.control)
+    }
+  }
+
+  /// The segments in the order of the log: as listed, then what is not listed, in the order of their IDs.
+  private func order(_ manifest: Manifest?, _ ids: [UInt64]) -> [(UInt64, ManifestEntry?)] {
+    guard let manifest else { return ids.map { ($0, nil) } }
+    let listed = Set(manifest.entries.map(\.segmentID)).union(manifest.obsolete)
+    return manifest.entries.map { ($0.segmentID, $0) } + ids.filter { !listed.contains($0) }.map { ($0, nil) }
+  }
+
+  /// What `look` returns; nil, and a finding, if it finds damage.
+  private mutating func finding<Result>(
+    in path: String, _ look: () throws(LogError) -> Result
+  ) throws(LogError) -> Result? {
+    do {
+      return try look()
+    } catch  where error.code == .io || error.code == .fromTheFuture {
+      throw error
+    } catch {
+      add(error, in: path)
+      return nil
+    }
+  }
+
+  private mutating func addStray(_ summary: SegmentSummary) {
+    report.findings.append(
+      VerificationFinding(
+        kind: .stray, code: .foreignSegment, file: summary.path, offset: 0, end: 0, lsns: nil,
+        message: "'\(summary.path)' is on no list and continues nothing: its writer was interrupted before it counted; "
+          + "the next open for writing moves it to '\(directory.quarantine)'"))
   }
 
   private mutating func add(_ error: LogError, in path: String, end: UInt64? = nil) {
@@ -119,31 +199,40 @@ private struct Verification {
   }
 
   private mutating func verify(
-    _ summary: SegmentSummary, _ successor: OpeningBody?, isLast: Bool
+    _ summary: SegmentSummary, _ sealed: SegmentEnd?, _ bound: SegmentBound?, isLast: Bool
   ) throws(LogError) {
     let file = try Recovery.openSegment(environment.fileSystem, summary.path)
     defer { file.close() }
     let size = try Recovery.sizeOf(file)
     try checkHeaderPage(file, summary.path)
     var walk = SegmentWalk(
-      summary, file: file, limit: successor.map { min(size, UInt64($0.predecessorEnd)) } ?? size)
+      summary, file: file, limit: sealed.map { min(size, UInt64($0.offset)) } ?? size, bound: bound)
     walk.checksPadding = true
+    var begins: [IndexBody.Entry] = []
     do {
       while true {
         let step = try walk.next()
-        if case .transaction = step { report.events += UInt64(walk.transaction.count) }
+        if case .transaction = step {
+          report.events += UInt64(walk.transaction.count)
+          if let first = walk.transaction.first {
+            begins.append(
+              IndexBody.Entry(
+                lsnDelta: UInt32(truncatingIfNeeded: first.lsn - summary.opening.firstLSN), offset: first.offset))
+          }
+        }
         guard case .stop(let fault) = step else { continue }
-        if let successor {
-          try Recovery.checkSealed(walk, fault, successor)
+        if let sealed {
+          try Recovery.checkSealed(walk, fault, sealed)
         } else {
           try judgeTail(walk, size, isLast: isLast)
         }
         break
       }
+      checkIndex(walk, begins)
     } catch  where error.code == .io || error.code == .fromTheFuture {
       throw error
     } catch {
-      try addDamage(error, walk, summary, end: min(size, try acknowledgedEnd(walk, successor)))
+      try addDamage(error, walk, summary, end: min(size, try acknowledgedEnd(walk, sealed)))
     }
     if let offset = walk.paddingFault {
       add(
@@ -152,8 +241,24 @@ private struct Verification {
         in: summary.path)
     }
     report.frames += walk.frames
-    report.bytes += walk.scanner.bytesRead + UInt64(LogFormat.headerPageBytes)
-    if isLast || successor == nil { report.lastLSN = max(report.lastLSN, walk.unitEnd.lsn) }
+    report.bytes += walk.scanner.bytesRead + UInt64(LogFormat.headerPageBytes + LogFormat.openingFrameBytes)
+    if isLast || sealed == nil { report.lastLSN = max(report.lastLSN, walk.unitEnd.lsn) }
+  }
+
+  /// Every place that the index names is one where a transaction begins.
+  private mutating func checkIndex(_ walk: SegmentWalk, _ begins: [IndexBody.Entry]) {
+    guard let index = walk.index else { return }
+    var at = 0
+    for entry in index.body.entries {
+      while at < begins.count, begins[at].offset < entry.offset { at += 1 }
+      guard at < begins.count, begins[at] == entry else {
+        add(
+          .damaged(
+            walk.path, at: UInt64(index.offset)..<UInt64(index.end), lsns: nil,
+            "its index names byte \(entry.offset), where no transaction begins as it says"), in: walk.path)
+        return
+      }
+    }
   }
 
   /// Bytes 128 to 4095 are zero.
@@ -189,11 +294,11 @@ private struct Verification {
   }
 
   /// Up to where the bytes of a segment were acknowledged.
-  private func acknowledgedEnd(_ walk: SegmentWalk, _ successor: OpeningBody?) throws(LogError) -> UInt64 {
-    if let successor { return UInt64(successor.predecessorEnd) }
+  private func acknowledgedEnd(_ walk: SegmentWalk, _ sealed: SegmentEnd?) throws(LogError) -> UInt64 {
+    if let sealed { return UInt64(sealed.offset) }
     let resync = try Resync.scan(
       walk.scanner.file, walk.path, identity: walk.scanner.identity, from: walk.scanner.offset)
-    return UInt64(max(walk.openingEnd, resync.promise?.durableEnd ?? 0))
+    return UInt64(max(walk.openingEnd, walk.bound?.end ?? 0, resync.promise?.durableEnd ?? 0))
   }
 
   /// Reports a region that does not verify, and those behind it up to `end`.

@@ -12,8 +12,8 @@ struct ReaderCursor {
   let directory: StoreDirectory
   let environment: SystemEnvironment
   let role: LogRole
-  /// The first segment, for the store's identity.
-  private var first: SegmentSummary?
+  /// What was read of segments, by their IDs.
+  private var known: [UInt64: SegmentSummary] = [:]
   /// The segment that is being read.
   private var current: SegmentSummary?
   private var walk: SegmentWalk?
@@ -62,82 +62,129 @@ struct ReaderCursor {
   }
 
   private mutating func look(_ served: borrowing Mutex<LogReader.Served>, _ visit: Visit) throws {
+    let (list, index) = try locate(served)
+    for next in index..<list.summaries.count {
+      if next > index { begin(list, next, served) }
+      if let end = list.sealedEnd(next) {
+        try finishCurrent(end, list, served, visit)
+      } else {
+        try readTail(list, served, visit)
+      }
+    }
+    if list.summaries.last?.opening.kind == .rewritten { setReport(served) }
+  }
+
+  /// Reads the list of segments, and where in it the next event is. Segments come at the end, and at any place one
+  /// may stand for several that were merged: then its events up to the last that was handed out are passed over.
+  private mutating func locate(
+    _ served: borrowing Mutex<LogReader.Served>
+  ) throws(LogError) -> (list: SegmentList, index: Int) {
     let fileSystem = environment.fileSystem
     guard case .segments(let ids, _) = try directory.contents(fileSystem) else {
       throw LogError(.missingSegment, "the segments of '\(directory.path)' are gone", file: directory.path)
     }
-    var following: [SegmentSummary] = []
-    for id in ids where id > current?.segmentID ?? 0 {
-      let summary = try SegmentSummary.read(fileSystem, directory.segment(id), id)
-      try SegmentList.check(
-        summary, after: following.last ?? current, first: first ?? following.first, role: role, writing: false)
-      following.append(summary)
+    let list = try SegmentList.read(fileSystem, directory, ids, role: role, writing: false, known: known)
+    known = Dictionary(uniqueKeysWithValues: list.summaries.map { ($0.segmentID, $0) })
+    if let current, let index = list.summaries.firstIndex(where: { $0.segmentID == current.segmentID }) {
+      refresh(list, upTo: index, served)
+      return (list, index)
     }
-    if current == nil, !following.isEmpty { begin(following.removeFirst(), served) }
-    for next in following {
-      try finishCurrent(next.opening, served, visit)
-      begin(next, served)
-    }
-    try readTail(served, visit)
+    let last = served.withLock { $0.lastLSN }
+    let index = list.summaries.lastIndex { $0.opening.firstLSN <= last + 1 } ?? 0
+    begin(list, index, served)
+    return (list, index)
   }
 
-  private mutating func begin(_ summary: SegmentSummary, _ served: borrowing Mutex<LogReader.Served>) {
-    if first == nil { first = summary }
-    current = summary
+  /// Finds the places of what was handed out anew, after segments were replaced.
+  mutating func relocate(_ served: borrowing Mutex<LogReader.Served>) throws(LogError) {
+    _ = try locate(served)
+  }
+
+  private mutating func begin(_ list: SegmentList, _ index: Int, _ served: borrowing Mutex<LogReader.Served>) {
+    current = list.summaries[index]
     walk = nil
     heldBack = []
+    refresh(list, upTo: index, served)
+    let table = SegmentTable(list.summaries[index])
+    served.withLock { $0.tables.append(table) }
+  }
+
+  /// Makes the tables those of the segments before `index`, and of that at `index` if it has one.
+  private func refresh(_ list: SegmentList, upTo index: Int, _ served: borrowing Mutex<LogReader.Served>) {
     served.withLock { served in
-      if !served.tables.isEmpty { served.tables[served.tables.count - 1].seal() }
-      served.tables.append(SegmentTable(summary))
+      var tables: [SegmentTable] = []
+      var old = served.tables[...]
+      for (at, summary) in list.summaries[...index].enumerated() {
+        while let first = old.first, first.segmentID != summary.segmentID,
+          !list.summaries.contains(where: { $0.segmentID == first.segmentID })
+        {
+          old.removeFirst()
+        }
+        if let first = old.first, first.segmentID == summary.segmentID {
+          tables.append(first)
+          old.removeFirst()
+        } else if at < index, let end = list.sealedEnd(at) {
+          tables.append(SegmentTable(unread: summary, end: end))
+        }
+      }
+      served.tables = tables
     }
   }
 
   /// Opens the current segment and goes on where the walk stood.
-  private func resume(limit: UInt64?) throws(LogError) -> SegmentWalk {
+  private func resume(limit: UInt64?, bound: SegmentBound?) throws(LogError) -> SegmentWalk {
     guard let current else { preconditionFailure("a look begins with a segment") }
     let file = try Recovery.openSegment(environment.fileSystem, current.path)
     let size = try Recovery.sizeOf(file)
     let limit = limit.map { min($0, size) } ?? size
     if let walk { return SegmentWalk(resuming: walk, file: file, limit: limit) }
-    return SegmentWalk(current, file: file, limit: limit)
+    return SegmentWalk(current, file: file, limit: limit, bound: bound)
   }
 
-  /// Reads the rest of a segment that has a successor.
+  /// Reads the rest of a segment whose end is known.
   private mutating func finishCurrent(
-    _ successor: OpeningBody, _ served: borrowing Mutex<LogReader.Served>, _ visit: Visit
+    _ end: SegmentEnd, _ list: SegmentList, _ served: borrowing Mutex<LogReader.Served>, _ visit: Visit
   ) throws {
-    let end = successor.predecessorEnd
-    if let walk, walk.unitEnd.offset > end {
+    if let walk, walk.unitEnd.offset > end.offset {
       // Read further than the successor lets it count: it has copies of what is above.
-      guard let current, current.opening.predecessorLastLSN...walk.unitEnd.lsn ~= successor.predecessorLastLSN else {
-        try Recovery.checkSealed(walk, .order, successor)
+      guard let current, current.opening.predecessorLastLSN...walk.unitEnd.lsn ~= end.lastLSN else {
+        try Recovery.checkSealed(walk, .order, end)
         return
       }
       heldBack = []
       served.withLock { served in
         served.tables[served.tables.count - 1].cut(
-          to: LogPosition(lsn: successor.predecessorLastLSN, chain: successor.chain, offset: end))
+          to: LogPosition(lsn: end.lastLSN, chain: end.chain, offset: end.offset))
       }
       count(walk)
       return
     }
-    var walk = try resume(limit: UInt64(end))
+    // A segment whose end was reached at the last look, and which has had no successor since.
+    if let walk, walk.unitEnd.offset == end.offset, walk.seal != nil, heldBack.isEmpty { return }
+    var walk = try resume(limit: UInt64(end.offset), bound: current.flatMap { list.bound(of: $0) })
     defer { walk.scanner.file.close() }
     while true {
       let step = try walk.next()
       if case .stop(let fault) = step {
-        try Recovery.checkSealed(walk, fault, successor)
+        try Recovery.checkSealed(walk, fault, end)
         break
       }
       if case .transaction = step { keepBack(walk, served) }
     }
     try handOut(served, visit)
+    served.withLock { served in
+      served.tables[served.tables.count - 1].finish(end)
+      served.lastLSN = max(served.lastLSN, end.lastLSN)
+    }
+    if list.summaries.last?.segmentID == current?.segmentID { self.walk = walk }
     count(walk)
   }
 
   /// Reads the last segment as far as it goes, and serves what may be served.
-  private mutating func readTail(_ served: borrowing Mutex<LogReader.Served>, _ visit: Visit) throws {
-    var walk = try resume(limit: nil)
+  private mutating func readTail(
+    _ list: SegmentList, _ served: borrowing Mutex<LogReader.Served>, _ visit: Visit
+  ) throws {
+    var walk = try resume(limit: nil, bound: current.flatMap { list.bound(of: $0) })
     defer { walk.scanner.file.close() }
     reading: while true {
       switch try walk.next() {
@@ -153,10 +200,21 @@ struct ReaderCursor {
     // Asked after reading: if nobody holds it now, whoever wrote what was read is gone.
     let isHeld = try directory.isHeld(environment.fileSystem)
     let verdict = try TailVerdict.judge(walk, untilUnwritten: isHeld)
+    try list.checkBound(reached: walk.unitEnd.lsn)
     if !isHeld || verdict.promised.lsn == walk.unitEnd.lsn { try handOut(served, visit) }
     let report = report(walk, isHeld ? nil : verdict)
     served.withLock { served in
       served.report = report
+      served.report.lastLSN = served.lastLSN
+    }
+  }
+
+  /// The report of a log whose last segment is finished.
+  private func setReport(_ served: borrowing Mutex<LogReader.Served>) {
+    served.withLock { served in
+      served.report = finished
+      served.report.tenure = current?.header.tenure ?? 0
+      served.report.events = served.lastLSN
       served.report.lastLSN = served.lastLSN
     }
   }

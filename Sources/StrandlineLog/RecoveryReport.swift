@@ -14,6 +14,11 @@ package struct RecoveryReport: Hashable, Sendable {
   package var bytesSetAside: UInt64 = 0
   /// Events above the last promise that were complete and were copied into the successor.
   package var copiedEvents: UInt64 = 0
+  /// Segments that were not on the list and continue the log.
+  package var adopted: [UInt64] = []
+  /// Segments of this store that were on no list and have no place in its history; moved to `quarantine/` by a
+  /// writer's open.
+  package var quarantined: [UInt64] = []
   /// The last writer was interrupted in the middle of a group: `bytesSetAside` is not 0.
   package var torn = false
   /// The tenure of the writer that was opened; in a report of a reader, that of the last segment.

@@ -69,6 +69,8 @@ package final class Device: Sendable {
   package static let options: StoreOptions = {
     var options = LogOptions()
     options.idleMarkerMilliseconds = nil
+    options.ballastBytes = 0
+    options.upkeep = .onDemand
     return StoreOptions(log: options)
   }()
 

@@ -22,7 +22,7 @@ extension StrandlineError {
     case .absent: .noSuchStore
     case .notAStore, .notEmptyDirectory, .wrongRole: .notAStore
     case .held: .storeHeld
-    case .damaged, .missingSegment, .foreignSegment, .noSuchLSN: .damaged
+    case .damaged, .missingSegment, .foreignSegment, .noSuchLSN, .compacted: .damaged
     case .fromTheFuture: .fromTheFuture
     case .full: .diskFull
     case .io: .io
@@ -30,7 +30,7 @@ extension StrandlineError {
     case .poisoned, .outcomeUnknown: .outcomeUnknown
     case .closed: .closed
     case .transactionTooLarge: .tooLarge
-    case .notDurable: .io
+    case .notDurable, .consumerHolds: .io
     }
   }
 }

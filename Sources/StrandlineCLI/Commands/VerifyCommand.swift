@@ -134,6 +134,7 @@ extension VerificationFinding {
   fileprivate var word: String {
     switch kind {
     case .tornTail: "torn"
+    case .stray: "stray"
     case .damage: "damage"
     }
   }

@@ -46,11 +46,15 @@ struct CommitState: ~Copyable {
     let party: any CommitWaiter
   }
 
-  init(durableLSN: UInt64, tables: [SegmentTable]) {
+  init(durableLSN: UInt64, tables: [SegmentTable], rejecting: LogError? = nil) {
     self.durableLSN = durableLSN
     nextLSN = durableLSN + 1
     self.tables = tables
+    if let rejecting { phase = .rejecting(rejecting) }
   }
+
+  /// The end of what is durable, in the segment that holds it; nil if that has no event of this writer.
+  private(set) var bounds: (segmentID: UInt64, lsn: UInt64, end: UInt32)?
 
   var hasQueue: Bool { head < queue.count }
   var hasWaiters: Bool { !waiters.isEmpty }
@@ -143,6 +147,7 @@ struct CommitState: ~Copyable {
     groups += 1
     lastGroupNanoseconds = now
     tables[tables.count - 1].append(offsets, end: end)
+    bounds = (tables[tables.count - 1].segmentID, lastLSN, end)
     var told: [any CommitWaiter] = []
     var rest: [Waiter] = []
     for waiter in waiters {
@@ -188,6 +193,12 @@ struct CommitState: ~Copyable {
     let told = waiters.map(\.party)
     waiters = []
     return CommitNews(parties: told, outcome: .failed(error))
+  }
+
+  /// The same after the end of the log was copied: its events lie elsewhere now.
+  mutating func resume(with tables: [SegmentTable]) {
+    self.tables = tables
+    resume()
   }
 
   mutating func resume() {

@@ -1,4 +1,5 @@
-// The bytes of one sync group: a marker that promises the group before it, then the transactions.
+// The bytes of one sync group: what stands before it (a marker that promises the group before it, or the opening
+// frame of a segment that was made ahead), the transactions, and the segment's index and seal if it is its last.
 //
 // Bodies and their checksums were encoded when the events were added; here every frame gets its LSN, its tag and
 // the checksum of its header, in one pass over the buffer that is written as one.
@@ -19,17 +20,17 @@ struct GroupBuffer {
   var offsets: [UInt32] = []
   /// The history after the group.
   private(set) var position: LogPosition
-
-  /// How many bytes a group of `frameBytes` takes.
-  static func bytes(_ frameBytes: Int) -> Int { LogFormat.markerFrameBytes + frameBytes }
+  /// Where it begins in the segment.
+  private let start: UInt32
 
   init(
-    _ group: [QueuedTransaction], frameBytes: Int, marker: MarkerBody, at start: UInt32, after: LogPosition,
+    _ group: [QueuedTransaction], frameBytes: Int, prefix: [UInt8], at start: UInt32, after: LogPosition,
     identity: SegmentIdentity
   ) {
     position = after
-    bytes.reserveCapacity(Self.bytes(frameBytes))
-    bytes.append(marker: marker, lsn: after.lsn + 1, at: start, identity: identity)
+    self.start = start
+    bytes.reserveCapacity(prefix.count + frameBytes)
+    bytes.append(contentsOf: prefix)
     var chain = Chain(after.chain)
     for queued in group {
       var at = bytes.count
@@ -54,6 +55,16 @@ struct GroupBuffer {
     }
     position.chain = chain.value
     position.offset = start + UInt32(bytes.count)
+  }
+
+  /// Appends what ends the segment; returns where that ends.
+  mutating func append(sealOf live: LiveSegment) -> UInt32 {
+    bytes.append(
+      contentsOf: SealFrame.encoded(
+        live.index.index, at: position.offset, firstLSN: live.firstLSN, lastLSN: position.lsn, events: live.events,
+        chain: position.chain, identity: live.identity))
+    position.offset = start + UInt32(bytes.count)
+    return position.offset
   }
 }
 

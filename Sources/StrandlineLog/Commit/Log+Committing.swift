@@ -84,17 +84,18 @@ extension Log {
       let news: CommitNews
       do throws(WriteFailure) {
         if writer.room(forFirst: first) == 0 {
-          let next = try writer.rotate()
-          let table = SegmentTable(path: next.path, identity: next.identity, firstLSN: next.firstLSN)
-          commit.withLock { $0.rotated(table) }
+          let rotation = try writer.rotate()
+          commit.withLock { $0.rotated(rotation.table) }
+          upkeep.add(rotation.predecessor)
         }
         let room = writer.room(forFirst: first)
         let options = options
         let (group, frameBytes) = commit.withLock { $0.takeGroup(room: room, options) }
-        let offsets = try writer.write(group, frameBytes: frameBytes)
+        let (offsets, end) = try writer.write(group, frameBytes: frameBytes)
         let durable = writer.durable
         let now = options.idleMarkerMilliseconds == nil ? 0 : clock.monotonicNanoseconds()
-        news = commit.withLock { $0.becameDurable(durable.lsn, offsets: offsets, end: durable.offset, now: now) }
+        news = commit.withLock { $0.becameDurable(durable.lsn, offsets: offsets, end: end, now: now) }
+        if options.upkeep == .inBackground, writer.wantsPreparation { lookAfterFiles() }
       } catch {
         news = commit.withLock { state in
           switch error {

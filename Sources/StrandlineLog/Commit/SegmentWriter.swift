@@ -1,15 +1,17 @@
 // The disk's half of a commit: groups into the live segment, and the next segment when it is full.
 //
 // Used by one leader at a time. It keeps what the medium is known to have (`durable`) apart from where the next
-// frame goes. One group is one write and one sync; a segment's successor is made only after the last sync of its
-// predecessor returned, so that what its opening frame says is true. See Formats/log.md, "Append".
+// frame goes. One group is one write and one sync. The group that brings a segment to its size takes the segment's
+// index and seal along; the next group opens the segment that was made ahead, or makes one. Either is done only
+// after the last sync of its predecessor returned, so that what an opening frame says is true. See Formats/log.md,
+// "Append".
 
 import StrandlineSystem
 
 /// The writer's place on disk.
 struct SegmentWriter: Sendable {
-  let environment: SystemEnvironment
-  let directory: StoreDirectory
+  let keeper: DirectoryKeeper
+  let preparation: SegmentPreparation
   let options: LogOptions
   let storeUUID: [UInt8]
   let tenure: UInt64
@@ -21,18 +23,20 @@ struct SegmentWriter: Sendable {
   /// nil until this writer's first append, unless it created the store or recovered a tail.
   private(set) var live: LiveSegment?
   private var opens: UInt64
-  private var fullFlushLSN: UInt64
+  private(set) var fullFlushLSN: UInt64
   /// The LSN that the last marker (or the opening frame) promises.
   private var promisedLSN: UInt64
   private(set) var hasAppended = false
 
+  private var fileSystem: any FileSystem { keeper.environment.fileSystem }
+  private var directory: StoreDirectory { keeper.directory }
+
   init(
-    environment: SystemEnvironment, directory: StoreDirectory, options: LogOptions, storeUUID: [UInt8],
-    tenure: UInt64, role: LogRole, segmentID: UInt64, durable: LogPosition, live: LiveSegment?, opens: UInt64,
-    fullFlushLSN: UInt64
+    keeper: DirectoryKeeper, preparation: SegmentPreparation, options: LogOptions, storeUUID: [UInt8],
+    tenure: UInt64, role: LogRole, segmentID: UInt64, durable: LogPosition, live: LiveSegment?, opens: UInt64, fullFlushLSN: UInt64
   ) {
-    self.environment = environment
-    self.directory = directory
+    self.keeper = keeper
+    self.preparation = preparation
     self.options = options
     self.storeUUID = storeUUID
     self.tenure = tenure
@@ -45,48 +49,108 @@ struct SegmentWriter: Sendable {
     promisedLSN = durable.lsn
   }
 
-  /// How many bytes of transactions fit into the live segment; 0 if another one is needed first.
-  ///
-  /// A segment without events takes any transaction: nowhere is more room.
+  /// How many bytes of transactions fit into the live segment before it has its size, at least the first one's; 0 if
+  /// another segment is needed.
   func room(forFirst frameBytes: Int) -> Int {
-    guard let live else { return 0 }
-    // The group's own marker, and one behind it for the promise at the end.
-    let used = Int(live.end) + LogFormat.markerFrameBytes + LogFormat.markerFrameBytes
-    let room = options.segmentBytesMax - used
-    if room >= frameBytes { return room }
-    return live.hasEvents ? 0 : frameBytes
+    guard let live, !live.isSealed else { return 0 }
+    return max(frameBytes, options.segmentBytesMax - Int(live.end) - LogFormat.markerFrameBytes)
   }
 
-  /// Makes the next segment, which continues at `durable`, and gives its predecessor's reserved space back.
-  ///
-  /// - Returns: the new segment, and where the predecessor ends.
-  mutating func rotate() throws(WriteFailure) -> LiveSegment {
-    let isFirst = live == nil
-    let header = SegmentHeader.new(
-      environment, storeUUID: storeUUID, segmentID: segmentID + 1, tenure: tenure, role: role)
-    let creation = SegmentCreation(
-      environment: environment, directory: directory, header: header, predecessorID: segmentID, after: durable,
-      opens: opens &+ (isFirst ? 1 : 0))
-    let next = try creation.create(firstStepBytes: options.preallocationFirstStepBytes)
-    let predecessor = directory.segment(segmentID)
-    let sealedEnd = UInt64(durable.offset)
-    adopt(next, opens: creation.opens)
-    do {
-      try Self.truncate(environment.fileSystem, predecessor, to: sealedEnd)
-    } catch {
-      throw .unknown(error)
+  /// Whether half of the reserved space is used up, and nobody has made the next segment.
+  var wantsPreparation: Bool {
+    guard let live else { return false }
+    return UInt64(live.end) * 2 >= min(live.allocated, UInt64(options.segmentBytesMax)) && preparation.isDue
+  }
+
+  /// A segment that a writer goes on in, and what it leaves.
+  struct Rotation {
+    let table: SegmentTable
+    /// The predecessor ends here; what is reserved behind it can be given back.
+    let predecessor: (segmentID: UInt64, end: UInt64)
+  }
+
+  /// Goes on in another segment, which continues at `durable`.
+  mutating func rotate() throws(WriteFailure) -> Rotation {
+    let predecessor = (segmentID: segmentID, end: UInt64(durable.offset))
+    if let prepared = preparation.take() {
+      use(prepared)
+    } else {
+      try make()
+      do {
+        try Self.truncate(fileSystem, directory.segment(predecessor.segmentID), to: predecessor.end)
+      } catch {
+        throw .unknown(error)
+      }
     }
-    return next
+    guard let live else { preconditionFailure("a writer has a segment after a rotation") }
+    return Rotation(
+      table: SegmentTable(path: live.path, identity: live.identity, firstLSN: live.firstLSN),
+      predecessor: predecessor)
   }
 
-  /// Goes on in a segment that was just made.
-  private mutating func adopt(_ next: LiveSegment, opens: UInt64) {
+  /// Takes the segment that was made ahead. Nothing is written: its opening frame waits for the first group.
+  private mutating func use(_ prepared: PreparedSegment) {
+    if live == nil { opens &+= 1 }
+    let identity = prepared.header.identity
+    let opening = OpeningBody(
+      firstLSN: durable.lsn + 1, predecessorID: segmentID, predecessorLastLSN: durable.lsn,
+      predecessorEnd: durable.offset, chain: durable.chain, durableEnd: 0, opens: opens)
+    var next = LiveSegment(
+      file: prepared.file, path: prepared.path, identity: identity, end: UInt32(LogFormat.headerPageBytes),
+      allocated: prepared.allocated, firstLSN: durable.lsn + 1)
+    var bytes: [UInt8] = []
+    bytes.append(opening: opening, identity: identity)
+    next.pendingOpening = bytes
+    let finished = finished
+    keeper.note { manifest in
+      finished(&manifest)
+      manifest.use(identity.segmentID, firstLSN: opening.firstLSN)
+    }
+    adopt(next)
+  }
+
+  /// Makes a segment at once: file, name and list are on the medium before anything goes in.
+  private mutating func make() throws(WriteFailure) {
+    let opens = opens &+ (live == nil ? 1 : 0)
+    let creation = SegmentCreation(fileSystem: fileSystem, directory: directory)
+    let header = SegmentHeader.new(
+      keeper.environment, storeUUID: storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure, role: role)
+    let content = SegmentCreation.encoded(header, after: durable, predecessorID: segmentID, opens: opens).bytes
+    let allocated = UInt64(max(options.preallocationFirstStepBytes, content.count))
+    let file = try creation.make(header.segmentID, content, allocated: allocated)
+    let firstLSN = durable.lsn + 1
+    let finished = finished
+    do throws(WriteFailure) {
+      try keeper.commit { manifest in
+        finished(&manifest)
+        manifest.add(
+          ManifestEntry(segmentID: header.segmentID, salt: header.salt, state: .used, firstLSN: firstLSN))
+      }
+    } catch {
+      file.close()
+      throw creation.takeBack(header.segmentID, after: error)
+    }
+    self.opens = opens
+    adopt(
+      LiveSegment(
+        file: file, path: directory.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
+        allocated: allocated, firstLSN: firstLSN))
+  }
+
+  /// What the list is to say of the segment that is left: it ends where the log does, which was its last sync.
+  private var finished: (inout Manifest) -> Void {
+    let (segmentID, events) = (segmentID, live?.events)
+    let end = SegmentEnd(offset: durable.offset, lastLSN: durable.lsn, chain: durable.chain)
+    return { manifest in manifest.finish(segmentID, end, events: events) }
+  }
+
+  /// Goes on in a segment.
+  private mutating func adopt(_ next: LiveSegment) {
     live?.file.close()
     live = next
     segmentID = next.identity.segmentID
     durable.offset = next.end
     promisedLSN = durable.lsn
-    self.opens = opens
   }
 
   /// Cuts what is void behind a sealed end. Nothing depends on it but space.
@@ -99,34 +163,65 @@ struct SegmentWriter: Sendable {
   /// Writes a group behind the live segment's end and syncs it. When this returns, the group is on the medium as
   /// the options' strength says.
   ///
-  /// - Returns: where its events lie.
+  /// - Returns: where its events lie, and where they end.
   /// - Complexity: O(bytes of the group); one write and one sync.
-  mutating func write(_ group: [QueuedTransaction], frameBytes: Int) throws(WriteFailure) -> [UInt32] {
+  mutating func write(_ group: [QueuedTransaction], frameBytes: Int) throws(WriteFailure) -> (
+    offsets: [UInt32], end: UInt32
+  ) {
     guard var live else { preconditionFailure("a group is written into a segment") }
-    // Room for one more marker is reserved too, so that a promise at the end never meets a full disk.
-    let needed = UInt64(live.end) + UInt64(GroupBuffer.bytes(frameBytes) + LogFormat.markerFrameBytes)
+    let isOpening = live.pendingOpening != nil
+    let prefixBytes = isOpening ? LogFormat.openingFrameBytes : LogFormat.markerFrameBytes
+    let groupEnd = UInt64(live.end) + UInt64(prefixBytes + frameBytes)
+    // A segment that was made at once has little space of its own; rather than that it grows, the log goes on in the
+    // one that was made ahead, as soon as there is one.
+    let seals =
+      groupEnd >= UInt64(options.segmentBytesMax)
+      || (groupEnd + UInt64(frameBytes) > live.allocated && preparation.isReady)
     do {
-      try Self.reserve(needed, in: &live, options)
+      try Self.reserve(groupEnd + Self.trailerBytes(live, frameBytes), in: &live, options)
     } catch {
+      self.live = live
       throw .refused(error)
     }
-    let buffer = GroupBuffer(
-      group, frameBytes: frameBytes, marker: marker(live), at: live.end, after: durable, identity: live.identity)
+    var prefix = live.pendingOpening ?? []
+    if !isOpening {
+      prefix.append(marker: marker(live), lsn: durable.lsn + 1, at: live.end, identity: live.identity)
+    }
+    var buffer = GroupBuffer(
+      group, frameBytes: frameBytes, prefix: prefix, at: live.end, after: durable, identity: live.identity)
+    let end = buffer.position.offset
+    live.events += UInt64(buffer.offsets.count)
+    var first = 0
+    for queued in group {
+      live.index.add(queued.firstLSN, at: buffer.offsets[first])
+      first += queued.transaction.count
+    }
+    if seals { live.end = buffer.append(sealOf: live) } else { live.end = end }
     do {
       hasAppended = true
-      try live.file.write(buffer.bytes, at: UInt64(live.end))
+      try live.file.write(buffer.bytes, at: UInt64(self.live?.end ?? live.end))
       try live.file.sync(options.strength)
     } catch {
       throw .unknown(error)
     }
-    live.framesSinceMarker = UInt32(buffer.offsets.count)
-    live.end = buffer.position.offset
-    live.hasEvents = true
+    live.framesSinceMarker = UInt32(buffer.offsets.count) + (isOpening ? 1 : 0)
+    live.pendingOpening = nil
+    live.isSealed = seals
+    if seals { live.framesSinceMarker += 2 }
     self.live = live
     promisedLSN = durable.lsn
     durable = buffer.position
     if options.strength == .durable { fullFlushLSN = durable.lsn }
-    return buffer.offsets
+    return (buffer.offsets, end)
+  }
+
+  /// What may follow a group of `frameBytes`: its segment's index and seal, and a marker for the promise at the end,
+  /// so that neither ever meets a full disk.
+  private static func trailerBytes(_ live: LiveSegment, _ frameBytes: Int) -> UInt64 {
+    let entries = live.index.index.entries.count + frameBytes / LogFormat.indexStepBytes + 1
+    return UInt64(
+      LogFormat.frameBytes(bodyLength: entries * LogFormat.indexEntryBytes) + LogFormat.sealFrameBytes
+        + LogFormat.markerFrameBytes)
   }
 
   /// Reserves space up to `needed`: by steps that double, and not beyond the soft size of a segment.
@@ -168,13 +263,51 @@ struct SegmentWriter: Sendable {
     promisedLSN = durable.lsn
   }
 
-  /// The end of a clean use: promises what is durable, gives reserved space back, syncs; does nothing if this
-  /// writer has appended nothing. The files are closed by `release`.
+  /// Makes everything that was written durable in the full sense, before an event leaves the device (decision L9).
+  mutating func flush() throws(SystemError) {
+    guard fullFlushLSN < durable.lsn else { return }
+    if let live, live.pendingOpening == nil { try live.file.sync(.durable) }
+    fullFlushLSN = durable.lsn
+  }
+
+  /// The end of a clean use: promises what is durable, seals the segment, gives reserved space back, syncs, and
+  /// says so in CONTROL; does nothing if this writer has appended nothing. The files are closed by `release`.
   mutating func finish() throws(SystemError) {
-    guard let live, hasAppended else { return }
-    try promise()
-    try live.file.truncate(to: UInt64(self.live?.end ?? live.end))
+    guard var live, hasAppended else { return }
+    if let pending = live.pendingOpening {
+      // Taken and not written to: the log ends in the predecessor, which was sealed. The next writer drops it.
+      assert(!pending.isEmpty)
+      return
+    }
+    if !live.isSealed {
+      var bytes: [UInt8] = []
+      let start = live.end
+      if promisedLSN < durable.lsn {
+        bytes.append(marker: marker(live), lsn: durable.lsn + 1, at: start, identity: live.identity)
+      }
+      bytes.append(
+        contentsOf: SealFrame.encoded(
+          live.index.index, at: start + UInt32(bytes.count), firstLSN: live.firstLSN, lastLSN: durable.lsn,
+          events: live.events, chain: durable.chain, identity: live.identity))
+      try live.file.write(bytes, at: UInt64(start))
+      promisedLSN = durable.lsn
+      live.end = start + UInt32(bytes.count)
+      live.isSealed = true
+      durable.offset = live.end
+    }
+    self.live = live
+    try live.file.truncate(to: UInt64(durable.offset))
     try live.file.sync(.durable)
+    fullFlushLSN = durable.lsn
+    let (segmentID, durable, opens) = (segmentID, durable, opens)
+    try keeper.bound { control in
+      control.tailSegmentID = segmentID
+      control.durableLSN = durable.lsn
+      control.fullFlushLSN = durable.lsn
+      control.durableEnd = durable.offset
+      control.isClean = true
+      control.opens = opens
+    }
   }
 
   mutating func release() {

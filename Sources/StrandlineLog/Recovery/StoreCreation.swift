@@ -12,13 +12,14 @@ struct StoreCreation {
   let directory: StoreDirectory
   let role: LogRole
   let tenure: UInt64
-  let firstStepBytes: Int
+  let options: LogOptions
 
   /// A store that is there, and ours to write.
   struct Created {
     let lock: any FileLock
     let storeUUID: [UInt8]
     let live: LiveSegment
+    let keeper: DirectoryKeeper
   }
 
   /// Makes it. When this returns a store, it is on the medium, its parent's entry included.
@@ -46,12 +47,22 @@ struct StoreCreation {
         environment, storeUUID: storeUUID, segmentID: 1, tenure: tenure, role: role)
       let made = try makeSegment(header, in: place)
       live = made
+      let manifest = try makeManifest(header, in: place)
+      let control = try makeControl(header, made, in: place)
+      if options.ballastBytes > 0 {
+        try Ballast(fileSystem: fileSystem, directory: place, bytes: options.ballastBytes).make()
+      }
+      try fileSystem.syncDirectory(place.path)
       try fileSystem.rename(place.path, to: directory.path)
       // From here on it is a store; a failure leaves one that the next open serves.
       try fileSystem.syncDirectory(directory.parent)
       // A folder name out of 2^64 that somebody else had locked first: not worth a sentence of its own.
       guard let lock else { throw SystemError.taken("flock", place.lock) }
-      return Created(lock: lock, storeUUID: storeUUID, live: made.renamed(directory.segment(1)))
+      let keeper = DirectoryKeeper(
+        environment: environment, directory: directory, manifest: manifest, control: control)
+      var moved = made
+      moved.path = directory.segment(1)
+      return Created(lock: lock, storeUUID: storeUUID, live: moved, keeper: keeper)
     } catch {
       live?.file.close()
       lock?.unlock()
@@ -62,16 +73,49 @@ struct StoreCreation {
   }
 
   private func makeSegment(_ header: SegmentHeader, in place: StoreDirectory) throws(SystemError) -> LiveSegment {
+    let content = SegmentCreation.encoded(
+      header, after: LogPosition(lsn: 0, chain: 0, offset: 0), predecessorID: 0, opens: 1
+    ).bytes
+    let allocated = UInt64(max(options.preallocationFirstStepBytes, content.count))
     do throws(WriteFailure) {
-      return try SegmentCreation(
-        environment: environment, directory: place, header: header, predecessorID: 0,
-        after: LogPosition(lsn: 0, chain: 0, offset: 0), opens: 1
-      ).create(firstStepBytes: firstStepBytes)
+      let file = try SegmentCreation(fileSystem: environment.fileSystem, directory: place)
+        .make(header.segmentID, content, allocated: allocated)
+      return LiveSegment(
+        file: file, path: place.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
+        allocated: allocated, firstLSN: 1)
     } catch {
       switch error {
       case .refused(let cause), .unknown(let cause): throw cause
       }
     }
+  }
+
+  private func makeManifest(_ header: SegmentHeader, in place: StoreDirectory) throws(SystemError) -> Manifest {
+    var manifest = Manifest(storeUUID: header.storeUUID, role: role, nextSegmentID: header.segmentID + 1)
+    manifest.number = 1
+    manifest.add(ManifestEntry(segmentID: header.segmentID, salt: header.salt, state: .used, firstLSN: 1))
+    do throws(WriteFailure) {
+      try manifest.write(environment.fileSystem, place)
+    } catch {
+      switch error {
+      case .refused(let cause), .unknown(let cause): throw cause
+      }
+    }
+    return manifest
+  }
+
+  private func makeControl(
+    _ header: SegmentHeader, _ live: LiveSegment, in place: StoreDirectory
+  ) throws(SystemError) -> ControlFile {
+    let (bytes, control) = ControlFile.fresh(
+      Control(
+        storeUUID: header.storeUUID, tailSegmentID: header.segmentID, durableLSN: 0, fullFlushLSN: 0,
+        durableEnd: live.end, isClean: false))
+    let file = try environment.fileSystem.open(place.control, .create)
+    defer { file.close() }
+    try file.write(bytes, at: 0)
+    try file.sync(.durable)
+    return control
   }
 
   /// Removes what was built, if it still stands at its building place.

@@ -20,7 +20,11 @@ struct StoreDirectory: Sendable {
     }
   }
 
-  var lock: String { "\(path)/\(LogFormat.lockName)" }
+  var lock: String { file(LogFormat.lockName) }
+  var manifest: String { file(LogFormat.manifestName) }
+  var control: String { file(LogFormat.controlName) }
+  var ballast: String { file(LogFormat.ballastName) }
+  var quarantine: String { file(LogFormat.quarantineName) }
   func file(_ name: String) -> String { "\(path)/\(name)" }
   func segment(_ id: UInt64) -> String { file(SegmentName.name(id)) }
   func temporarySegment(_ id: UInt64) -> String { file(SegmentName.temporaryName(id)) }
@@ -76,6 +80,28 @@ struct StoreDirectory: Sendable {
     }
     return .segments(
       ids.sorted(), temporaries: names.filter { $0.hasSuffix(LogFormat.temporarySuffix) }.sorted())
+  }
+
+  /// Moves segments that have no place in the log out of the way, where nobody reads them.
+  func quarantine(_ segmentIDs: [UInt64], _ fileSystem: any FileSystem) throws(SystemError) {
+    guard !segmentIDs.isEmpty else { return }
+    if try fileSystem.kind(of: quarantine) == .absent {
+      try fileSystem.makeDirectory(quarantine)
+      try fileSystem.syncDirectory(path)
+    }
+    for id in segmentIDs {
+      let name = SegmentName.name(id)
+      // A name that is taken there keeps its file: nothing unknown is ever removed.
+      var place = "\(quarantine)/\(name)"
+      var copy = 1
+      while try fileSystem.kind(of: place) != .absent {
+        place = "\(quarantine)/\(name).\(copy)"
+        copy += 1
+      }
+      try fileSystem.rename(file(name), to: place)
+    }
+    try fileSystem.syncDirectory(quarantine)
+    try fileSystem.syncDirectory(path)
   }
 
   /// Takes the lock for a writer, trying again for a while: readers take it for an instant to look whether it

@@ -8,32 +8,57 @@
 import StrandlineSystem
 
 struct TailRecovery {
-  let environment: SystemEnvironment
-  let directory: StoreDirectory
+  let keeper: DirectoryKeeper
+  let preparation: SegmentPreparation
   let options: LogOptions
   let tenure: UInt64
 
+  private var environment: SystemEnvironment { keeper.environment }
+  private var directory: StoreDirectory { keeper.directory }
+
+  /// A writer that stands where the promises end, and has no place for what is above them: nothing can be appended.
+  func stalledWriter(_ recovered: Recovery) -> SegmentWriter {
+    makeWriter(recovered, segmentID: recovered.last.segmentID, durable: recovered.promised, live: nil)
+  }
+
   /// A writer that continues what was recovered. When this returns, everything that was read is durable.
   func writer(_ recovered: inout Recovery) throws(LogError) -> SegmentWriter {
-    let last = recovered.last
-    let tail = recovered.tail
-    guard tail.unitEnd.lsn > tail.promised.lsn else {
-      return makeWriter(recovered, segmentID: last.segmentID, durable: tail.promised, live: nil)
+    guard let unpromised = recovered.unpromised else {
+      // Made ahead, and nothing whole in it: the log ends before it.
+      if recovered.isLastUnused { recovered.tables.removeLast() }
+      return makeWriter(recovered, segmentID: recovered.last.segmentID, durable: recovered.promised, live: nil)
     }
+    let last = recovered.last
+    let promised = recovered.promised
+    let copied = try copy(unpromised, after: promised.lsn, to: recovered.end.lsn)
+    let fileSystem = environment.fileSystem
+    let creation = SegmentCreation(fileSystem: fileSystem, directory: directory)
     let header = SegmentHeader.new(
-      environment, storeUUID: last.header.storeUUID, segmentID: last.segmentID + 1, tenure: tenure,
+      environment, storeUUID: last.header.storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure,
       role: last.header.role)
-    var creation = SegmentCreation(
-      environment: environment, directory: directory, header: header, predecessorID: last.segmentID,
-      after: tail.promised, opens: last.opening.opens &+ 1)
-    creation.copied = try copy(last, tail)
-    let live: LiveSegment
+    let content = SegmentCreation.encoded(
+      header, after: promised, predecessorID: last.segmentID, opens: last.opening.opens &+ 1, copied: copied)
+    let allocated = UInt64(max(options.preallocationFirstStepBytes, content.bytes.count))
+    let file: any File
     do throws(WriteFailure) {
-      live = try creation.create(firstStepBytes: options.preallocationFirstStepBytes)
-      do throws(SystemError) {
-        try SegmentWriter.truncate(environment.fileSystem, last.path, to: UInt64(tail.promised.offset))
+      file = try creation.make(header.segmentID, content.bytes, allocated: allocated)
+      do throws(WriteFailure) {
+        try keeper.commit { manifest in
+          manifest.add(
+            ManifestEntry(segmentID: header.segmentID, salt: header.salt, state: .used, firstLSN: promised.lsn + 1))
+        }
       } catch {
-        throw WriteFailure.unknown(error)
+        file.close()
+        throw creation.takeBack(header.segmentID, after: error)
+      }
+      // The frames behind the promise are void now. Of a segment that is on no list any more the file is gone.
+      if last.segmentID == unpromised.segment.segmentID {
+        do throws(SystemError) {
+          try SegmentWriter.truncate(fileSystem, last.path, to: UInt64(promised.offset))
+        } catch {
+          file.close()
+          throw WriteFailure.unknown(error)
+        }
       }
     } catch {
       switch error {
@@ -41,13 +66,21 @@ struct TailRecovery {
         throw .system("cannot keep the end of '\(directory.path)', which no earlier sync has covered", cause)
       }
     }
-    recovered.tables[recovered.tables.count - 1].cut(to: tail.promised)
+    let live = LiveSegment(
+      file: file, path: directory.segment(header.segmentID), identity: header.identity,
+      end: UInt32(content.bytes.count), allocated: allocated, firstLSN: promised.lsn + 1,
+      copied: zip(copied.frames, content.offsets).map { ($0.lsn, $1, $0.flags & LogFormat.flagFirst != 0) })
+    if recovered.isLastUnused {
+      recovered.tables.removeLast()
+    } else {
+      recovered.tables[recovered.tables.count - 1].cut(to: promised)
+    }
     var table = SegmentTable(path: live.path, identity: live.identity, firstLSN: live.firstLSN)
-    table.append(live.copiedOffsets, end: live.end)
+    table.append(content.offsets, end: live.end)
     recovered.tables.append(table)
-    recovered.report.copiedEvents = tail.unitEnd.lsn - tail.promised.lsn
+    recovered.report.copiedEvents = recovered.end.lsn - promised.lsn
     recovered.report.segments += 1
-    let durable = LogPosition(lsn: tail.unitEnd.lsn, chain: tail.unitEnd.chain, offset: live.end)
+    let durable = LogPosition(lsn: recovered.end.lsn, chain: recovered.end.chain, offset: live.end)
     return makeWriter(recovered, segmentID: header.segmentID, durable: durable, live: live)
   }
 
@@ -55,32 +88,34 @@ struct TailRecovery {
     _ recovered: Recovery, segmentID: UInt64, durable: LogPosition, live: LiveSegment?
   ) -> SegmentWriter {
     SegmentWriter(
-      environment: environment, directory: directory, options: options,
-      storeUUID: recovered.last.header.storeUUID, tenure: tenure, role: recovered.last.header.role,
-      segmentID: segmentID, durable: durable, live: live,
+      keeper: keeper, preparation: preparation, options: options, storeUUID: recovered.last.header.storeUUID, tenure: tenure,
+      role: recovered.last.header.role, segmentID: segmentID, durable: durable, live: live,
       opens: recovered.last.opening.opens &+ (live == nil ? 0 : 1),
       fullFlushLSN: live == nil ? recovered.fullFlushLSN : durable.lsn)
   }
 
   /// The event frames of [W, X), read again and checked again.
-  private func copy(_ last: SegmentSummary, _ tail: TailVerdict) throws(LogError) -> SegmentCreation.CopiedFrames {
-    let file = try Recovery.openSegment(environment.fileSystem, last.path)
+  private func copy(
+    _ unpromised: Recovery.Unpromised, after first: UInt64, to last: UInt64
+  ) throws(LogError) -> SegmentCreation.CopiedFrames {
+    let segment = unpromised.segment
+    let file = try Recovery.openSegment(environment.fileSystem, segment.path)
     defer { file.close() }
     var scanner = SegmentScanner(
-      file: file, path: last.path, identity: last.identity, from: UInt64(tail.promised.offset),
-      limit: UInt64(tail.unitEnd.offset))
+      file: file, path: segment.path, identity: segment.identity, from: UInt64(unpromised.from),
+      limit: UInt64(unpromised.to))
     var copied = SegmentCreation.CopiedFrames()
-    var lsn = tail.promised.lsn
+    var lsn = first
     while case .frame(let header, let start, _) = try scanner.next() {
       guard header.type == FrameType.event.rawValue else { continue }
       copied.frames.append((start: copied.bytes.count, lsn: header.lsn, flags: header.flags))
       copied.bytes.append(contentsOf: scanner.window[start..<start + header.frameBytes])
       lsn = header.lsn
     }
-    guard lsn == tail.unitEnd.lsn else {
+    guard lsn == last else {
       throw LogError(
-        .io, "'\(last.path)' read differently a second time, at byte \(scanner.offset); nothing was changed",
-        file: last.path, offset: scanner.offset)
+        .io, "'\(segment.path)' read differently a second time, at byte \(scanner.offset); nothing was changed",
+        file: segment.path, offset: scanner.offset)
     }
     return copied
   }

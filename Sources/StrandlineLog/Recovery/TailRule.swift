@@ -90,10 +90,11 @@ extension TailVerdict {
     // A promise behind X that reaches X: a marker before it was destroyed, the events were not.
     let isWhollyPromised = resync.promise?.durableEnd == walk.unitEnd.offset
     let promised = isWhollyPromised ? walk.unitEnd : walk.promised
-    guard promised.offset >= walk.openingEnd else {
+    let required = max(walk.openingEnd, walk.bound?.end ?? 0)
+    guard promised.offset >= required else {
       throw .damaged(
-        walk.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(walk.openingEnd), lsns: nil,
-        "its opening frame promises up to byte \(walk.openingEnd), where no unit ends")
+        walk.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(required), lsns: nil,
+        "it was promised up to byte \(required), where no unit ends as it was promised")
     }
     return TailVerdict(
       unitEnd: walk.unitEnd, promised: promised,
@@ -104,11 +105,11 @@ extension TailVerdict {
   /// X >= W, and W is a boundary that the walk has seen.
   static func check(_ walk: SegmentWalk, _ promise: MarkerBody?) throws(LogError) {
     let end = walk.unitEnd
-    let promisedEnd = max(walk.openingEnd, promise?.durableEnd ?? 0)
+    let promisedEnd = max(walk.openingEnd, promise?.durableEnd ?? 0, walk.bound?.end ?? 0)
     guard promisedEnd <= end.offset else {
       let first = end.lsn + 1
       throw .damaged(
-        walk.path, at: UInt64(end.offset)..<UInt64(promisedEnd), lsns: first...max(first, promise?.durableLSN ?? 0),
+        walk.path, at: UInt64(end.offset)..<UInt64(promisedEnd), lsns: first...max(first, promise?.durableLSN ?? 0, walk.bound?.lsn ?? 0),
         "its bytes up to \(promisedEnd) were acknowledged, and a frame before that does not verify")
     }
     // A promise above X was refused; one at X must speak of the same history.

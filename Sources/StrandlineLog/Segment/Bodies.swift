@@ -55,24 +55,38 @@ package struct MarkerBody: Hashable, Sendable {
   }
 }
 
+/// How a segment came to have its events.
+package enum SegmentKind: UInt32, Hashable, Sendable {
+  /// A writer appended them: LSNs without gaps.
+  case live = 0
+  /// They were copied out of older segments, of which some may have been left out.
+  case rewritten = 1
+}
+
 /// How a segment continues the one before it.
 package struct OpeningBody: Hashable, Sendable {
   package var firstLSN: UInt64
-  /// 0 in a store's first segment.
+  /// 0 in a store's first segment. A rewritten segment has the predecessor of the first that it replaces.
   package var predecessorID: UInt64
   package var predecessorLastLSN: UInt64
   /// Where the predecessor ends: bytes from here on are void.
   package var predecessorEnd: UInt32
   /// The chain at the predecessor's last LSN.
   package var chain: UInt32
-  /// The end of this frame, or of the frames that were copied behind it; synced before the file had its name.
+  /// The end of this frame, or of what was written behind it; synced before the file had its name. 0 in a segment
+  /// that was made ahead: its opening frame is synced with its first group.
   package var durableEnd: UInt32
+  package var kind: SegmentKind
   /// How many writers have appended to this store, this one counted. For people.
   package var opens: UInt64
+  /// In a rewritten segment the last LSN of its range, whether its event is still there or not; else 0.
+  package var rangeLastLSN: UInt64
+  /// In a rewritten segment the chain at that LSN, as it was before anything was left out; else 0.
+  package var rangeChain: UInt32
 
   package init(
     firstLSN: UInt64, predecessorID: UInt64, predecessorLastLSN: UInt64, predecessorEnd: UInt32, chain: UInt32,
-    durableEnd: UInt32, opens: UInt64
+    durableEnd: UInt32, opens: UInt64, kind: SegmentKind = .live, rangeLastLSN: UInt64 = 0, rangeChain: UInt32 = 0
   ) {
     self.firstLSN = firstLSN
     self.predecessorID = predecessorID
@@ -80,7 +94,10 @@ package struct OpeningBody: Hashable, Sendable {
     self.predecessorEnd = predecessorEnd
     self.chain = chain
     self.durableEnd = durableEnd
+    self.kind = kind
     self.opens = opens
+    self.rangeLastLSN = rangeLastLSN
+    self.rangeChain = rangeChain
   }
 
   package func encoded() -> [UInt8] {
@@ -91,19 +108,112 @@ package struct OpeningBody: Hashable, Sendable {
     writer.u32(predecessorEnd)
     writer.u32(chain)
     writer.u32(durableEnd)
-    writer.u32(0)
+    writer.u32(kind.rawValue)
     writer.u64(opens)
+    writer.u64(rangeLastLSN)
+    writer.u32(rangeChain)
+    writer.u32(0)
     precondition(writer.count == LogFormat.openingBodyBytes)
     return writer.bytes
   }
 
-  /// nil if the bytes are no opening's: another length, or something in the reserved word.
+  /// nil if the bytes are no opening's: another length, a kind that nobody wrote, or something in the reserved word.
   package static func decode(_ bytes: [UInt8], at start: Int, count: Int) -> OpeningBody? {
-    guard count == LogFormat.openingBodyBytes, bytes.u32(at: start + 36) == 0 else { return nil }
+    guard count == LogFormat.openingBodyBytes, bytes.u32(at: start + 60) == 0,
+      let kind = SegmentKind(rawValue: bytes.u32(at: start + 36))
+    else { return nil }
     return OpeningBody(
       firstLSN: bytes.u64(at: start), predecessorID: bytes.u64(at: start + 8),
       predecessorLastLSN: bytes.u64(at: start + 16), predecessorEnd: bytes.u32(at: start + 24),
-      chain: bytes.u32(at: start + 28), durableEnd: bytes.u32(at: start + 32), opens: bytes.u64(at: start + 40))
+      chain: bytes.u32(at: start + 28), durableEnd: bytes.u32(at: start + 32), opens: bytes.u64(at: start + 40),
+      kind: kind, rangeLastLSN: bytes.u64(at: start + 48), rangeChain: bytes.u32(at: start + 56))
+  }
+}
+
+/// Where some of a segment's transactions begin: one at least every 16 KiB.
+package struct IndexBody: Hashable, Sendable {
+  package struct Entry: Hashable, Sendable {
+    /// The LSN of the event that begins at `offset`, above the segment's first.
+    package var lsnDelta: UInt32
+    package var offset: UInt32
+
+    package init(lsnDelta: UInt32, offset: UInt32) {
+      self.lsnDelta = lsnDelta
+      self.offset = offset
+    }
+  }
+
+  package var entries: [Entry]
+
+  package init(entries: [Entry] = []) { self.entries = entries }
+
+  package func encoded() -> [UInt8] {
+    var writer = ByteWriter(capacity: entries.count * LogFormat.indexEntryBytes)
+    for entry in entries {
+      writer.u32(entry.lsnDelta)
+      writer.u32(entry.offset)
+    }
+    return writer.bytes
+  }
+
+  /// nil if the bytes are no index: half an entry, or entries that do not rise.
+  package static func decode(_ bytes: [UInt8], at start: Int, count: Int) -> IndexBody? {
+    guard count % LogFormat.indexEntryBytes == 0 else { return nil }
+    var index = IndexBody()
+    index.entries.reserveCapacity(count / LogFormat.indexEntryBytes)
+    for at in stride(from: start, to: start + count, by: LogFormat.indexEntryBytes) {
+      let entry = Entry(lsnDelta: bytes.u32(at: at), offset: bytes.u32(at: at + 4))
+      if let last = index.entries.last, last.lsnDelta >= entry.lsnDelta || last.offset >= entry.offset { return nil }
+      index.entries.append(entry)
+    }
+    return index
+  }
+}
+
+/// The last frame of a segment that was brought to its end: what must be in it.
+package struct SealBody: Hashable, Sendable {
+  package var firstLSN: UInt64
+  package var lastLSN: UInt64
+  /// How many events it holds.
+  package var events: UInt64
+  /// Over its events as they are in it, begun with the chain of its opening frame. In a live segment that is the
+  /// chain at its last LSN.
+  package var contentChain: UInt32
+  /// Where the index frame begins.
+  package var indexOffset: UInt32
+  /// Where this frame ends.
+  package var end: UInt32
+
+  package init(
+    firstLSN: UInt64, lastLSN: UInt64, events: UInt64, contentChain: UInt32, indexOffset: UInt32, end: UInt32
+  ) {
+    self.firstLSN = firstLSN
+    self.lastLSN = lastLSN
+    self.events = events
+    self.contentChain = contentChain
+    self.indexOffset = indexOffset
+    self.end = end
+  }
+
+  package func encoded() -> [UInt8] {
+    var writer = ByteWriter(capacity: LogFormat.sealBodyBytes)
+    writer.u64(firstLSN)
+    writer.u64(lastLSN)
+    writer.u64(events)
+    writer.u32(contentChain)
+    writer.u32(indexOffset)
+    writer.u32(end)
+    writer.u32(0)
+    precondition(writer.count == LogFormat.sealBodyBytes)
+    return writer.bytes
+  }
+
+  /// nil if the bytes are no seal's.
+  package static func decode(_ bytes: [UInt8], at start: Int, count: Int) -> SealBody? {
+    guard count == LogFormat.sealBodyBytes, bytes.u32(at: start + 36) == 0 else { return nil }
+    return SealBody(
+      firstLSN: bytes.u64(at: start), lastLSN: bytes.u64(at: start + 8), events: bytes.u64(at: start + 16),
+      contentChain: bytes.u32(at: start + 24), indexOffset: bytes.u32(at: start + 28), end: bytes.u32(at: start + 32))
   }
 }
 

@@ -1,8 +1,10 @@
-// How a segment comes into being: under a temporary name, synced, and only then with its own (decision L1).
+// How a segment comes into being: under a temporary name, synced, and only then with its own, and listed before
+// anything in it is acknowledged (decisions L1, L7).
 //
 // Everything before the rename can fail without a trace in the log: the file has no name that a reader believes.
-// From the rename on the outcome of a failure is unknown, and the log is poisoned. So a named segment always has
-// a header, an opening frame and, after a recovery, the copied frames.
+// Between the rename and the list it can be taken back. A segment that a writer needs at once is made with its
+// opening frame (and, after a recovery, the copied frames); one that is made ahead has a header and zeros, and gets
+// its opening frame with its first group (decision L4).
 
 import StrandlineSystem
 
@@ -14,18 +16,12 @@ enum WriteFailure: Error {
   case unknown(SystemError)
 }
 
-/// A segment to be made.
+/// Makes segments in a directory.
 struct SegmentCreation {
-  let environment: SystemEnvironment
+  let fileSystem: any FileSystem
   let directory: StoreDirectory
-  let header: SegmentHeader
-  /// What stands before it: the last LSN and chain, and where the predecessor ends.
-  let predecessorID: UInt64
-  let after: LogPosition
-  let opens: UInt64
-  /// Frames of the predecessor above its promise, to be taken over: still with the predecessor's stamps.
-  var copied = CopiedFrames()
 
+  /// Frames of a predecessor above its promise, to be taken over: still with the predecessor's stamps.
   struct CopiedFrames {
     var bytes: [UInt8] = []
     /// Where each begins in `bytes`, and its LSN and flags.
@@ -33,18 +29,20 @@ struct SegmentCreation {
   }
 
   /// The bytes of the header page, the opening frame and the copied frames; and where each copied event lies.
-  func encoded() -> (bytes: [UInt8], offsets: [UInt32]) {
+  static func encoded(
+    _ header: SegmentHeader, after: LogPosition, predecessorID: UInt64, opens: UInt64,
+    copied: CopiedFrames = CopiedFrames()
+  ) -> (bytes: [UInt8], offsets: [UInt32]) {
     let identity = header.identity
-    let start = LogFormat.headerPageBytes
-    let end = start + LogFormat.openingFrameBytes + copied.bytes.count
+    let end = LogFormat.headerPageBytes + LogFormat.openingFrameBytes + copied.bytes.count
     var bytes = header.encoded()
     bytes.reserveCapacity(end)
-    bytes.append(zeros: start - bytes.count)
-    let opening = OpeningBody(
-      firstLSN: after.lsn + 1, predecessorID: predecessorID, predecessorLastLSN: after.lsn,
-      predecessorEnd: after.offset, chain: after.chain, durableEnd: UInt32(end), opens: opens)
-    bytes.append(unstampedFrame: .opening, schema: 0, index: 0, body: opening.encoded())
-    bytes.stampFrame(at: start, lsn: opening.firstLSN, flags: 0, offset: UInt32(start), identity: identity)
+    bytes.append(zeros: LogFormat.headerPageBytes - bytes.count)
+    bytes.append(
+      opening: OpeningBody(
+        firstLSN: after.lsn + 1, predecessorID: predecessorID, predecessorLastLSN: after.lsn,
+        predecessorEnd: after.offset, chain: after.chain, durableEnd: UInt32(end), opens: opens),
+      identity: identity)
     let base = bytes.count
     bytes.append(contentsOf: copied.bytes)
     var offsets: [UInt32] = []
@@ -57,13 +55,12 @@ struct SegmentCreation {
     return (bytes, offsets)
   }
 
-  /// Makes the segment. When this returns, the file, its content and its name are on the medium.
-  func create(firstStepBytes: Int) throws(WriteFailure) -> LiveSegment {
-    let fileSystem = environment.fileSystem
-    let temporary = directory.temporarySegment(header.segmentID)
-    let path = directory.segment(header.segmentID)
-    let content = encoded()
-    let allocated = max(firstStepBytes, content.bytes.count)
+  /// Makes a file with this content and space up to `allocated`. When this returns, the file, its content and its
+  /// name are on the medium.
+  func make(_ segmentID: UInt64, _ content: [UInt8], allocated: UInt64, zeroed: Bool = false)
+    throws(WriteFailure) -> any File
+  {
+    let temporary = directory.temporarySegment(segmentID)
     let file: any File
     do {
       file = try Self.createFile(fileSystem, temporary)
@@ -71,8 +68,9 @@ struct SegmentCreation {
       throw .refused(error)
     }
     do {
-      try file.preallocate(at: 0, length: UInt64(allocated))
-      try file.write(content.bytes, at: 0)
+      try file.preallocate(at: 0, length: max(allocated, UInt64(content.count)))
+      try file.write(content, at: 0)
+      if zeroed { try Self.writeZeros(file, UInt64(content.count)..<allocated) }
       try file.sync(.durable)
     } catch {
       file.close()
@@ -81,19 +79,41 @@ struct SegmentCreation {
       throw .refused(error)
     }
     do {
-      try fileSystem.rename(temporary, to: path)
+      try fileSystem.rename(temporary, to: directory.segment(segmentID))
       try fileSystem.syncDirectory(directory.path)
     } catch {
       file.close()
       throw .unknown(error)
     }
-    return LiveSegment(
-      file: file, path: path, identity: header.identity, end: UInt32(content.bytes.count),
-      allocated: UInt64(allocated), firstLSN: after.lsn + 1, copiedOffsets: content.offsets)
+    return file
+  }
+
+  /// Space that was written once takes a sync of the data alone; space that was only reserved takes one of the
+  /// file's block map too.
+  private static func writeZeros(_ file: any File, _ range: Range<UInt64>) throws(SystemError) {
+    let zeros = [UInt8](repeating: 0, count: 1 << 20)
+    var offset = range.lowerBound
+    while offset < range.upperBound {
+      let count = Int(min(UInt64(zeros.count), range.upperBound - offset))
+      try file.write(zeros, 0..<count, at: offset)
+      offset += UInt64(count)
+    }
+  }
+
+  /// Takes a segment back that no list names: an unlisted one that continues the log would be believed.
+  func takeBack(_ segmentID: UInt64, after failure: WriteFailure) -> WriteFailure {
+    guard case .refused(let cause) = failure else { return failure }
+    do {
+      try fileSystem.unlink(directory.segment(segmentID))
+      try fileSystem.syncDirectory(directory.path)
+      return .refused(cause)
+    } catch {
+      return .unknown(error)
+    }
   }
 
   /// Creates a file of the log's own temporary names, in the place of what an earlier attempt left.
-  private static func createFile(_ fileSystem: any FileSystem, _ path: String) throws(SystemError) -> any File {
+  static func createFile(_ fileSystem: any FileSystem, _ path: String) throws(SystemError) -> any File {
     do {
       return try fileSystem.open(path, .create)
     } catch  where error.isTaken {
@@ -103,7 +123,17 @@ struct SegmentCreation {
   }
 }
 
-/// The segment that this writer appends to. No other process has written to it, or ever will (decision L16).
+extension [UInt8] {
+  /// Appends the opening frame of a segment, which lies behind the header's page.
+  mutating func append(opening: OpeningBody, identity: SegmentIdentity) {
+    let start = count
+    append(unstampedFrame: .opening, schema: 0, index: 0, body: opening.encoded())
+    stampFrame(
+      at: start, lsn: opening.firstLSN, flags: 0, offset: UInt32(LogFormat.headerPageBytes), identity: identity)
+  }
+}
+
+/// The segment that this writer appends to. No other process has written an event to it, or ever will.
 struct LiveSegment: Sendable {
   let file: any File
   var path: String
@@ -113,16 +143,22 @@ struct LiveSegment: Sendable {
   /// Up to here space is reserved.
   var allocated: UInt64
   let firstLSN: UInt64
-  let copiedOffsets: [UInt32]
   /// Frames since the last marker, the opening frame counted.
   var framesSinceMarker: UInt32
-  var hasEvents: Bool
+  var events: UInt64
   /// How often space was reserved; the steps double.
   var steps = 0
+  var index: IndexBuilder
+  /// The opening frame of a segment that was made ahead, until its first group takes it along.
+  var pendingOpening: [UInt8]?
+  /// It has its seal: the next group goes into another one.
+  var isSealed = false
+
+  var hasEvents: Bool { events > 0 }
 
   init(
     file: any File, path: String, identity: SegmentIdentity, end: UInt32, allocated: UInt64, firstLSN: UInt64,
-    copiedOffsets: [UInt32]
+    copied: [(lsn: UInt64, offset: UInt32, isFirst: Bool)] = []
   ) {
     self.file = file
     self.path = path
@@ -130,15 +166,9 @@ struct LiveSegment: Sendable {
     self.end = end
     self.allocated = allocated
     self.firstLSN = firstLSN
-    self.copiedOffsets = copiedOffsets
-    framesSinceMarker = 1 + UInt32(copiedOffsets.count)
-    hasEvents = !copiedOffsets.isEmpty
-  }
-
-  /// The same file after its folder got another name.
-  func renamed(_ path: String) -> LiveSegment {
-    var result = self
-    result.path = path
-    return result
+    framesSinceMarker = 1 + UInt32(copied.count)
+    events = UInt64(copied.count)
+    index = IndexBuilder(firstLSN: firstLSN)
+    for event in copied where event.isFirst { index.add(event.lsn, at: event.offset) }
   }
 }

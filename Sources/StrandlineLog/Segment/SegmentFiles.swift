@@ -34,9 +34,29 @@ final class SegmentFiles: Sendable {
     }
   }
 
-  /// The event `lsn`, whose frame begins at `place.lowerBound` and ends at `place.upperBound` at the latest.
+  /// Forgets files that are about to be removed; who reads from them now goes on.
+  func drop(_ segmentIDs: Set<UInt64>) {
+    open.withLock { files in files.removeAll { segmentIDs.contains($0.segmentID) } }
+  }
+
+  /// The event `lsn`, which lies where `place` says.
+  ///
+  /// - Throws: `.damaged`, `.compacted` if the segment has others around it and not this one, `.io`.
   func read(
-    _ lsn: UInt64, at place: Range<UInt32>, identity: SegmentIdentity, path: String
+    _ lsn: UInt64, at place: SegmentTable.Place, identity: SegmentIdentity, path: String
+  ) throws(LogError) -> LogEvent {
+    switch place {
+    case .exact(let range):
+      return try readExactly(lsn, range, identity, path)
+    case .near(let range):
+      return try search(lsn, range, identity, path)
+    case .gone, .unknown:
+      throw .compacted(lsn)
+    }
+  }
+
+  private func readExactly(
+    _ lsn: UInt64, _ place: Range<UInt32>, _ identity: SegmentIdentity, _ path: String
   ) throws(LogError) -> LogEvent {
     let bytes: [UInt8]
     do {
@@ -56,10 +76,129 @@ final class SegmentFiles: Sendable {
     guard header.type == FrameType.event.rawValue, header.lsn == lsn else { throw damaged(FrameFault.order.rawValue) }
     guard header.frameBytes <= bytes.count else { throw damaged(FrameFault.cut.rawValue) }
     guard header.bodyMatches(bytes, at: 0) else { throw damaged(FrameFault.bodyCRC.rawValue) }
-    let body = LogFormat.frameHeaderBytes
-    return LogEvent(
-      lsn: lsn, schema: header.schema, body: Array(bytes[body..<body + header.bodyLength]),
-      indexInTransaction: header.indexInTransaction, isFirst: header.isFirst, isLast: header.isLast,
-      segmentID: identity.segmentID, offset: place.lowerBound)
+    return LogEvent(header, bytes, at: 0, segmentID: identity.segmentID, offset: place.lowerBound)
+  }
+
+  /// Walks from a place that the index names.
+  private func search(
+    _ lsn: UInt64, _ range: Range<UInt32>, _ identity: SegmentIdentity, _ path: String
+  ) throws(LogError) -> LogEvent {
+    let file: any File
+    do {
+      file = try self.file(identity.segmentID, path)
+    } catch {
+      throw .system("cannot read LSN \(lsn)", error, file: path)
+    }
+    var scanner = SegmentScanner(
+      file: file, path: path, identity: identity, from: UInt64(range.lowerBound), limit: UInt64(range.upperBound))
+    while scanner.offset < UInt64(range.upperBound) {
+      switch try scanner.next() {
+      case .frame(let header, let start, let offset):
+        guard header.type == FrameType.event.rawValue else { continue }
+        if header.lsn == lsn {
+          return LogEvent(header, scanner.window, at: start, segmentID: identity.segmentID, offset: offset)
+        }
+        if header.lsn > lsn { throw .compacted(lsn) }
+      case .stop(let fault):
+        throw .damaged(
+          path, at: scanner.offset..<UInt64(range.upperBound), lsns: lsn...lsn, fault.rawValue)
+      }
+    }
+    throw .compacted(lsn)
+  }
+
+  /// The places that the index of a finished segment names; if it has none that verifies (its writer was
+  /// interrupted), the segment is walked for them.
+  ///
+  /// - Complexity: O(1) reads with an index, else O(bytes of the segment).
+  func index(of table: SegmentTable.Address) throws(LogError) -> IndexBody {
+    let (path, identity, end) = (table.path, table.identity, table.end)
+    let file: any File
+    do {
+      file = try self.file(identity.segmentID, path)
+    } catch {
+      throw .system("cannot read the index of '\(path)'", error, file: path)
+    }
+    if let seal = try SealFrame.read(file, path, identity: identity, end: end) {
+      var scanner = SegmentScanner(
+        file: file, path: path, identity: identity, from: UInt64(seal.indexOffset), limit: UInt64(end))
+      if case .frame(let header, let start, _) = try scanner.next(), header.type == FrameType.index.rawValue,
+        let index = IndexBody.decode(
+          scanner.window, at: start + LogFormat.frameHeaderBytes, count: header.bodyLength)
+      {
+        return index
+      }
+    }
+    var builder = IndexBuilder(firstLSN: table.firstLSN)
+    var scanner = SegmentScanner(
+      file: file, path: path, identity: identity, from: UInt64(LogFormat.headerPageBytes), limit: UInt64(end))
+    while scanner.offset < UInt64(end) {
+      guard case .frame(let header, _, let offset) = try scanner.next() else {
+        throw .damaged(
+          path, at: scanner.offset..<UInt64(end), lsns: nil, "a frame that was acknowledged does not verify")
+      }
+      if header.type == FrameType.event.rawValue, header.isFirst { builder.add(header.lsn, at: offset) }
+    }
+    return builder.index
+  }
+}
+
+/// Collects the places of an index: the first transaction, and then one every 16 KiB or more.
+struct IndexBuilder: Sendable {
+  let firstLSN: UInt64
+  private(set) var index = IndexBody()
+
+  init(firstLSN: UInt64) { self.firstLSN = firstLSN }
+
+  /// A transaction begins here.
+  mutating func add(_ lsn: UInt64, at offset: UInt32) {
+    if let last = index.entries.last, offset - last.offset < UInt32(LogFormat.indexStepBytes) { return }
+    // Deltas have 32 bits; a range that is longer (after many compactions) is searched from its last entry.
+    guard let delta = UInt32(exactly: lsn - firstLSN) else { return }
+    index.entries.append(IndexBody.Entry(lsnDelta: delta, offset: offset))
+  }
+}
+
+/// The seal at the end of a segment.
+enum SealFrame {
+  /// Reads it; nil if the bytes before `end` are none.
+  static func read(
+    _ file: any File, _ path: String, identity: SegmentIdentity, end: UInt32
+  ) throws(LogError) -> SealBody? {
+    let count = LogFormat.sealFrameBytes
+    let least = LogFormat.headerPageBytes + LogFormat.openingFrameBytes + LogFormat.frameHeaderBytes
+    guard Int(end) >= least + count else { return nil }
+    let offset = end - UInt32(count)
+    let bytes: [UInt8]
+    do {
+      bytes = try file.read(at: UInt64(offset), count: count)
+    } catch {
+      throw .system("cannot read segment '\(path)'", error, file: path)
+    }
+    guard bytes.count == count,
+      case .success(let header) = FrameHeader.decode(bytes, at: 0, offset: offset, identity: identity),
+      header.type == FrameType.seal.rawValue, header.frameBytes == count, header.bodyMatches(bytes, at: 0),
+      let seal = SealBody.decode(bytes, at: LogFormat.frameHeaderBytes, count: header.bodyLength),
+      seal.end == end, seal.indexOffset >= UInt32(least - LogFormat.frameHeaderBytes), seal.indexOffset < offset
+    else { return nil }
+    return seal
+  }
+
+  /// The index and the seal of a segment that ends with them, as they are written at `offset`.
+  static func encoded(
+    _ index: IndexBody, at offset: UInt32, firstLSN: UInt64, lastLSN: UInt64, events: UInt64, chain: UInt32,
+    identity: SegmentIdentity
+  ) -> [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.append(unstampedFrame: .index, schema: 0, index: 0, body: index.encoded())
+    bytes.stampFrame(at: 0, lsn: lastLSN + 1, flags: 0, offset: offset, identity: identity)
+    let start = bytes.count
+    let place = offset + UInt32(start)
+    let seal = SealBody(
+      firstLSN: firstLSN, lastLSN: lastLSN, events: events, contentChain: chain, indexOffset: offset,
+      end: place + UInt32(LogFormat.sealFrameBytes))
+    bytes.append(unstampedFrame: .seal, schema: 0, index: 0, body: seal.encoded())
+    bytes.stampFrame(at: start, lsn: lastLSN + 1, flags: 0, offset: place, identity: identity)
+    return bytes
   }
 }

@@ -22,6 +22,8 @@ package struct SegmentHeader: Hashable, Sendable {
   package var readOnlyCompatibleBits: UInt64 = 0
   package var compatibleBits: UInt64 = 0
   package var minor: UInt16 = LogFormat.minor
+  /// The file was made ahead of its use: its opening frame went into its first group, and may be missing.
+  package var isPrepared = false
 
   package var identity: SegmentIdentity {
     SegmentIdentity(storeUUID: storeUUID, segmentID: segmentID, salt: salt)
@@ -56,7 +58,7 @@ package struct SegmentHeader: Hashable, Sendable {
     writer.u32(salt)
     writer.raw(role.bytes)
     writer.u64(createdNanoseconds)
-    writer.u8(0)
+    writer.u8(isPrepared ? 1 : 0)
     writer.zeros(LogFormat.Header.crc - LogFormat.Header.reserved)
     writer.u32(CRC32C.checksum(writer.bytes))
     precondition(writer.count == LogFormat.headerBytes)
@@ -93,8 +95,8 @@ package struct SegmentHeader: Hashable, Sendable {
       throw .fromTheFuture(
         file, at: UInt64(Field.incompatibleBits), "it uses the features 0x\(String(unknown, radix: 16))")
     }
-    guard bytes.isZero(in: Field.prepared..<Field.crc) else {
-      throw .fromTheFuture(file, at: UInt64(Field.prepared), "bytes of its header that must be zero are not")
+    guard bytes[Field.prepared] <= 1, bytes.isZero(in: Field.reserved..<Field.crc) else {
+      throw .fromTheFuture(file, at: UInt64(Field.prepared), "bytes of its header have values unknown here")
     }
     let roleBytes = Array(bytes[Field.role..<Field.role + 4])
     guard let role = [LogRole.store, .server].first(where: { $0.bytes == roleBytes }) else {
@@ -108,6 +110,7 @@ package struct SegmentHeader: Hashable, Sendable {
       createdNanoseconds: bytes.u64(at: Field.createdNanoseconds))
     header.readOnlyCompatibleBits = bytes.u64(at: Field.readOnlyCompatibleBits)
     header.compatibleBits = bytes.u64(at: Field.compatibleBits)
+    header.isPrepared = bytes[Field.prepared] == 1
     header.minor = UInt16(bytes[Field.minor]) | UInt16(bytes[Field.minor + 1]) << 8
     guard header.segmentID == segmentID else {
       throw LogError(

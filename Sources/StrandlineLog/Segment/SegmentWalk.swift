@@ -31,8 +31,11 @@ struct SegmentWalk {
 
   let segmentID: UInt64
   let path: String
-  /// The end of the copied frames, which the opening frame promises.
-  let openingEnd: UInt32
+  let opening: OpeningBody
+  /// The end of what the opening frame promises; 0 if it promises nothing.
+  var openingEnd: UInt32 { opening.durableEnd }
+  /// What CONTROL promises of this segment.
+  let bound: SegmentBound?
   private(set) var scanner: SegmentScanner
   /// The end of the last complete unit: X of the recovery rule, when the walk has stopped.
   private(set) var unitEnd: LogPosition
@@ -45,6 +48,10 @@ struct SegmentWalk {
   private(set) var frames: UInt64 = 0
   private(set) var events: UInt64 = 0
   private(set) var fullFlushLSN: UInt64 = 0
+  /// The last frame of a segment that was brought to its end.
+  private(set) var seal: SealBody?
+  /// The places that its index frame names, and where that begins.
+  private(set) var index: (body: IndexBody, offset: UInt32, end: UInt32)?
   /// Where a frame's padding is not zero, if that was asked for (decision L19).
   private(set) var paddingFault: UInt32?
   var checksPadding = false
@@ -55,13 +62,13 @@ struct SegmentWalk {
   private var framesSinceMarker: UInt32
 
   /// A walk over `summary`'s file, from behind its opening frame.
-  init(_ summary: SegmentSummary, file: any File, limit: UInt64) {
+  init(_ summary: SegmentSummary, file: any File, limit: UInt64, bound: SegmentBound? = nil) {
     let end = UInt32(LogFormat.headerPageBytes + LogFormat.openingFrameBytes)
-    let opening = summary.opening
+    opening = summary.opening
+    self.bound = bound
     let start = LogPosition(lsn: opening.predecessorLastLSN, chain: opening.chain, offset: end)
     segmentID = summary.segmentID
     path = summary.path
-    openingEnd = opening.durableEnd
     scanner = SegmentScanner(
       file: file, path: summary.path, identity: summary.identity, from: UInt64(end), limit: limit)
     unitEnd = start
@@ -119,24 +126,45 @@ struct SegmentWalk {
     guard header.flags & ~(LogFormat.flagFirst | LogFormat.flagLast) == 0 else {
       throw .fromTheFuture(path, at: UInt64(offset), "a frame with the flags \(header.flags)")
     }
+    // Behind the seal there is at most the promise of its own group.
+    guard seal == nil || (type == .marker && opening.kind == .live) else { return .stop(.order) }
     switch type {
     case .event:
       return takeEvent(header, at: start, offset: offset)
     case .opening:
       return .stop(.order)
     case .marker, .index, .seal:
-      guard !isInside, header.lsn == unitEnd.lsn + 1 else { return .stop(.order) }
+      guard !isInside, header.lsn == nextLSN(type) else { return .stop(.order) }
     }
-    guard type == .marker else {
+    let body = start + LogFormat.frameHeaderBytes
+    switch type {
+    case .index:
+      guard let decoded = IndexBody.decode(scanner.window, at: body, count: header.bodyLength) else {
+        throw .fromTheFuture(path, at: UInt64(offset), "an index of another form")
+      }
+      index = (decoded, offset, end)
       count()
       unitEnd.offset = end
       settle(end)
       return .other
+    case .seal:
+      guard let decoded = SealBody.decode(scanner.window, at: body, count: header.bodyLength) else {
+        throw .fromTheFuture(path, at: UInt64(offset), "a seal of another form")
+      }
+      try check(decoded, at: offset, end: end)
+      seal = decoded
+      count()
+      unitEnd.offset = end
+      if opening.kind == .rewritten { unitEnd = LogPosition(lsn: decoded.lastLSN, chain: opening.rangeChain, offset: end) }
+      settle(end)
+      return .other
+    case .event, .opening, .marker:
+      break
     }
-    guard
-      let marker = MarkerBody.decode(
-        scanner.window, at: start + LogFormat.frameHeaderBytes, count: header.bodyLength)
-    else { throw .fromTheFuture(path, at: UInt64(offset), "a marker of another form") }
+    guard let marker = MarkerBody.decode(scanner.window, at: body, count: header.bodyLength) else {
+      throw .fromTheFuture(path, at: UInt64(offset), "a marker of another form")
+    }
+    guard opening.kind == .live else { return .stop(.order) }
     try check(marker, at: offset)
     promised = unitEnd
     fullFlushLSN = marker.fullFlushLSN
@@ -146,17 +174,17 @@ struct SegmentWalk {
     return .marker(marker)
   }
 
+  /// Frames that are no events carry the LSN that the next event has.
+  private func nextLSN(_ type: FrameType) -> UInt64 {
+    opening.kind == .rewritten ? opening.rangeLastLSN + 1 : unitEnd.lsn + 1
+  }
+
   private mutating func takeEvent(_ header: FrameHeader, at start: Int, offset: UInt32) -> Step? {
     let index = isInside ? transaction.count : 0
-    guard header.lsn == unitEnd.lsn + UInt64(index) + 1, Int(header.indexInTransaction) == index,
-      header.isFirst == (index == 0)
-    else { return .stop(.order) }
-    let body = start + LogFormat.frameHeaderBytes
-    transaction.append(
-      LogEvent(
-        lsn: header.lsn, schema: header.schema, body: Array(scanner.window[body..<body + header.bodyLength]),
-        indexInTransaction: header.indexInTransaction, isFirst: header.isFirst, isLast: header.isLast,
-        segmentID: segmentID, offset: offset))
+    guard isNext(header.lsn), Int(header.indexInTransaction) == index, header.isFirst == (index == 0) else {
+      return .stop(.order)
+    }
+    transaction.append(LogEvent(header, scanner.window, at: start, segmentID: segmentID, offset: offset))
     isInside = !header.isLast
     chain.add(header)
     count()
@@ -168,11 +196,21 @@ struct SegmentWalk {
     return .transaction
   }
 
+  /// Without gaps in what a writer appended; rising in what was copied out of it.
+  private func isNext(_ lsn: UInt64) -> Bool {
+    let last = isInside ? transaction.last?.lsn ?? unitEnd.lsn : unitEnd.lsn
+    switch opening.kind {
+    case .live: return lsn == last + 1
+    case .rewritten: return lsn > last && lsn <= opening.rangeLastLSN
+    }
+  }
+
   private mutating func settle(_ end: UInt32) {
     settledEnd = end
     unsettledFrames = 0
     // The copied frames of a successor were synced before it had its name.
     if end == openingEnd, end == unitEnd.offset { promised = unitEnd }
+    if let bound, end == bound.end, end == unitEnd.offset, unitEnd.lsn == bound.lsn { promised = unitEnd }
   }
 
   private mutating func count() {
@@ -192,4 +230,23 @@ struct SegmentWalk {
           + "ends before it at byte \(unitEnd.offset)")
     }
   }
+
+  /// A seal that verifies and says something else than what precedes it.
+  private func check(_ seal: SealBody, at offset: UInt32, end: UInt32) throws(LogError) {
+    let lastLSN = opening.kind == .rewritten ? opening.rangeLastLSN : unitEnd.lsn
+    guard seal.firstLSN == opening.firstLSN, seal.lastLSN == lastLSN, seal.events == events,
+      seal.contentChain == chain.value, seal.end == end, let index, index.offset == seal.indexOffset, index.end == offset
+    else {
+      throw .damaged(
+        path, at: UInt64(offset)..<UInt64(end), lsns: nil,
+        "its seal says that \(seal.events) events up to LSN \(seal.lastLSN) precede it, and \(events) up to LSN "
+          + "\(lastLSN) do")
+    }
+  }
+}
+
+/// A promise that stands outside the segment.
+struct SegmentBound: Hashable, Sendable {
+  var end: UInt32
+  var lsn: UInt64
 }

@@ -1,0 +1,131 @@
+// The next segment, made before it is needed, so that going on in it costs a commit nothing.
+//
+// Making a file durable takes two syncs, listing it two more, and writing its space once as many bytes as it will
+// hold. All of it is done on the upkeep thread while commits go into the present segment. What a commit finds is a
+// file with a header, zeros, and its place in the list; the opening frame goes in with the first group (decision L4).
+
+import StrandlineSystem
+import Synchronization
+
+/// A segment that has a header and no frames.
+struct PreparedSegment: Sendable {
+  let header: SegmentHeader
+  let file: any File
+  let path: String
+  let allocated: UInt64
+}
+
+/// At most one segment ahead.
+final class SegmentPreparation: Sendable {
+  private let keeper: DirectoryKeeper
+  private let options: LogOptions
+  private let tenure: UInt64
+  private let state = Mutex(State.none)
+
+  private enum State: Sendable {
+    case none
+    case making
+    case ready(PreparedSegment)
+    case ended
+  }
+
+  init(keeper: DirectoryKeeper, options: LogOptions, tenure: UInt64) {
+    self.keeper = keeper
+    self.options = options
+    self.tenure = tenure
+  }
+
+  /// Whether one is there to be taken.
+  var isReady: Bool {
+    state.withLock { if case .ready = $0 { true } else { false } }
+  }
+
+  /// Whether nobody has made one or is making one.
+  var isDue: Bool {
+    state.withLock { if case .none = $0 { true } else { false } }
+  }
+
+  /// The segment that is ready; it is the caller's from now on.
+  func take() -> PreparedSegment? {
+    state.withLock { state in
+      guard case .ready(let prepared) = state else { return nil }
+      state = .none
+      return prepared
+    }
+  }
+
+  /// Makes one, if none is there. When this returns it is on the medium and listed.
+  func make() throws(WriteFailure) {
+    let begins = state.withLock { state in
+      guard case .none = state else { return false }
+      state = .making
+      return true
+    }
+    guard begins else { return }
+    do throws(WriteFailure) {
+      let prepared = try build()
+      let isWanted = state.withLock { state in
+        guard case .making = state else { return false }
+        state = .ready(prepared)
+        return true
+      }
+      if !isWanted { try remove(prepared) }
+    } catch {
+      state.withLock { if case .making = $0 { $0 = .none } }
+      throw error
+    }
+  }
+
+  private func build() throws(WriteFailure) -> PreparedSegment {
+    let manifest = keeper.manifest
+    let directory = keeper.directory
+    var header = SegmentHeader.new(
+      keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure,
+      role: manifest.role)
+    header.isPrepared = true
+    let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: directory)
+    var page = header.encoded()
+    page.append(zeros: LogFormat.headerPageBytes - page.count)
+    // The group that seals a segment goes beyond its soft size; most go no further than this.
+    let allocated = UInt64(options.segmentBytesMax + options.segmentBytesMax / 64)
+    let file = try creation.make(
+      header.segmentID, page, allocated: allocated, zeroed: options.zeroesPreparedSegments)
+    do throws(WriteFailure) {
+      try keeper.commit { manifest in
+        manifest.add(
+          ManifestEntry(segmentID: header.segmentID, salt: header.salt, state: .prepared, firstLSN: 0))
+      }
+    } catch {
+      file.close()
+      throw creation.takeBack(header.segmentID, after: error)
+    }
+    return PreparedSegment(
+      header: header, file: file, path: directory.segment(header.segmentID), allocated: allocated)
+  }
+
+  /// No more will be needed: removes what is ready. What is being made is removed by whoever makes it.
+  func end() throws(WriteFailure) {
+    let ready = state.withLock { state -> PreparedSegment? in
+      defer { state = .ended }
+      if case .ready(let prepared) = state { return prepared }
+      return nil
+    }
+    if let ready { try remove(ready) }
+  }
+
+  /// Lets go of descriptors and leaves the file to the next writer.
+  func release() {
+    state.withLock { state in
+      if case .ready(let prepared) = state { prepared.file.close() }
+      state = .ended
+    }
+  }
+
+  private func remove(_ prepared: PreparedSegment) throws(WriteFailure) {
+    prepared.file.close()
+    try keeper.commit { manifest in
+      manifest.entries.removeAll { $0.segmentID == prepared.header.segmentID }
+      manifest.obsolete.append(prepared.header.segmentID)
+    }
+  }
+}

@@ -1,0 +1,40 @@
+// Space that is set aside while there is some, for the one moment when an open needs a little and the disk is full.
+//
+// An open may have to copy the end of the log before it can serve it (TailRecovery.swift). On a full disk it removes
+// the ballast and tries again; the next writer that finds room makes it anew (decision L16).
+
+import StrandlineSystem
+
+/// A file of zeros that nobody reads.
+struct Ballast {
+  let fileSystem: any FileSystem
+  let directory: StoreDirectory
+  let bytes: Int
+
+  /// Makes it, if it is not there.
+  func make() throws(SystemError) {
+    guard bytes > 0, try fileSystem.kind(of: directory.ballast) == .absent else { return }
+    let temporary = directory.ballast + LogFormat.temporarySuffix
+    let file = try SegmentCreation.createFile(fileSystem, temporary)
+    defer { file.close() }
+    do {
+      try file.preallocate(at: 0, length: UInt64(bytes))
+      try file.sync(.durable)
+    } catch {
+      try fileSystem.unlink(temporary)
+      throw error
+    }
+    try fileSystem.rename(temporary, to: directory.ballast)
+  }
+
+  /// Gives the space back to the disk; false if there is none.
+  func release() throws(SystemError) -> Bool {
+    do {
+      try fileSystem.unlink(directory.ballast)
+    } catch  where error.isAbsent {
+      return false
+    }
+    try fileSystem.syncDirectory(directory.path)
+    return true
+  }
+}
