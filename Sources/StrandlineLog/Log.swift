@@ -53,6 +53,7 @@ package final class Log: Sendable {
   let preparation: SegmentPreparation
   /// One piece of upkeep at a time, and how the last ones went.
   let upkeep = Upkeep()
+  let consumers = LogConsumers()
   let writerQueue = DispatchQueue(label: "strandline.log.writer", qos: .userInitiated)
   let idleQueue = DispatchQueue(label: "strandline.log.idle", qos: .utility)
 
@@ -140,7 +141,8 @@ package final class Log: Sendable {
     let writer = SegmentWriter(
       keeper: created.keeper,
       preparation: SegmentPreparation(keeper: created.keeper, options: options, tenure: tenure), options: options,
-      storeUUID: created.storeUUID, tenure: tenure, role: role, segmentID: 1, durable: LogPosition(lsn: 0, chain: 0, offset: live.end), live: live, opens: 1, fullFlushLSN: 0)
+      storeUUID: created.storeUUID, tenure: tenure, role: role, segmentID: 1,
+      durable: LogPosition(lsn: 0, chain: 0, offset: live.end), live: live, opens: 1, fullFlushLSN: 0)
     var report = RecoveryReport()
     report.segments = 1
     report.frames = 1
@@ -318,6 +320,7 @@ package final class Log: Sendable {
         } catch {
           return .system("cannot close '\(path)' cleanly; what was acknowledged is safe", error)
         }
+        mergeAtClose(writer)
         if case .rejecting(let error) = phase { return error }
         return nil
       }

@@ -51,6 +51,8 @@ package struct LogOptions: Sendable {
   package var zeroesPreparedSegments: Bool
   /// Space that a new store sets aside for the recovery of a full disk; 0 for none.
   package var ballastBytes: Int
+  /// A consumer that keeps more than this from being compacted is named in an error.
+  package var consumerHoldBytesMax: UInt64
   /// Who does what need not be done at once: a segment made ahead, small ones merged.
   package var upkeep: Upkeep
 
@@ -67,7 +69,7 @@ package struct LogOptions: Sendable {
     preallocationStepBytesMax: Int = 16 << 20, groupBytesMax: Int = 1 << 20, groupTransactionsMax: Int = 4096,
     transactionBytesMax: Int = 64 << 20, lockWaitMilliseconds: Int64 = 250,
     idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable, zeroesPreparedSegments: Bool = true,
-    ballastBytes: Int = 1 << 20, upkeep: Upkeep = .inBackground
+    ballastBytes: Int = 1 << 20, consumerHoldBytesMax: UInt64 = 256 << 20, upkeep: Upkeep = .inBackground
   ) {
     // Offsets are 32 bits: the largest segment is one of the largest soft size and one transaction on top.
     precondition(segmentBytesMax <= 1 << 30 && transactionBytesMax <= LogFormat.bodyBytesMax)
@@ -83,6 +85,7 @@ package struct LogOptions: Sendable {
     self.strength = strength
     self.zeroesPreparedSegments = zeroesPreparedSegments
     self.ballastBytes = ballastBytes
+    self.consumerHoldBytesMax = consumerHoldBytesMax
     self.upkeep = upkeep
   }
 }

@@ -163,6 +163,15 @@ struct CommitState: ~Copyable {
     tables.append(table)
   }
 
+  /// Some segments' events lie in another one from now on.
+  mutating func replace(_ segmentIDs: Set<UInt64>, with table: SegmentTable) {
+    guard let index = tables.firstIndex(where: { segmentIDs.contains($0.segmentID) }) else { return }
+    // Places that nobody had asked for are not kept now either: the output's index has them.
+    let areExact = tables.allSatisfy { !segmentIDs.contains($0.segmentID) || $0.isExact }
+    tables[index] = areExact ? table : table.unread
+    tables.removeAll { segmentIDs.contains($0.segmentID) }
+  }
+
   /// Nothing of what was taken or is queued is on disk. Everybody is told, and nothing is taken until `resume`.
   mutating func reject(_ cause: SystemError) -> CommitNews {
     let lsns = durableLSN + 1...max(durableLSN + 1, nextLSN - 1)

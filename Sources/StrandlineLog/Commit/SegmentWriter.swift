@@ -33,7 +33,8 @@ struct SegmentWriter: Sendable {
 
   init(
     keeper: DirectoryKeeper, preparation: SegmentPreparation, options: LogOptions, storeUUID: [UInt8],
-    tenure: UInt64, role: LogRole, segmentID: UInt64, durable: LogPosition, live: LiveSegment?, opens: UInt64, fullFlushLSN: UInt64
+    tenure: UInt64, role: LogRole, segmentID: UInt64, durable: LogPosition, live: LiveSegment?, opens: UInt64,
+    fullFlushLSN: UInt64
   ) {
     self.keeper = keeper
     self.preparation = preparation
@@ -78,6 +79,8 @@ struct SegmentWriter: Sendable {
       try make()
       do {
         try Self.truncate(fileSystem, directory.segment(predecessor.segmentID), to: predecessor.end)
+      } catch  where error.isAbsent {
+        // Merged meanwhile.
       } catch {
         throw .unknown(error)
       }
@@ -299,6 +302,7 @@ struct SegmentWriter: Sendable {
     try live.file.truncate(to: UInt64(durable.offset))
     try live.file.sync(.durable)
     fullFlushLSN = durable.lsn
+    keeper.note(finished)
     let (segmentID, durable, opens) = (segmentID, durable, opens)
     try keeper.bound { control in
       control.tailSegmentID = segmentID

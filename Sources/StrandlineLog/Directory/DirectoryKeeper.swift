@@ -48,8 +48,9 @@ final class DirectoryKeeper: Sendable {
   /// Changes the list. When this returns, the new one is on the medium, and files that it makes obsolete are gone
   /// from the directory (or will be, by a later writer).
   ///
+  /// - Parameter listed: called when the new list holds, before any file is removed.
   /// - Throws: `.refused` if the old list still holds.
-  func commit(_ change: (inout Manifest) -> Void) throws(WriteFailure) {
+  func commit(_ change: (inout Manifest) -> Void, listed: () -> Void = {}) throws(WriteFailure) {
     let obsolete = try state.withLock { state throws(WriteFailure) -> [UInt64] in
       if let failure = state.failure { throw .unknown(failure) }
       var next = state.manifest
@@ -69,6 +70,7 @@ final class DirectoryKeeper: Sendable {
       state.removed = []
       return next.obsolete
     }
+    listed()
     remove(obsolete)
   }
 

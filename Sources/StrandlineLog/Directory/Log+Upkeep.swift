@@ -21,6 +21,8 @@ package struct UpkeepReport: Sendable {
 /// The state of a log's upkeep.
 final class Upkeep: Sendable {
   let queue = DispatchQueue(label: "strandline.log.upkeep", qos: .utility)
+  /// Held by whoever rewrites segments.
+  let rewriting = Mutex(())
   private let state = Mutex(State())
 
   private struct State: Sendable {
@@ -112,6 +114,13 @@ extension Log {
   package func prepareSegment() throws(LogError) {
     do throws(LogError) {
       try giveSpaceBack()
+      do throws(SystemError) {
+        try Ballast(
+          fileSystem: keeper.environment.fileSystem, directory: keeper.directory, bytes: options.ballastBytes
+        ).make()
+      } catch {
+        throw LogError.system("cannot set space aside in '\(path)'", error)
+      }
       do throws(WriteFailure) {
         try preparation.make()
       } catch {

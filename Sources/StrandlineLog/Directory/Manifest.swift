@@ -22,10 +22,11 @@ package struct ManifestEntry: Hashable, Sendable {
   package var state: State
   /// 0 while it is prepared.
   package var firstLSN: UInt64
-  /// 0 while it may grow; also `end` and `chain` then.
+  /// The end of its range; 0 while it may grow.
   package var lastLSN: UInt64
   /// How many events are in it, as far as known; for reports.
   package var events: UInt64
+  /// Where it ends; 0 while it may grow.
   package var end: UInt32
   package var chain: UInt32
 

@@ -88,7 +88,8 @@ struct TailRecovery {
     _ recovered: Recovery, segmentID: UInt64, durable: LogPosition, live: LiveSegment?
   ) -> SegmentWriter {
     SegmentWriter(
-      keeper: keeper, preparation: preparation, options: options, storeUUID: recovered.last.header.storeUUID, tenure: tenure,
+      keeper: keeper, preparation: preparation, options: options, storeUUID: recovered.last.header.storeUUID,
+      tenure: tenure,
       role: recovered.last.header.role, segmentID: segmentID, durable: durable, live: live,
       opens: recovered.last.opening.opens &+ (live == nil ? 0 : 1),
       fullFlushLSN: live == nil ? recovered.fullFlushLSN : durable.lsn)

@@ -109,7 +109,8 @@ extension TailVerdict {
     guard promisedEnd <= end.offset else {
       let first = end.lsn + 1
       throw .damaged(
-        walk.path, at: UInt64(end.offset)..<UInt64(promisedEnd), lsns: first...max(first, promise?.durableLSN ?? 0, walk.bound?.lsn ?? 0),
+        walk.path, at: UInt64(end.offset)..<UInt64(promisedEnd),
+        lsns: first...max(first, promise?.durableLSN ?? 0, walk.bound?.lsn ?? 0),
         "its bytes up to \(promisedEnd) were acknowledged, and a frame before that does not verify")
     }
     // A promise above X was refused; one at X must speak of the same history.

@@ -149,7 +149,7 @@ struct SegmentList {
             fileSystem, directory.segment(entry.segmentID), entry.segmentID, untilUnwritten: !writing)
         }
       guard let summary else {
-        guard entry.lastLSN == 0 else {
+        guard entry.end == 0 else {
           throw .damaged(
             directory.segment(entry.segmentID), at: UInt64(LogFormat.headerPageBytes)..<UInt64(entry.end),
             lsns: entry.firstLSN...max(entry.firstLSN, entry.lastLSN), "its opening frame does not verify")

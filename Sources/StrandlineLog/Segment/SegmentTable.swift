@@ -70,6 +70,33 @@ struct SegmentTable: Sendable {
     lastLSN = end.lastLSN
   }
 
+  /// A table of a segment that was just rewritten.
+  init(
+    path: String, identity: SegmentIdentity, firstLSN: UInt64, rewritten: [IndexBody.Entry], isDense: Bool,
+    end: SegmentEnd
+  ) {
+    self.init(path: path, identity: identity, firstLSN: firstLSN)
+    places = isDense ? .dense(rewritten.map(\.offset)) : .sparse(rewritten)
+    self.end = end.offset
+    lastLSN = end.lastLSN
+  }
+
+  /// Whether it has been walked.
+  var isExact: Bool {
+    switch places {
+    case .dense: true
+    case .sparse(let entries): UInt64(entries.count) == lastLSN + 1 - firstLSN
+    case .unknown: false
+    }
+  }
+
+  /// The same without places, to be loaded from the segment's index.
+  var unread: SegmentTable {
+    var result = self
+    result.places = .unknown
+    return result
+  }
+
   /// Takes in the events of a group, which end at `end` and have no gaps between their LSNs.
   mutating func append(_ offsets: [UInt32], end: UInt32) {
     guard case .dense(var dense) = places else { preconditionFailure("a writer appends to a dense segment") }
@@ -89,7 +116,8 @@ struct SegmentTable: Sendable {
     case .sparse(var entries):
       places = .unknown
       for event in events {
-        entries.append(IndexBody.Entry(lsnDelta: UInt32(truncatingIfNeeded: event.lsn - firstLSN), offset: event.offset))
+        entries.append(
+          IndexBody.Entry(lsnDelta: UInt32(truncatingIfNeeded: event.lsn - firstLSN), offset: event.offset))
       }
       places = .sparse(entries)
     case .unknown:
@@ -135,6 +163,7 @@ struct SegmentTable: Sendable {
     switch places {
     case .dense(let offsets):
       let index = Int(lsn - firstLSN)
+      guard index < offsets.count else { return .gone }
       return .exact(offsets[index]..<(index + 1 < offsets.count ? offsets[index + 1] : end))
     case .unknown:
       return .unknown

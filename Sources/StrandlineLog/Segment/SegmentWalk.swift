@@ -155,7 +155,9 @@ struct SegmentWalk {
       seal = decoded
       count()
       unitEnd.offset = end
-      if opening.kind == .rewritten { unitEnd = LogPosition(lsn: decoded.lastLSN, chain: opening.rangeChain, offset: end) }
+      if opening.kind == .rewritten {
+        unitEnd = LogPosition(lsn: decoded.lastLSN, chain: opening.rangeChain, offset: end)
+      }
       settle(end)
       return .other
     case .event, .opening, .marker:
@@ -235,7 +237,8 @@ struct SegmentWalk {
   private func check(_ seal: SealBody, at offset: UInt32, end: UInt32) throws(LogError) {
     let lastLSN = opening.kind == .rewritten ? opening.rangeLastLSN : unitEnd.lsn
     guard seal.firstLSN == opening.firstLSN, seal.lastLSN == lastLSN, seal.events == events,
-      seal.contentChain == chain.value, seal.end == end, let index, index.offset == seal.indexOffset, index.end == offset
+      seal.contentChain == chain.value, seal.end == end, let index, index.offset == seal.indexOffset,
+      index.end == offset
     else {
       throw .damaged(
         path, at: UInt64(offset)..<UInt64(end), lsns: nil,

@@ -1,0 +1,168 @@
+// Compaction: what nobody needs any more leaves the log, LSNs stay.
+//
+// Only the oldest finished segments are rewritten, as a prefix, so no older value can outlive a newer fact that was
+// left out. What is alive only the owner of the log knows: it is handed every transaction and says what stays of it,
+// as it is or packed into other bytes under the same LSN (decisions L6, L8). Consumers that are registered hold it
+// back: what one of them has not read yet is not touched, and one that holds too much is named. Appends go on
+// meanwhile; one rewriting runs at a time.
+
+import StrandlineSystem
+import Synchronization
+
+/// What a compaction did.
+package struct CompactionReport: Hashable, Sendable {
+  package var segmentsRead = 0
+  package var segmentsWritten = 0
+  package var eventsRead: UInt64 = 0
+  package var eventsKept: UInt64 = 0
+  package var bytesBefore: UInt64 = 0
+  package var bytesAfter: UInt64 = 0
+
+  package init() {}
+}
+
+/// Somebody who reads the log and needs what he has not read: compaction leaves it to him.
+package final class LogConsumer: Sendable {
+  package let name: String
+  private let position: Atomic<UInt64>
+  private let onEnd: @Sendable () -> Void
+
+  init(name: String, position: UInt64, onEnd: @escaping @Sendable () -> Void) {
+    self.name = name
+    self.position = Atomic(position)
+    self.onEnd = onEnd
+  }
+
+  /// Everything up to here was read.
+  package var lsn: UInt64 { position.load(ordering: .acquiring) }
+
+  /// Everything up to `lsn` was read. Going back has no effect.
+  package func advance(to lsn: UInt64) { position.max(lsn, ordering: .releasing) }
+
+  /// Holds nothing back any more. Also when it is let go.
+  package func end() { onEnd() }
+
+  deinit { onEnd() }
+}
+
+/// The consumers of a log, by number.
+final class LogConsumers: Sendable {
+  private let entries = Mutex<[UInt64: @Sendable () -> (name: String, lsn: UInt64)?]>([:])
+  private let nextNumber = Atomic<UInt64>(0)
+
+  func register(_ name: String, after lsn: UInt64) -> LogConsumer {
+    let number = nextNumber.add(1, ordering: .relaxed).oldValue
+    let consumer = LogConsumer(name: name, position: lsn) { [weak self] in
+      _ = self?.entries.withLock { $0.removeValue(forKey: number) }
+    }
+    entries.withLock { entries in
+      entries[number] = { [weak consumer] in consumer.map { ($0.name, $0.lsn) } }
+    }
+    return consumer
+  }
+
+  /// Who has read least; of several the first by name.
+  var slowest: (name: String, lsn: UInt64)? {
+    let all = entries.withLock { Array($0.values) }.compactMap { $0() }
+    return all.min { ($0.lsn, $0.name) < ($1.lsn, $1.name) }
+  }
+}
+
+extension Log {
+  /// Registers a consumer: compaction removes nothing above the LSN that it has advanced to, as long as it lives.
+  package func register(consumer name: String, after lsn: UInt64) -> LogConsumer {
+    consumers.register(name, after: lsn)
+  }
+
+  /// Rewrites the oldest finished segments, as far as they end at or below `limit`.
+  ///
+  /// Safe beside appends and reads; a second call waits for the first. When it returns, what did not survive is gone
+  /// from the medium, and LSNs that were removed read as `.compacted`.
+  ///
+  /// - Parameter survivors: what stays of a transaction: some of its LSNs, rising, each with its content or another.
+  ///   Asked in the order of the log, about finished segments only.
+  /// - Throws: `.consumerHolds` if a consumer keeps more than `LogOptions.consumerHoldBytesMax` from being looked at
+  ///   (what is below it was compacted all the same); `.damaged`, `.io`, `.full`; or what `survivors` throws. The log
+  ///   goes on as it was, segments that were rewritten before the failure stay so, and the failure is in
+  ///   `upkeepReport`.
+  /// - Complexity: O(bytes of the segments that are read).
+  @discardableResult
+  package func compact(
+    upTo limit: UInt64 = .max, survivors: ([LogEvent]) throws -> [LogSurvivor]
+  ) throws -> CompactionReport {
+    var report = CompactionReport()
+    var ownersError: (any Error)?
+    do throws(LogError) {
+      try rewriting { () throws(LogError) in
+        let slowest = consumers.slowest
+        let finished = keeper.manifest.entries.prefix { $0.state == .used && $0.end != 0 && $0.lastLSN <= limit }
+        let free = finished.prefix { $0.lastLSN <= slowest?.lsn ?? .max }
+        for batch in batches(free) {
+          do {
+            try compact(batch, &report, survivors)
+          } catch let error as LogError {
+            throw error
+          } catch {
+            ownersError = error
+            throw LogError(.io, "the owner of '\(path)' could not say what is alive: \(error)", file: path)
+          }
+        }
+        let held = finished[free.endIndex...].reduce(0) { $0 + UInt64($1.end) }
+        if let slowest, held > options.consumerHoldBytesMax {
+          throw LogError(
+            .consumerHolds,
+            "the consumer '\(slowest.name)' has read up to LSN \(slowest.lsn) and keeps \(held) bytes from being "
+              + "compacted; let it go on, or end it", file: path, lsns: slowest.lsn...max(slowest.lsn, durableLSN))
+        }
+        upkeep.succeeded { $0.compactions += 1 }
+      }
+    } catch {
+      if let ownersError { throw ownersError }
+      throw error
+    }
+    return report
+  }
+
+  /// Neighbours that fit into one segment together; a large one alone.
+  private func batches(_ entries: ArraySlice<ManifestEntry>) -> [[SegmentRewrite.Input]] {
+    var batches: [[SegmentRewrite.Input]] = []
+    var bytes: UInt64 = 0
+    for entry in entries {
+      let input = SegmentRewrite.Input(entry: entry)
+      if bytes > 0, bytes + UInt64(entry.end) <= UInt64(options.segmentBytesMax) {
+        batches[batches.count - 1].append(input)
+        bytes += UInt64(entry.end)
+      } else {
+        batches.append([input])
+        bytes = UInt64(entry.end)
+      }
+    }
+    return batches
+  }
+
+  private func compact(
+    _ batch: [SegmentRewrite.Input], _ report: inout CompactionReport,
+    _ survivors: ([LogEvent]) throws -> [LogSurvivor]
+  ) throws {
+    var rewrite = try SegmentRewrite(keeper, batch, tenure: tenure)
+    var isChanged = batch.count > 1
+    try rewrite.read { transaction in
+      let kept = try survivors(transaction)
+      if !isChanged { isChanged = kept != transaction.map(LogSurvivor.init) }
+      return kept
+    }
+    let before = batch.reduce(0) { $0 + UInt64($1.entry.end) }
+    report.segmentsRead += batch.count
+    report.eventsRead += rewrite.eventsRead
+    report.eventsKept += rewrite.events
+    report.bytesBefore += before
+    // A segment of which everything is alive stays as it is.
+    guard isChanged else {
+      report.bytesAfter += before
+      return
+    }
+    try replace(&rewrite)
+    report.segmentsWritten += 1
+    report.bytesAfter += rewrite.bytesWritten
+  }
+}

@@ -1,0 +1,90 @@
+// Small segments become larger ones: every writer that appends leaves one, and each costs an open a look.
+//
+// Neighbours are merged when eight of about the same size have come together, so an event is copied once for every
+// factor of eight that its segment grows, and never again when that has the size of a segment. Nothing is left out.
+
+import StrandlineSystem
+import Synchronization
+
+extension Log {
+  /// So many neighbours of about the same size become one.
+  static let mergeWidth = 8
+
+  /// Merges small segments, if enough of them have come together.
+  ///
+  /// - Throws: `.damaged`, `.io`, `.full`; the log goes on as it was. The failure is in `upkeepReport` too.
+  /// - Complexity: O(bytes that are merged); O(segments) if none are.
+  package func mergeSegments() throws(LogError) {
+    try rewriting { () throws(LogError) in
+      while let run = mergeableRun() {
+        var rewrite = try SegmentRewrite(keeper, run, tenure: tenure)
+        do {
+          try rewrite.read { $0.map(LogSurvivor.init) }
+        } catch let error as LogError {
+          throw error
+        } catch {
+          preconditionFailure("taking over events throws nothing of its own")
+        }
+        try replace(&rewrite)
+        upkeep.succeeded { $0.segmentsMerged += run.count }
+      }
+    }
+  }
+
+  /// A writer that came for a moment merges what has come together, its own segment too. If that fails, everything is
+  /// as safe as before, and the next writer tries again.
+  func mergeAtClose(_ writer: borrowing SegmentWriter) {
+    guard options.upkeep == .inBackground, writer.hasAppended else { return }
+    do throws(LogError) {
+      try mergeSegments()
+    } catch {
+      // In `upkeepReport`, and nothing that the closing depends on.
+    }
+  }
+
+  /// One rewriting at a time; a failure is kept for the report.
+  func rewriting<Result>(_ work: () throws(LogError) -> Result) throws(LogError) -> Result {
+    try upkeep.rewriting.withLock { _ throws(LogError) -> Result in
+      do throws(LogError) {
+        return try work()
+      } catch {
+        if error.code != .consumerHolds { upkeep.failed(error, now: clock.monotonicNanoseconds()) }
+        throw error
+      }
+    }
+  }
+
+  /// Writes an output, and lets reads find its events in it before the inputs go.
+  func replace(_ rewrite: inout SegmentRewrite) throws(LogError) {
+    let inputs = Set(rewrite.inputs.map(\.entry.segmentID))
+    try rewrite.write { table in
+      commit.withLock { $0.replace(inputs, with: table) }
+      files.drop(inputs)
+    }
+  }
+
+  /// Neighbours of one size class or smaller ones, eight at least, that fit into a segment together.
+  private func mergeableRun() -> [SegmentRewrite.Input]? {
+    let entries = keeper.manifest.entries.filter { $0.state == .used && $0.end != 0 }
+    for level in 0..<8 {
+      let limit = (UInt64(LogFormat.headerPageBytes) * 2) << UInt64(3 * level)
+      guard limit < UInt64(options.segmentBytesMax) else { return nil }
+      var run: [SegmentRewrite.Input] = []
+      var bytes: UInt64 = 0
+      for entry in entries {
+        let fits = UInt64(entry.end) <= limit && bytes + UInt64(entry.end) <= UInt64(options.segmentBytesMax)
+        if !fits {
+          if run.count >= Self.mergeWidth { return run }
+          run = []
+          bytes = 0
+        }
+        if UInt64(entry.end) <= limit {
+          run.append(SegmentRewrite.Input(entry: entry))
+          bytes += UInt64(entry.end)
+        }
+      }
+      if run.count >= Self.mergeWidth { return run }
+    }
+    return nil
+  }
+}

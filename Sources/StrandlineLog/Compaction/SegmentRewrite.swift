@@ -1,0 +1,192 @@
+// Several finished segments as one: what merging and compaction share.
+//
+// The output is complete, synced and named before the list names it instead of its inputs, and they are removed only
+// after that; a crash in between leaves either, never both and never none (decision L6). Survivors keep their LSNs;
+// the output declares the range that it stands for, and the chain at the range's last LSN as it was, so that what
+// follows still continues it. Its own seal says how many events it has and what they are.
+
+import StrandlineSystem
+
+/// An event that stays: as it was, or with other content under its LSN.
+package struct LogSurvivor: Hashable, Sendable {
+  package var lsn: UInt64
+  package var schema: UInt16
+  package var body: [UInt8]
+
+  package init(lsn: UInt64, schema: UInt16, body: [UInt8]) {
+    self.lsn = lsn
+    self.schema = schema
+    self.body = body
+  }
+
+  package init(_ event: LogEvent) { self.init(lsn: event.lsn, schema: event.schema, body: event.body) }
+}
+
+/// One output in the making.
+struct SegmentRewrite {
+  /// A finished segment, as the list names it.
+  struct Input {
+    let entry: ManifestEntry
+    var end: SegmentEnd { SegmentEnd(offset: entry.end, lastLSN: entry.lastLSN, chain: entry.chain) }
+  }
+
+  let keeper: DirectoryKeeper
+  let inputs: [Input]
+  private let header: SegmentHeader
+  private var bytes: [UInt8] = []
+  private var index: IndexBuilder
+  private var chain: Chain
+  private var opening: OpeningBody
+  /// LSN and offset of every survivor.
+  private(set) var places: [IndexBody.Entry] = []
+  private(set) var eventsRead: UInt64 = 0
+
+  /// The size of the output, once it is written.
+  var bytesWritten: UInt64 { UInt64(bytes.count) }
+  var events: UInt64 { UInt64(places.count) }
+  var segmentID: UInt64 { header.segmentID }
+  var path: String { keeper.directory.segment(segmentID) }
+  /// The survivors have no gaps between their LSNs.
+  var isDense: Bool { opening.rangeLastLSN + 1 - opening.firstLSN == events }
+
+  /// - Precondition: `inputs` follow each other in the log, and one is there.
+  init(_ keeper: DirectoryKeeper, _ inputs: [Input], tenure: UInt64) throws(LogError) {
+    self.keeper = keeper
+    self.inputs = inputs
+    let manifest = keeper.manifest
+    let first = try Self.summary(keeper, inputs[0].entry)
+    let last = inputs[inputs.count - 1]
+    header = SegmentHeader.new(
+      keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure,
+      role: manifest.role)
+    opening = first.opening
+    opening.kind = .rewritten
+    opening.rangeLastLSN = last.end.lastLSN
+    opening.rangeChain = last.end.chain
+    index = IndexBuilder(firstLSN: opening.firstLSN)
+    chain = Chain(opening.chain)
+    bytes = header.encoded()
+    // The opening frame comes last: it says where the file ends.
+    bytes.append(zeros: LogFormat.headerPageBytes + LogFormat.openingFrameBytes - bytes.count)
+  }
+
+  private static func summary(_ keeper: DirectoryKeeper, _ entry: ManifestEntry) throws(LogError) -> SegmentSummary {
+    let path = keeper.directory.segment(entry.segmentID)
+    let summary = try SegmentSummary.read(
+      keeper.environment.fileSystem, path, entry.segmentID, untilUnwritten: false)
+    guard let summary, summary.header.salt == entry.salt else {
+      throw .damaged(
+        path, at: 0..<UInt64(LogFormat.headerPageBytes), lsns: entry.firstLSN...max(entry.firstLSN, entry.lastLSN),
+        "it is another segment than the one that the list of segments means")
+    }
+    return summary
+  }
+
+  /// Reads the inputs, by the same rules as an open, and takes over what survives.
+  ///
+  /// - Parameter survivors: what stays of a transaction, in the order of its LSNs; nothing, if nothing does.
+  /// - Throws: `LogError`, or what `survivors` throws. Nothing is on disk.
+  mutating func read(_ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
+    for input in inputs {
+      let summary = try Self.summary(keeper, input.entry)
+      opening.opens = summary.opening.opens
+      let file = try Recovery.openSegment(keeper.environment.fileSystem, summary.path)
+      defer { file.close() }
+      var walk = SegmentWalk(
+        summary, file: file, limit: min(try Recovery.sizeOf(file), UInt64(input.entry.end)))
+      reading: while true {
+        switch try walk.next() {
+        case .transaction:
+          eventsRead += UInt64(walk.transaction.count)
+          try add(try survivors(walk.transaction), of: walk.transaction)
+        case .marker, .other: continue
+        case .stop(let fault):
+          try Recovery.checkSealed(walk, fault, input.end)
+          break reading
+        }
+      }
+    }
+  }
+
+  private mutating func add(_ survivors: [LogSurvivor], of transaction: [LogEvent]) throws(LogError) {
+    guard let first = survivors.first,
+      let range = transaction.first.map({ $0.lsn...transaction[transaction.count - 1].lsn })
+    else { return }
+    var last: UInt64 = 0
+    for (number, survivor) in survivors.enumerated() {
+      guard range.contains(survivor.lsn), survivor.lsn > last, survivor.body.count <= LogFormat.bodyBytesMax else {
+        throw LogError(
+          .noSuchLSN,
+          "LSN \(survivor.lsn) was to survive of a transaction that has LSNs \(range.lowerBound) to "
+            + "\(range.upperBound); nothing was changed", lsns: range)
+      }
+      last = survivor.lsn
+      let start = bytes.count
+      let flags =
+        (number == 0 ? LogFormat.flagFirst : 0) | (number == survivors.count - 1 ? LogFormat.flagLast : 0)
+      bytes.append(unstampedFrame: .event, schema: survivor.schema, index: UInt32(number), body: survivor.body)
+      bytes.stampFrame(
+        at: start, lsn: survivor.lsn, flags: flags, offset: UInt32(start), identity: header.identity)
+      chain.add(
+        lsn: survivor.lsn, type: FrameType.event.rawValue, schema: survivor.schema, bodyLength: survivor.body.count,
+        bodyCRC: bytes.u32(at: start + LogFormat.FrameField.bodyCRC))
+      places.append(
+        IndexBody.Entry(
+          lsnDelta: UInt32(truncatingIfNeeded: survivor.lsn - opening.firstLSN), offset: UInt32(start)))
+      if number == 0 { index.add(first.lsn, at: UInt32(start)) }
+    }
+  }
+
+  /// Writes the output and puts it on the list in place of its inputs. When this returns, it is on the medium, and
+  /// the inputs' files are gone.
+  ///
+  /// - Parameter listed: called when the list names the output, before the inputs' files are removed.
+  mutating func write(listed: (SegmentTable) -> Void) throws(LogError) {
+    let end = UInt32(bytes.count)
+    bytes.append(
+      contentsOf: SealFrame.encoded(
+        index.index, at: end, firstLSN: opening.firstLSN, lastLSN: opening.rangeLastLSN, events: events,
+        chain: chain.value, identity: header.identity))
+    opening.durableEnd = UInt32(bytes.count)
+    var frame: [UInt8] = []
+    frame.append(opening: opening, identity: header.identity)
+    let page = LogFormat.headerPageBytes
+    bytes.replaceSubrange(page..<page + LogFormat.openingFrameBytes, with: frame)
+    let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: keeper.directory)
+    let table = table
+    let output = ManifestEntry(
+      segmentID: segmentID, salt: header.salt, state: .used, firstLSN: opening.firstLSN,
+      lastLSN: opening.rangeLastLSN, events: events, end: opening.durableEnd, chain: opening.rangeChain)
+    let replaced = inputs.map(\.entry.segmentID)
+    do throws(WriteFailure) {
+      try creation.make(segmentID, bytes, allocated: UInt64(bytes.count)).close()
+      do throws(WriteFailure) {
+        try keeper.commit(
+          { manifest in
+            manifest.replace(replaced, with: output)
+          }, listed: { listed(table) })
+      } catch {
+        throw creation.takeBack(segmentID, after: error)
+      }
+    } catch {
+      throw Log.failure("cannot rewrite segments of '\(keeper.directory.path)'", error)
+    }
+  }
+
+  /// Exact places, for a log that had them of the inputs.
+  private var table: SegmentTable {
+    SegmentTable(
+      path: path, identity: header.identity, firstLSN: opening.firstLSN, rewritten: places, isDense: isDense,
+      end: SegmentEnd(offset: opening.durableEnd, lastLSN: opening.rangeLastLSN, chain: opening.rangeChain))
+  }
+}
+
+extension Manifest {
+  /// One segment stands for others from now on.
+  mutating func replace(_ segmentIDs: [UInt64], with output: ManifestEntry) {
+    guard let index = entries.firstIndex(where: { $0.segmentID == segmentIDs.first }) else { return }
+    entries.insert(output, at: index)
+    entries.removeAll { segmentIDs.contains($0.segmentID) }
+    obsolete += segmentIDs
+  }
+}

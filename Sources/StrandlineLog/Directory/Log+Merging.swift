@@ -1,2 +1,0 @@
-// temporary
-extension Log { package func mergeSegments() throws(LogError) {} }
