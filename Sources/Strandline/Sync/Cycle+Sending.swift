@@ -35,6 +35,7 @@ extension Cycle {
     let number = store.environment.random.next()
     let lsns = batch.filter { !$0.isPreparation }.map(\.lsn).sorted()
     try await store.commit { $0.append(.sent(Sent(batch: number, zone: zone, lsns: lsns))) }
+    try await store.flushBeforeLeaving()
     let operations = batch.map(\.operation)
     let results: [String: CloudResult]
     do {
