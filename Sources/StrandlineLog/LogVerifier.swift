@@ -208,13 +208,14 @@ private struct Verification {
     var walk = SegmentWalk(
       summary, file: file, limit: sealed.map { min(size, UInt64($0.offset)) } ?? size, bound: bound)
     walk.checksPadding = true
+    walk.collectsEvents = false
     var begins: [IndexBody.Entry] = []
     do {
       while true {
         let step = try walk.next()
         if case .transaction = step {
-          report.events += UInt64(walk.transaction.count)
-          if let first = walk.transaction.first {
+          report.events += UInt64(walk.places.count)
+          if let first = walk.places.first {
             begins.append(
               IndexBody.Entry(
                 lsnDelta: UInt32(truncatingIfNeeded: first.lsn - summary.opening.firstLSN), offset: first.offset))
