@@ -40,7 +40,8 @@ extension WebServicesDatabase {
       address: CloudAddress(container: "iCloud.test", scope: scope), apiToken: apiToken, session: session,
       baseURL: baseURL, transport: transport,
       environment: SystemEnvironment(
-        fileSystem: SimulatedDisk(), clock: SimulatedClock(wallMilliseconds: now), random: SeededRandom(seed: 1)))
+        fileSystem: SimulatedDisk(), clock: SimulatedClock(wallMilliseconds: now, autoAdvance: false),
+        random: SeededRandom(seed: 1)))
   }
 }
 
