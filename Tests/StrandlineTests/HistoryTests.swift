@@ -150,6 +150,27 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("secret") == nil)
   }
 
+  @Test func `2: a record that was sent again after its deletion is no server that went back in time`() async throws {
+    let fleet = try Fleet()
+    let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
+    // A begins the name, unheard. B begins it too, and what it saves is both lives in one; C deletes that.
+    try await a.save(["title": "A's"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await b.save(["body": "B's"])
+    try await b.settle()
+    try await c.settle()
+    try await c.open().write { tx in try tx.delete(id) }
+    try await c.settle()
+    // A has no token yet, so the tombstone may be older than its creation: it is sent again, and begins anew.
+    fleet.serverClock.advance(milliseconds: 1_000)
+    try await a.settle()
+    // B finds a record of A's life alone, which has seen nothing of what the server once took from B.
+    try await b.settle()
+    #expect(try await b.open().status().zones.allSatisfy { !$0.isLost })
+    #expect(try await b.read() == "A's")
+    try await agree(a, b, c)
+  }
+
   @Test func `3: two devices that begin the same name keep each other's life`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
