@@ -348,8 +348,8 @@ package struct FleetSimulation {
         let final = version.stamp.fields[write.field]
         guard let final, final >= write.stamp else {
           throw failure(
-            "\(id).\(write.field): an acknowledged write with stamp \(write.stamp) ended as \(String(describing: final))"
-          )
+            "\(id).\(write.field): an acknowledged write with stamp \(write.stamp) ended as \(String(describing: final))\n"
+              + (try await story([id])))
         }
       }
     }

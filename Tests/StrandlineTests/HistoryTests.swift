@@ -171,6 +171,18 @@ private func agree(_ devices: Device...) async throws {
     try await agree(a, b, c)
   }
 
+  @Test func `3: an edit of a new life is not undone by what the old one held`() async throws {
+    let (fleet, a, b) = try await pair()
+    // The new life has no title and takes the old one's away. It arrives unheard, a moment after A has gone on editing.
+    try await a.replaceLife(["body": "second"])
+    fleet.serverClock.advance(milliseconds: 10_000)
+    try await a.syncLosingTheAnswer(fleet)
+    try await a.save(["title": "of the second life"])
+    try await agree(a, b)
+    #expect(try await b.read("body") == "second")
+    #expect(try await b.read() == "of the second life")
+  }
+
   @Test func `3: two devices that begin the same name keep each other's life`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
