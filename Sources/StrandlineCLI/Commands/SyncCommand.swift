@@ -100,13 +100,12 @@ struct SyncCommand {
 
   func run() async throws -> ExitCode {
     let session = SessionBox()
-    var configuration = SyncConfiguration { [address, apiToken, url, sessionPath] storePath, environment in
+    var configuration = SyncConfiguration { [address, apiToken, url, sessionPath, timeout = console.requestTimeout] storePath, environment in
       let opened = try WebSession(path: sessionPath ?? storePath + "/session", environment: environment.system)
       session.set(opened)
       return WebServicesDatabase(
         address: address, apiToken: apiToken, session: opened, baseURL: url,
-        // Somebody waits at a terminal: a server that is silent for so long is not there.
-        transport: URLSessionTransport(timeout: 20, totalTimeout: 120), environment: environment.system)
+        transport: URLSessionTransport(timeout: timeout, totalTimeout: 6 * timeout), environment: environment.system)
     }
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
