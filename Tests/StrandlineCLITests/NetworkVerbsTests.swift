@@ -106,6 +106,28 @@ struct NetworkVerbsTests {
     _ = await server.end()
   }
 
+  @Test func `a zone that nobody has is worth a word`() async {
+    let server = await Serving()
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let screen = await sync(machine, server, "--zone", "Mian")
+    #expect(screen.code == .done)
+    #expect(
+      screen.err.hasPrefix("note: neither this store nor the server has a zone 'Mian'; there is Main\n"), "\(screen)")
+    let known = await sync(machine, server, "--zone", "Main")
+    #expect(known.code == .done && known.err == "")
+    _ = await server.end()
+  }
+
+  @Test func `a port file that cannot be written leaves nothing behind`() async throws {
+    let machine = Machine()
+    try machine.disk.makeDirectory("/taken")
+    try machine.file("/taken/letter", "dear")
+    let screen = await machine.run("serve", "--port-file", "/taken", "/srv")
+    #expect(screen.code == .cannotCreate, "\(screen)")
+    #expect(try machine.disk.kind(of: "/taken.tmp") == .absent)
+  }
+
   @Test func `a server's words cannot steer the terminal`() async throws {
     // A title for the window, a colour, a line written over, and an order of reading turned round.
     let words = #"\u001b]0;owned\u0007 \u001b[31mred\rgone \u009b2J \u202Eback"#

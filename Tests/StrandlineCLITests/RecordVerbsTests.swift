@@ -55,8 +55,22 @@ struct RecordVerbsTests {
     for words in lines {
       let screen = await machine.run(words, input: [])
       #expect(isTame(screen.out) && isTame(screen.err), "\(words)")
-      #expect((screen.out + screen.err).contains("owned") || ["status", "log-dump"].contains(words[0]), "\(words) \(screen)")
+      #expect(
+        (screen.out + screen.err).contains("owned") || ["status", "log-dump"].contains(words[0]), "\(words) \(screen)")
     }
+  }
+
+  @Test func `a put that fails leaves no store at a mistyped path`() async throws {
+    let machine = Machine()
+    for json in [
+      #"{"recordName":"n1","fields":{"title":"x"}}"#, #"{"recordType":"Note","recordName":"_n"}"#,
+      #"{"recordType":"Note","recordName":"n","fields":{"1":2}}"#,
+    ] {
+      #expect(await machine.run("put", "/typo", json).code == .dataDamaged)
+      #expect(try machine.disk.kind(of: "/typo") == .absent)
+    }
+    #expect(await machine.run("put", "/new", #"{"recordType":"Note","recordName":"n"}"#).code == .done)
+    #expect(await machine.run("get", "/new", "n").code == .done)
   }
 
   @Test func `put refuses what cannot be`() async {
