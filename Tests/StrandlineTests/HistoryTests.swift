@@ -139,6 +139,31 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "third")
   }
 
+  @Test func `2: an old page does not bring a deleted creation back as saved`() async throws {
+    let fleet = try Fleet()
+    let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
+    try await a.save(["title": "x"])
+    try await a.syncLosingTheAnswer(fleet)
+    var faults = ServerFaults()
+    faults.replayPage = true
+    fleet.server.setFaults(faults)
+    try await b.settle()
+    try await b.open().write { tx in try tx.delete(id) }
+    try await b.settle()
+    // A has no token: whether the tombstone is older than its creation, it cannot know.
+    try await a.sync(.pullOnly)
+    // The page that comes next shows the creation once more, from before the deletion, and no tombstone follows.
+    try await c.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("other"))) }
+    try await c.settle()
+    let replayed = fleet.server.statistics.replayedPages
+    try await a.settle()
+    #expect(fleet.server.statistics.replayedPages == replayed + 1)
+    fleet.server.setFaults(ServerFaults())
+    try await agree(a, b, c)
+    #expect(try await a.read() == nil)
+    #expect(try await a.open().recordIDs().map(\.name) == ["other"])
+  }
+
   @Test func `3: fields of a dead life do not enter a new one`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.save(["secret": "of the first life"])
