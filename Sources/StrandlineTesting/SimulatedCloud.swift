@@ -11,16 +11,41 @@ internal import StrandlineSystem
 public struct SimulatedCloud: Sendable {
   /// Its server: faults (`setFaults`: lost answers, throttling, expired tokens, stale pages) and statistics.
   public let server: CloudServer
+  private let clock: SimulatedClock
 
   /// An empty cloud.
   ///
   /// - Parameters:
-  ///   - clock: gives records their times at the server; its own, unless a device shall share it.
+  ///   - clock: gives records their times at the server; its own, unless a device shall share it. Each request takes a
+  ///     millisecond of it.
   ///   - seed: for what the server draws at random.
   public init(clock: SimulatedClock = SimulatedClock(), seed: UInt64 = 0) {
+    self.clock = clock
     server = CloudServer(
       inMemory: SystemEnvironment(
         fileSystem: SimulatedDisk(), clock: clock, random: SeededRandom(seed: seed ^ 0x5EC1_0D00)))
+  }
+
+  /// A way to it for one more device.
+  fileprivate func transport() -> any Transport {
+    PassingTime(base: InProcessTransport(server, isPatient: false), clock)
+  }
+}
+
+/// Requests that take time: what the server makes in one request and in the next never has the same time of creation,
+/// by which a record is told from one that was made anew.
+private struct PassingTime: Transport {
+  private let base: any Transport
+  private let clock: SimulatedClock
+
+  init(base: any Transport, _ clock: SimulatedClock) {
+    self.base = base
+    self.clock = clock
+  }
+
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    clock.advance(milliseconds: 1)
+    return try await base.send(request)
   }
 }
 
@@ -34,7 +59,7 @@ extension SyncConfiguration {
   public static func simulated(_ cloud: SimulatedCloud) -> SyncConfiguration {
     var configuration = SyncConfiguration.cloudKit(
       CloudAddress(container: "iCloud.simulated"), apiToken: "", baseURL: "http://cloud.invalid",
-      making: { InProcessTransport(cloud.server, isPatient: false) })
+      making: { cloud.transport() })
     configuration.isAutomatic = false
     return configuration
   }
