@@ -208,6 +208,7 @@ extension SimulatedDiskState {
     image.failedSyncLosesPages = failedSyncLosesPages
     image.isOrderedSyncWeak = isOrderedSyncWeak
     image.capacity = capacity
+    image.starts = starts
     image.graveyard = graveyard
 
     image.directories = directories.map { SimulatedDirectory(durable: $0.durable, current: [:]) }

@@ -64,6 +64,10 @@ struct SimulatedDiskState: Sendable {
   var isOff = false
   var failedSyncLosesPages = false
   var syncFailures: [Int: SystemError] = [:]
+  /// Calls of any kind that fail, by number.
+  var failingCalls: Set<Int> = []
+  /// How many environments were made for this disk and those that it came from by a crash.
+  var starts: UInt64 = 0
   /// A sync of strength `.ordered` is a barrier and no more.
   var isOrderedSyncWeak = false
   /// The barriers so far.

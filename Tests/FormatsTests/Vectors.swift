@@ -44,14 +44,14 @@ struct Stage {
 
   init(seed: UInt64) {
     environment = SystemEnvironment(
-      fileSystem: disk, clock: SimulatedClock(), random: SeededRandom(seed: seed))
+      fileSystem: disk, clock: SimulatedClock(autoAdvance: false), random: SeededRandom(seed: seed))
   }
 
   /// The values of the worked example: tenure, the name while it is built, the store's 16 bytes, the salt, the
   /// writer, in the order in which they are drawn.
   init(recognisableWithSeed seed: UInt64) {
     environment = SystemEnvironment(
-      fileSystem: disk, clock: SimulatedClock(),
+      fileSystem: disk, clock: SimulatedClock(autoAdvance: false),
       random: ScriptedRandom(
         [
           0x1122_3344_5566_7788, 0, 0x0706_0504_0302_0100, 0x0F0E_0D0C_0B0A_0908, 0x5341_4C54,

@@ -175,7 +175,7 @@ struct `Opening a log` {
   @Test func `with clocks that are years off, or stand, changes nothing`() throws {
     let disk = SimulatedDisk()
     for (seed, wall) in [(1, Int64(-1)), (2, 0), (3, 9_999_999_999_999), (4, 1)] {
-      let clock = SimulatedClock(wallMilliseconds: wall)
+      let clock = SimulatedClock(wallMilliseconds: wall, autoAdvance: false)
       let log = try Log.open(
         at: storePath, role: .store, options: tiny,
         environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: UInt64(seed)))

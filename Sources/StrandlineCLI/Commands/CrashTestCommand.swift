@@ -49,8 +49,11 @@ extension Command {
     for number in 0..<lives {
       let seed = options.seed &+ number
       do { tally.add(try await FleetSimulation.run(seed: seed)) } catch let failure as FleetSimulation.Failure {
-        let replay = "strandline crash-test --fleet 1 --seed \(seed)"
-        throw Failure(.ourBug, "a life of the fleet ended wrongly: \(failure)", try: replay)
+        // An error has one line; the story of the life is told before it.
+        for line in "\(failure)".split(separator: "\n") { console.say(printable(String(line))) }
+        throw Failure(
+          .ourBug, "the life of the fleet with seed \(seed) ended wrongly",
+          try: "strandline crash-test --fleet 1 --seed \(seed)")
       }
     }
     let counts = [
