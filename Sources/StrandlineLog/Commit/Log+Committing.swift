@@ -77,7 +77,7 @@ extension Log {
     }
   }
 
-/// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
+  /// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
   /// cut leaves (decision L9). Costs nothing where groups are synced with `.durable`.
   ///
   /// - Throws: `.outcomeUnknown`, which poisons the log; `.poisoned`, `.rejected`, `.closed`.
@@ -124,7 +124,7 @@ extension Log {
         let durable = writer.durable
         let now = options.idleMarkerMilliseconds == nil ? 0 : clock.monotonicNanoseconds()
         news = commit.withLock { $0.becameDurable(durable.lsn, offsets: offsets, end: end, now: now) }
-        if options.upkeep == .inBackground, writer.wantsPreparation { lookAfterFiles() }
+        if options.upkeep == .inBackground, writer.wantsPreparation || upkeep.hasWork { lookAfterFiles() }
       } catch {
         news = commit.withLock { state in
           switch error {
