@@ -4,6 +4,7 @@
 import StrandlineLog
 import StrandlineSystem
 import StrandlineTesting
+import Synchronization
 import Testing
 
 private let folder = "/tables"
@@ -54,13 +55,19 @@ private func scanned(_ table: TableReader) throws -> [[UInt8]] {
 private final class OneFile: FileSystem, File {
   let path: String
   let bytes: [UInt8]
-  /// This byte is read with these bits changed.
-  let flip: (place: Int, bits: UInt8)?
+  /// The byte that is read with `bits` changed.
+  private let place = Atomic<Int>(0)
+  private let bits = Atomic<UInt8>(0)
 
-  init(_ bytes: [UInt8], flip: (place: Int, bits: UInt8)? = nil) {
+  init(_ bytes: [UInt8]) {
     path = "/tables/t"
     self.bytes = bytes
-    self.flip = flip
+  }
+
+  /// From now on this bit is read wrong, and no other.
+  func flip(_ place: Int, _ bit: Int?) {
+    self.place.store(place, ordering: .relaxed)
+    bits.store(bit.map { 1 << UInt8($0) } ?? 0, ordering: .relaxed)
   }
 
   func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File { self }
@@ -69,7 +76,8 @@ private final class OneFile: FileSystem, File {
     guard offset < UInt64(bytes.count) else { return [] }
     let range = Int(offset)..<min(bytes.count, Int(offset) + count)
     var result = Array(bytes[range])
-    if let flip, range.contains(flip.place) { result[flip.place - range.lowerBound] ^= flip.bits }
+    let place = place.load(ordering: .relaxed)
+    if range.contains(place) { result[place - range.lowerBound] ^= bits.load(ordering: .relaxed) }
     return result
   }
   func close() {}
@@ -100,7 +108,7 @@ private struct Verdict {
   ///   - absent: a key that it has not.
   ///   - scans: all its entries, if a scan should be tried.
   init(
-    _ disk: any FileSystem, wanted: [[UInt8]], absent: TableKey? = nil, scans: [[UInt8]]? = nil, verifies: Bool = true
+    _ disk: any FileSystem, wanted: [[UInt8]], absent: TableKey? = nil, scans: [[UInt8]]? = nil
   ) {
     func refuse(_ error: any Error) {
       guard let error = error as? LogError, [.damaged, .fromTheFuture].contains(error.code), error.file == path,
@@ -128,7 +136,6 @@ private struct Verdict {
           if try scanned(table) != scans { wrong.append("a scan went wrong") }
         } catch { refuse(error) }
       }
-      guard verifies else { return }
       do {
         _ = try table.verify()
       } catch {
@@ -342,23 +349,52 @@ struct `A table file` {
     return (try #require(disk.peek(path)), written)
   }
 
-  @Test(arguments: 0..<8) func `never returns wrong data for a changed bit`(bit: Int) throws {
+  @Test func `never returns wrong data for a changed bit of a block`() throws {
+    let (bytes, written) = try Self.small()
+    let first = TableFormat.headerPageBytes
+    let absent = TableKey(high: TableKey(written[3]).high, low: TableKey(written[3]).low ^ 1)
+    for (number, entry) in [written[3], written[16]].enumerated() {
+      let start = first + number * TableFormat.blockBytes
+      let disk = OneFile(bytes)
+      // One reader for all: a block that does not verify is never kept.
+      let table = try TableReader.open(at: path, fileSystem: disk)
+      for place in start..<start + TableFormat.blockBytes {
+        for bit in 0..<8 {
+          disk.flip(place, bit)
+          do {
+            _ = try table.lookup(TableKey(entry))
+            Issue.record("byte \(place), bit \(bit): nobody sees it")
+            return
+          } catch {
+            guard error.code == .damaged, error.offset == UInt64(start), error.file == path else { throw error }
+          }
+        }
+        guard place % 64 == 0 else { continue }
+        let verdict = Verdict(disk, wanted: written, absent: absent, scans: written)
+        #expect(verdict.wrong.isEmpty && verdict.refused == .damaged, "byte \(place)")
+      }
+      disk.flip(0, nil)
+      #expect(try table.lookup(TableKey(entry)) == entry)
+    }
+  }
+
+  @Test func `never returns wrong data for a changed bit of what is around the blocks`() throws {
     let (bytes, written) = try Self.small()
     let sound = Verdict(OneFile(bytes), wanted: written, scans: written)
     #expect(sound.wrong.isEmpty && sound.refused == nil)
-    let absent = TableKey(high: TableKey(written[3]).high, low: TableKey(written[3]).low ^ 1)
-    for place in bytes.indices {
-      let flipped = OneFile(bytes, flip: (place, UInt8(1 << bit)))
-      // Every bit is met by a lookup in its block; everything else is tried of one bit in each byte.
-      let isThorough = place % 8 == bit
-      let isInSecond = place >= TableFormat.headerPageBytes + TableFormat.blockBytes
-      let verdict = Verdict(
-        flipped, wanted: isThorough ? [written[3], written[16]] : [written[isInSecond ? 16 : 3]],
-        absent: isThorough ? absent : nil, scans: isThorough && place % 64 == bit ? written : nil, verifies: isThorough)
-      #expect(verdict.wrong.isEmpty, "byte \(place), bit \(bit): \(verdict.wrong)")
-      let isInBlocks = TableFormat.headerPageBytes..<bytes.count - TableFormat.footerBytes ~= place
-      let mustRefuse = isThorough || isInBlocks || place < TableFormat.headerBytes
-      #expect(verdict.refused != nil || !mustRefuse, "byte \(place), bit \(bit): nobody sees it")
+    let footer = bytes.count - TableFormat.footerBytes
+    for place in Array(0..<TableFormat.headerPageBytes) + Array(footer..<bytes.count) {
+      // Behind the header the page is zero, and zeros are looked at by words: a bit of each byte is enough there.
+      let isZeros = TableFormat.headerBytes..<TableFormat.headerPageBytes ~= place
+      for bit in 0..<8 where !isZeros || bit == place % 8 {
+        let disk = OneFile(bytes)
+        disk.flip(place, bit)
+        let verdict = Verdict(disk, wanted: [written[3], written[16]])
+        guard verdict.wrong.isEmpty, verdict.refused != nil else {
+          Issue.record("byte \(place), bit \(bit): \(verdict.wrong)")
+          return
+        }
+      }
     }
   }
 
@@ -397,7 +433,10 @@ struct `A table file` {
     ]
     var codes: Set<LogError.Code> = []
     var sound = 0
-    for place in stride(from: Field.major, to: Field.crc, by: 2) {
+    let places =
+      [Field.major, Field.minor] + Array(stride(from: Field.headerLength, to: Field.payload, by: 4))
+      + [Field.payload, Field.payload + 3, Field.reserved - 8, Field.reserved, Field.crc - 8]
+    for place in places {
       for word in words {
         for width in [2, 4, 8] where place + width <= Field.crc {
           var absurd = bytes
@@ -509,7 +548,7 @@ struct `A table file` {
         #expect(faults.count(.read) <= limit, "\(made.blockCount) blocks")
         total += faults.count(.read)
       }
-      if spread { #expect(total <= 300 * 3, "\(total) reads for 300 lookups in \(made.blockCount) blocks") }
+      if spread { #expect(total <= 300 * 5 / 2, "\(total) reads for 300 lookups in \(made.blockCount) blocks") }
     }
   }
 

@@ -97,7 +97,7 @@ package final class TableReader: Sendable {
   /// The entry with this key, its key included; nil if the table has none.
   ///
   /// - Throws: `.damaged` if a block on the way does not verify, `.io`.
-  /// - Complexity: about three blocks of I/O for keys that are spread evenly, O(log blocks) for any.
+  /// - Complexity: about two blocks of I/O for keys that are spread evenly, O(log blocks) for any.
   package func lookup(_ key: TableKey) throws(LogError) -> [UInt8]? {
     // The blocks that may have it, and the keys that are known to lie at or outside their ends.
     var low: UInt64 = 0
