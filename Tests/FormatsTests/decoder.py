@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Reads a log directory and prints every frame and event as JSON, one object a line.
 
-Written from Formats/log.md, events.md, stamp.md and journal.md alone, with the standard library alone: if this prints
+Written from Formats/log.md, events.md, stamp.md, journal.md and table.md alone, with the standard library alone: if this prints
 what the package's own code understands, the pages say enough. Numbers of doubles are printed as their 64 bits.
 
 Usage: decoder.py DIRECTORY
        decoder.py --verdicts FOLDER    what a reader concludes of each log directory in a folder
+       decoder.py --table FILE         the header and the entries of a table
 """
 
 import json
@@ -567,9 +568,77 @@ def verdicts(folder):
         show(dict(line, log=name))
 
 
+def table(path):
+    """The lines of a table: its header, its entries, and what verify says."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if len(data) < 4096 or data[:8] != b"\x89STT\r\n\x1a\n" or crc(data[:508]) != struct.unpack("<I", data[508:512])[0]:
+        raise Bad("the header")
+    major, minor, length, needed, _, _ = struct.unpack("<HHIQQQ", data[8:40])
+    if (major, length, needed) != (1, 512, 0) or any(data[392:508]):
+        raise Bad("a later version")
+    uuid, file_id, salt, kind, width, block_bytes = struct.unpack("<16sQIIII", data[40:80])
+    count, blocks, lsn, chain, payload_length = struct.unpack("<QQQII", data[80:112])
+    hash_key, created, payload = struct.unpack("<16sQ256s", data[112:392])
+    if salt == 0 or not 16 <= width <= 1024 or block_bytes != 16384 or lsn >= 1 << 62 or payload_length > 256:
+        raise Bad("a header that nobody writes")
+    room = (16384 - 16) // width
+    if blocks != -(-count // room) or len(data) != 4096 + blocks * 16384 + 16:
+        raise Bad("the size")
+    if any(data[512:4096]) or any(payload[payload_length:]):
+        raise Bad("bytes that are not zero")
+    seed = crc(uuid + struct.pack("<QI", file_id, salt))
+    lines = [
+        {
+            "table": "%d.%d" % (major, minor),
+            "storeUUID": uuid.hex(),
+            "fileID": file_id,
+            "salt": salt,
+            "kind": kind,
+            "entryBytes": width,
+            "entryCount": count,
+            "blockCount": blocks,
+            "boundLSN": lsn,
+            "boundChain": chain,
+            "hashKey": hash_key.hex(),
+            "payload": payload[:payload_length].hex(),
+            "createdNanoseconds": created,
+        }
+    ]
+    before = b""
+    for number in range(blocks):
+        block = data[4096 + number * 16384 :][:16384]
+        said, place, entries, reserved = struct.unpack("<IIII", block[:16])
+        if said != crc(struct.pack("<II", seed, number) + block[4:]):
+            raise Bad("block %d" % number)
+        if (place, entries, reserved) != (number, min(room, count - number * room), 0) or any(block[16 + entries * width :]):
+            raise Bad("the shape of block %d" % number)
+        for index in range(entries):
+            entry = block[16 + index * width :][:width]
+            if entry[:16] <= before:
+                raise Bad("the order of block %d" % number)
+            before = entry[:16]
+            lines.append({"key": before.hex(), "value": entry[16:].hex()})
+    total, reserved, said = struct.unpack("<IQI", data[-16:])
+    if said != crc(struct.pack("<II", seed, total) + data[-12:-4]) or reserved or total != crc(data[4096:-16] + data[:4096]):
+        raise Bad("the footer")
+    return lines + [{"verdict": "sound", "entries": count}]
+
+
+def show_table(path):
+    try:
+        lines = table(path)
+    except Bad:
+        lines = [{"verdict": "damaged"}]
+    for line in lines:
+        show(line)
+
+
 if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")
     if sys.argv[1] == "--verdicts":
         verdicts(sys.argv[2])
+    elif sys.argv[1] == "--table":
+        show_table(sys.argv[2])
     else:
         main(sys.argv[1])
