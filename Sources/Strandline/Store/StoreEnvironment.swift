@@ -22,6 +22,8 @@ public struct StoreEnvironment: Sendable {
     guard isSimulated else { return options }
     var options = options
     options.idleMarkerMilliseconds = nil
+    options.ballastBytes = 0
+    options.upkeep = .onDemand
     options.preallocationFirstStepBytes = 1
     options.preallocationStepBytesMax = 1
     return options
