@@ -110,7 +110,9 @@ struct `Damage at rest` {
     let group = 64 + 336
     let lastGroup = firstGroup + 5 * group
     let lengths = Array(stride(from: 0, to: 4096, by: 97)) + Array(stride(from: 4096, to: lastGroup + group, by: 13))
-    for length in lengths + [127, 128, 4095, 4096, firstGroup - 1, firstGroup, lastGroup, lastGroup + 63, lastGroup + 64] {
+    for length in lengths + [
+      127, 128, 4095, 4096, firstGroup - 1, firstGroup, lastGroup, lastGroup + 63, lastGroup + 64,
+    ] {
       let damaged = disk.clone()
       damaged.poke(path, Array(bytes[..<length]))
       if length < firstGroup {
@@ -448,6 +450,21 @@ struct `Bytes from a hostile hand` {
     print("hostile bytes: \(tried) logs with checksums made right")
     #expect(codes.isSubset(of: [.damaged, .fromTheFuture, .foreignSegment, .missingSegment]), "\(codes)")
     #expect(tried > 1_000)
+  }
+
+  @Test func `that calls a store's only segment made ahead leaves no log without segments`() throws {
+    let disk = SimulatedDisk()
+    try openLog(disk).close()
+    let file = disk.segments[0]
+    var bytes = try #require(disk.peek(file))
+    bytes[88] = 1
+    bytes.patch(u32: CRC32C.checksum(bytes, 0..<124), at: 124)
+    bytes[4096] ^= 1
+    disk.poke(file, bytes)
+    #expect(logError { _ = try openLog(disk) }?.code == .damaged)
+    let environment = SystemEnvironment.simulated(disk, seed: 1)
+    #expect(logError { _ = try LogReader.open(at: storePath, environment: environment) }?.code == .damaged)
+    _ = logError { _ = try LogVerifier.verify(at: storePath, environment: environment) }
   }
 
   @Test func `in any number and place is answered or refused`() throws {

@@ -165,14 +165,14 @@ struct `The decisions of the log` {
     // Crash at every call of a rotation: a successor that is named never promises an end that is not durable.
     let disk = SimulatedDisk()
     let log = try openLog(disk)
-    for number in 1...4 { try log.write(body(number, count: 800)) }
+    for number in 1...5 { try log.write(body(number, count: 800)) }
     disk.keepsHistory = true
-    try log.write(body(5, count: 800))
+    try log.write(body(6, count: 800))
     #expect(disk.segments.count == 2)
     for state in disk.history {
       for loss in state.crashLosses() {
         let left = try recovered(state.imageAfterCrash(loss))
-        #expect(left.count >= 4 && left == (1...5).prefix(left.count).map { body($0, count: 800) })
+        #expect(left.count >= 5 && left == (1...6).prefix(left.count).map { body($0, count: 800) })
       }
     }
   }
@@ -238,7 +238,9 @@ struct `The decisions of the log` {
     #expect(disk.segments.count == 2)
     #expect(try openings(disk).map(\.opens) == [1, 2])
     // Reserved space is given back at a clean close, and of a predecessor when its successor is durable.
-    for file in disk.segments { #expect(try #require(disk.peek(file)).count == firstGroup + 64 + 56 + closingBytes(places: 1)) }
+    for file in disk.segments {
+      #expect(try #require(disk.peek(file)).count == firstGroup + 64 + 56 + closingBytes(places: 1))
+    }
   }
 }
 

@@ -65,7 +65,8 @@ struct `The header of a segment` {
 
   @Test func `of a later version is told from a damaged one`() throws {
     let changes: [(at: Int, to: UInt8, code: LogError.Code)] = [
-      (8, 2, .fromTheFuture), (8, 0, .fromTheFuture), (12, 136, .fromTheFuture), (16, 1, .fromTheFuture), (23, 0x80, .fromTheFuture),
+      (8, 2, .fromTheFuture), (8, 0, .fromTheFuture), (12, 136, .fromTheFuture), (16, 1, .fromTheFuture),
+      (23, 0x80, .fromTheFuture),
       (88, 2, .fromTheFuture), (89, 1, .fromTheFuture), (123, 1, .fromTheFuture), (76, 0x78, .fromTheFuture),
       (56, 1, .foreignSegment),
     ]
@@ -235,7 +236,8 @@ struct `A frame` {
     #expect(IndexBody.decode(index.encoded(), at: 0, count: 12) == nil, "half an entry")
     for entries in [
       [IndexBody.Entry(lsnDelta: 3, offset: 1), .init(lsnDelta: 3, offset: 2)],
-      [.init(lsnDelta: 3, offset: 2), .init(lsnDelta: 4, offset: 2)], [.init(lsnDelta: 3, offset: 1), .init(lsnDelta: 2, offset: 9)],
+      [.init(lsnDelta: 3, offset: 2), .init(lsnDelta: 4, offset: 2)],
+      [.init(lsnDelta: 3, offset: 1), .init(lsnDelta: 2, offset: 9)],
     ] {
       #expect(IndexBody.decode(IndexBody(entries: entries).encoded(), at: 0, count: 16) == nil, "\(entries)")
     }
