@@ -92,6 +92,13 @@ private struct Verification {
     let manifest = try finding(in: directory.manifest) { () throws(LogError) in
       try Manifest.read(fileSystem, directory)
     }
+    if let manifest, let control, manifest.storeUUID != control.storeUUID {
+      add(
+        LogError(
+          .foreignSegment,
+          "'\(directory.control)' is of another store than '\(directory.manifest)'; \(LogError.innocentCauses)",
+          file: directory.control, offset: 16), in: directory.control)
+    }
     let present = Set(ids)
     let order = order(manifest, ids)
     report.segments = order.count
@@ -115,7 +122,10 @@ private struct Verification {
         summaries.append(nil)
         continue
       }
-      if let entry, summary.header.salt != entry.salt || summary.header.storeUUID != manifest?.storeUUID {
+      if let manifest,
+        summary.header.storeUUID != manifest.storeUUID || summary.header.role != manifest.role
+          || entry.map({ $0.salt != summary.header.salt }) == true
+      {
         add(
           LogError(
             .foreignSegment,

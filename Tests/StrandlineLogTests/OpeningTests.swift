@@ -14,7 +14,7 @@ struct `Opening a log` {
       let log = try openLog(disk)
       #expect(log.isNew && log.nextLSN == 1 && log.durableLSN == 0 && log.storeUUID.count == 16)
       #expect(disk.directoryPaths == [storePath])
-      #expect(disk.paths == [storePath + "/0000000000000001.seg", storePath + "/LOCK"])
+      #expect(disk.paths == ["0000000000000001.seg", "CONTROL", "LOCK", "MANIFEST"].map { storePath + "/" + $0 })
       try log.close()
       let again = try openLog(disk.imageAfterCrash(.none), seed: 8)
       #expect(!again.isNew && again.storeUUID == log.storeUUID && again.tenure != log.tenure)

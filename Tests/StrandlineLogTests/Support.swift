@@ -13,6 +13,15 @@ let tiny = LogOptions(
 
 let storePath = "/store"
 
+/// Where the first group of a segment begins.
+let firstGroup = LogFormat.headerPageBytes + LogFormat.openingFrameBytes
+
+/// What a clean close writes behind the last group: a promise, the index, the seal.
+func closingBytes(places: Int) -> Int {
+  LogFormat.markerFrameBytes + LogFormat.frameBytes(bodyLength: places * LogFormat.indexEntryBytes)
+    + LogFormat.sealFrameBytes
+}
+
 /// A log on `fileSystem`.
 func openLog(
   _ fileSystem: any FileSystem, options: LogOptions = tiny, seed: UInt64 = 7, role: LogRole = .store,

@@ -78,12 +78,11 @@ extension Log {
   }
 
   /// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
-  /// cut leaves (decision L9). Costs nothing where groups are synced with `.durable`.
+  /// cut leaves (decision L9). Costs nothing where this writer's groups are synced with `.durable`.
   ///
   /// - Throws: `.outcomeUnknown`, which poisons the log; `.poisoned`, `.rejected`, `.closed`.
   package func flushBlocking() throws(LogError) {
     try commit.withLock { state throws(LogError) in try state.checkWritable() }
-    guard options.strength != .durable else { return }
     disk.withLock { writer in
       do throws(SystemError) {
         try writer.flush()
@@ -98,7 +97,6 @@ extension Log {
 
   /// The same for a task: the sync runs on the log's own thread.
   package func flush() async throws {
-    guard options.strength != .durable else { return }
     try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
       writerQueue.async {
         continuation.resume(with: Result { try self.flushBlocking() })

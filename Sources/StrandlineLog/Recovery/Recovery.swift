@@ -161,7 +161,7 @@ struct Recovery {
       let first = end.lsn + 1
       throw .damaged(
         walk.path, at: UInt64(end.offset)..<max(whole, UInt64(end.offset) + 1),
-        lsns: first...max(first, sealed.lastLSN),
+        lsns: first <= sealed.lastLSN ? first...sealed.lastLSN : nil,
         "it was acknowledged up to byte \(whole), and at byte \(walk.scanner.offset): \(fault.rawValue)")
     }
     let required = max(walk.openingEnd, walk.bound?.end ?? 0)

@@ -151,7 +151,8 @@ struct SegmentList {
       guard let summary else {
         guard entry.end == 0 else {
           throw .damaged(
-            directory.segment(entry.segmentID), at: UInt64(LogFormat.headerPageBytes)..<UInt64(entry.end),
+            directory.segment(entry.segmentID),
+            at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.headerPageBytes + LogFormat.openingFrameBytes),
             lsns: entry.firstLSN...max(entry.firstLSN, entry.lastLSN), "its opening frame does not verify")
         }
         list.unopened.append(entry.segmentID)
@@ -182,6 +183,10 @@ struct SegmentList {
     let before = list.summaries.count
     list.strays += list.chainOn(unlisted).map(\.segmentID)
     list.adopted = list.summaries[before...].map(\.segmentID)
+    // A store's first segment is never made ahead.
+    guard !list.summaries.isEmpty else {
+      throw .damaged(directory.manifest, at: 0..<1, lsns: nil, "none of the segments that it lists has been opened")
+    }
     return list
   }
 
