@@ -4,10 +4,10 @@ import StrandlineLog
 import StrandlineSystem
 
 /// Something that the log promised not to do.
-struct LogProblem: Error, CustomStringConvertible {
+package struct LogProblem: Error, CustomStringConvertible {
   var what: String
   init(_ what: String) { self.what = what }
-  var description: String { what }
+  package var description: String { what }
 }
 
 /// What of an event a crash must not change.
@@ -28,32 +28,70 @@ extension LogEvent {
   }
 }
 
-/// What may be found after a crash: at least what was acknowledged, at most what was issued.
+/// What may be found after a crash: at least what was acknowledged and not given up since, at most what was issued.
+/// LSNs are stable: an event may go, but no other event ever has its number.
 struct LogBounds {
-  /// Every event that was issued, in order.
+  /// Every event that was issued, in order: the one at index i has LSN i + 1.
   var issued: [LogEventContent]
   /// How many of them were acknowledged, or returned by an open: they outlive the process.
   var acknowledged = 0
   /// How many of those outlive the power too. The same, unless syncs are barriers only.
   var flushed = 0
+  /// LSNs that the owner needs no more: each may be there or not.
+  var droppable: Set<UInt64> = []
+  /// LSNs that an open did not return: they never come back.
+  var gone: Set<UInt64> = []
 
   /// What must hold when not only the process is gone.
-  var afterPowerCut: LogBounds { LogBounds(issued: issued, acknowledged: flushed, flushed: flushed) }
+  var afterPowerCut: LogBounds {
+    var result = self
+    result.acknowledged = flushed
+    return result
+  }
 
-  /// Checks what was found; returns how many events that are.
+  private func mayBeAbsent(_ lsn: Int) -> Bool {
+    !droppable.isEmpty && (droppable.contains(UInt64(lsn)) || gone.contains(UInt64(lsn)))
+  }
+
+  /// Checks what was found; returns the LSN up to which it reaches, which is the number of events if none may go.
+  @discardableResult
   func check(_ events: [LogEvent], by whom: String) throws -> Int {
-    guard events.count >= acknowledged else {
-      throw LogProblem("\(acknowledged) events were acknowledged, and \(whom) found \(events.count)")
+    var reach = 0
+    for event in events {
+      guard event.lsn > UInt64(reach) else {
+        throw LogProblem("\(whom) found LSN \(event.lsn) after LSN \(reach)")
+      }
+      guard event.lsn <= UInt64(issued.count) else {
+        throw LogProblem("\(issued.count) events were issued, and \(whom) found LSN \(event.lsn)")
+      }
+      let lsn = Int(event.lsn)
+      while reach < lsn - 1 {
+        reach += 1
+        guard mayBeAbsent(reach) else { throw LogProblem("\(whom) found LSN \(lsn) and not LSN \(reach)") }
+      }
+      reach = lsn
+      guard event.content == issued[lsn - 1] else {
+        throw LogProblem("\(whom) found another event with LSN \(lsn) than was issued, \(event.body.count) bytes")
+      }
+      if !gone.isEmpty, gone.contains(event.lsn) { throw LogProblem("\(whom) found LSN \(lsn), which was gone") }
     }
-    guard events.count <= issued.count else {
-      throw LogProblem("\(issued.count) events were issued, and \(whom) found \(events.count)")
+    let last = reach
+    // What may be absent at the end counts as far as it was acknowledged, or as its transaction goes.
+    while reach < issued.count, mayBeAbsent(reach + 1), reach < acknowledged || !issued[reach].isFirst { reach += 1 }
+    guard reach >= acknowledged else {
+      throw LogProblem("\(acknowledged) events were acknowledged, and \(whom) found those up to \(last)")
     }
-    for (index, event) in events.enumerated() where event.content != issued[index] {
-      throw LogProblem(
-        "\(whom) found another event \(index + 1) than was issued: LSN \(event.lsn), \(event.body.count) bytes")
-    }
-    if let last = events.last, !last.isLast { throw LogProblem("\(whom) found a part of a transaction") }
-    return events.count
+    if reach > 0, !issued[reach - 1].isLast { throw LogProblem("\(whom) found a part of a transaction") }
+    return reach
+  }
+
+  /// What an open has returned stays; what it has not returned never comes back.
+  mutating func settle(on events: [LogEvent], reach: Int) {
+    issued.removeSubrange(reach...)
+    acknowledged = reach
+    guard !droppable.isEmpty else { return }
+    let found = Set(events.map(\.lsn))
+    gone.formUnion(droppable.filter { $0 <= UInt64(reach) && !found.contains($0) })
   }
 }
 
@@ -71,11 +109,17 @@ final class LogScene {
   private var callsForgotten = 0
   private let seed: UInt64
 
-  init(disk: SimulatedDisk, seed: UInt64, strength: SyncStrength, after bounds: LogBounds = LogBounds(issued: [])) {
+  /// Of a long log an open reads only so many events one by one.
+  private static let readsMax = 24
+
+  init(
+    disk: SimulatedDisk, seed: UInt64, strength: SyncStrength, after bounds: LogBounds = LogBounds(issued: []),
+    options: LogOptions = LogHistories.options
+  ) {
     self.disk = disk
     self.seed = seed
     self.bounds = bounds
-    var options = LogHistories.options
+    var options = options
     options.strength = strength
     self.options = options
     disk.isOrderedSyncWeak = strength == .ordered
@@ -104,16 +148,22 @@ final class LogScene {
       at: LogHistories.path, role: .store, options: options, environment: environment
     ) { replayed.append($0) }
     self.log = log
-    let count = try bounds.check(replayed, by: "an open")
-    guard log.durableLSN == UInt64(count), log.nextLSN == UInt64(count + 1) else {
-      throw LogProblem("an open of \(count) events says that LSN \(log.durableLSN) is durable")
+    var reach = try bounds.check(replayed, by: "an open")
+    // Behind the last event that is there may be some that were given up: the log still counts them.
+    if !bounds.droppable.isEmpty, log.durableLSN > UInt64(reach) {
+      reach = Int(min(log.durableLSN, UInt64(bounds.issued.count)))
     }
-    for event in replayed where try log.read(event.lsn).content != event.content {
-      throw LogProblem("LSN \(event.lsn) was read otherwise than replayed")
+    guard log.durableLSN == UInt64(reach), log.nextLSN == UInt64(reach + 1) else {
+      throw LogProblem("an open up to LSN \(reach) says that LSN \(log.durableLSN) is durable")
     }
-    // What an open has returned stays; what it has not returned never comes back.
-    bounds.issued.removeSubrange(count...)
-    acknowledge(count)
+    let stride = max(1, replayed.count / Self.readsMax)
+    for (index, event) in replayed.enumerated() where index % stride == 0 || index == replayed.count - 1 {
+      guard try log.read(event.lsn).content == event.content else {
+        throw LogProblem("LSN \(event.lsn) was read otherwise than replayed")
+      }
+    }
+    bounds.settle(on: replayed, reach: reach)
+    bounds.flushed = options.strength == .durable ? reach : min(bounds.flushed, reach)
     note()
   }
 
@@ -125,7 +175,7 @@ final class LogScene {
     case .small: try append([[11]])
     case .three: try append([[40, 0, 90]])
     case .large: try append([[1_500]])
-    case .filling: try append([[3_700]])
+    case .filling: try append([[options.segmentBytesMax - 4_492]])
     case .pair: try append([[24], [300, 7]])
     case .idle: try log?.promiseNow()
     case .close:
@@ -135,6 +185,42 @@ final class LogScene {
     case .vanish:
       letGo()
       try open()
+    case .failedSync:
+      disk.failedSyncLosesPages = true
+      for call in disk.callCount + 1...disk.callCount + Self.callsMax {
+        disk.failSync(atCall: call, with: .device("fdatasync", ""))
+      }
+      let rejection = try failingAppend([[60], [700]])
+      disk.healSyncs()
+      guard rejection != nil else { throw LogProblem("a sync failed, and the append was acknowledged") }
+      letGo()
+      try open()
+    case .full:
+      disk.capacity = disk.usedBytes
+      let rejection = try failingAppend([[900], [options.preallocationStepBytesMax]])
+      disk.capacity = nil
+      if rejection != nil { log?.resume() }
+      try append([[5]])
+    }
+  }
+
+  /// More calls than an append makes.
+  private static let callsMax = 24
+
+  /// Appends, and returns the error that the log gave; what a clean rejection refused is issued no more.
+  private func failingAppend(_ transactions: [[Int]]) throws -> LogError? {
+    do {
+      try append(transactions)
+      return nil
+    } catch let error as LogError {
+      guard !disk.isOff, let log else { throw error }
+      if case .rejecting = log.state {
+        // A group before the refused one may have gone through.
+        bounds.issued.removeSubrange(Int(log.durableLSN)...)
+        acknowledge(bounds.issued.count)
+        note()
+      }
+      return error
     }
   }
 

@@ -68,8 +68,10 @@ struct SimulatedDiskState: Sendable {
   var isOrderedSyncWeak = false
   /// The barriers so far.
   var barriers = 0
-  /// The write that the power cut met, if it met one.
+  /// The write that the power cut met, if it met one; in a state of the history, the write that was just done.
   var inFlight: WriteInFlight?
+  /// The write that the last mutating call did; nil if that was no write.
+  var lastWrite: WriteInFlight?
   var history: [SimulatedDiskState]?
 
   var capacity: Int?
