@@ -80,8 +80,9 @@ struct SimulatedDiskState: Sendable {
 
   // MARK: Names
 
+  /// By bytes: paths are taken apart at every call, and characters would cost more than all the rest.
   private static func parts(_ path: String) -> [Substring] {
-    path.split(separator: "/").filter { $0 != "." }
+    path.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }.filter { $0 != "." }
   }
 
   /// What stands at a path, nil if nothing does.

@@ -88,8 +88,10 @@ package struct CrashPoints {
   package var operations = 320
   /// Level 1: at each call so many images at least, drawn beyond the single losses and survivors.
   package var drawnImages = 8
+  /// Level 1: each single survivor too, not only each single loss.
+  package var triesSurvivors = false
   /// Level 2: from each operation so many images are recovered,
-  package var recoveries = 2
+  package var recoveries = 1
   /// and crashed at each call in so many ways.
   package var recoveryImages = 4
   /// Level 3: so many paths in all.
@@ -212,18 +214,17 @@ package struct CrashPoints {
     /// The process is gone and the machine goes on; then these; then drawn ones.
     var losses: [CrashLoss]
     var drawn: Int
-    var count: Int { 1 + losses.count + drawn }
+    /// What only a longer run looks at; numbered behind the others, so that a number means the same in all runs.
+    var survivors = 0
+    var count: Int { 1 + losses.count + drawn + survivors }
   }
 
-  /// Nothing, all, each single loss, each single survivor, and drawn ones. If no effect is unsynced, there is one
-  /// image alone.
-  private static func images(_ state: SimulatedDisk, drawn: Int) -> Images {
+  /// Nothing, all, each single loss, and drawn ones. If no effect is unsynced, there is one image alone.
+  private static func images(_ state: SimulatedDisk, drawn: Int, survivors: Bool) -> Images {
     let count = state.unsyncedEffectCount
     guard count > 0 else { return Images(losses: [.all], drawn: 0) }
     return Images(
-      losses: [.none, .all] + (0..<count).map { .allBut($0) }
-        + (count > 1 ? (0..<count).map { .only($0) } : []),
-      drawn: drawn)
+      losses: [.none, .all] + (0..<count).map { .allBut($0) }, drawn: drawn, survivors: survivors ? count : 0)
   }
 
   /// Image `number`: the disk, what must hold on it, and a word for it.
@@ -231,13 +232,17 @@ package struct CrashPoints {
     _ number: Int, of images: Images, _ state: SimulatedDisk, _ bounds: LogBounds, _ dice: SeededRandom
   ) -> (disk: SimulatedDisk, bounds: LogBounds, word: String) {
     let result: (disk: SimulatedDisk, bounds: LogBounds, word: String)
+    let drawn = number - 1 - images.losses.count
     if number == 0 {
       result = (state.clone(), bounds, "the process only")
-    } else if number <= images.losses.count {
+    } else if drawn < 0 {
       let loss = images.losses[number - 1]
       result = (state.imageAfterCrash(loss), bounds.afterPowerCut, "\(loss)")
-    } else {
+    } else if drawn < images.drawn {
       result = (state.imageAfterCrash(using: dice), bounds.afterPowerCut, "drawn losses")
+    } else {
+      let loss = CrashLoss.only(drawn - images.drawn)
+      result = (state.imageAfterCrash(loss), bounds.afterPowerCut, "\(loss)")
     }
     // A disk that was full or failed a sync is a good one again.
     result.disk.capacity = nil
@@ -248,12 +253,11 @@ package struct CrashPoints {
   // MARK: Level 1
 
   private mutating func crashOperation(_ moment: Moment, only: CrashPoint?) throws {
-    // Short operations are looked at longer.
+    // Short operations are looked at longer: at least 40 images of each that leaves anything unsynced.
     let drawn = max(drawnImages, 40 / moment.states.count)
     for (call, state) in moment.states.enumerated() where only == nil || only?.call == call {
-      let images = Self.images(state, drawn: drawn)
-      // The one point of a replay may be beyond what this run draws.
-      for number in only.map({ $0.image...$0.image }) ?? 0...images.count - 1 {
+      let images = Self.images(state, drawn: drawn, survivors: triesSurvivors || only != nil)
+      for number in 0..<images.count where only == nil || only?.image == number {
         let point = CrashPoint(level: 1, operation: moment.operation, call: call, image: number)
         let dice = dice(1, moment.operation, call, number)
         let image = Self.image(number, of: images, state, moment.bounds(call), dice)
@@ -269,7 +273,7 @@ package struct CrashPoints {
   // MARK: Level 2
 
   private mutating func crashRecovery(_ moment: Moment, only: CrashPoint?) throws {
-    for recovery in 0..<recoveries where only.map({ $0.image / recoveryImages == recovery }) ?? true {
+    for recovery in only.map({ [$0.image / recoveryImages] }) ?? Array(0..<recoveries) {
       let dice = dice(2, moment.operation, recovery, 0)
       let first = Int(dice.below(UInt64(moment.states.count)))
       let start = moment.states[first].imageAfterCrash(using: dice)

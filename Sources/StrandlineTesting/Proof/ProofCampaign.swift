@@ -145,9 +145,12 @@ package struct ProofCampaign: Sendable {
     var parts: [Part] = []
     for number in 0..<Self.legalParts { parts.append(legal(number)) }
     for length in 0...2 { parts.append(histories(.shortHistories, length, 0, 1)) }
-    for number in 0..<Self.pointParts { parts.append(points(number)) }
-    for number in 0..<Self.rotParts { parts.append(rot(number)) }
-    for number in 0..<Self.historyParts { parts.append(histories(.histories, 3, number, Self.historyParts)) }
+    // Turn by turn, so that a run that is cut short has looked at everything.
+    for number in 0..<max(Self.pointParts, Self.rotParts, Self.historyParts) {
+      if number < Self.rotParts { parts.append(rot(number)) }
+      if number < Self.pointParts { parts.append(points(number)) }
+      if number < Self.historyParts { parts.append(histories(.histories, 3, number, Self.historyParts)) }
+    }
     return parts
   }
 
@@ -183,7 +186,12 @@ package struct ProofCampaign: Sendable {
     Part(suite: .crashPoints) { [seed, strength, isExhaustive] isOver in
       var run = CrashPoints(seed: seed, strength: strength)
       run.isOver = isOver
-      if isExhaustive { run.drawnImages = 40 }
+      // The numbers of images stay those of the shorter run, so that one command repeats either.
+      if isExhaustive {
+        run.triesSurvivors = true
+        run.recoveries = 4
+        run.paths = 20_000
+      }
       try run.run { $0 % Self.pointParts == number }
       var tally = ProofTally()
       tally.points = run.report
