@@ -182,13 +182,13 @@ package struct BitRot {
   private let contents: [[UInt8]]
 
   private static let options = LogOptions(
-    segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
+    segmentBytesMax: 12 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
     lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil)
   /// A file's bytes may be read through a window of this much more.
   private static let windowBytes: Int64 = 256 << 10
 
-  /// Makes the store: several tenures, a tail that was copied, two segments and more; closed cleanly, with nothing
-  /// unsynced.
+  /// Makes the store: several tenures, tails that were copied, and 8 KiB and more in the segment at the end too;
+  /// closed cleanly, with nothing unsynced.
   package init(seed: UInt64) throws {
     self.seed = seed
     let disk = SimulatedDisk()
@@ -198,7 +198,9 @@ package struct BitRot {
       try scene.perform(operation)
     }
     try scene.perform(.vanish)
-    for operation in [LogOperation.pair, .three, .large, .small, .close] { try scene.perform(operation) }
+    for operation in [LogOperation.pair, .large, .three, .large, .large, .small, .close] {
+      try scene.perform(operation)
+    }
     scene.letGo()
     events = scene.bounds(beforeCall: .max).issued
     store = disk.imageAfterCrash(.none)
