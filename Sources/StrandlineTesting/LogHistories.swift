@@ -30,12 +30,14 @@ package enum LogOperation: Character, CaseIterable, Sendable {
   case close = "c"
   /// The writer lets go without closing, and another open.
   case vanish = "v"
+  /// A transaction of two events, each of several sectors.
+  case double = "d"
   /// A sync fails and its pages are lost; the writer is poisoned, lets go, and another opens.
   case failedSync = "e"
   /// The disk is full in the middle of work; the writer is refused cleanly, and goes on when there is space.
   case full = "n"
 
-  /// What every short history is made of: the faults are for long ones, which are drawn.
+  /// What every short history is made of; the others are for long ones, which are drawn.
   package static let alphabet: [LogOperation] = [.small, .three, .large, .filling, .pair, .idle, .close, .vanish]
 
   /// How often it is drawn, beside the others.
@@ -44,7 +46,7 @@ package enum LogOperation: Character, CaseIterable, Sendable {
     case .small: 7
     case .three: 5
     case .large: 4
-    case .pair: 3
+    case .pair, .double: 3
     case .idle: 2
     case .filling, .close, .vanish, .failedSync, .full: 1
     }
@@ -94,7 +96,7 @@ package struct LogHistoryFailure: Error, CustomStringConvertible {
   package var command: String
 
   package var description: String {
-    "LOG_FAIL history=\(history) seed=0x\(String(seed, radix: 16)) crash=[\(crash)]: \(what)\n"
+    "LOG_FAIL history=\(history) seed=0x\(String(seed, radix: 16)) crash=[\(crash)]: \(what); "
       + "repeat it with: \(command)"
   }
 }

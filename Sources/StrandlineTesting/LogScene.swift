@@ -86,6 +86,7 @@ final class LogScene {
     case .large: try append([[1_500]])
     case .filling: try append([[options.segmentBytesMax - 4_492]])
     case .pair: try append([[24], [300, 7]])
+    case .double: try append([[800, 1_100]])
     case .idle: try log?.promiseNow()
     case .close:
       try log?.close()

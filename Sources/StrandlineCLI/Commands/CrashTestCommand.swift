@@ -180,11 +180,11 @@ struct SimulatedCrashTest {
       if let rot = options.rot { return try replay(rot) }
       return try campaign()
     } catch let failure as LogHistoryFailure {
-      throw Failure(.recoverable, failure.description)
+      throw Failure(.recoverable, failure.description, try: failure.command)
     } catch let failure as CrashPointFailure {
-      throw Failure(.recoverable, failure.description + "\n\(Words.count(failure.imagesBefore)) disks before it")
+      throw Failure(.recoverable, failure.description, try: failure.command)
     } catch let failure as RotFailure {
-      throw Failure(.recoverable, failure.description)
+      throw Failure(.recoverable, failure.description, try: failure.command)
     }
   }
 

@@ -87,14 +87,6 @@ package enum RotDamage: Sendable, CustomStringConvertible {
     }
   }
 
-  /// The end of the file may be gone with it.
-  fileprivate var mayLoseTheEnd: Bool {
-    switch self {
-    case .bit, .junk, .zeros, .ownBytes: false
-    default: true
-    }
-  }
-
   package var description: String {
     switch self {
     case .bit(_, let bit): "bit \(bit % 8) of byte \(bit / 8) flipped"
@@ -160,7 +152,7 @@ package struct RotFailure: Error, CustomStringConvertible {
   package var command: String { "strandline crash-test --seed 0x\(String(seed, radix: 16)) --rot \(number)" }
 
   package var description: String {
-    "ROT_FAIL seed=0x\(String(seed, radix: 16)) damage=\(number) [\(file): \(damage)]: \(what)\n"
+    "ROT_FAIL seed=0x\(String(seed, radix: 16)) damage=\(number) [\(file): \(damage)]: \(what); "
       + "repeat it with: \(command)"
   }
 }
@@ -338,7 +330,7 @@ package struct BitRot {
         "an open gave \(opened.count) events and \(opened.error.map { "\($0)" } ?? "no error"), a reader "
           + "\(polled.count) and \(polled.error.map { "\($0)" } ?? "no error")")
     }
-    report.count(kind, try judge(damage, kind, opened, verified))
+    report.count(kind, try judge(damage, kind, opened, verified, changes))
     // What was opened must also go on.
     if opened.error == nil, number % 16 == 0 || !isBit(damage) { try goOn(disk, opened.count) }
   }
@@ -348,8 +340,20 @@ package struct BitRot {
     return false
   }
 
+  /// Whether the last promise of the log is gone: it is the last frame of the segment at the end.
+  private func isPromiseLost(_ changes: [(file: Int, bytes: [UInt8]?)]) -> Bool {
+    changes.contains { change in
+      guard RotKind.of(paths[change.file], among: paths) == .lastSegment else { return false }
+      let whole = contents[change.file]
+      let promise = whole.count - LogFormat.markerFrameBytes..<whole.count
+      guard let bytes = change.bytes, bytes.count >= whole.count else { return true }
+      return bytes[promise] != whole[promise]
+    }
+  }
+
   private func judge(
-    _ damage: RotDamage, _ kind: RotKind, _ opened: Look, _ verified: (isSound: Bool, isDamaged: Bool, lastLSN: UInt64)
+    _ damage: RotDamage, _ kind: RotKind, _ opened: Look, _ verified: (isSound: Bool, isDamaged: Bool, lastLSN: UInt64),
+    _ changes: [(file: Int, bytes: [UInt8]?)]
   ) throws -> RotOutcome {
     if let error = opened.error {
       if case .hint = kind, damage.hasOneCulprit || isMissing(damage) {
@@ -363,7 +367,7 @@ package struct BitRot {
     }
     // Fewer events without an error.
     if verified.isDamaged { throw LogProblem("verify finds damage, and an open gave \(opened.count) events only") }
-    guard toleratesLostEnd, kind == .lastSegment, damage.mayLoseTheEnd, events[opened.count - 1].isLast else {
+    guard toleratesLostEnd, isPromiseLost(changes), events.prefix(opened.count).last?.isLast ?? true else {
       throw LogProblem("\(events.count) events were acknowledged, and \(opened.count) are there, without an error")
     }
     return .knownLimit

@@ -76,7 +76,8 @@ package struct CrashPointFailure: Error, CustomStringConvertible {
 
   package var description: String {
     "CRASH_FAIL seed=0x\(String(seed, radix: 16)) level=\(point.level) operation=\(point.operation) (\(operation)) "
-      + "call=\(point.call) image=\(point.image) [\(loss)]: \(what)\nrepeat it with: \(command)"
+      + "call=\(point.call) image=\(point.image) [\(loss)], \(imagesBefore) disks before it: \(what); "
+      + "repeat it with: \(command)"
   }
 }
 
@@ -312,6 +313,40 @@ package struct CrashPoints {
 
   // MARK: Level 3
 
+  /// One leg of a path: a writer that opens `disk`, works, and loses the power. Returns what is left of it.
+  private func crashLeg(
+    _ disk: SimulatedDisk, _ bounds: inout LogBounds, atCall call: Int, _ operations: [LogOperation],
+    _ random: SeededRandom
+  ) throws -> SimulatedDisk {
+    disk.capacity = nil
+    disk.isTearing = random.below(2) == 0
+    disk.crashAtCall = call
+    let scene = LogScene(
+      disk: disk, seed: random.next(), strength: strength, after: bounds, options: Self.options)
+    do {
+      try scene.open()
+      for operation in operations { try scene.perform(operation) }
+      disk.cutPower()
+    } catch  where disk.isOff {
+      // The power went; what the operation threw says no more than that.
+    }
+    bounds = scene.bounds(beforeCall: .max).afterPowerCut
+    scene.letGo()
+    return disk
+  }
+
+  /// How many calls an open and an append make: the last is the sync of the append.
+  private func callsToAppend(
+    _ operation: LogOperation, on disk: SimulatedDisk, _ bounds: LogBounds, _ random: SeededRandom
+  ) throws -> Int {
+    let copy = disk.clone()
+    // Names that an earlier writer has drawn may still stand on the disk.
+    let scene = LogScene(disk: copy, seed: random.next(), strength: strength, after: bounds, options: Self.options)
+    try scene.open()
+    try scene.perform(operation)
+    return copy.callCount
+  }
+
   private mutating func crashPaths(_ moment: Moment, only: CrashPoint?) throws {
     let share = Array(stride(from: moment.operation, to: paths, by: operations + 1))
     for path in only.map({ [$0.image] }) ?? share {
@@ -319,30 +354,35 @@ package struct CrashPoints {
       let random = dice(3, moment.operation, 0, path)
       let first = Int(random.below(UInt64(moment.states.count)))
       var disk = moment.states[first].imageAfterCrash(using: random)
+      disk.capacity = nil
       var bounds = moment.bounds(first).afterPowerCut
       var word = "before call \(first) of it"
-      for _ in 0..<3 {
-        disk.capacity = nil
-        disk.isTearing = random.below(2) == 0
-        // Half of the crashes are early, where the recovery is.
-        disk.crashAtCall = 1 + Int(random.below(random.below(2) == 0 ? 6 : 30))
-        word += ", then at call \(disk.crashAtCall ?? 0)"
-        let scene = LogScene(
-          disk: disk, seed: random.next(), strength: strength, after: bounds, options: Self.options)
-        do {
-          try scene.open()
-          for _ in 0..<3 { try scene.perform(LogOperation.draw(random)) }
-          disk.cutPower()
-        } catch  where disk.isOff {
-          // The power went; what the operation threw says no more than that.
-        } catch {
-          throw failure(point, moment.name, word, "\(error)")
+      // Every other path does the same again and again, so that frames of one size lie at one place of several
+      // files, and what an earlier crash left shines through a later one.
+      let twin: LogOperation? = random.below(2) == 0 ? [.double, .pair, .three, .large][Int(random.below(4))] : nil
+      do {
+        for leg in 0..<3 {
+          if let twin {
+            let call = try callsToAppend(twin, on: disk, bounds, random)
+            word += ", then at the sync of \(twin)"
+            disk = try crashLeg(disk, &bounds, atCall: call, [twin], random)
+            if leg == 0 {
+              disk = disk.imageAfterCrash(.allBut(Int(random.below(UInt64(max(1, disk.unsyncedEffectCount))))))
+            } else {
+              disk = disk.imageAfterCrash(staleUsing: random)
+            }
+          } else {
+            // Half of the crashes are early, where the recovery is.
+            let call = 1 + Int(random.below(random.below(2) == 0 ? 6 : 30))
+            word += ", then at call \(call)"
+            let operations = (0..<3).map { _ in LogOperation.draw(random) }
+            disk = try crashLeg(disk, &bounds, atCall: call, operations, random).imageAfterCrash(using: random)
+          }
+          disk.capacity = nil
+          report.calls[2] += 1
         }
-        bounds = scene.bounds(beforeCall: .max).afterPowerCut
-        scene.letGo()
-        disk = disk.imageAfterCrash(using: random)
-        disk.capacity = nil
-        report.calls[2] += 1
+      } catch {
+        throw failure(point, moment.name, word, "\(error)")
       }
       let image = disk
       try judge(point, moment.name, word) { try $0.check(image, bounds, seed: random.next(), isBusy: true) }
