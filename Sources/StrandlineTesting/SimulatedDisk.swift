@@ -84,7 +84,8 @@ public final class SimulatedDisk: FileSystem {
   package func cutPower() { state.withLock { $0.isOff = true } }
 
   /// Keep a copy of the disk as it was before each mutating call, so that one run of a history yields its crash
-  /// at every call. What the call in flight may have left is among the unsynced effects before the *next* call.
+  /// at every call. What the call in flight may have left is among the unsynced effects before the *next* call,
+  /// where a write just done is torn as one in flight. Setting it to false forgets the copies.
   package var keepsHistory: Bool {
     get { state.withLock { $0.history != nil } }
     set { state.withLock { $0.history = newValue ? $0.history ?? [] : nil } }
@@ -128,6 +129,9 @@ public final class SimulatedDisk: FileSystem {
   package func failSync(atCall number: Int, with error: SystemError) {
     state.withLock { $0.syncFailures[number] = error }
   }
+
+  /// Ends all planned failures of syncs.
+  package func healSyncs() { state.withLock { $0.syncFailures = [:] } }
 
   /// Tells the disk that a sync of this file was reported as failed by a layer above.
   package func noteFailedSync(_ path: String) {
@@ -237,7 +241,8 @@ public final class SimulatedDisk: FileSystem {
     try state.withLock { (state) throws(SystemError) -> Result in
       if state.isOff { throw .powerIsOff(subject) }
       if state.history != nil {
-        let before = state.detached()
+        var before = state.detached()
+        before.inFlight = state.lastWrite
         state.history?.append(before)
       }
       state.callCount += 1
@@ -246,7 +251,10 @@ public final class SimulatedDisk: FileSystem {
         state.isOff = true
         throw .powerIsOff(subject)
       }
-      defer { state.inFlight = nil }
+      defer {
+        state.lastWrite = state.inFlight
+        state.inFlight = nil
+      }
       if state.failingCalls.contains(state.callCount) {
         let failure = SystemError.device(isSync ? "fdatasync" : "simulated fault", subject)
         guard isSync else { throw failure }

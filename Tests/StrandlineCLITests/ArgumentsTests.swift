@@ -57,6 +57,8 @@ struct ArgumentsTests {
     (["serve", "--throttle", "x", "D"], "--throttle takes N or N:SECONDS, not 'x'"),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),
+    (["crash-test", "--call", "3"], "--operation, --call and --image need --level"),
+    (["crash-test", "--real", "--rot", "3"], "--exhaustive, --ordered, --level and --rot are for the simulated disk"),
   ])
   func `a mistake is named and answered with 64`(words: [String], message: String) async {
     let screen = await Machine().run(words, input: [])
