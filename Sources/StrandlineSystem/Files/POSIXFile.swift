@@ -110,30 +110,30 @@ package final class POSIXFile: File {
     }
   }
 
+  /// Space is reserved first, so that a full disk shows before a byte is written, and then written with zeros: a
+  /// file system keeps reserved space as "unwritten", and the first sync over it has to change that in its journal,
+  /// which costs as much as the sync itself, and far more on a busy machine.
   package func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
     guard length > 0 else { return }
     let start = try checked("fallocate", offset, length)
+    let old = try size()
     try use("fallocate") { (descriptor) throws(SystemError) in
       let code = strandline_preallocate(descriptor, Int64(start), Int64(length))
-      if code == 0 { return }
-      guard code == ENOTSUP || code == EOPNOTSUPP || code == ENOSYS else {
+      guard code == 0 || code == ENOTSUP || code == EOPNOTSUPP || code == ENOSYS else {
         throw SystemError(call: "fallocate", subject: path, errno: code)
       }
     }
-    try writeZeros(to: offset + length)
+    try writeZeros(from: old, to: offset + length)
   }
 
-  /// Space on a file system that reserves none: zeros from the end of the file on. Bytes that stand already
-  /// are not touched. If the disk fills up, the file gets its old size back.
-  private func writeZeros(to end: UInt64) throws(SystemError) {
-    let old = try size()
-    guard end > old else { return }
-    let chunk = [UInt8](repeating: 0, count: 64 << 10)
+  /// Zeros from the old end of the file on. Bytes that stood already are not touched. If the disk fills up, the
+  /// file gets its old size back.
+  private func writeZeros(from old: UInt64, to end: UInt64) throws(SystemError) {
     var at = old
     while at < end {
-      let count = Int(min(UInt64(chunk.count), end - at))
+      let count = Int(min(UInt64(Self.zeros.count), end - at))
       do {
-        try write(chunk, 0..<count, at: at)
+        try write(Self.zeros, 0..<count, at: at)
       } catch {
         try? truncate(to: old)
         throw error
@@ -141,6 +141,8 @@ package final class POSIXFile: File {
       at += UInt64(count)
     }
   }
+
+  private static let zeros = [UInt8](repeating: 0, count: 256 << 10)
 
   package func truncate(to size: UInt64) throws(SystemError) {
     let length = try checked("ftruncate", size, 0)
