@@ -32,6 +32,9 @@ void strandline_name_thread(const char *name);
 /// one of a kind ends the process as ever. 0, or an errno.
 int strandline_catch_interrupts(int descriptor);
 
+/// A hint that this thread only waits for a change in memory.
+void strandline_pause(void);
+
 // SQLite, where the machine has it, as a peer in benchmarks.
 
 /// Looks for the library. Its version, or NULL if it is not there. Not to be called by two threads at once.
