@@ -31,7 +31,8 @@ extension LogBench {
       try body()
       return clock.monotonicNanoseconds() - begin
     }
-    return Double(nanoseconds) / 1e9
+    // No clock that stands still makes a figure infinite.
+    return max(Double(nanoseconds) / 1e9, 1e-6)
   }
 
   mutating func measureReading() async throws {
@@ -82,7 +83,7 @@ extension LogBench {
       limit: megabytes / Self.median(bare), residentBytes: peak, max: ours.min().map { megabytes / $0 },
       rounds: rounds)
     row.atLeast(3_000)
-    if let half = halves[work] { row.grows(Self.median(ours) / half) }
+    if let half = halves[work] { row.grows(Self.median(ours) / max(half, 1e-9)) }
     if let half = halves[work + ".rss"] {
       row.bars.append(
         .init(

@@ -139,7 +139,7 @@ extension LogBench {
     for var row in rows(work, unit: "1/s", sizes: sizes, amount: Double(writers), records) {
       row.atLeast(300_000)
       row.atLeast(25, of: row.sqlite, "SQLite")
-      if let p50 = row.p50, let p99 = row.p99 {
+      if let p50 = row.p50, let p99 = row.p99, p50 > 0 {
         row.bars.append(.init(text: "p99 \(LogBenchRow.figure(p99 / p50)) × the median (≤ 2)", isMet: p99 <= 2 * p50))
       }
       add(row)
@@ -215,7 +215,7 @@ extension LogBench {
     let plot = Plot(
       title: "Durable appends of 100 bytes", horizontal: "writers at once", vertical: "durable appends a second",
       lines: peer.points.isEmpty ? [ours] : [ours, peer])
-    try plot.write(to: path, console.fileSystem)
+    try plot.save(at: path, console.fileSystem)
   }
 }
 

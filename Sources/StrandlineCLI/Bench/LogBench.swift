@@ -70,7 +70,7 @@ struct LogBench {
     var peakBytes = 0
 
     /// Work done in a second.
-    func rates(_ amount: Double) -> [Double] { seconds.map { amount / max($0, 1e-9) } }
+    func rates(_ amount: Double) -> [Double] { seconds.map { amount / max($0, 1e-6) } }
   }
 
   /// Lets all contenders do every one of the `sizes`, so many rounds, by turns.
@@ -158,13 +158,13 @@ struct LogBenchRow {
   }
 
   static func plain(_ number: Double?) -> String {
-    guard let number else { return "null" }
+    guard let number, number.isFinite, abs(number) < 1e15 else { return "null" }
     let rounded = (number * 1000).rounded() / 1000
     return rounded == rounded.rounded() ? "\(Int64(rounded))" : "\(rounded)"
   }
 
   static func figure(_ number: Double?) -> String {
-    guard let number else { return "–" }
+    guard let number, number.isFinite, abs(number) < 1e15 else { return "–" }
     return number >= 100 ? Words.count(Int(number.rounded())) : "\((number * 100).rounded() / 100)"
   }
 

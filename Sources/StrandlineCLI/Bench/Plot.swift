@@ -67,7 +67,7 @@ struct Plot {
   }
 
   /// Writes the picture in the place of what stands at `path`.
-  func write(to path: String, _ fileSystem: any FileSystem) throws {
+  func save(at path: String, _ fileSystem: any FileSystem) throws {
     let temporary = path + ".tmp"
     if try fileSystem.kind(of: temporary) != .absent { try fileSystem.unlink(temporary) }
     let file = try fileSystem.open(temporary, .create)
