@@ -47,8 +47,6 @@ package struct LogOptions: Sendable {
   package var idleMarkerMilliseconds: Int64?
   /// How hard a group is synced.
   package var strength: SyncStrength
-  /// Whether the space of a segment that is made ahead is written once and not only reserved.
-  package var zeroesPreparedSegments: Bool
   /// Space that a new store sets aside for the recovery of a full disk; 0 for none.
   package var ballastBytes: Int
   /// A consumer that keeps more than this from being compacted is named in an error.
@@ -68,7 +66,7 @@ package struct LogOptions: Sendable {
     segmentBytesMax: Int = 16 << 20, preallocationFirstStepBytes: Int = 1 << 20,
     preallocationStepBytesMax: Int = 16 << 20, groupBytesMax: Int = 1 << 20, groupTransactionsMax: Int = 4096,
     transactionBytesMax: Int = 64 << 20, lockWaitMilliseconds: Int64 = 250,
-    idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable, zeroesPreparedSegments: Bool = true,
+    idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable,
     ballastBytes: Int = 1 << 20, consumerHoldBytesMax: UInt64 = 256 << 20, upkeep: Upkeep = .inBackground
   ) {
     // Offsets are 32 bits: the largest segment is one of the largest soft size and one transaction on top.
@@ -83,7 +81,6 @@ package struct LogOptions: Sendable {
     self.lockWaitMilliseconds = lockWaitMilliseconds
     self.idleMarkerMilliseconds = idleMarkerMilliseconds
     self.strength = strength
-    self.zeroesPreparedSegments = zeroesPreparedSegments
     self.ballastBytes = ballastBytes
     self.consumerHoldBytesMax = consumerHoldBytesMax
     self.upkeep = upkeep

@@ -8,7 +8,7 @@ import Testing
 /// Small enough that a few appends fill a segment.
 let tiny = LogOptions(
   segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-  lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil, zeroesPreparedSegments: false, ballastBytes: 0,
+  lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil, ballastBytes: 0,
   upkeep: .onDemand)
 
 let storePath = "/store"

@@ -24,6 +24,22 @@ struct BytesTests {
     }
   }
 
+  @Test func `a checksum of numbers is that of their bytes`() {
+    let random = SeededRandom(seed: 0x24)
+    let words = (random.next(), random.next(), random.next())
+    var bytes: [UInt8] = []
+    for word in [words.0, words.1, words.2] {
+      bytes.append(zeros: 8)
+      bytes.patch(u64: word, at: bytes.count - 8)
+    }
+    for count in 0...24 {
+      #expect(
+        CRC32C.checksum(words: words.0, words.1, words.2, count: count) == CRC32C.checksum(bytes, 0..<count),
+        "\(random)"
+      )
+    }
+  }
+
   @Test func `a checksum continues`() {
     let bytes = SeededRandom(seed: 8).bytes(100)
     for cut in 0...100 {
