@@ -49,6 +49,8 @@ package struct LogOptions: Sendable {
   package var strength: SyncStrength
   /// Space that a new store sets aside for the recovery of a full disk; 0 for none.
   package var ballastBytes: Int
+  /// So many neighbours of about the same size become one segment.
+  package var mergeWidth: Int
   /// A consumer that keeps more than this from being compacted is named in an error.
   package var consumerHoldBytesMax: UInt64
   /// Who does what need not be done at once: a segment made ahead, small ones merged.
@@ -67,7 +69,8 @@ package struct LogOptions: Sendable {
     preallocationStepBytesMax: Int = 16 << 20, groupBytesMax: Int = 1 << 20, groupTransactionsMax: Int = 4096,
     transactionBytesMax: Int = 64 << 20, lockWaitMilliseconds: Int64 = 250,
     idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable,
-    ballastBytes: Int = 1 << 20, consumerHoldBytesMax: UInt64 = 256 << 20, upkeep: Upkeep = .inBackground
+    ballastBytes: Int = 1 << 20, mergeWidth: Int = 8,
+    consumerHoldBytesMax: UInt64 = 256 << 20, upkeep: Upkeep = .inBackground
   ) {
     // Offsets are 32 bits: the largest segment is one of the largest soft size and one transaction on top.
     precondition(segmentBytesMax <= 1 << 30 && transactionBytesMax <= LogFormat.bodyBytesMax)
@@ -82,6 +85,7 @@ package struct LogOptions: Sendable {
     self.idleMarkerMilliseconds = idleMarkerMilliseconds
     self.strength = strength
     self.ballastBytes = ballastBytes
+    self.mergeWidth = mergeWidth
     self.consumerHoldBytesMax = consumerHoldBytesMax
     self.upkeep = upkeep
   }

@@ -484,8 +484,8 @@ struct `The two strengths of sync` {
     let other = try openLog(weak, options: ordered)
     try other.write(body(1))
     weak.plan(DiskFault([.sync], error: .device("", "")))
-    #expect(logError { try other.flush() }?.code == .outcomeUnknown)
-    #expect(logError { try other.flush() }?.code == .poisoned)
+    #expect(logError { try other.flushBlocking() }?.code == .outcomeUnknown)
+    #expect(logError { try other.flushBlocking() }?.code == .poisoned)
     #expect(logError { try other.write(body(2)) }?.code == .poisoned)
   }
 }
