@@ -172,11 +172,12 @@ extension Log {
   }
 
   /// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
-  /// cut leaves (decision L9). Costs nothing where this writer's groups are synced with `.durable`.
+  /// cut leaves (decision L9). Costs nothing where groups are synced with `.durable`.
   ///
   /// - Throws: `.outcomeUnknown`, which poisons the log; `.poisoned`, `.rejected`, `.closed`.
   package func flush() throws(LogError) {
     try commit.withLock { state throws(LogError) in try state.checkWritable() }
+    guard options.strength != .durable else { return }
     disk.withLock { writer in
       do throws(SystemError) {
         try writer.flush()
