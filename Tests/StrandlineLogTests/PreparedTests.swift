@@ -423,7 +423,8 @@ private struct DrawnHistory {
     log = nil
     disk = disk.imageAfterCrash(.none)
     acknowledged = flushed
-    try open()
+    // With something appended: an open alone leaves a torn end as it is.
+    try step(0)
     try log?.close()
     let report = try LogVerifier.verify(at: storePath, environment: .simulated(disk, seed: 1))
     try require(report.isSound, "\(report)")
