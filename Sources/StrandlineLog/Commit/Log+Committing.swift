@@ -78,7 +78,7 @@ extension Log {
   }
 
   /// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
-  /// cut leaves (decision L9). Costs nothing where this writer's groups are synced with `.durable`.
+  /// cut leaves (decision L9). Costs no sync where groups are synced with `.durable`.
   ///
   /// - Throws: `.outcomeUnknown`, which poisons the log; `.poisoned`, `.rejected`, `.closed`.
   package func flushBlocking() throws(LogError) {

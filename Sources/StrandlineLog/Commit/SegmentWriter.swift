@@ -269,15 +269,9 @@ struct SegmentWriter: Sendable {
   /// Makes everything that was written durable in the full sense, before an event leaves the device (decision L9).
   mutating func flush() throws(SystemError) {
     guard fullFlushLSN < durable.lsn else { return }
-    if let live {
-      // Of whichever file: what earlier barriers covered has left this machine's memory, and goes with it.
-      try live.file.sync(.durable)
-    } else {
-      // An earlier writer synced by barriers, and this one has not appended yet.
-      let file = try fileSystem.open(directory.segment(segmentID), .readWrite)
-      defer { file.close() }
-      try file.sync(.durable)
-    }
+    // Of whichever file: it takes along what barriers have covered, in a predecessor too. What an earlier writer left
+    // to barriers was made durable by the open, which synced the directory.
+    if let live { try live.file.sync(.durable) }
     fullFlushLSN = durable.lsn
   }
 
