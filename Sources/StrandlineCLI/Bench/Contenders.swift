@@ -54,6 +54,7 @@ struct TaskContender: Contender {
   let log: Log
   let body: [UInt8]
   let writers: Int
+  let stop: Flag
 
   /// `count` writes of each task.
   func round(_ count: Int) async throws -> Sample {
@@ -64,6 +65,7 @@ struct TaskContender: Contender {
           var latencies: [UInt64] = []
           latencies.reserveCapacity(count)
           for _ in 0..<count {
+            try stop.check()
             let begin = clock.monotonicNanoseconds()
             var transaction = LogTransaction()
             transaction.add(schema: 0, body: body)

@@ -24,7 +24,13 @@ extension LogBench {
     return try BareLoop.Preset.allCases.map { preset in
       let loop = try BareLoop(console.fileSystem, place("\(name)-\(preset.rawValue)"), preset)
       return BlockingContender(
-        clock: environment.clock, work: { count in for _ in 0..<count { try loop.write(piece) } },
+        clock: environment.clock,
+        work: { [stop] count in
+          for _ in 0..<count {
+            try stop.check()
+            try loop.write(piece)
+          }
+        },
         close: { loop.close() })
     }
   }
@@ -35,16 +41,22 @@ extension LogBench {
     return [
       BlockingContender(
         clock: environment.clock,
-        work: { count in
+        work: { [stop] count in
           if writers == 1 {
-            for _ in 0..<count { try peer.insert(body, times: times) }
+            for _ in 0..<count {
+              try stop.check()
+              try peer.insert(body, times: times)
+            }
             return
           }
-          let failure = Mutex<SQLiteError?>(nil)
+          let failure = Mutex<(any Error)?>(nil)
           let threads = try (0..<writers).map { _ in
             try BlockingThread.start(name: "sqlite") {
-              do throws(SQLiteError) {
-                for _ in 0..<count { try peer.insert(body, times: times) }
+              do {
+                for _ in 0..<count {
+                  try stop.check()
+                  try peer.insert(body, times: times)
+                }
               } catch { failure.withLock { $0 = error } }
             }
           }
@@ -92,8 +104,11 @@ extension LogBench {
         let log = try openLog(work)
         let ours = BlockingContender(
           clock: environment.clock,
-          work: { count in
-            for _ in 0..<count { try log.waitUntilDurableBlocking(log.append(Self.transaction(body)).upperBound) }
+          work: { [stop] count in
+            for _ in 0..<count {
+              try stop.check()
+              try log.waitUntilDurableBlocking(log.append(Self.transaction(body)).upperBound)
+            }
           }, close: { try log.close() })
         let frame = LogFormat.frameBytes(bodyLength: bytes)
         let records = try await race(
@@ -110,7 +125,7 @@ extension LogBench {
   }
 
   private mutating func measureOneTask(_ work: String, _ body: [UInt8], _ sizes: [Int]) async throws {
-    let ours = TaskContender(clock: environment.clock, log: try openLog(work), body: body, writers: 1)
+    let ours = TaskContender(clock: environment.clock, log: try openLog(work), body: body, writers: 1, stop: stop)
     let frame = LogFormat.frameBytes(bodyLength: body.count)
     let records = try await race(
       [ours] + sqlite(work, body) + bareLoops(work, bytes: frame), sizes: sizes, rounds: options.rounds)
@@ -128,7 +143,7 @@ extension LogBench {
     let writers = 64
     let body = body(100)
     let sizes = [count(250, quick: 2), count(500, quick: 4)]
-    let ours = TaskContender(clock: environment.clock, log: try openLog(work), body: body, writers: writers)
+    let ours = TaskContender(clock: environment.clock, log: try openLog(work), body: body, writers: writers, stop: stop)
     // SQLite has one writer at a time. Sixty-four connections with a busy handler starve each other for seconds, one
     // connection behind a lock does not: the better one for SQLite takes part.
     let peers = try sqlite(work, body, writers: writers)
@@ -156,7 +171,7 @@ extension LogBench {
     let sizes = [count(2_500, quick: 10), count(5_000, quick: 20)]
     let environment = environment
     let ours = FreshContender(
-      clock: environment.clock, folder: place("bulk-ours"), fileSystem: console.fileSystem,
+      clock: environment.clock, stop: stop, folder: place("bulk-ours"), fileSystem: console.fileSystem,
       make: { path in
         let log = try Log.open(at: path + "/log", role: .store, environment: environment) { _ in }
         return (
@@ -168,7 +183,7 @@ extension LogBench {
     if hasSQLite {
       contenders.append(
         FreshContender(
-          clock: environment.clock, folder: place("bulk-sqlite"), fileSystem: console.fileSystem,
+          clock: environment.clock, stop: stop, folder: place("bulk-sqlite"), fileSystem: console.fileSystem,
           make: { path in
             let peer = try SQLitePeer(path: path + "/bulk.sqlite")
             return ({ try peer.insert(body, times: batch) }, { peer.close() })
@@ -179,7 +194,8 @@ extension LogBench {
     for preset in BareLoop.Preset.allCases {
       contenders.append(
         FreshContender(
-          clock: environment.clock, folder: place("bulk-\(preset.rawValue)"), fileSystem: console.fileSystem,
+          clock: environment.clock, stop: stop, folder: place("bulk-\(preset.rawValue)"),
+          fileSystem: console.fileSystem,
           make: { path in
             let loop = try BareLoop(fileSystem, path + "/bulk", preset)
             return ({ try loop.write(piece) }, { loop.close() })
@@ -205,7 +221,8 @@ extension LogBench {
     for number in writers {
       let each = options.isQuick ? 4 : max(100, 2_000 / number)
       let name = "plot-\(number)"
-      let task = TaskContender(clock: environment.clock, log: try openLog(name), body: body, writers: number)
+      let task = TaskContender(
+        clock: environment.clock, log: try openLog(name), body: body, writers: number, stop: stop)
       let contenders = try [task] + sqlite(name, body, writers: number)
       let records = try await race(contenders, sizes: [each], rounds: options.rounds)
       let rates = records[0].map { Self.median($0.rates(Double(each * number))) }
@@ -222,6 +239,7 @@ extension LogBench {
 /// A contender that begins with an empty folder in each round and leaves none.
 struct FreshContender: Contender {
   let clock: any SystemClock
+  let stop: Flag
   let folder: String
   let fileSystem: any FileSystem
   /// Makes what is worked on: one piece of work, and its end.
@@ -232,7 +250,10 @@ struct FreshContender: Contender {
       try fileSystem.makeDirectory(folder)
       let (work, close) = try make(folder)
       let begin = clock.monotonicNanoseconds()
-      for _ in 0..<count { try work() }
+      for _ in 0..<count {
+        try stop.check()
+        try work()
+      }
       let sample = Sample(nanoseconds: clock.monotonicNanoseconds() - begin)
       try close()
       try Workplace.remove(folder, fileSystem)

@@ -24,7 +24,8 @@ struct LogBench {
   let place: Workplace
   let console: Console
   private(set) var rows: [LogBenchRow] = []
-  private let stop: Flag
+  /// Set by an interrupt; looked at before every write, because a round may be long.
+  let stop: Flag
 
   init(_ options: LogBenchOptions, place: Workplace, console: Console) throws {
     self.options = options
@@ -59,7 +60,7 @@ struct LogBench {
     rows.append(row)
   }
 
-  func checkInterrupt() throws { if stop.isSet { throw CancellationError() } }
+  func checkInterrupt() throws { try stop.check() }
 
   // MARK: Racing
 
