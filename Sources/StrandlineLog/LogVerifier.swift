@@ -128,10 +128,11 @@ private struct Verification {
     var walk = SegmentWalk(
       summary, file: file, limit: successor.map { min(size, UInt64($0.predecessorEnd)) } ?? size)
     walk.checksPadding = true
+    walk.collectsEvents = false
     do {
       while true {
         let step = try walk.next()
-        if case .transaction = step { report.events += UInt64(walk.transaction.count) }
+        if case .transaction = step { report.events += UInt64(walk.transactionCount) }
         guard case .stop(let fault) = step else { continue }
         if let successor {
           try Recovery.checkSealed(walk, fault, successor)

@@ -40,8 +40,12 @@ struct SegmentWalk {
   private(set) var promised: LogPosition
   /// The end of the last frame that is a unit's last or a marker.
   private(set) var settledEnd: UInt32
-  /// The events of the transaction that was read last, or is being read.
+  /// The events of the transaction that was read last, or is being read; empty if they are not collected.
   private(set) var transaction: [LogEvent] = []
+  /// How many those are.
+  private(set) var transactionCount = 0
+  /// Whoever only counts and checks needs no copies of bodies.
+  var collectsEvents = true
   private(set) var frames: UInt64 = 0
   private(set) var events: UInt64 = 0
   private(set) var fullFlushLSN: UInt64 = 0
@@ -81,6 +85,7 @@ struct SegmentWalk {
     unsettledFrames = 0
     chain = Chain(unitEnd.chain)
     transaction = []
+    transactionCount = 0
     isInside = false
     scanner = SegmentScanner(
       file: file, path: path, identity: walk.scanner.identity, from: UInt64(settledEnd), limit: limit)
@@ -88,7 +93,10 @@ struct SegmentWalk {
 
   /// Reads on to the end of the next transaction, marker or other unit.
   mutating func next() throws(LogError) -> Step {
-    if !isInside { transaction.removeAll(keepingCapacity: true) }
+    if !isInside {
+      transactionCount = 0
+      if !transaction.isEmpty { transaction.removeAll(keepingCapacity: true) }
+    }
     while true {
       let before = scanner.offset
       switch try scanner.next() {
@@ -147,21 +155,24 @@ struct SegmentWalk {
   }
 
   private mutating func takeEvent(_ header: FrameHeader, at start: Int, offset: UInt32) -> Step? {
-    let index = isInside ? transaction.count : 0
+    let index = isInside ? transactionCount : 0
     guard header.lsn == unitEnd.lsn + UInt64(index) + 1, Int(header.indexInTransaction) == index,
       header.isFirst == (index == 0)
     else { return .stop(.order) }
-    let body = start + LogFormat.frameHeaderBytes
-    transaction.append(
-      LogEvent(
-        lsn: header.lsn, schema: header.schema, body: Array(scanner.window[body..<body + header.bodyLength]),
-        indexInTransaction: header.indexInTransaction, isFirst: header.isFirst, isLast: header.isLast,
-        segmentID: segmentID, offset: offset))
+    if collectsEvents {
+      let body = start + LogFormat.frameHeaderBytes
+      transaction.append(
+        LogEvent(
+          lsn: header.lsn, schema: header.schema, body: Array(scanner.window[body..<body + header.bodyLength]),
+          indexInTransaction: header.indexInTransaction, isFirst: header.isFirst, isLast: header.isLast,
+          segmentID: segmentID, offset: offset))
+    }
+    transactionCount += 1
     isInside = !header.isLast
     chain.add(header)
     count()
     guard header.isLast else { return nil }
-    events += UInt64(transaction.count)
+    events += UInt64(transactionCount)
     let end = offset + UInt32(header.frameBytes)
     unitEnd = LogPosition(lsn: header.lsn, chain: chain.value, offset: end)
     settle(end)
