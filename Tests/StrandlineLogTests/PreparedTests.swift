@@ -340,7 +340,6 @@ private struct DrawnHistory {
     var options = tiny
     options.strength = strength
     options.ballastBytes = seed % 3 == 0 ? 4_096 : 0
-    options.zeroesPreparedSegments = seed % 2 == 0
     self.options = options
     disk.isOrderedSyncWeak = strength == .ordered
   }
@@ -381,7 +380,7 @@ private struct DrawnHistory {
     case 7, 8, 9: try log?.prepareSegment()
     case 10: try log?.promiseNow()
     case 11:
-      try log?.flush()
+      try log?.flushBlocking()
       flushed = acknowledged
     case 12:
       try log?.close()

@@ -7,7 +7,9 @@ import StrandlineTesting
 extension LogBench {
   /// Opens a log as somebody does who wants to go on with it and not to hear its events again.
   private func openWithoutReplay(_ path: String, _ options: LogOptions = .init()) throws -> Log {
-    try Log.open(at: path, role: .store, options: options, environment: environment, createIfAbsent: false) { _ in }
+    try Log.open(
+      at: path, role: .store, options: options, environment: environment, createIfAbsent: false, from: nil
+    ) { _ in }
   }
 
   /// Appends events of 200 bytes until the log has `bytes` more, about 1 MiB a transaction.

@@ -125,14 +125,15 @@ struct SegmentList {
   ///
   /// - Parameters:
   ///   - segmentIDs: what the directory has.
+  ///   - isThorough: look through all of a segment that was made ahead; nil: when writing.
   ///   - known: summaries that were read before; what they say does not change.
-  ///   - writing: refuse what a reader of this version may read and a writer may not write beside; and look
-  ///     through all of a segment that was made ahead.
+  ///   - writing: refuse what a reader of this version may read and a writer may not write beside.
   /// - Throws: `.damaged`, `.fromTheFuture`, `.foreignSegment`, `.missingSegment`, `.wrongRole`, `.io`.
   static func read(
     _ fileSystem: any FileSystem, _ directory: StoreDirectory, _ segmentIDs: [UInt64], role: LogRole?, writing: Bool,
-    known: [UInt64: SegmentSummary] = [:]
+    isThorough: Bool? = nil, known: [UInt64: SegmentSummary] = [:]
   ) throws(LogError) -> SegmentList {
+    let untilUnwritten = !(isThorough ?? writing)
     // CONTROL first: its bounds were true before the manifest that is read then.
     let control = try Control.read(fileSystem, directory)
     let manifest = try Manifest.read(fileSystem, directory)
@@ -146,7 +147,7 @@ struct SegmentList {
       let summary =
         if let found, found.header.salt == entry.salt { found } else {
           try SegmentSummary.read(
-            fileSystem, directory.segment(entry.segmentID), entry.segmentID, untilUnwritten: !writing)
+            fileSystem, directory.segment(entry.segmentID), entry.segmentID, untilUnwritten: untilUnwritten)
         }
       guard let summary else {
         guard entry.end == 0 else {
@@ -173,7 +174,7 @@ struct SegmentList {
     var unlisted: [SegmentSummary] = []
     for id in segmentIDs where !listed.contains(id) {
       let path = directory.segment(id)
-      guard let summary = try SegmentSummary.read(fileSystem, path, id, untilUnwritten: !writing) else {
+      guard let summary = try SegmentSummary.read(fileSystem, path, id, untilUnwritten: untilUnwritten) else {
         list.strays.append(id)
         continue
       }
