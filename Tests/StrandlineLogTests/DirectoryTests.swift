@@ -448,7 +448,7 @@ struct `A directory` {
     let empty = disk.clone()
     for path in empty.segments { empty.pokeRemove(path) }
     let before = empty.everything
-    #expect(logError { _ = try openLog(empty) }?.code == .notEmptyDirectory)
+    #expect(logError { _ = try openLog(empty) }?.code == .missingSegment)
     #expect(empty.everything == before)
   }
 
