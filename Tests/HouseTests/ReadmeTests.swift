@@ -59,7 +59,7 @@ struct `The README` {
     #expect(
       headings == [
         "Try it", "Use it", "What it promises, and what it does not", "How it works", "The bytes", "How it is tested",
-        "Numbers", "The command line", "Install",
+        "Numbers", "The command line", "When a store is damaged", "Install",
       ])
     #expect((120...220).contains(text.split(separator: "\n", omittingEmptySubsequences: false).count))
   }

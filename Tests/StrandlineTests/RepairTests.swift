@@ -71,7 +71,7 @@ extension Device {
     try await close()
     let plan = try {
       let repair = try StoreRepair(at: "/store", environment: environment)
-      try repair.write(to: "/new")
+      try repair.apply(into: "/new")
       return repair.plan
     }()
     try disk.rename("/store", to: "/old")
@@ -289,7 +289,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
     }
     let plan = try {
       let repair = try StoreRepair(at: "/store", environment: environment(disk))
-      try repair.write(to: "/new")
+      try repair.apply(into: "/new")
       return repair.plan
     }()
     var born = 0

@@ -66,7 +66,7 @@ package struct StoreRepair: Sendable {
   ///
   /// - Throws: `LogError`, `StrandlineError`; then nothing stands at `newPath` that did not stand there before.
   /// - Complexity: O(bytes of the log).
-  package func write(to newPath: String) throws {
+  package func apply(into newPath: String) throws {
     let hasHoles = plan.hasHoles
     var options = LogOptions()
     options.upkeep = .onDemand

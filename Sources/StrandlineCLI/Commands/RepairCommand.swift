@@ -38,7 +38,7 @@ extension Command {
         return repair.plan.isNeeded ? .recoverable : .done
       }
       do {
-        try repair.write(to: place)
+        try repair.apply(into: place)
       } catch let error as LogError where error.code == .notEmptyDirectory {
         throw Failure(.cannotCreate, error.message, try: "the same with another folder after --into")
       }
