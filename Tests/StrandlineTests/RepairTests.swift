@@ -361,7 +361,9 @@ private func isSettlement(_ placed: Placed) -> Bool {
     let atServer = try await versions(observer)
     let plan = try await a.repair()
     let comment = "seed \(seed): \(plan)"
-    let survived = Set(try a.placed().map(\.lsn))
+    // By their bytes too: of a lost end nobody knows the LSNs, and the new store's own words may have them.
+    let left = Dictionary(uniqueKeysWithValues: try a.placed().map { ($0.lsn, $0.found.body) })
+    let survived = Set(before.filter { left[$0.lsn] == $0.found.body }.map(\.lsn))
     let pending = try await a.open().core.withLock { core in
       Set(core.projections.outbox.records.values.filter { core.projections.records[$0]?.pending?.isDeletion == false })
     }

@@ -2,7 +2,7 @@
 // whole store or none (decisions L13, L16).
 //
 // Events keep their LSNs, for they speak of each other by them; what was lost is not there, and its LSNs are not given
-// again. The new store has an identity of its own, and nothing of the old directory is changed: bytes that did not
+// again, as far as anybody knows them. The new store has an identity of its own, and nothing of the old directory is changed: bytes that did not
 // verify are copied into the new one's `quarantine/`, each region as a file of its own.
 
 import StrandlineSystem
