@@ -82,6 +82,10 @@ let package = Package(
       ],
       swiftSettings: strict),
     .testTarget(
+      name: "StrandlineTestingTests",
+      dependencies: ["StrandlineTesting", "StrandlineServer", "Strandline", "StrandlineSystem"],
+      swiftSettings: strict),
+    .testTarget(
       name: "StrandlineCLITests",
       dependencies: [
         "StrandlineCLI", "Strandline", "StrandlineLog", "StrandlineServer", "StrandlineSystem", "StrandlineTesting",

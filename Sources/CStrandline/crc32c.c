@@ -19,8 +19,17 @@ static void make_table(void) {
       table[t][i] = (table[t - 1][i] >> 8) ^ table[0][table[t - 1][i] & 0xFF];
 }
 
+#if defined(__x86_64__)
+static void make_shifts(void);
+#endif
+
 // Runs before main, so no call can meet a half-made table.
-__attribute__((constructor)) static void prepare(void) { make_table(); }
+__attribute__((constructor)) static void prepare(void) {
+  make_table();
+#if defined(__x86_64__)
+  make_shifts();
+#endif
+}
 
 static uint32_t by_table(uint32_t c, const uint8_t *p, size_t n) {
   // Slicing by 8: eight tables, one step for eight bytes.
@@ -46,10 +55,69 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
     n -= 8;
   }
   uint32_t d = (uint32_t)c;
+  if (n >= 4) {
+    uint32_t word;
+    memcpy(&word, p, 4);
+    d = __builtin_ia32_crc32si(d, word);
+    p += 4;
+    n -= 4;
+  }
   while (n--) d = __builtin_ia32_crc32qi(d, *p++);
   return d;
 }
-static int has_instruction(void) { return __builtin_cpu_supports("sse4.2"); }
+
+// The instruction takes three cycles and one can begin in each: three thirds of the bytes at once, then put together.
+// A checksum moves over n bytes of zeros when it is multiplied by x^8n modulo the polynomial; carry-less
+// multiplication and one more step of the instruction do that, with x^(8n-33), for a number n of whole words.
+enum { third_words_max = 64 };
+static uint32_t shifts[2 * third_words_max + 2];
+
+static void make_shifts(void) {
+  // x^31 with its bits reflected, for one word: 64 - 33 = 31.
+  uint32_t power = 1;
+  for (size_t words = 1; words < sizeof shifts / sizeof *shifts; words++) {
+    shifts[words] = power;
+    for (int bit = 0; bit < 64; bit++) power = (power & 1) ? (power >> 1) ^ 0x82F63B78u : power >> 1;
+  }
+}
+
+typedef long long pair __attribute__((vector_size(16)));
+
+__attribute__((target("sse4.2,pclmul"))) static uint32_t by_thirds(uint32_t c, const uint8_t *p, size_t n) {
+  while (n >= 96) {
+    size_t words = (n - 8) / 24;
+    if (words > third_words_max) words = third_words_max;
+    uint64_t a = c, b = 0, d = 0, x, y, z;
+    const uint8_t *q = p + 8 * words, *r = q + 8 * words;
+    for (size_t i = 0; i < words; i++) {
+      memcpy(&x, p + 8 * i, 8);
+      memcpy(&y, q + 8 * i, 8);
+      memcpy(&z, r + 8 * i, 8);
+      a = __builtin_ia32_crc32di(a, x);
+      b = __builtin_ia32_crc32di(b, y);
+      d = __builtin_ia32_crc32di(d, z);
+    }
+    pair first = __builtin_ia32_pclmulqdq128(
+        (pair){(long long)a, 0}, (pair){shifts[2 * words + 1], 0}, 0);
+    pair second = __builtin_ia32_pclmulqdq128((pair){(long long)b, 0}, (pair){shifts[words + 1], 0}, 0);
+    // One more word, into which the two products are mixed.
+    p = r + 8 * words;
+    memcpy(&z, p, 8);
+    c = (uint32_t)__builtin_ia32_crc32di(d, z ^ (uint64_t)first[0] ^ (uint64_t)second[0]);
+    p += 8;
+    n -= 24 * words + 8;
+  }
+  return by_instruction(c, p, n);
+}
+
+// Asked once: each question reads and masks words of the runtime's.
+static int has_crc, has_thirds;
+__attribute__((constructor)) static void ask(void) {
+  __builtin_cpu_init();
+  has_crc = __builtin_cpu_supports("sse4.2") != 0;
+  has_thirds = has_crc && __builtin_cpu_supports("pclmul");
+}
+static int has_instruction(void) { return has_crc; }
 #elif defined(__aarch64__) && (defined(__ARM_FEATURE_CRC32) || defined(__APPLE__))
 #include <arm_acle.h>
 __attribute__((target("crc"))) static uint32_t by_instruction(uint32_t c, const uint8_t *p, size_t n) {
@@ -71,6 +139,9 @@ static int has_instruction(void) { return 0; }
 
 uint32_t strandline_crc32c(uint32_t crc, const void *bytes, size_t count) {
   uint32_t c = ~crc;
+#if defined(__x86_64__)
+  if (count >= 96 && has_thirds) return ~by_thirds(c, bytes, count);
+#endif
   c = has_instruction() ? by_instruction(c, bytes, count) : by_table(c, bytes, count);
   return ~c;
 }

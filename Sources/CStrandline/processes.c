@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -81,4 +82,14 @@ int strandline_catch_interrupts(int descriptor) {
   if (sigaction(SIGINT, &action, NULL) != 0) return errno;
   if (sigaction(SIGTERM, &action, NULL) != 0) return errno;
   return 0;
+}
+
+void strandline_pause(void) {
+#if defined(__x86_64__)
+  for (int i = 0; i < 8; i++) __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  for (int i = 0; i < 8; i++) __asm__ volatile("isb");
+#else
+  sched_yield();
+#endif
 }

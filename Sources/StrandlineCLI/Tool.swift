@@ -4,6 +4,9 @@ import Foundation
 
 @main
 package struct Tool {
+  /// That of the formats too, as long as it is 0: complete, tested, not yet promised.
+  private static let version = "0"
+
   package static func main() async {
     let code = await run(Array(CommandLine.arguments.dropFirst()), Console.real())
     exit(code.rawValue)
@@ -30,6 +33,10 @@ package struct Tool {
   private static func dispatch(_ words: [String], _ console: Console) async throws -> ExitCode {
     guard let name = words.first, name != "--help", name != "-h" else {
       try show(Help.overview, console)
+      return .done
+    }
+    if name == "--version" {
+      try show(["strandline \(version)"], console)
       return .done
     }
     let rest = Array(words.dropFirst())

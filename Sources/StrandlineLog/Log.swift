@@ -115,7 +115,8 @@ package final class Log: Sendable {
       case .segments(let ids, _):
         // Refused before anything is touched, the lock file included.
         _ = try LogReader.again { () throws(LogError) -> SegmentList in
-          try SegmentList.read(environment.fileSystem, directory, ids, role: role, writing: true)
+          try SegmentList.read(
+            environment.fileSystem, directory, ids, role: role, writing: true, isThorough: false)
         }
         let lock = try directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
         do {

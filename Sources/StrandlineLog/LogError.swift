@@ -101,7 +101,9 @@ extension LogError {
   static func damaged(
     _ file: String, at range: Range<UInt64>, lsns: ClosedRange<UInt64>?, _ what: String
   ) -> LogError {
-    let events = lsns.map { $0.count == 1 ? "LSN \($0.lowerBound)" : "LSNs \($0.lowerBound) to \($0.upperBound)" }
+    let events = lsns.map {
+      $0.lowerBound == $0.upperBound ? "LSN \($0.lowerBound)" : "LSNs \($0.lowerBound) to \($0.upperBound)"
+    }
     return LogError(
       .damaged,
       "'\(file)' is damaged at byte \(range.lowerBound) (up to \(range.upperBound)\(events.map { ", \($0)" } ?? "")): "

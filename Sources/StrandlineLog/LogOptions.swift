@@ -47,10 +47,10 @@ package struct LogOptions: Sendable {
   package var idleMarkerMilliseconds: Int64?
   /// How hard a group is synced.
   package var strength: SyncStrength
-  /// Whether the space of a segment that is made ahead is written once and not only reserved.
-  package var zeroesPreparedSegments: Bool
   /// Space that a new store sets aside for the recovery of a full disk; 0 for none.
   package var ballastBytes: Int
+  /// So many neighbours of about the same size become one segment.
+  package var mergeWidth: Int
   /// A consumer that keeps more than this from being compacted is named in an error.
   package var consumerHoldBytesMax: UInt64
   /// Who does what need not be done at once: a segment made ahead, small ones merged.
@@ -68,8 +68,9 @@ package struct LogOptions: Sendable {
     segmentBytesMax: Int = 16 << 20, preallocationFirstStepBytes: Int = 1 << 20,
     preallocationStepBytesMax: Int = 16 << 20, groupBytesMax: Int = 1 << 20, groupTransactionsMax: Int = 4096,
     transactionBytesMax: Int = 64 << 20, lockWaitMilliseconds: Int64 = 250,
-    idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable, zeroesPreparedSegments: Bool = true,
-    ballastBytes: Int = 1 << 20, consumerHoldBytesMax: UInt64 = 256 << 20, upkeep: Upkeep = .inBackground
+    idleMarkerMilliseconds: Int64? = 200, strength: SyncStrength = .durable,
+    ballastBytes: Int = 1 << 20, mergeWidth: Int = 8,
+    consumerHoldBytesMax: UInt64 = 256 << 20, upkeep: Upkeep = .inBackground
   ) {
     // Offsets are 32 bits: the largest segment is one of the largest soft size and one transaction on top.
     precondition(segmentBytesMax <= 1 << 30 && transactionBytesMax <= LogFormat.bodyBytesMax)
@@ -83,8 +84,8 @@ package struct LogOptions: Sendable {
     self.lockWaitMilliseconds = lockWaitMilliseconds
     self.idleMarkerMilliseconds = idleMarkerMilliseconds
     self.strength = strength
-    self.zeroesPreparedSegments = zeroesPreparedSegments
     self.ballastBytes = ballastBytes
+    self.mergeWidth = mergeWidth
     self.consumerHoldBytesMax = consumerHoldBytesMax
     self.upkeep = upkeep
   }

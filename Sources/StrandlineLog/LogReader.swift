@@ -128,6 +128,10 @@ package final class LogReader: Sendable {
           throw LogError(.noSuchLSN, "no LSN \(lsn) was read; the last is \(served.lastLSN)", lsns: lsn...lsn)
         }
         let table = served.tables[served.tables.index(of: lsn)]
+        // A poll that met damage has forgotten where the events of that segment lie.
+        guard table.firstLSN <= lsn, lsn <= table.lastLSN else {
+          throw LogError(.noSuchLSN, "LSN \(lsn) lies in a segment that could not be read further; poll again")
+        }
         return (table.place(of: lsn), table.address)
       }
       do throws(LogError) {

@@ -4,7 +4,9 @@
 // It checks what an open does not need: that the rest of the header page and the padding of frames is zero
 // (decision L19). A copy of a directory without its lock file is as good as the directory.
 
+import Dispatch
 package import StrandlineSystem
+import Synchronization
 
 /// Something that `verify` found.
 package struct VerificationFinding: Hashable, Sendable {
@@ -41,6 +43,16 @@ package struct VerificationReport: Hashable, Sendable {
   package var nanoseconds: UInt64 = 0
 
   package init() {}
+
+  /// Takes in what was found of one more segment.
+  fileprivate mutating func add(_ one: VerificationReport) {
+    findings += one.findings
+    frames += one.frames
+    events += one.events
+    bytes += one.bytes
+    lastLSN = max(lastLSN, one.lastLSN)
+    isHeldByWriter = isHeldByWriter || one.isHeldByWriter
+  }
 
   package var isSound: Bool { findings.isEmpty }
   package var isDamaged: Bool { findings.contains { $0.kind == .damage } }
@@ -92,6 +104,13 @@ private struct Verification {
     let manifest = try finding(in: directory.manifest) { () throws(LogError) in
       try Manifest.read(fileSystem, directory)
     }
+    if let manifest, let control, manifest.storeUUID != control.storeUUID {
+      add(
+        LogError(
+          .foreignSegment,
+          "'\(directory.control)' is of another store than '\(directory.manifest)'; \(LogError.innocentCauses)",
+          file: directory.control, offset: 16), in: directory.control)
+    }
     let present = Set(ids)
     let order = order(manifest, ids)
     report.segments = order.count
@@ -115,7 +134,10 @@ private struct Verification {
         summaries.append(nil)
         continue
       }
-      if let entry, summary.header.salt != entry.salt || summary.header.storeUUID != manifest?.storeUUID {
+      if let manifest,
+        summary.header.storeUUID != manifest.storeUUID || summary.header.role != manifest.role
+          || entry.map({ $0.salt != summary.header.salt }) == true
+      {
         add(
           LogError(
             .foreignSegment,
@@ -139,19 +161,22 @@ private struct Verification {
       }
       summaries.append(summary)
     }
+    var parts: [Part] = []
     for (index, summary) in summaries.enumerated() {
       guard let summary else { continue }
       let isLast = index == summaries.count - 1
       // The successor says where this one ends; without a readable one, its own promises do.
       let successor = isLast ? nil : summaries[index + 1]
       let isKnown = successor.map { $0.opening.predecessorID == summary.segmentID } ?? false
-      let end = summary.sealedEnd(before: isKnown ? successor : nil)
       let bound = control.flatMap { control in
         control.tailSegmentID == summary.segmentID
           ? SegmentBound(end: control.durableEnd, lsn: control.durableLSN) : nil
       }
-      try verify(summary, end, bound, isLast: isLast)
+      parts.append(
+        Part(
+          summary: summary, end: summary.sealedEnd(before: isKnown ? successor : nil), bound: bound, isLast: isLast))
     }
+    try verify(parts)
     if let control, control.durableLSN > report.lastLSN, !report.isDamaged {
       add(
         LogError(
@@ -198,6 +223,44 @@ private struct Verification {
         end: end ?? error.offset.map { $0 + 1 } ?? 0, lsns: error.lsns, message: error.message))
   }
 
+  /// One segment, and what is known of its end.
+  private struct Part: Sendable {
+    let summary: SegmentSummary
+    let end: SegmentEnd?
+    let bound: SegmentBound?
+    let isLast: Bool
+  }
+
+  /// Segments do not depend on each other once their ends are known: a large log is read by all cores, each with one
+  /// window of its own.
+  private mutating func verify(_ parts: [Part]) throws(LogError) {
+    let bytes = parts.reduce(0) { $0 + UInt64($1.end?.offset ?? 0) }
+    guard bytes >= Self.parallelBytesMin else {
+      for part in parts { try verify(part.summary, part.end, part.bound, isLast: part.isLast) }
+      return
+    }
+    let (directory, environment) = (directory, environment)
+    let results = Mutex([Result<VerificationReport, LogError>?](repeating: nil, count: parts.count))
+    DispatchQueue.concurrentPerform(iterations: parts.count) { index in
+      var one = Verification(directory: directory, environment: environment)
+      let part = parts[index]
+      let result: Result<VerificationReport, LogError>
+      do throws(LogError) {
+        try one.verify(part.summary, part.end, part.bound, isLast: part.isLast)
+        result = .success(one.report)
+      } catch {
+        result = .failure(error)
+      }
+      results.withLock { $0[index] = result }
+    }
+    for result in results.withLock({ $0 }) {
+      if let one = try result?.get() { report.add(one) }
+    }
+  }
+
+  /// Below this the threads cost more than they save.
+  private static let parallelBytesMin: UInt64 = 32 << 20
+
   private mutating func verify(
     _ summary: SegmentSummary, _ sealed: SegmentEnd?, _ bound: SegmentBound?, isLast: Bool
   ) throws(LogError) {
@@ -208,13 +271,14 @@ private struct Verification {
     var walk = SegmentWalk(
       summary, file: file, limit: sealed.map { min(size, UInt64($0.offset)) } ?? size, bound: bound)
     walk.checksPadding = true
+    walk.collectsEvents = false
     var begins: [IndexBody.Entry] = []
     do {
       while true {
         let step = try walk.next()
         if case .transaction = step {
-          report.events += UInt64(walk.transaction.count)
-          if let first = walk.transaction.first {
+          report.events += UInt64(walk.places.count)
+          if let first = walk.places.first {
             begins.append(
               IndexBody.Entry(
                 lsnDelta: UInt32(truncatingIfNeeded: first.lsn - summary.opening.firstLSN), offset: first.offset))

@@ -222,7 +222,7 @@ struct ReaderCursor {
   private mutating func keepBack(_ walk: SegmentWalk, _ served: borrowing Mutex<LogReader.Served>) {
     heldBack.append(contentsOf: walk.transaction)
     served.withLock { served in
-      served.tables[served.tables.count - 1].append(walk.transaction, end: walk.unitEnd.offset)
+      served.tables[served.tables.count - 1].append(walk.places, end: walk.unitEnd.offset)
     }
   }
 

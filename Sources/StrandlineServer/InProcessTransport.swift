@@ -3,13 +3,21 @@
 
 public import StrandlineCloudKit
 internal import StrandlineSystem
+internal import Strandline
 
 /// Carries requests to a server object.
 public struct InProcessTransport: Transport {
   private let server: CloudServer
+  private let isPatient: Bool
 
   /// A way to a server.
-  public init(_ server: CloudServer) { self.server = server }
+  public init(_ server: CloudServer) { self.init(server, isPatient: true) }
+
+  /// - Parameter isPatient: waits for an answer that was dropped; otherwise such a connection breaks at once.
+  package init(_ server: CloudServer, isPatient: Bool) {
+    self.server = server
+    self.isPatient = isPatient
+  }
 
   /// Sends a request. An answer that the server was told to drop never comes: the call ends when the task is
   /// cancelled.
@@ -20,6 +28,7 @@ public struct InProcessTransport: Transport {
     switch server.answer(request) {
     case .respond(let response): return response
     case .hang:
+      guard isPatient else { throw CloudError(.networkError, reason: "the connection broke before the answer came") }
       // A stream that nobody writes to ends with the task that reads it.
       let (never, _) = AsyncStream<Never>.makeStream()
       for await _ in never {}

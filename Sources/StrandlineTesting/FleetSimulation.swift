@@ -348,8 +348,8 @@ package struct FleetSimulation {
         let final = version.stamp.fields[write.field]
         guard let final, final >= write.stamp else {
           throw failure(
-            "\(id).\(write.field): an acknowledged write with stamp \(write.stamp) ended as \(String(describing: final))"
-          )
+            "\(id).\(write.field): an acknowledged write with stamp \(write.stamp) ended as \(String(describing: final))\n"
+              + (try await story([id])))
         }
       }
     }
@@ -359,9 +359,13 @@ package struct FleetSimulation {
   ///
   /// With a deletion in between it is the one case that the rules allow: a creation whose answer was lost, which somebody
   /// deleted before this device had its first token. A fetch without token cannot tell whose tombstone it shows, so the
-  /// creation is kept and sent again.
+  /// creation is kept and sent again. Nor can a page tell that shows another life under the name by then: the tombstone
+  /// in between is no longer in the feed, and the creation is joined with that life.
   private mutating func checkJournal() async throws {
+    let joinedUnheard = try await joinedUnheard()
     try fleet.server.close()
+    var living: [String: Set<Birth>] = [:]
+    var ended: [String: Set<Birth>] = [:]
     var last: [String: [WriterID: Seen]] = [:]
     var beforeDeletion: [String: [[WriterID: Seen]]] = [:]
     let reader = try LogReader.open(
@@ -378,7 +382,12 @@ package struct FleetSimulation {
           sentAgain[RecordID(record.name), default: []].formUnion(stamp.births)
         }
         last[record.name] = stamp.seen
+        living[record.name] = stamp.births
+        let again = stamp.births.intersection(ended[record.name] ?? [])
+        sentAgain[RecordID(record.name), default: []]
+          .formUnion(again.intersection(joinedUnheard[RecordID(record.name)] ?? []))
       case .recordDeleted(_, let name, _)?:
+        ended[name, default: []].formUnion(living.removeValue(forKey: name) ?? [])
         if let seen = last.removeValue(forKey: name) { beforeDeletion[name, default: []].append(seen) }
       default: return
       }
@@ -387,6 +396,32 @@ package struct FleetSimulation {
       let story = try await story([RecordID(duplicate.name)])
       throw failure("\(duplicate.name) was applied twice: \(duplicate.seen)\n\(story)")
     }
+  }
+
+  /// The lives that a device began and joined with another one's before it had heard that the server knew of them.
+  private func joinedUnheard() async throws -> [RecordID: Set<Birth>] {
+    var result: [RecordID: Set<Birth>] = [:]
+    for device in devices {
+      let store = try await device.open()
+      var begun: [RecordID: Set<Birth>] = [:]
+      var heard: [RecordID: Set<Birth>] = [:]
+      var lsn = LSN(1)
+      while lsn <= store.durableLSN {
+        switch try store.source.event(at: lsn) {
+        case .saved(let event) where event.isCreation: begun[event.id, default: []].formUnion(event.births)
+        case .fetchedSave(let event): heard[event.id, default: []].formUnion(event.births)
+        case .settled(let event) where event.outcome == .saved:
+          let births = try store.core.withLock { core in try core.births(event.lsn) }
+          heard[event.id, default: []].formUnion(births)
+        case .merged(let event):
+          let own = event.births.intersection(begun[event.id] ?? [])
+          result[event.id, default: []].formUnion(own.subtracting(heard[event.id] ?? []))
+        default: break
+        }
+        lsn = lsn.advanced(by: 1)
+      }
+    }
+    return result
   }
 
   /// The events of some records on every device, for a failure's message.

@@ -30,6 +30,37 @@ package enum LogOperation: Character, CaseIterable, Sendable {
   case close = "c"
   /// The writer lets go without closing, and another open.
   case vanish = "v"
+  /// A transaction of two events, each of several sectors.
+  case double = "d"
+  /// A sync fails and its pages are lost; the writer is poisoned, lets go, and another opens.
+  case failedSync = "e"
+  /// The disk is full in the middle of work; the writer is refused cleanly, and goes on when there is space.
+  case full = "n"
+
+  /// What every short history is made of; the others are for long ones, which are drawn.
+  package static let alphabet: [LogOperation] = [.small, .three, .large, .filling, .pair, .idle, .close, .vanish]
+
+  /// How often it is drawn, beside the others.
+  var weight: Int {
+    switch self {
+    case .small: 7
+    case .three: 5
+    case .large: 4
+    case .pair, .double: 3
+    case .idle: 2
+    case .filling, .close, .vanish, .failedSync, .full: 1
+    }
+  }
+
+  /// Draws one by weight.
+  static func draw(_ random: any RandomSource) -> LogOperation {
+    var rest = Int(random.below(UInt64(allCases.reduce(0) { $0 + $1.weight })))
+    for operation in allCases {
+      rest -= operation.weight
+      if rest < 0 { return operation }
+    }
+    return .small
+  }
 }
 
 /// What a run of histories did.
@@ -65,7 +96,7 @@ package struct LogHistoryFailure: Error, CustomStringConvertible {
   package var command: String
 
   package var description: String {
-    "LOG_FAIL history=\(history) seed=0x\(String(seed, radix: 16)) crash=[\(crash)]: \(what)\n"
+    "LOG_FAIL history=\(history) seed=0x\(String(seed, radix: 16)) crash=[\(crash)]: \(what); "
       + "repeat it with: \(command)"
   }
 }
@@ -90,7 +121,7 @@ package struct LogHistories {
 
   static let options = LogOptions(
     segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil, zeroesPreparedSegments: false, ballastBytes: 0,
+    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil, ballastBytes: 0,
     upkeep: .onDemand)
 
   /// How the run that is under way is asked for.
@@ -114,7 +145,7 @@ package struct LogHistories {
   /// - Parameter choose: which of them; all by default.
   /// - Throws: `LogHistoryFailure`.
   package mutating func runAll(length: Int, choose: (Int) -> Bool = { _ in true }) throws {
-    let alphabet = LogOperation.allCases
+    let alphabet = LogOperation.alphabet
     var count = 1
     for _ in 0..<length { count *= alphabet.count }
     for number in 0..<count where choose(number) {
@@ -129,7 +160,7 @@ package struct LogHistories {
 
   /// How many histories of `length` operations there are.
   package static func count(length: Int) -> Int {
-    (0..<length).reduce(1) { product, _ in product * LogOperation.allCases.count }
+    (0..<length).reduce(1) { product, _ in product * LogOperation.alphabet.count }
   }
 
   /// One history, crashed at every mutating call of its last operation and after it.
@@ -174,9 +205,9 @@ package struct LogHistories {
   /// operation, with losses from the whole fault model.
   ///
   /// - Throws: `LogHistoryFailure`.
-  package mutating func runRandom(length: Int, crashes: Int) throws {
+  package mutating func runRandom(length: Int = 24, crashes: Int = 6) throws {
     report.histories += 1
-    note("--length \(length) --crashes \(crashes)")
+    note("--history random:\(length):\(crashes)")
     let random = SeededRandom(seed: seed)
     var disk = SimulatedDisk()
     var scene = LogScene(disk: disk, seed: random.next(), strength: strength)
@@ -186,7 +217,7 @@ package struct LogHistories {
     do {
       try scene.open()
       for step in 0..<length {
-        let operation = LogOperation.allCases[Int(random.below(UInt64(LogOperation.allCases.count)))]
+        let operation = LogOperation.alphabet[Int(random.below(UInt64(LogOperation.alphabet.count)))]
         word.append(operation.rawValue)
         let stepsLeft = UInt64(length - step)
         guard crashesLeft > 0, random.below(stepsLeft) < UInt64(crashesLeft) else {
@@ -236,8 +267,7 @@ package struct LogHistories {
     do {
       let samples = recoverySample > 0 && report.images % recoverySample == 0
       let untouched = samples ? image.clone() : nil
-      try Self.checkLook(image, bounds, seed: seed)
-      try checkOpen(image, bounds, seed: seed, isBusy: report.images % 2 == 0)
+      try checker.check(image, bounds, seed: seed, isBusy: report.images % 2 == 0)
       if let untouched { try checkRecovery(untouched, bounds) }
     } catch let problem as LogProblem {
       throw failure(word, crash, problem.what)
@@ -246,49 +276,7 @@ package struct LogHistories {
     }
   }
 
-  /// A reader and `verify` see what a writer would, and change nothing.
-  private static func checkLook(_ image: SimulatedDisk, _ bounds: LogBounds, seed: UInt64) throws {
-    guard try image.kind(of: path) == .directory else { return }
-    let calls = image.callCount
-    let environment = SystemEnvironment.simulated(image, seed: seed)
-    var seen: [LogEvent] = []
-    try LogReader.open(at: path, environment: environment).poll { seen.append($0) }
-    _ = try bounds.check(seen, by: "a reader")
-    let report = try LogVerifier.verify(at: path, environment: environment)
-    guard !report.isDamaged, report.lastLSN == UInt64(seen.count) else {
-      throw LogProblem("verify says \(report)")
-    }
-    guard image.callCount == calls else { throw LogProblem("looking changed the disk") }
-  }
-
-  /// An open, then one after a power cut, an append, and a third open. Every other time the first one appends too.
-  private func checkOpen(
-    _ disk: SimulatedDisk, _ bounds: LogBounds, seed: UInt64, isBusy: Bool
-  ) throws {
-    let scene = LogScene(disk: disk, seed: seed &+ 1, strength: strength, after: bounds)
-    try scene.open()
-    if isBusy { try scene.perform(.small) }
-    scene.letGo()
-    // What was returned or acknowledged once is there from now on, although nothing was closed.
-    let first = scene.bounds(beforeCall: .max)
-    let later = LogScene(
-      disk: disk.imageAfterCrash(.none), seed: seed &+ 2, strength: strength, after: first.afterPowerCut)
-    try later.open()
-    guard strength == .ordered || later.replayed.count == first.issued.count else {
-      throw LogProblem("a second open returned \(later.replayed.count) events, the first \(first.issued.count)")
-    }
-    try later.perform(.small)
-    if isBusy { try later.perform(.close) }
-    later.letGo()
-    let second = later.bounds(beforeCall: .max)
-    let last = LogScene(
-      disk: later.disk.imageAfterCrash(.none), seed: seed &+ 3, strength: strength, after: second.afterPowerCut)
-    try last.open()
-    guard strength == .ordered || last.replayed.count == second.issued.count else {
-      throw LogProblem("\(second.issued.count) events gave \(last.replayed.count) at the third open")
-    }
-    last.letGo()
-  }
+  private var checker: CrashChecker { CrashChecker(strength: strength, options: Self.options) }
 
   /// Crashes at each call of an open, with each loss.
   private mutating func checkRecovery(_ image: SimulatedDisk, _ bounds: LogBounds) throws {
@@ -304,7 +292,7 @@ package struct LogHistories {
         report.images += 1
         report.recoveryImages += 1
         do {
-          try checkOpen(image, bounds, seed: seed &+ 4, isBusy: call % 2 == 0)
+          try checker.check(image, bounds, seed: seed &+ 4, isBusy: call % 2 == 0)
         } catch {
           throw LogProblem("after a second crash before call \(call + 1) of the open, \(loss): \(error)")
         }

@@ -1,61 +1,8 @@
-// One writer on one disk, and the list that says what its log must hold: the oracle of the crash tests.
+// One writer on one disk, and what its log must hold at each call: the hand of the crash tests (the oracle stands in
+// Proof/LogBounds.swift).
 
 import StrandlineLog
 import StrandlineSystem
-
-/// Something that the log promised not to do.
-struct LogProblem: Error, CustomStringConvertible {
-  var what: String
-  init(_ what: String) { self.what = what }
-  var description: String { what }
-}
-
-/// What of an event a crash must not change.
-struct LogEventContent: Hashable {
-  var lsn: UInt64
-  var schema: UInt16
-  var body: [UInt8]
-  var index: UInt32
-  var isFirst: Bool
-  var isLast: Bool
-}
-
-extension LogEvent {
-  /// Without its place, which a copy changes.
-  var content: LogEventContent {
-    LogEventContent(
-      lsn: lsn, schema: schema, body: body, index: indexInTransaction, isFirst: isFirst, isLast: isLast)
-  }
-}
-
-/// What may be found after a crash: at least what was acknowledged, at most what was issued.
-struct LogBounds {
-  /// Every event that was issued, in order.
-  var issued: [LogEventContent]
-  /// How many of them were acknowledged, or returned by an open: they outlive the process.
-  var acknowledged = 0
-  /// How many of those outlive the power too. The same, unless syncs are barriers only.
-  var flushed = 0
-
-  /// What must hold when not only the process is gone.
-  var afterPowerCut: LogBounds { LogBounds(issued: issued, acknowledged: flushed, flushed: flushed) }
-
-  /// Checks what was found; returns how many events that are.
-  func check(_ events: [LogEvent], by whom: String) throws -> Int {
-    guard events.count >= acknowledged else {
-      throw LogProblem("\(acknowledged) events were acknowledged, and \(whom) found \(events.count)")
-    }
-    guard events.count <= issued.count else {
-      throw LogProblem("\(issued.count) events were issued, and \(whom) found \(events.count)")
-    }
-    for (index, event) in events.enumerated() where event.content != issued[index] {
-      throw LogProblem(
-        "\(whom) found another event \(index + 1) than was issued: LSN \(event.lsn), \(event.body.count) bytes")
-    }
-    if let last = events.last, !last.isLast { throw LogProblem("\(whom) found a part of a transaction") }
-    return events.count
-  }
-}
 
 /// A writer. It waits on its own thread, so that a run is the same each time.
 final class LogScene {
@@ -71,11 +18,17 @@ final class LogScene {
   private var callsForgotten = 0
   private let seed: UInt64
 
-  init(disk: SimulatedDisk, seed: UInt64, strength: SyncStrength, after bounds: LogBounds = LogBounds(issued: [])) {
+  /// Of a long log an open reads only so many events one by one.
+  private static let readsMax = 24
+
+  init(
+    disk: SimulatedDisk, seed: UInt64, strength: SyncStrength, after bounds: LogBounds = LogBounds(issued: []),
+    options: LogOptions = LogHistories.options
+  ) {
     self.disk = disk
     self.seed = seed
     self.bounds = bounds
-    var options = LogHistories.options
+    var options = options
     options.strength = strength
     self.options = options
     disk.isOrderedSyncWeak = strength == .ordered
@@ -104,16 +57,22 @@ final class LogScene {
       at: LogHistories.path, role: .store, options: options, environment: environment
     ) { replayed.append($0) }
     self.log = log
-    let count = try bounds.check(replayed, by: "an open")
-    guard log.durableLSN == UInt64(count), log.nextLSN == UInt64(count + 1) else {
-      throw LogProblem("an open of \(count) events says that LSN \(log.durableLSN) is durable")
+    var reach = try bounds.check(replayed, by: "an open")
+    // Behind the last event that is there may be some that were given up: the log still counts them.
+    if !bounds.droppable.isEmpty, log.durableLSN > UInt64(reach) {
+      reach = Int(min(log.durableLSN, UInt64(bounds.issued.count)))
     }
-    for event in replayed where try log.read(event.lsn).content != event.content {
-      throw LogProblem("LSN \(event.lsn) was read otherwise than replayed")
+    guard log.durableLSN == UInt64(reach), log.nextLSN == UInt64(reach + 1) else {
+      throw LogProblem("an open up to LSN \(reach) says that LSN \(log.durableLSN) is durable")
     }
-    // What an open has returned stays; what it has not returned never comes back.
-    bounds.issued.removeSubrange(count...)
-    acknowledge(count)
+    let stride = max(1, replayed.count / Self.readsMax)
+    for (index, event) in replayed.enumerated() where index % stride == 0 || index == replayed.count - 1 {
+      guard try log.read(event.lsn).has(event.content) else {
+        throw LogProblem("LSN \(event.lsn) was read otherwise than replayed")
+      }
+    }
+    bounds.settle(on: replayed, reach: reach)
+    bounds.flushed = options.strength == .durable ? reach : min(bounds.flushed, reach)
     note()
   }
 
@@ -125,8 +84,9 @@ final class LogScene {
     case .small: try append([[11]])
     case .three: try append([[40, 0, 90]])
     case .large: try append([[1_500]])
-    case .filling: try append([[3_700]])
+    case .filling: try append([[options.segmentBytesMax - 4_492]])
     case .pair: try append([[24], [300, 7]])
+    case .double: try append([[800, 1_100]])
     case .idle: try log?.promiseNow()
     case .close:
       try log?.close()
@@ -135,6 +95,42 @@ final class LogScene {
     case .vanish:
       letGo()
       try open()
+    case .failedSync:
+      disk.failedSyncLosesPages = true
+      for call in disk.callCount + 1...disk.callCount + Self.callsMax {
+        disk.failSync(atCall: call, with: .device("fdatasync", ""))
+      }
+      let rejection = try failingAppend([[60], [700]])
+      disk.healSyncs()
+      guard rejection != nil else { throw LogProblem("a sync failed, and the append was acknowledged") }
+      letGo()
+      try open()
+    case .full:
+      disk.capacity = disk.usedBytes
+      let rejection = try failingAppend([[900], [options.preallocationStepBytesMax]])
+      disk.capacity = nil
+      if rejection != nil { log?.resume() }
+      try append([[5]])
+    }
+  }
+
+  /// More calls than an append makes.
+  private static let callsMax = 24
+
+  /// Appends, and returns the error that the log gave; what a clean rejection refused is issued no more.
+  private func failingAppend(_ transactions: [[Int]]) throws -> LogError? {
+    do {
+      try append(transactions)
+      return nil
+    } catch let error as LogError {
+      guard !disk.isOff, let log else { throw error }
+      if case .rejecting = log.state {
+        // A group before the refused one may have gone through.
+        bounds.issued.removeSubrange(Int(log.durableLSN)...)
+        acknowledge(bounds.issued.count)
+        note()
+      }
+      return error
     }
   }
 

@@ -3,11 +3,12 @@
 // A test that waits for real seconds is slow and flaky at once; here a sleep ends when the test says so,
 // or, on a clock that advances by itself, at once with the time moved on.
 
-internal import StrandlineSystem
+// Public, because a public type's conformance is asked for it; its protocols are the package's all the same.
+public import StrandlineSystem
 internal import Synchronization
 
-/// A clock in the test's hand.
-package final class SimulatedClock: SystemClock {
+/// A wall clock and a monotonic one in the test's hand. They stand still but for what the test and sleepers do.
+public final class SimulatedClock: SystemClock {
   private struct Sleeper {
     var id: UInt64
     var wakesAt: UInt64
@@ -26,9 +27,11 @@ package final class SimulatedClock: SystemClock {
   private let state: Mutex<State>
 
   /// - Parameters:
-  ///   - wallMilliseconds: what the wall clock shows first (by default a day in 2026).
-  ///   - autoAdvance: a sleep moves the time on and returns at once.
-  package init(wallMilliseconds: Int64 = 1_780_000_000_000, autoAdvance: Bool = false) {
+  ///   - wallMilliseconds: what the wall clock shows first, in milliseconds since 1970 (by default a day in 2026).
+  ///   - autoAdvance: a sleep, of a sync that waits to try again for instance, moves both clocks on and returns at once.
+  ///     Otherwise it lasts until the test has advanced the clock: what a store that syncs by itself needs, because
+  ///     without waits it would never rest.
+  public init(wallMilliseconds: Int64 = 1_780_000_000_000, autoAdvance: Bool = true) {
     state = Mutex(State(wallOffset: wallMilliseconds - 1_000, autoAdvance: autoAdvance))
   }
 
@@ -41,6 +44,15 @@ package final class SimulatedClock: SystemClock {
   package var autoAdvance: Bool {
     get { state.withLock { $0.autoAdvance } }
     set { state.withLock { $0.autoAdvance = newValue } }
+  }
+
+  /// Moves both clocks on, and wakes whose time has come.
+  public func advance(by duration: Duration) { advance(milliseconds: duration.wholeMilliseconds) }
+
+  /// Sets the wall clock forward, or back if the duration is negative, by years if need be, as a person or a dead battery
+  /// does; the monotonic clock does not notice.
+  public func turnWallClock(by duration: Duration) {
+    state.withLock { $0.wallOffset += duration.wholeMilliseconds }
   }
 
   /// Sets the wall clock, by years if need be; the monotonic clock does not notice.
@@ -119,5 +131,12 @@ package final class SimulatedClock: SystemClock {
   package func sleepBlocking(milliseconds: Int64) {
     state.withLock { $0.sleeps.append(milliseconds) }
     advance(milliseconds: milliseconds)
+  }
+}
+
+extension Duration {
+  /// Without the part below a millisecond.
+  fileprivate var wholeMilliseconds: Int64 {
+    components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000
   }
 }

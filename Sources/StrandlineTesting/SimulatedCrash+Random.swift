@@ -30,6 +30,29 @@ extension SimulatedDiskState {
     return image
   }
 
+  /// A crash whose torn writes end in an older file's bytes: all names, sizes and beginnings of writes survive, and
+  /// behind a drawn sector each unsynced write shows what lay at the same place of a file that was cut or removed.
+  func staleImage(_ random: any RandomSource) -> SimulatedDiskState {
+    let pieces = pieces()
+    var image = image(pieces, [Bool](repeating: true, count: pieces.count))
+    guard !graveyard.isEmpty else { return image }
+    let stale = graveyard[Int(random.below(UInt64(graveyard.count)))]
+    for node in nodes.indices where !nodes[node].effects.isEmpty {
+      var content = image.nodes[node].durable
+      for pending in nodes[node].effects {
+        let sectors = pending.effect.sectors
+        guard !sectors.isEmpty else { continue }
+        let first = sectors.lowerBound + Int(random.below(UInt64(sectors.count)))
+        guard let part = pending.effect.part(in: first..<sectors.upperBound) else { continue }
+        let range = (part.offset..<part.offset + part.bytes.count).clamped(to: 0..<content.size)
+        let old = stale.read(range)
+        content.put((old + [UInt8](repeating: 0, count: range.count - old.count))[...], at: range.lowerBound)
+      }
+      image.nodes[node] = SimulatedNode(durable: content)
+    }
+    return image
+  }
+
   private struct Block: Hashable {
     var node: Int
     var number: Int

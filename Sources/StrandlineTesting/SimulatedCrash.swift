@@ -98,6 +98,11 @@ extension SimulatedDisk {
     SimulatedDisk(state.withLock { $0.detached() }.randomImage(random))
   }
 
+  /// The disk after a crash that tore each unsynced write and left an older file's bytes behind the tear.
+  package func imageAfterCrash(staleUsing random: any RandomSource) -> SimulatedDisk {
+    SimulatedDisk(state.withLock { $0.detached() }.staleImage(random))
+  }
+
   /// Every image that the exhaustive tests look at: nothing survives, everything does, and each single loss.
   package func crashLosses() -> [CrashLoss] {
     let count = unsyncedEffectCount
@@ -208,6 +213,7 @@ extension SimulatedDiskState {
     image.failedSyncLosesPages = failedSyncLosesPages
     image.isOrderedSyncWeak = isOrderedSyncWeak
     image.capacity = capacity
+    image.starts = starts
     image.graveyard = graveyard
 
     image.directories = directories.map { SimulatedDirectory(durable: $0.durable, current: [:]) }

@@ -7,16 +7,27 @@
 //
 // Nothing is random unless a random source is handed in, and no lock is held while a caller's code runs.
 
-package import StrandlineSystem
+// Public, because a public type's conformance is asked for it; its protocols are the package's all the same.
+public import StrandlineSystem
 internal import Synchronization
 
-/// A disk in memory. Handles belong to the instance that opened them; an image or a clone is another disk.
-package final class SimulatedDisk: FileSystem {
+/// A disk in memory that can lose power, fill up and fail, for an app's tests.
+///
+/// It begins as an empty root folder: open a store at a path like "/notes". What a sync has covered survives a power cut.
+/// Everything else survives or is lost by choice: each sector (512 bytes) of each unsynced write, each change of a file's
+/// size, each creation, renaming and removal of a name; where unsynced writes were under way, zeros or older bytes may be
+/// found. Damage to synced data is not part of it.
+///
+/// Stores that are open belong to the instance that they were opened on; what `afterPowerCut` gives is another disk.
+public final class SimulatedDisk: FileSystem {
   let state: Mutex<SimulatedDiskState>
 
   init(_ state: SimulatedDiskState) { self.state = Mutex(state) }
 
-  package convenience init(capacity: Int? = nil) {
+  /// An empty disk, with power.
+  ///
+  /// - Parameter capacity: how many bytes all files together may have; nil for no bound.
+  public convenience init(capacity: Int? = nil) {
     var state = SimulatedDiskState()
     state.capacity = capacity
     self.init(state)
@@ -24,9 +35,33 @@ package final class SimulatedDisk: FileSystem {
 
   // MARK: Power
 
-  /// How many mutating calls have begun: open that creates, write, preallocate, truncate, sync, rename, unlink,
-  /// makeDirectory, removeDirectory, syncDirectory, and the lock that creates its file.
-  package var callCount: Int { state.withLock { $0.callCount } }
+  /// The disk as it is found after a power cut at this moment: another disk, with power, nothing locked, everything on it
+  /// durable, its calls counted from 0 and no failures planned. `capacity` is as it was.
+  ///
+  /// If this disk still has power it loses it now: every later call of a store on it throws `StrandlineError.io` or
+  /// `.outcomeUnknown`. Ask again with other seeds for what else the same cut could have left.
+  ///
+  /// - Parameter seed: chooses what unsynced work survives; the same seed, the same choice.
+  public func afterPowerCut(seed: UInt64) -> SimulatedDisk {
+    cutPower()
+    return imageAfterCrash(using: SeededRandom(seed: seed))
+  }
+
+  /// Cuts the power during the call that makes `callCount` this number: the call may take effect in part, and what it left
+  /// is among the unsynced work. A write that is awaited is synced when it returns, so a cut that tears one must be
+  /// planned with this, not made after it.
+  ///
+  /// Run a test once to learn `callCount`, then once for each number up to it.
+  public func cutPower(atCall number: Int) {
+    state.withLock { state in
+      state.crashAtCall = number
+      state.isTearing = true
+    }
+  }
+
+  /// How many calls that change the disk have begun: creating, writing, reserving space, cutting, syncing, renaming and
+  /// removing files and folders. Reads do not count.
+  public var callCount: Int { state.withLock { $0.callCount } }
 
   /// The number of the mutating call, counted from 1, at which the power goes: it and all calls after it, reads
   /// too, throw `SystemError.powerIsOff`.
@@ -49,7 +84,8 @@ package final class SimulatedDisk: FileSystem {
   package func cutPower() { state.withLock { $0.isOff = true } }
 
   /// Keep a copy of the disk as it was before each mutating call, so that one run of a history yields its crash
-  /// at every call. What the call in flight may have left is among the unsynced effects before the *next* call.
+  /// at every call. What the call in flight may have left is among the unsynced effects before the *next* call,
+  /// where a write just done is torn as one in flight. Setting it to false forgets the copies.
   package var keepsHistory: Bool {
     get { state.withLock { $0.history != nil } }
     set { state.withLock { $0.history = newValue ? $0.history ?? [] : nil } }
@@ -62,6 +98,18 @@ package final class SimulatedDisk: FileSystem {
   }
 
   // MARK: Other faults
+
+  /// Lets the call that makes `callCount` this number fail with an input/output error, once. A sync that fails so loses
+  /// what it should have covered at the next power cut, even if a later sync succeeds, as on Linux.
+  ///
+  /// A store's write then throws `StrandlineError.io` if nothing of it is on the disk, and `.outcomeUnknown` if that cannot
+  /// be known; such a store is to be opened again.
+  public func failCall(_ number: Int) {
+    state.withLock { state in
+      state.failingCalls.insert(number)
+      state.failedSyncLosesPages = true
+    }
+  }
 
   /// A sync of strength `.ordered` promises order alone, as on Apple's systems: what came after it survives
   /// only if all that it covered has. If not set (the default) it is as good as `.durable`, as on Linux.
@@ -82,6 +130,9 @@ package final class SimulatedDisk: FileSystem {
     state.withLock { $0.syncFailures[number] = error }
   }
 
+  /// Ends all planned failures of syncs.
+  package func healSyncs() { state.withLock { $0.syncFailures = [:] } }
+
   /// Tells the disk that a sync of this file was reported as failed by a layer above.
   package func noteFailedSync(_ path: String) {
     state.withLock { state in
@@ -90,14 +141,16 @@ package final class SimulatedDisk: FileSystem {
     }
   }
 
-  /// How many bytes all files together may have; nil for no bound. May change at any time.
-  package var capacity: Int? {
+  /// How many bytes all files together may have; nil for no bound. May change at any time: set it to `usedBytes` and
+  /// the disk is full, to nil and there is room again. A store's write for which there is no room throws
+  /// `StrandlineError.diskFull` and has changed nothing.
+  public var capacity: Int? {
     get { state.withLock { $0.capacity } }
     set { state.withLock { $0.capacity = newValue } }
   }
 
-  /// The sizes of all files together.
-  package var usedBytes: Int { state.withLock { $0.used } }
+  /// The sizes of all files together, in bytes.
+  public var usedBytes: Int { state.withLock { $0.used } }
 
   // MARK: Looking from outside
 
@@ -188,7 +241,8 @@ package final class SimulatedDisk: FileSystem {
     try state.withLock { (state) throws(SystemError) -> Result in
       if state.isOff { throw .powerIsOff(subject) }
       if state.history != nil {
-        let before = state.detached()
+        var before = state.detached()
+        before.inFlight = state.lastWrite
         state.history?.append(before)
       }
       state.callCount += 1
@@ -197,7 +251,15 @@ package final class SimulatedDisk: FileSystem {
         state.isOff = true
         throw .powerIsOff(subject)
       }
-      defer { state.inFlight = nil }
+      defer {
+        state.lastWrite = state.inFlight
+        state.inFlight = nil
+      }
+      if state.failingCalls.contains(state.callCount) {
+        let failure = SystemError.device(isSync ? "fdatasync" : "simulated fault", subject)
+        guard isSync else { throw failure }
+        state.syncFailures[state.callCount] = failure
+      }
       return try body(&state)
     }
   }

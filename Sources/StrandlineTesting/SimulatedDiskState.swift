@@ -64,12 +64,18 @@ struct SimulatedDiskState: Sendable {
   var isOff = false
   var failedSyncLosesPages = false
   var syncFailures: [Int: SystemError] = [:]
+  /// Calls of any kind that fail, by number.
+  var failingCalls: Set<Int> = []
+  /// How many environments were made for this disk and those that it came from by a crash.
+  var starts: UInt64 = 0
   /// A sync of strength `.ordered` is a barrier and no more.
   var isOrderedSyncWeak = false
   /// The barriers so far.
   var barriers = 0
-  /// The write that the power cut met, if it met one.
+  /// The write that the power cut met, if it met one; in a state of the history, the write that was just done.
   var inFlight: WriteInFlight?
+  /// The write that the last mutating call did; nil if that was no write.
+  var lastWrite: WriteInFlight?
   var history: [SimulatedDiskState]?
 
   var capacity: Int?
@@ -78,8 +84,9 @@ struct SimulatedDiskState: Sendable {
 
   // MARK: Names
 
+  /// By bytes: paths are taken apart at every call, and characters would cost more than all the rest.
   private static func parts(_ path: String) -> [Substring] {
-    path.split(separator: "/").filter { $0 != "." }
+    path.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }.filter { $0 != "." }
   }
 
   /// What stands at a path, nil if nothing does.

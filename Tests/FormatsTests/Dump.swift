@@ -12,7 +12,10 @@ enum Dump {
   static func lines(_ path: String, on fileSystem: any FileSystem) throws -> [String] {
     let environment = SystemEnvironment(fileSystem: fileSystem, clock: RealClock(), random: SystemRandom())
     let reader = try LogReader.open(at: path, environment: environment)
-    var lines: [String] = []
+    var lines = [
+      try control(fileSystem.open("\(path)/\(LogFormat.controlName)", .read)).line,
+      try manifest(fileSystem.open("\(path)/\(LogFormat.manifestName)", .read)).line,
+    ]
     var segmentID: UInt64 = 0
     try reader.frames { frame in
       if frame.segmentID != segmentID {
@@ -27,12 +30,47 @@ enum Dump {
     return lines
   }
 
+  /// Both slots of CONTROL; null for one that does not verify.
+  private static func control(_ file: any File) throws -> JSON {
+    let bytes = try file.read(at: 0, count: LogFormat.controlSlotBytes * LogFormat.controlSlots)
+    let slots = try (0..<LogFormat.controlSlots).map { slot -> JSON in
+      guard let control = try Control.decode(bytes, at: slot * LogFormat.controlSlotBytes, file: file.path)
+      else { return .null }
+      return .object([
+        "storeUUID": .hexed(control.storeUUID), "sequence": .uint(control.sequence), "opens": .uint(control.opens),
+        "tailSegmentID": .uint(control.tailSegmentID), "durableLSN": .uint(control.durableLSN),
+        "fullFlushLSN": .uint(control.fullFlushLSN), "durableEnd": .uint(UInt64(control.durableEnd)),
+        "isClean": .uint(control.isClean ? 1 : 0),
+      ])
+    }
+    return .object(["control": .list(slots)])
+  }
+
+  private static func manifest(_ file: any File) throws -> JSON {
+    let manifest = try Manifest.decode(file.read(at: 0, count: Int(file.size())), file: file.path)
+    let entries = manifest.entries.map { entry -> JSON in
+      .object([
+        "segment": .uint(entry.segmentID), "firstLSN": .uint(entry.firstLSN), "lastLSN": .uint(entry.lastLSN),
+        "events": .uint(entry.events), "end": .uint(UInt64(entry.end)), "chain": .uint(UInt64(entry.chain)),
+        "salt": .uint(UInt64(entry.salt)), "state": .uint(UInt64(entry.state.rawValue)),
+      ])
+    }
+    return .object([
+      "manifest": .object([
+        "version": .text("\(LogFormat.major).\(LogFormat.minor)"), "storeUUID": .hexed(manifest.storeUUID),
+        "role": .text(String(decoding: manifest.role.bytes, as: UTF8.self)), "number": .uint(manifest.number),
+        "nextSegmentID": .uint(manifest.nextSegmentID), "entries": .list(entries),
+        "obsolete": .list(manifest.obsolete.map { .uint($0) }), "ownerBlob": .hexed(manifest.ownerBlob),
+      ])
+    ])
+  }
+
   private static func header(_ header: SegmentHeader) -> JSON {
     .object([
       "segment": .uint(header.segmentID), "header": .text("\(LogFormat.major).\(header.minor)"),
       "storeUUID": .hexed(header.storeUUID), "tenure": .uint(header.tenure), "salt": .uint(UInt64(header.salt)),
       "role": .text(String(decoding: header.role.bytes, as: UTF8.self)),
-      "createdNanoseconds": .uint(header.createdNanoseconds),
+      "createdNanoseconds": .uint(header.createdNanoseconds), "prepared": .uint(header.isPrepared ? 1 : 0),
     ])
   }
 
@@ -52,7 +90,18 @@ enum Dump {
         "firstLSN": .uint(opening.firstLSN), "predecessorID": .uint(opening.predecessorID),
         "predecessorLastLSN": .uint(opening.predecessorLastLSN),
         "predecessorEnd": .uint(UInt64(opening.predecessorEnd)), "chain": .uint(UInt64(opening.chain)),
-        "durableEnd": .uint(UInt64(opening.durableEnd)), "opens": .uint(opening.opens),
+        "durableEnd": .uint(UInt64(opening.durableEnd)), "kind": .uint(UInt64(opening.kind.rawValue)),
+        "opens": .uint(opening.opens), "rangeLastLSN": .uint(opening.rangeLastLSN),
+        "rangeChain": .uint(UInt64(opening.rangeChain)),
+      ])
+    } else if frame.type == .index, let index = IndexBody.decode(frame.body, at: 0, count: frame.body.count) {
+      members["body"] = .list(
+        index.entries.map { .object(["lsnDelta": .uint(UInt64($0.lsnDelta)), "offset": .uint(UInt64($0.offset))]) })
+    } else if frame.type == .seal, let seal = SealBody.decode(frame.body, at: 0, count: frame.body.count) {
+      members["body"] = .object([
+        "firstLSN": .uint(seal.firstLSN), "lastLSN": .uint(seal.lastLSN), "events": .uint(seal.events),
+        "contentChain": .uint(UInt64(seal.contentChain)), "indexOffset": .uint(UInt64(seal.indexOffset)),
+        "end": .uint(UInt64(seal.end)),
       ])
     } else if frame.type == .event {
       members["flags"] = .uint(UInt64(frame.header.flags))

@@ -19,7 +19,8 @@ struct Vector: Sendable, CustomStringConvertible {
   var folder: String { "Formats/vectors/\(name)" }
 
   static let all: [Vector] = [
-    empty, oneSave, threeEvents, everyEventKind, manySegments, tornTail, damagedMiddle, copiedTail, serverJournal,
+    empty, oneSave, threeEvents, everyEventKind, manySegments, madeAhead, tornTail, damagedMiddle, copiedTail,
+    serverJournal,
   ]
 }
 
@@ -44,14 +45,14 @@ struct Stage {
 
   init(seed: UInt64) {
     environment = SystemEnvironment(
-      fileSystem: disk, clock: SimulatedClock(), random: SeededRandom(seed: seed))
+      fileSystem: disk, clock: SimulatedClock(autoAdvance: false), random: SeededRandom(seed: seed))
   }
 
   /// The values of the worked example: tenure, the name while it is built, the store's 16 bytes, the salt, the
   /// writer, in the order in which they are drawn.
   init(recognisableWithSeed seed: UInt64) {
     environment = SystemEnvironment(
-      fileSystem: disk, clock: SimulatedClock(),
+      fileSystem: disk, clock: SimulatedClock(autoAdvance: false),
       random: ScriptedRandom(
         [
           0x1122_3344_5566_7788, 0, 0x0706_0504_0302_0100, 0x0F0E_0D0C_0B0A_0908, 0x5341_4C54,
@@ -59,17 +60,22 @@ struct Stage {
         ], seed: seed))
   }
 
-  /// No marker by time, and no space reserved beyond what is needed: files end where their bytes end.
+  /// Nothing happens by time or in the background, and no space is reserved beyond what is needed: files end where
+  /// their bytes end. No ballast: it says nothing.
   static func options(segmentBytesMax: Int = 1 << 20) -> LogOptions {
     LogOptions(
       segmentBytesMax: segmentBytesMax, preallocationFirstStepBytes: 1, preallocationStepBytesMax: 1,
-      idleMarkerMilliseconds: nil)
+      idleMarkerMilliseconds: nil, ballastBytes: 0, upkeep: .onDemand)
   }
 
-  func openLog(_ role: LogRole = .store, on disk: SimulatedDisk? = nil) throws -> Log {
+  func openLog(
+    _ role: LogRole = .store, on disk: SimulatedDisk? = nil, segmentBytesMax: Int = 1 << 20
+  ) throws -> Log {
     var environment = environment
     if let disk { environment.fileSystem = disk }
-    return try Log.open(at: path, role: role, options: Self.options(), environment: environment) { _ in }
+    return try Log.open(
+      at: path, role: role, options: Self.options(segmentBytesMax: segmentBytesMax), environment: environment
+    ) { _ in }
   }
 
   func openStore(segmentBytesMax: Int = 1 << 20) throws -> RecordStore {
@@ -106,7 +112,7 @@ extension Vector {
   static let empty = Vector(
     name: "empty",
     about: "A store that was made and closed without a write: a header and an opening frame, no events.\n"
-      + "The smallest file that a log accepts, 4176 bytes.\n"
+      + "The smallest segment that a log accepts, 4192 bytes.\n"
   ) {
     let stage = Stage(recognisableWithSeed: 1)
     try stage.openLog().close()
@@ -116,7 +122,7 @@ extension Vector {
   static let oneSave = Vector(
     name: "one-save",
     about: "One record saved in a new store, closed cleanly: `opened` and `saved` are one transaction.\n"
-      + "The last frame is a marker that promises both.\n"
+      + "Behind them stand a marker that promises both, the segment's index, and its seal.\n"
   ) {
     let stage = Stage(seed: 2)
     let store = try stage.openStore()
@@ -157,17 +163,30 @@ extension Vector {
   static let manySegments = Vector(
     name: "many-segments",
     about: "Segments that were full after one or two transactions, and a second writer that began one of its own.\n"
-      + "Each opening frame names the end and the chain of the segment before; only the last segment ends in a marker.\n"
+      + "Each opening frame names the end and the chain of the segment before; the group that filled a segment sealed it.\n"
   ) {
     let stage = Stage(seed: 5)
     for writer in 0..<2 {
-      let store = try stage.openStore(segmentBytesMax: 4900)
+      let store = try stage.openStore(segmentBytesMax: 4600)
       for index in 0..<3 {
         try store.writeBlocking { try $0.save(note("n\(index)", "writer \(writer), note \(index)")) }
       }
       try store.closeBlocking()
     }
     return stage.files()
+  }
+
+  static let madeAhead = Vector(
+    name: "made-ahead",
+    about: "Segment 1 is full and sealed; segment 2 was made ahead, and its opening frame stands in its first group.\n"
+      + "Its writer was killed after the second group: MANIFEST still calls it prepared, and space is reserved in it.\n"
+  ) {
+    let stage = Stage(seed: 9)
+    let log = try stage.openLog(segmentBytesMax: 4400)
+    for index in 1...2 { try log.write([.pace(Pace.sample(index))]) }
+    try log.prepareSegment()
+    for index in 3...4 { try log.write([.pace(Pace.sample(index))]) }
+    return stage.files(of: stage.disk.clone())
   }
 
   static let tornTail = Vector(
@@ -193,8 +212,8 @@ extension Vector {
   ) {
     var files = try threeEvents.make()
     let name = SegmentName.name(1)
-    // 4176 the first group: marker of 64 bytes, event 1 of 72; event 2 begins at 4312 with 32 bytes of header.
-    files[name]?[4312 + 32 + 8] ^= 0x01
+    // 4192 the first group: marker of 64 bytes, event 1 of 72; event 2 begins at 4328 with 32 bytes of header.
+    files[name]?[4328 + 32 + 8] ^= 0x01
     return files
   }
 

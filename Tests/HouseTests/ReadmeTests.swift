@@ -37,11 +37,15 @@ struct `The README` {
     #expect(Rules.declaredVerbs([source]) == ["log-dump"])
   }
 
-  @Test func `shows the example that is compiled`() throws {
-    let source = try House.text("Tests/StrandlineTests/ReadmeExampleTests.swift")
+  @Test(arguments: [
+    ("Tests/StrandlineTests/ReadmeExampleTests.swift", "import StrandlineCloudKit"),
+    ("Tests/StrandlineTestingTests/AppTests.swift", "import StrandlineTesting"),
+  ])
+  func `shows the examples that are compiled`(path: String, line: String) throws {
+    let source = try House.text(path)
     let marked = source.split(separator: "// README begins\n").last?.split(separator: "// README ends").first
     let example = try #require(marked)
-    #expect(example.contains("import StrandlineCloudKit"))
+    #expect(example.contains(line))
     #expect(try Self.page().text.contains("```swift\n\(example)```\n"))
   }
 
@@ -58,9 +62,9 @@ struct `The README` {
     let headings = text.split(separator: "\n").filter { $0.hasPrefix("## ") }.map { $0.dropFirst(3) }
     #expect(
       headings == [
-        "Try it", "Use it", "What it promises, and what it does not", "How it works", "The bytes", "How it is tested",
-        "Numbers", "The command line", "When a store is damaged", "Install",
+        "Try it", "Use it", "Testing your app", "What it promises, and what it does not", "How it works", "The bytes",
+        "How it is tested", "Numbers", "The command line", "When a store is damaged", "Install",
       ])
-    #expect((120...220).contains(text.split(separator: "\n", omittingEmptySubsequences: false).count))
+    #expect((120...280).contains(text.split(separator: "\n", omittingEmptySubsequences: false).count))
   }
 }

@@ -41,7 +41,7 @@ struct ArgumentsTests {
     (["get", "S", "n", "m"], "get does not take 'm'"),
     (["exprot", "S"], "unknown verb 'exprot'; did you mean 'export'?"),
     (["frobnicate"], "unknown verb 'frobnicate'"),
-    (["--version"], "unknown option '--version'"),
+    (["--verbose"], "unknown option '--verbose'"),
     (["help", "verifi"], "no help on 'verifi'; did you mean 'verify'?"),
     (["log-dump", "--from", "9", "--to", "8", "S"], "--from 9 is after --to 8"),
     (["log-dump", "--kind", "savd", "S"], "unknown kind 'savd'; did you mean 'saved'?"),
@@ -57,6 +57,8 @@ struct ArgumentsTests {
     (["serve", "--throttle", "x", "D"], "--throttle takes N or N:SECONDS, not 'x'"),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),
+    (["crash-test", "--call", "3"], "--operation, --call and --image need --level"),
+    (["crash-test", "--real", "--rot", "3"], "--exhaustive, --ordered, --level and --rot are for the simulated disk"),
   ])
   func `a mistake is named and answered with 64`(words: [String], message: String) async {
     let screen = await Machine().run(words, input: [])
@@ -100,6 +102,7 @@ struct HelpTests {
           crash-test              Crash on purpose, and check that nothing acknowledged is lost.
           help [VERB]             Show this screen, or that of a verb.
           help exit-codes         Show what each exit code means.
+          --version               Show the version.
 
         EXAMPLES:
           # The whole story on this machine in under a minute
@@ -112,6 +115,10 @@ struct HelpTests {
       let same = await Machine().run(words, input: [])
       #expect(same == screen)
     }
+  }
+
+  @Test func `the version is one line`() async {
+    #expect(await Machine().run("--version") == Screen(code: .done, out: "strandline 0\n", err: ""))
   }
 
   @Test func `a verb's screen`() async {

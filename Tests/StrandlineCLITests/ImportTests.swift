@@ -168,6 +168,29 @@ struct ImportTests {
       #"{"recordType":"N","recordName":"x","fields":[]}"#,
       "fields: a value of another kind stands where an object is meant"
     ),
+    (#"{"recordType":"N","recordName":"x","recordName":"y"}"#, "the key 'recordName' stands there twice in one object"),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":1,"b":{"type":"INT64","value":1},"\u0061" :2}}"#, "the key 'a'"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"value":1,"value":1}}}"#, "the key 'value' stands there twice"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":1.5}}}"#,
+      "fields.a.value: a number that is no whole number of 64 bits"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64_LIST","value":[1,1.5]}}}"#,
+      "a number that is no whole number of 64 bits"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":"q"}}}"#,
+      "fields.a.value: text that is no whole number"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":{}}}}"#,
+      "fields.a.value: a value of another kind stands where a whole number is meant"
+    ),
     ("[1]", "a value of another kind stands where an object is meant"),
     ("hello", "not valid JSON"),
     (#"{"recordType":"N","recordName":"x"}}"#, "not valid JSON"),
@@ -236,6 +259,15 @@ struct ImportTests {
     let endless = String(repeating: "x", count: 17 << 20) + "\n" + note("b", "2")
     let screen = await machine.run("import", "--keep-going", "/A", "-", input: endless)
     #expect(screen.err == "error: standard input, line 1: longer than 16 MB\n1 record imported, 1 bad line skipped\n")
+  }
+
+  @Test func `what only looks like a repeated key is none`() async {
+    let machine = Machine()
+    let line =
+      #"{"recordType":"N","recordName":"a","fields":{"a":"a","b":["a","a"],"c":"{\"a\":1,\"a\":2}","#
+      + #""d":{"type":"STRING","value":"value"},"e":{"type":"STRING","value":"\\"}}}"# + "\n"
+    #expect(
+      await machine.run("import", "/A", "-", input: line) == Screen(code: .done, out: "", err: "1 record imported\n"))
   }
 
   // MARK: Places

@@ -82,6 +82,65 @@ struct NetworkVerbsTests {
     #expect(screen.err.contains("cannot be reached"))
   }
 
+  @Test func `a server that accepts and never answers is 69, in bounded time`() async throws {
+    // Each request ends by its time-out; the waits between them pass on a clock that nobody sits through.
+    let server = try ByteServer("", keepsOpen: true)
+    let machine = Machine(requestTimeout: 0.2)
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let screen = await machine.run("sync", "--url", server.url, "--container", "iCloud.test", "/A")
+    #expect(screen.code == .unreachable)
+    #expect(screen.err.contains("\(server.url): timed out"))
+    #expect(screen.err.contains("try: the same again in "))
+    #expect(screen.out == "")
+    #expect(await machine.run("status", "/A").out.contains("1"))
+  }
+
+  @Test func `what a sync leaves owed is counted, though the store is closed by then`() async {
+    let server = await Serving()
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
+    let screen = await sync(machine, server, "--pull-only")
+    #expect(screen.code == .done)
+    #expect(screen.out.hasSuffix(", 2 unsettled\n"))
+    #expect(screen.err == "")
+    _ = await server.end()
+  }
+
+  @Test func `a zone that nobody has is worth a word`() async {
+    let server = await Serving()
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let screen = await sync(machine, server, "--zone", "Mian")
+    #expect(screen.code == .done)
+    #expect(
+      screen.err.hasPrefix("note: neither this store nor the server has a zone 'Mian'; there is Main\n"), "\(screen)")
+    let known = await sync(machine, server, "--zone", "Main")
+    #expect(known.code == .done && known.err == "")
+    _ = await server.end()
+  }
+
+  @Test func `a port file that cannot be written leaves nothing behind`() async throws {
+    let machine = Machine()
+    try machine.disk.makeDirectory("/taken")
+    try machine.file("/taken/letter", "dear")
+    let screen = await machine.run("serve", "--port-file", "/taken", "/srv")
+    #expect(screen.code == .cannotCreate, "\(screen)")
+    #expect(try machine.disk.kind(of: "/taken.tmp") == .absent)
+  }
+
+  @Test func `a server's words cannot steer the terminal`() async throws {
+    // A title for the window, a colour, a line written over, and an order of reading turned round.
+    let words = #"\u001b]0;owned\u0007 \u001b[31mred\rgone \u009b2J \u202Eback"#
+    let body = #"{"serverErrorCode":"ACCESS_DENIED","reason":"\#(words)"}"#
+    let server = try ByteServer(
+      "HTTP/1.1 403 No\r\nConnection: close\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+    let machine = Machine()
+    let screen = await machine.run("sync", "--url", server.url, "--container", "iCloud.test", "/A")
+    #expect(screen.code != .done)
+    #expect(screen.err.contains(#"\u{1b}]0;owned\u{7} \u{1b}[31mred\u{d}gone \u{9b}2J \u{202e}back"#), "\(screen.err)")
+    #expect(isTame(screen.err) && isTame(screen.out))
+  }
+
   @Test func `a sign-in that is missing is 77, and the token comes from the environment or a file`() async throws {
     let server = await Serving("--require-session", "--session", "/token")
     let bytes = try server.machine.disk.open("/token", .read).read(at: 0, count: 10_000)

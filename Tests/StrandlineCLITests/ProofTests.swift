@@ -108,5 +108,19 @@ struct ProofTests {
     #expect(await machine.run("crash-test", "--seed", "5", "--history", "random") == drawn)
     let wrong = await machine.run("crash-test", "--history", "xyz")
     #expect(wrong.code == .usage)
+    #expect(await machine.run("crash-test", "--seed", "5", "--history", "legal").code == .done)
+    #expect(await machine.run("crash-test", "--seed", "5", "--history", "random:9:2", "--ordered").code == .done)
+  }
+
+  @Test func `one crash of the long run by its numbers, and one damage`() async {
+    let point = await machine.run(
+      "crash-test", "--seed", "5", "--level", "1", "--operation", "9", "--call", "1", "--image", "2")
+    #expect(point.code == .done)
+    #expect(point.out.hasSuffix("nothing lost at --level 1 --operation 9 --call 1 --image 2\n"))
+    let none = await machine.run("crash-test", "--seed", "5", "--level", "1", "--operation", "9", "--call", "99")
+    #expect(none.code == .usage)
+    let rot = await machine.run("crash-test", "--seed", "5", "--rot", "3")
+    #expect(rot.code == .done && rot.out.contains("1 damages: "))
+    #expect(await machine.run("crash-test", "--seed", "5", "--rot", "999999999").code == .usage)
   }
 }

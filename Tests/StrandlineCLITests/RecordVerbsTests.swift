@@ -30,6 +30,49 @@ struct RecordVerbsTests {
         == #"{"fields":{"title":"Milk","x":[1]},"recordName":"n1","recordType":"Note","zoneName":"Main"}"# + "\n")
   }
 
+  @Test func `what a record or a command line holds cannot steer the terminal`() async throws {
+    #expect(
+      isTame("plain – ü\n") && !isTame("\u{1B}[2J") && !isTame("\u{9B}2J") && !isTame("\u{202E}") && !isTame("\r"))
+    let machine = Machine()
+    let steering = "\u{1B}]0;owned\u{7}\r\u{9B}2J\u{202E}"
+    let escaped = #"\u001b]0;owned\u0007\r\u009b2J\u202e"#
+    _ = await machine.run(
+      "put", "/A", #"{"recordType":"Note","recordName":"n","fields":{"title":"\#(escaped)","list":["\#(escaped)"]}}"#)
+    #expect(await machine.run("get", "/A", "n").out.contains("owned"))
+    try machine.file("/bad", note("m", "fine") + #"{"recordType":"Note","recordName":"\#(escaped)"}"# + "\n")
+    let lines: [[String]] = [
+      ["get", "/A", "n"], ["get", "/A", steering], ["delete", "/A", steering], ["get", "/\(steering)", "n"],
+      ["log-dump", "/A"], ["status", "/A"], ["import", "/A", "/bad"], ["import", "/A", "/\(steering)"],
+      ["put", "/A", #"{"recordType":"Note","recordName":"n","fields":{"\#(escaped)":1}}"#],
+      ["put", "/A", #"{"recordType":"Note","recordName":"n","\#(escaped)":1}"#],
+      ["put", "/A", #"{"recordType":"\#(escaped)","recordName":"n"}"#],
+      ["put", "/A", #"{"recordType":"Note","recordName":"\#(escaped)"}"#],
+      ["put", "/A", #"{"recordType":"Note","recordName":"n","fields":{"x":{"\#(escaped)":1}}}"#],
+      [steering], ["get", "--\(steering)"], ["help", steering], ["verify", "/\(steering)"],
+      ["sync", "--url", steering, "--container", "c", "/A"],
+      ["sync", "--url", "http://x", "--container", "c", "--environment", steering, "/A"],
+    ]
+    for words in lines {
+      let screen = await machine.run(words, input: [])
+      #expect(isTame(screen.out) && isTame(screen.err), "\(words)")
+      #expect(
+        (screen.out + screen.err).contains("owned") || ["status", "log-dump"].contains(words[0]), "\(words) \(screen)")
+    }
+  }
+
+  @Test func `a put that fails leaves no store at a mistyped path`() async throws {
+    let machine = Machine()
+    for json in [
+      #"{"recordName":"n1","fields":{"title":"x"}}"#, #"{"recordType":"Note","recordName":"_n"}"#,
+      #"{"recordType":"Note","recordName":"n","fields":{"1":2}}"#,
+    ] {
+      #expect(await machine.run("put", "/typo", json).code == .dataDamaged)
+      #expect(try machine.disk.kind(of: "/typo") == .absent)
+    }
+    #expect(await machine.run("put", "/new", #"{"recordType":"Note","recordName":"n"}"#).code == .done)
+    #expect(await machine.run("get", "/new", "n").code == .done)
+  }
+
   @Test func `put refuses what cannot be`() async {
     let machine = Machine()
     _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"n1"}"#)

@@ -42,8 +42,12 @@ final class Machine: Sendable {
   let isImpatient = Mutex(false)
   private let onOutput: @Sendable (String) -> Void
 
-  init(seed: UInt64 = 1, onOutput: @escaping @Sendable (String) -> Void = { _ in }) {
+  /// Seconds that a server may be silent.
+  private let requestTimeout: Double
+
+  init(seed: UInt64 = 1, requestTimeout: Double = 20, onOutput: @escaping @Sendable (String) -> Void = { _ in }) {
     environment = SystemEnvironment(fileSystem: disk, clock: StandingClock(), random: SeededRandom(seed: seed))
+    self.requestTimeout = requestTimeout
     self.onOutput = onOutput
   }
 
@@ -61,7 +65,8 @@ final class Machine: Sendable {
   func run(_ words: [String], input: [UInt8]) async -> Screen {
     let rest = Mutex(input[...])
     let console = Console(
-      environment: environment, variables: { name in self.variables.withLock { $0[name] } },
+      environment: environment, requestTimeout: requestTimeout,
+      variables: { name in self.variables.withLock { $0[name] } },
       output: { bytes in
         let isOpen = self.writesLeft.withLock { left in
           guard let count = left else { return true }
@@ -111,4 +116,14 @@ func note(_ name: String, _ title: String) -> String {
 extension Machine {
   /// For stores that a test opens itself, on the same disk.
   var storeEnvironment: StoreEnvironment { StoreEnvironment(environment) }
+}
+
+/// Whether a terminal shows a screen as it is: no character in it steers.
+func isTame(_ screen: String) -> Bool {
+  screen.unicodeScalars.allSatisfy { scalar in
+    switch scalar.properties.generalCategory {
+    case .control, .format, .lineSeparator, .paragraphSeparator: scalar == "\n"
+    default: true
+    }
+  }
 }

@@ -12,7 +12,7 @@ import Testing
 extension SystemEnvironment {
   static func on(_ disk: any FileSystem) -> SystemEnvironment {
     SystemEnvironment(
-      fileSystem: disk, clock: SimulatedClock(wallMilliseconds: now), random: SeededRandom(seed: 3))
+      fileSystem: disk, clock: SimulatedClock(wallMilliseconds: now, autoAdvance: false), random: SeededRandom(seed: 3))
   }
 }
 

@@ -40,7 +40,8 @@ extension WebServicesDatabase {
       address: CloudAddress(container: "iCloud.test", scope: scope), apiToken: apiToken, session: session,
       baseURL: baseURL, transport: transport,
       environment: SystemEnvironment(
-        fileSystem: SimulatedDisk(), clock: SimulatedClock(wallMilliseconds: now), random: SeededRandom(seed: 1)))
+        fileSystem: SimulatedDisk(), clock: SimulatedClock(wallMilliseconds: now, autoAdvance: false),
+        random: SeededRandom(seed: 1)))
   }
 }
 
@@ -58,35 +59,4 @@ func refusal(_ body: () async throws -> Void) async throws -> CloudError? {
   } catch let error as CloudError {
     return error
   }
-}
-
-/// A server that reads a request's head, sends bytes and closes.
-final class ByteServer: Sendable {
-  let listener: Listener
-  var url: String { "http://127.0.0.1:\(listener.port)" }
-
-  init(_ answer: String, keepsOpen: Bool = false) throws {
-    let listener = try Listener.bind(host: "127.0.0.1", port: 0)
-    self.listener = listener
-    try BlockingThread.start(name: "bytes") {
-      var held: [Connection] = []
-      do {
-        while let connection = try listener.accept() {
-          _ = try connection.receive(max: 65536, timeoutMilliseconds: 5000)
-          if !answer.isEmpty { try connection.send(Array(answer.utf8), timeoutMilliseconds: 5000) }
-          if keepsOpen {
-            held.append(connection)
-          } else {
-            connection.shutdown()
-            _ = connection.waitUntilPeerCloses(timeoutMilliseconds: 2000)
-            connection.close()
-          }
-        }
-      } catch {
-        for connection in held { connection.close() }
-      }
-    }
-  }
-
-  deinit { listener.close() }
 }

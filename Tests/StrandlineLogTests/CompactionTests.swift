@@ -199,3 +199,57 @@ private struct Pairs {
     try log.close()
   }
 }
+
+@Suite struct UpkeepTests {
+  @Test func `a compaction that fails is tried again later, and not at once`() throws {
+    let disk = SimulatedDisk()
+    let clock = SimulatedClock(autoAdvance: false)
+    var options = tiny
+    options.upkeep = .inBackground
+    let log = try Log.open(
+      at: storePath, role: .store, options: options,
+      environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 1))
+    ) { _ in }
+    for number in 0..<30 { try log.write(body(number, count: 900)) }
+    log.waitForUpkeep()
+    let file = try #require(disk.segments.first)
+    let bytes = try #require(disk.peek(file))
+    var damaged = bytes
+    damaged[5000] ^= 1
+    disk.poke(file, damaged)
+    log.compactInBackground { _ in [] }
+    log.waitForUpkeep()
+    #expect(log.upkeepReport.failures == 1 && log.upkeepReport.failure?.code == .damaged)
+    // Healed at once, and still not touched before its time.
+    disk.poke(file, bytes)
+    try log.write(body(30))
+    log.waitForUpkeep()
+    #expect(log.upkeepReport.failures == 1 && log.upkeepReport.compactions == 0)
+    clock.advance(milliseconds: 1_001)
+    try log.write(body(31))
+    log.waitForUpkeep()
+    #expect(log.upkeepReport.failures == 0 && log.upkeepReport.compactions == 1)
+    #expect(logError { _ = try log.read(1) }?.code == .compacted)
+    #expect(try log.read(32).body == body(31))
+    try log.close()
+    #expect(try LogVerifier.verify(at: storePath, environment: .simulated(disk, seed: 1)).isSound)
+  }
+
+  @Test func `beside commits it makes segments ahead, and a close leaves none behind`() throws {
+    let disk = SimulatedDisk()
+    var options = tiny
+    options.upkeep = .inBackground
+    let log = try openLog(disk, options: options)
+    for number in 0..<200 {
+      try log.write(body(number, count: 300))
+      log.waitForUpkeep()
+    }
+    #expect(log.upkeepReport.failure == nil)
+    try log.close()
+    #expect(try recovered(disk) == (0..<200).map { body($0, count: 300) })
+    let manifest = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "MANIFEST")
+    #expect(manifest.entries.allSatisfy { $0.state == .used })
+    let listed = Set(manifest.entries.map { storePath + "/" + SegmentName.name($0.segmentID) })
+    #expect(Set(disk.segments) == listed)
+  }
+}

@@ -46,11 +46,11 @@ struct `Damage at rest` {
     let (disk, bodies) = try store()
     let bytes = try #require(disk.peek(path))
     #expect(bodies.count == 6)
-    for sector in 0..<(bytes.count - 64) / 512 where sector == 0 || sector >= 8 {
+    for sector in 0...(bytes.count - 1) / 512 where sector == 0 || sector >= 8 {
       for filling in [UInt8(0), 0xA5] {
         let damaged = disk.clone()
         var content = bytes
-        for index in sector * 512..<min((sector + 1) * 512, bytes.count - 64) { content[index] = filling }
+        for index in sector * 512..<min((sector + 1) * 512, bytes.count) { content[index] = filling }
         damaged.poke(path, content)
         expectRefusal(damaged, "sector \(sector) filled with \(filling)")
       }
@@ -60,8 +60,7 @@ struct `Damage at rest` {
   @Test func `of any bit below the promise is refused, with the LSN it is in`() throws {
     let (disk, _) = try store(count: 3, size: 40)
     let bytes = try #require(disk.peek(path))
-    let closing = bytes.count - 64
-    for bit in (0..<128 * 8).map({ $0 }) + Array(4096 * 8..<closing * 8) where bit % 3 == 0 || bit < 4096 * 8 {
+    for bit in (0..<128 * 8).map({ $0 }) + Array(4096 * 8..<bytes.count * 8) where bit % 3 == 0 || bit < 4096 * 8 {
       let damaged = disk.clone()
       var content = bytes
       content[bit / 8] ^= 1 << (bit % 8)
@@ -73,8 +72,11 @@ struct `Damage at rest` {
         continue
       }
       #expect(offset <= UInt64(bit / 8))
-      // Behind the opening frame, the first LSN that is lost is named.
-      if bit / 8 >= 4096 + 80 { #expect(error?.lsns?.lowerBound == UInt64((bit / 8 - 4176) / 136 + 1)) }
+      // Behind the opening frame, the first LSN that is lost is named; behind the last event, none is.
+      if bit / 8 >= firstGroup {
+        let event = (bit / 8 - firstGroup) / 136 + 1
+        #expect(error?.lsns == (event <= 3 ? UInt64(event)...3 : nil), "bit \(bit)")
+      }
       #expect(damaged.everything == before)
     }
   }
@@ -83,7 +85,7 @@ struct `Damage at rest` {
     // Without a close the last group is promised by nothing.
     let (disk, bodies) = try store(closing: false)
     let bytes = try #require(disk.peek(path))
-    let last = 4096 + 80 + 5 * (64 + 336) + 64
+    let last = firstGroup + 5 * (64 + 336) + 64
     for at in stride(from: last, to: last + 336, by: 5) {
       let damaged = disk.clone()
       var content = bytes
@@ -106,19 +108,21 @@ struct `Damage at rest` {
     let (disk, bodies) = try store(closing: false)
     let bytes = try #require(disk.peek(path))
     let group = 64 + 336
-    let lastGroup = 4096 + 80 + 5 * group
+    let lastGroup = firstGroup + 5 * group
     let lengths = Array(stride(from: 0, to: 4096, by: 97)) + Array(stride(from: 4096, to: lastGroup + group, by: 13))
-    for length in lengths + [127, 128, 4095, 4096, 4175, 4176, lastGroup, lastGroup + 63, lastGroup + 64] {
+    for length in lengths + [
+      127, 128, 4095, 4096, firstGroup - 1, firstGroup, lastGroup, lastGroup + 63, lastGroup + 64,
+    ] {
       let damaged = disk.clone()
       damaged.poke(path, Array(bytes[..<length]))
-      if length < 4096 + 80 {
+      if length < firstGroup {
         expectRefusal(damaged, "cut to \(length)")
       } else {
-        // Without a later promise a cut inside the last group, or at a group's end, is the known limit of
-        // version 0: the promises behind it are cut too. What is left is a prefix in whole transactions.
+        // The writer was killed: nothing outside the segment says how far it went, and the promises in it are cut
+        // too. What is left is a prefix in whole transactions.
         let left = try recovered(damaged)
         #expect(left == Array(bodies.prefix(left.count)), "cut to \(length)")
-        #expect(left.count == (length - 4096 - 80) / group, "cut to \(length)")
+        #expect(left.count == (length - firstGroup) / group, "cut to \(length)")
       }
     }
   }
@@ -157,7 +161,7 @@ struct `Damage at rest` {
     let file = disk.segments[0]
     var bytes = try #require(disk.peek(file))
     // The body of LSN 2, and the header of LSN 4's frame in the next segment.
-    let second = 4096 + 80 + 64 + 936 + 64
+    let second = firstGroup + 64 + 936 + 64
     bytes[second + 100] ^= 1
     disk.poke(file, bytes)
     let report = try LogVerifier.verify(at: storePath, environment: .simulated(disk, seed: 1))
@@ -273,7 +277,7 @@ struct `Files that do not belong together` {
   }
 
   @Test func `a log from the future is refused before the lock is touched`() throws {
-    for (at, byte) in [(8, UInt8(1)), (16, 1), (24, 1)] {
+    for (at, byte) in [(8, UInt8(2)), (16, 1), (24, 1)] {
       let disk = try store()
       let file = try #require(disk.segments.last)
       var bytes = try #require(disk.peek(file))
@@ -295,16 +299,19 @@ struct `Files that do not belong together` {
   @Test func `a frame from the future is an error and never torn, unless it may be skipped`() throws {
     for (type, flags, code) in [
       (UInt8(6), UInt8(0), LogError.Code.fromTheFuture), (1, 7, .fromTheFuture), (0x80, 0, nil), (0xFF, 0, nil),
-      (4, 0, nil), (5, 0, nil),
+      (4, 0, nil), (5, 0, .fromTheFuture),
     ] as [(UInt8, UInt8, LogError.Code?)] {
       let disk = SimulatedDisk()
-      let log = try openLog(disk)
-      try log.write(body(1))
-      try log.close()
+      do {
+        // Not closed: behind a seal there would be nothing to read on for.
+        let log = try openLog(disk)
+        try log.write(body(1))
+        try log.promiseNow()
+      }
       let file = disk.segments[0]
-      var bytes = try #require(disk.peek(file))
+      let start = firstGroup + 64 + 56 + 64
+      var bytes = Array(try #require(disk.peek(file))[..<start])
       let header = try SegmentHeader.decode(bytes, file: file, named: 1)
-      let start = bytes.count
       var frame = ByteWriter()
       frame.u32(0)
       frame.u32(8)
@@ -377,7 +384,7 @@ struct `Bytes from a hostile hand` {
       let bytes = try #require(disk.peek(file))
       let header = try SegmentHeader.decode(bytes, file: file, named: UInt64(index + 1))
       let opening = 4096
-      let marker = opening + 80
+      let marker = firstGroup
       let event = marker + 64
       var fields: [(start: Int, at: Int, width: Int)] = []
       for (at, width) in [
@@ -388,7 +395,9 @@ struct `Bytes from a hostile hand` {
       for start in [opening, marker, event] {
         for (at, width) in [(4, 4), (8, 8), (16, 1), (17, 1), (18, 2), (20, 4)] { fields.append((start, at, width)) }
       }
-      for (at, width) in [(0, 8), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8)] {
+      for (at, width) in [
+        (0, 8), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 8), (48, 8), (56, 4), (60, 4),
+      ] {
         fields.append((opening, 32 + at, width))
       }
       for (at, width) in [(0, 8), (8, 4), (12, 4), (16, 4), (20, 4), (24, 8)] {
@@ -403,7 +412,7 @@ struct `Bytes from a hostile hand` {
           if field.start == 0 {
             content.patch(u32: CRC32C.checksum(content, 0..<124), at: 124)
           } else {
-            let length = field.start == opening ? 48 : field.start == marker ? 32 : 904
+            let length = field.start == opening ? 64 : field.start == marker ? 32 : 904
             content.patch(
               u32: CRC32C.checksum(content, field.start + 32..<field.start + 32 + length), at: field.start + 28)
             content.patch(
@@ -441,6 +450,21 @@ struct `Bytes from a hostile hand` {
     print("hostile bytes: \(tried) logs with checksums made right")
     #expect(codes.isSubset(of: [.damaged, .fromTheFuture, .foreignSegment, .missingSegment]), "\(codes)")
     #expect(tried > 1_000)
+  }
+
+  @Test func `that calls a store's only segment made ahead leaves no log without segments`() throws {
+    let disk = SimulatedDisk()
+    try openLog(disk).close()
+    let file = disk.segments[0]
+    var bytes = try #require(disk.peek(file))
+    bytes[88] = 1
+    bytes.patch(u32: CRC32C.checksum(bytes, 0..<124), at: 124)
+    bytes[4096] ^= 1
+    disk.poke(file, bytes)
+    #expect(logError { _ = try openLog(disk) }?.code == .damaged)
+    let environment = SystemEnvironment.simulated(disk, seed: 1)
+    #expect(logError { _ = try LogReader.open(at: storePath, environment: environment) }?.code == .damaged)
+    _ = logError { _ = try LogVerifier.verify(at: storePath, environment: environment) }
   }
 
   @Test func `in any number and place is answered or refused`() throws {

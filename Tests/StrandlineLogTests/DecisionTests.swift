@@ -38,7 +38,7 @@ struct `The decisions of the log` {
     try openLog(disk, seed: 8).close()
     let file = disk.segments[1]
     let bytes = try #require(disk.peek(file))
-    for at in stride(from: 4096 + 80, to: 4096 + 80 + 632, by: 9) {
+    for at in stride(from: firstGroup, to: firstGroup + 632, by: 9) {
       let damaged = disk.clone()
       var content = bytes
       content[at] ^= 2
@@ -65,7 +65,7 @@ struct `The decisions of the log` {
     try again.close()
     #expect(try recovered(image) == [body(1, count: 600), body(9, count: 600), body(8, count: 600)])
     let opening = try #require(openings(image).last)
-    #expect(opening.predecessorEnd == 4096 + 80 + 64 + 632 && opening.predecessorLastLSN == 1)
+    #expect(Int(opening.predecessorEnd) == firstGroup + 64 + 632 && opening.predecessorLastLSN == 1)
   }
 
   private func openings(_ disk: SimulatedDisk) throws -> [OpeningBody] {
@@ -105,7 +105,7 @@ struct `The decisions of the log` {
     let file = copy.segments[0]
     var bytes = try #require(copy.peek(file))
     // Only the idle marker at the end still says that LSN 2 and 3 were acknowledged.
-    let first = 4096 + 80 + 64 + 56
+    let first = firstGroup + 64 + 56
     for index in first..<first + 2 * 120 { bytes[index] = 0 }
     copy.poke(file, bytes)
     let error = logError { _ = try openLog(copy) }
@@ -143,8 +143,8 @@ struct `The decisions of the log` {
       if number % 2 == 0 { try log.promiseNow() }
     }
     try log.close()
-    var ends: [UInt32] = [4096 + 80]
-    var lastEnd: UInt32 = 4096 + 80
+    var ends: [UInt32] = [UInt32(firstGroup)]
+    var lastEnd = UInt32(firstGroup)
     var lsn: UInt64 = 0
     try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)).frames { frame in
       if let marker = frame.marker {
@@ -157,21 +157,22 @@ struct `The decisions of the log` {
       }
     }
     #expect(Set(ends).count == 7 && lsn == 21)
-    #expect(faults.count(.sync) == 1 + 6 + 1)
+    // Segment, list and bounds of the new store; the groups; the seal, and the bounds of the close.
+    #expect(faults.count(.sync) == 3 + 6 + 2)
   }
 
   @Test func `L3: an opening frame follows the last sync of its predecessor`() throws {
     // Crash at every call of a rotation: a successor that is named never promises an end that is not durable.
     let disk = SimulatedDisk()
     let log = try openLog(disk)
-    for number in 1...4 { try log.write(body(number, count: 800)) }
+    for number in 1...5 { try log.write(body(number, count: 800)) }
     disk.keepsHistory = true
-    try log.write(body(5, count: 800))
+    try log.write(body(6, count: 800))
     #expect(disk.segments.count == 2)
     for state in disk.history {
       for loss in state.crashLosses() {
         let left = try recovered(state.imageAfterCrash(loss))
-        #expect(left.count >= 4 && left == (1...5).prefix(left.count).map { body($0, count: 800) })
+        #expect(left.count >= 5 && left == (1...6).prefix(left.count).map { body($0, count: 800) })
       }
     }
   }
@@ -237,7 +238,9 @@ struct `The decisions of the log` {
     #expect(disk.segments.count == 2)
     #expect(try openings(disk).map(\.opens) == [1, 2])
     // Reserved space is given back at a clean close, and of a predecessor when its successor is durable.
-    for file in disk.segments { #expect(try #require(disk.peek(file)).count < 4096 + 80 + 300) }
+    for file in disk.segments {
+      #expect(try #require(disk.peek(file)).count == firstGroup + 64 + 56 + closingBytes(places: 1))
+    }
   }
 }
 

@@ -30,7 +30,7 @@ struct `The header of a segment` {
     let bytes = header().encoded()
     #expect(bytes.count == 128)
     #expect(bytes[0..<8] == [0x89, 0x53, 0x54, 0x52, 0x0D, 0x0A, 0x1A, 0x0A])
-    #expect(little(bytes[8..<10]) == 0)
+    #expect(little(bytes[8..<10]) == 1)
     #expect(little(bytes[10..<12]) == 0)
     #expect(little(bytes[12..<16]) == 128)
     #expect(little(bytes[16..<24]) == 0)
@@ -65,8 +65,9 @@ struct `The header of a segment` {
 
   @Test func `of a later version is told from a damaged one`() throws {
     let changes: [(at: Int, to: UInt8, code: LogError.Code)] = [
-      (8, 1, .fromTheFuture), (12, 136, .fromTheFuture), (16, 1, .fromTheFuture), (23, 0x80, .fromTheFuture),
-      (88, 1, .fromTheFuture), (89, 1, .fromTheFuture), (123, 1, .fromTheFuture), (76, 0x78, .fromTheFuture),
+      (8, 2, .fromTheFuture), (8, 0, .fromTheFuture), (12, 136, .fromTheFuture), (16, 1, .fromTheFuture),
+      (23, 0x80, .fromTheFuture),
+      (88, 2, .fromTheFuture), (89, 1, .fromTheFuture), (123, 1, .fromTheFuture), (76, 0x78, .fromTheFuture),
       (56, 1, .foreignSegment),
     ]
     for change in changes {
@@ -121,12 +122,15 @@ struct `A frame` {
     #expect(identity.seed == CRC32C.checksum(seed.bytes))
 
     let opening = 4096
-    let marker = opening + 32 + 48
+    let marker = opening + 32 + 64
     let event = marker + 32 + 32
     let closing = event + 32 + 16
-    #expect(bytes.count == closing + 64)
+    let index = closing + 64
+    let seal = index + 32 + 8
+    #expect(bytes.count == seal + 32 + 40)
     for (start, length, lsn, type, flags) in [
-      (opening, 48, 1, 3, 0), (marker, 32, 1, 2, 0), (event, 13, 1, 1, 3), (closing, 32, 2, 2, 0),
+      (opening, 64, 1, 3, 0), (marker, 32, 1, 2, 0), (event, 13, 1, 1, 3), (closing, 32, 2, 2, 0),
+      (index, 8, 2, 4, 0), (seal, 40, 2, 5, 0),
     ] {
       let padded = (length + 7) / 8 * 8
       #expect(little(bytes[start + 4..<start + 8]) == UInt64(length))
@@ -155,6 +159,7 @@ struct `A frame` {
     #expect(little(bytes[openingBody + 32..<openingBody + 36]) == UInt64(marker))
     #expect(little(bytes[openingBody + 36..<openingBody + 40]) == 0)
     #expect(little(bytes[openingBody + 40..<openingBody + 48]) == 1)
+    #expect(bytes[openingBody + 48..<openingBody + 64].allSatisfy { $0 == 0 })
 
     var chain = ByteWriter()
     chain.u32(0)
@@ -171,11 +176,23 @@ struct `A frame` {
     #expect(little(bytes[promise + 20..<promise + 24]) == 2)
     #expect(little(bytes[promise + 24..<promise + 32]) == 1)
     #expect(little(bytes[marker + 32 + 12..<marker + 32 + 16]) == 1)
+
+    let place = index + 32
+    #expect(little(bytes[place..<place + 4]) == 0)
+    #expect(little(bytes[place + 4..<place + 8]) == UInt64(event))
+    let whole = seal + 32
+    #expect(little(bytes[whole..<whole + 8]) == 1)
+    #expect(little(bytes[whole + 8..<whole + 16]) == 1)
+    #expect(little(bytes[whole + 16..<whole + 24]) == 1)
+    #expect(little(bytes[whole + 24..<whole + 28]) == UInt64(CRC32C.checksum(chain.bytes)))
+    #expect(little(bytes[whole + 28..<whole + 32]) == UInt64(index))
+    #expect(little(bytes[whole + 32..<whole + 36]) == UInt64(bytes.count))
+    #expect(little(bytes[whole + 36..<whole + 40]) == 0)
   }
 
   @Test func `does not verify with any one bit flipped, nor anywhere else`() throws {
     let (bytes, identity) = try segment(body(1, count: 21))
-    let start = 4096 + 80 + 64
+    let start = 4096 + 96 + 64
     let frame = Array(bytes[start..<start + 32 + 24])
     func verifies(_ frame: [UInt8], at offset: Int, _ identity: SegmentIdentity) -> Bool {
       guard case .success(let header) = FrameHeader.decode(frame, at: 0, offset: UInt32(offset), identity: identity)
@@ -212,6 +229,27 @@ struct `A frame` {
     }
   }
 
+  @Test func `bodies of an index and a seal come back as they went, and others are none`() {
+    let index = IndexBody(entries: [.init(lsnDelta: 0, offset: 4_256), .init(lsnDelta: 9, offset: 20_000)])
+    #expect(IndexBody.decode(index.encoded(), at: 0, count: 16) == index)
+    #expect(IndexBody.decode([], at: 0, count: 0) == IndexBody())
+    #expect(IndexBody.decode(index.encoded(), at: 0, count: 12) == nil, "half an entry")
+    for entries in [
+      [IndexBody.Entry(lsnDelta: 3, offset: 1), .init(lsnDelta: 3, offset: 2)],
+      [.init(lsnDelta: 3, offset: 2), .init(lsnDelta: 4, offset: 2)],
+      [.init(lsnDelta: 3, offset: 1), .init(lsnDelta: 2, offset: 9)],
+    ] {
+      #expect(IndexBody.decode(IndexBody(entries: entries).encoded(), at: 0, count: 16) == nil, "\(entries)")
+    }
+    let seal = SealBody(
+      firstLSN: 1 << 33, lastLSN: 1 << 34, events: 7, contentChain: 9, indexOffset: 5_000, end: 5_112)
+    #expect(SealBody.decode(seal.encoded(), at: 0, count: 40) == seal)
+    #expect(SealBody.decode(seal.encoded(), at: 0, count: 36) == nil)
+    var reserved = seal.encoded()
+    reserved[39] = 1
+    #expect(SealBody.decode(reserved, at: 0, count: 40) == nil)
+  }
+
   @Test func `bodies of a marker and an opening come back as they went`() {
     let marker = MarkerBody(
       durableLSN: 1 << 40, durableEnd: 77, framesSincePrevious: 3, chain: 9, strength: .ordered, fullFlushLSN: 12)
@@ -221,11 +259,14 @@ struct `A frame` {
     #expect(MarkerBody.decode(strange, at: 0, count: 32) == nil)
     #expect(MarkerBody.decode(marker.encoded(), at: 0, count: 24) == nil)
     let opening = OpeningBody(
-      firstLSN: 8, predecessorID: 2, predecessorLastLSN: 7, predecessorEnd: 5_000, chain: 4, durableEnd: 4_176,
-      opens: 3)
-    #expect(OpeningBody.decode(opening.encoded(), at: 0, count: 48) == opening)
-    var reserved = opening.encoded()
-    reserved[36] = 1
-    #expect(OpeningBody.decode(reserved, at: 0, count: 48) == nil)
+      firstLSN: 8, predecessorID: 2, predecessorLastLSN: 7, predecessorEnd: 5_000, chain: 4, durableEnd: 4_192,
+      opens: 3, kind: .rewritten, rangeLastLSN: 12, rangeChain: 6)
+    #expect(OpeningBody.decode(opening.encoded(), at: 0, count: 64) == opening)
+    #expect(OpeningBody.decode(opening.encoded(), at: 0, count: 48) == nil, "the opening of another version")
+    for (at, byte) in [(36, UInt8(2)), (60, 1), (63, 1)] {
+      var strange = opening.encoded()
+      strange[at] = byte
+      #expect(OpeningBody.decode(strange, at: 0, count: 64) == nil)
+    }
   }
 }

@@ -14,7 +14,7 @@ struct `Opening a log` {
       let log = try openLog(disk)
       #expect(log.isNew && log.nextLSN == 1 && log.durableLSN == 0 && log.storeUUID.count == 16)
       #expect(disk.directoryPaths == [storePath])
-      #expect(disk.paths == [storePath + "/0000000000000001.seg", storePath + "/LOCK"])
+      #expect(disk.paths == ["0000000000000001.seg", "CONTROL", "LOCK", "MANIFEST"].map { storePath + "/" + $0 })
       try log.close()
       let again = try openLog(disk.imageAfterCrash(.none), seed: 8)
       #expect(!again.isNew && again.storeUUID == log.storeUUID && again.tenure != log.tenure)
@@ -175,7 +175,7 @@ struct `Opening a log` {
   @Test func `with clocks that are years off, or stand, changes nothing`() throws {
     let disk = SimulatedDisk()
     for (seed, wall) in [(1, Int64(-1)), (2, 0), (3, 9_999_999_999_999), (4, 1)] {
-      let clock = SimulatedClock(wallMilliseconds: wall)
+      let clock = SimulatedClock(wallMilliseconds: wall, autoAdvance: false)
       let log = try Log.open(
         at: storePath, role: .store, options: tiny,
         environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: UInt64(seed)))

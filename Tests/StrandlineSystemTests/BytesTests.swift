@@ -22,6 +22,27 @@ struct BytesTests {
         #expect(CRC32C.checksum(bytes, offset..<offset + length) == CRC32C.checksumByTable(part))
       }
     }
+    // Long ones are taken by thirds, of at most 64 words each at a time.
+    let long = SeededRandom(seed: 8).bytes(10_000)
+    for length in Array(1_500...1_600) + [3_088, 3_089, 4_632, 9_999, 10_000] {
+      #expect(CRC32C.checksum(long, 0..<length) == CRC32C.checksumByTable(Array(long[..<length])), "\(length)")
+    }
+  }
+
+  @Test func `a checksum of numbers is that of their bytes`() {
+    let random = SeededRandom(seed: 0x24)
+    let words = (random.next(), random.next(), random.next())
+    var bytes: [UInt8] = []
+    for word in [words.0, words.1, words.2] {
+      bytes.append(zeros: 8)
+      bytes.patch(u64: word, at: bytes.count - 8)
+    }
+    for count in 0...24 {
+      #expect(
+        CRC32C.checksum(words: words.0, words.1, words.2, count: count) == CRC32C.checksum(bytes, 0..<count),
+        "\(random)"
+      )
+    }
   }
 
   @Test func `a checksum continues`() {

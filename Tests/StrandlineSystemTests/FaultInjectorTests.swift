@@ -54,7 +54,7 @@ struct FaultInjectorTests {
   }
 
   @Test func `a sleeper wakes when the time has come`() async throws {
-    let clock = SimulatedClock()
+    let clock = SimulatedClock(autoAdvance: false)
     let wall = clock.wallMilliseconds()
     let sleeper = Task { try await clock.sleep(milliseconds: 1_000) }
     while clock.sleeperCount == 0 { await Task.yield() }

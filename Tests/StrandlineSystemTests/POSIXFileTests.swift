@@ -31,6 +31,22 @@ struct POSIXFileTests {
     #expect(try file.read(at: 0, count: 3) == Array(bytes[5..<8]))
   }
 
+  @Test func `a read into an array holds what was read and nothing else`() throws {
+    let folder = try TemporaryFolder()
+    let file = try POSIXFileSystem().open(folder("a"), .create)
+    let bytes = SeededRandom(seed: 5).bytes(200_000)
+    try file.write(bytes, at: 0)
+    var buffer: [UInt8] = [9, 9]
+    for (offset, count) in [(0, 100_000), (100_000, 100_000), (150_000, 100_000), (0, 7), (200_000, 5), (3, 0)] {
+      try file.read(at: UInt64(offset), count: count, into: &buffer)
+      #expect(buffer == Array(bytes[offset..<min(bytes.count, offset + count)]))
+    }
+    file.close()
+    buffer = [1]
+    #expect(throws: SystemError.self) { try file.read(at: 0, count: 1, into: &buffer) }
+    #expect(buffer == [])
+  }
+
   @Test func `a read ends with the file and allocates no more than it`() throws {
     let file = try disk.open(folder("a"), .create)
     try file.write([1, 2, 3], at: 0)

@@ -139,6 +139,31 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "third")
   }
 
+  @Test func `2: an old page does not bring a deleted creation back as saved`() async throws {
+    let fleet = try Fleet()
+    let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
+    try await a.save(["title": "x"])
+    try await a.syncLosingTheAnswer(fleet)
+    var faults = ServerFaults()
+    faults.replayPage = true
+    fleet.server.setFaults(faults)
+    try await b.settle()
+    try await b.open().write { tx in try tx.delete(id) }
+    try await b.settle()
+    // A has no token: whether the tombstone is older than its creation, it cannot know.
+    try await a.sync(.pullOnly)
+    // The page that comes next shows the creation once more, from before the deletion, and no tombstone follows.
+    try await c.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("other"))) }
+    try await c.settle()
+    let replayed = fleet.server.statistics.replayedPages
+    try await a.settle()
+    #expect(fleet.server.statistics.replayedPages == replayed + 1)
+    fleet.server.setFaults(ServerFaults())
+    try await agree(a, b, c)
+    #expect(try await a.read() == nil)
+    #expect(try await a.open().recordIDs().map(\.name) == ["other"])
+  }
+
   @Test func `3: fields of a dead life do not enter a new one`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.save(["secret": "of the first life"])
@@ -148,6 +173,39 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "second")
     #expect(try await b.read("secret") == nil)
     #expect(try await a.read("secret") == nil)
+  }
+
+  @Test func `2: a record that was sent again after its deletion is no server that went back in time`() async throws {
+    let fleet = try Fleet()
+    let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
+    // A begins the name, unheard. B begins it too, and what it saves is both lives in one; C deletes that.
+    try await a.save(["title": "A's"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await b.save(["body": "B's"])
+    try await b.settle()
+    try await c.settle()
+    try await c.open().write { tx in try tx.delete(id) }
+    try await c.settle()
+    // A has no token yet, so the tombstone may be older than its creation: it is sent again, and begins anew.
+    fleet.serverClock.advance(milliseconds: 1_000)
+    try await a.settle()
+    // B finds a record of A's life alone, which has seen nothing of what the server once took from B.
+    try await b.settle()
+    #expect(try await b.open().status().zones.allSatisfy { !$0.isLost })
+    #expect(try await b.read() == "A's")
+    try await agree(a, b, c)
+  }
+
+  @Test func `3: an edit of a new life is not undone by what the old one held`() async throws {
+    let (fleet, a, b) = try await pair()
+    // The new life has no title and takes the old one's away. It arrives unheard, a moment after A has gone on editing.
+    try await a.replaceLife(["body": "second"])
+    fleet.serverClock.advance(milliseconds: 10_000)
+    try await a.syncLosingTheAnswer(fleet)
+    try await a.save(["title": "of the second life"])
+    try await agree(a, b)
+    #expect(try await b.read("body") == "second")
+    #expect(try await b.read() == "of the second life")
   }
 
   @Test func `3: two devices that begin the same name keep each other's life`() async throws {

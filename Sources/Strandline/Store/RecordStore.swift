@@ -38,7 +38,8 @@ public final class RecordStore: Sendable {
     do {
       var projections = Projections()
       let log = try Log.open(
-        at: path, role: .store, options: options.log, environment: environment.system, createIfAbsent: createIfAbsent
+        at: path, role: .store, options: environment.adapted(options.log), environment: environment.system,
+        createIfAbsent: createIfAbsent
       ) { found in
         projections.apply(try EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
       }

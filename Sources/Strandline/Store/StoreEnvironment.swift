@@ -1,12 +1,33 @@
 // What a store stands on, for apps: opaque. The real one by default; StrandlineTesting makes simulated ones.
 
+import StrandlineLog
 package import StrandlineSystem
 
 /// The disk, the clocks and the dice of a store.
+///
+/// Apps leave it out. Their tests make one with StrandlineTesting: `.simulated(disk:clock:seed:)`.
 public struct StoreEnvironment: Sendable {
   package let system: SystemEnvironment
+  /// An app's test turns it.
+  private let isSimulated: Bool
 
-  package init(_ system: SystemEnvironment) { self.system = system }
+  package init(_ system: SystemEnvironment, isSimulated: Bool = false) {
+    self.system = system
+    self.isSimulated = isSimulated
+  }
+
+  /// The log's options as they are here. Where time passes only when told, no thread waits for it; and where a test fills
+  /// the disk, no space that was reserved ahead puts off the moment at which a write meets that.
+  func adapted(_ options: LogOptions) -> LogOptions {
+    guard isSimulated else { return options }
+    var options = options
+    options.idleMarkerMilliseconds = nil
+    options.ballastBytes = 0
+    options.upkeep = .onDemand
+    options.preallocationFirstStepBytes = 1
+    options.preallocationStepBytesMax = 1
+    return options
+  }
 
   /// This machine's.
   public static var real: StoreEnvironment { StoreEnvironment(.real) }

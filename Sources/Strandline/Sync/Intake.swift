@@ -51,7 +51,9 @@ struct Intake {
       return
     }
     let included = included(in: arrival.version.stamp, entry?.pending?.lsns ?? [], core)
-    if source != .lookup, included == nil, isUnknownLife(births, id, entry, base?.version, core) {
+    // Our own creation is no exception where the name has ended before: a tombstone that may have been older than it was
+    // passed over, so an old page could show it again when it is gone.
+    if source != .lookup, included == nil || base == nil, isUnknownLife(births, id, entry, base?.version, core) {
       block(id, arrival, "another life of a name whose last one has not been seen to end", .lookup, &core)
       return
     }

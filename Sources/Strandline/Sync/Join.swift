@@ -58,6 +58,18 @@ package struct Arrival: Sendable {
     let foreign = FieldStamp(time: HybridTime(milliseconds: modified), writer: 0)
 
     var version = Version(type: server.type, fields: fields)
+    if let births = wire?.births, !births.isEmpty {
+      version.stamp.births = births
+    } else if let knownBirths, !knownBirths.isEmpty {
+      version.stamp.births = knownBirths
+    } else {
+      let created = server.system.created?.milliseconds ?? modified
+      version.stamp.births = [Birth(time: HybridTime(milliseconds: created), writer: 0)]
+    }
+    version.stamp.seen = wire?.seen ?? ancestor?.stamp.seen ?? [:]
+    version.stamp.unknown = wire?.unknown ?? []
+    // What another life held says nothing of this one: a field that only the old one had was removed by nobody.
+    let ancestor = ancestor.flatMap { $0.stamp.births.isDisjoint(with: version.stamp.births) ? nil : $0 }
     var names = Set(fields.keys)
     if let wire { names.formUnion(wire.fields.keys) }
     if let ancestor { names.formUnion(ancestor.fields.keys) }
@@ -70,16 +82,6 @@ package struct Arrival: Sendable {
       } else if value != nil || ancestor?.fields[name] != nil || wire?.fields[name] != nil {
         version.stamp.fields[name] = foreign
       }
-    }
-    version.stamp.seen = wire?.seen ?? ancestor?.stamp.seen ?? [:]
-    version.stamp.unknown = wire?.unknown ?? []
-    if let births = wire?.births, !births.isEmpty {
-      version.stamp.births = births
-    } else if let knownBirths, !knownBirths.isEmpty {
-      version.stamp.births = knownBirths
-    } else {
-      let created = server.system.created?.milliseconds ?? modified
-      version.stamp.births = [Birth(time: HybridTime(milliseconds: created), writer: 0)]
     }
     version.stamp.clamp(toModified: server.system.modified?.milliseconds)
     self.version = version

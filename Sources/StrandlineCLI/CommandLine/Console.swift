@@ -13,6 +13,8 @@ package final class Console: Sendable {
   let environment: SystemEnvironment
   let isErrorTerminal: Bool
   let mayColorErrors: Bool
+  /// Somebody waits at a terminal: a server that is silent for so many seconds is not there.
+  let requestTimeout: Double
   private let variables: @Sendable (String) -> String?
   private let writeOutput: @Sendable ([UInt8]) throws -> Void
   private let writeError: @Sendable ([UInt8]) -> Void
@@ -24,7 +26,7 @@ package final class Console: Sendable {
 
   package init(
     environment: SystemEnvironment, isErrorTerminal: Bool = false, mayColorErrors: Bool = false,
-    variables: @escaping @Sendable (String) -> String?,
+    requestTimeout: Double = 20, variables: @escaping @Sendable (String) -> String?,
     output: @escaping @Sendable ([UInt8]) throws -> Void, error: @escaping @Sendable ([UInt8]) -> Void,
     input: @escaping @Sendable (Int) throws -> [UInt8],
     interrupts: @escaping @Sendable (@escaping @Sendable () -> Void) throws -> Void
@@ -32,6 +34,7 @@ package final class Console: Sendable {
     self.environment = environment
     self.isErrorTerminal = isErrorTerminal
     self.mayColorErrors = mayColorErrors
+    self.requestTimeout = requestTimeout
     self.variables = variables
     self.writeOutput = output
     self.writeError = error

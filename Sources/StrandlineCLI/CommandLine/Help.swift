@@ -15,6 +15,7 @@ enum Help {
     for command in Command.all { lines += entry(command.name, command.summary) }
     lines += entry("help [VERB]", "Show this screen, or that of a verb.")
     lines += entry("help exit-codes", "Show what each exit code means.")
+    lines += entry("--version", "Show the version.")
     lines += ["", "EXAMPLES:"]
     lines += examples([
       Example("The whole story on this machine in under a minute", "strandline demo"),

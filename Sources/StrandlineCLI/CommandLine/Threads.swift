@@ -19,4 +19,6 @@ final class Flag: Sendable {
   private let value = Mutex(false)
   var isSet: Bool { value.withLock { $0 } }
   func set() { value.withLock { $0 = true } }
+  /// Throws when it is set: for work that an interrupt ends.
+  func check() throws { if isSet { throw CancellationError() } }
 }

@@ -9,28 +9,69 @@ import StrandlineSystem
 
 extension Command {
   static let bench = Command(
-    "bench", "Measure the store on this machine, beside a bare loop of writes and syncs.", operands: ["FILE"],
+    "bench", "Measure the store on this machine, beside a bare loop of writes and syncs.", operands: ["FILE|log"],
+    details: [
+      "With FILE, records in JSON Lines: the store. With the word log: the log below it, beside SQLite where the machine",
+      "has it and beside a bare loop of the same writes; each of them by turns, in many short rounds.",
+    ],
     options: [
       .json,
-      Option("--rounds", "N", "How often each work is done; the median counts. 3 if it is not said."),
+      Option("--rounds", "N", "How often each work is done; the median counts. 3 if it is not said; 7 for log."),
       Option("--singles", "N", "Records for the work with one a transaction. 5,000 if it is not said."),
+      Option("--quick", "log: sizes that show that it works, and no figures worth quoting."),
+      Option("--only", "PREFIX", "log: only the rows whose names begin so."),
+      Option("--directory", "DIR", "Where to write; TMPDIR or /tmp if it is not said. Nothing stays there."),
+      Option("--plot", "FILE.svg", "log: draw durable appends a second against the number of writers."),
     ],
     examples: [
       Example("With records in JSON Lines", "strandline bench records.jsonl"),
       Example("For a program", "strandline bench --json records.jsonl"),
+      Example("The log alone", "strandline bench log"),
+      Example("One row of it, with a picture", "strandline bench --only log.group64 --plot writers.svg log"),
     ],
     run: { arguments, console in
-      let rounds = try arguments.number("--rounds", in: 1...99) ?? 3
+      let rounds: Int? = try arguments.number("--rounds", in: 1...99)
+      if arguments.operands[0] == "log" { return try await benchLog(arguments, console, rounds: rounds ?? 7) }
+      for name in ["--only", "--plot"] where arguments[name] != nil {
+        throw UsageError(message: "\(name) goes with 'bench log'")
+      }
+      if arguments.has("--quick") { throw UsageError(message: "--quick goes with 'bench log'") }
       let singles = try arguments.number("--singles", in: 1...10_000_000) ?? 5_000
       let records = try Bench.records(arguments.operands[0], console)
       guard !records.isEmpty else { throw Failure(.dataDamaged, "'\(arguments.operands[0])' holds no records") }
-      let place = try Workplace(console, kept: nil)
+      let place = try Workplace(console, kept: nil, parent: arguments["--directory"])
       defer { try? place.close() }
-      var bench = Bench(records: records, place: place, console: console, rounds: rounds)
+      var bench = Bench(records: records, place: place, console: console, rounds: rounds ?? 3)
       try bench.run(singles: min(singles, records.count))
       for row in bench.rows { try console.print(arguments.has("--json") ? row.json : row.text) }
       return .done
     })
+
+  private static func benchLog(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
+    let options = LogBenchOptions(
+      rounds: arguments.has("--quick") ? min(rounds, 2) : rounds, isQuick: arguments.has("--quick"),
+      prefix: arguments["--only"] ?? "", plotPath: arguments["--plot"])
+    let place = try Workplace(console, kept: nil, parent: arguments["--directory"])
+    let rows: [LogBenchRow]
+    do {
+      var bench = try LogBench(options, place: place, console: console)
+      try await bench.run()
+      rows = bench.rows
+    } catch {
+      try place.close()
+      throw error
+    }
+    try place.close()
+    if arguments.has("--json") {
+      for row in rows { try console.print(row.json) }
+      return .done
+    }
+    for line in LogBenchRow.table(rows) { try console.print(line) }
+    let peer = SQLitePeer.version.map { "SQLite \($0), WAL, synchronous FULL" } ?? "SQLite is not on this machine"
+    let load = Measures.loadAverage.map { "; load average \(LogBenchRow.figure($0))" } ?? ""
+    try console.print("medians of the rounds; \(peer)\(load)")
+    return .done
+  }
 }
 
 /// One run of the benchmark.

@@ -5,20 +5,30 @@
 import Strandline
 import StrandlineSystem
 import StrandlineTesting
+import Synchronization
 
 extension Command {
   static let crashTest = Command(
     "crash-test", "Crash on purpose, and check that nothing acknowledged is lost.", operands: [],
     details: [
-      "Without --real: the log on a simulated disk that loses power at every call; every history of up to three",
-      "operations, then random ones until the time is over. With --real: import, sync and serve as processes, killed",
-      "at random moments over real records; at the end two devices and a fresh third one are equal byte for byte.",
+      "Without --real: the log on a simulated disk that loses power at every call of a long run, in its recoveries and",
+      "in theirs, and in every history of up to three operations; damage to every kind of file; then random histories",
+      "until the time is over. It says what was complete. With --real: import, sync and serve as processes, killed at",
+      "random moments over real records; at the end two devices and a fresh third one are equal byte for byte.",
     ],
     options: [
-      Option("--seconds", "S", "How long, at least; 60 if it is not said (with --real: until the kills are done)."),
+      Option("--seconds", "S", "How long; 60 if it is not said (with --real: at least, and until the kills are done)."),
       Option("--seed", "N", "Draws every choice; printed, and drawn itself if it is not said."),
+      Option("--exhaustive", "Simulated: everything, with every bit of every file flipped, however long it takes."),
+      Option("--ordered", "Simulated: syncs keep order and promise no more, as on Apple systems."),
       Option(
-        "--history", "WORD", "Simulated: only this history, in a failure's letters, or 'random' for the seed's own."),
+        "--history", "WORD",
+        "Simulated: only this history, in a failure's letters, or 'random' or 'legal' for the seed's own."),
+      Option("--level", "L", "Simulated: only one crash of the long run, of this level, at"),
+      Option("--operation", "K", "this operation,"),
+      Option("--call", "C", "this call of it,"),
+      Option("--image", "I", "and what is left."),
+      Option("--rot", "N", "Simulated: only the damage of this number."),
       Option(
         "--fleet", "LIVES",
         "Instead: so many lives of a fleet of devices and a server, with lost answers, stale pages and power cuts."),
@@ -28,6 +38,7 @@ extension Command {
     ],
     examples: [
       Example("Half a minute of power cuts", "strandline crash-test --seconds 30"),
+      Example("Everything, some minutes long", "strandline crash-test --exhaustive --seed 1"),
       Example("A thousand lives of a fleet", "strandline crash-test --fleet 1000"),
       Example("Two hundred kills", "strandline crash-test --real --kills 200"),
     ],
@@ -49,8 +60,11 @@ extension Command {
     for number in 0..<lives {
       let seed = options.seed &+ number
       do { tally.add(try await FleetSimulation.run(seed: seed)) } catch let failure as FleetSimulation.Failure {
-        let replay = "strandline crash-test --fleet 1 --seed \(seed)"
-        throw Failure(.ourBug, "a life of the fleet ended wrongly: \(failure)", try: replay)
+        // An error has one line; the story of the life is told before it.
+        for line in "\(failure)".split(separator: "\n") { console.say(printable(String(line))) }
+        throw Failure(
+          .ourBug, "the life of the fleet with seed \(seed) ended wrongly",
+          try: "strandline crash-test --fleet 1 --seed \(seed)")
       }
     }
     let counts = [
@@ -89,6 +103,13 @@ struct CrashTestOptions: Sendable {
   var records: String?
   /// Lives of a fleet, if they are what is asked for.
   var lives: UInt64?
+  /// All suites to their end.
+  var isExhaustive: Bool
+  var strength: SyncStrength
+  /// One crash of the long run, if it is what is asked for.
+  var point: CrashPoint?
+  /// One damage, if it is what is asked for.
+  var rot: Int?
 
   private static let secondsDefault: Int64 = 60
   private static let killsDefault = 50
@@ -103,6 +124,20 @@ struct CrashTestOptions: Sendable {
     kills = try arguments.number("--kills", in: 1...1_000_000) ?? Self.killsDefault
     records = arguments["--records"]
     lives = try arguments.number("--fleet", in: 1...1_000_000_000)
+    isExhaustive = arguments.has("--exhaustive")
+    strength = arguments.has("--ordered") ? .ordered : .durable
+    rot = try arguments.number("--rot", in: 0...1_000_000_000)
+    if let level: Int = try arguments.number("--level", in: 1...3) {
+      point = CrashPoint(
+        level: level, operation: try arguments.number("--operation", in: 0...1_000_000) ?? 0,
+        call: try arguments.number("--call", in: 0...1_000_000) ?? 0,
+        image: try arguments.number("--image", in: 0...1_000_000) ?? 0)
+    } else if ["--operation", "--call", "--image"].contains(where: { arguments[$0] != nil }) {
+      throw UsageError(message: "--operation, --call and --image need --level")
+    }
+    if isReal || lives != nil, isExhaustive || strength == .ordered || point != nil || rot != nil {
+      throw UsageError(message: "--exhaustive, --ordered, --level and --rot are for the simulated disk")
+    }
     if lives != nil, isReal || history != nil {
       throw UsageError(message: "--fleet goes with neither --real nor --history")
     }
@@ -134,11 +169,6 @@ struct SimulatedCrashTest {
   private let options: CrashTestOptions
   private let console: Console
 
-  /// Histories of so many operations are tried completely.
-  private static let completeLength = 3
-  private static let randomLength = 24
-  private static let randomCrashes = 6
-
   init(_ options: CrashTestOptions, _ console: Console) {
     self.options = options
     self.console = console
@@ -147,70 +177,106 @@ struct SimulatedCrashTest {
   func run() throws -> ExitCode {
     try console.print("seed \(options.seed)")
     try console.flush()
-    if let history = options.history { return try replay(history) }
-    var progress = Progress(console)
-    defer { progress.end() }
-    let deadline = UInt64(options.seconds) * 1_000_000_000
-    var total = LogHistoryReport()
+    do {
+      if let history = options.history { return try replay(history) }
+      if let point = options.point { return try replay(point) }
+      if let rot = options.rot { return try replay(rot) }
+      return try campaign()
+    } catch let failure as LogHistoryFailure {
+      throw Failure(.recoverable, failure.description, try: failure.command)
+    } catch let failure as CrashPointFailure {
+      throw Failure(.recoverable, failure.description, try: failure.command)
+    } catch let failure as RotFailure {
+      throw Failure(.recoverable, failure.description, try: failure.command)
+    }
+  }
 
-    for length in 0...Self.completeLength {
-      var run = LogHistories(seed: options.seed)
-      let count = LogHistories.count(length: length)
-      do {
-        try run.runAll(length: length) { number in
-          progress.update("histories of \(length): \(number) of \(count)")
-          return true
-        }
-      } catch let failure as LogHistoryFailure { throw Failure(.recoverable, failure.description) }
-      total += run.report
-      progress.end()
-      try console.print("every history of \(Words.plural(length, "operation")): \(run.report)")
-      try console.flush()
+  private func campaign() throws -> ExitCode {
+    let clock = console.environment.clock
+    let start = clock.monotonicNanoseconds()
+    let end = start + UInt64(options.seconds) * 1_000_000_000
+    let shown = Mutex(Progress(console))
+    var campaign = ProofCampaign(seed: options.seed, isOver: { clock.monotonicNanoseconds() >= end }) { images in
+      shown.withLock { $0.update("\(Words.count(images)) disks") }
     }
-    var drawn = LogHistoryReport()
-    var seed = options.seed
-    while progress.nanoseconds < deadline {
-      drawn += try random(seed)
-      seed &+= 1
-      progress.update("random histories: \(drawn.histories)")
-    }
-    progress.end()
-    total += drawn
-    if drawn.histories > 0 { try console.print("random histories of \(Self.randomLength) operations: \(drawn)") }
-    try console.print("crash-test: nothing lost in \(total); \(Words.seconds(nanoseconds: progress.nanoseconds))")
+    campaign.isExhaustive = options.isExhaustive
+    campaign.strength = options.strength
+    let outcome = Result { try campaign.run() }
+    let nanoseconds = clock.monotonicNanoseconds() - start
+    shown.withLock { $0.end() }
+    let results = try outcome.get()
+    for result in results where result.parts > 0 || result.tally.images > 0 { try console.print(Self.line(result)) }
+    for line in results.flatMap(\.tally.rot.lines) { try console.print("  " + line) }
+    let images = results.reduce(0) { $0 + $1.tally.images }
+    let rate = nanoseconds > 0 ? UInt64(images) * 1_000_000_000 / nanoseconds : 0
+    try console.print(
+      "crash-test: nothing lost in \(Words.count(images)) disks, \(Words.count(rate)) a second, "
+        + "seed \(options.seed); \(Words.seconds(nanoseconds: nanoseconds))")
     return .done
   }
 
-  private func random(_ seed: UInt64) throws -> LogHistoryReport {
-    var run = LogHistories(seed: seed)
-    do {
-      try run.runRandom(length: Self.randomLength, crashes: Self.randomCrashes)
-    } catch let failure as LogHistoryFailure {
-      throw Failure(
-        .recoverable, failure.description, try: "strandline crash-test --seed \(seed) --history random")
+  private static func line(_ result: ProofResult) -> String {
+    let tally = result.tally
+    let what =
+      switch result.suite {
+      case .legal: "no false alarm: \(tally.legalRuns) runs of legal histories, \(tally.legalSteps) steps"
+      case .shortHistories: "every history of up to 2 operations: \(tally.histories)"
+      case .crashPoints: "every call of a long run: \(tally.points)"
+      case .bitRot: "damage at rest: \(Words.count(tally.rot.damages)) damages"
+      case .histories: "every history of 3 operations: \(tally.histories)"
+      case .drawn: "random histories: \(tally.histories)"
+      }
+    if result.suite == .drawn { return what }
+    return what + (result.isComplete ? " (complete)" : " (\(result.partsDone) of \(result.parts) parts in the time)")
+  }
+
+  // MARK: One thing again
+
+  private func replay(_ point: CrashPoint) throws -> ExitCode {
+    var run = CrashPoints(seed: options.seed, strength: options.strength)
+    do { try run.replay(point) } catch let problem as LogProblem {
+      throw UsageError(message: problem.description)
     }
-    return run.report
+    try console.print("crash-test: nothing lost at \(point)")
+    return .done
+  }
+
+  private func replay(_ rot: Int) throws -> ExitCode {
+    var run = try BitRot(seed: options.seed)
+    guard run.damages.indices.contains(rot) else {
+      throw UsageError(message: "--rot is a number below \(run.damages.count) here")
+    }
+    try run.run([rot])
+    try console.print("crash-test: nothing lost in \(run.report)")
+    return .done
   }
 
   private func replay(_ word: String) throws -> ExitCode {
-    let report: LogHistoryReport
+    let parts = word.split(separator: ":")
+    if word == "legal" {
+      var run = LegalHistories(seed: options.seed)
+      try run.run()
+      try console.print("crash-test: no false alarm in \(run.steps) steps")
+      return .done
+    }
+    var run = LogHistories(seed: options.seed, strength: options.strength)
     if word == "random" {
-      report = try random(options.seed)
+      try run.runRandom()
+    } else if parts.count == 3, parts[0] == "random", let length = Int(parts[1]), let crashes = Int(parts[2]) {
+      try run.runRandom(length: max(0, length), crashes: max(0, crashes))
     } else {
       let history = try word.map { letter throws(UsageError) -> LogOperation in
         guard let operation = LogOperation(rawValue: letter) else {
           throw UsageError(
-            message: "--history is a word of the letters \(String(LogOperation.allCases.map(\.rawValue))), or 'random'")
+            message:
+              "--history is a word of the letters \(String(LogOperation.allCases.map(\.rawValue))), 'random' or 'legal'"
+          )
         }
         return operation
       }
-      var run = LogHistories(seed: options.seed)
-      do { try run.run(history) } catch let failure as LogHistoryFailure {
-        throw Failure(.recoverable, failure.description)
-      }
-      report = run.report
+      try run.run(history)
     }
-    try console.print("crash-test: nothing lost in \(report)")
+    try console.print("crash-test: nothing lost in \(run.report)")
     return .done
   }
 }

@@ -2,6 +2,7 @@
 
 import Strandline
 import StrandlineSystem
+import StrandlineTesting
 
 extension Command {
   static let put = Command(
@@ -20,12 +21,21 @@ extension Command {
     run: { arguments, console in
       let zone = arguments["--zone"] ?? ZoneID.main.name
       let line = try input(arguments.operands[1], console)
-      return try withStore(arguments.operands[0], console) { store in
+      let path = arguments.operands[0]
+      func write(_ store: RecordStore) throws -> ExitCode {
         try store.writeBlocking { transaction in
           try put(line, zone, recreates: arguments.has("--recreate"), &transaction)
         }
         return .done
       }
+      if try console.fileSystem.kind(of: path) == .absent {
+        // A record that cannot be put must not leave an empty store at a mistyped path: it is put into one in memory first.
+        let rehearsal = try RecordStore.openBlocking(
+          at: "/rehearsal", environment: .simulated(disk: SimulatedDisk(), seed: console.environment.random.next()))
+        _ = try write(rehearsal)
+        try rehearsal.closeBlocking()
+      }
+      return try withStore(path, console, write)
     })
 
   private static func input(_ operand: String, _ console: Console) throws -> RecordLine {

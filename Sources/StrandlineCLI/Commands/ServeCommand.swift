@@ -120,8 +120,14 @@ struct ServeCommand: Sendable {
       if try fileSystem.kind(of: temporary) != .absent { try fileSystem.unlink(temporary) }
       let file = try fileSystem.open(temporary, mode)
       defer { file.close() }
-      try file.write(Array((text + "\n").utf8), at: 0)
-      try fileSystem.rename(temporary, to: path)
+      do {
+        try file.write(Array((text + "\n").utf8), at: 0)
+        try fileSystem.rename(temporary, to: path)
+      } catch {
+        // Ours alone, and of no use to anybody; if it cannot be removed, the first error says more.
+        try? fileSystem.unlink(temporary)
+        throw error
+      }
     } catch {
       throw Failure(.cannotCreate, "cannot write '\(path)': \(error)")
     }

@@ -100,13 +100,13 @@ struct SyncCommand {
 
   func run() async throws -> ExitCode {
     let session = SessionBox()
-    var configuration = SyncConfiguration { [address, apiToken, url, sessionPath] storePath, environment in
+    var configuration = SyncConfiguration {
+      [address, apiToken, url, sessionPath, timeout = console.requestTimeout] storePath, environment in
       let opened = try WebSession(path: sessionPath ?? storePath + "/session", environment: environment.system)
       session.set(opened)
       return WebServicesDatabase(
         address: address, apiToken: apiToken, session: opened, baseURL: url,
-        // Somebody waits at a terminal: a server that is silent for so long is not there.
-        transport: URLSessionTransport(timeout: 20, totalTimeout: 120), environment: environment.system)
+        transport: URLSessionTransport(timeout: timeout, totalTimeout: 6 * timeout), environment: environment.system)
     }
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
@@ -123,7 +123,9 @@ struct SyncCommand {
       // A sync that failed says more than a close that failed after it.
       if case .success = outcome { throw error }
     }
-    try show(try outcome.mapError(failure).get(), try status.get())
+    let (report, found) = (try outcome.mapError(failure).get(), try status.get())
+    noteUnknownZone(found)
+    try show(report, found)
     return .done
   }
 
@@ -142,6 +144,16 @@ struct SyncCommand {
       try session.signIn(token: fresh)
       return try await engine.cycle(options)
     }
+  }
+
+  /// A zone's name is free, so a mistyped one is a new zone that has nothing in it: no error, and worth a word.
+  private func noteUnknownZone(_ status: StoreStatus) {
+    guard let zone = options.zone, !status.zones.contains(where: { $0.id.name == zone.name }) else { return }
+    let whose = options.direction == .pushOnly ? "this store does not have" : "neither this store nor the server has"
+    let names = status.zones.map { printable($0.id.name) }
+    console.say(
+      "note: \(whose) a zone '\(printable(zone.name))'"
+        + (names.isEmpty ? "" : "; there is \(names.joined(separator: ", "))"))
   }
 
   private func failure(_ error: any Error) -> any Error {

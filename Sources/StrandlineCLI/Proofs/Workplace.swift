@@ -26,12 +26,12 @@ final class Workplace: Sendable {
     var isInterrupted = false
   }
 
-  /// Makes the folder: `kept`, which stays, or one of its own.
-  init(_ console: Console, kept: String?) throws {
+  /// Makes the folder: `kept`, which stays, or one of its own in `parent`.
+  init(_ console: Console, kept: String?, parent: String? = nil) throws {
     self.console = console
     isKept = Mutex(kept != nil)
     executable = try currentExecutablePath()
-    let parent = console.variable("TMPDIR") ?? "/tmp"
+    let parent = parent ?? console.variable("TMPDIR") ?? "/tmp"
     path = kept ?? parent + "/strandline-" + String(console.environment.random.next(), radix: 16)
     // A proxy between a program and its own machine, or somebody's credentials, have no part in a proof.
     childEnvironment = ProcessEnvironment.all.filter { entry in

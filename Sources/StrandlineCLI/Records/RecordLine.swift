@@ -55,6 +55,10 @@ struct RecordLine: Decodable {
       }
       throw BadLine(error)
     }
+    // The decoder takes one of two values and says nothing.
+    if let key = RepeatedKey.first(in: json) {
+      throw BadLine("the key '\(printable(String(key.prefix(80))))' stands there twice in one object")
+    }
   }
 
   /// Whose record it is, where `zone` is meant unless the line says otherwise.

@@ -183,11 +183,16 @@ struct WireInt64: Decodable {
     let container = try decoder.singleValueContainer()
     do {
       value = try container.decode(Int64.self)
-    } catch DecodingError.typeMismatch(_, let context) {
-      guard let number = Int64(try container.decode(String.self)) else {
-        throw DecodingError.dataCorrupted(context)
+    } catch DecodingError.typeMismatch(let type, let context) {
+      let text: String
+      do { text = try container.decode(String.self) } catch DecodingError.typeMismatch {
+        throw DecodingError.typeMismatch(type, context)
       }
+      guard let number = Int64(text) else { throw wireDefect("text that is no whole number", at: decoder.codingPath) }
       value = number
+    } catch {
+      // Foundation says by an error of its own, not by a DecodingError, that a number is no Int64.
+      throw wireDefect("a number that is no whole number of 64 bits", at: decoder.codingPath)
     }
   }
 }

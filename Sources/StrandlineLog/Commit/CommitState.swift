@@ -2,7 +2,8 @@
 //
 // Group commit: whoever leads takes everything that is queued (up to the limits), makes it durable with one sync,
 // and tells all who wait. Meanwhile the queue grows to the next group. There is no timer: a lone transaction is
-// not held back, and many share a sync because they arrive while one is in flight.
+// not held back, and many share a sync because they arrive while one is in flight, or together right after one
+// (Arrivals, in Waiters.swift).
 //
 // LSNs are given in the order of calls. They are final once durable, and also once a byte of them may be on disk;
 // only after a rejection, when nothing of them is anywhere, do they go back.
@@ -40,11 +41,10 @@ struct CommitState: ~Copyable {
   private var queue: [QueuedTransaction] = []
   private var head = 0
   private var waiters: [Waiter] = []
-
-  private struct Waiter {
-    let lsn: UInt64
-    let party: any CommitWaiter
-  }
+  /// The highest LSN that somebody waits for.
+  private var lastAwaited: UInt64 = 0
+  /// How much is queued, for who must not take the lock to see it.
+  let arrivals = Arrivals()
 
   init(durableLSN: UInt64, tables: [SegmentTable], rejecting: LogError? = nil) {
     self.durableLSN = durableLSN
@@ -75,6 +75,7 @@ struct CommitState: ~Copyable {
     }
     let queued = QueuedTransaction(transaction: transaction, firstLSN: nextLSN)
     queue.append(queued)
+    arrivals.publish(queue.count - head)
     nextLSN = queued.lastLSN + 1
     return queued.firstLSN...queued.lastLSN
   }
@@ -109,6 +110,7 @@ struct CommitState: ~Copyable {
 
   mutating func wait(for lsn: UInt64, _ party: any CommitWaiter) {
     waiters.append(Waiter(lsn: lsn, party: party))
+    lastAwaited = max(lastAwaited, lsn)
   }
 
   // MARK: Leading
@@ -126,13 +128,18 @@ struct CommitState: ~Copyable {
       bytes += next
       end += 1
     }
+    defer { arrivals.publish(queue.count - head) }
+    if head == 0, end == queue.count {
+      // Everything, as nearly always: the array changes hands, and the next one is as large.
+      var rest: [QueuedTransaction] = []
+      rest.reserveCapacity(min(end, 1024))
+      swap(&rest, &queue)
+      return (rest, bytes)
+    }
     let group = Array(queue[head..<end])
     head = end
     // What is gone is given back at the latest when it is half of the array, so a group costs what it holds.
-    if head == queue.count {
-      queue.removeAll(keepingCapacity: queue.capacity < 1024)
-      head = 0
-    } else if head > queue.count / 2 {
+    if head > queue.count / 2 {
       queue.removeFirst(head)
       head = 0
     }
@@ -148,13 +155,19 @@ struct CommitState: ~Copyable {
     lastGroupNanoseconds = now
     tables[tables.count - 1].append(offsets, end: end)
     bounds = (tables[tables.count - 1].segmentID, lastLSN, end)
-    var told: [any CommitWaiter] = []
-    var rest: [Waiter] = []
-    for waiter in waiters {
-      if waiter.lsn <= lastLSN { told.append(waiter.party) } else { rest.append(waiter) }
+    var told: [Waiter] = []
+    if lastAwaited <= lastLSN {
+      // Nobody waits for more: the array changes hands, and the next one is as large.
+      told.reserveCapacity(min(waiters.count, 1024))
+      swap(&told, &waiters)
+    } else {
+      var rest: [Waiter] = []
+      for waiter in waiters {
+        if waiter.lsn <= lastLSN { told.append(waiter) } else { rest.append(waiter) }
+      }
+      waiters = rest
     }
-    waiters = rest
-    return CommitNews(parties: told, outcome: .durable)
+    return CommitNews(waiters: told, outcome: .durable)
   }
 
   /// The log goes on in another segment.
@@ -199,9 +212,12 @@ struct CommitState: ~Copyable {
   private mutating func failAll(_ error: LogError) -> CommitNews {
     queue = []
     head = 0
-    let told = waiters.map(\.party)
-    waiters = []
-    return CommitNews(parties: told, outcome: .failed(error))
+    arrivals.publish(0)
+    defer {
+      waiters = []
+      lastAwaited = 0
+    }
+    return CommitNews(waiters: waiters, outcome: .failed(error))
   }
 
   /// The same after the end of the log was copied: its events lie elsewhere now.
@@ -264,10 +280,16 @@ protocol CommitWaiter: Sendable {
   func lead()
 }
 
-/// Whom to tell what, once the lock is free.
+/// Somebody, and what for.
+struct Waiter: Sendable {
+  let lsn: UInt64
+  let party: any CommitWaiter
+}
+
+/// Whom to tell what, once the locks are free.
 struct CommitNews: Sendable {
-  var parties: [any CommitWaiter]
+  var waiters: [Waiter]
   var outcome: CommitOutcome
 
-  func tell() { for party in parties { party.tell(outcome) } }
+  func tell() { for waiter in waiters { waiter.party.tell(outcome) } }
 }

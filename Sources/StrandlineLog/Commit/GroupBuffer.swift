@@ -30,6 +30,7 @@ struct GroupBuffer {
     position = after
     self.start = start
     bytes.reserveCapacity(prefix.count + frameBytes)
+    offsets.reserveCapacity(group.reduce(0) { $0 + $1.transaction.count })
     bytes.append(contentsOf: prefix)
     var chain = Chain(after.chain)
     for queued in group {
@@ -44,8 +45,7 @@ struct GroupBuffer {
         bytes.stampFrame(at: at, lsn: lsn, flags: flags, offset: offset, identity: identity)
         offsets.append(offset)
         let length = Int(bytes.u32(at: at + LogFormat.FrameField.bodyLength))
-        let schema =
-          UInt16(bytes[at + LogFormat.FrameField.schema]) | UInt16(bytes[at + LogFormat.FrameField.schema + 1]) << 8
+        let schema = UInt16(truncatingIfNeeded: bytes.u32(at: at + LogFormat.FrameField.type) >> 16)
         chain.add(
           lsn: lsn, type: FrameType.event.rawValue, schema: schema, bodyLength: length,
           bodyCRC: bytes.u32(at: at + LogFormat.FrameField.bodyCRC))

@@ -57,17 +57,17 @@ extension Log {
   /// blocks.
   package func waitUntilDurableBlocking(_ lsn: UInt64) throws {
     while true {
-      let thread = WaitingThread()
-      let (known, leads) = commit.withLock { state -> (CommitOutcome?, Bool) in
-        if let known = state.outcome(of: lsn) { return (known, false) }
+      let (known, thread) = commit.withLock { state -> (CommitOutcome?, WaitingThread?) in
+        if let known = state.outcome(of: lsn) { return (known, nil) }
         if state.isLed {
+          let thread = WaitingThread()
           state.wait(for: lsn, thread)
-          return (nil, false)
+          return (nil, thread)
         }
         state.isLed = true
-        return (nil, true)
+        return (nil, nil)
       }
-      if let outcome = known ?? (leads ? nil : thread.wait()) {
+      if let outcome = known ?? thread?.wait() {
         if case .failed(let error) = outcome { throw error }
         return
       }
@@ -77,13 +77,12 @@ extension Log {
     }
   }
 
-/// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
-  /// cut leaves (decision L9). Costs nothing where groups are synced with `.durable`.
+  /// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
+  /// cut leaves (decision L9). Costs no sync where groups are synced with `.durable`.
   ///
   /// - Throws: `.outcomeUnknown`, which poisons the log; `.poisoned`, `.rejected`, `.closed`.
   package func flushBlocking() throws(LogError) {
     try commit.withLock { state throws(LogError) in try state.checkWritable() }
-    guard options.strength != .durable else { return }
     disk.withLock { writer in
       do throws(SystemError) {
         try writer.flush()
@@ -98,7 +97,6 @@ extension Log {
 
   /// The same for a task: the sync runs on the log's own thread.
   package func flush() async throws {
-    guard options.strength != .durable else { return }
     try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
       writerQueue.async {
         continuation.resume(with: Result { try self.flushBlocking() })
@@ -107,10 +105,19 @@ extension Log {
   }
 
   /// Makes one group durable, or fails everything that is queued. Does nothing if nothing is.
-  func leadGroup() {
+  ///
+  /// - Returns: how many were told.
+  @discardableResult
+  func leadGroup() -> Int {
+    // Told without a lock: whoever goes on writes again, and finds both free.
+    guard let news = writeGroup() else { return 0 }
+    news.tell()
+    return news.waiters.count
+  }
+
+  private func writeGroup() -> CommitNews? {
     disk.withLock { writer in
-      guard let first = commit.withLock({ $0.firstFrameBytes }) else { return }
-      let news: CommitNews
+      guard let first = commit.withLock({ $0.firstFrameBytes }) else { return nil }
       do throws(WriteFailure) {
         if writer.room(forFirst: first) == 0 {
           let rotation = try writer.rotate()
@@ -123,17 +130,16 @@ extension Log {
         let (offsets, end) = try writer.write(group, frameBytes: frameBytes)
         let durable = writer.durable
         let now = options.idleMarkerMilliseconds == nil ? 0 : clock.monotonicNanoseconds()
-        news = commit.withLock { $0.becameDurable(durable.lsn, offsets: offsets, end: end, now: now) }
-        if options.upkeep == .inBackground, writer.wantsPreparation { lookAfterFiles() }
+        defer { if options.upkeep == .inBackground, writer.wantsPreparation || upkeep.hasWork { lookAfterFiles() } }
+        return commit.withLock { $0.becameDurable(durable.lsn, offsets: offsets, end: end, now: now) }
       } catch {
-        news = commit.withLock { state in
+        return commit.withLock { state in
           switch error {
           case .refused(let cause): state.reject(cause)
           case .unknown(let cause): state.poison(cause)
           }
         }
       }
-      news.tell()
     }
   }
 
@@ -154,8 +160,9 @@ extension Log {
   /// Leads on the log's own thread until nothing is queued.
   private func leadInBackground() {
     writerQueue.async {
+      let arrivals = self.commit.withLock { $0.arrivals }
       repeat {
-        self.leadGroup()
+        arrivals.wait(for: self.leadGroup(), self.clock)
       } while self.commit.withLock { state in
         if !state.hasQueue { state.isLed = false }
         return state.isLed

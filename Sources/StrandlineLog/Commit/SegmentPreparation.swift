@@ -89,7 +89,7 @@ final class SegmentPreparation: Sendable {
     // The group that seals a segment goes beyond its soft size; most go no further than this.
     let allocated = UInt64(options.segmentBytesMax + options.segmentBytesMax / 64)
     let file = try creation.make(
-      header.segmentID, page, allocated: allocated, zeroed: options.zeroesPreparedSegments)
+      header.segmentID, page, allocated: allocated)
     do throws(WriteFailure) {
       try keeper.commit { manifest in
         manifest.add(

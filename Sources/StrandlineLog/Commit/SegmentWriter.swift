@@ -79,10 +79,8 @@ struct SegmentWriter: Sendable {
       try make()
       do {
         try Self.truncate(fileSystem, directory.segment(predecessor.segmentID), to: predecessor.end)
-      } catch  where error.isAbsent {
-        // Merged meanwhile.
       } catch {
-        throw .unknown(error)
+        // Merged meanwhile; or it keeps its reserved space until upkeep tries again. No event depends on it.
       }
     }
     guard let live else { preconditionFailure("a writer has a segment after a rotation") }
@@ -269,7 +267,9 @@ struct SegmentWriter: Sendable {
   /// Makes everything that was written durable in the full sense, before an event leaves the device (decision L9).
   mutating func flush() throws(SystemError) {
     guard fullFlushLSN < durable.lsn else { return }
-    if let live, live.pendingOpening == nil { try live.file.sync(.durable) }
+    // Of whichever file: it takes along what barriers have covered, in a predecessor too. What an earlier writer left
+    // to barriers was made durable by the open, which synced the directory.
+    if let live { try live.file.sync(.durable) }
     fullFlushLSN = durable.lsn
   }
 

@@ -7,9 +7,6 @@ import StrandlineSystem
 import Synchronization
 
 extension Log {
-  /// So many neighbours of about the same size become one.
-  static let mergeWidth = 8
-
   /// Merges small segments, if enough of them have come together.
   ///
   /// - Throws: `.damaged`, `.io`, `.full`; the log goes on as it was. The failure is in `upkeepReport` too.
@@ -72,18 +69,20 @@ extension Log {
       var run: [SegmentRewrite.Input] = []
       var bytes: UInt64 = 0
       for entry in entries {
-        let fits = UInt64(entry.end) <= limit && bytes + UInt64(entry.end) <= UInt64(options.segmentBytesMax)
+        // The header's page is there once, however many become one.
+        let content = UInt64(entry.end) - min(UInt64(entry.end), UInt64(LogFormat.headerPageBytes))
+        let fits = UInt64(entry.end) <= limit && bytes + content <= UInt64(options.segmentBytesMax)
         if !fits {
-          if run.count >= Self.mergeWidth { return run }
+          if run.count >= options.mergeWidth { return run }
           run = []
           bytes = 0
         }
         if UInt64(entry.end) <= limit {
           run.append(SegmentRewrite.Input(entry: entry))
-          bytes += UInt64(entry.end)
+          bytes += content
         }
       }
-      if run.count >= Self.mergeWidth { return run }
+      if run.count >= options.mergeWidth { return run }
     }
     return nil
   }

@@ -67,7 +67,7 @@ package struct Control: Hashable, Sendable {
   package static func decode(_ bytes: [UInt8], at start: Int, file: String) throws(LogError) -> Control? {
     let end = start + LogFormat.controlSlotBytes
     guard end <= bytes.count, Array(bytes[start..<start + LogFormat.controlMagic.count]) == LogFormat.controlMagic,
-      CRC32C.checksum(bytes, start..<end - 4) == bytes.u32(at: end - 4)
+      CRC32C.checksum(bytes, start..<end - 4) == bytes.u32(at: end - 4), bytes.u64(at: start + 32) < LogFormat.numberMax
     else { return nil }
     let major = UInt16(bytes[start + 8]) | UInt16(bytes[start + 9]) << 8
     guard major == LogFormat.major, bytes.u32(at: start + 12) == 0, bytes[start + 76] <= 1,

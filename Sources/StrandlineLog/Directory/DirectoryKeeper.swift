@@ -11,7 +11,10 @@ import Synchronization
 final class DirectoryKeeper: Sendable {
   let environment: SystemEnvironment
   let directory: StoreDirectory
+  /// Held for a moment. Taken after `writing`.
   private let state: Mutex<State>
+  /// Held by whoever writes one of the two files.
+  private let writing = Mutex(())
 
   private struct State: Sendable {
     var manifest: Manifest
@@ -51,27 +54,33 @@ final class DirectoryKeeper: Sendable {
   /// - Parameter listed: called when the new list holds, before any file is removed.
   /// - Throws: `.refused` if the old list still holds.
   func commit(_ change: (inout Manifest) -> Void, listed: () -> Void = {}) throws(WriteFailure) {
-    let obsolete = try state.withLock { state throws(WriteFailure) -> [UInt64] in
-      if let failure = state.failure { throw .unknown(failure) }
-      var next = state.manifest
-      change(&next)
-      let unused = Set(state.unused)
-      next.entries.removeAll { unused.contains($0.segmentID) }
-      next.obsolete = (next.obsolete + state.unused).filter { !state.removed.contains($0) }
-      next.number += 1
+    try writing.withLock { _ throws(WriteFailure) in
+      let before = state.withLock { $0 }
+      if let failure = before.failure { throw .unknown(failure) }
+      func changed(_ manifest: Manifest) -> Manifest {
+        var next = manifest
+        change(&next)
+        next.entries.removeAll { before.unused.contains($0.segmentID) }
+        next.obsolete = (next.obsolete + before.unused).filter { !before.removed.contains($0) }
+        next.number += 1
+        return next
+      }
+      let next = changed(before.manifest)
       do throws(WriteFailure) {
         try next.write(environment.fileSystem, directory)
       } catch {
-        if case .unknown(let cause) = error { state.failure = cause }
+        if case .unknown(let cause) = error { state.withLock { $0.failure = cause } }
         throw error
       }
-      state.manifest = next
-      state.unused = []
-      state.removed = []
-      return next.obsolete
+      state.withLock { state in
+        // What was noted meanwhile stays, and is on the next list.
+        state.manifest = changed(state.manifest)
+        state.unused = []
+        state.removed = []
+      }
+      listed()
+      remove(next.obsolete)
     }
-    listed()
-    remove(obsolete)
   }
 
   /// Removes files that are on no list any more. What cannot be removed now stays on the list of obsolete files.
@@ -98,8 +107,10 @@ final class DirectoryKeeper: Sendable {
 
   /// Raises the bounds in CONTROL. When this returns they are on the medium.
   func bound(_ change: (inout Control) -> Void) throws(SystemError) {
-    try state.withLock { state throws(SystemError) in
-      try state.control.write(environment.fileSystem, directory, change)
+    try writing.withLock { _ throws(SystemError) in
+      var control = state.withLock { $0.control }
+      defer { state.withLock { $0.control = control } }
+      try control.write(environment.fileSystem, directory, change)
     }
   }
 }

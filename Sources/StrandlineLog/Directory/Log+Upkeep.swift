@@ -33,6 +33,29 @@ final class Upkeep: Sendable {
     var isOver = false
     /// By the monotonic clock: nothing is tried before.
     var notBefore: UInt64 = 0
+    var compaction: Compaction?
+  }
+
+  /// A compaction that was asked for and has not succeeded yet.
+  struct Compaction: Sendable {
+    let limit: UInt64
+    let survivors: @Sendable ([LogEvent]) throws -> [LogSurvivor]
+  }
+
+  /// Whether there is something to do that no commit asks for.
+  var hasWork: Bool { work.load(ordering: .relaxed) }
+  private let work = Atomic(false)
+
+  func ask(for compaction: Compaction) {
+    state.withLock { $0.compaction = compaction }
+    work.store(true, ordering: .relaxed)
+  }
+
+  var compaction: Compaction? { state.withLock { $0.compaction } }
+
+  func compactionIsDone() {
+    state.withLock { $0.compaction = nil }
+    work.store(false, ordering: .relaxed)
   }
 
   static let backoffFirstMilliseconds: UInt64 = 1_000
@@ -99,13 +122,33 @@ extension Log {
       guard let self else { return }
       defer { self.upkeep.roundEnded() }
       do {
-        try self.prepareSegment()
+        if self.isInWant { try self.prepareSegment() }
         try self.mergeSegments()
+        if let asked = self.upkeep.compaction {
+          try self.compact(upTo: asked.limit, survivors: asked.survivors)
+          self.upkeep.compactionIsDone()
+        }
       } catch {
         // Kept in the report by whoever failed.
       }
     }
   }
+
+  /// Asks for a compaction in the background. If it fails, the failure is in `upkeepReport`, and it is tried again
+  /// with later commits: after a second at first, then after twice as long each time, five minutes at most. A later
+  /// call takes the place of an earlier one that has not run. A log with upkeep on demand runs nothing by itself.
+  package func compactInBackground(
+    upTo limit: UInt64 = .max, survivors: @escaping @Sendable ([LogEvent]) throws -> [LogSurvivor]
+  ) {
+    upkeep.ask(for: Upkeep.Compaction(limit: limit, survivors: survivors))
+    if options.upkeep == .inBackground { lookAfterFiles() }
+  }
+
+  /// Whether the live segment is half full and no other is ready.
+  private var isInWant: Bool { disk.withLock { $0.wantsPreparation } }
+
+  /// Waits until the round of upkeep that is queued, if one is, has ended. Blocks; for tests and benchmarks.
+  package func waitForUpkeep() { upkeep.queue.sync {} }
 
   /// Makes the next segment, so that going on in it costs a commit nothing; does nothing if one is ready. Also gives
   /// reserved space of finished segments back, and raises the bounds in CONTROL.

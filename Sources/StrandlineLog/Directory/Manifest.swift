@@ -174,6 +174,7 @@ package struct Manifest: Hashable, Sendable {
 
   /// What no writer wrote, under checksums that match.
   private func check(_ damaged: (String) -> LogError) throws(LogError) {
+    guard number < LogFormat.numberMax else { throw damaged("it is number \(number) of its store") }
     guard 1..<LogFormat.numberMax ~= nextSegmentID else { throw damaged("its next segment ID is \(nextSegmentID)") }
     var seen: Set<UInt64> = []
     for entry in entries {

@@ -62,14 +62,13 @@ struct Recovery {
       var walk = SegmentWalk(
         summary, file: file, limit: sealed.map { min(size, UInt64($0.offset)) } ?? size,
         bound: list.bound(of: summary))
+      walk.collectsEvents = wanted
       var table = SegmentTable(summary)
       walking: while true {
         switch try walk.next() {
         case .transaction:
-          if let first, let last = walk.transaction.last, last.lsn >= first {
-            for event in walk.transaction where event.lsn >= first { try visit(event) }
-          }
-          table.append(walk.transaction, end: walk.unitEnd.offset)
+          if let first { for event in walk.transaction where event.lsn >= first { try visit(event) } }
+          table.append(walk.places, end: walk.unitEnd.offset)
         case .marker, .other:
           continue
         case .stop(let fault):
@@ -162,7 +161,7 @@ struct Recovery {
       let first = end.lsn + 1
       throw .damaged(
         walk.path, at: UInt64(end.offset)..<max(whole, UInt64(end.offset) + 1),
-        lsns: first...max(first, sealed.lastLSN),
+        lsns: first <= sealed.lastLSN ? first...sealed.lastLSN : nil,
         "it was acknowledged up to byte \(whole), and at byte \(walk.scanner.offset): \(fault.rawValue)")
     }
     let required = max(walk.openingEnd, walk.bound?.end ?? 0)

@@ -49,8 +49,10 @@ struct StoreCreation {
       live = made
       let manifest = try makeManifest(header, in: place)
       let control = try makeControl(header, made, in: place)
-      if options.ballastBytes > 0 {
+      do throws(SystemError) {
         try Ballast(fileSystem: fileSystem, directory: place, bytes: options.ballastBytes).make()
+      } catch  where error.isFull {
+        // A store on a disk that is nearly full is better than none; upkeep makes the ballast when there is room.
       }
       try fileSystem.syncDirectory(place.path)
       try fileSystem.rename(place.path, to: directory.path)

@@ -57,6 +57,11 @@ struct StoreDirectory: Sendable {
     }
     guard names.contains(where: { $0.hasSuffix(LogFormat.segmentSuffix) }) else {
       if names.isEmpty { return .empty }
+      if names.contains(LogFormat.manifestName) {
+        throw LogError(
+          .missingSegment,
+          "'\(path)' has a list of segments, and none of them is there; \(LogError.innocentCauses)", file: path)
+      }
       if names == [LogFormat.lockName] {
         throw LogError(
           .notAStore,

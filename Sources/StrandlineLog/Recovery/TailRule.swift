@@ -108,9 +108,11 @@ extension TailVerdict {
     let promisedEnd = max(walk.openingEnd, promise?.durableEnd ?? 0, walk.bound?.end ?? 0)
     guard promisedEnd <= end.offset else {
       let first = end.lsn + 1
+      // Events that were copied behind an opening frame are promised without their number.
+      let copied = walk.openingEnd > end.offset ? first : 0
+      let last = max(copied, promise?.durableLSN ?? 0, walk.bound?.lsn ?? 0)
       throw .damaged(
-        walk.path, at: UInt64(end.offset)..<UInt64(promisedEnd),
-        lsns: first...max(first, promise?.durableLSN ?? 0, walk.bound?.lsn ?? 0),
+        walk.path, at: UInt64(end.offset)..<UInt64(promisedEnd), lsns: first <= last ? first...last : nil,
         "its bytes up to \(promisedEnd) were acknowledged, and a frame before that does not verify")
     }
     // A promise above X was refused; one at X must speak of the same history.

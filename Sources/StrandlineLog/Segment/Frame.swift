@@ -124,9 +124,8 @@ extension [UInt8] {
     append(contentsOf: body)
     append(zeros: end - count)
     patch(u32: UInt32(body.count), at: start + LogFormat.FrameField.bodyLength)
-    self[start + LogFormat.FrameField.type] = type.rawValue
-    self[start + LogFormat.FrameField.schema] = UInt8(truncatingIfNeeded: schema)
-    self[start + LogFormat.FrameField.schema + 1] = UInt8(truncatingIfNeeded: schema >> 8)
+    // Type, flags (none yet) and schema stand side by side.
+    patch(u32: UInt32(type.rawValue) | UInt32(schema) << 16, at: start + LogFormat.FrameField.type)
     patch(u32: index, at: start + LogFormat.FrameField.indexInTransaction)
     patch(
       u32: CRC32C.checksum(self, start + LogFormat.frameHeaderBytes..<end),

@@ -57,9 +57,7 @@ struct SegmentCreation {
 
   /// Makes a file with this content and space up to `allocated`. When this returns, the file, its content and its
   /// name are on the medium.
-  func make(_ segmentID: UInt64, _ content: [UInt8], allocated: UInt64, zeroed: Bool = false)
-    throws(WriteFailure) -> any File
-  {
+  func make(_ segmentID: UInt64, _ content: [UInt8], allocated: UInt64) throws(WriteFailure) -> any File {
     let temporary = directory.temporarySegment(segmentID)
     let file: any File
     do {
@@ -70,7 +68,6 @@ struct SegmentCreation {
     do {
       try file.preallocate(at: 0, length: max(allocated, UInt64(content.count)))
       try file.write(content, at: 0)
-      if zeroed { try Self.writeZeros(file, UInt64(content.count)..<allocated) }
       try file.sync(.durable)
     } catch {
       file.close()
@@ -86,18 +83,6 @@ struct SegmentCreation {
       throw .unknown(error)
     }
     return file
-  }
-
-  /// Space that was written once takes a sync of the data alone; space that was only reserved takes one of the
-  /// file's block map too.
-  private static func writeZeros(_ file: any File, _ range: Range<UInt64>) throws(SystemError) {
-    let zeros = [UInt8](repeating: 0, count: 1 << 20)
-    var offset = range.lowerBound
-    while offset < range.upperBound {
-      let count = Int(min(UInt64(zeros.count), range.upperBound - offset))
-      try file.write(zeros, 0..<count, at: offset)
-      offset += UInt64(count)
-    }
   }
 
   /// Takes a segment back that no list names: an unlisted one that continues the log would be believed.

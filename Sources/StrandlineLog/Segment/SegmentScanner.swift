@@ -62,7 +62,7 @@ struct SegmentScanner {
     if offset >= windowOffset, offset + UInt64(count) <= windowOffset + UInt64(window.count) { return true }
     let wanted = Int(min(UInt64(max(count, LogFormat.readChunkBytes)), limit - offset))
     do {
-      window = try file.read(at: offset, count: wanted)
+      try file.read(at: offset, count: wanted, into: &window)
     } catch {
       throw .system("cannot read segment '\(path)'", error, file: path)
     }

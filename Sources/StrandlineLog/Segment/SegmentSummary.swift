@@ -125,14 +125,15 @@ struct SegmentList {
   ///
   /// - Parameters:
   ///   - segmentIDs: what the directory has.
+  ///   - isThorough: look through all of a segment that was made ahead; nil: when writing.
   ///   - known: summaries that were read before; what they say does not change.
-  ///   - writing: refuse what a reader of this version may read and a writer may not write beside; and look
-  ///     through all of a segment that was made ahead.
+  ///   - writing: refuse what a reader of this version may read and a writer may not write beside.
   /// - Throws: `.damaged`, `.fromTheFuture`, `.foreignSegment`, `.missingSegment`, `.wrongRole`, `.io`.
   static func read(
     _ fileSystem: any FileSystem, _ directory: StoreDirectory, _ segmentIDs: [UInt64], role: LogRole?, writing: Bool,
-    known: [UInt64: SegmentSummary] = [:]
+    isThorough: Bool? = nil, known: [UInt64: SegmentSummary] = [:]
   ) throws(LogError) -> SegmentList {
+    let untilUnwritten = !(isThorough ?? writing)
     // CONTROL first: its bounds were true before the manifest that is read then.
     let control = try Control.read(fileSystem, directory)
     let manifest = try Manifest.read(fileSystem, directory)
@@ -146,12 +147,13 @@ struct SegmentList {
       let summary =
         if let found, found.header.salt == entry.salt { found } else {
           try SegmentSummary.read(
-            fileSystem, directory.segment(entry.segmentID), entry.segmentID, untilUnwritten: !writing)
+            fileSystem, directory.segment(entry.segmentID), entry.segmentID, untilUnwritten: untilUnwritten)
         }
       guard let summary else {
         guard entry.end == 0 else {
           throw .damaged(
-            directory.segment(entry.segmentID), at: UInt64(LogFormat.headerPageBytes)..<UInt64(entry.end),
+            directory.segment(entry.segmentID),
+            at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.headerPageBytes + LogFormat.openingFrameBytes),
             lsns: entry.firstLSN...max(entry.firstLSN, entry.lastLSN), "its opening frame does not verify")
         }
         list.unopened.append(entry.segmentID)
@@ -172,7 +174,7 @@ struct SegmentList {
     var unlisted: [SegmentSummary] = []
     for id in segmentIDs where !listed.contains(id) {
       let path = directory.segment(id)
-      guard let summary = try SegmentSummary.read(fileSystem, path, id, untilUnwritten: !writing) else {
+      guard let summary = try SegmentSummary.read(fileSystem, path, id, untilUnwritten: untilUnwritten) else {
         list.strays.append(id)
         continue
       }
@@ -182,6 +184,10 @@ struct SegmentList {
     let before = list.summaries.count
     list.strays += list.chainOn(unlisted).map(\.segmentID)
     list.adopted = list.summaries[before...].map(\.segmentID)
+    // A store's first segment is never made ahead.
+    guard !list.summaries.isEmpty else {
+      throw .damaged(directory.manifest, at: 0..<1, lsns: nil, "none of the segments that it lists has been opened")
+    }
     return list
   }
 

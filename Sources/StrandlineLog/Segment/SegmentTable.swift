@@ -107,7 +107,8 @@ struct SegmentTable: Sendable {
     self.end = end
   }
 
-  mutating func append(_ events: [LogEvent], end: UInt32) {
+  /// Takes in the events of a transaction, which end at `end`.
+  mutating func append(_ events: [EventPlace], end: UInt32) {
     switch places {
     case .dense(var dense):
       places = .unknown

@@ -17,10 +17,16 @@ struct LogPosition: Hashable, Sendable {
   var offset: UInt32
 }
 
+/// An event, and where it lies.
+struct EventPlace: Hashable, Sendable {
+  var lsn: UInt64
+  var offset: UInt32
+}
+
 /// A walk from a segment's opening frame on.
 struct SegmentWalk {
   enum Step {
-    /// A whole transaction: its events are in `transaction`.
+    /// A whole transaction: its places are in `places`, its events in `transaction` if they are collected.
     case transaction
     case marker(MarkerBody)
     /// A frame that is neither.
@@ -43,8 +49,12 @@ struct SegmentWalk {
   private(set) var promised: LogPosition
   /// The end of the last frame that is a unit's last or a marker.
   private(set) var settledEnd: UInt32
-  /// The events of the transaction that was read last, or is being read.
+  /// The places of the transaction that was read last, or is being read.
+  private(set) var places: [EventPlace] = []
+  /// Its events, if they are collected.
   private(set) var transaction: [LogEvent] = []
+  /// Whether somebody wants the events; else they are checked and not kept.
+  var collectsEvents = true
   private(set) var frames: UInt64 = 0
   private(set) var events: UInt64 = 0
   private(set) var fullFlushLSN: UInt64 = 0
@@ -88,6 +98,7 @@ struct SegmentWalk {
     unsettledFrames = 0
     chain = Chain(unitEnd.chain)
     transaction = []
+    places = []
     isInside = false
     scanner = SegmentScanner(
       file: file, path: path, identity: walk.scanner.identity, from: UInt64(settledEnd), limit: limit)
@@ -95,7 +106,10 @@ struct SegmentWalk {
 
   /// Reads on to the end of the next transaction, marker or other unit.
   mutating func next() throws(LogError) -> Step {
-    if !isInside { transaction.removeAll(keepingCapacity: true) }
+    if !isInside {
+      transaction.removeAll(keepingCapacity: true)
+      places.removeAll(keepingCapacity: true)
+    }
     while true {
       let before = scanner.offset
       switch try scanner.next() {
@@ -182,16 +196,19 @@ struct SegmentWalk {
   }
 
   private mutating func takeEvent(_ header: FrameHeader, at start: Int, offset: UInt32) -> Step? {
-    let index = isInside ? transaction.count : 0
+    let index = isInside ? places.count : 0
     guard isNext(header.lsn), Int(header.indexInTransaction) == index, header.isFirst == (index == 0) else {
       return .stop(.order)
     }
-    transaction.append(LogEvent(header, scanner.window, at: start, segmentID: segmentID, offset: offset))
+    places.append(EventPlace(lsn: header.lsn, offset: offset))
+    if collectsEvents {
+      transaction.append(LogEvent(header, scanner.window, at: start, segmentID: segmentID, offset: offset))
+    }
     isInside = !header.isLast
     chain.add(header)
     count()
     guard header.isLast else { return nil }
-    events += UInt64(transaction.count)
+    events += UInt64(places.count)
     let end = offset + UInt32(header.frameBytes)
     unitEnd = LogPosition(lsn: header.lsn, chain: chain.value, offset: end)
     settle(end)
@@ -200,7 +217,7 @@ struct SegmentWalk {
 
   /// Without gaps in what a writer appended; rising in what was copied out of it.
   private func isNext(_ lsn: UInt64) -> Bool {
-    let last = isInside ? transaction.last?.lsn ?? unitEnd.lsn : unitEnd.lsn
+    let last = isInside ? places.last?.lsn ?? unitEnd.lsn : unitEnd.lsn
     switch opening.kind {
     case .live: return lsn == last + 1
     case .rewritten: return lsn > last && lsn <= opening.rangeLastLSN

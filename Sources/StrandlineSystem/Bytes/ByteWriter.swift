@@ -68,11 +68,17 @@ package struct ByteWriter: Sendable {
 extension [UInt8] {
   /// Overwrites four bytes at `offset`, least first.
   package mutating func patch(u32 value: UInt32, at offset: Int) {
-    for index in 0..<4 { self[offset + index] = UInt8(truncatingIfNeeded: value >> (8 * UInt32(index))) }
+    precondition(offset >= 0 && offset + 4 <= count)
+    unsafe withUnsafeMutableBytes {
+      unsafe $0.storeBytes(of: value.littleEndian, toByteOffset: offset, as: UInt32.self)
+    }
   }
 
   /// Overwrites eight bytes at `offset`, least first.
   package mutating func patch(u64 value: UInt64, at offset: Int) {
-    for index in 0..<8 { self[offset + index] = UInt8(truncatingIfNeeded: value >> (8 * UInt64(index))) }
+    precondition(offset >= 0 && offset + 8 <= count)
+    unsafe withUnsafeMutableBytes {
+      unsafe $0.storeBytes(of: value.littleEndian, toByteOffset: offset, as: UInt64.self)
+    }
   }
 }

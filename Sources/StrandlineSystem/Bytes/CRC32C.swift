@@ -31,6 +31,15 @@ package enum CRC32C {
 }
 
 extension CRC32C {
+  /// The checksum of the first `count` bytes of three numbers, each least byte first.
+  package static func checksum(words first: UInt64, _ second: UInt64, _ third: UInt64, count: Int) -> UInt32 {
+    precondition((0...24).contains(count))
+    return unsafe withUnsafeBytes(of: (first.littleEndian, second.littleEndian, third.littleEndian)) { buffer in
+      guard let base = buffer.baseAddress else { return 0 }
+      return unsafe strandline_crc32c(0, base, count)
+    }
+  }
+
   /// The checksum of eight bytes: two numbers, each least byte first. For a prefix that is not worth an array.
   package static func checksum(words first: UInt32, _ second: UInt32) -> UInt32 {
     unsafe withUnsafeBytes(of: (first.littleEndian, second.littleEndian)) { buffer in

@@ -30,6 +30,6 @@ extension [UInt8] {
       append(contentsOf: Self.zeros)
       rest -= Self.zeros.count
     }
-    append(contentsOf: Self.zeros[..<rest])
+    unsafe Self.zeros.withUnsafeBytes { unsafe append(contentsOf: UnsafeRawBufferPointer(rebasing: $0[..<rest])) }
   }
 }

@@ -83,6 +83,10 @@ package protocol File: AnyObject, Sendable {
   /// Reads up to `count` bytes at `offset`: fewer only at the end of the file (short reads are repeated).
   func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8]
 
+  /// The same into an array that is there, whose memory is used again: for reading a file from end to end.
+  /// Afterwards `buffer` holds what was read, and nothing if this throws.
+  func read(at offset: UInt64, count: Int, into buffer: inout [UInt8]) throws(SystemError)
+
   /// Writes all of `bytes[range]` at `offset` (short writes are repeated). When it throws, any part of the
   /// range may have been written. Nothing is durable before `sync`.
   func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError)
@@ -103,6 +107,11 @@ package protocol File: AnyObject, Sendable {
 }
 
 extension File {
+  package func read(at offset: UInt64, count: Int, into buffer: inout [UInt8]) throws(SystemError) {
+    buffer = []
+    buffer = try read(at: offset, count: count)
+  }
+
   /// Writes all of `bytes` at `offset`.
   package func write(_ bytes: [UInt8], at offset: UInt64) throws(SystemError) {
     try write(bytes, 0..<bytes.count, at: offset)

@@ -55,33 +55,62 @@ package final class POSIXFile: File {
   private static let unquestionedCount = 64 << 10
 
   package func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
-    guard count > 0 else { return [] }
-    return try use("pread") { (descriptor) throws(SystemError) in
-      var wanted = count
-      if wanted > Self.unquestionedCount {
-        let size = try sizeOf(descriptor)
-        wanted = size > offset ? Int(min(UInt64(wanted), size - offset)) : 0
-      }
+    try use("pread") { (descriptor) throws(SystemError) in
+      let wanted = try bounded(descriptor, offset, count)
       guard wanted > 0 else { return [] }
       let start = try checked("pread", offset, UInt64(wanted))
       var failure: Int32 = 0
       let result = unsafe [UInt8](unsafeUninitializedCapacity: wanted) { buffer, done in
-        guard let base = buffer.baseAddress else { return }
-        while done < wanted {
-          let got = unsafe pread(descriptor, base + done, wanted - done, start + off_t(done))
-          if got > 0 {
-            done += got
-          } else if got == 0 {
-            return
-          } else if errno != EINTR {
-            failure = errno
-            return
-          }
-        }
+        failure = unsafe Self.fill(UnsafeMutableRawBufferPointer(buffer), wanted, &done, descriptor, start)
       }
       guard failure == 0 else { throw SystemError(call: "pread", subject: path, errno: failure) }
       return result
     }
+  }
+
+  package func read(at offset: UInt64, count: Int, into buffer: inout [UInt8]) throws(SystemError) {
+    do throws(SystemError) {
+      try use("pread") { (descriptor) throws(SystemError) in
+        let wanted = try bounded(descriptor, offset, count)
+        let start = try checked("pread", offset, UInt64(wanted))
+        // Zeros only where the buffer grows: as a rule it has the length of the last read.
+        if buffer.count < wanted { buffer.append(zeros: wanted - buffer.count) }
+        var done = 0
+        let failure = unsafe buffer.withUnsafeMutableBytes { bytes in
+          unsafe Self.fill(bytes, wanted, &done, descriptor, start)
+        }
+        guard failure == 0 else { throw SystemError(call: "pread", subject: path, errno: failure) }
+        buffer.removeLast(buffer.count - done)
+      }
+    } catch {
+      buffer = []
+      throw error
+    }
+  }
+
+  /// `count`, or if it is large and the file is shorter, what the file has from `offset` on.
+  private func bounded(_ descriptor: Int32, _ offset: UInt64, _ count: Int) throws(SystemError) -> Int {
+    guard count > Self.unquestionedCount else { return max(0, count) }
+    let size = try sizeOf(descriptor)
+    return size > offset ? Int(min(UInt64(count), size - offset)) : 0
+  }
+
+  /// Reads until `wanted` bytes are there or the file ends. 0, or an errno.
+  private static func fill(
+    _ buffer: UnsafeMutableRawBufferPointer, _ wanted: Int, _ done: inout Int, _ descriptor: Int32, _ start: off_t
+  ) -> Int32 {
+    guard let base = buffer.baseAddress else { return 0 }
+    while done < wanted {
+      let got = unsafe pread(descriptor, base + done, wanted - done, start + off_t(done))
+      if got > 0 {
+        done += got
+      } else if got == 0 {
+        return 0
+      } else if errno != EINTR {
+        return errno
+      }
+    }
+    return 0
   }
 
   package func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
@@ -110,30 +139,30 @@ package final class POSIXFile: File {
     }
   }
 
+  /// Space is reserved first, so that a full disk shows before a byte is written, and then written with zeros: a
+  /// file system keeps reserved space as "unwritten", and the first sync over it has to change that in its journal,
+  /// which costs as much as the sync itself, and far more on a busy machine.
   package func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
     guard length > 0 else { return }
     let start = try checked("fallocate", offset, length)
+    let old = try size()
     try use("fallocate") { (descriptor) throws(SystemError) in
       let code = strandline_preallocate(descriptor, Int64(start), Int64(length))
-      if code == 0 { return }
-      guard code == ENOTSUP || code == EOPNOTSUPP || code == ENOSYS else {
+      guard code == 0 || code == ENOTSUP || code == EOPNOTSUPP || code == ENOSYS else {
         throw SystemError(call: "fallocate", subject: path, errno: code)
       }
     }
-    try writeZeros(to: offset + length)
+    try writeZeros(from: old, to: offset + length)
   }
 
-  /// Space on a file system that reserves none: zeros from the end of the file on. Bytes that stand already
-  /// are not touched. If the disk fills up, the file gets its old size back.
-  private func writeZeros(to end: UInt64) throws(SystemError) {
-    let old = try size()
-    guard end > old else { return }
-    let chunk = [UInt8](repeating: 0, count: 64 << 10)
+  /// Zeros from the old end of the file on. Bytes that stood already are not touched. If the disk fills up, the
+  /// file gets its old size back.
+  private func writeZeros(from old: UInt64, to end: UInt64) throws(SystemError) {
     var at = old
     while at < end {
-      let count = Int(min(UInt64(chunk.count), end - at))
+      let count = Int(min(UInt64(Self.zeros.count), end - at))
       do {
-        try write(chunk, 0..<count, at: at)
+        try write(Self.zeros, 0..<count, at: at)
       } catch {
         try? truncate(to: old)
         throw error
@@ -141,6 +170,8 @@ package final class POSIXFile: File {
       at += UInt64(count)
     }
   }
+
+  private static let zeros = [UInt8](repeating: 0, count: 256 << 10)
 
   package func truncate(to size: UInt64) throws(SystemError) {
     let length = try checked("ftruncate", size, 0)

@@ -1,0 +1,137 @@
+// A picture of a benchmark: lines over two axes that double at each step, as SVG written by hand.
+
+import StrandlineSystem
+
+/// A plot with logarithmic axes.
+struct Plot {
+  struct Line {
+    var name: String
+    var points: [(x: Double, y: Double)] = []
+  }
+
+  var title: String
+  var horizontal: String
+  var vertical: String
+  var lines: [Line]
+
+  private static let (width, height) = (760.0, 480.0)
+  private static let (left, right, top, bottom) = (90.0, 30.0, 50.0, 70.0)
+  private static let colors = ["#0b6e8f", "#c1582b", "#4a7c2c"]
+
+  /// The picture.
+  var svg: String {
+    let points = lines.flatMap(\.points)
+    let xs = Self.doublings(from: 1, to: points.map(\.x).max() ?? 1)
+    let ys = Self.tens(from: points.map(\.y).min() ?? 1, to: points.map(\.y).max() ?? 1)
+    func x(_ value: Double) -> Double {
+      Self.left + Self.part(value, xs) * (Self.width - Self.left - Self.right)
+    }
+    func y(_ value: Double) -> Double {
+      Self.height - Self.bottom - Self.part(value, ys) * (Self.height - Self.top - Self.bottom)
+    }
+    let (floor, wall) = (Self.height - Self.bottom, Self.width - Self.right)
+    var parts = [
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 \(Self.short(Self.width)) \(Self.short(Self.height))\" "
+        + "font-family=\"sans-serif\" font-size=\"13\" fill=\"#222\">",
+      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>",
+      Self.text(title, Self.width / 2, 28, "middle", "font-size=\"17\" font-weight=\"bold\""),
+    ]
+    for value in xs {
+      parts.append(Self.stroke(x(value), Self.top, x(value), floor))
+      parts.append(Self.text(Words.count(Int(value)), x(value), floor + 20, "middle"))
+    }
+    for value in ys {
+      parts.append(Self.stroke(Self.left, y(value), wall, y(value)))
+      parts.append(Self.text(Words.count(Int(value)), Self.left - 8, y(value) + 4, "end"))
+    }
+    parts.append(Self.text(horizontal, (Self.left + wall) / 2, floor + 48, "middle"))
+    let middle = (Self.top + floor) / 2
+    parts.append(
+      Self.text(vertical, 20, middle, "middle", "transform=\"rotate(-90 20 \(Self.short(middle)))\""))
+    for (index, line) in lines.enumerated() {
+      let color = Self.colors[index % Self.colors.count]
+      let path = line.points.map { "\(Self.short(x($0.x))),\(Self.short(y($0.y)))" }.joined(separator: " ")
+      parts.append("<polyline points=\"\(path)\" fill=\"none\" stroke=\"\(color)\" stroke-width=\"2.5\"/>")
+      for point in line.points {
+        parts.append(
+          "<circle cx=\"\(Self.short(x(point.x)))\" cy=\"\(Self.short(y(point.y)))\" r=\"4\" fill=\"\(color)\">"
+            + "<title>\(Words.count(Int(point.x))): \(Words.count(Int(point.y)))</title></circle>")
+      }
+      let row = Self.top + 18 + Double(index) * 20
+      parts.append(
+        "<rect x=\"\(Self.short(Self.left + 12))\" y=\"\(Self.short(row - 10))\" width=\"12\" height=\"12\" fill=\"\(color)\"/>"
+      )
+      parts.append(Self.text(line.name, Self.left + 30, row, "start"))
+    }
+    return (parts + ["</svg>"]).joined(separator: "\n") + "\n"
+  }
+
+  /// Writes the picture in the place of what stands at `path`.
+  func save(at path: String, _ fileSystem: any FileSystem) throws {
+    let temporary = path + ".tmp"
+    if try fileSystem.kind(of: temporary) != .absent { try fileSystem.unlink(temporary) }
+    let file = try fileSystem.open(temporary, .create)
+    defer { file.close() }
+    try file.write(Array(svg.utf8), at: 0)
+    try file.sync(.durable)
+    try fileSystem.rename(temporary, to: path)
+  }
+
+  // MARK: Axes
+
+  /// 1, 2, 4 … up to at least `most`.
+  static func doublings(from least: Double, to most: Double) -> [Double] {
+    var result = [least, least * 2]
+    while let last = result.last, last < most { result.append(last * 2) }
+    return result
+  }
+
+  /// Powers of ten around a range.
+  static func tens(from least: Double, to most: Double) -> [Double] {
+    var first = 1.0
+    while first * 10 <= least { first *= 10 }
+    var result = [first, first * 10]
+    while let last = result.last, last < most { result.append(last * 10) }
+    return result
+  }
+
+  /// Where a value lies between the ends of an axis, on a logarithmic scale; found by halving, which needs no
+  /// mathematics library.
+  static func part(_ value: Double, _ axis: [Double]) -> Double {
+    guard let first = axis.first, let last = axis.last, value > first else { return 0 }
+    return logarithm(value / first) / logarithm(last / first)
+  }
+
+  /// The logarithm to the base of two of a number of at least 1.
+  private static func logarithm(_ value: Double) -> Double {
+    var rest = Swift.max(1, value)
+    var result = Double(rest.exponent)
+    rest = rest.significand
+    var step = 0.5
+    for _ in 0..<24 {
+      rest *= rest
+      if rest >= 2 {
+        result += step
+        rest /= 2
+      }
+      step /= 2
+    }
+    return result
+  }
+
+  // MARK: Elements
+
+  private static func short(_ number: Double) -> String {
+    let tenths = Int((number * 10).rounded())
+    return tenths % 10 == 0 ? "\(tenths / 10)" : "\(tenths / 10).\(abs(tenths % 10))"
+  }
+
+  private static func stroke(_ x1: Double, _ y1: Double, _ x2: Double, _ y2: Double) -> String {
+    "<line x1=\"\(short(x1))\" y1=\"\(short(y1))\" x2=\"\(short(x2))\" y2=\"\(short(y2))\" stroke=\"#ddd\"/>"
+  }
+
+  private static func text(_ text: String, _ x: Double, _ y: Double, _ anchor: String, _ more: String = "") -> String {
+    let space = more.isEmpty ? "" : " " + more
+    return "<text x=\"\(short(x))\" y=\"\(short(y))\" text-anchor=\"\(anchor)\"\(space)>\(text)</text>"
+  }
+}

@@ -1,0 +1,498 @@
+// Damage at rest, all of it: every bit of every file flipped, every file cut at every length, lengthened, holed,
+// removed, exchanged. Whatever was done to a store that was closed cleanly, it gives exactly its events or says which
+// file is wrong; it never gives other events, never fewer without a word, and never asks for memory by a length that
+// nothing has confirmed.
+//
+// The store and the list of damages follow from the seed alone, so a damage is repeated by its number. Files are
+// taken as they stand in the folder, whatever kinds there are; what a kind is for decides what its damage may lead
+// to (`RotKind`).
+
+import StrandlineLog
+import StrandlineSystem
+
+/// What a file of a store is for.
+package enum RotKind: Hashable, Sendable, Comparable {
+  /// A segment that another one follows.
+  case sealedSegment
+  /// The segment at the end.
+  case lastSegment
+  /// A file without which all events are there all the same: its damage is never a refusal.
+  case hint(String)
+  /// A file that the store cannot do without: exact events or a refusal.
+  case truth(String)
+
+  /// Files that may be lost: by their names.
+  private static let hints: Set<String> = ["LOCK"]
+
+  static func of(_ path: String, among paths: [String]) -> RotKind {
+    let name = String(path.split(separator: "/").last ?? "")
+    if name.hasSuffix(".seg") {
+      return path == paths.last { $0.hasSuffix(".seg") } ? .lastSegment : .sealedSegment
+    }
+    return hints.contains(name) ? .hint(name) : .truth(name)
+  }
+
+  package var word: String {
+    switch self {
+    case .sealedSegment: "sealed segment"
+    case .lastSegment: "last segment"
+    case .hint(let name), .truth(let name): name
+    }
+  }
+
+  package static func < (left: RotKind, right: RotKind) -> Bool { left.word < right.word }
+}
+
+/// What a damage led to; all of these are legal.
+package enum RotOutcome: String, Hashable, Sendable, CaseIterable {
+  /// The exact events, and `verify` is content.
+  case exact
+  /// The exact events, and `verify` has something to say.
+  case exactWithFinding = "exact, and found"
+  /// An error that names the file; nothing was changed.
+  case refused
+  /// The end of the log is gone, and its promises with it: what version 0 of the format cannot notice
+  /// (Formats/log.md, "Downsides and known limits").
+  case knownLimit = "end lost, a known limit"
+}
+
+/// One damage.
+package enum RotDamage: Sendable, CustomStringConvertible {
+  case bit(file: Int, Int)
+  case cut(file: Int, Int)
+  /// Bytes behind the end.
+  case junk(file: Int, Int), zeros(file: Int, Int), ownBytes(file: Int, from: Int)
+  /// Sector `sector` is zero, junk, or what lies there in another file.
+  case zeroedSector(file: Int, Int), junkSector(file: Int, Int), staleSector(file: Int, Int, of: Int)
+  /// Two neighbouring sectors change places.
+  case swappedSectors(file: Int, Int)
+  case missing(file: Int)
+  case exchanged(file: Int, Int)
+  case replaced(file: Int, by: Int)
+
+  var file: Int {
+    switch self {
+    case .bit(let file, _), .cut(let file, _), .junk(let file, _), .zeros(let file, _), .ownBytes(let file, _),
+      .zeroedSector(let file, _), .junkSector(let file, _), .staleSector(let file, _, _),
+      .swappedSectors(let file, _), .missing(let file), .exchanged(let file, _), .replaced(let file, _):
+      file
+    }
+  }
+
+  /// Only the file itself can be blamed.
+  fileprivate var hasOneCulprit: Bool {
+    switch self {
+    case .missing, .exchanged, .replaced: false
+    default: true
+    }
+  }
+
+  package var description: String {
+    switch self {
+    case .bit(_, let bit): "bit \(bit % 8) of byte \(bit / 8) flipped"
+    case .cut(_, let length): "cut to \(length) bytes"
+    case .junk(_, let count): "\(count) bytes of junk at its end"
+    case .zeros(_, let count): "\(count) zeros at its end"
+    case .ownBytes(_, let from): "its own bytes from \(from) once more at its end"
+    case .zeroedSector(_, let sector): "sector \(sector) zeroed"
+    case .junkSector(_, let sector): "sector \(sector) filled with junk"
+    case .staleSector(_, let sector, let other): "sector \(sector) as in file \(other)"
+    case .swappedSectors(_, let sector): "sectors \(sector) and \(sector + 1) swapped"
+    case .missing: "missing"
+    case .exchanged(_, let other): "exchanged with file \(other)"
+    case .replaced(_, let other): "replaced by a copy of file \(other)"
+    }
+  }
+}
+
+/// Counts of a run.
+package struct RotReport: Sendable, CustomStringConvertible {
+  package var damages = 0
+  package private(set) var counts: [RotKind: [RotOutcome: Int]] = [:]
+  /// By how much the greediest read exceeded its file.
+  package var excessBytes = Int64.min
+
+  package init() {}
+
+  mutating func count(_ kind: RotKind, _ outcome: RotOutcome) {
+    damages += 1
+    counts[kind, default: [:]][outcome, default: 0] += 1
+  }
+
+  package func count(_ outcome: RotOutcome) -> Int { counts.values.reduce(0) { $0 + ($1[outcome] ?? 0) } }
+
+  package static func += (left: inout RotReport, right: RotReport) {
+    left.damages += right.damages
+    left.excessBytes = max(left.excessBytes, right.excessBytes)
+    for (kind, outcomes) in right.counts {
+      for (outcome, count) in outcomes { left.counts[kind, default: [:]][outcome, default: 0] += count }
+    }
+  }
+
+  /// A line for each kind of file.
+  package var lines: [String] {
+    counts.keys.sorted().map { kind in
+      let outcomes = RotOutcome.allCases.compactMap { outcome in
+        counts[kind]?[outcome].map { "\($0) \(outcome.rawValue)" }
+      }
+      return "\(kind.word): " + outcomes.joined(separator: ", ")
+    }
+  }
+
+  package var description: String { "\(damages) damages: " + lines.joined(separator: "; ") }
+}
+
+/// A damage after which the log did not keep its word.
+package struct RotFailure: Error, CustomStringConvertible {
+  package var seed: UInt64
+  package var number: Int
+  package var file: String
+  package var damage: RotDamage
+  package var what: String
+  package var command: String { "strandline crash-test --seed 0x\(String(seed, radix: 16)) --rot \(number)" }
+
+  package var description: String {
+    "ROT_FAIL seed=0x\(String(seed, radix: 16)) damage=\(number) [\(file): \(damage)]: \(what); "
+      + "repeat it with: \(command)"
+  }
+}
+
+/// A store that was closed cleanly, and every damage to it.
+package struct BitRot {
+  package let seed: UInt64
+  /// The end of the last segment may be lost without a word: version 0 knows of no other place that counts events.
+  package var toleratesLostEnd = true
+  /// A reader whose poll failed is asked for what it had handed out before. It forgets where that lies in the
+  /// segment at the end and traps; until it does not, it is not asked.
+  package var readsAfterFailedPoll = false
+  package private(set) var report = RotReport()
+  package let damages: [RotDamage]
+
+  private let events: [LogEventContent]
+  private let store: SimulatedDisk
+  private let paths: [String]
+  private let contents: [[UInt8]]
+
+  private static let options = LogOptions(
+    segmentBytesMax: 12 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
+    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil)
+  /// A file's bytes may be read through a window of this much more.
+  private static let windowBytes: Int64 = 256 << 10
+
+  /// Makes the store: several tenures, tails that were copied, and 8 KiB and more in the segment at the end too;
+  /// closed cleanly, with nothing unsynced.
+  package init(seed: UInt64) throws {
+    self.seed = seed
+    let disk = SimulatedDisk()
+    let scene = LogScene(disk: disk, seed: seed, strength: .durable, options: Self.options)
+    try scene.open()
+    for operation in [LogOperation.three, .large, .vanish, .pair, .small, .filling, .three, .small, .idle] {
+      try scene.perform(operation)
+    }
+    try scene.perform(.vanish)
+    for operation in [LogOperation.pair, .large, .three, .large, .large, .small, .close] {
+      try scene.perform(operation)
+    }
+    scene.letGo()
+    events = scene.bounds(beforeCall: .max).issued
+    store = disk.imageAfterCrash(.none)
+    let image = store
+    paths = image.paths
+    contents = paths.map { image.peek($0) ?? [] }
+    damages = Self.damages(contents)
+  }
+
+  /// Bytes of all files of each kind.
+  package var kinds: [RotKind: Int] {
+    var result: [RotKind: Int] = [:]
+    for (path, bytes) in zip(paths, contents) { result[.of(path, among: paths), default: 0] += bytes.count }
+    return result
+  }
+
+  private static func damages(_ contents: [[UInt8]]) -> [RotDamage] {
+    var result: [RotDamage] = []
+    // The few first, so that a slice begins with them.
+    for (file, bytes) in contents.enumerated() {
+      result.append(.missing(file: file))
+      for other in contents.indices where other != file {
+        if other > file { result.append(.exchanged(file: file, other)) }
+        result.append(.replaced(file: file, by: other))
+      }
+      for count in [1, 7, 8, 31, 32, 64, 511, 512, 4_096, 70_000] {
+        result += [.junk(file: file, count), .zeros(file: file, count)]
+      }
+      for from in [0, 4_096, 4_176] where from < bytes.count { result.append(.ownBytes(file: file, from: from)) }
+      let sectors = (bytes.count + simulatedSectorBytes - 1) / simulatedSectorBytes
+      for sector in 0..<sectors {
+        result += [.zeroedSector(file: file, sector), .junkSector(file: file, sector)]
+        if sector + 1 < sectors { result.append(.swappedSectors(file: file, sector)) }
+        for other in contents.indices where other != file && contents[other].count > sector * simulatedSectorBytes {
+          result.append(.staleSector(file: file, sector, of: other))
+        }
+      }
+    }
+    for (file, bytes) in contents.enumerated() {
+      for length in bytes.indices { result.append(.cut(file: file, length)) }
+    }
+    for (file, bytes) in contents.enumerated() {
+      for bit in 0..<bytes.count * 8 { result.append(.bit(file: file, bit)) }
+    }
+    return result
+  }
+
+  // MARK: Running
+
+  /// Does the damages with these numbers.
+  ///
+  /// - Throws: `RotFailure`.
+  package mutating func run(_ numbers: some Sequence<Int>, isOver: () -> Bool = { false }) throws {
+    // A writer that had the store open before the damage came.
+    let early = try open(store.clone())
+    for number in numbers {
+      guard !isOver() else { return }
+      do {
+        try check(number, early)
+      } catch {
+        throw RotFailure(
+          seed: seed, number: number, file: paths[damages[number].file], damage: damages[number], what: "\(error)")
+      }
+    }
+  }
+
+  /// What the damaged files are now; nil: gone.
+  private func damaged(_ damage: RotDamage) -> [(file: Int, bytes: [UInt8]?)] {
+    let file = damage.file
+    var bytes = contents[file]
+    func sector(_ number: Int) -> Range<Int> {
+      number * simulatedSectorBytes..<min((number + 1) * simulatedSectorBytes, bytes.count)
+    }
+    let dice = SeededRandom(seed: seed &+ UInt64(bytes.count) &+ UInt64(file))
+    switch damage {
+    case .bit(_, let bit): bytes[bit / 8] ^= 1 << UInt8(bit % 8)
+    case .cut(_, let length): bytes.removeSubrange(length...)
+    case .junk(_, let count): bytes += dice.bytes(count)
+    case .zeros(_, let count): bytes += [UInt8](repeating: 0, count: count)
+    case .ownBytes(_, let from): bytes += bytes[from...]
+    case .zeroedSector(_, let number): for index in sector(number) { bytes[index] = 0 }
+    case .junkSector(_, let number):
+      let range = sector(number)
+      bytes.replaceSubrange(range, with: dice.bytes(range.count))
+    case .staleSector(_, let number, let other):
+      let range = sector(number).clamped(to: 0..<contents[other].count)
+      bytes.replaceSubrange(range, with: contents[other][range])
+    case .swappedSectors(_, let number):
+      let low = sector(number)
+      let high = sector(number + 1)
+      bytes.replaceSubrange(low.lowerBound..<high.upperBound, with: Array(bytes[high] + bytes[low]))
+    case .missing: return [(file, nil)]
+    case .exchanged(_, let other): return [(file, contents[other]), (other, contents[file])]
+    case .replaced(_, let other): bytes = contents[other]
+    }
+    return [(file, bytes)]
+  }
+
+  /// A writer on a store that is well.
+  private func open(_ disk: SimulatedDisk) throws -> (disk: SimulatedDisk, log: Log) {
+    let log = try Log.open(
+      at: LogHistories.path, role: .store, options: Self.options, environment: .simulated(disk, seed: 1)
+    ) { _ in }
+    return (disk, log)
+  }
+
+  private mutating func check(_ number: Int, _ early: (disk: SimulatedDisk, log: Log)) throws {
+    let damage = damages[number]
+    let changes = damaged(damage)
+    let disk = store.clone()
+    for change in changes {
+      if let bytes = change.bytes { disk.poke(paths[change.file], bytes) } else { disk.pokeRemove(paths[change.file]) }
+    }
+    try readEarly(changes, early)
+    let kind = RotKind.of(paths[damage.file], among: paths)
+    let meter = ReadMeter(disk)
+    let environment = SystemEnvironment.simulated(meter, seed: 2)
+    let names = damage.hasOneCulprit ? [paths[damage.file]] : nil
+
+    let verified = try verify(environment, names)
+    let polled = try poll(environment, names)
+    let opened = try openDamaged(environment, names)
+    if opened.error != nil {
+      for (file, path) in paths.enumerated() {
+        let expected: [UInt8]? = changes.last { $0.file == file }.map(\.bytes) ?? contents[file]
+        guard disk.peek(path) == expected else { throw LogProblem("an open that was refused changed \(path)") }
+      }
+    }
+    guard meter.excessBytes <= Self.windowBytes else {
+      throw LogProblem("a read asked for \(meter.excessBytes) bytes more than the file has")
+    }
+    report.excessBytes = max(report.excessBytes, meter.excessBytes)
+    guard (opened.error == nil) == (polled.error == nil), opened.count == polled.count || opened.error != nil else {
+      throw LogProblem(
+        "an open gave \(opened.count) events and \(opened.error.map { "\($0)" } ?? "no error"), a reader "
+          + "\(polled.count) and \(polled.error.map { "\($0)" } ?? "no error")")
+    }
+    report.count(kind, try judge(damage, kind, opened, verified, changes))
+    // What was opened must also go on.
+    if opened.error == nil, number % 16 == 0 || !isBit(damage) { try goOn(disk, opened.count) }
+  }
+
+  private func isBit(_ damage: RotDamage) -> Bool {
+    if case .bit = damage { return true }
+    return false
+  }
+
+  /// Whether the last promise of the log is gone: it is the last frame of the segment at the end.
+  private func isPromiseLost(_ changes: [(file: Int, bytes: [UInt8]?)]) -> Bool {
+    changes.contains { change in
+      guard RotKind.of(paths[change.file], among: paths) == .lastSegment else { return false }
+      let whole = contents[change.file]
+      let promise = whole.count - LogFormat.markerFrameBytes..<whole.count
+      guard let bytes = change.bytes, bytes.count >= whole.count else { return true }
+      return bytes[promise] != whole[promise]
+    }
+  }
+
+  private func judge(
+    _ damage: RotDamage, _ kind: RotKind, _ opened: Look, _ verified: (isSound: Bool, isDamaged: Bool, lastLSN: UInt64),
+    _ changes: [(file: Int, bytes: [UInt8]?)]
+  ) throws -> RotOutcome {
+    if let error = opened.error {
+      if case .hint = kind, damage.hasOneCulprit || isMissing(damage) {
+        throw LogProblem("a file that is a hint only: \(error)")
+      }
+      guard verified.isDamaged else { throw LogProblem("an open was refused and verify is content: \(error)") }
+      return .refused
+    }
+    if opened.count == events.count {
+      return verified.isSound ? .exact : .exactWithFinding
+    }
+    // Fewer events without an error.
+    if verified.isDamaged { throw LogProblem("verify finds damage, and an open gave \(opened.count) events only") }
+    guard toleratesLostEnd, isPromiseLost(changes), events.prefix(opened.count).last?.isLast ?? true else {
+      throw LogProblem("\(events.count) events were acknowledged, and \(opened.count) are there, without an error")
+    }
+    return .knownLimit
+  }
+
+  private func isMissing(_ damage: RotDamage) -> Bool {
+    if case .missing = damage { return true }
+    return false
+  }
+
+  // MARK: Looking
+
+  private struct Look {
+    var count = 0
+    var error: LogError?
+  }
+
+  /// Holds what was found against the list; a beginning of it is all that may be there.
+  private func require(_ found: LogEvent, at index: Int, by whom: String) throws {
+    guard index < events.count, found.has(events[index]) else {
+      throw LogProblem("\(whom) found another event \(index + 1) than was written: LSN \(found.lsn)")
+    }
+  }
+
+  private func requireNamed(_ error: LogError, _ names: [String]?, by whom: String) throws {
+    let isDamage = [.damaged, .missingSegment, .foreignSegment, .fromTheFuture, .notEmptyDirectory].contains(error.code)
+    guard isDamage, let file = error.file, names.map({ $0.contains(file) }) ?? file.hasPrefix(LogHistories.path) else {
+      throw LogProblem("\(whom) does not say which file is wrong: \(error.code) in \(error.file ?? "none"), \(error)")
+    }
+  }
+
+  private func verify(
+    _ environment: SystemEnvironment, _ names: [String]?
+  ) throws -> (isSound: Bool, isDamaged: Bool, lastLSN: UInt64) {
+    do {
+      let report = try LogVerifier.verify(at: LogHistories.path, environment: environment)
+      for finding in report.findings where finding.kind == .damage {
+        guard names.map({ $0.contains(finding.file) }) ?? true else {
+          throw LogProblem("verify blames \(finding.file): \(finding.message)")
+        }
+      }
+      return (report.isSound, report.isDamaged, report.lastLSN)
+    } catch let error as LogError {
+      try requireNamed(error, names, by: "verify")
+      return (false, true, 0)
+    }
+  }
+
+  private func poll(_ environment: SystemEnvironment, _ names: [String]?) throws -> Look {
+    var look = Look()
+    do {
+      let reader = try LogReader.open(at: LogHistories.path, environment: environment)
+      do {
+        try reader.poll { event in
+          try require(event, at: look.count, by: "a reader")
+          look.count += 1
+        }
+      } catch let error as LogError {
+        try requireNamed(error, names, by: "a reader")
+        look.error = error
+      }
+      if look.error != nil, !readsAfterFailedPoll { return look }
+      for lsn in stride(from: 1, through: reader.lastLSN, by: 1) {
+        try read(lsn, by: "a reader") { () throws(LogError) in try reader.read(lsn) }
+      }
+    } catch let error as LogError {
+      try requireNamed(error, names, by: "a reader")
+      look.error = error
+    }
+    return look
+  }
+
+  private func openDamaged(_ environment: SystemEnvironment, _ names: [String]?) throws -> Look {
+    var look = Look()
+    do {
+      let log = try Log.open(
+        at: LogHistories.path, role: .store, options: Self.options, environment: environment, createIfAbsent: false
+      ) { event in
+        try require(event, at: look.count, by: "an open")
+        look.count += 1
+      }
+      for lsn in stride(from: 1, through: UInt64(look.count), by: 1) {
+        try read(lsn, by: "a writer") { () throws(LogError) in try log.read(lsn) }
+      }
+    } catch let error as LogError {
+      try requireNamed(error, names, by: "an open")
+      look.error = error
+    }
+    return look
+  }
+
+  /// One event by its number: what was written, or an error.
+  private func read(_ lsn: UInt64, by whom: String, _ body: () throws(LogError) -> LogEvent) throws {
+    do {
+      try require(try body(), at: Int(lsn) - 1, by: "\(whom)'s read of LSN \(lsn)")
+    } catch let error as LogError {
+      guard error.code == .damaged || error.code == .io else { throw LogProblem("\(whom)'s read: \(error)") }
+    }
+  }
+
+  /// Damage that comes while a writer has the store open.
+  private func readEarly(_ changes: [(file: Int, bytes: [UInt8]?)], _ early: (disk: SimulatedDisk, log: Log)) throws {
+    for change in changes {
+      guard let bytes = change.bytes else { continue }
+      early.disk.poke(paths[change.file], bytes)
+    }
+    defer { for change in changes { early.disk.poke(paths[change.file], contents[change.file]) } }
+    for lsn in 1...UInt64(events.count) {
+      try read(lsn, by: "a writer that was there before") { () throws(LogError) in try early.log.read(lsn) }
+    }
+  }
+
+  /// An append and a clean close on what was opened, and another open.
+  private func goOn(_ disk: SimulatedDisk, _ count: Int) throws {
+    do {
+      let scene = LogScene(
+        disk: disk, seed: seed &+ 9, strength: .durable,
+        after: LogBounds(issued: Array(events.prefix(count)), acknowledged: count, flushed: count),
+        options: Self.options)
+      try scene.open()
+      try scene.perform(.small)
+      try scene.perform(.close)
+      guard scene.replayed.count == count + 1 else { throw LogProblem("an append to it did not hold") }
+    } catch let error as LogError {
+      throw LogProblem("it opened, and then did not go on: \(error)")
+    }
+  }
+}

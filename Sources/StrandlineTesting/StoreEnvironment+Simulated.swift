@@ -1,0 +1,30 @@
+// What an app's tests open a store on: a simulated disk, a simulated clock, and dice that fall as the seed says.
+
+public import Strandline
+internal import StrandlineSystem
+internal import Synchronization
+
+extension StoreEnvironment {
+  /// A device that exists in memory only: the same calls with the same seed do the same.
+  ///
+  /// A store on it reserves no space ahead, so the next write meets a full disk at once. Make one for each time that the device is started: on the disk itself at first, on what `afterPowerCut` gave later.
+  ///
+  /// - Parameters:
+  ///   - disk: where the store lies.
+  ///   - clock: by default one that shows a day in 2026 and lets nobody wait.
+  ///   - seed: for what a store draws at random. Another one for each device: two that draw the same would take each
+  ///     other for a copy of themselves. The same one after a power cut is fine, since a disk that was used before
+  ///     makes other dice of it.
+  public static func simulated(
+    disk: SimulatedDisk, clock: SimulatedClock = SimulatedClock(), seed: UInt64
+  ) -> StoreEnvironment {
+    let start = disk.state.withLock { state in
+      state.starts += 1
+      return state.starts
+    }
+    // A log tells its writers apart by what they drew: no two starts of a device may draw the same.
+    let random = SeededRandom(seed: seed ^ (start &* 0xD1B5_4A32_D192_ED03))
+    return StoreEnvironment(
+      SystemEnvironment(fileSystem: disk, clock: clock, random: random), isSimulated: true)
+  }
+}

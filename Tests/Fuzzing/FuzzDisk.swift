@@ -1,0 +1,87 @@
+// A folder in memory that can be read and nothing else, and a clock that counts: what readers stand on while they are
+// fuzzed. Writing is refused, so a reader that changed a byte would fail.
+
+import StrandlineSystem
+import Synchronization
+
+/// The folder and its files.
+final class FuzzDisk: FileSystem {
+  static let folder = "/s"
+  private let files: [String: [UInt8]]
+  private let isHeld: Bool
+
+  init(_ files: [String: [UInt8]], isHeld: Bool = false) {
+    self.files = files
+    self.isHeld = isHeld
+  }
+
+  var environment: SystemEnvironment {
+    SystemEnvironment(fileSystem: self, clock: FuzzClock(), random: SeededRandom(seed: 1))
+  }
+
+  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
+    guard case .read = mode else { throw .closed("open", path) }
+    guard let bytes = files[path] else { throw .absent("open", path) }
+    return FuzzFile(path, bytes)
+  }
+
+  func kind(of path: String) throws(SystemError) -> PathKind {
+    path == Self.folder ? .directory : files[path] == nil ? .absent : .file
+  }
+
+  func list(_ directory: String) throws(SystemError) -> [String] {
+    guard directory == Self.folder else { throw .absent("opendir", directory) }
+    return files.keys.sorted().map { String($0.dropFirst(Self.folder.count + 1)) }
+  }
+
+  func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+    guard files[path] != nil else { throw .absent("open", path) }
+    return isHeld ? nil : FuzzLock()
+  }
+
+  func makeDirectory(_ path: String) throws(SystemError) { throw .closed("mkdir", path) }
+  func rename(_ path: String, to newPath: String) throws(SystemError) { throw .closed("rename", path) }
+  func unlink(_ path: String) throws(SystemError) { throw .closed("unlink", path) }
+  func removeDirectory(_ path: String) throws(SystemError) { throw .closed("rmdir", path) }
+  func syncDirectory(_ path: String) throws(SystemError) { throw .closed("fsync", path) }
+}
+
+private final class FuzzFile: File {
+  let path: String
+  private let bytes: [UInt8]
+
+  init(_ path: String, _ bytes: [UInt8]) {
+    self.path = path
+    self.bytes = bytes
+  }
+
+  func size() throws(SystemError) -> UInt64 { UInt64(bytes.count) }
+  func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
+    guard count > 0, offset < UInt64(bytes.count) else { return [] }
+    // The buffer that a real file would be read into has the size that was asked for.
+    var result: [UInt8] = []
+    result.reserveCapacity(count)
+    let start = Int(offset)
+    result.append(contentsOf: bytes[start..<start + min(count, bytes.count - start)])
+    return result
+  }
+  func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
+    throw .closed("pwrite", path)
+  }
+  func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) { throw .closed("fallocate", path) }
+  func truncate(to size: UInt64) throws(SystemError) { throw .closed("ftruncate", path) }
+  func sync(_ strength: SyncStrength) throws(SystemError) { throw .closed("fdatasync", path) }
+  func close() {}
+}
+
+private final class FuzzLock: FileLock {
+  func unlock() {}
+}
+
+private final class FuzzClock: SystemClock {
+  private let ticks = Atomic<UInt64>(0)
+  func wallMilliseconds() -> Int64 { Int64(ticks.add(1, ordering: .relaxed).newValue) }
+  func monotonicNanoseconds() -> UInt64 { ticks.add(1, ordering: .relaxed).newValue }
+  func sleep(milliseconds: Int64) async throws {}
+  func sleepBlocking(milliseconds: Int64) {}
+}

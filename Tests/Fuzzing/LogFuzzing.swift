@@ -1,0 +1,173 @@
+// Whole logs: one or two segments in a folder, read by a reader and by verify, whose answers must agree.
+//
+// An input holds a segment without the zeros of its header's page: the fuzzer would spend its time on them.
+
+import StrandlineLog
+import StrandlineSystem
+
+enum LogFuzzing {
+  /// Flags, the length of the first segment if there are two, the segments.
+  static func run(_ input: inout FuzzInput) {
+    let flags = FuzzFlags(rawValue: input.byte())
+    var parts: [[UInt8]] = []
+    if flags.contains(.two) { parts.append(input.take(input.u16())) }
+    parts.append(input.rest())
+    var files: [String: [UInt8]] = [:]
+    var position = Position()
+    for (index, part) in parts.enumerated() {
+      var bytes = expanded(part)
+      if flags.contains(.repaired) {
+        repair(&bytes, consistentWith: flags.contains(.consistent) ? position : nil, &position)
+      }
+      var id = UInt64(index + 1)
+      if flags.contains(.named), bytes.count >= LogFormat.headerBytes { id = bytes.u64(at: LogFormat.Header.segmentID) }
+      if flags.contains(.reserved), index + 1 == parts.count { bytes.append(zeros: 8 << 10) }
+      files["\(FuzzDisk.folder)/\(SegmentName.name(id))"] = bytes
+    }
+    if flags.contains(.lockable) { files["\(FuzzDisk.folder)/\(LogFormat.lockName)"] = [] }
+    compare(FuzzDisk(files, isHeld: flags.contains(.held)), isHeld: flags.isSuperset(of: [.held, .lockable]))
+  }
+
+  /// The header in a page of its own.
+  private static func expanded(_ part: [UInt8]) -> [UInt8] {
+    guard part.count > LogFormat.headerBytes else { return part }
+    var bytes = Array(part[..<LogFormat.headerBytes])
+    bytes.append(zeros: LogFormat.headerPageBytes - bytes.count)
+    return bytes + part[LogFormat.headerBytes...]
+  }
+
+  // MARK: Two answers
+
+  private static func compare(_ disk: FuzzDisk, isHeld: Bool) {
+    var events: [LogEvent] = []
+    var reader: LogReader?
+    var refusal: LogError?
+    do {
+      let opened = try LogReader.open(at: FuzzDisk.folder, environment: disk.environment)
+      reader = opened
+      try opened.poll { events.append($0) }
+      try opened.frames { _ in }
+    } catch {
+      guard let error = error as? LogError else { return require(false, "\(error)") }
+      refusal = error
+    }
+    if let reader {
+      for event in events.prefix(20) + events.suffix(20) {
+        do {
+          let again = try reader.read(event.lsn)
+          require(again == event, "LSN \(event.lsn) is not the same when it is read again")
+        } catch {
+          // A reader that refused what came next may have forgotten where this was.
+          require(refusal != nil, "LSN \(event.lsn) was handed out and cannot be read: \(error)")
+        }
+      }
+    }
+    for (index, event) in events.enumerated() { require(event.lsn == UInt64(index) + events[0].lsn, "a gap in LSNs") }
+
+    let report: VerificationReport
+    do {
+      report = try LogVerifier.verify(at: FuzzDisk.folder, environment: disk.environment)
+    } catch {
+      require(refusal != nil, "verify throws \(error) where a reader is content")
+      return
+    }
+    if let refusal {
+      require(report.isDamaged, "a reader says \(refusal); verify says \(report)")
+      return
+    }
+    // Zeros that are none harm no event; only verify looks at them.
+    let harmful = report.findings.filter { $0.kind == .damage && !$0.message.contains("not zero") }
+    require(harmful.isEmpty, "a reader is content; verify says \(harmful)")
+    guard !isHeld else { return }
+    require(report.events == UInt64(events.count), "\(events.count) events; verify counts \(report.events)")
+    require(report.lastLSN == reader?.lastLSN ?? 0, "verify says LSN \(report.lastLSN)")
+    let isTorn = report.findings.contains { $0.kind == .tornTail }
+    require(isTorn == reader?.recovery.torn, "torn or not: \(report)")
+  }
+
+  // MARK: Repair
+
+  /// Where a history stands after the segments before.
+  struct Position {
+    var segmentID: UInt64 = 0
+    var lsn: UInt64 = 0
+    var end: UInt32 = 0
+    var chain = Chain()
+  }
+
+  /// Makes the checksums of a segment right; with a position also what must follow from it and from its events.
+  private static func repair(_ bytes: inout [UInt8], consistentWith before: Position?, _ position: inout Position) {
+    typealias Field = LogFormat.Header
+    guard bytes.count >= LogFormat.headerBytes else { return }
+    bytes.patch(u32: CRC32C.checksum(bytes, 0..<Field.crc), at: Field.crc)
+    position.segmentID = bytes.u64(at: Field.segmentID)
+    let identity = SegmentIdentity(
+      storeUUID: Array(bytes[Field.storeUUID..<Field.storeUUID + 16]), segmentID: position.segmentID,
+      salt: bytes.u32(at: Field.salt))
+    var at = LogFormat.headerPageBytes
+    var framesSince: UInt32 = 0
+    position.end = UInt32(at + LogFormat.openingFrameBytes)
+    while at + LogFormat.frameHeaderBytes <= bytes.count, at < LogFormat.headerPageBytes + (1 << 20) {
+      if let before { adjust(&bytes, at, before, &position, &framesSince) }
+      guard let frameBytes = repairFrame(&bytes, at: at, offset: UInt32(at), identity: identity) else { break }
+      if case .success(let header) = FrameHeader.decode(bytes, at: at, offset: UInt32(at), identity: identity),
+        header.type == FrameType.event.rawValue
+      {
+        position.chain.add(header)
+      }
+      at += frameBytes
+    }
+  }
+
+  /// Tag and checksums of the frame at `at`; its length, if it lies within the bytes.
+  static func repairFrame(_ bytes: inout [UInt8], at: Int, offset: UInt32, identity: SegmentIdentity) -> Int? {
+    typealias Field = LogFormat.FrameField
+    let length = Int(bytes.u32(at: at + Field.bodyLength))
+    let frameBytes = LogFormat.frameBytes(bodyLength: length)
+    let fits = frameBytes <= bytes.count - at
+    if fits {
+      let body = at + LogFormat.frameHeaderBytes..<at + frameBytes
+      bytes.patch(u32: CRC32C.checksum(bytes, body), at: at + Field.bodyCRC)
+    }
+    bytes.patch(u32: identity.salt, at: at + Field.tag)
+    bytes.patch(u32: identity.headCRC(bytes, headerAt: at, offset: offset), at: at + Field.headCRC)
+    return fits ? frameBytes : nil
+  }
+
+  /// The numbers of a frame that follow from the frames before it.
+  private static func adjust(
+    _ bytes: inout [UInt8], _ at: Int, _ before: Position, _ position: inout Position, _ framesSince: inout UInt32
+  ) {
+    typealias Field = LogFormat.FrameField
+    let length = Int(bytes.u32(at: at + Field.bodyLength))
+    let end = at + LogFormat.frameBytes(bodyLength: length)
+    guard end <= bytes.count else { return }
+    let body = at + LogFormat.frameHeaderBytes
+    bytes.patch(u64: position.lsn &+ 1, at: at + Field.lsn)
+    framesSince += 1
+    switch FrameType(rawValue: bytes[at + Field.type]) {
+    case .event:
+      position.lsn &+= 1
+      if bytes[at + Field.flags] & LogFormat.flagLast != 0 { position.end = UInt32(end) }
+    case .marker:
+      guard var marker = MarkerBody.decode(bytes, at: body, count: length) else { return }
+      marker.durableLSN = position.lsn
+      marker.durableEnd = position.end
+      marker.framesSincePrevious = framesSince - 1
+      marker.chain = position.chain.value
+      bytes.replaceSubrange(body..<body + length, with: marker.encoded())
+      framesSince = 0
+    case .opening:
+      guard var opening = OpeningBody.decode(bytes, at: body, count: length) else { return }
+      opening.firstLSN = before.lsn &+ 1
+      opening.predecessorID = before.segmentID
+      opening.predecessorLastLSN = before.lsn
+      opening.predecessorEnd = before.end
+      opening.chain = before.chain.value
+      opening.durableEnd = UInt32(LogFormat.headerPageBytes + LogFormat.openingFrameBytes)
+      bytes.replaceSubrange(body..<body + length, with: opening.encoded())
+    case .index, .seal: position.end = UInt32(end)
+    case nil: break
+    }
+  }
+}

@@ -1,0 +1,78 @@
+// `bench log` at its smallest sizes: every row is there in the form that programs read, and nothing stays behind. The
+// figures themselves are a machine's and no test's.
+
+import Foundation
+import StrandlineCLI
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+struct BenchTests {
+  private func machine() throws -> Machine {
+    let machine = Machine()
+    try machine.disk.makeDirectory("/bench")
+    return machine
+  }
+
+  private static let quick = ["bench", "log", "--quick", "--rounds", "1", "--directory", "/bench"]
+
+  @Test func `prints an object a row, at two sizes, and leaves nothing`() async throws {
+    let machine = try machine()
+    let screen = await machine.run(Self.quick + ["--json"], input: [])
+    #expect(screen.code == .done, "\(screen.err)")
+    var works: Set<String> = []
+    for line in screen.out.split(separator: "\n") {
+      let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+      let work = try #require(object["work"] as? String)
+      works.insert(work)
+      let needed: Set = ["work", "unit", "ours", "sqlite", "limit", "rss_bytes"]
+      #expect(needed.isSubset(of: object.keys), "\(work)")
+      #expect(object.keys.allSatisfy { needed.union(["bar", "max", "p50", "p99", "rounds"]).contains($0) }, "\(work)")
+      #expect(["1/s", "ms", "MB/s", "B", "count"].contains(object["unit"] as? String))
+      // No SQLite on a disk in memory.
+      #expect(object["sqlite"] is NSNull)
+      #expect((object["ours"] as? Double).map { $0 >= 0 } == true)
+    }
+    for work in [
+      "log.durable.100", "log.durable.1k", "log.durable.100.async", "log.group64.100", "log.bulk400.100",
+      "log.verify.200", "log.open.clean", "log.open.crash", "log.syncs", "log.syncs.reading",
+    ] {
+      #expect(works.contains(work) && works.contains(work + ".x2"), "\(work)")
+    }
+    #expect(try machine.disk.list("/bench") == [])
+  }
+
+  @Test func `counts one sync a group and none for reading`() async throws {
+    let screen = try await machine().run(Self.quick + ["--json", "--only", "log.syncs"], input: [])
+    let lines = screen.out.split(separator: "\n")
+    #expect(lines.count == 4)
+    for line in lines {
+      let ours = line.contains(#""work":"log.syncs.reading"#) ? 0 : 1
+      #expect(line.contains("\"ours\":\(ours),") && line.contains(#""bar":"met""#), "\(line)")
+    }
+  }
+
+  @Test func `an interrupt cleans up`() async throws {
+    let machine = try machine()
+    machine.isImpatient.withLock { $0 = true }
+    #expect(await machine.run(Self.quick, input: []).code == .tryLater)
+    #expect(try machine.disk.list("/bench") == [])
+  }
+
+  @Test func `draws writers against appends`() async throws {
+    let machine = try machine()
+    let words = Self.quick + ["--only", "log.syncs", "--plot", "/plot.svg"]
+    #expect(await machine.run(words, input: []).code == .done)
+    let svg = String(decoding: try #require(machine.disk.peek("/plot.svg")), as: UTF8.self)
+    #expect(svg.hasPrefix("<svg ") && svg.hasSuffix("</svg>\n"))
+    #expect(svg.components(separatedBy: "<circle ").count == 4)
+    for word in ["writers at once", "durable appends a second", "Strandline"] { #expect(svg.contains(">\(word)<")) }
+  }
+
+  @Test func `options of the log's benchmark are none of the store's`() async throws {
+    for option in [["--quick"], ["--only", "x"], ["--plot", "x"]] {
+      #expect(await Machine().run(["bench", "records.jsonl"] + option, input: []).code == .usage)
+    }
+  }
+}
