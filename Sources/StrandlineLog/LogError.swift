@@ -95,7 +95,7 @@ extension LogError {
   static let innocentCauses =
     "nothing was changed; besides a failing medium, a drive or virtual machine that acknowledges flushes early, "
     + "a file system mounted with nobarrier, or a partial restore from a backup leads to this; "
-    + "keep the directory as it is and run verify"
+    + "keep the directory as it is and run verify; 'strandline repair' then shows what can be saved into a new store"
 
   /// Acknowledged bytes that do not verify.
   static func damaged(
@@ -112,7 +112,9 @@ extension LogError {
   }
 
   static func compacted(_ lsn: UInt64) -> LogError {
-    LogError(.compacted, "LSN \(lsn) was removed by compaction", lsns: lsn...lsn)
+    LogError(
+      .compacted, "LSN \(lsn) is not there any more: a compaction left it out, or it was lost before a repair",
+      lsns: lsn...lsn)
   }
 
   static func fromTheFuture(_ file: String, at offset: UInt64, _ what: String) -> LogError {

@@ -373,12 +373,15 @@ private struct Verification {
     var before = walk.unitEnd.lsn
     var error = error
     while true {
-      guard let next = try nextFrame(walk.scanner.file, summary, after: begin, end: end) else {
+      let next = try SegmentScanner.firstFrame(
+        of: walk.scanner.file, summary.path, identity: summary.identity,
+        in: begin + UInt64(LogFormat.frameAlignment)..<max(end, begin + UInt64(LogFormat.frameAlignment)))
+      guard let next else {
         add(error, in: summary.path, end: max(begin, end))
         return
       }
       // The first LSN behind the damage bounds what it took.
-      if next.lsn > before + 1 { error.lsns = before + 1...next.lsn - 1 }
+      if next.header.lsn > before + 1 { error.lsns = before + 1...next.header.lsn - 1 }
       error.offset = begin
       add(error, in: summary.path, end: next.offset)
       var scanner = SegmentScanner(
@@ -396,34 +399,5 @@ private struct Verification {
       error = .damaged(
         summary.path, at: begin..<end, lsns: before + 1...before + 1, FrameFault.headCRC.rawValue)
     }
-  }
-
-  /// The next frame header that verifies behind `begin`.
-  private func nextFrame(
-    _ file: any File, _ summary: SegmentSummary, after begin: UInt64, end: UInt64
-  ) throws(LogError) -> (offset: UInt64, lsn: UInt64)? {
-    var offset = begin + UInt64(LogFormat.frameAlignment)
-    let headerBytes = LogFormat.frameHeaderBytes
-    while offset + UInt64(headerBytes) <= end {
-      let chunk: [UInt8]
-      do {
-        chunk = try file.read(at: offset, count: Int(min(UInt64(LogFormat.readChunkBytes), end - offset)))
-      } catch {
-        throw .system("cannot read segment '\(summary.path)'", error, file: summary.path)
-      }
-      var at = 0
-      while at + headerBytes <= chunk.count {
-        if chunk.u32(at: at + LogFormat.FrameField.tag) == summary.identity.salt,
-          case .success(let header) = FrameHeader.decode(
-            chunk, at: at, offset: UInt32(offset) + UInt32(at), identity: summary.identity)
-        {
-          return (offset + UInt64(at), header.lsn)
-        }
-        at += LogFormat.frameAlignment
-      }
-      guard at > 0 else { return nil }
-      offset += UInt64(at)
-    }
-    return nil
   }
 }

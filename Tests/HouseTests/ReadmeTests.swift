@@ -63,7 +63,7 @@ struct `The README` {
     #expect(
       headings == [
         "Try it", "Use it", "Testing your app", "What it promises, and what it does not", "How it works", "The bytes",
-        "How it is tested", "Numbers", "The command line", "Install",
+        "How it is tested", "Numbers", "The command line", "When a store is damaged", "Install",
       ])
     #expect((120...280).contains(text.split(separator: "\n", omittingEmptySubsequences: false).count))
   }

@@ -3,7 +3,7 @@
 package import StrandlineSystem
 
 /// A writer's first words in a log: the first event of the first transaction of each tenure, and again when the
-/// writer takes a new name. Never appended alone.
+/// writer takes a new name. Never appended alone, but by a repair that has nothing else to say.
 package struct Opened: EventPayload, Hashable {
   package static let kind = EventKind.opened
   package var writer: WriterID

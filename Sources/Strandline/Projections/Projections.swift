@@ -58,6 +58,8 @@ package struct Projections: Sendable {
         sync.openBlocks[blocked.id] = blocked
       }
     case .held(let held):
+      // One whose mutation was lost to damage holds nothing.
+      if held.direction == .upload, records[held.id]?.pending == nil { break }
       changeSync(lsn) {
         switch held.direction {
         case .upload: $0.held[held.id] = held
@@ -90,6 +92,9 @@ package struct Projections: Sendable {
     }
   }
 
+  /// LSNs up to here were given, whether their events are there or not.
+  package mutating func pass(to lsn: LSN) { appliedLSN = max(appliedLSN, lsn) }
+
   private mutating func apply(_ saved: Saved, at lsn: LSN) {
     change(saved.id, at: lsn) { entry, _, outbox in
       var now = entry ?? RecordEntry(type: saved.type)
@@ -107,7 +112,8 @@ package struct Projections: Sendable {
 
   private mutating func apply(_ deleted: Deleted, at lsn: LSN) {
     change(deleted.id, at: lsn) { entry, deletion, outbox in
-      guard var now = entry else { return }
+      // Of a record whose every version was lost to damage: its name must not come back all the same.
+      var now = entry ?? RecordEntry(type: "")
       var pending = now.pending ?? Pending(isDeletion: true, lsns: [])
       pending.isDeletion = true
       pending.lsns.append(lsn)
@@ -138,8 +144,9 @@ package struct Projections: Sendable {
     change(settled.id, at: lsn) { entry, deletion, outbox in
       switch settled.outcome {
       case .saved:
-        // Without a tag it was recognized in a version that stands before it and is the base already.
-        if let tag = settled.changeTag {
+        // Without a tag it was recognized in a version that stands before it and is the base already. A mutation that is
+        // not here (given up meanwhile, or lost to damage) is no base: the feed brings what became of it.
+        if let tag = settled.changeTag, entry?.pending?.lsns.contains(settled.lsn) == true {
           entry?.base = Base(
             version: lsn, content: settled.lsn, changeTag: tag,
             createdMilliseconds: settled.created?.milliseconds, modifiedMilliseconds: settled.modified?.milliseconds)
@@ -176,7 +183,7 @@ package struct Projections: Sendable {
   private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) {
     change(fetched.id, at: lsn) { entry, _, _ in
       var now = entry ?? RecordEntry(type: fetched.type)
-      if now.pending == nil { now.type = fetched.type }
+      if now.pending?.isDeletion ?? true { now.type = fetched.type }
       now.base = Base(
         version: lsn, content: lsn, changeTag: fetched.changeTag,
         createdMilliseconds: fetched.created?.milliseconds, modifiedMilliseconds: fetched.modified?.milliseconds)

@@ -18,6 +18,15 @@ package enum EventSource: Sendable {
     return try EventSource.decode(found)
   }
 
+  /// The event at `lsn`; nil if it was left out by a compaction or lost before a repair.
+  package func eventIfThere(at lsn: LSN) throws -> Event? {
+    do {
+      return try event(at: lsn)
+    } catch let error as LogError where error.code == .compacted {
+      return nil
+    }
+  }
+
   /// The first event of the transaction that `lsn` is in.
   package func transactionStart(of lsn: LSN) throws -> LSN {
     let found: LogEvent

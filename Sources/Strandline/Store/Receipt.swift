@@ -166,7 +166,10 @@ extension RecordStore {
     var lsn = lsns.lowerBound
     let end = source.durableLSN
     while lsn <= end, lsn <= lsns.upperBound || !open.isEmpty {
-      let event = try source.event(at: lsn)
+      guard let event = try source.eventIfThere(at: lsn) else {
+        lsn = lsn.advanced(by: 1)
+        continue
+      }
       if let id = event.recordID, let mutation = open[id], let outcome = Self.outcome(of: mutation, by: event) {
         result[id] = outcome
         open[id] = nil

@@ -75,6 +75,13 @@ extension RecordStore {
     return lsns
   }
 
+  /// The same on a plain thread.
+  package func commitBlocking(_ body: (inout StoreCore) throws -> Void) throws {
+    let (lsns, upTo) = try transact(body)
+    guard lsns != nil, case .writer(let log) = source else { return }
+    do { try log.waitUntilDurableBlocking(upTo.rawValue) } catch { throw translated(error) }
+  }
+
   /// One full flush before an event leaves the device: what a server is told must not be ahead of what a power cut
   /// leaves here. Costs nothing where every commit is flushed in full, which is the default.
   package func flushBeforeLeaving() async throws {

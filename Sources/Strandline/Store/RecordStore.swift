@@ -43,6 +43,8 @@ public final class RecordStore: Sendable {
       ) { found in
         projections.apply(try EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
       }
+      // The last LSNs may have been given to events that are not there any more.
+      projections.pass(to: LSN(log.durableLSN))
       return RecordStore(path: path, source: .writer(log), environment: environment.system, projections: projections)
     } catch { throw StrandlineError.translating(error, "cannot open the store at '\(path)'") }
   }

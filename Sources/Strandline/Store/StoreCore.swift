@@ -83,13 +83,20 @@ package struct StoreCore: ~Copyable, Sendable {
   @discardableResult
   package mutating func append(_ event: Event) -> LSN {
     precondition(openTransaction != nil, "append outside a transaction")
+    appendOpened()
+    return add(event)
+  }
+
+  /// Says who writes from here on, if that was not said yet. Comes by itself before the first event; alone only in a
+  /// store that was repaired.
+  package mutating func appendOpened() {
+    precondition(openTransaction != nil, "append outside a transaction")
     if !hasOpened {
       hasOpened = true
       var uuid: [UInt8] = Array(repeating: 0, count: 16)
       if case .writer(let log) = source { uuid = log.storeUUID }
       add(.opened(Opened(writer: writer, storeUUID: uuid, tenure: tenure)))
     }
-    return add(event)
   }
 
   @discardableResult

@@ -101,10 +101,11 @@ extension Cycle {
   private static func mayHaveLeft(_ pending: Pending, _ core: borrowing StoreCore) -> Bool {
     if pending.attempted != nil { return true }
     let tenures = core.projections.sync.tenures
-    guard let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) else {
-      return false
+    // Before the first tenure that is known (in a repaired store) wrote somebody whose name is lost.
+    var end = tenures.first?.first ?? .none
+    if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
+      end = tenures.first { $0.first > change.first }?.first ?? .none
     }
-    let end = tenures.first { $0.first > change.first }?.first ?? .none
     return pending.lsns.contains { $0 < end }
   }
 

@@ -23,7 +23,8 @@ package enum ExitCode: Int32, CaseIterable, Sendable {
   var meaning: String {
     switch self {
     case .done: "done; for verify: nothing wrong"
-    case .recoverable: "the check found something recoverable (verify: a torn tail); demo, crash-test: not as promised"
+    case .recoverable:
+      "the check found something recoverable (verify: a torn tail; repair: a plan); demo, crash-test: not as promised"
     case .usage: "wrong usage: an unknown option, a bad value"
     case .dataDamaged: "bad data: a damaged store, or input that cannot be stored"
     case .noSuchStore: "no such store, file or record"

@@ -32,22 +32,14 @@ struct SegmentRewrite {
 
   let keeper: DirectoryKeeper
   let inputs: [Input]
-  private let header: SegmentHeader
-  private var bytes: [UInt8] = []
-  private var index: IndexBuilder
-  private var chain: Chain
-  private var opening: OpeningBody
-  /// LSN and offset of every survivor.
-  private(set) var places: [IndexBody.Entry] = []
+  private var output: RewrittenSegment
   private(set) var eventsRead: UInt64 = 0
 
   /// The size of the output, once it is written.
-  var bytesWritten: UInt64 { UInt64(bytes.count) }
-  var events: UInt64 { UInt64(places.count) }
-  var segmentID: UInt64 { header.segmentID }
+  var bytesWritten: UInt64 { UInt64(output.bytes.count) }
+  var events: UInt64 { output.events }
+  var segmentID: UInt64 { output.header.segmentID }
   var path: String { keeper.directory.segment(segmentID) }
-  /// The survivors have no gaps between their LSNs.
-  var isDense: Bool { opening.rangeLastLSN + 1 - opening.firstLSN == events }
 
   /// - Precondition: `inputs` follow each other in the log, and one is there.
   init(_ keeper: DirectoryKeeper, _ inputs: [Input], tenure: UInt64) throws(LogError) {
@@ -56,18 +48,12 @@ struct SegmentRewrite {
     let manifest = keeper.manifest
     let first = try Self.summary(keeper, inputs[0].entry)
     let last = inputs[inputs.count - 1]
-    header = SegmentHeader.new(
+    let header = SegmentHeader.new(
       keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure,
       role: manifest.role)
-    opening = first.opening
-    opening.kind = .rewritten
-    opening.rangeLastLSN = last.end.lastLSN
-    opening.rangeChain = last.end.chain
-    index = IndexBuilder(firstLSN: opening.firstLSN)
-    chain = Chain(opening.chain)
-    bytes = header.encoded()
-    // The opening frame comes last: it says where the file ends.
-    bytes.append(zeros: LogFormat.headerPageBytes + LogFormat.openingFrameBytes - bytes.count)
+    output = RewrittenSegment(header, first.opening)
+    output.opening.rangeLastLSN = last.end.lastLSN
+    output.opening.rangeChain = last.end.chain
   }
 
   private static func summary(_ keeper: DirectoryKeeper, _ entry: ManifestEntry) throws(LogError) -> SegmentSummary {
@@ -89,7 +75,7 @@ struct SegmentRewrite {
   mutating func read(_ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
     for input in inputs {
       let summary = try Self.summary(keeper, input.entry)
-      opening.opens = summary.opening.opens
+      output.opening.opens = summary.opening.opens
       let file = try Recovery.openSegment(keeper.environment.fileSystem, summary.path)
       defer { file.close() }
       var walk = SegmentWalk(
@@ -109,11 +95,11 @@ struct SegmentRewrite {
   }
 
   private mutating func add(_ survivors: [LogSurvivor], of transaction: [LogEvent]) throws(LogError) {
-    guard let first = survivors.first,
+    guard !survivors.isEmpty,
       let range = transaction.first.map({ $0.lsn...transaction[transaction.count - 1].lsn })
     else { return }
     var last: UInt64 = 0
-    for (number, survivor) in survivors.enumerated() {
+    for survivor in survivors {
       guard range.contains(survivor.lsn), survivor.lsn > last, survivor.body.count <= LogFormat.bodyBytesMax else {
         throw LogError(
           .noSuchLSN,
@@ -121,20 +107,8 @@ struct SegmentRewrite {
             + "\(range.upperBound); nothing was changed", lsns: range)
       }
       last = survivor.lsn
-      let start = bytes.count
-      let flags =
-        (number == 0 ? LogFormat.flagFirst : 0) | (number == survivors.count - 1 ? LogFormat.flagLast : 0)
-      bytes.append(unstampedFrame: .event, schema: survivor.schema, index: UInt32(number), body: survivor.body)
-      bytes.stampFrame(
-        at: start, lsn: survivor.lsn, flags: flags, offset: UInt32(start), identity: header.identity)
-      chain.add(
-        lsn: survivor.lsn, type: FrameType.event.rawValue, schema: survivor.schema, bodyLength: survivor.body.count,
-        bodyCRC: bytes.u32(at: start + LogFormat.FrameField.bodyCRC))
-      places.append(
-        IndexBody.Entry(
-          lsnDelta: UInt32(truncatingIfNeeded: survivor.lsn - opening.firstLSN), offset: UInt32(start)))
-      if number == 0 { index.add(first.lsn, at: UInt32(start)) }
     }
+    output.add(survivors)
   }
 
   /// Writes the output and puts it on the list in place of its inputs. When this returns, it is on the medium, and
@@ -142,28 +116,17 @@ struct SegmentRewrite {
   ///
   /// - Parameter listed: called when the list names the output, before the inputs' files are removed.
   mutating func write(listed: (SegmentTable) -> Void) throws(LogError) {
-    let end = UInt32(bytes.count)
-    bytes.append(
-      contentsOf: SealFrame.encoded(
-        index.index, at: end, firstLSN: opening.firstLSN, lastLSN: opening.rangeLastLSN, events: events,
-        chain: chain.value, identity: header.identity))
-    opening.durableEnd = UInt32(bytes.count)
-    var frame: [UInt8] = []
-    frame.append(opening: opening, identity: header.identity)
-    let page = LogFormat.headerPageBytes
-    bytes.replaceSubrange(page..<page + LogFormat.openingFrameBytes, with: frame)
+    output.finish()
     let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: keeper.directory)
     let table = table
-    let output = ManifestEntry(
-      segmentID: segmentID, salt: header.salt, state: .used, firstLSN: opening.firstLSN,
-      lastLSN: opening.rangeLastLSN, events: events, end: opening.durableEnd, chain: opening.rangeChain)
+    let (bytes, entry) = (output.bytes, output.entry)
     let replaced = inputs.map(\.entry.segmentID)
     do throws(WriteFailure) {
       try creation.make(segmentID, bytes, allocated: UInt64(bytes.count)).close()
       do throws(WriteFailure) {
         try keeper.commit(
           { manifest in
-            manifest.replace(replaced, with: output)
+            manifest.replace(replaced, with: entry)
           }, listed: { listed(table) })
       } catch {
         throw creation.takeBack(segmentID, after: error)
@@ -176,8 +139,8 @@ struct SegmentRewrite {
   /// Exact places, for a log that had them of the inputs.
   private var table: SegmentTable {
     SegmentTable(
-      path: path, identity: header.identity, firstLSN: opening.firstLSN, rewritten: places, isDense: isDense,
-      end: SegmentEnd(offset: opening.durableEnd, lastLSN: opening.rangeLastLSN, chain: opening.rangeChain))
+      path: path, identity: output.header.identity, firstLSN: output.opening.firstLSN, rewritten: output.places,
+      isDense: output.isDense, end: output.end)
   }
 }
 

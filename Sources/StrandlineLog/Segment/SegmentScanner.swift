@@ -71,3 +71,39 @@ struct SegmentScanner {
     return window.count >= count
   }
 }
+
+extension SegmentScanner {
+  /// The first frame of a range whose header verifies, for somebody who goes on behind damage: nil if there is none.
+  ///
+  /// - Parameter range: begins with a multiple of 8.
+  /// - Complexity: O(bytes that are passed over).
+  static func firstFrame(
+    of file: any File, _ path: String, identity: SegmentIdentity, in range: Range<UInt64>
+  ) throws(LogError) -> (offset: UInt64, header: FrameHeader)? {
+    let headerBytes = LogFormat.frameHeaderBytes
+    let end = min(range.upperBound, UInt64(UInt32.max))
+    var offset = range.lowerBound
+    while offset + UInt64(headerBytes) <= end {
+      let chunk: [UInt8]
+      do {
+        chunk = try file.read(at: offset, count: Int(min(UInt64(LogFormat.readChunkBytes), end - offset)))
+      } catch {
+        throw .system("cannot read segment '\(path)'", error, file: path)
+      }
+      var at = 0
+      while at + headerBytes <= chunk.count {
+        if chunk.u32(at: at + LogFormat.FrameField.tag) == identity.salt,
+          case .success(let header) = FrameHeader.decode(
+            chunk, at: at, offset: UInt32(offset) + UInt32(at), identity: identity)
+        {
+          return (offset + UInt64(at), header)
+        }
+        at += LogFormat.frameAlignment
+      }
+      // The file is shorter than it was a moment ago.
+      guard at > 0 else { return nil }
+      offset += UInt64(at)
+    }
+    return nil
+  }
+}

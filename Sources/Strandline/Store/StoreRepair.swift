@@ -1,0 +1,234 @@
+// A store out of what is left of a damaged one: which events stay, and what must be said of the holes.
+//
+// Whole transactions stay whole. Of one with a damaged member stay the app's own saves and deletions, which nobody else
+// has; what it had from the server is fetched again. After any loss every zone that the server has is fetched from its
+// beginning, and nothing is removed for being absent. What was settled in a hole would be owed for ever, or be sent
+// again over what came after it: where the log still shows that it was settled, that is said anew. Rule: decision L13.
+
+package import StrandlineLog
+import StrandlineSystem
+
+/// A repair: its plan first, and then, if somebody wants it, the store.
+package struct StoreRepair: Sendable {
+  /// What a repair would do.
+  package struct Plan: Sendable {
+    package var salvage: SalvageReport
+    /// Events that the new store takes over.
+    package var eventsKept: UInt64 = 0
+    /// Events that verify and stay behind: what incomplete transactions had from the server, and tokens.
+    package var eventsLeftBehind: UInt64 = 0
+    /// Events whose checksum is right and that mean nothing; they stay behind too.
+    package var eventsUnreadable: UInt64 = 0
+    /// Zones that are fetched from their beginning.
+    package var zonesReset: [ZoneID] = []
+    /// Mutations that the server has not settled as far as the log says, and their records.
+    package var unsettled = 0
+    package var unsettledRecords = 0
+    /// Records that live or are deleted and not settled.
+    package var records = 0
+    /// Whether it is still known whose account this is.
+    package var isBound = false
+    /// What must have been settled in a hole.
+    var settlements: [Settled] = []
+
+    /// Whether there is anything to repair.
+    package var isNeeded: Bool { salvage.isDamaged || eventsUnreadable > 0 }
+    /// Whether the new store's history has holes.
+    package var hasHoles: Bool { salvage.hasLostEvents || eventsUnreadable > 0 }
+  }
+
+  package let path: String
+  package let plan: Plan
+  private let salvage: LogSalvage
+  private let environment: StoreEnvironment
+
+  /// Reads all of a damaged store and changes nothing. Nobody can write it while this value lives.
+  ///
+  /// - Throws: `LogError`; `StrandlineError.notAStore` for a server's journal, `.fromTheFuture`.
+  /// - Complexity: O(bytes of the log).
+  package init(at path: String, environment: StoreEnvironment) throws {
+    let salvage = try LogSalvage(at: path, environment: environment.system)
+    guard salvage.role == .store else {
+      throw StrandlineError(
+        .notAStore,
+        "'\(path)' is a server's journal, which is not repaired: its devices would go on with change tokens for a "
+          + "history that has holes; begin a new directory, and let the devices send what they have")
+    }
+    self.path = path
+    self.salvage = salvage
+    self.environment = environment
+    var reading = RepairReading()
+    let report = try salvage.read { events, isPartial in try reading.take(events, isPartial) }
+    plan = reading.plan(report)
+  }
+
+  /// Writes the new store at `newPath`. When this returns, it is on the medium.
+  ///
+  /// - Throws: `LogError`, `StrandlineError`; then nothing stands at `newPath` that did not stand there before.
+  /// - Complexity: O(bytes of the log).
+  package func apply(into newPath: String) throws {
+    let hasHoles = plan.hasHoles
+    var options = LogOptions()
+    options.upkeep = .onDemand
+    options.idleMarkerMilliseconds = nil
+    try LogRepair.write(
+      salvage, as: plan.salvage, to: newPath, options: options,
+      survivors: { events, isPartial in
+        try RepairReading.survivors(events, isPartial).kept
+          .filter { !hasHoles || !$0.event.isDatabaseToken }.map { LogSurvivor($0.found) }
+      },
+      finish: { place in
+        let store = try RecordStore.openBlocking(
+          at: place, options: StoreOptions(log: options), environment: environment, createIfAbsent: false)
+        let outcome = Result { try begin(store) }
+        let closed = Result { try store.closeBlocking() }
+        try outcome.get()
+        try closed.get()
+      })
+  }
+
+  /// The new store's first words. It writes under a new name, as a store that was restored from a backup does: what of
+  /// the old one's work has left is not known.
+  private func begin(_ store: RecordStore) throws {
+    try store.commitBlocking { core in
+      core.renameWriter()
+      core.appendOpened()
+      for zone in plan.zonesReset {
+        // That the server has it may have been said in a hole.
+        core.append(.zoneChanged(ZoneChanged(zone: zone, change: .dirty, reason: Self.reason)))
+        core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: Self.reason)))
+      }
+    }
+    var rest = plan.settlements[...]
+    while !rest.isEmpty {
+      let some = rest.prefix(10_000)
+      rest = rest.dropFirst(some.count)
+      try store.commitBlocking { core in for settled in some { core.append(.settled(settled)) } }
+    }
+  }
+
+  private static let reason = "events were lost and the store was repaired"
+}
+
+/// What a pass over the salvaged events learns.
+private struct RepairReading {
+  typealias Read = (found: LogEvent, event: Event)
+
+  private var projections = Projections()
+  private var kept: UInt64 = 0
+  private var leftBehind: UInt64 = 0
+  private var unreadable: UInt64 = 0
+  private var databaseTokens: UInt64 = 0
+  /// Zones that the server had.
+  private var zones: Set<ZoneID> = []
+  /// The lives that each record's newest mutation is of.
+  private var births: [RecordID: (lsn: LSN, births: Set<Birth>)] = [:]
+
+  /// What stays of a transaction.
+  static func survivors(_ events: [LogEvent], _ isPartial: Bool) throws -> (kept: [Read], unreadable: UInt64) {
+    var read: [Read] = []
+    var unreadable: UInt64 = 0
+    for found in events {
+      do {
+        let event = try EventSource.decode(found)
+        _ = try LoadedVersion(event, at: LSN(found.lsn))
+        read.append((found, event))
+      } catch let error as StrandlineError where error.code == .fromTheFuture {
+        throw error
+      } catch {
+        // Counted, and reported: its checksum is right, so it was written like this.
+        unreadable += 1
+      }
+    }
+    if isPartial || unreadable > 0 { read.removeAll { !$0.event.staysAlone } }
+    return (read, unreadable)
+  }
+
+  mutating func take(_ events: [LogEvent], _ isPartial: Bool) throws {
+    let (read, bad) = try Self.survivors(events, isPartial)
+    kept += UInt64(read.count)
+    unreadable += bad
+    leftBehind += UInt64(events.count - read.count) - bad
+    for (found, event) in read {
+      let lsn = LSN(found.lsn)
+      note(event, at: lsn)
+      projections.apply(event, at: lsn, isDurable: true)
+    }
+  }
+
+  private mutating func note(_ event: Event, at lsn: LSN) {
+    switch event {
+    case .saved(let saved): births[saved.id] = (lsn, saved.births)
+    case .deleted(let deleted): births[deleted.id] = (lsn, deleted.births)
+    case .merged(let merged): births[merged.id] = (lsn, merged.births)
+    case .fetchedSave(let fetched): zones.insert(fetched.id.zone)
+    case .fetchedDelete(let fetched): zones.insert(fetched.id.zone)
+    case .settled(let settled): if settled.changeTag != nil { zones.insert(settled.id.zone) }
+    case .sent(let sent): zones.insert(sent.zone)
+    case .zoneChanged(let changed): zones.insert(changed.zone)
+    case .tokenAdvanced(let advanced):
+      if let zone = advanced.zone { zones.insert(zone) } else { databaseTokens += 1 }
+    default: break
+    }
+  }
+
+  consuming func plan(_ report: SalvageReport) -> StoreRepair.Plan {
+    var plan = StoreRepair.Plan(salvage: report)
+    plan.eventsUnreadable = unreadable
+    plan.eventsKept = kept
+    plan.eventsLeftBehind = leftBehind
+    plan.isBound = projections.sync.bound != nil
+    if plan.hasHoles {
+      // The list of zones may have been in a hole: it is asked for from its beginning.
+      plan.eventsKept -= databaseTokens
+      plan.eventsLeftBehind += databaseTokens
+      // What is frozen stays so until somebody decides.
+      plan.zonesReset = zones.filter { projections.sync.zones[$0]?.isLost != true }.sorted()
+      plan.settlements = settlements()
+    }
+    for settled in plan.settlements {
+      projections.apply(.settled(settled), at: projections.appliedLSN.advanced(by: 1), isDurable: true)
+    }
+    plan.unsettled = projections.outbox.count
+    plan.unsettledRecords = Set(projections.outbox.records.values).count
+    plan.records = projections.records.count
+    return plan
+  }
+
+  /// A version of the server enters alone only where nothing is owed (a merge or settlement would stand beside it), and
+  /// a tombstone leaves nothing of its lives owed. So what is owed from before such an event was settled in between.
+  private func settlements() -> [Settled] {
+    var result: [Settled] = []
+    for (zone, names) in projections.records.zones {
+      for (name, entry) in names {
+        guard let pending = entry.pending else { continue }
+        let id = RecordID(name, zone: zone)
+        if let base = entry.base, base.version > pending.newest, base.content == base.version {
+          result.append(Settled(id: id, lsn: pending.newest, outcome: pending.isDeletion ? .superseded : .merged))
+        } else if let deletion = projections.deletions[id], deletion.lsn > pending.newest,
+          let mine = births[id], mine.lsn == pending.newest, !mine.births.isEmpty,
+          mine.births.isSubset(of: deletion.births)
+        {
+          result.append(
+            Settled(id: id, lsn: pending.newest, outcome: pending.isDeletion ? .deleted : .deletedOnServer))
+        }
+      }
+    }
+    return result.sorted { $0.lsn < $1.lsn }
+  }
+}
+
+extension Event {
+  /// Worth keeping without the rest of its transaction: what the app did, and who wrote it.
+  fileprivate var staysAlone: Bool {
+    switch self {
+    case .saved, .deleted, .opened: true
+    default: false
+    }
+  }
+
+  fileprivate var isDatabaseToken: Bool {
+    if case .tokenAdvanced(let advanced) = self { return advanced.zone == nil }
+    return false
+  }
+}

@@ -1,0 +1,173 @@
+// `repair`: what can be saved of a damaged store. Without `--apply` a plan, and nothing is written; with it a new
+// store in a new folder. The damaged one is never touched.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineLog
+import StrandlineSystem
+
+extension Command {
+  static let repair = Command(
+    "repair", "Show what a damaged store still holds; write it as a new store.", operands: ["STORE"],
+    details: [
+      "Without --apply it prints a plan and writes nothing. With it the new store gets every event that still",
+      "verifies; STORE stays as it is, and copies of the damaged bytes go to NEW/quarantine. The next sync fetches",
+      "what was lost and the server has. A byte that the disk cannot read is an error: copy the folder to another",
+      "disk first, with a tool that goes on behind such bytes, and repair the copy.",
+      "Exit code 0: nothing to repair, or NEW is written; 1: the plan of a repair; 65: nothing can be saved.",
+    ],
+    options: [
+      Option("--apply", "Write the new store."),
+      Option("--into", "NEW", "Where: a folder that is new or empty."),
+      .json,
+    ],
+    examples: [
+      Example("What could be saved", "strandline repair STORE"),
+      Example("Save it", "strandline repair STORE --apply --into NEW"),
+    ],
+    run: { arguments, console in
+      let place = arguments["--into"]
+      guard arguments.has("--apply") == (place != nil) else {
+        throw UsageError(message: place == nil ? "--apply needs --into NEW" : "--into needs --apply")
+      }
+      let path = arguments.operands[0]
+      let repair = try StoreRepair(at: path, environment: StoreEnvironment(console.environment))
+      let screen = RepairScreen(path: path, place: place, plan: repair.plan)
+      guard let place, repair.plan.isNeeded else {
+        try screen.show(console, json: arguments.has("--json"), isWritten: false)
+        return repair.plan.isNeeded ? .recoverable : .done
+      }
+      do {
+        try repair.apply(into: place)
+      } catch let error as LogError where error.code == .notEmptyDirectory {
+        throw Failure(.cannotCreate, error.message, try: "the same with another folder after --into")
+      }
+      try screen.show(console, json: arguments.has("--json"), isWritten: true)
+      return .done
+    })
+}
+
+/// The report of a repair: the same before and after it.
+struct RepairScreen {
+  let path: String
+  let place: String?
+  let plan: StoreRepair.Plan
+
+  private var salvage: SalvageReport { plan.salvage }
+
+  func show(_ console: Console, json: Bool, isWritten: Bool) throws {
+    if json {
+      for damage in salvage.damages { try console.write(line(damage)) }
+      try console.write(summary(isWritten: isWritten).canonicalBytes + [UInt8(ascii: "\n")])
+      return
+    }
+    for damage in salvage.damages {
+      let region = damage.bytes.isEmpty ? "" : " to \(damage.bytes.upperBound)"
+      let lsns = damage.lsns.map { " (\(words($0)))" } ?? ""
+      try console.print(
+        "\(printable(damage.file)):\(damage.bytes.lowerBound)\(region)  \(printable(damage.words))\(lsns)")
+    }
+    let rows = rows
+    let width = rows.map(\.0.count).max() ?? 0
+    for (name, words) in rows {
+      try console.print(name + String(repeating: " ", count: width - name.count + 2) + words)
+    }
+    try console.print(verdict(isWritten: isWritten))
+  }
+
+  private func verdict(isWritten: Bool) -> String {
+    let store = ShellWord.quote(path)
+    if isWritten { return "written: \(place ?? ""); \(path) is as it was" }
+    if !plan.isNeeded { return "nothing to repair; nothing was written" }
+    return "nothing was written; to write the new store: strandline repair \(store) --apply --into NEW"
+  }
+
+  private func words(_ lsns: ClosedRange<UInt64>) -> String {
+    lsns.count == 1 ? "LSN \(lsns.lowerBound)" : "LSNs \(lsns.lowerBound) to \(lsns.upperBound)"
+  }
+
+  private var rows: [(String, String)] {
+    var rows: [(String, String)] = [
+      (
+        "damaged",
+        salvage.damages.isEmpty
+          ? "nothing" : "\(Words.plural(salvage.damages.count, "place")), \(Words.bytes(salvage.bytesDamaged))"
+      ),
+      ("lost events", lost),
+      ("kept events", "\(Words.count(plan.eventsKept)) of \(Words.plural(salvage.segments, "segment"))"),
+    ]
+    if salvage.partialTransactions > 0 {
+      rows.append(
+        (
+          "incomplete",
+          "\(Words.plural(salvage.partialTransactions, "transaction")): local saves and deletions are kept, what came "
+            + "from the server is fetched again"
+        ))
+    }
+    if plan.eventsLeftBehind > 0 { rows.append(("left behind", Words.plural(plan.eventsLeftBehind, "event"))) }
+    if plan.eventsUnreadable > 0 { rows.append(("unreadable", Words.plural(plan.eventsUnreadable, "event"))) }
+    if salvage.eventsBehindEnds > 0 {
+      rows.append(
+        ("from behind", "\(Words.plural(salvage.eventsBehindEnds, "event")) whose copies in the next segment are lost"))
+    }
+    rows.append(("records", Words.count(plan.records)))
+    rows.append(
+      (
+        "unsettled",
+        plan.unsettled == 0
+          ? "0" : "\(Words.plural(plan.unsettled, "mutation")) of \(Words.plural(plan.unsettledRecords, "record"))"
+      ))
+    for zone in plan.zonesReset {
+      rows.append(
+        ("zone \(printable(zone.description))", "fetched from its beginning; nothing is removed for being absent"))
+    }
+    if plan.hasHoles, !plan.isBound { rows.append(("account", "not known any more: the next sync decides it")) }
+    for stray in salvage.strays { rows.append(("stray", "\(printable(stray)): no part of the history, not read")) }
+    if salvage.bytesDamaged > 0 { rows.append(("their bytes", "\(place ?? "NEW")/quarantine")) }
+    return rows
+  }
+
+  private var lost: String {
+    var words = salvage.lost.prefix(8).map(self.words)
+    if salvage.lost.count > words.count { words.append("\(salvage.lost.count - words.count) more ranges") }
+    if salvage.isOpenEnded { words.append("whatever followed LSN \(salvage.lastLSN)") }
+    return words.isEmpty ? "none" : words.joined(separator: ", ")
+  }
+
+  // MARK: JSON
+
+  private func line(_ damage: SalvageDamage) -> [UInt8] {
+    JSONValue.object([
+      "finding": .string("damage"), "file": .string(damage.file),
+      "offset": .integer(Int64(clamping: damage.bytes.lowerBound)),
+      "end": .integer(Int64(clamping: damage.bytes.upperBound)),
+      "firstLSN": damage.lsns.map { .integer(Int64(clamping: $0.lowerBound)) } ?? .null,
+      "lastLSN": damage.lsns.map { .integer(Int64(clamping: $0.upperBound)) } ?? .null,
+      "message": .string(damage.words),
+    ]).canonicalBytes + [UInt8(ascii: "\n")]
+  }
+
+  private func summary(isWritten: Bool) -> JSONValue {
+    .object([
+      "result": .string(isWritten ? "written" : plan.isNeeded ? "plan" : "nothingToRepair"),
+      "into": isWritten ? .string(place ?? "") : .null,
+      "segments": .integer(Int64(salvage.segments)),
+      "eventsKept": .integer(Int64(clamping: plan.eventsKept)),
+      "eventsLeftBehind": .integer(Int64(clamping: plan.eventsLeftBehind)),
+      "eventsUnreadable": .integer(Int64(clamping: plan.eventsUnreadable)),
+      "eventsBehindEnds": .integer(Int64(clamping: salvage.eventsBehindEnds)),
+      "incompleteTransactions": .integer(Int64(clamping: salvage.partialTransactions)),
+      "lost": .array(
+        salvage.lost.map {
+          .array([.integer(Int64(clamping: $0.lowerBound)), .integer(Int64(clamping: $0.upperBound))])
+        }),
+      "isOpenEnded": .bool(salvage.isOpenEnded),
+      "lastLSN": .integer(Int64(clamping: salvage.lastLSN)),
+      "bytesDamaged": .integer(Int64(clamping: salvage.bytesDamaged)),
+      "zonesReset": .array(plan.zonesReset.map { .string($0.description) }),
+      "records": .integer(Int64(plan.records)),
+      "unsettled": .integer(Int64(plan.unsettled)), "unsettledRecords": .integer(Int64(plan.unsettledRecords)),
+      "isBound": .bool(plan.isBound), "strays": .array(salvage.strays.map { .string($0) }),
+    ])
+  }
+}

@@ -1,0 +1,253 @@
+// Writes what was salvaged from a damaged log as a new one: beside its place, synced, and renamed, so that there is a
+// whole store or none (decisions L13, L16).
+//
+// Events keep their LSNs, for they speak of each other by them; what was lost is not there, and its LSNs are not given
+// again, as far as anybody knows them. The new store has an identity of its own, and nothing of the old directory is changed: bytes that did not
+// verify are copied into the new one's `quarantine/`, each region as a file of its own.
+
+import StrandlineSystem
+
+/// Makes a log of what is left of another.
+package enum LogRepair {
+  /// What the copies of a file's bytes are named in `quarantine/`.
+  package static func quarantineName(_ damage: SalvageDamage) -> String {
+    "\(damage.file.split(separator: "/").last ?? "")@\(damage.bytes.lowerBound)"
+  }
+
+  /// Writes the new log. When this returns, it is on the medium, its parent's entry included; if it throws, nothing
+  /// stands at `path` that did not stand there before.
+  ///
+  /// - Parameters:
+  ///   - plan: the report that the caller decided by; what is read now must be the same.
+  ///   - path: nothing, or an empty folder; not in a store.
+  ///   - survivors: what stays of a transaction, in the order of its LSNs.
+  ///   - finish: is given the place where the store is being built, to open it and append what must be in it.
+  /// - Throws: `LogError`, or what `survivors` and `finish` throw.
+  /// - Complexity: O(bytes of the log); memory for one segment and one transaction.
+  package static func write(
+    _ salvage: LogSalvage, as plan: SalvageReport, to path: String, options: LogOptions = LogOptions(),
+    survivors: ([LogEvent], _ isPartial: Bool) throws -> [LogSurvivor], finish: (String) throws -> Void
+  ) throws {
+    let directory = StoreDirectory(path)
+    let fileSystem = salvage.environment.fileSystem
+    try checkPlace(directory, salvage, fileSystem)
+    let place = StoreDirectory(
+      directory.path + LogFormat.initInfix + SegmentName.hex(salvage.environment.random.next()))
+    do {
+      try fileSystem.makeDirectory(place.path)
+      try fileSystem.lock(place.lock, exclusive: true)?.unlock()
+      var output = RepairOutput(salvage, place, options)
+      let report = try salvage.read { events, isPartial in
+        try output.add(try survivors(events, isPartial), upTo: events.last?.lsn ?? 0)
+      }
+      guard report == plan else {
+        throw LogError(.io, "'\(salvage.path)' read differently a second time; nothing was written", file: salvage.path)
+      }
+      try output.finish(lastLSN: report.lastLSN)
+      try keepDamagedBytes(report.damages, place, fileSystem)
+      if options.ballastBytes > 0 {
+        try Ballast(fileSystem: fileSystem, directory: place, bytes: options.ballastBytes).make()
+      }
+      try fileSystem.syncDirectory(place.path)
+      try finish(place.path)
+      try fileSystem.rename(place.path, to: directory.path)
+    } catch {
+      do {
+        try remove(place.path, fileSystem)
+      } catch {
+        // What cannot be removed now lies beside, under a name that nothing reads; the first failure counts.
+      }
+      guard let error = error as? SystemError else { throw error }
+      throw LogError.system("cannot make a store at '\(directory.path)'", error, file: directory.path)
+    }
+    do {
+      try fileSystem.syncDirectory(directory.parent)
+    } catch {
+      throw LogError.system(
+        "the store at '\(directory.path)' is complete, but its name may not survive a power cut", error,
+        file: directory.path)
+    }
+  }
+
+  /// Nothing is there, or an empty folder; and no folder above is a store (the one that is repaired, or another).
+  package static func checkPlace(
+    _ path: String, _ salvage: LogSalvage
+  ) throws(LogError) { try checkPlace(StoreDirectory(path), salvage, salvage.environment.fileSystem) }
+
+  private static func checkPlace(
+    _ directory: StoreDirectory, _ salvage: LogSalvage, _ fileSystem: any FileSystem
+  ) throws(LogError) {
+    let path = directory.path
+    do {
+      switch try fileSystem.kind(of: path) {
+      case .absent: break
+      case .directory:
+        guard try fileSystem.list(path).isEmpty else {
+          throw LogError(
+            .notEmptyDirectory, "'\(path)' is not empty; nothing was written; a repaired store needs a new folder",
+            file: path)
+        }
+      case .file, .other:
+        throw LogError(
+          .notEmptyDirectory, "'\(path)' is a file; nothing was written; a repaired store needs a new folder",
+          file: path)
+      }
+      var above = directory
+      while above.parent != above.path {
+        above = StoreDirectory(above.parent)
+        guard try fileSystem.kind(of: above.path) == .directory else { continue }
+        let names = try fileSystem.list(above.path)
+        if above.path == salvage.path || names.contains(where: { SegmentName.segmentID(of: $0) != nil }) {
+          throw LogError(
+            .notEmptyDirectory,
+            "'\(path)' lies in the store '\(above.path)'; nothing was written; a repaired store needs a folder of its own",
+            file: path)
+        }
+      }
+    } catch let error as LogError {
+      throw error
+    } catch let error as SystemError {
+      throw .system("cannot look at '\(path)'", error, file: path)
+    } catch {
+      preconditionFailure("a disk throws its own errors alone")
+    }
+  }
+
+  private static func keepDamagedBytes(
+    _ damages: [SalvageDamage], _ place: StoreDirectory, _ fileSystem: any FileSystem
+  ) throws(SystemError) {
+    let damages = damages.filter { !$0.bytes.isEmpty }
+    guard !damages.isEmpty else { return }
+    try fileSystem.makeDirectory(place.quarantine)
+    for damage in damages {
+      let source: any File
+      do {
+        source = try fileSystem.open(damage.file, .read)
+      } catch  where error.isAbsent {
+        continue
+      }
+      defer { source.close() }
+      let copy = try fileSystem.open("\(place.quarantine)/\(quarantineName(damage))", .create)
+      defer { copy.close() }
+      var offset = damage.bytes.lowerBound
+      let end = min(damage.bytes.upperBound, try source.size())
+      while offset < end {
+        let bytes = try source.read(at: offset, count: Int(min(UInt64(LogFormat.readChunkBytes), end - offset)))
+        guard !bytes.isEmpty else { break }
+        try copy.write(bytes, at: offset - damage.bytes.lowerBound)
+        offset += UInt64(bytes.count)
+      }
+      try copy.sync(.durable)
+    }
+    try fileSystem.syncDirectory(place.quarantine)
+  }
+
+  /// Removes what was built, if it still stands at its building place.
+  private static func remove(_ path: String, _ fileSystem: any FileSystem) throws(SystemError) {
+    guard try fileSystem.kind(of: path) == .directory else { return }
+    for name in try fileSystem.list(path) {
+      let inner = "\(path)/\(name)"
+      if try fileSystem.kind(of: inner) == .directory {
+        try remove(inner, fileSystem)
+      } else {
+        try fileSystem.unlink(inner)
+      }
+    }
+    try fileSystem.removeDirectory(path)
+  }
+}
+
+/// The segments of the new log, one after the other.
+struct RepairOutput {
+  private let environment: SystemEnvironment
+  private let place: StoreDirectory
+  private let options: LogOptions
+  private let role: LogRole
+  private let storeUUID: [UInt8]
+  private let tenure: UInt64
+  private var current: RewrittenSegment?
+  private var entries: [ManifestEntry] = []
+
+  init(_ salvage: LogSalvage, _ place: StoreDirectory, _ options: LogOptions) {
+    environment = salvage.environment
+    self.place = place
+    self.options = options
+    role = salvage.role
+    storeUUID = environment.random.bytes(16)
+    tenure = environment.random.next()
+  }
+
+  /// Adds what stays of a transaction that ends with `last`.
+  mutating func add(_ survivors: [LogSurvivor], upTo last: UInt64) throws {
+    guard !survivors.isEmpty else { return }
+    var segment = current ?? begun()
+    current = nil
+    segment.add(survivors)
+    if segment.bytes.count >= options.segmentBytesMax {
+      try write(&segment, rangeLastLSN: last)
+    } else {
+      current = segment
+    }
+  }
+
+  /// Writes what is not written yet, and the files that say what the log is.
+  mutating func finish(lastLSN: UInt64) throws {
+    if entries.isEmpty || current != nil || entries[entries.count - 1].lastLSN < lastLSN {
+      var segment = current ?? begun()
+      current = nil
+      try write(&segment, rangeLastLSN: lastLSN)
+    }
+    let tail = entries[entries.count - 1]
+    var manifest = Manifest(storeUUID: storeUUID, role: role, nextSegmentID: tail.segmentID + 1)
+    manifest.number = 1
+    manifest.entries = entries
+    do throws(WriteFailure) {
+      try manifest.write(environment.fileSystem, place)
+    } catch {
+      throw error.cause
+    }
+    let (bytes, _) = ControlFile.fresh(
+      Control(
+        storeUUID: storeUUID, tailSegmentID: tail.segmentID, durableLSN: tail.lastLSN, fullFlushLSN: tail.lastLSN,
+        durableEnd: tail.end, isClean: false))
+    let file = try environment.fileSystem.open(place.control, .create)
+    defer { file.close() }
+    try file.write(bytes, at: 0)
+    try file.sync(.durable)
+  }
+
+  private func begun() -> RewrittenSegment {
+    let last = entries.last
+    let header = SegmentHeader.new(
+      environment, storeUUID: storeUUID, segmentID: (last?.segmentID ?? 0) + 1, tenure: tenure, role: role)
+    return RewrittenSegment(
+      header,
+      OpeningBody(
+        firstLSN: (last?.lastLSN ?? 0) + 1, predecessorID: last?.segmentID ?? 0,
+        predecessorLastLSN: last?.lastLSN ?? 0, predecessorEnd: last?.end ?? 0, chain: last?.chain ?? 0,
+        durableEnd: 0, opens: 1))
+  }
+
+  private mutating func write(_ segment: inout RewrittenSegment, rangeLastLSN: UInt64) throws {
+    segment.opening.rangeLastLSN = rangeLastLSN
+    // Nobody knows the chain of what was lost: it begins anew.
+    segment.opening.rangeChain = segment.contentChain
+    segment.finish()
+    let creation = SegmentCreation(fileSystem: environment.fileSystem, directory: place)
+    do throws(WriteFailure) {
+      try creation.make(segment.header.segmentID, segment.bytes, allocated: UInt64(segment.bytes.count)).close()
+    } catch {
+      throw error.cause
+    }
+    entries.append(segment.entry)
+  }
+}
+
+extension WriteFailure {
+  /// What failed.
+  fileprivate var cause: SystemError {
+    switch self {
+    case .refused(let cause), .unknown(let cause): cause
+    }
+  }
+}

@@ -1,0 +1,315 @@
+// Reads what verifies out of a damaged log, in its order: every LSN once, whole transactions told from parts of such.
+//
+// Below a segment's end, or below its furthest promise, everything that verifies counts, whatever lies between. Above
+// the promise the rule is that of recovery: units without a gap, and what lies behind the first frame that does not
+// verify was never acknowledged; its LSNs may have been given again since. Bytes behind a known end are void too,
+// unless the segment that has their copies is lost. Nothing is changed, and no writer can come meanwhile.
+// Rule: decision L13.
+
+package import StrandlineSystem
+
+/// A damaged log, for reading what is left of it.
+package final class LogSalvage: Sendable {
+  package let path: String
+  package var role: LogRole { found.role }
+  let directory: StoreDirectory
+  let environment: SystemEnvironment
+  private let found: SalvageParts
+  private let lock: (any FileLock)?
+
+  /// Looks at the log at `path`, and keeps writers away until this object is let go.
+  ///
+  /// - Throws: `.absent`, `.notAStore`, `.held`, `.fromTheFuture`, `.damaged` if nothing can be told of it, `.io`: a
+  ///   byte that cannot be read is an error and no gap, because it may be readable the next time.
+  package init(at path: String, environment: SystemEnvironment) throws(LogError) {
+    let directory = StoreDirectory(path)
+    self.path = directory.path
+    self.directory = directory
+    self.environment = environment
+    lock = try Self.keepWritersAway(directory, environment.fileSystem)
+    found = try SalvageParts.find(environment.fileSystem, directory)
+  }
+
+  /// nil if there is no lock file (a copy of a store): nobody can hold it then.
+  private static func keepWritersAway(
+    _ directory: StoreDirectory, _ fileSystem: any FileSystem
+  ) throws(LogError) -> (any FileLock)? {
+    let lock: (any FileLock)?
+    do {
+      guard try fileSystem.kind(of: directory.path) == .directory,
+        try fileSystem.kind(of: directory.lock) == .file
+      else { return nil }
+      lock = try fileSystem.lock(directory.lock, exclusive: false)
+    } catch  where error.isAbsent {
+      return nil
+    } catch {
+      throw .system("cannot look whether '\(directory.path)' is being written", error, file: directory.lock)
+    }
+    guard let lock else {
+      throw LogError(
+        .held, "'\(directory.path)' is being written by another process; close it there", file: directory.lock)
+    }
+    return lock
+  }
+
+  deinit { lock?.unlock() }
+
+  /// Hands out what verifies.
+  ///
+  /// - Parameter visit: a transaction's events, and whether members of it are missing.
+  /// - Throws: `.fromTheFuture`, `.io`, or what `visit` throws.
+  /// - Complexity: O(bytes of the log); memory for one transaction.
+  package func read(_ visit: (_ events: [LogEvent], _ isPartial: Bool) throws -> Void) throws -> SalvageReport {
+    var reading = SalvageReading(found, environment.fileSystem)
+    try reading.run(visit)
+    return reading.report
+  }
+}
+
+/// One pass.
+struct SalvageReading {
+  private let found: SalvageParts
+  private let fileSystem: any FileSystem
+  private(set) var report = SalvageReport()
+  /// Every LSN up to here was handed out, is lost, or was left out by a compaction.
+  private var position: UInt64 = 0
+  /// Damages since the last event: what they took is known at the next LSN.
+  private var pending: [Int] = []
+  /// The members so far of the transaction that is being read.
+  private var members: [LogEvent] = []
+  private var isPartial = false
+  /// The first LSN of the transaction whose part was handed out last.
+  private var partialStart: UInt64?
+
+  typealias Visit = ([LogEvent], Bool) throws -> Void
+
+  init(_ found: SalvageParts, _ fileSystem: any FileSystem) {
+    self.found = found
+    self.fileSystem = fileSystem
+    report.damages = found.damages
+    report.strays = found.strays
+  }
+
+  mutating func run(_ visit: Visit) throws {
+    for (index, part) in found.parts.enumerated() {
+      let next = index + 1 < found.parts.count ? found.parts[index + 1] : nil
+      // Its predecessor's losses end where it begins.
+      if let first = part.firstLSN { reach(first, isDense: true, orMissing: part.path) }
+      guard let identity = part.identity else {
+        note(pendingIn: part.path)
+        if let last = part.entry?.lastLSN, last > 0 { reach(last + 1, isDense: true, orMissing: part.path) }
+        continue
+      }
+      report.segments += 1
+      try read(part, identity, before: next, visit)
+    }
+    if let control = found.control, control.durableLSN > position {
+      reach(control.durableLSN + 1, isDense: true, orMissing: found.parts.last?.path ?? "")
+    }
+    // Behind the last thing that is known nobody can say what was there.
+    if let last = found.parts.last, last.identity == nil, last.entry?.end ?? 0 == 0 { report.isOpenEnded = true }
+    if !pending.isEmpty || found.parts.allSatisfy({ $0.segmentID < found.control?.tailSegmentID ?? 0 }) {
+      report.isOpenEnded = true
+    }
+    report.lastLSN = position
+  }
+
+  // MARK: One segment
+
+  /// Where a segment ends, and with which LSN.
+  private struct End {
+    var offset: UInt64
+    var lsn: UInt64?
+    /// Units behind it may be the only copies that are left, or were never promised and never taken back.
+    var goesOn: Bool
+    var isKnown: Bool
+  }
+
+  private mutating func read(
+    _ part: SalvagePart, _ identity: SegmentIdentity, before next: SalvagePart?, _ visit: Visit
+  ) throws {
+    let file = try Recovery.openSegment(fileSystem, part.path)
+    defer { file.close() }
+    let size = try Recovery.sizeOf(file)
+    let end = try self.end(of: part, file, identity, before: next)
+    let begin = UInt64(LogFormat.headerPageBytes)
+    var walk = Walk(kind: part.opening?.kind, path: part.path, segmentID: part.segmentID)
+    // Where LSNs have no gaps they say themselves what is missing.
+    if walk.kind != .live { walk.expected = part.entry.flatMap { $0.end != 0 && $0.events > 0 ? $0.events : nil } }
+    var scanner = SegmentScanner(
+      file: file, path: part.path, identity: identity, from: begin, limit: min(size, end.offset))
+    while scanner.offset < end.offset {
+      switch try scanner.next() {
+      case .frame(let header, let start, let offset):
+        try take(header, scanner.window, start, offset, &walk, visit)
+      case .stop(let fault):
+        let at = scanner.offset
+        try flush(visit, isPartial: true)
+        let step = UInt64(LogFormat.frameAlignment)
+        let frame = try SegmentScanner.firstFrame(
+          of: file, part.path, identity: identity, in: at + step..<max(at + step, min(size, end.offset)))
+        let behind = frame?.offset ?? end.offset
+        pending.append(report.damages.count)
+        report.damages.append(SalvageDamage(file: part.path, bytes: at..<behind, words: fault.rawValue))
+        scanner.skip(to: behind)
+      }
+    }
+    try flush(visit, isPartial: true)
+    if walk.kind != .live, walk.expected == walk.events { pending = [] }
+    if let last = end.lsn { reach(last + 1, isDense: false, orMissing: part.path) }
+    guard end.goesOn, size > end.offset else { return }
+    try readBehind(end, size, file, identity, &walk, visit)
+  }
+
+  /// The end that somebody names, else the furthest promise.
+  private func end(
+    of part: SalvagePart, _ file: any File, _ identity: SegmentIdentity, before next: SalvagePart?
+  ) throws(LogError) -> End {
+    let isSuccessorLost = next.map { $0.identity == nil } ?? false
+    if let opening = part.opening, opening.kind == .rewritten {
+      return End(
+        offset: UInt64(opening.durableEnd), lsn: opening.rangeLastLSN, goesOn: false, isKnown: true)
+    }
+    if let opening = next?.opening, opening.predecessorID == part.segmentID {
+      return End(
+        offset: UInt64(opening.predecessorEnd), lsn: opening.predecessorLastLSN, goesOn: false, isKnown: true)
+    }
+    if let entry = part.entry, entry.end != 0 {
+      return End(offset: UInt64(entry.end), lsn: entry.lastLSN, goesOn: isSuccessorLost, isKnown: true)
+    }
+    let page = UInt64(LogFormat.headerPageBytes)
+    var end = End(
+      offset: max(page, UInt64(part.opening?.durableEnd ?? 0)), lsn: nil, goesOn: true, isKnown: false)
+    if let control = found.control, control.tailSegmentID == part.segmentID, UInt64(control.durableEnd) >= end.offset {
+      (end.offset, end.lsn) = (UInt64(control.durableEnd), control.durableLSN)
+    }
+    let promise = try Resync.scan(file, part.path, identity: identity, from: page).promise
+    if let promise, UInt64(promise.durableEnd) >= end.offset {
+      (end.offset, end.lsn) = (UInt64(promise.durableEnd), promise.durableLSN)
+    }
+    return end
+  }
+
+  /// Whole units behind an end, up to the first byte that does not verify.
+  private mutating func readBehind(
+    _ end: End, _ size: UInt64, _ file: any File, _ identity: SegmentIdentity, _ walk: inout Walk, _ visit: Visit
+  ) throws {
+    let before = report.events
+    var scanner = SegmentScanner(file: file, path: walk.path, identity: identity, from: end.offset, limit: size)
+    var settled = end.offset
+    reading: while true {
+      switch try scanner.next() {
+      case .frame(let header, let start, let offset):
+        // A hole here is no loss: nothing of it was acknowledged.
+        if header.type == FrameType.event.rawValue, header.lsn != position + 1 { break reading }
+        try take(header, scanner.window, start, offset, &walk, visit)
+        if members.isEmpty { settled = scanner.offset }
+      case .stop:
+        break reading
+      }
+    }
+    if let first = members.first {
+      position = first.lsn - 1
+      members = []
+      isPartial = false
+    }
+    let written = try Resync.scan(file, walk.path, identity: identity, from: settled).writtenEnd
+    report.bytesSetAside += written - min(written, settled)
+    if end.isKnown { report.eventsBehindEnds += report.events - before }
+  }
+
+  // MARK: Frames
+
+  /// What is known of the segment that is being read.
+  private struct Walk {
+    var kind: SegmentKind?
+    let path: String
+    let segmentID: UInt64
+    /// How many events it has, if its seal or MANIFEST says.
+    var expected: UInt64?
+    var events: UInt64 = 0
+  }
+
+  private mutating func take(
+    _ header: FrameHeader, _ bytes: [UInt8], _ start: Int, _ offset: UInt32, _ walk: inout Walk, _ visit: Visit
+  ) throws {
+    guard header.type < LogFormat.skippableTypes else { return }
+    guard let type = FrameType(rawValue: header.type) else {
+      throw LogError.fromTheFuture(walk.path, at: UInt64(offset), "a frame of type \(header.type)")
+    }
+    guard header.flags & ~(LogFormat.flagFirst | LogFormat.flagLast) == 0 else {
+      throw LogError.fromTheFuture(walk.path, at: UInt64(offset), "a frame with the flags \(header.flags)")
+    }
+    if type == .seal {
+      let body = start + LogFormat.frameHeaderBytes
+      walk.expected = SealBody.decode(bytes, at: body, count: header.bodyLength)?.events ?? walk.expected
+    }
+    guard type == .event else { return }
+    walk.events += 1
+    // Handed out already: a copy, or what a merge has left behind.
+    guard header.lsn > position, header.lsn < LogFormat.numberMax else { return }
+    // Between two members there is no damage, or the first of them would have been handed out at it.
+    let isNext =
+      members.last.map { header.indexInTransaction == $0.indexInTransaction + 1 && !header.isFirst }
+      ?? (header.isFirst && header.indexInTransaction == 0)
+    if !isNext {
+      try flush(visit, isPartial: true)
+      isPartial = !header.isFirst
+    }
+    reach(header.lsn, isDense: false, orMissing: walk.path)
+    position = header.lsn
+    members.append(LogEvent(header, bytes, at: start, segmentID: walk.segmentID, offset: offset))
+    if header.isLast { try flush(visit, isPartial: isPartial) }
+  }
+
+  /// Hands out the transaction so far.
+  private mutating func flush(_ visit: Visit, isPartial: Bool) throws {
+    guard let first = members.first else { return }
+    let events = members
+    members = []
+    self.isPartial = false
+    if isPartial {
+      let start = first.lsn - min(first.lsn, UInt64(first.indexInTransaction))
+      if start != partialStart { report.partialTransactions += 1 }
+      partialStart = start
+      report.partialEvents += UInt64(events.count)
+    } else {
+      report.transactions += 1
+      report.events += UInt64(events.count)
+    }
+    try visit(events, isPartial)
+  }
+
+  // MARK: What is lost
+
+  /// Every LSN below `lsn` should have been seen by now.
+  ///
+  /// - Parameters:
+  ///   - isDense: a gap is a loss even where no damage was seen. Between frames that verify there is none but what a
+  ///     compaction left.
+  ///   - orMissing: the file that a gap without damage is noted for.
+  private mutating func reach(_ lsn: UInt64, isDense: Bool, orMissing path: String) {
+    defer {
+      pending = []
+      position = max(position, lsn - 1)
+    }
+    guard lsn > position + 1, isDense || !pending.isEmpty else { return }
+    let range = position + 1...lsn - 1
+    if let last = report.lost.last, last.upperBound + 1 == range.lowerBound {
+      report.lost[report.lost.count - 1] = last.lowerBound...range.upperBound
+    } else {
+      report.lost.append(range)
+    }
+    if let first = pending.first {
+      report.damages[first].lsns = range
+    } else {
+      report.damages.append(
+        SalvageDamage(file: path, bytes: 0..<0, lsns: range, words: "events that precede or end it are missing"))
+    }
+  }
+
+  /// A file that cannot be read at all takes part in what the next LSN bounds.
+  private mutating func note(pendingIn path: String) {
+    if let index = report.damages.firstIndex(where: { $0.file == path }) { pending.append(index) }
+  }
+}

@@ -1,0 +1,105 @@
+// `repair`: the plan changes nothing, `--apply` writes a new store beside a damaged one, and both say the same.
+
+import Strandline
+import StrandlineCLI
+import StrandlineLog
+import StrandlineSystem
+import StrandlineTesting
+import Testing
+
+struct RepairTests {
+  private func everything(_ machine: Machine) -> [String: [UInt8]] {
+    Dictionary(uniqueKeysWithValues: machine.disk.paths.map { ($0, machine.disk.peek($0) ?? []) })
+  }
+
+  /// A store of three notes, of which the second one's event is damaged.
+  private func damaged() async throws -> (machine: Machine, lsn: UInt64) {
+    let machine = Machine()
+    _ = await machine.run(
+      "import", "--batch", "1", "/A", "-", input: note("a", "1") + note("b", "2") + note("c", "3"))
+    var hit: LogEvent?
+    try LogReader.open(at: "/A", environment: machine.environment).poll { found in
+      if try EventSource.decode(found).recordID?.name == "b" { hit = found }
+    }
+    let event = try #require(hit)
+    let path = "/A/" + SegmentName.name(event.segmentID)
+    var bytes = try #require(machine.disk.peek(path))
+    bytes[Int(event.offset) + 40] ^= 1
+    machine.disk.poke(path, bytes)
+    return (machine, event.lsn)
+  }
+
+  @Test func `the plan says what is lost, and writes nothing`() async throws {
+    let (machine, lsn) = try await damaged()
+    let before = everything(machine)
+    let screen = await machine.run("repair", "/A")
+    #expect(screen.code == .recoverable && screen.err == "")
+    let lines = screen.out.split(separator: "\n").map(String.init)
+    #expect(lines[0].hasPrefix("/A/0000000000000001.seg:"))
+    #expect(lines[0].hasSuffix("the checksum of a frame's body does not match (LSN \(lsn))"))
+    #expect(lines.contains("lost events  LSN \(lsn)"))
+    #expect(lines.contains("records      2"))
+    #expect(lines.contains("unsettled    2 mutations of 2 records"))
+    #expect(lines.contains("their bytes  NEW/quarantine"))
+    #expect(
+      lines.last == "nothing was written; to write the new store: strandline repair /A --apply --into NEW")
+    #expect(everything(machine) == before)
+    #expect(await machine.run("verify", "/A").code == .dataDamaged)
+    #expect(await machine.run("export", "/A").err.contains("'strandline repair'"))
+  }
+
+  @Test func `apply writes a new store, and leaves the damaged one`() async throws {
+    let (machine, lsn) = try await damaged()
+    let before = everything(machine)
+    let plan = await machine.run("repair", "--json", "/A").out.split(separator: "\n")
+    let screen = await machine.run("repair", "/A", "--json", "--apply", "--into", "/N")
+    #expect(screen.code == .done && screen.err == "")
+    let lines = screen.out.split(separator: "\n")
+    #expect(lines.dropLast() == plan.dropLast())
+    #expect(
+      lines.last.map(String.init)
+        == plan.last.map(String.init)?.replacing(#""into":null"#, with: #""into":"/N""#)
+        .replacing(#""result":"plan""#, with: #""result":"written""#))
+    #expect(lines.last?.contains(#""lost":[[\#(lsn),\#(lsn)]]"#) == true)
+    for (path, bytes) in before { #expect(machine.disk.peek(path) == bytes) }
+    #expect(machine.disk.paths.filter { before[$0] == nil }.allSatisfy { $0.hasPrefix("/N/") })
+    #expect(machine.disk.paths.contains { $0.hasPrefix("/N/quarantine/0000000000000001.seg@") })
+    #expect(await machine.run("verify", "/N").code == .done)
+    let export = await machine.run("export", "/N")
+    #expect(export.code == .done)
+    #expect(export.out.split(separator: "\n").count == 2 && !export.out.contains(#""recordName":"b""#))
+    // It is a store like any other.
+    #expect(await machine.run("import", "/N", "-", input: note("b", "again")).code == .done)
+    #expect(await machine.run("get", "/N", "b").code == .done)
+    #expect(await machine.run("log-dump", "/N").code == .done)
+    #expect(await machine.run("status", "/N").code == .done)
+  }
+
+  @Test func `a folder that is taken is refused, and the two options need each other`() async throws {
+    let (machine, _) = try await damaged()
+    try machine.disk.makeDirectory("/full")
+    try machine.file("/full/x", "mine")
+    let before = everything(machine)
+    for place in ["/full", "/A", "/A/inner"] {
+      let screen = await machine.run("repair", "/A", "--apply", "--into", place)
+      #expect(screen.code == .cannotCreate && screen.out == "", "\(place)")
+      #expect(screen.err.hasSuffix("try: the same with another folder after --into\n"))
+    }
+    #expect(await machine.run("repair", "/A", "--apply").code == .usage)
+    #expect(await machine.run("repair", "/A", "--into", "/N").code == .usage)
+    #expect(await machine.run("repair", "/none").code == .noSuchStore)
+    #expect(everything(machine) == before)
+  }
+
+  @Test func `a store that is whole is left alone`() async throws {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let before = everything(machine)
+    for words in [["repair", "/A"], ["repair", "/A", "--apply", "--into", "/N"]] {
+      let screen = await machine.run(words, input: [])
+      #expect(screen.code == .done)
+      #expect(screen.out.hasSuffix("nothing to repair; nothing was written\n"))
+    }
+    #expect(everything(machine) == before)
+  }
+}
