@@ -12,6 +12,8 @@ struct PreparedSegment: Sendable {
   let header: SegmentHeader
   let file: any File
   let path: String
+  /// The group that brings it to this many bytes seals it.
+  let softBytes: Int
   let allocated: UInt64
 }
 
@@ -54,8 +56,8 @@ final class SegmentPreparation: Sendable {
     }
   }
 
-  /// Makes one, if none is there. When this returns it is on the medium and listed.
-  func make() throws(WriteFailure) {
+  /// Makes one of `softBytes`, if none is there. When this returns it is on the medium and listed.
+  func make(softBytes: Int) throws(WriteFailure) {
     let begins = state.withLock { state in
       guard case .none = state else { return false }
       state = .making
@@ -63,7 +65,7 @@ final class SegmentPreparation: Sendable {
     }
     guard begins else { return }
     do throws(WriteFailure) {
-      let prepared = try build()
+      let prepared = try build(softBytes)
       let isWanted = state.withLock { state in
         guard case .making = state else { return false }
         state = .ready(prepared)
@@ -76,7 +78,7 @@ final class SegmentPreparation: Sendable {
     }
   }
 
-  private func build() throws(WriteFailure) -> PreparedSegment {
+  private func build(_ softBytes: Int) throws(WriteFailure) -> PreparedSegment {
     let manifest = keeper.manifest
     let directory = keeper.directory
     var header = SegmentHeader.new(
@@ -87,7 +89,7 @@ final class SegmentPreparation: Sendable {
     var page = header.encoded()
     page.append(zeros: LogFormat.headerPageBytes - page.count)
     // The group that seals a segment goes beyond its soft size; most go no further than this.
-    let allocated = UInt64(options.segmentBytesMax + options.segmentBytesMax / 64)
+    let allocated = UInt64(softBytes + softBytes / 64)
     let file = try creation.make(
       header.segmentID, page, allocated: allocated)
     do throws(WriteFailure) {
@@ -100,7 +102,8 @@ final class SegmentPreparation: Sendable {
       throw creation.takeBack(header.segmentID, after: error)
     }
     return PreparedSegment(
-      header: header, file: file, path: directory.segment(header.segmentID), allocated: allocated)
+      header: header, file: file, path: directory.segment(header.segmentID), softBytes: softBytes,
+      allocated: allocated)
   }
 
   /// No more will be needed: removes what is ready. What is being made is removed by whoever makes it.

@@ -54,13 +54,20 @@ struct SegmentWriter: Sendable {
   /// another segment is needed.
   func room(forFirst frameBytes: Int) -> Int {
     guard let live, !live.isSealed else { return 0 }
-    return max(frameBytes, options.segmentBytesMax - Int(live.end) - LogFormat.markerFrameBytes)
+    return max(frameBytes, live.softBytes - Int(live.end) - LogFormat.markerFrameBytes)
   }
 
   /// Whether half of the reserved space is used up, and nobody has made the next segment.
   var wantsPreparation: Bool {
     guard let live else { return false }
-    return UInt64(live.end) * 2 >= min(live.allocated, UInt64(options.segmentBytesMax)) && preparation.isDue
+    return UInt64(live.end) * 2 >= min(live.allocated, UInt64(live.softBytes)) && preparation.isDue
+  }
+
+  /// How large the next segment is to be: twice the space of this one, so that what is written ahead is in proportion
+  /// to what has been written, up to the size that all of them have in the end.
+  var nextSoftBytes: Int {
+    let space = live.map { Int(min($0.allocated, UInt64($0.softBytes))) } ?? options.preallocationFirstStepBytes
+    return min(options.segmentBytesMax, 2 * max(space, LogFormat.headerPageBytes))
   }
 
   /// A segment that a writer goes on in, and what it leaves.
@@ -98,6 +105,7 @@ struct SegmentWriter: Sendable {
       predecessorEnd: durable.offset, chain: durable.chain, durableEnd: 0, opens: opens)
     var next = LiveSegment(
       file: prepared.file, path: prepared.path, identity: identity, end: UInt32(LogFormat.headerPageBytes),
+      softBytes: prepared.softBytes,
       allocated: prepared.allocated, firstLSN: durable.lsn + 1)
     var bytes: [UInt8] = []
     bytes.append(opening: opening, identity: identity)
@@ -135,6 +143,7 @@ struct SegmentWriter: Sendable {
     adopt(
       LiveSegment(
         file: file, path: directory.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
+        softBytes: options.segmentBytesMax,
         allocated: allocated, firstLSN: firstLSN))
   }
 
@@ -176,7 +185,7 @@ struct SegmentWriter: Sendable {
     // A segment that was made at once has little space of its own; rather than that it grows, the log goes on in the
     // one that was made ahead, as soon as there is one.
     let seals =
-      groupEnd >= UInt64(options.segmentBytesMax)
+      groupEnd >= UInt64(live.softBytes)
       || (groupEnd + UInt64(frameBytes) > live.allocated && preparation.isReady)
     do {
       try Self.reserve(groupEnd + Self.trailerBytes(live, frameBytes), in: &live, options)

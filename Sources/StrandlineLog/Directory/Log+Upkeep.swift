@@ -165,7 +165,7 @@ extension Log {
         throw LogError.system("cannot set space aside in '\(path)'", error)
       }
       do throws(WriteFailure) {
-        try preparation.make()
+        try preparation.make(softBytes: disk.withLock { $0.nextSoftBytes })
       } catch {
         throw Self.failure("cannot make the next segment of '\(path)' ahead", error)
       }

@@ -84,6 +84,7 @@ struct StoreCreation {
         .make(header.segmentID, content, allocated: allocated)
       return LiveSegment(
         file: file, path: place.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
+        softBytes: options.segmentBytesMax,
         allocated: allocated, firstLSN: 1)
     } catch {
       switch error {

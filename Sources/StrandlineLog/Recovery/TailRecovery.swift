@@ -68,7 +68,8 @@ struct TailRecovery {
     }
     let live = LiveSegment(
       file: file, path: directory.segment(header.segmentID), identity: header.identity,
-      end: UInt32(content.bytes.count), allocated: allocated, firstLSN: promised.lsn + 1,
+      end: UInt32(content.bytes.count), softBytes: options.segmentBytesMax, allocated: allocated,
+      firstLSN: promised.lsn + 1,
       copied: zip(copied.frames, content.offsets).map { ($0.lsn, $1, $0.flags & LogFormat.flagFirst != 0) })
     if recovered.isLastUnused {
       recovered.tables.removeLast()

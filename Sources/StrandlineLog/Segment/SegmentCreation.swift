@@ -125,6 +125,8 @@ struct LiveSegment: Sendable {
   let identity: SegmentIdentity
   /// Where the next frame goes.
   var end: UInt32
+  /// The group that brings it to this many bytes seals it.
+  let softBytes: Int
   /// Up to here space is reserved.
   var allocated: UInt64
   let firstLSN: UInt64
@@ -142,13 +144,15 @@ struct LiveSegment: Sendable {
   var hasEvents: Bool { events > 0 }
 
   init(
-    file: any File, path: String, identity: SegmentIdentity, end: UInt32, allocated: UInt64, firstLSN: UInt64,
+    file: any File, path: String, identity: SegmentIdentity, end: UInt32, softBytes: Int, allocated: UInt64,
+    firstLSN: UInt64,
     copied: [(lsn: UInt64, offset: UInt32, isFirst: Bool)] = []
   ) {
     self.file = file
     self.path = path
     self.identity = identity
     self.end = end
+    self.softBytes = softBytes
     self.allocated = allocated
     self.firstLSN = firstLSN
     framesSinceMarker = 1 + UInt32(copied.count)
