@@ -15,6 +15,8 @@ enum Decoder: UInt8, CaseIterable {
   case frame
   case bodies
   case table
+  case manifest
+  case control
 
   func run(_ input: inout FuzzInput) {
     switch self {
@@ -22,6 +24,8 @@ enum Decoder: UInt8, CaseIterable {
     case .frame: FrameFuzzing.runFrame(&input)
     case .bodies: FrameFuzzing.runBodies(&input)
     case .table: TableFuzzing.run(&input)
+    case .manifest: DirectoryFuzzing.runManifest(&input)
+    case .control: DirectoryFuzzing.runControl(&input)
     }
   }
 
@@ -85,6 +89,8 @@ struct FuzzFlags: OptionSet {
   static let held = FuzzFlags(rawValue: 32)
   /// A log: space was reserved behind what was written.
   static let reserved = FuzzFlags(rawValue: 64)
+  /// A log: its writer closed it, as CONTROL says.
+  static let bounded = FuzzFlags(rawValue: 128)
 }
 
 /// Two answers that differ end the run, with words.

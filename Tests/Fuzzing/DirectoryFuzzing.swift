@@ -1,0 +1,77 @@
+// The list of a log's segments, and the bounds beside it.
+
+import StrandlineLog
+import StrandlineSystem
+
+enum DirectoryFuzzing {
+  /// Flags, and the bytes of a MANIFEST. One that is taken for what it says is written again as it was.
+  static func runManifest(_ input: inout FuzzInput) {
+    let flags = FuzzFlags(rawValue: input.byte())
+    var bytes = input.rest()
+    let header = LogFormat.manifestHeaderBytes
+    if flags.contains(.repaired), bytes.count >= header + 4 {
+      bytes.patch(u32: CRC32C.checksum(bytes, 0..<header - 4), at: header - 4)
+      bytes.patch(u32: CRC32C.checksum(bytes, 0..<bytes.count - 4), at: bytes.count - 4)
+    }
+    do {
+      let manifest = try Manifest.decode(bytes, file: "MANIFEST")
+      var written = manifest.encoded()
+      // A minor version that is newer is read, and written as ours.
+      written.replaceSubrange(10..<12, with: bytes[10..<12])
+      written.patch(u32: CRC32C.checksum(written, 0..<header - 4), at: header - 4)
+      written.patch(u32: CRC32C.checksum(written, 0..<written.count - 4), at: written.count - 4)
+      require(written == bytes, "a list is not written as it was read")
+    } catch {
+      require(error.code == .damaged || error.code == .fromTheFuture, "\(error)")
+    }
+  }
+
+  /// Flags, and the first bytes of a slot of CONTROL.
+  static func runControl(_ input: inout FuzzInput) {
+    let flags = FuzzFlags(rawValue: input.byte())
+    var bytes = Array(input.rest().prefix(LogFormat.controlSlotBytes))
+    bytes.append(zeros: LogFormat.controlSlotBytes - bytes.count)
+    let end = LogFormat.controlSlotBytes - 4
+    if flags.contains(.repaired) { bytes.patch(u32: CRC32C.checksum(bytes, 0..<end), at: end) }
+    do {
+      guard let control = try Control.decode(bytes, at: 0, file: "CONTROL") else { return }
+      var written = control.encoded()
+      written.replaceSubrange(10..<12, with: bytes[10..<12])
+      written.patch(u32: CRC32C.checksum(written, 0..<end), at: end)
+      require(written == bytes, "a slot is not written as it was read")
+    } catch {
+      require(error.code == .damaged || error.code == .fromTheFuture, "\(error)")
+    }
+  }
+
+  /// A list and bounds that fit segments as they are, so that a log is refused for its segments and nothing else.
+  static func add(
+    to files: inout [String: [UInt8]], _ segments: [(id: UInt64, bytes: [UInt8])], lastLSN: UInt64?
+  ) {
+    guard let first = segments.first?.bytes, first.count >= LogFormat.headerBytes else { return }
+    typealias Field = LogFormat.Header
+    let storeUUID = Array(first[Field.storeUUID..<Field.storeUUID + 16])
+    let role: LogRole = Array(first[Field.role..<Field.role + 4]) == LogRole.server.bytes ? .server : .store
+    let ids = segments.map(\.id)
+    guard Set(ids).count == ids.count, ids.allSatisfy({ 1..<LogFormat.numberMax - 1 ~= $0 }) else { return }
+    var manifest = Manifest(storeUUID: storeUUID, role: role, nextSegmentID: (ids.max() ?? 0) + 1)
+    for (id, bytes) in segments where bytes.count >= LogFormat.headerBytes {
+      let body = LogFormat.headerPageBytes + LogFormat.frameHeaderBytes
+      let firstLSN = bytes.count >= body + 8 ? bytes.u64(at: body) : 0
+      manifest.entries.append(
+        ManifestEntry(
+          segmentID: id, salt: bytes.u32(at: Field.salt), state: .used,
+          firstLSN: min(firstLSN, LogFormat.numberMax - 1)))
+    }
+    var control = Control(
+      storeUUID: storeUUID, tailSegmentID: 0, durableLSN: 0, fullFlushLSN: 0, durableEnd: 0, isClean: false)
+    if let lastLSN, let last = segments.last {
+      control.tailSegmentID = last.id
+      control.durableLSN = lastLSN
+      control.durableEnd = UInt32(last.bytes.count)
+      control.isClean = true
+    }
+    files["\(FuzzDisk.folder)/\(LogFormat.manifestName)"] = manifest.encoded()
+    files["\(FuzzDisk.folder)/\(LogFormat.controlName)"] = control.encoded()
+  }
+}
