@@ -88,22 +88,30 @@ struct SegmentRewrite {
   /// - Throws: `LogError`, or what `survivors` throws. Nothing is on disk.
   mutating func read(_ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
     for input in inputs {
-      let summary = try Self.summary(keeper, input.entry)
-      opening.opens = summary.opening.opens
-      let file = try Recovery.openSegment(keeper.environment.fileSystem, summary.path)
-      defer { file.close() }
-      var walk = SegmentWalk(
-        summary, file: file, limit: min(try Recovery.sizeOf(file), UInt64(input.entry.end)))
-      reading: while true {
-        switch try walk.next() {
-        case .transaction:
-          eventsRead += UInt64(walk.transaction.count)
-          try add(try survivors(walk.transaction), of: walk.transaction)
-        case .marker, .other: continue
-        case .stop(let fault):
-          try Recovery.checkSealed(walk, fault, input.end)
-          break reading
-        }
+      opening.opens = try Self.walk(keeper, input) { transaction in
+        eventsRead += UInt64(transaction.count)
+        try add(try survivors(transaction), of: transaction)
+      }
+    }
+  }
+
+  /// Reads one finished segment, by the same rules as an open; returns how many opens its opening frame counts.
+  @discardableResult
+  static func walk(
+    _ keeper: DirectoryKeeper, _ input: Input, _ body: ([LogEvent]) throws -> Void
+  ) throws -> UInt64 {
+    let summary = try summary(keeper, input.entry)
+    let file = try Recovery.openSegment(keeper.environment.fileSystem, summary.path)
+    defer { file.close() }
+    var walk = SegmentWalk(
+      summary, file: file, limit: min(try Recovery.sizeOf(file), UInt64(input.entry.end)))
+    while true {
+      switch try walk.next() {
+      case .transaction: try body(walk.transaction)
+      case .marker, .other: continue
+      case .stop(let fault):
+        try Recovery.checkSealed(walk, fault, input.end)
+        return summary.opening.opens
       }
     }
   }
@@ -137,11 +145,8 @@ struct SegmentRewrite {
     }
   }
 
-  /// Writes the output and puts it on the list in place of its inputs. When this returns, it is on the medium, and
-  /// the inputs' files are gone.
-  ///
-  /// - Parameter listed: called when the list names the output, before the inputs' files are removed.
-  mutating func write(listed: (SegmentTable) -> Void) throws(LogError) {
+  /// Writes the output. When this returns, it is on the medium under its own name, and no list names it yet.
+  mutating func make() throws(WriteFailure) -> RewrittenSegment {
     let end = UInt32(bytes.count)
     bytes.append(
       contentsOf: SealFrame.encoded(
@@ -153,24 +158,13 @@ struct SegmentRewrite {
     let page = LogFormat.headerPageBytes
     bytes.replaceSubrange(page..<page + LogFormat.openingFrameBytes, with: frame)
     let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: keeper.directory)
-    let table = table
-    let output = ManifestEntry(
-      segmentID: segmentID, salt: header.salt, state: .used, firstLSN: opening.firstLSN,
-      lastLSN: opening.rangeLastLSN, events: events, end: opening.durableEnd, chain: opening.rangeChain)
-    let replaced = inputs.map(\.entry.segmentID)
-    do throws(WriteFailure) {
-      try creation.make(segmentID, bytes, allocated: UInt64(bytes.count)).close()
-      do throws(WriteFailure) {
-        try keeper.commit(
-          { manifest in
-            manifest.replace(replaced, with: output)
-          }, listed: { listed(table) })
-      } catch {
-        throw creation.takeBack(segmentID, after: error)
-      }
-    } catch {
-      throw Log.failure("cannot rewrite segments of '\(keeper.directory.path)'", error)
-    }
+    try creation.make(segmentID, bytes, allocated: UInt64(bytes.count)).close()
+    return RewrittenSegment(
+      replaced: inputs.map(\.entry.segmentID),
+      entry: ManifestEntry(
+        segmentID: segmentID, salt: header.salt, state: .used, firstLSN: opening.firstLSN,
+        lastLSN: opening.rangeLastLSN, events: events, end: opening.durableEnd, chain: opening.rangeChain),
+      table: table)
   }
 
   /// Exact places, for a log that had them of the inputs.
@@ -179,6 +173,13 @@ struct SegmentRewrite {
       path: path, identity: header.identity, firstLSN: opening.firstLSN, rewritten: places, isDense: isDense,
       end: SegmentEnd(offset: opening.durableEnd, lastLSN: opening.rangeLastLSN, chain: opening.rangeChain))
   }
+}
+
+/// An output that is complete and named, and waits for the list.
+struct RewrittenSegment {
+  let replaced: [UInt64]
+  let entry: ManifestEntry
+  let table: SegmentTable
 }
 
 extension Manifest {
