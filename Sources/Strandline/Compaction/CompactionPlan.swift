@@ -25,7 +25,7 @@ package struct CompactionPlan {
   private let key: HashKey
 
   /// Records that keep all their events.
-  private(set) var whole: Set<RecordID> = []
+  private var whole: Set<RecordID> = []
   /// The engine's memory keeps all its events.
   private var keepsMemory = false
 
@@ -74,7 +74,7 @@ package struct CompactionPlan {
     while true {
       try decide(read)
       let kept = try fold(read)
-      let difference = kept.difference(from: state, key: key)
+      let difference = kept.difference(from: state)
       if difference.isEmpty { return }
       let strangers = difference.ids.subtracting(whole)
       guard !strangers.isEmpty || (difference.isMemoryOther && !keepsMemory) else {
@@ -87,6 +87,9 @@ package struct CompactionPlan {
       if strangers.isEmpty { keepsMemory = true }
     }
   }
+
+  /// Records of which nothing could be left out safely.
+  package var recordsKeptWhole: Int { whole.count }
 
   /// The packed unsettled saves.
   package var superseded: [Superseded] {
@@ -293,14 +296,14 @@ extension Event {
 }
 
 /// Where projections differ.
-struct ProjectionsDifference {
-  var ids: Set<RecordID> = []
+package struct ProjectionsDifference {
+  package var ids: Set<RecordID> = []
   /// The engine's memory, apart from what it holds of single records.
   var isMemoryOther = false
   /// Deletions of names that are known by their hash alone.
   var hashes = 0
-  var isEmpty: Bool { ids.isEmpty && !isMemoryOther && hashes == 0 }
-  var words: String {
+  package var isEmpty: Bool { ids.isEmpty && !isMemoryOther && hashes == 0 }
+  package var words: String {
     "\(ids.count) records such as \(ids.min().map { "'\($0)'" } ?? "none"), \(hashes) packed deletions, "
       + (isMemoryOther ? "the engine's memory" : "not the engine's memory")
   }
@@ -308,7 +311,7 @@ struct ProjectionsDifference {
 
 extension Projections {
   /// Where these differ from others in anything that can be seen. O(records).
-  func difference(from other: Projections, key: HashKey) -> ProjectionsDifference {
+  package func difference(from other: Projections) -> ProjectionsDifference {
     var result = ProjectionsDifference()
     for (mine, theirs) in [(self, other), (other, self)] {
       for (zone, names) in mine.records.zones {
@@ -321,13 +324,12 @@ extension Projections {
       for (id, held) in mine.sync.unread where theirs.sync.unread[id] != held { result.ids.insert(id) }
       for (id, block) in mine.sync.openBlocks where theirs.sync.openBlocks[id] != block { result.ids.insert(id) }
     }
-    let known = Set((result.ids).map { KeyedHash(of: $0, key: key) })
-    let (mine, theirs) = (deletions.hashed(key), other.deletions.hashed(key))
-    for (left, right) in [(mine, theirs), (theirs, mine)] {
-      for (hash, entry) in left where right[hash] != entry && !known.contains(hash) { result.hashes += 1 }
-    }
-    for foreign in Set(deletions.packed.keys).union(other.deletions.packed.keys) where foreign != key {
-      if deletions.packed[foreign] != other.deletions.packed[foreign] { result.hashes += 1 }
+    for key in Set(deletions.packed.keys).union(other.deletions.packed.keys) {
+      let known = Set(result.ids.map { KeyedHash(of: $0, key: key) })
+      let (ours, others) = (deletions.hashed(key), other.deletions.hashed(key))
+      for (mine, theirs) in [(deletions.packed[key] ?? [:], others), (other.deletions.packed[key] ?? [:], ours)] {
+        for (hash, entry) in mine where theirs[hash] != entry && !known.contains(hash) { result.hashes += 1 }
+      }
     }
     if outbox.all != other.outbox.all, result.ids.isEmpty { result.isMemoryOther = true }
     let (ours, others) = (sync, other.sync)

@@ -73,7 +73,7 @@ extension RecordStore {
       return StoreCompaction(
         bytesBefore: report.bytesBefore, bytesAfter: report.bytesAfter, eventsBefore: report.eventsRead,
         eventsAfter: report.eventsKept, segmentsBefore: report.segmentsRead,
-        segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: plan?.whole.count ?? 0)
+        segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: plan?.recordsKeptWhole ?? 0)
     } catch { throw StrandlineError.translating(error, "compacting the store at '\(path)'") }
   }
 

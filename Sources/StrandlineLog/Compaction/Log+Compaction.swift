@@ -150,61 +150,48 @@ extension Log {
     return report
   }
 
-  /// Neighbours that fit into one segment together; a large one alone.
-  private func batches(_ entries: ArraySlice<ManifestEntry>) -> [[SegmentRewrite.Input]] {
-    var batches: [[SegmentRewrite.Input]] = []
-    var bytes: UInt64 = 0
-    for entry in entries {
-      let input = SegmentRewrite.Input(entry: entry)
-      if bytes > 0, bytes + UInt64(entry.end) <= UInt64(options.segmentBytesMax) {
-        batches[batches.count - 1].append(input)
-        bytes += UInt64(entry.end)
-      } else {
-        batches.append([input])
-        bytes = UInt64(entry.end)
-      }
-    }
-    return batches
-  }
-
   private func compact(
     _ entries: ArraySlice<ManifestEntry>, _ report: inout CompactionReport,
     _ prepare: (FinishedEvents) throws -> Void, _ survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws {
     guard let last = entries.last else { return }
-    try prepare(FinishedEvents(keeper: keeper, inputs: entries.map(SegmentRewrite.Input.init), lastLSN: last.lastLSN))
+    var inputs = entries.map(SegmentRewrite.Input.init)[...]
+    try prepare(FinishedEvents(keeper: keeper, inputs: Array(inputs), lastLSN: last.lastLSN))
     var outputs: [RewrittenSegment] = []
     do {
-      for batch in batches(entries) {
-        if let output = try rewrite(batch, &report, survivors) { outputs.append(output) }
+      while !inputs.isEmpty {
+        if let output = try rewrite(&inputs, &report, survivors) { outputs.append(output) }
       }
     } catch {
-      // Their names are taken back; what cannot be is on no list, and the next writer moves it out of the way.
       takeBack(outputs)
       throw error
     }
     try replace(outputs)
   }
 
-  /// The output of some neighbours; nil for a segment of which everything is alive: it stays as it is.
+  /// Takes the first inputs, as many as fit into one output by what stays of them, and makes it; nil for one of which
+  /// everything is alive and which no other joins: it stays as it is.
   private func rewrite(
-    _ batch: [SegmentRewrite.Input], _ report: inout CompactionReport,
+    _ inputs: inout ArraySlice<SegmentRewrite.Input>, _ report: inout CompactionReport,
     _ survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws -> RewrittenSegment? {
-    var rewrite = try SegmentRewrite(keeper, batch, tenure: tenure)
-    var isChanged = batch.count > 1
-    try rewrite.read { transaction in
-      let kept = try survivors(transaction)
-      if !isChanged { isChanged = kept != transaction.map(LogSurvivor.init) }
-      return kept
-    }
-    let before = batch.reduce(0) { $0 + UInt64($1.entry.end) }
-    report.segmentsRead += batch.count
+    guard let first = inputs.first else { return nil }
+    var rewrite = try SegmentRewrite(keeper, from: first, tenure: tenure)
+    var isChanged = false
+    repeat {
+      let input = inputs.removeFirst()
+      try rewrite.read(input) { transaction in
+        let kept = try survivors(transaction)
+        if !isChanged { isChanged = kept != transaction.map(LogSurvivor.init) }
+        return kept
+      }
+      report.bytesBefore += UInt64(input.entry.end)
+    } while !inputs.isEmpty && rewrite.bytesWritten * 2 <= UInt64(options.segmentBytesMax)
+    report.segmentsRead += rewrite.inputs.count
     report.eventsRead += rewrite.eventsRead
     report.eventsKept += rewrite.events
-    report.bytesBefore += before
-    guard isChanged else {
-      report.bytesAfter += before
+    guard isChanged || rewrite.inputs.count > 1 else {
+      report.bytesAfter += UInt64(first.entry.end)
       report.segmentsKept += 1
       return nil
     }

@@ -17,9 +17,9 @@ extension Log {
   package func mergeSegments() throws(LogError) {
     try rewriting { () throws(LogError) in
       while let run = mergeableRun() {
-        var rewrite = try SegmentRewrite(keeper, run, tenure: tenure)
+        var rewrite = try SegmentRewrite(keeper, from: run[0], tenure: tenure)
         do {
-          try rewrite.read { $0.map(LogSurvivor.init) }
+          for input in run { try rewrite.read(input) { $0.map(LogSurvivor.init) } }
         } catch let error as LogError {
           throw error
         } catch {

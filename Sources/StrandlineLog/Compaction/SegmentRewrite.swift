@@ -31,7 +31,7 @@ struct SegmentRewrite {
   }
 
   let keeper: DirectoryKeeper
-  let inputs: [Input]
+  private(set) var inputs: [Input] = []
   private let header: SegmentHeader
   private var bytes: [UInt8] = []
   private var index: IndexBuilder
@@ -41,7 +41,7 @@ struct SegmentRewrite {
   private(set) var places: [IndexBody.Entry] = []
   private(set) var eventsRead: UInt64 = 0
 
-  /// The size of the output, once it is written.
+  /// The size of the output so far.
   var bytesWritten: UInt64 { UInt64(bytes.count) }
   var events: UInt64 { UInt64(places.count) }
   var segmentID: UInt64 { header.segmentID }
@@ -49,20 +49,15 @@ struct SegmentRewrite {
   /// The survivors have no gaps between their LSNs.
   var isDense: Bool { opening.rangeLastLSN + 1 - opening.firstLSN == events }
 
-  /// - Precondition: `inputs` follow each other in the log, and one is there.
-  init(_ keeper: DirectoryKeeper, _ inputs: [Input], tenure: UInt64) throws(LogError) {
+  /// An output that begins where `first` does. Nothing is in it yet.
+  init(_ keeper: DirectoryKeeper, from first: Input, tenure: UInt64) throws(LogError) {
     self.keeper = keeper
-    self.inputs = inputs
     let manifest = keeper.manifest
-    let first = try Self.summary(keeper, inputs[0].entry)
-    let last = inputs[inputs.count - 1]
     header = SegmentHeader.new(
       keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure,
       role: manifest.role)
-    opening = first.opening
+    opening = try Self.summary(keeper, first.entry).opening
     opening.kind = .rewritten
-    opening.rangeLastLSN = last.end.lastLSN
-    opening.rangeChain = last.end.chain
     index = IndexBuilder(firstLSN: opening.firstLSN)
     chain = Chain(opening.chain)
     bytes = header.encoded()
@@ -82,17 +77,18 @@ struct SegmentRewrite {
     return summary
   }
 
-  /// Reads the inputs, by the same rules as an open, and takes over what survives.
+  /// Reads an input, the first or the one behind the last, by the same rules as an open, and takes over what survives.
   ///
   /// - Parameter survivors: what stays of a transaction, in the order of its LSNs; nothing, if nothing does.
   /// - Throws: `LogError`, or what `survivors` throws. Nothing is on disk.
-  mutating func read(_ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
-    for input in inputs {
-      opening.opens = try Self.walk(keeper, input) { transaction in
-        eventsRead += UInt64(transaction.count)
-        try add(try survivors(transaction), of: transaction)
-      }
+  mutating func read(_ input: Input, _ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
+    opening.opens = try Self.walk(keeper, input) { transaction in
+      eventsRead += UInt64(transaction.count)
+      try add(try survivors(transaction), of: transaction)
     }
+    opening.rangeLastLSN = input.end.lastLSN
+    opening.rangeChain = input.end.chain
+    inputs.append(input)
   }
 
   /// Reads one finished segment, by the same rules as an open; returns how many opens its opening frame counts.
