@@ -5,6 +5,7 @@
 
 import Strandline
 import StrandlineLog
+import StrandlineServer
 import StrandlineSystem
 import StrandlineTesting
 import Synchronization
@@ -346,6 +347,10 @@ private final class Flag: Sendable {
   let value = Atomic(false)
 }
 
+private final class Round: Sendable {
+  let number = Atomic(0)
+}
+
 @Suite struct CompactionTests {
   @Test func `a store is smaller, and says the same before and after a relaunch`() throws {
     let disk = SimulatedDisk()
@@ -452,6 +457,27 @@ private final class Flag: Sendable {
     try again.closeBlocking()
   }
 
+  @Test func `a log whose newest events are gone goes on where it was`() async throws {
+    let fleet = try Fleet()
+    let a = fleet.device("a")
+    let store = try await a.open()
+    try put(store, "x", "1")
+    try await a.sync()
+    _ = try store.writeBlocking { try $0.delete(RecordID("x")) }
+    try await a.sync(.pushOnly)
+    let newest = store.durableLSN
+    #expect(try await a.compact().broken == nil)
+    #expect(try store.source.eventIfKept(at: newest) == nil)
+    a.crash()
+    let again = try await a.open()
+    #expect(again.durableLSN == newest)
+    #expect(try RecordStore.openReadOnly(at: "/store", environment: a.environment).status().durableLSN == newest)
+    let receipt = try again.writeBlocking { try $0.save(Record(type: "Note", id: RecordID("y"))) }
+    #expect(receipt.lsns?.lowerBound == newest.advanced(by: 1))
+    #expect(throws: StrandlineError.self) { try put(again, "x", "2") }
+    try await a.close()
+  }
+
   @Test func `a receipt from before is whole again, or owes nothing`() async throws {
     let disk = SimulatedDisk()
     let store = try open(disk)
@@ -482,5 +508,41 @@ private final class Flag: Sendable {
       #expect(error.code == .outdated && error.message.contains("open it again"))
     }
     try store.closeBlocking()
+  }
+
+  @Test func `what is being sent stays readable, though it is written over and compacted before its request leaves`()
+    async throws
+  {
+    // The batch is too much at once: its second half waits while the first is sent, and is no attempt yet.
+    var limits = ServerLimits()
+    limits.operationsMax = 1
+    let fleet = try Fleet(limits: limits)
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let store = try await a.open()
+    try put(store, "w", "first")
+    try await a.sync()
+    for name in ["x", "y"] { try put(store, name, "first") }
+    let failures = Mutex<[any Error]>([])
+    let round = Round()
+    a.whileAsking {
+      do {
+        let number = round.number.add(1, ordering: .relaxed).newValue
+        // The first request asks who is signed in.
+        guard number > 1 else { return }
+        for name in ["x", "y"] { try put(store, name, "round \(number)") }
+        try store.compactBlocking()
+      } catch { failures.withLock { $0.append(error) } }
+    }
+    try await a.sync(.pushOnly)
+    a.whileAsking(nil)
+    #expect(failures.withLock { $0 }.isEmpty && round.number.load(ordering: .relaxed) > 3)
+    #expect(try await a.brokenInvariant() == nil)
+    for entry in store.core.withLock({ $0.projections.records.zones })[.main, default: [:]].values {
+      let content = try #require(entry.base?.content)
+      #expect(try LoadedVersion(store.source.event(at: content), at: content) != nil)
+    }
+    for device in [a, b, a] { try await device.sync() }
+    #expect(try await a.dump() == b.dump())
+    #expect(try await a.open().status().unsettled == 0)
   }
 }

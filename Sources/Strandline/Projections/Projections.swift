@@ -269,6 +269,9 @@ package struct Projections: Sendable {
     }
   }
 
+  /// The log ends at `lsn`, though its newest events may have left it.
+  package mutating func advance(to lsn: LSN) { appliedLSN = max(appliedLSN, lsn) }
+
   // MARK: Parts of an application
 
   /// Takes everything up to `lsn` off what is owed.
