@@ -349,6 +349,8 @@ private final class Flag: Sendable {
 
 private final class Round: Sendable {
   let number = Atomic(0)
+  /// In how many of them the store knew what is under way.
+  let marked = Atomic(0)
 }
 
 @Suite struct CompactionTests {
@@ -478,6 +480,22 @@ private final class Round: Sendable {
     try await a.close()
   }
 
+  @Test func `what a request is being made of stays, though nothing in the log says so yet`() throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    let lsn = try #require(
+      try store.writeBlocking { try $0.save(Record(type: "Note", id: r, fields: ["v": 1])) }.lsns?.upperBound)
+    // A request takes it up; then the app writes over it, and compacts, before `sent` stands in the log.
+    store.core.withLock { $0.sending = [lsn] }
+    try put(store, "r", "2")
+    try store.compactBlocking()
+    #expect(try store.source.eventIfKept(at: lsn) != nil)
+    store.core.withLock { $0.sending = [] }
+    try store.compactBlocking()
+    #expect(try store.source.eventIfKept(at: lsn)?.kindName == "superseded")
+    try store.closeBlocking()
+  }
+
   @Test func `a receipt from before is whole again, or owes nothing`() async throws {
     let disk = SimulatedDisk()
     let store = try open(disk)
@@ -529,6 +547,7 @@ private final class Round: Sendable {
         let number = round.number.add(1, ordering: .relaxed).newValue
         // The first request asks who is signed in.
         guard number > 1 else { return }
+        if !store.core.withLock({ $0.sending.isEmpty }) { round.marked.add(1, ordering: .relaxed) }
         for name in ["x", "y"] { try put(store, name, "round \(number)") }
         try store.compactBlocking()
       } catch { failures.withLock { $0.append(error) } }
@@ -536,6 +555,8 @@ private final class Round: Sendable {
     try await a.sync(.pushOnly)
     a.whileAsking(nil)
     #expect(failures.withLock { $0 }.isEmpty && round.number.load(ordering: .relaxed) > 3)
+    #expect(round.marked.load(ordering: .relaxed) == round.number.load(ordering: .relaxed) - 1)
+    #expect(store.core.withLock { $0.sending.isEmpty })
     #expect(try await a.brokenInvariant() == nil)
     for entry in store.core.withLock({ $0.projections.records.zones })[.main, default: [:]].values {
       let content = try #require(entry.base?.content)
