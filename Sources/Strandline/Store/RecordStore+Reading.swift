@@ -68,20 +68,25 @@ extension RecordStore {
     return found.sorted { $0.0 < $1.0 }
   }
 
-  /// A record as an entry says. What was superseded while this looked may have left the log since: then as it is now.
+  /// A record as an entry says. What was superseded while this looked may have left the log since, or a pack may stand
+  /// in its place: then as it is now.
   private func load(_ id: RecordID, _ entry: RecordEntry?) throws -> Record? {
     var entry = entry
     while let known = entry, let lsn = known.view {
       do {
-        guard let loaded = try LoadedVersion(source.event(at: lsn), at: lsn) else {
-          throw StrandlineError(.damaged, "event \(lsn) should hold a version of '\(id)' and does not")
+        if let event = try source.eventIfKept(at: lsn), let loaded = try LoadedVersion(event, at: lsn) {
+          return loaded.version.record(id, system: try loaded.system ?? system(of: known))
         }
-        return loaded.version.record(id, system: try loaded.system ?? system(of: known))
-      } catch {
-        entry = self.entry(id)
-        if let error = error as? LogError, error.code == .compacted, entry != known { continue }
-        throw StrandlineError.translating(error, "reading record '\(id)'")
+      } catch { throw StrandlineError.translating(error, "reading record '\(id)'") }
+      entry = self.entry(id)
+      if entry != known { continue }
+      if case .reader = source {
+        throw StrandlineError(
+          .outdated,
+          "reading record '\(id)': event \(lsn) was removed by a compaction after the store was opened; "
+            + "open it again to read what took its place")
       }
+      throw StrandlineError(.damaged, "event \(lsn) should hold a version of '\(id)' and does not")
     }
     return nil
   }
@@ -89,7 +94,7 @@ extension RecordStore {
   /// What the server said of a record when it last acknowledged or sent it.
   private func system(of entry: RecordEntry) throws -> SystemFields? {
     guard let base = entry.base else { return nil }
-    switch try source.event(at: base.version) {
+    switch try source.eventIfKept(at: base.version) {
     case .settled(let settled):
       return SystemFields(changeTag: settled.changeTag, created: settled.created, modified: settled.modified)
     case .fetchedSave(let fetched):
