@@ -496,6 +496,24 @@ private final class Round: Sendable {
     try store.closeBlocking()
   }
 
+  @Test func `a walk over the records goes on when what it was to show is removed`() throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    for name in ["a", "b", "c", "d"] { try put(store, name, "first") }
+    var seen: [String] = []
+    try store.forEachRecord { record in
+      if seen.isEmpty {
+        // The event of "b" becomes a pack, that of "c" goes without a trace; "d" lives no more.
+        for name in ["b", "c"] { try put(store, name, "second") }
+        _ = try store.writeBlocking { try $0.delete(RecordID("d")) }
+        try store.compactBlocking()
+      }
+      seen.append("\(record.id.name) \(record.fields["v"] ?? 0)")
+    }
+    #expect(seen == ["a", "b", "c"].map { "\($0) \(FieldValue.string($0 == "a" ? "first" : "second"))" })
+    try store.closeBlocking()
+  }
+
   @Test func `a receipt from before is whole again, or owes nothing`() async throws {
     let disk = SimulatedDisk()
     let store = try open(disk)
