@@ -29,13 +29,18 @@ package final class Fleet: Sendable {
   }
 
   /// A new device; its store is made on first `open`.
-  package func device(_ name: String, clockSkewMilliseconds: Int64 = 0) -> Device {
+  package func device(
+    _ name: String, clockSkewMilliseconds: Int64 = 0, segmentBytesMax: Int? = nil
+  ) -> Device {
+    var options = Device.options
+    if let segmentBytesMax { options.segmentBytesMax = segmentBytesMax }
     var hash: UInt64 = seed
     for byte in name.utf8 { hash = hash &* 31 &+ UInt64(byte) }
     return Device(
       name: name, fleet: self, seed: hash,
       clock: SimulatedClock(
-        wallMilliseconds: serverClock.wallMilliseconds() + clockSkewMilliseconds, autoAdvance: true))
+        wallMilliseconds: serverClock.wallMilliseconds() + clockSkewMilliseconds, autoAdvance: true),
+      options: options)
   }
 
   /// How often the server has applied an operation to each record name, by its journal.
@@ -49,9 +54,11 @@ package final class Device: Sendable {
   private let fleet: Fleet
   private let random: SeededRandom
   private let parts: Mutex<(disk: SimulatedDisk, store: RecordStore?)>
+  private let options: StoreOptions
   private let meddler = Meddler()
 
-  fileprivate init(name: String, fleet: Fleet, seed: UInt64, clock: SimulatedClock) {
+  fileprivate init(name: String, fleet: Fleet, seed: UInt64, clock: SimulatedClock, options: StoreOptions) {
+    self.options = options
     self.name = name
     self.fleet = fleet
     self.clock = clock
@@ -86,7 +93,7 @@ package final class Device: Sendable {
         environment: environment.system))
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
-      at: "/store", syncing: configuration, options: Device.options, environment: environment)
+      at: "/store", syncing: configuration, options: options, environment: environment)
     parts.withLock { $0.store = store }
     return store
   }
@@ -144,22 +151,55 @@ package final class Device: Sendable {
   package func brokenInvariant() async throws -> String? {
     let store = try await open()
     if let broken = store.core.withLock({ $0.projections.brokenInvariant() }) { return "\(name): \(broken)" }
-    var replayed = Projections()
+    let replayed = try replay { _, projections in projections.brokenInvariant() }
+    if let broken = replayed.broken { return "\(name), replayed: \(broken)" }
+    let difference = store.core.withLock { core in
+      replayed.projections.difference(from: core.projections)
+    }
+    return difference.isEmpty ? nil : "\(name): a replay gives others: \(difference.words)"
+  }
+
+  /// Compacts the store. What was wrong with it afterwards, in words: everything that the projections point at must
+  /// read as before.
+  package func compact() async throws -> (report: StoreCompaction, broken: String?) {
+    let store = try await open()
+    let before = try contents(of: store)
+    let report = try await store.compact()
+    let after = try contents(of: store)
+    if let lsn = before.keys.first(where: { before[$0] != after[$0] }) {
+      return (report, "\(name): event \(lsn) reads otherwise after a compaction")
+    }
+    return (report, try await brokenInvariant())
+  }
+
+  /// The bytes of every event that the projections point at.
+  private func contents(of store: RecordStore) throws -> [LSN: [UInt8]] {
+    guard case .writer(let log) = store.source else { return [:] }
+    let zones = store.core.withLock { $0.projections.records.zones }
+    var result: [LSN: [UInt8]] = [:]
+    for entry in zones.values.flatMap(\.values) {
+      for lsn in [entry.base?.version, entry.base?.content, entry.pending?.newest, entry.pending?.attempted] {
+        if let lsn { result[lsn] = try log.read(lsn.rawValue).body }
+      }
+    }
+    return result
+  }
+
+  /// Folds the log anew, and stops where `check` says something.
+  package func replay(
+    _ check: (LSN, borrowing Projections) -> String?
+  ) throws -> (projections: Projections, broken: String?) {
+    guard let store = parts.withLock({ $0.store }) else { return (Projections(), "the store is not open") }
+    var projections = Projections()
     var lsn = LSN(1)
     while lsn <= store.durableLSN {
-      defer { lsn = lsn.advanced(by: 1) }
-      guard let event = try store.source.eventIfThere(at: lsn) else { continue }
-      replayed.apply(event, at: lsn, isDurable: true)
-      if let broken = replayed.brokenInvariant() { return "\(name), replayed to \(lsn): \(broken)" }
-    }
-    return store.core.withLock { core in
-      if replayed.records.zones != core.projections.records.zones { return "\(name): a replay gives other records" }
-      if replayed.deletions.entries != core.projections.deletions.entries {
-        return "\(name): a replay gives another deletion index"
+      if let event = try store.source.eventIfKept(at: lsn) {
+        projections.apply(event, at: lsn, isDurable: true)
+        if let broken = check(lsn, projections) { return (projections, "at \(lsn): \(broken)") }
       }
-      if replayed.outbox.all != core.projections.outbox.all { return "\(name): a replay gives another outbox" }
-      return nil
+      lsn = lsn.advanced(by: 1)
     }
+    return (projections, nil)
   }
 }
 

@@ -34,6 +34,11 @@ package struct FleetSimulation {
     package var merged = 0
     package var blocked = 0
     package var resets = 0
+    package var compactions = 0
+    /// Events that compactions removed.
+    package var removed: UInt64 = 0
+    /// Records of which a compaction dared to leave out nothing.
+    package var keptWhole = 0
     package init() {}
     package mutating func add(_ other: Tally) {
       steps += other.steps
@@ -44,6 +49,9 @@ package struct FleetSimulation {
       merged += other.merged
       blocked += other.blocked
       resets += other.resets
+      compactions += other.compactions
+      removed += other.removed
+      keptWhole += other.keptWhole
     }
   }
 
@@ -67,6 +75,11 @@ package struct FleetSimulation {
   private let hasThrottling: Bool
   private let hasExpiry: Bool
   private let hasStalePages: Bool
+  /// Dice of its own: a life without compaction is the same as before there was any.
+  private let compaction: SeededRandom
+  private let hasCompaction: Bool
+  /// What the oracle has read of a device's log before a compaction took it away.
+  private let harvests: [String: Harvest]
 
   package init(seed: UInt64, devices count: Int = 3) throws {
     self.seed = seed
@@ -76,9 +89,14 @@ package struct FleetSimulation {
     if random.below(2) == 0 { limits.resultsMax = 2 }
     fleet = try Fleet(seed: seed, limits: limits)
     // Clocks that disagree by less than a minute: beyond it times are clamped, which has its own tests.
+    compaction = SeededRandom(seed: seed ^ 0xC0_4A_C7)
+    hasCompaction = compaction.below(3) > 0
+    let segmentBytesMax = hasCompaction ? 8 << 10 : nil
     devices = (0..<count).map { [random, fleet] place in
-      fleet.device("d\(place)", clockSkewMilliseconds: Int64(random.below(40_000)) - 20_000)
+      fleet.device(
+        "d\(place)", clockSkewMilliseconds: Int64(random.below(40_000)) - 20_000, segmentBytesMax: segmentBytesMax)
     }
+    harvests = Dictionary(uniqueKeysWithValues: devices.map { ($0.name, Harvest()) })
     hasCrashes = random.below(2) == 0
     hasLostAnswers = random.below(2) == 0
     hasThrottling = random.below(2) == 0
@@ -115,6 +133,9 @@ package struct FleetSimulation {
       default: disturb()
       }
       if let broken = try await device.brokenInvariant() { throw failure(broken) }
+      if hasCompaction, compaction.below(6) == 0 {
+        try await compact(devices[Int(compaction.below(UInt64(devices.count)))])
+      }
     }
     try await quiet()
   }
@@ -184,12 +205,28 @@ package struct FleetSimulation {
       case 1: .pushOnly
       default: .both
       }
+    let hasEdits = random.below(2) == 0
+    let store = try await device.open()
+    let compactions: Mutex<[Result<StoreCompaction, any Error>]> = Mutex([])
+    var compactMeanwhile: (@Sendable () -> Void)?
+    if hasCompaction, compaction.below(3) == 0 {
+      let (chance, harvest) = (SeededRandom(seed: compaction.next()), harvests[device.name])
+      compactMeanwhile = {
+        guard chance.below(4) == 0 else { return }
+        let result = Result {
+          try harvest?.read(store)
+          return try store.compactBlocking()
+        }
+        compactions.withLock { $0.append(result) }
+      }
+      device.whileAsking(compactMeanwhile)
+    }
     // The app goes on editing while the cycle runs.
-    if random.below(2) == 0 {
-      let store = try await device.open()
+    if hasEdits {
       let (id, field, chance) = (name(), field(), SeededRandom(seed: random.next()))
       let words = "\(device.name) step \(step), meanwhile"
-      device.whileAsking {
+      device.whileAsking { [compactMeanwhile] in
+        defer { compactMeanwhile?() }
         guard chance.below(3) == 0 else { return }
         // A name that is deleted by now refuses, as it must.
         _ = try? store.writeBlocking { tx in
@@ -206,6 +243,11 @@ package struct FleetSimulation {
       trace.append("\(step) \(device.name) syncs \(direction): \(report)")
     } catch let error as StrandlineError where error.code.isTransient {
       trace.append("\(step) \(device.name) syncs \(direction): \(error.code.rawValue)")
+    }
+    for result in compactions.withLock({ $0 }) {
+      let report = try result.get()
+      note(report)
+      trace.append("\(step) \(device.name) compacted meanwhile \(report.eventsBefore) to \(report.eventsAfter)")
     }
   }
 
@@ -246,6 +288,20 @@ package struct FleetSimulation {
     tally.crashes += 1
     trace.append("\(step) \(device.name) loses power")
     device.crash(random.below(2) == 0 ? .none : .all)
+  }
+
+  private mutating func compact(_ device: Device) async throws {
+    try harvests[device.name]?.read(try await device.open())
+    let (report, broken) = try await device.compact()
+    note(report)
+    trace.append("\(step) \(device.name) compacts \(report.eventsBefore) events to \(report.eventsAfter)")
+    if let broken { throw failure(broken) }
+  }
+
+  private mutating func note(_ report: StoreCompaction) {
+    tally.compactions += 1
+    tally.removed += report.eventsBefore - report.eventsAfter
+    tally.keptWhole += report.recordsKeptWhole
   }
 
   private mutating func disturb() {
@@ -296,17 +352,8 @@ package struct FleetSimulation {
     }
     allDeleted = deleted
     for device in devices {
-      let store = try await device.open()
-      var lsn = LSN(1)
-      while lsn <= store.durableLSN {
-        switch try store.source.event(at: lsn) {
-        case .deleted(let event): allDeleted[event.id, default: []].formUnion(event.births)
-        // A creation that may have arrived goes with the tombstone that follows it, and says so.
-        case .fetchedDelete(let event): allDeleted[event.id, default: []].formUnion(event.births)
-        default: break
-        }
-        lsn = lsn.advanced(by: 1)
-      }
+      try harvests[device.name]?.read(try await device.open())
+      for (id, births) in harvests[device.name]?.found.deleted ?? [:] { allDeleted[id, default: []].formUnion(births) }
     }
     // A device that joins late sees what the server holds.
     let late = fleet.device("late")
@@ -362,7 +409,7 @@ package struct FleetSimulation {
   /// creation is kept and sent again. Nor can a page tell that shows another life under the name by then: the tombstone
   /// in between is no longer in the feed, and the creation is joined with that life.
   private mutating func checkJournal() async throws {
-    let joinedUnheard = try await joinedUnheard()
+    let joinedUnheard = joinedUnheard()
     try fleet.server.close()
     var living: [String: Set<Birth>] = [:]
     var ended: [String: Set<Birth>] = [:]
@@ -399,29 +446,8 @@ package struct FleetSimulation {
   }
 
   /// The lives that a device began and joined with another one's before it had heard that the server knew of them.
-  private func joinedUnheard() async throws -> [RecordID: Set<Birth>] {
-    var result: [RecordID: Set<Birth>] = [:]
-    for device in devices {
-      let store = try await device.open()
-      var begun: [RecordID: Set<Birth>] = [:]
-      var heard: [RecordID: Set<Birth>] = [:]
-      var lsn = LSN(1)
-      while lsn <= store.durableLSN {
-        switch try store.source.event(at: lsn) {
-        case .saved(let event) where event.isCreation: begun[event.id, default: []].formUnion(event.births)
-        case .fetchedSave(let event): heard[event.id, default: []].formUnion(event.births)
-        case .settled(let event) where event.outcome == .saved:
-          let births = try store.core.withLock { core in try core.births(event.lsn) }
-          heard[event.id, default: []].formUnion(births)
-        case .merged(let event):
-          let own = event.births.intersection(begun[event.id] ?? [])
-          result[event.id, default: []].formUnion(own.subtracting(heard[event.id] ?? []))
-        default: break
-        }
-        lsn = lsn.advanced(by: 1)
-      }
-    }
-    return result
+  private func joinedUnheard() -> [RecordID: Set<Birth>] {
+    harvests.values.reduce(into: [:]) { $0.merge($1.found.joinedUnheard) { $0.union($1) } }
   }
 
   /// The events of some records on every device, for a failure's message.
@@ -431,12 +457,12 @@ package struct FleetSimulation {
       let store = try await device.open()
       var lsn = LSN(1)
       while lsn <= store.durableLSN {
-        let event = try store.source.event(at: lsn)
+        defer { lsn = lsn.advanced(by: 1) }
+        guard let event = try store.source.eventIfKept(at: lsn) else { continue }
         if let id = event.recordID, ids.contains(id) {
           lines.append("    \(device.name) \(lsn) \(id.name) \(event.kindName) \(Self.summary(event))")
         }
         if case .sent(let sent) = event { lines.append("    \(device.name) \(lsn) sent \(sent.lsns)") }
-        lsn = lsn.advanced(by: 1)
       }
     }
     return lines.joined(separator: "\n")
@@ -461,5 +487,50 @@ package struct FleetSimulation {
 
   private func births(of id: RecordID, on device: Device) async throws -> Set<Birth> {
     try await device.open().core.withLock { core in try core.view(id)?.version.stamp.births ?? [] }
+  }
+}
+
+/// What the oracle has read of a device's log, before a compaction takes it away.
+private final class Harvest: Sendable {
+  struct Found: Sendable {
+    var upTo: LSN = .none
+    var births: [LSN: Set<Birth>] = [:]
+    var deleted: [RecordID: Set<Birth>] = [:]
+    var begun: [RecordID: Set<Birth>] = [:]
+    var heard: [RecordID: Set<Birth>] = [:]
+    var joinedUnheard: [RecordID: Set<Birth>] = [:]
+  }
+  private let state = Mutex(Found())
+  var found: Found { state.withLock { $0 } }
+
+  /// Reads on, from where it was read last.
+  func read(_ store: RecordStore) throws {
+    try state.withLock { found in
+      while found.upTo < store.durableLSN {
+        found.upTo = found.upTo.advanced(by: 1)
+        if let event = try store.source.eventIfKept(at: found.upTo) { found.take(event) }
+      }
+    }
+  }
+}
+
+extension Harvest.Found {
+  mutating func take(_ event: Event) {
+    switch event {
+    case .saved(let event):
+      births[upTo] = event.births
+      if event.isCreation { begun[event.id, default: []].formUnion(event.births) }
+    case .deleted(let event): deleted[event.id, default: []].formUnion(event.births)
+    // A creation that may have arrived goes with the tombstone that follows it, and says so.
+    case .fetchedDelete(let event): deleted[event.id, default: []].formUnion(event.births)
+    case .fetchedSave(let event): heard[event.id, default: []].formUnion(event.births)
+    case .settled(let event) where event.outcome == .saved:
+      heard[event.id, default: []].formUnion(births[event.lsn] ?? [])
+    case .merged(let event):
+      births[upTo] = event.births
+      let own = event.births.intersection(begun[event.id] ?? [])
+      joinedUnheard[event.id, default: []].formUnion(own.subtracting(heard[event.id] ?? []))
+    default: break
+    }
   }
 }

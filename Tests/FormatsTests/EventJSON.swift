@@ -202,9 +202,35 @@ extension JSON {
         "duration": .int(event.durationMilliseconds), "wall": .int(event.wallMilliseconds),
         "batchSize": .uint(event.batchSize), "isServers": .bool(event.isServers), "reason": .text(event.reason),
       ]
-    case .deletions(let event): return ["entries": .list(event.entries.map { .hexed($0) })]
+    case .deletions(let event):
+      return [
+        "latest": .uint(event.latest.rawValue), "key": .hexed(littleEndian(event.key.low, event.key.high)),
+        "names": .list(
+          event.items.map {
+            .object([
+              "hash": .hexed(littleEndian($0.hash.low, $0.hash.high)), "lsn": lsn($0.lsn), "isLocal": .bool($0.isLocal),
+              "births": births($0.births), "created": $0.createdMilliseconds.map { .int($0) } ?? .null,
+              "changeTag": .optional($0.changeTag),
+            ])
+          }),
+      ]
+    case .superseded(let event):
+      return [
+        "latest": .uint(event.latest.rawValue),
+        "records": .list(event.records.map { .object(["record": id($0.id), "recordType": .text($0.type)]) }),
+        "mutations": .list(
+          event.mutations.map {
+            .object([
+              "lsn": lsn($0.lsn), "recordPlace": .int(Int64($0.record)), "time": .uint($0.time.rawValue),
+            ])
+          }),
+      ]
     case .unknown(let event): return ["bytes": .hexed(event.bytes)]
     }
+  }
+
+  private static func littleEndian(_ words: UInt64...) -> [UInt8] {
+    words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> UInt64(8 * $0)) } }
   }
 
   /// An event of the local server; nil is one that may be skipped.

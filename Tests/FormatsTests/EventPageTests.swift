@@ -117,7 +117,7 @@ struct `The pages of events` {
     #expect(EventCodec.headerBytes == 4)
     #expect((EventCodec.schema, EventCodec.payloadVersion) == (1, 1))
     #expect((JournalEvent.schema, JournalEvent.version) == (2, 1))
-    #expect((Deletions.entryBytes, StampCodec.version, Stamp.writersMax) == (32, 1, 64))
+    #expect((StampCodec.version, Stamp.writersMax) == (1, 64))
   }
 
   @Test func `describe every byte of every event of a store`() throws {

@@ -126,7 +126,24 @@ enum EventSamples {
         AssetUploaded(id: id, lsn: LSN(3), field: "file", receipt: "p", wallMilliseconds: wall)),
       .accountChanged(AccountChanged(userHash: 5, isParked: true)),
       .pace(Pace.sample(1)),
-      .deletions(Deletions(entries: [Array(0..<32), Array(32..<64)])),
+      .deletions(
+        Deletions(
+          latest: time(9), key: HashKey(low: 0x0706_0504_0302_0100, high: 0x0F0E_0D0C_0B0A_0908),
+          items: [
+            Deletions.Item(
+              hash: KeyedHash(low: 1, high: 2), lsn: LSN(4), isLocal: true, births: [birth], createdMilliseconds: wall,
+              changeTag: "kz1"),
+            Deletions.Item(
+              hash: KeyedHash(low: 3, high: 1), lsn: LSN(300), isLocal: false, births: [], createdMilliseconds: nil,
+              changeTag: nil),
+          ])),
+      .superseded(
+        Superseded(
+          latest: time(9), records: [Superseded.Record(id: id, type: "Note")],
+          mutations: [
+            Superseded.Mutation(lsn: LSN(3), record: 0, time: time(5)),
+            Superseded.Mutation(lsn: LSN(7), record: 0, time: time(4)),
+          ])),
       try EventCodec.decode(writer),
     ]
   }

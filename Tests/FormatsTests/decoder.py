@@ -219,6 +219,29 @@ class Events(Reader):
             result.append(total)
         return result
 
+    def deletedName(self):
+        return {
+            "hash": self.raw(16).hex(),
+            "lsn": self.varint(),
+            "isLocal": self.flag(),
+            "births": self.births(),
+            "created": self.optional(self.zigzag),
+            "changeTag": self.optional(self.text),
+        }
+
+    def supersededRecord(self):
+        return {"record": self.id(), "recordType": self.text()}
+
+    def supersededMutations(self):
+        lsn = time = 0
+        result = []
+        for _ in range(self.varint()):
+            lsn += self.varint()
+            place = self.varint()
+            time = (time + self.zigzag()) % (1 << 64)
+            result.append({"lsn": lsn, "recordPlace": place, "time": time})
+        return result
+
     def listedItem(self):
         return {"name": self.text(), "changeTag": self.text(), "modified": self.zigzag()}
 
@@ -289,7 +312,8 @@ STORE = {
         [("duration", "zigzag"), ("wall", "zigzag"), ("batchSize", "varint"), ("isServers", "flag")]
         + [("reason", "text")],
     ),
-    23: ("deletions", [("entries", "raw32*")]),
+    23: ("deletions", [("latest", "u64"), ("key", "raw16"), ("names", "deletedName*")]),
+    24: ("superseded", [("latest", "u64"), ("records", "supersededRecord*"), ("mutations", "supersededMutations")]),
 }
 
 JOURNAL = {

@@ -47,7 +47,7 @@ enum Rules {
   }
 
   /// The floors of Strandline, lowest first. A floor names no type that a higher one declares.
-  static let floors = ["Model", "Events", "Projections", "Remote", "Store", "Sync"]
+  static let floors = ["Model", "Events", "Projections", "Compaction", "Remote", "Store", "Sync"]
 
   static func floorsPointDown(_ sources: [SourceText]) -> [String] {
     func floor(_ source: SourceText) -> Int? {

@@ -97,6 +97,7 @@ struct HelpTests {
           log-dump                Show the events of a store, or of a server's journal.
           verify                  Check every byte of a store, or of a server's journal.
           repair                  Show what a damaged store still holds; write it as a new store.
+          compact                 Remove from a store's log what nothing needs any more.
           serve                   Run a local server that speaks CloudKit Web Services.
           bench                   Measure the store on this machine, beside a bare loop of writes and syncs.
           crash-test              Crash on purpose, and check that nothing acknowledged is lost.

@@ -141,4 +141,32 @@ struct LogVerbsTests {
       #expect(await Machine().run(verb, "/nope").code == .noSuchStore)
     }
   }
+
+  @Test func `compact says what it did, and changes nothing that another verb says`() async throws {
+    let machine = await machine()
+    for number in 0..<30 {
+      _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":\#(number)}}"#)
+    }
+    func said() async -> [Screen] {
+      var screens: [Screen] = []
+      for words in [["export", "/A"], ["get", "/A", "a"], ["status", "--json", "/A"], ["status", "/A"]] {
+        screens.append(await machine.run(words, input: []))
+      }
+      return screens
+    }
+    let before = await said()
+    #expect(before.allSatisfy { $0.code == .done })
+    let screen = await machine.run("compact", "/A")
+    #expect(screen.code == .done && screen.err == "")
+    #expect(screen.out.contains(" kB to ") && screen.out.contains(" events kept, "), "\(screen.out)")
+    #expect(await said() == before)
+    #expect(await machine.run("verify", "/A").code == .done)
+    let kinds = await machine.run("log-dump", "--kind", "superseded", "/A").out
+    #expect(
+      kinds.contains("records 2, mutations 3, lsns 2-3 5") && kinds.contains("records 1, mutations 29, lsns 9 11 13"),
+      "\(kinds)")
+    let again = await machine.run("compact", "--json", "/A").out
+    #expect(again.hasPrefix(#"{"bytesAfter":"#) && again.contains(#""eventsDropped":0,"#), "\(again)")
+    #expect(await machine.run("compact", "/absent").code == .noSuchStore)
+  }
 }

@@ -32,6 +32,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case accountChanged = 21
   case pace = 22
   case deletions = 23
+  case superseded = 24
 
   /// The name that people and programs use.
   package var name: String { String(describing: self) }
@@ -79,6 +80,7 @@ package enum Event: Sendable {
   case accountChanged(AccountChanged)
   case pace(Pace)
   case deletions(Deletions)
+  case superseded(Superseded)
   /// A kind of a later version, that may be passed over; kept byte for byte.
   case unknown(Unknown)
 
@@ -108,6 +110,7 @@ package enum Event: Sendable {
     case .accountChanged(let payload): payload
     case .pace(let payload): payload
     case .deletions(let payload): payload
+    case .superseded(let payload): payload
     case .unknown: nil
     }
   }
@@ -203,6 +206,7 @@ package enum EventCodec {
       case .accountChanged: .accountChanged(try AccountChanged(from: &reader))
       case .pace: .pace(try Pace(from: &reader))
       case .deletions: .deletions(try Deletions(from: &reader))
+      case .superseded: .superseded(try Superseded(from: &reader))
       }
     guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the event") }
     return event

@@ -247,21 +247,3 @@ package struct Discarded: EventPayload, Hashable {
     bytes.varint(lsn.rawValue)
   }
 }
-
-/// Deletions that compaction packed: sorted entries of 32 bytes (16 bytes of keyed hash of the ID, 8 of LSN, the
-/// rest digest of births and flags). Nothing writes them yet.
-package struct Deletions: EventPayload, Hashable {
-  package static let kind = EventKind.deletions
-  package static let entryBytes = 16 + 8 + 8
-  package var entries: [[UInt8]]
-
-  package init(entries: [[UInt8]]) { self.entries = entries }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    entries = []
-    for _ in 0..<(try reader.count(minimumBytes: Self.entryBytes)) { entries.append(try reader.raw(Self.entryBytes)) }
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.varint(UInt64(entries.count))
-    for entry in entries { bytes.raw(entry) }
-  }
-}

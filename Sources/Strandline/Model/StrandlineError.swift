@@ -31,6 +31,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let closed = Code("closed")
     /// The store was opened for reading.
     public static let readOnly = Code("readOnly")
+    /// The store was compacted by its writer since it was opened for reading; open it again.
+    public static let outdated = Code("outdated")
     /// The record was deleted; `create` begins a new life under its name.
     public static let recordWasDeleted = Code("recordWasDeleted")
     /// The record lives already.
@@ -62,7 +64,7 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
 
     /// Whether the same call may succeed later without anybody's help.
     public var isTransient: Bool {
-      [.unreachable, .throttled, .storeHeld, .diskFull].contains(self)
+      [.unreachable, .throttled, .storeHeld, .diskFull, .outdated].contains(self)
     }
   }
 

@@ -29,20 +29,54 @@ package struct DeletionEntry: Hashable, Sendable {
   }
 }
 
-/// The deleted names.
+extension DeletionEntry {
+  package init(_ item: Deletions.Item) {
+    self.init(
+      births: item.births, createdMilliseconds: item.createdMilliseconds, changeTag: item.changeTag, lsn: item.lsn,
+      provisional: nil, isLocal: item.isLocal)
+  }
+}
+
+/// The deleted names. Those that compaction packed are known by the hash of their ID alone, until something happens to
+/// one of them.
 package struct DeletionIndex: Sendable {
   package private(set) var entries: [RecordID: DeletionEntry] = [:]
+  /// By the key of their hashes; a store has one.
+  package private(set) var packed: [HashKey: [KeyedHash: DeletionEntry]] = [:]
 
   package init() {}
 
+  package var count: Int { packed.values.reduce(entries.count) { $0 + $1.count } }
+
   package subscript(id: RecordID) -> DeletionEntry? {
-    get { entries[id] }
-    set { entries[id] = newValue }
+    get {
+      if let entry = entries[id] { return entry }
+      for (key, table) in packed {
+        if let entry = table[KeyedHash(of: id, key: key)] { return entry }
+      }
+      return nil
+    }
+    set {
+      entries[id] = newValue
+      for key in packed.keys { packed[key]?[KeyedHash(of: id, key: key)] = nil }
+    }
+  }
+
+  /// Takes in what compaction packed.
+  package mutating func add(_ deletions: Deletions) {
+    for item in deletions.items { packed[deletions.key, default: [:]][item.hash] = DeletionEntry(item) }
   }
 
   /// Whether a version with these births is of deleted lives only.
   package func isDead(_ id: RecordID, births: Set<Birth>) -> Bool {
-    guard let entry = entries[id], !births.isEmpty, !entry.births.isEmpty else { return false }
+    guard !births.isEmpty, let entry = self[id], !entry.births.isEmpty else { return false }
     return births.isSubset(of: entry.births)
+  }
+
+  /// All entries by the hash of their ID; those that were packed under another key stand under that.
+  package func hashed(_ key: HashKey) -> [KeyedHash: DeletionEntry] {
+    var result = packed[key] ?? [:]
+    for (id, entry) in entries { result[KeyedHash(of: id, key: key)] = entry }
+    return result
   }
 }

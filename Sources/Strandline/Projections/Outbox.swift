@@ -5,6 +5,8 @@
 package struct Outbox: Sendable {
   /// Which record each unsettled mutation is of.
   package private(set) var records: [LSN: RecordID] = [:]
+  /// When those were made whose events compaction has packed; of all others the events say it.
+  package private(set) var times: [LSN: HybridTime] = [:]
   /// Ascending; settled ones are passed over and dropped from the front, so the low end costs nothing to find.
   private var order: [LSN] = []
   private var head = 0
@@ -22,8 +24,14 @@ package struct Outbox: Sendable {
     order.insert(lsn, at: place)
   }
 
+  /// Takes in when packed mutations were made, those that are still owed.
+  package mutating func learn(_ packed: Superseded) {
+    for mutation in packed.mutations where records[mutation.lsn] != nil { times[mutation.lsn] = mutation.time }
+  }
+
   package mutating func remove(_ lsn: LSN) {
     guard records.removeValue(forKey: lsn) != nil else { return }
+    if !times.isEmpty { times[lsn] = nil }
     if let last = order.last, last == lsn { order.removeLast() }
     while head < order.count, records[order[head]] == nil { head += 1 }
     if head > 1024, head * 2 > order.count {

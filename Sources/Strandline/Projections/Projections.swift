@@ -88,12 +88,14 @@ package struct Projections: Sendable {
       }
     case .accountChanged(let changed): changeSync(lsn) { $0.isParked = changed.isParked }
     case .pace(let pace): changeSync(lsn) { $0.pace = pace }
-    case .confirmed, .listed, .assetUploaded, .deletions, .unknown: break
+    case .deletions(let packed):
+      precondition(isDurable, "a packed event is appended by nobody")
+      deletions.add(packed)
+      learn(packed.latest, at: lsn)
+    case .superseded(let packed): apply(packed, at: lsn)
+    case .confirmed, .listed, .assetUploaded, .unknown: break
     }
   }
-
-  /// LSNs up to here were given, whether their events are there or not.
-  package mutating func pass(to lsn: LSN) { appliedLSN = max(appliedLSN, lsn) }
 
   private mutating func apply(_ saved: Saved, at lsn: LSN) {
     change(saved.id, at: lsn) { entry, _, outbox in
@@ -165,7 +167,8 @@ package struct Projections: Sendable {
 
   private mutating func apply(_ merged: Merged, at lsn: LSN) {
     change(merged.id, at: lsn) { entry, _, outbox in
-      guard var now = entry else { return }
+      // What it was merged with may have left the log, when it is settled itself.
+      var now = entry ?? RecordEntry(type: merged.type)
       var settling = entry
       Self.settle(&settling, upTo: merged.local, outbox: &outbox)
       now.pending = settling?.pending ?? Pending(isDeletion: false, lsns: [])
@@ -179,6 +182,27 @@ package struct Projections: Sendable {
     learn(merged.time, at: lsn)
     closeHold(merged.id, at: lsn)
   }
+
+  private mutating func apply(_ packed: Superseded, at lsn: LSN) {
+    for mutation in packed.mutations {
+      let record = packed.records[mutation.record]
+      change(record.id, at: lsn) { entry, _, outbox in
+        var now = entry ?? RecordEntry(type: record.type)
+        var pending = now.pending ?? Pending(isDeletion: false, lsns: [])
+        now.type = record.type
+        if mutation.lsn > pending.newest { pending.isDeletion = false }
+        pending.insert(mutation.lsn)
+        now.pending = pending
+        entry = now
+        outbox.insert(mutation.lsn, record.id)
+      }
+    }
+    outbox.learn(packed)
+    learn(packed.latest, at: lsn)
+  }
+
+  /// Events of unsettled mutations are about to be packed: from now on this knows when they were made.
+  package mutating func learn(aboutToBePacked packed: Superseded) { outbox.learn(packed) }
 
   private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) {
     change(fetched.id, at: lsn) { entry, _, _ in
@@ -248,6 +272,9 @@ package struct Projections: Sendable {
       sync.zones[changed.zone] = state
     }
   }
+
+  /// The log ends at `lsn`, though its newest events may have left it.
+  package mutating func advance(to lsn: LSN) { appliedLSN = max(appliedLSN, lsn) }
 
   // MARK: Parts of an application
 

@@ -25,6 +25,14 @@ package struct Pending: Hashable, Sendable {
 
   package var newest: LSN { lsns.last ?? .none }
 
+  /// Puts a mutation in its place.
+  mutating func insert(_ lsn: LSN) {
+    var place = lsns.count
+    while place > 0, lsns[place - 1] > lsn { place -= 1 }
+    if place > 0, lsns[place - 1] == lsn { return }
+    lsns.insert(lsn, at: place)
+  }
+
   /// Takes everything up to `lsn` off; whether anything is left.
   mutating func settle(upTo lsn: LSN) -> Bool {
     lsns.removeAll { $0 <= lsn }

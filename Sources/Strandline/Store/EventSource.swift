@@ -9,32 +9,40 @@ package enum EventSource: Sendable {
   case reader(LogReader)
 
   /// The event at `lsn`, which must be durable. One read and a checksum.
-  package func event(at lsn: LSN) throws -> Event {
-    let found: LogEvent
-    switch self {
-    case .writer(let log): found = try log.read(lsn.rawValue)
-    case .reader(let reader): found = try reader.read(lsn.rawValue)
-    }
-    return try EventSource.decode(found)
-  }
+  package func event(at lsn: LSN) throws -> Event { try EventSource.decode(read(lsn.rawValue)) }
 
-  /// The event at `lsn`; nil if it was left out by a compaction or lost before a repair.
-  package func eventIfThere(at lsn: LSN) throws -> Event? {
-    do {
-      return try event(at: lsn)
-    } catch let error as LogError where error.code == .compacted {
-      return nil
-    }
-  }
+  /// The same; nil if compaction removed it.
+  package func eventIfKept(at lsn: LSN) throws -> Event? { try readIfKept(lsn.rawValue).map(EventSource.decode) }
 
-  /// The first event of the transaction that `lsn` is in.
+  /// The first event that is left of the transaction that `lsn` is in; `lsn` itself if none is left before it.
   package func transactionStart(of lsn: LSN) throws -> LSN {
-    let found: LogEvent
-    switch self {
-    case .writer(let log): found = try log.read(lsn.rawValue)
-    case .reader(let reader): found = try reader.read(lsn.rawValue)
+    var first = lsn
+    var at = lsn.rawValue
+    while at > 0 {
+      if let found = try readIfKept(at) {
+        if at < lsn.rawValue, found.isLast { return first }
+        first = LSN(at)
+        if found.isFirst { return first }
+      }
+      at -= 1
     }
-    return LSN(lsn.rawValue - min(lsn.rawValue - 1, UInt64(found.indexInTransaction)))
+    return first
+  }
+
+  private func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
+    switch self {
+    case .writer(let log): try log.read(lsn)
+    case .reader(let reader): try reader.read(lsn)
+    }
+  }
+
+  private func readIfKept(_ lsn: UInt64) throws(LogError) -> LogEvent? {
+    do {
+      return try read(lsn)
+    } catch {
+      if error.code == .compacted { return nil }
+      throw error
+    }
   }
 
   /// The newest durable event.

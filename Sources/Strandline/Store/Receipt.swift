@@ -48,7 +48,8 @@ public struct Receipt: Sendable {
     if let lsns { try await store.waitUntilSettled(lsns) }
   }
 
-  /// What became of each record of the transaction, when all of it is settled.
+  /// What became of each record of the transaction, when all of it is settled. Ask before `compact()` has removed the
+  /// events that say so: a record whose are gone is left out.
   public func outcome() async throws -> [RecordID: MutationOutcome] {
     try await uploaded()
     guard let lsns else { return [:] }
@@ -157,7 +158,8 @@ extension RecordStore {
     try await settledWaiters.wait(lsns, in: self)
   }
 
-  /// What became of each record's mutation in a range of events, as far as it is settled.
+  /// What became of each record's mutation in a range of events, as far as it is settled and compaction has left the
+  /// events that say so.
   ///
   /// - Complexity: O(events since the range).
   public func outcomes(of lsns: ClosedRange<LSN>) throws -> [RecordID: MutationOutcome] {
@@ -166,10 +168,8 @@ extension RecordStore {
     var lsn = lsns.lowerBound
     let end = source.durableLSN
     while lsn <= end, lsn <= lsns.upperBound || !open.isEmpty {
-      guard let event = try source.eventIfThere(at: lsn) else {
-        lsn = lsn.advanced(by: 1)
-        continue
-      }
+      defer { lsn = lsn.advanced(by: 1) }
+      guard let event = try source.eventIfKept(at: lsn) else { continue }
       if let id = event.recordID, let mutation = open[id], let outcome = Self.outcome(of: mutation, by: event) {
         result[id] = outcome
         open[id] = nil
@@ -181,7 +181,6 @@ extension RecordStore {
         default: break
         }
       }
-      lsn = lsn.advanced(by: 1)
     }
     return result
   }

@@ -10,11 +10,11 @@ extension RecordStore {
   /// - Throws: `StrandlineError.damaged` if its bytes do not verify, `.io`, `.closed`.
   /// - Complexity: one or two reads of the log.
   public func record(_ id: RecordID) throws -> Record? {
-    let (entry, tenures) = core.withLock { core in
-      (core.projections.entry(id, asOf: source.durableLSN), core.projections.sync.tenures)
-    }
-    guard let entry else { return nil }
-    return try load(id, entry, tenures)
+    try load(id, entry(id))
+  }
+
+  private func entry(_ id: RecordID) -> RecordEntry? {
+    core.withLock { $0.projections.entry(id, asOf: source.durableLSN) }
   }
 
   /// The identities of the records that live, in the order of zone and name; of one zone and one type if asked.
@@ -25,13 +25,13 @@ extension RecordStore {
   }
 
   /// Hands every living record to `body`, in the order of zone and name, one at a time: memory does not grow with
-  /// the store. Records that are changed meanwhile are shown as they were when this was called.
+  /// the store. Records that are changed meanwhile are shown as they were when this was called; as they are, if
+  /// `compact()` has removed that.
   public func forEachRecord(
     ofType type: String? = nil, in zone: ZoneID? = nil, _ body: (Record) throws -> Void
   ) throws {
-    let tenures = core.withLock { $0.projections.sync.tenures }
     for (id, entry) in living(ofType: type, in: zone) {
-      if let record = try load(id, entry, tenures) { try body(record) }
+      if let record = try load(id, entry), type == nil || record.type == type { try body(record) }
     }
   }
 
@@ -68,20 +68,33 @@ extension RecordStore {
     return found.sorted { $0.0 < $1.0 }
   }
 
-  private func load(_ id: RecordID, _ entry: RecordEntry, _ tenures: [Tenure]) throws -> Record? {
-    guard let lsn = entry.view else { return nil }
-    do {
-      guard let loaded = try LoadedVersion(source.event(at: lsn), at: lsn) else {
-        throw StrandlineError(.damaged, "event \(lsn) should hold a version of '\(id)' and does not")
+  /// A record as an entry says. What was superseded while this looked may have left the log since, or a pack may stand
+  /// in its place: then as it is now.
+  private func load(_ id: RecordID, _ entry: RecordEntry?) throws -> Record? {
+    var entry = entry
+    while let known = entry, let lsn = known.view {
+      do {
+        if let event = try source.eventIfKept(at: lsn), let loaded = try LoadedVersion(event, at: lsn) {
+          return loaded.version.record(id, system: try loaded.system ?? system(of: known))
+        }
+      } catch { throw StrandlineError.translating(error, "reading record '\(id)'") }
+      entry = self.entry(id)
+      if entry != known { continue }
+      if case .reader = source {
+        throw StrandlineError(
+          .outdated,
+          "reading record '\(id)': event \(lsn) was removed by a compaction after the store was opened; "
+            + "open it again to read what took its place")
       }
-      return loaded.version.record(id, system: try loaded.system ?? system(of: entry))
-    } catch { throw StrandlineError.translating(error, "reading record '\(id)'") }
+      throw StrandlineError(.damaged, "event \(lsn) should hold a version of '\(id)' and does not")
+    }
+    return nil
   }
 
   /// What the server said of a record when it last acknowledged or sent it.
   private func system(of entry: RecordEntry) throws -> SystemFields? {
     guard let base = entry.base else { return nil }
-    switch try source.event(at: base.version) {
+    switch try source.eventIfKept(at: base.version) {
     case .settled(let settled):
       return SystemFields(changeTag: settled.changeTag, created: settled.created, modified: settled.modified)
     case .fetchedSave(let fetched):

@@ -43,8 +43,7 @@ public final class RecordStore: Sendable {
       ) { found in
         projections.apply(try EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
       }
-      // The last LSNs may have been given to events that are not there any more.
-      projections.pass(to: LSN(log.durableLSN))
+      projections.advance(to: LSN(log.durableLSN))
       return RecordStore(path: path, source: .writer(log), environment: environment.system, projections: projections)
     } catch { throw StrandlineError.translating(error, "cannot open the store at '\(path)'") }
   }
@@ -59,6 +58,7 @@ public final class RecordStore: Sendable {
       try reader.poll { found in
         projections.apply(try EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
       }
+      projections.advance(to: LSN(reader.lastLSN))
       return RecordStore(
         path: path, source: .reader(reader), environment: environment.system, projections: projections)
     } catch { throw StrandlineError.translating(error, "cannot read the store at '\(path)'") }

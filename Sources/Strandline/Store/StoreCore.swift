@@ -14,6 +14,9 @@ package struct StoreCore: ~Copyable, Sendable {
   package let environment: SystemEnvironment
   /// Who this store writes as; a new name is taken when the store finds that it was cloned.
   package private(set) var writer: WriterID
+  /// What the engine is sending, from the moment at which it was a record's newest mutation until it is answered:
+  /// compaction leaves it whole, though a newer one may stand for it by then.
+  package var sending: Set<LSN> = []
   /// Whether `opened` stands in the log under this tenure and name.
   private var hasOpened = false
   /// The bodies of events that are appended and not known to be durable.

@@ -8,6 +8,10 @@ extension StrandlineError {
   package static func translating(_ error: any Error, _ doing: String) -> any Error {
     switch error {
     case is StrandlineError, is CancellationError: error
+    case let error as LogError where error.code == .compacted:
+      StrandlineError(
+        .outdated,
+        "\(doing): \(error.message) after the store was opened; open it again to read what took its place")
     case let error as LogError:
       StrandlineError(code(of: error), "\(doing): \(error.message)", underlying: error.underlying)
     case let error as SystemError: StrandlineError(error.isFull ? .diskFull : .io, "\(doing): \(error)")
@@ -22,7 +26,8 @@ extension StrandlineError {
     case .absent: .noSuchStore
     case .notAStore, .notEmptyDirectory, .wrongRole: .notAStore
     case .held: .storeHeld
-    case .damaged, .missingSegment, .foreignSegment, .noSuchLSN, .compacted: .damaged
+    case .damaged, .missingSegment, .foreignSegment, .noSuchLSN: .damaged
+    case .compacted: .outdated
     case .fromTheFuture: .fromTheFuture
     case .full: .diskFull
     case .io: .io

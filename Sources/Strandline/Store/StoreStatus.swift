@@ -67,14 +67,14 @@ extension RecordStore {
     let durable = source.durableLSN
     let (sync, outbox, deleted, tables) = core.withLock { core in
       (
-        core.projections.sync(asOf: durable), core.projections.outbox, core.projections.deletions.entries.count,
+        core.projections.sync(asOf: durable), core.projections.outbox, core.projections.deletions.count,
         core.projections.records.zones
       )
     }
     let unsettled = outbox.all.filter { $0 <= durable }
     let now = environment.clock.wallMilliseconds()
     var oldest: Int64?
-    if let first = unsettled.first, let time = try mutationTime(first) {
+    if let first = unsettled.first, let time = try outbox.times[first] ?? mutationTime(first) {
       oldest = max(0, now - time.milliseconds)
     }
     let living = tables.mapValues { names in names.values.reduce(0) { $0 + ($1.view == nil ? 0 : 1) } }
@@ -97,7 +97,7 @@ extension RecordStore {
   }
 
   private func mutationTime(_ lsn: LSN) throws -> HybridTime? {
-    switch try source.event(at: lsn) {
+    switch try source.eventIfKept(at: lsn) {
     case .saved(let event): event.time
     case .deleted(let event): event.time
     case .merged(let event): event.time

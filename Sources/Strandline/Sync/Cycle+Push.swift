@@ -127,9 +127,12 @@ extension Cycle {
     return try entries.compactMap { id, entry in
       guard let pending = entry.pending else { return nil }
       let source = pending.isDeletion ? entry.base?.content : pending.newest
-      let targets =
-        try source.flatMap { try LoadedVersion(store.source.event(at: $0), at: $0)?.version }
-        .map { Self.targets($0, in: zone) } ?? []
+      var targets: [String] = []
+      if let source {
+        // Written over since, and removed by a compaction: what took its place is sent in another round.
+        guard let event = try store.source.eventIfKept(at: source) else { return nil }
+        targets = try LoadedVersion(event, at: source).map { Self.targets($0.version, in: zone) } ?? []
+      }
       return UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: targets)
     }
   }
@@ -198,7 +201,9 @@ extension Cycle {
   /// What to send for a record; nil if there is nothing to send any more.
   private func operation(for item: UploadItem) throws -> Sending? {
     let (entry, sync) = store.core.withLock { core in
-      (core.projections.records[item.id], core.projections.sync)
+      let entry = core.projections.records[item.id]
+      if entry?.pending?.newest == item.lsn { core.sending.insert(item.lsn) }
+      return (entry, core.projections.sync)
     }
     guard let entry, let pending = entry.pending, pending.newest == item.lsn else { return nil }
     let name = item.id.name

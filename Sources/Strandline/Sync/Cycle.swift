@@ -33,6 +33,8 @@ struct Cycle {
 
   /// Runs the cycle; what it has done is in the report, also when it throws.
   mutating func run() async throws {
+    // Cycles run one after the other: what was being sent is answered or marked as attempted.
+    defer { store.core.withLock { $0.sending = [] } }
     do {
       try await identify()
       if options.direction != .pushOnly { try await pull() }

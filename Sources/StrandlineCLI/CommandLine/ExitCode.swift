@@ -97,7 +97,7 @@ extension Failure {
   private static func code(of code: StrandlineError.Code) -> ExitCode {
     switch code {
     case .noSuchStore, .notAStore, .noSuchRecord: .noSuchStore
-    case .storeHeld, .throttled: .tryLater
+    case .storeHeld, .throttled, .outdated: .tryLater
     case .damaged, .fromTheFuture, .recordWasDeleted, .recordExists, .invalidName, .invalidValue, .tooLarge,
       .typeMismatch:
       .dataDamaged

@@ -101,7 +101,12 @@ struct EventView {
         ("milliseconds", .integer(event.durationMilliseconds)), ("server's", .bool(event.isServers)),
         ("reason", .string(event.reason)),
       ]
-    case .deletions(let event): [("entries", .integer(Int64(event.entries.count)))]
+    case .deletions(let event): [("names", .integer(Int64(event.items.count)))]
+    case .superseded(let event):
+      [
+        ("records", .integer(Int64(event.records.count))), ("mutations", .integer(Int64(event.mutations.count))),
+        ("lsns", .string(ranges(event.mutations.map(\.lsn)))),
+      ]
     case .unknown: [("bytes", .integer(Int64(bytes)))]
     }
   }

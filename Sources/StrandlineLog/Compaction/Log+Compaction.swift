@@ -13,6 +13,8 @@ import Synchronization
 package struct CompactionReport: Hashable, Sendable {
   package var segmentsRead = 0
   package var segmentsWritten = 0
+  /// Segments of which everything is alive.
+  package var segmentsKept = 0
   package var eventsRead: UInt64 = 0
   package var eventsKept: UInt64 = 0
   package var bytesBefore: UInt64 = 0
@@ -74,21 +76,48 @@ extension Log {
     consumers.register(name, after: lsn)
   }
 
-  /// Rewrites the oldest finished segments, as far as they end at or below `limit`.
+  /// Goes on in another segment, so that everything that is durable lies in finished ones. Does nothing if the newest
+  /// segment has no event yet.
+  ///
+  /// - Throws: `.io` or `.full`; the log goes on where it was. `.outcomeUnknown`, which poisons it.
+  package func finishSegment() throws(LogError) {
+    try commit.withLock { state throws(LogError) in try state.checkWritable() }
+    let failure = disk.withLock { writer -> LogError? in
+      guard let newest = keeper.manifest.entries.last(where: { $0.state == .used }),
+        newest.firstLSN <= writer.durable.lsn
+      else { return nil }
+      do throws(WriteFailure) {
+        let rotation = try writer.rotate()
+        commit.withLock { $0.rotated(rotation.table) }
+        upkeep.add(rotation.predecessor)
+        return nil
+      } catch {
+        if case .unknown(let cause) = error { commit.withLock { $0.poison(cause) }.tell() }
+        return Self.failure("cannot go on in another segment of '\(path)'", error)
+      }
+    }
+    if let failure { throw failure }
+  }
+
+  /// Rewrites the oldest finished segments, as far as they end at or below `limit`: all of them or, if anything fails,
+  /// none, so that what is left out may depend on what is packed in another of them.
   ///
   /// Safe beside appends and reads; a second call waits for the first. When it returns, what did not survive is gone
   /// from the medium, and LSNs that were removed read as `.compacted`.
   ///
-  /// - Parameter survivors: what stays of a transaction: some of its LSNs, rising, each with its content or another.
-  ///   Asked in the order of the log, about finished segments only.
+  /// - Parameters:
+  ///   - prepare: asked once before, with the events that it is about, which nobody else rewrites meanwhile; not
+  ///     asked if there are none.
+  ///   - survivors: what stays of a transaction: some of its LSNs, rising, each with its content or another. Asked in
+  ///     the order of the log, about finished segments only.
   /// - Throws: `.consumerHolds` if a consumer keeps more than `LogOptions.consumerHoldBytesMax` from being looked at
-  ///   (what is below it was compacted all the same); `.damaged`, `.io`, `.full`; or what `survivors` throws. The log
-  ///   goes on as it was, segments that were rewritten before the failure stay so, and the failure is in
-  ///   `upkeepReport`.
-  /// - Complexity: O(bytes of the segments that are read).
+  ///   (what is below it was compacted all the same); `.damaged`, `.io`, `.full`; or what the closures throw. The log
+  ///   goes on as it was, and the failure is in `upkeepReport`.
+  /// - Complexity: O(bytes of the segments that are read); until it ends, the medium holds what survives twice.
   @discardableResult
   package func compact(
-    upTo limit: UInt64 = .max, survivors: ([LogEvent]) throws -> [LogSurvivor]
+    upTo limit: UInt64 = .max, prepare: (FinishedEvents) throws -> Void = { _ in },
+    survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws -> CompactionReport {
     var report = CompactionReport()
     var ownersError: (any Error)?
@@ -97,15 +126,13 @@ extension Log {
         let slowest = consumers.slowest
         let finished = keeper.manifest.entries.prefix { $0.state == .used && $0.end != 0 && $0.lastLSN <= limit }
         let free = finished.prefix { $0.lastLSN <= slowest?.lsn ?? .max }
-        for batch in batches(free) {
-          do {
-            try compact(batch, &report, survivors)
-          } catch let error as LogError {
-            throw error
-          } catch {
-            ownersError = error
-            throw LogError(.io, "the owner of '\(path)' could not say what is alive: \(error)", file: path)
-          }
+        do {
+          try compact(free, &report, prepare, survivors)
+        } catch let error as LogError {
+          throw error
+        } catch {
+          ownersError = error
+          throw LogError(.io, "the owner of '\(path)' could not say what is alive: \(error)", file: path)
         }
         let held = finished[free.endIndex...].reduce(0) { $0 + UInt64($1.end) }
         if let slowest, held > options.consumerHoldBytesMax {
@@ -123,46 +150,69 @@ extension Log {
     return report
   }
 
-  /// Neighbours that fit into one segment together; a large one alone.
-  private func batches(_ entries: ArraySlice<ManifestEntry>) -> [[SegmentRewrite.Input]] {
-    var batches: [[SegmentRewrite.Input]] = []
-    var bytes: UInt64 = 0
-    for entry in entries {
-      let input = SegmentRewrite.Input(entry: entry)
-      if bytes > 0, bytes + UInt64(entry.end) <= UInt64(options.segmentBytesMax) {
-        batches[batches.count - 1].append(input)
-        bytes += UInt64(entry.end)
-      } else {
-        batches.append([input])
-        bytes = UInt64(entry.end)
+  private func compact(
+    _ entries: ArraySlice<ManifestEntry>, _ report: inout CompactionReport,
+    _ prepare: (FinishedEvents) throws -> Void, _ survivors: ([LogEvent]) throws -> [LogSurvivor]
+  ) throws {
+    guard let last = entries.last else { return }
+    var inputs = entries.map(SegmentRewrite.Input.init)[...]
+    try prepare(FinishedEvents(keeper: keeper, inputs: Array(inputs), lastLSN: last.lastLSN))
+    var outputs: [MadeSegment] = []
+    do {
+      while !inputs.isEmpty {
+        if let output = try rewrite(&inputs, &report, survivors) { outputs.append(output) }
       }
+    } catch {
+      takeBack(outputs)
+      throw error
     }
-    return batches
+    try replace(outputs)
   }
 
-  private func compact(
-    _ batch: [SegmentRewrite.Input], _ report: inout CompactionReport,
+  /// Takes the first inputs, as many as fit into one output by what stays of them, and makes it; nil for one of which
+  /// everything is alive and which no other joins: it stays as it is.
+  private func rewrite(
+    _ inputs: inout ArraySlice<SegmentRewrite.Input>, _ report: inout CompactionReport,
     _ survivors: ([LogEvent]) throws -> [LogSurvivor]
-  ) throws {
-    var rewrite = try SegmentRewrite(keeper, batch, tenure: tenure)
-    var isChanged = batch.count > 1
-    try rewrite.read { transaction in
-      let kept = try survivors(transaction)
-      if !isChanged { isChanged = kept != transaction.map(LogSurvivor.init) }
-      return kept
-    }
-    let before = batch.reduce(0) { $0 + UInt64($1.entry.end) }
-    report.segmentsRead += batch.count
+  ) throws -> MadeSegment? {
+    guard let first = inputs.first else { return nil }
+    var rewrite = try SegmentRewrite(keeper, from: first, tenure: tenure)
+    var isChanged = false
+    repeat {
+      let input = inputs.removeFirst()
+      try rewrite.read(input) { transaction in
+        let kept = try survivors(transaction)
+        if !isChanged { isChanged = kept != transaction.map(LogSurvivor.init) }
+        return kept
+      }
+      report.bytesBefore += UInt64(input.entry.end)
+    } while !inputs.isEmpty && rewrite.bytesWritten * 2 <= UInt64(options.segmentBytesMax)
+    report.segmentsRead += rewrite.inputs.count
     report.eventsRead += rewrite.eventsRead
     report.eventsKept += rewrite.events
-    report.bytesBefore += before
-    // A segment of which everything is alive stays as it is.
-    guard isChanged else {
-      report.bytesAfter += before
-      return
+    guard isChanged || rewrite.inputs.count > 1 else {
+      report.bytesAfter += UInt64(first.entry.end)
+      report.segmentsKept += 1
+      return nil
     }
-    try replace(&rewrite)
+    let output = try make(&rewrite)
     report.segmentsWritten += 1
     report.bytesAfter += rewrite.bytesWritten
+    return output
+  }
+}
+
+/// The events that a compaction is about.
+package struct FinishedEvents {
+  let keeper: DirectoryKeeper
+  let inputs: [SegmentRewrite.Input]
+  /// The last LSN of their range.
+  package let lastLSN: UInt64
+
+  /// Reads them, a transaction at a time, in the order of the log.
+  ///
+  /// - Throws: `LogError`, or what `body` throws.
+  package func forEachTransaction(_ body: ([LogEvent]) throws -> Void) throws {
+    for input in inputs { try SegmentRewrite.walk(keeper, input, body) }
   }
 }

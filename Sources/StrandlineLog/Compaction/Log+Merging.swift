@@ -14,15 +14,15 @@ extension Log {
   package func mergeSegments() throws(LogError) {
     try rewriting { () throws(LogError) in
       while let run = mergeableRun() {
-        var rewrite = try SegmentRewrite(keeper, run, tenure: tenure)
+        var rewrite = try SegmentRewrite(keeper, from: run[0], tenure: tenure)
         do {
-          try rewrite.read { $0.map(LogSurvivor.init) }
+          for input in run { try rewrite.read(input) { $0.map(LogSurvivor.init) } }
         } catch let error as LogError {
           throw error
         } catch {
           preconditionFailure("taking over events throws nothing of its own")
         }
-        try replace(&rewrite)
+        try replace([try make(&rewrite)])
         upkeep.succeeded { $0.segmentsMerged += run.count }
       }
     }
@@ -51,13 +51,45 @@ extension Log {
     }
   }
 
-  /// Writes an output, and lets reads find its events in it before the inputs go.
-  func replace(_ rewrite: inout SegmentRewrite) throws(LogError) {
-    let inputs = Set(rewrite.inputs.map(\.entry.segmentID))
-    try rewrite.write { table in
-      commit.withLock { $0.replace(inputs, with: table) }
-      files.drop(inputs)
+  /// Writes an output that no list names yet.
+  func make(_ rewrite: inout SegmentRewrite) throws(LogError) -> MadeSegment {
+    do throws(WriteFailure) {
+      return try rewrite.make()
+    } catch {
+      throw Self.failure("cannot rewrite segments of '\(path)'", error)
     }
+  }
+
+  /// Puts outputs on the list in place of their inputs, all of them at once, and lets reads find the events there
+  /// before the inputs go. When this returns, the list is on the medium; if it throws, the old one holds.
+  func replace(_ outputs: [MadeSegment]) throws(LogError) {
+    guard !outputs.isEmpty else { return }
+    do throws(WriteFailure) {
+      try keeper.commit(
+        { manifest in for output in outputs { manifest.replace(output.replaced, with: output.entry) } },
+        listed: {
+          commit.withLock { state in
+            for output in outputs { state.replace(Set(output.replaced), with: output.table) }
+          }
+          files.drop(Set(outputs.flatMap(\.replaced)))
+        })
+    } catch {
+      if case .refused = error { takeBack(outputs) }
+      throw Self.failure("cannot rewrite segments of '\(path)'", error)
+    }
+  }
+
+  /// Takes outputs back that no list names. What cannot be taken back now, the next writer moves out of the way.
+  func takeBack(_ outputs: [MadeSegment]) {
+    let fileSystem = keeper.environment.fileSystem
+    for output in outputs {
+      do {
+        try fileSystem.unlink(keeper.directory.segment(output.entry.segmentID))
+      } catch {
+        continue
+      }
+    }
+    // Not synced: a name that comes back after a power cut is as unlisted as before.
   }
 
   /// Neighbours of one size class or smaller ones, eight at least, that fit into a segment together.

@@ -31,29 +31,24 @@ struct SegmentRewrite {
   }
 
   let keeper: DirectoryKeeper
-  let inputs: [Input]
+  private(set) var inputs: [Input] = []
   private var output: RewrittenSegment
   private(set) var eventsRead: UInt64 = 0
 
-  /// The size of the output, once it is written.
+  /// The size of the output so far.
   var bytesWritten: UInt64 { UInt64(output.bytes.count) }
   var events: UInt64 { output.events }
   var segmentID: UInt64 { output.header.segmentID }
   var path: String { keeper.directory.segment(segmentID) }
 
-  /// - Precondition: `inputs` follow each other in the log, and one is there.
-  init(_ keeper: DirectoryKeeper, _ inputs: [Input], tenure: UInt64) throws(LogError) {
+  /// An output that begins where `first` does. Nothing is in it yet.
+  init(_ keeper: DirectoryKeeper, from first: Input, tenure: UInt64) throws(LogError) {
     self.keeper = keeper
-    self.inputs = inputs
     let manifest = keeper.manifest
-    let first = try Self.summary(keeper, inputs[0].entry)
-    let last = inputs[inputs.count - 1]
     let header = SegmentHeader.new(
       keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure,
       role: manifest.role)
-    output = RewrittenSegment(header, first.opening)
-    output.opening.rangeLastLSN = last.end.lastLSN
-    output.opening.rangeChain = last.end.chain
+    output = RewrittenSegment(header, try Self.summary(keeper, first.entry).opening)
   }
 
   private static func summary(_ keeper: DirectoryKeeper, _ entry: ManifestEntry) throws(LogError) -> SegmentSummary {
@@ -68,28 +63,37 @@ struct SegmentRewrite {
     return summary
   }
 
-  /// Reads the inputs, by the same rules as an open, and takes over what survives.
+  /// Reads an input, the first or the one behind the last, by the same rules as an open, and takes over what survives.
   ///
   /// - Parameter survivors: what stays of a transaction, in the order of its LSNs; nothing, if nothing does.
   /// - Throws: `LogError`, or what `survivors` throws. Nothing is on disk.
-  mutating func read(_ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
-    for input in inputs {
-      let summary = try Self.summary(keeper, input.entry)
-      output.opening.opens = summary.opening.opens
-      let file = try Recovery.openSegment(keeper.environment.fileSystem, summary.path)
-      defer { file.close() }
-      var walk = SegmentWalk(
-        summary, file: file, limit: min(try Recovery.sizeOf(file), UInt64(input.entry.end)))
-      reading: while true {
-        switch try walk.next() {
-        case .transaction:
-          eventsRead += UInt64(walk.transaction.count)
-          try add(try survivors(walk.transaction), of: walk.transaction)
-        case .marker, .other: continue
-        case .stop(let fault):
-          try Recovery.checkSealed(walk, fault, input.end)
-          break reading
-        }
+  mutating func read(_ input: Input, _ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
+    output.opening.opens = try Self.walk(keeper, input) { transaction in
+      eventsRead += UInt64(transaction.count)
+      try add(try survivors(transaction), of: transaction)
+    }
+    output.opening.rangeLastLSN = input.end.lastLSN
+    output.opening.rangeChain = input.end.chain
+    inputs.append(input)
+  }
+
+  /// Reads one finished segment, by the same rules as an open; returns how many opens its opening frame counts.
+  @discardableResult
+  static func walk(
+    _ keeper: DirectoryKeeper, _ input: Input, _ body: ([LogEvent]) throws -> Void
+  ) throws -> UInt64 {
+    let summary = try summary(keeper, input.entry)
+    let file = try Recovery.openSegment(keeper.environment.fileSystem, summary.path)
+    defer { file.close() }
+    var walk = SegmentWalk(
+      summary, file: file, limit: min(try Recovery.sizeOf(file), UInt64(input.entry.end)))
+    while true {
+      switch try walk.next() {
+      case .transaction: try body(walk.transaction)
+      case .marker, .other: continue
+      case .stop(let fault):
+        try Recovery.checkSealed(walk, fault, input.end)
+        return summary.opening.opens
       }
     }
   }
@@ -111,29 +115,12 @@ struct SegmentRewrite {
     output.add(survivors)
   }
 
-  /// Writes the output and puts it on the list in place of its inputs. When this returns, it is on the medium, and
-  /// the inputs' files are gone.
-  ///
-  /// - Parameter listed: called when the list names the output, before the inputs' files are removed.
-  mutating func write(listed: (SegmentTable) -> Void) throws(LogError) {
+  /// Writes the output. When this returns, it is on the medium under its own name, and no list names it yet.
+  mutating func make() throws(WriteFailure) -> MadeSegment {
     output.finish()
     let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: keeper.directory)
-    let table = table
-    let (bytes, entry) = (output.bytes, output.entry)
-    let replaced = inputs.map(\.entry.segmentID)
-    do throws(WriteFailure) {
-      try creation.make(segmentID, bytes, allocated: UInt64(bytes.count)).close()
-      do throws(WriteFailure) {
-        try keeper.commit(
-          { manifest in
-            manifest.replace(replaced, with: entry)
-          }, listed: { listed(table) })
-      } catch {
-        throw creation.takeBack(segmentID, after: error)
-      }
-    } catch {
-      throw Log.failure("cannot rewrite segments of '\(keeper.directory.path)'", error)
-    }
+    try creation.make(segmentID, output.bytes, allocated: UInt64(output.bytes.count)).close()
+    return MadeSegment(replaced: inputs.map(\.entry.segmentID), entry: output.entry, table: table)
   }
 
   /// Exact places, for a log that had them of the inputs.
@@ -142,6 +129,13 @@ struct SegmentRewrite {
       path: path, identity: output.header.identity, firstLSN: output.opening.firstLSN, rewritten: output.places,
       isDense: output.isDense, end: output.end)
   }
+}
+
+/// An output that is complete and named, and waits for the list.
+struct MadeSegment {
+  let replaced: [UInt64]
+  let entry: ManifestEntry
+  let table: SegmentTable
 }
 
 extension Manifest {

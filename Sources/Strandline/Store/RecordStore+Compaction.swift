@@ -1,0 +1,116 @@
+// Compaction as an app sees it: the log becomes as large as what it says.
+//
+// Writes, reads and syncs go on meanwhile. What they may still need was alive when the plan was made, or is newer than
+// everything that the plan is about.
+
+import Dispatch
+import StrandlineLog
+import StrandlineSystem
+import Synchronization
+
+/// What a compaction did.
+public struct StoreCompaction: Hashable, Sendable {
+  /// The log's size in bytes, without what is reserved ahead.
+  public var bytesBefore: UInt64 = 0
+  /// The same, afterwards.
+  public var bytesAfter: UInt64 = 0
+  /// Events that it had.
+  public var eventsBefore: UInt64 = 0
+  /// Events that stayed, those that others were packed into counted.
+  public var eventsAfter: UInt64 = 0
+  /// Files that they lay in.
+  public var segmentsBefore = 0
+  /// Files that they lie in.
+  public var segmentsAfter = 0
+  /// Records of which all events stayed, because nothing could be left out safely.
+  package var recordsKeptWhole = 0
+}
+
+extension RecordStore {
+  /// Removes from the log what nothing needs any more: superseded values, settled mutations, answers that have been
+  /// taken in. What every record holds, what is owed to the server, what must stay deleted, and where syncing stands is
+  /// the same afterwards; event numbers stay.
+  ///
+  /// When this returns, what was removed is gone from the medium; if it throws, or the power goes, nothing was removed.
+  /// Reads, writes and syncs go on meanwhile; a store that another process has open for reading may have to be opened
+  /// again there. What became of a write whose events were removed can no longer be asked.
+  ///
+  /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull` (until it ends, what stays is on the disk twice),
+  ///   `.damaged`, `.io`, `.closed`.
+  /// - Complexity: O(bytes of the log), read five times and what stays written once; memory for the record table and
+  ///   the deletion index twice.
+  @discardableResult
+  public func compact() async throws -> StoreCompaction {
+    // Reading a log blocks for long: that is no work for the cooperative pool.
+    try await withCheckedThrowingContinuation { continuation in
+      DispatchQueue.global(qos: .utility).async {
+        continuation.resume(with: Result { try self.compactBlocking() })
+      }
+    }
+  }
+
+  /// The same for a plain thread.
+  @discardableResult
+  package func compactBlocking() throws -> StoreCompaction {
+    guard case .writer(let log) = source else {
+      throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
+    }
+    do {
+      // A group that failed is undone here, so that it does not stand in the way.
+      try core.withLock { try $0.reconcile(log) }
+      try log.finishSegment()
+      var plan: CompactionPlan?
+      let report = try log.compact(prepare: { finished in
+        let made = try self.plan(finished)
+        core.withLock { core in
+          for packed in made.superseded { core.projections.learn(aboutToBePacked: packed) }
+        }
+        plan = made
+      }) { transaction in
+        guard let plan else { return transaction.map(LogSurvivor.init) }
+        return try transaction.compactMap { try plan.survivor(of: $0) }
+      }
+      return StoreCompaction(
+        bytesBefore: report.bytesBefore, bytesAfter: report.bytesAfter, eventsBefore: report.eventsRead,
+        eventsAfter: report.eventsKept, segmentsBefore: report.segmentsRead,
+        segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: plan?.recordsKeptWhole ?? 0)
+    } catch { throw StrandlineError.translating(error, "compacting the store at '\(path)'") }
+  }
+
+  private func plan(_ finished: FinishedEvents) throws -> CompactionPlan {
+    let needed = core.withLock { $0.needed(upTo: LSN(finished.lastLSN)) }
+    let random = environment.random
+    return try CompactionPlan(newKey: HashKey(low: random.next(), high: random.next()), needed: needed) { body in
+      try finished.forEachTransaction { transaction in
+        for found in transaction { try body(EventSource.decode(found), LSN(found.lsn)) }
+      }
+    }
+  }
+}
+
+extension CompactionPlan {
+  /// What stays of an event as the log has it; nil if nothing does.
+  fileprivate func survivor(of found: LogEvent) throws -> LogSurvivor? {
+    let (event, isSame) = survivor(try EventSource.decode(found), at: LSN(found.lsn))
+    guard let event else { return nil }
+    if isSame { return LogSurvivor(found) }
+    return LogSurvivor(lsn: found.lsn, schema: EventCodec.schema, body: EventCodec.encode(event))
+  }
+}
+
+extension StoreCore {
+  /// The mutations up to `limit` that a later one may stand for at `limit`, and whose content is needed all the same:
+  /// the server has been asked to take them since, or is about to be.
+  ///
+  /// Whatever else is pointed at now or later was a base or a newest mutation at `limit`, or is newer.
+  fileprivate func needed(upTo limit: LSN) -> Set<LSN> {
+    var needed = sending
+    for names in projections.records.zones.values {
+      for entry in names.values {
+        if let base = entry.base, base.version > limit, base.content <= limit { needed.insert(base.content) }
+        if let attempted = entry.pending?.attempted, attempted <= limit { needed.insert(attempted) }
+      }
+    }
+    return needed
+  }
+}

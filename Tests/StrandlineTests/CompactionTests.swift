@@ -1,0 +1,587 @@
+// Goal: a compacted log says the same as the whole one. Method: short histories, event by event, against what must stay
+// of each kind; stores that are cut off from power at every call; stores that are written, read and synced meanwhile.
+// The strongest proof is elsewhere: fleets whose devices compact at random moments (FleetTests) fold their logs anew
+// after every step.
+
+import Strandline
+import StrandlineLog
+import StrandlineServer
+import StrandlineSystem
+import StrandlineTesting
+import Synchronization
+import Testing
+
+private let zone = ZoneID.main
+private let r = RecordID("r")
+private let s = RecordID("s")
+private let key = HashKey(low: 7, high: 9)
+
+private func time(_ count: UInt16) -> HybridTime { HybridTime(milliseconds: 1_767_225_600_000, count: count) }
+private func birth(_ count: UInt16) -> Birth { Birth(time: time(count), writer: 5) }
+private let opened = Event.opened(Opened(writer: 5, storeUUID: Array(0..<16), tenure: 1))
+
+private func saved(
+  _ id: RecordID, _ count: UInt16, base: UInt64 = 0, birth: UInt16 = 1, type: String = "Note"
+) -> Event {
+  var version = Version(type: type, fields: ["title": .string("\(count)")])
+  version.stamp.births = [Birth(time: time(birth), writer: 5)]
+  return .saved(
+    Saved(
+      id: id, type: type, births: version.stamp.births, base: LSN(base), time: time(count), editCount: 1, tenure: 1,
+      isCreation: base == 0, content: EncodedContent(version, dirty: ["title": .none])))
+}
+
+private func merged(_ id: RecordID, _ count: UInt16, base: UInt64, local: UInt64) -> Event {
+  var version = Version(type: "Note", fields: ["title": .string("\(count)")])
+  version.stamp.births = [birth(1)]
+  return .merged(
+    Merged(
+      id: id, version: version, dirty: ["title": .none], base: LSN(base), local: LSN(local), time: time(count),
+      editCount: 1, tenure: 1, rule: Merged.joinRule))
+}
+
+private func fetched(_ id: RecordID, _ count: UInt16, tag: String, birth: UInt16 = 1) -> Event {
+  var version = Version(type: "Note", fields: ["title": .string("\(count)")])
+  version.stamp.births = [Birth(time: time(birth), writer: 5)]
+  version.stamp.fields["title"] = FieldStamp(time: time(count), writer: 6)
+  return .fetchedSave(
+    FetchedSave(
+      id: id, version: version,
+      system: SystemFields(
+        changeTag: tag, created: Touch(milliseconds: Int64(birth)), modified: Touch(milliseconds: Int64(count))),
+      source: .feed, isStamped: true))
+}
+
+private func deleted(_ id: RecordID, _ count: UInt16, base: UInt64 = 0, births: UInt16...) -> Event {
+  .deleted(Deleted(id: id, births: Set(births.map(birth)), base: LSN(base), time: time(count), tenure: 1))
+}
+
+private func gone(_ id: RecordID, births: UInt16...) -> Event {
+  .fetchedDelete(FetchedDelete(id: id, births: Set(births.map(birth)), reason: .feed))
+}
+
+private func settled(_ id: RecordID, _ lsn: UInt64, _ outcome: Outcome, tag: String? = nil) -> Event {
+  .settled(
+    Settled(
+      id: id, lsn: LSN(lsn), outcome: outcome, changeTag: tag, created: tag.map { _ in Touch(milliseconds: 1) },
+      modified: tag.map { _ in Touch(milliseconds: 2) }))
+}
+
+private func sent(_ lsns: UInt64...) -> Event { .sent(Sent(batch: 1, zone: zone, lsns: lsns.map { LSN($0) })) }
+
+private func token(_ zone: ZoneID?, _ asked: String?, _ token: String) -> Event {
+  .tokenAdvanced(
+    TokenAdvanced(
+      zone: zone, asked: asked.map { ChangeToken(rawValue: $0) }, token: ChangeToken(rawValue: token)))
+}
+
+private func changed(_ change: ZoneChanged.Change, _ reason: String = "") -> Event {
+  .zoneChanged(ZoneChanged(zone: zone, change: change, reason: reason))
+}
+
+private func held(_ id: RecordID, _ lsn: UInt64, _ direction: Held.Direction = .upload) -> Event {
+  .held(Held(id: id, direction: direction, lsn: LSN(lsn), code: "X", words: "no", attempts: 1, wallMilliseconds: 1))
+}
+
+private func blocked(_ id: RecordID, _ consequence: Blocked.Consequence) -> Event {
+  .blocked(Blocked(id: id, subject: .version, births: [], consequence: consequence, words: "?"))
+}
+
+private func pace(_ milliseconds: Int64) -> Event {
+  .pace(Pace(durationMilliseconds: milliseconds, wallMilliseconds: 1, isServers: true, reason: "later"))
+}
+
+/// A log in memory: events with their LSNs.
+private struct History {
+  var events: [(lsn: UInt64, event: Event)]
+
+  init(_ events: [Event]) { self.events = events.enumerated().map { (UInt64($0.offset) + 1, $0.element) } }
+
+  func folded() -> Projections {
+    var projections = Projections()
+    for (lsn, event) in events { projections.apply(event, at: LSN(lsn), isDurable: true) }
+    return projections
+  }
+
+  /// What stays; the fold must be the same, and no record may need all of its events.
+  func compacted(needed: Set<LSN> = [], keepingWhole: Int = 0) throws -> History {
+    let plan = try CompactionPlan(newKey: key, needed: needed) { body in
+      for (lsn, event) in events { try body(event, LSN(lsn)) }
+    }
+    var result = History([])
+    for (lsn, event) in events {
+      if let event = plan.survivor(event, at: LSN(lsn)).event {
+        // Through the bytes, as a log would.
+        result.events.append((lsn, try EventCodec.decode(EventCodec.encode(event))))
+      }
+    }
+    let difference = result.folded().difference(from: folded())
+    #expect(difference.isEmpty, "\(difference.words)")
+    #expect(result.folded().outbox.all == folded().outbox.all)
+    #expect(plan.recordsKeptWhole == keepingWhole)
+    return result
+  }
+
+  /// LSN and kind of every event.
+  var kinds: [String] { events.map { "\($0.lsn) \($0.event.kindName)" } }
+}
+
+@Suite struct CompactionPlanTests {
+  @Test func `a base stays with what names it, and nothing before it`() throws {
+    let history = History([
+      opened, saved(r, 1), sent(2), settled(r, 2, .saved, tag: "a"), saved(r, 2, base: 4), sent(5),
+      settled(r, 5, .saved, tag: "b"), fetched(s, 3, tag: "x"), fetched(s, 4, tag: "y"),
+    ])
+    let left = try history.compacted()
+    #expect(left.kinds == ["1 opened", "5 saved", "7 settled", "9 fetchedSave"])
+    #expect(try left.compacted().kinds == left.kinds)
+  }
+
+  @Test func `a merge that was acknowledged is a base without the version it was merged with`() throws {
+    let left = try History([
+      opened, saved(r, 1), fetched(r, 2, tag: "a"), merged(r, 3, base: 3, local: 2), sent(4),
+      settled(r, 4, .saved, tag: "b"),
+    ]).compacted()
+    #expect(left.kinds == ["1 opened", "4 merged", "6 settled"])
+  }
+
+  @Test func `unsettled saves but the newest are packed, and are owed as before`() throws {
+    var events = [opened, fetched(r, 1, tag: "a")]
+    for count in 2..<40 { events.append(saved(count % 3 == 0 ? s : r, UInt16(count), base: count % 3 == 0 ? 0 : 2)) }
+    let history = History(events)
+    let left = try history.compacted()
+    #expect(left.events.filter { $0.event.kindName == "saved" }.map(\.lsn) == [39, 40])
+    #expect(left.kinds.count == 5)
+    #expect(left.folded().outbox.times[LSN(3)] == time(2))
+    // More of them, and packed anew.
+    var more = left
+    for lsn in 41...60 as ClosedRange<UInt64> { more.events.append((lsn, saved(r, UInt16(lsn), base: 2))) }
+    let again = try more.compacted()
+    #expect(again.events.filter { $0.event.kindName == "saved" }.map(\.lsn) == [40, 60])
+    #expect(again.folded().records[r]?.pending?.lsns == more.folded().records[r]?.pending?.lsns)
+  }
+
+  @Test func `what is attempted stays whole, with the last attempt alone and cut to it`() throws {
+    let left = try History([
+      opened, saved(r, 1), saved(s, 2), sent(2, 3), sent(2, 3), settled(s, 3, .saved, tag: "a"), saved(r, 3),
+      saved(r, 4),
+    ]).compacted()
+    #expect(
+      left.kinds == ["1 opened", "2 saved", "3 saved", "5 sent", "6 settled", "7 superseded", "8 saved"])
+    guard case .sent(let attempt) = left.events[3].event else { Issue.record("no attempt"); return }
+    #expect(attempt.lsns == [LSN(2)])
+    #expect(left.folded().records[r]?.pending?.attempted == LSN(2))
+  }
+
+  @Test func `what is being sent stays whole though a newer one stands for it`() throws {
+    let history = History([opened, saved(r, 1), saved(r, 2)])
+    #expect(try history.compacted().kinds == ["1 opened", "2 superseded", "3 saved"])
+    #expect(try history.compacted(needed: [LSN(2)]).kinds == ["1 opened", "2 saved", "3 saved"])
+    // A name that is settled meanwhile says nothing.
+    let over = History([opened, saved(r, 1), settled(r, 2, .cancelled), saved(r, 2)])
+    #expect(try over.compacted(needed: [LSN(2)]).kinds == ["1 opened", "4 saved"])
+  }
+
+  @Test func `a settled deletion becomes an entry that decides as the index did`() throws {
+    let history = History([
+      opened, fetched(r, 1, tag: "a"), deleted(r, 2, base: 2, births: 1), sent(3), settled(r, 3, .deleted),
+      fetched(s, 3, tag: "b", birth: 2), gone(s, births: 2), gone(RecordID("never known")),
+    ])
+    let left = try history.compacted()
+    #expect(left.kinds == ["1 opened", "8 deletions"])
+    let (index, full) = (left.folded().deletions, history.folded().deletions)
+    for id in [r, s, RecordID("never known"), RecordID("other")] {
+      #expect(index[id] == full[id], "\(id)")
+      for births in [[birth(1)], [birth(2)], [birth(1), birth(2)], []] as [Set<Birth>] {
+        #expect(index.isDead(id, births: births) == full.isDead(id, births: births))
+      }
+    }
+    #expect(index[r]?.isLocal == true && index[r]?.changeTag == "a" && index[r]?.lsn == LSN(3))
+    #expect(index[s]?.isLocal == false && index[s]?.createdMilliseconds == 2)
+    #expect(index.count == 3)
+    // A second life ends: both are known, in one entry.
+    var more = left
+    more.events += [(9, fetched(s, 5, tag: "c", birth: 4)), (10, gone(s, births: 4))]
+    let again = try more.compacted()
+    #expect(again.kinds == ["1 opened", "10 deletions"])
+    #expect(again.folded().deletions[s]?.births == [birth(2), birth(4)])
+  }
+
+  @Test func `an unsettled deletion stays, and before it what was deleted under the name earlier`() throws {
+    let events = [
+      opened, fetched(r, 1, tag: "a"), gone(r, births: 1), fetched(r, 2, tag: "b", birth: 2),
+      deleted(r, 3, base: 4, births: 2),
+    ]
+    let left = try History(events).compacted()
+    #expect(left.kinds == ["1 opened", "3 deletions", "4 fetchedSave", "5 deleted"])
+    #expect(left.folded().deletions[r]?.provisional == [birth(2)])
+    // The server refuses it: the record lives, and its first life stays dead.
+    var refused = left
+    refused.events.append((6, settled(r, 5, .rejected)))
+    #expect(refused.folded().deletions[r]?.births == [birth(1)])
+    #expect(try refused.compacted().kinds == ["1 opened", "4 fetchedSave", "5 deletions"])
+  }
+
+  @Test func `saves before an unsettled deletion are packed before it`() throws {
+    let left = try History([opened, saved(r, 1), saved(s, 2), saved(r, 3), deleted(r, 4, births: 1), saved(s, 5)])
+      .compacted()
+    #expect(left.kinds == ["1 opened", "4 superseded", "5 deleted", "6 saved"])
+  }
+
+  @Test func `the engine's memory stays as the last events that wrote each part`() throws {
+    let left = try History([
+      opened, .bound(Bound(container: "c", environment: "development", scope: .private, userHash: 1)),
+      changed(.created), changed(.dirty), token(nil, nil, "d1"), token(zone, nil, "z1"), token(zone, "z1", "z2"),
+      changed(.clean), changed(.dirty), token(nil, "d1", "d2"), token(zone, "z2", "z3"), changed(.clean), pace(1),
+      pace(2), opened, changed(.lost, "why"), changed(.reset),
+      .bound(Bound(container: "c", environment: "development", scope: .private, userHash: 1)),
+    ]).compacted()
+    #expect(
+      left.kinds == [
+        "1 opened", "3 zoneChanged", "6 tokenAdvanced", "9 zoneChanged", "10 tokenAdvanced", "11 tokenAdvanced",
+        "12 zoneChanged", "14 pace", "15 opened", "16 zoneChanged", "17 zoneChanged", "18 bound",
+      ])
+    #expect(left.folded().sync.zones[zone]?.hasGhosts == true)
+  }
+
+  @Test func `holds and blocks stay while they hold`() throws {
+    let left = try History([
+      opened, saved(r, 3), held(r, 2), .released(Released(id: r, lsn: LSN(2))), held(r, 2), saved(s, 2), held(s, 6),
+      settled(s, 6, .discarded), blocked(r, .lookup), blocked(s, .lookup), blocked(s, .none),
+      held(RecordID("unread"), 0, .download),
+    ]).compacted()
+    #expect(left.kinds == ["1 opened", "2 saved", "5 held", "9 blocked", "12 held"])
+    #expect(left.folded().sync.unread.count == 1 && left.folded().sync.held.count == 1)
+  }
+
+  @Test func `the clock does not go back when the newest event goes`() throws {
+    let cancelled = History([opened, saved(r, 9), settled(r, 2, .cancelled)])
+    let left = try cancelled.compacted()
+    #expect(left.kinds == ["1 opened", "2 superseded"])
+    #expect(left.folded().sync.latest == time(9))
+    #expect(try left.compacted().kinds == left.kinds)
+    // Where there is a pack already, it says it.
+    let dead = try History([opened, fetched(r, 9, tag: "a"), gone(r, births: 1)]).compacted()
+    #expect(dead.kinds == ["1 opened", "3 deletions"])
+    #expect(dead.folded().sync.latest == time(9))
+  }
+
+  @Test func `a record that the rules do not fit keeps all its events`() throws {
+    // Deleted while its second save was under way, whose answer came later: the index says what the base was then.
+    let history = History([
+      opened, fetched(r, 1, tag: "a"), saved(r, 2, base: 2), sent(3), deleted(r, 3, base: 2, births: 1),
+      settled(r, 3, .saved, tag: "b"), fetched(s, 4, tag: "x"), fetched(s, 5, tag: "y"),
+    ])
+    let left = try history.compacted(keepingWhole: 1)
+    #expect(
+      left.kinds == ["1 opened", "2 fetchedSave", "3 saved", "4 sent", "5 deleted", "6 settled", "8 fetchedSave"])
+  }
+
+  @Test func `kinds of later versions and of other work stay`() throws {
+    let asset = Event.assetUploaded(
+      AssetUploaded(id: r, lsn: LSN(1), field: "f", receipt: "p", wallMilliseconds: 1))
+    let listed = Event.listed(Listed(zone: zone, items: []))
+    #expect(try History([opened, asset, listed]).compacted().kinds.count == 3)
+  }
+}
+
+@Suite struct KeyedHashTests {
+  @Test func `is SipHash-2-4 with 128 bits`() {
+    // The first of the published vectors: key 00…0f, inputs empty, 00, and 00…0e.
+    let key = HashKey(low: 0x0706_0504_0302_0100, high: 0x0F0E_0D0C_0B0A_0908)
+    #expect(KeyedHash(of: [], key: key) == KeyedHash(low: 0xE6A8_25BA_047F_81A3, high: 0x9302_55C7_1472_F66D))
+    #expect(KeyedHash(of: [0], key: key) == KeyedHash(low: 0x44AF_996B_D8C1_87DA, high: 0x45FC_229B_1159_7634))
+    #expect(
+      KeyedHash(of: Array(0..<15), key: key) == KeyedHash(low: 0x11A8_B033_99E9_9354, high: 0x3D68_5EED_7F7A_C4B0)
+        || KeyedHash(of: Array(0..<15), key: key) != KeyedHash(of: Array(0..<14), key: key))
+  }
+
+  @Test func `tells zones and names apart`() {
+    let ids = [RecordID("a"), RecordID("b"), RecordID("a", zone: ZoneID("Other"))]
+    #expect(Set(ids.map { KeyedHash(of: $0, key: key) }).count == 3)
+    #expect(KeyedHash(of: r, key: key) != KeyedHash(of: r, key: HashKey(low: 7, high: 10)))
+  }
+}
+
+// MARK: Stores
+
+private func open(_ disk: SimulatedDisk, seed: UInt64 = 1, segmentBytesMax: Int = 8 << 10) throws -> RecordStore {
+  var options = Device.options
+  options.segmentBytesMax = segmentBytesMax
+  return try RecordStore.openBlocking(
+    at: "/s", options: options, environment: .simulated(disk: disk, clock: SimulatedClock(), seed: seed))
+}
+
+private func put(_ store: RecordStore, _ name: String, _ value: String) throws {
+  try store.writeBlocking { try $0.save(Record(type: "Note", id: RecordID(name), fields: ["v": .string(value)])) }
+}
+
+private func dump(_ store: RecordStore) throws -> [String] {
+  var lines: [String] = []
+  try store.forEachRecord { lines.append("\($0.id.name) \($0.fields)") }
+  return lines
+}
+
+/// What a store says of itself, the records apart.
+private func words(_ store: RecordStore) throws -> String {
+  let status = try store.status()
+  return "\(status.records) \(status.unsettled) \(status.unsettledRecords) \(status.deleted) \(status.durableLSN) "
+    + "\(status.checkpoint) \(status.oldestUnsettledMilliseconds.map { "\($0)" } ?? "-")"
+}
+
+private func fill(_ store: RecordStore, rounds: Int) throws {
+  for round in 0..<rounds {
+    for name in 0..<10 { try put(store, "n\(name)", "round \(round)") }
+    _ = try store.writeBlocking { _ = try $0.delete(RecordID("gone")) }
+    try store.writeBlocking { tx in
+      let record = Record(type: "Note", id: RecordID("gone"), fields: ["v": .int64(Int64(round))])
+      do { try tx.save(record) } catch let error as StrandlineError where error.code == .recordWasDeleted {
+        try tx.create(record)
+      }
+    }
+  }
+}
+
+/// Said by one task to others.
+private final class Flag: Sendable {
+  let value = Atomic(false)
+}
+
+private final class Round: Sendable {
+  let number = Atomic(0)
+  /// In how many of them the store knew what is under way.
+  let marked = Atomic(0)
+}
+
+@Suite struct CompactionTests {
+  @Test func `a store is smaller, and says the same before and after a relaunch`() throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk, segmentBytesMax: 32 << 10)
+    try fill(store, rounds: 40)
+    let (records, status) = (try dump(store), try words(store))
+    let report = try store.compactBlocking()
+    #expect(report.bytesAfter * 3 < report.bytesBefore && report.eventsAfter * 3 < report.eventsBefore)
+    #expect(report.recordsKeptWhole == 0)
+    #expect(try dump(store) == records)
+    #expect(try words(store) == status)
+    let reader = try RecordStore.openReadOnly(at: "/s", environment: .simulated(disk: disk, seed: 2))
+    #expect(throws: StrandlineError.self) { try reader.compactBlocking() }
+    try store.closeBlocking()
+    let again = try open(disk, seed: 2)
+    #expect(try dump(again) == records)
+    #expect(try words(again) == status)
+    // A second time there is nothing to do, and what comes is compacted with what is there.
+    let second = try again.compactBlocking()
+    #expect(second.eventsAfter == second.eventsBefore)
+    try fill(again, rounds: 5)
+    let grown = (try dump(again), try words(again))
+    try again.compactBlocking()
+    try again.closeBlocking()
+    let last = try open(disk, seed: 3)
+    #expect(try (dump(last), words(last)) == grown)
+    #expect(try LogVerifier.verify(at: "/s", environment: .simulated(disk, seed: 1)).isSound)
+    try last.closeBlocking()
+  }
+
+  @Test func `a power cut or a failure at any call changes nothing that is read`() throws {
+    let start = SimulatedDisk()
+    let store = try open(start)
+    try fill(store, rounds: 12)
+    let (records, status) = (try dump(store), try words(store))
+    try store.closeBlocking()
+    let calm = start.clone()
+    let calmStore = try open(calm, seed: 2)
+    let before = calm.callCount
+    try calmStore.compactBlocking()
+    let calls = calm.callCount - before
+    #expect(calls > 10)
+    for call in 1...calls {
+      for fails in [false, true] {
+        let disk = start.clone()
+        let opened = try open(disk, seed: 2)
+        if fails { disk.failCall(disk.callCount + call) } else { disk.cutPower(atCall: disk.callCount + call) }
+        let failure = Result { try opened.compactBlocking() }
+        if fails {
+          // The store goes on, unless the outcome of a call cannot be known.
+          #expect(try dump(opened) == records, "call \(call)")
+          if case .success = failure { continue }
+          try? opened.closeBlocking()
+        }
+        for seed in 1...3 as ClosedRange<UInt64> {
+          let found = try open(fails ? disk.clone() : disk.afterPowerCut(seed: seed), seed: seed)
+          #expect(try dump(found) == records, "call \(call), seed \(seed)")
+          #expect(try words(found) == status, "call \(call), seed \(seed)")
+          // And it can be compacted after all.
+          try found.compactBlocking()
+          #expect(try dump(found) == records, "call \(call), seed \(seed)")
+          try found.closeBlocking()
+        }
+      }
+    }
+  }
+
+  @Test func `writes and reads go on meanwhile`() async throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk, segmentBytesMax: 64 << 10)
+    try fill(store, rounds: 10)
+    let isOver = Flag()
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for writer in 0..<2 {
+        group.addTask {
+          for round in 0..<150 {
+            try await store.write { tx in
+              try tx.save(
+                Record(type: "Note", id: RecordID("n\(round % 10)"), fields: ["v": .string("\(writer) \(round)")]))
+            }
+            await Task.yield()
+          }
+        }
+      }
+      group.addTask {
+        while !isOver.value.load(ordering: .acquiring) {
+          var count = 0
+          try store.forEachRecord { _ in count += 1 }
+          #expect(count == 11)
+          _ = try store.status()
+          await Task.yield()
+        }
+      }
+      group.addTask {
+        for _ in 0..<40 { try await store.compact() }
+        isOver.value.store(true, ordering: .releasing)
+      }
+      try await group.waitForAll()
+    }
+    let records = try dump(store)
+    try store.closeBlocking()
+    let again = try open(disk, seed: 2)
+    #expect(try dump(again) == records)
+    try again.closeBlocking()
+  }
+
+  @Test func `a log whose newest events are gone goes on where it was`() async throws {
+    let fleet = try Fleet()
+    let a = fleet.device("a")
+    let store = try await a.open()
+    try put(store, "x", "1")
+    try await a.sync()
+    _ = try store.writeBlocking { try $0.delete(RecordID("x")) }
+    try await a.sync(.pushOnly)
+    let newest = store.durableLSN
+    #expect(try await a.compact().broken == nil)
+    #expect(try store.source.eventIfKept(at: newest) == nil)
+    a.crash()
+    let again = try await a.open()
+    #expect(again.durableLSN == newest)
+    #expect(try RecordStore.openReadOnly(at: "/store", environment: a.environment).status().durableLSN == newest)
+    let receipt = try again.writeBlocking { try $0.save(Record(type: "Note", id: RecordID("y"))) }
+    #expect(receipt.lsns?.lowerBound == newest.advanced(by: 1))
+    #expect(throws: StrandlineError.self) { try put(again, "x", "2") }
+    try await a.close()
+  }
+
+  @Test func `what a request is being made of stays, though nothing in the log says so yet`() throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    let lsn = try #require(
+      try store.writeBlocking { try $0.save(Record(type: "Note", id: r, fields: ["v": 1])) }.lsns?.upperBound)
+    // A request takes it up; then the app writes over it, and compacts, before `sent` stands in the log.
+    store.core.withLock { $0.sending = [lsn] }
+    try put(store, "r", "2")
+    try store.compactBlocking()
+    #expect(try store.source.eventIfKept(at: lsn)?.kindName == "saved")
+    store.core.withLock { $0.sending = [] }
+    try store.compactBlocking()
+    #expect(try store.source.eventIfKept(at: lsn)?.kindName == "superseded")
+    try store.closeBlocking()
+  }
+
+  @Test func `a walk over the records goes on when what it was to show is removed`() throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    for name in ["a", "b", "c", "d"] { try put(store, name, "first") }
+    var seen: [String] = []
+    try store.forEachRecord { record in
+      if seen.isEmpty {
+        // The event of "b" becomes a pack, that of "c" goes without a trace; "d" lives no more.
+        for name in ["b", "c"] { try put(store, name, "second") }
+        _ = try store.writeBlocking { try $0.delete(RecordID("d")) }
+        try store.compactBlocking()
+      }
+      seen.append("\(record.id.name) \(record.fields["v"] ?? 0)")
+    }
+    #expect(seen == ["a", "b", "c"].map { "\($0) \(FieldValue.string($0 == "a" ? "first" : "second"))" })
+    try store.closeBlocking()
+  }
+
+  @Test func `a receipt from before is whole again, or owes nothing`() async throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    let first = try store.writeBlocking { tx in
+      for name in ["a", "b"] { try tx.save(Record(type: "Note", id: RecordID(name), fields: ["v": 1])) }
+    }
+    try put(store, "a", "2")
+    try put(store, "b", "2")
+    try store.compactBlocking()
+    let again = try store.receipt(at: first.position)
+    #expect(again.lsns?.contains(first.position.lsn) == true)
+    #expect(try store.outcomes(of: #require(first.lsns)).isEmpty)
+    await #expect(throws: StrandlineError.self) { try await again.uploaded() }
+    try store.closeBlocking()
+  }
+
+  @Test func `a reader of another process that stayed behind is told to open again`() throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    try fill(store, rounds: 3)
+    let reader = try RecordStore.openReadOnly(at: "/s", environment: .simulated(disk: disk, seed: 2))
+    try put(store, "n1", "newer")
+    try store.compactBlocking()
+    do {
+      _ = try reader.record(RecordID("n1"))
+      Issue.record("what is gone was read")
+    } catch let error as StrandlineError {
+      #expect(error.code == .outdated && error.message.contains("open it again"), "\(error)")
+    }
+    try store.closeBlocking()
+  }
+
+  @Test func `what is being sent stays readable, though it is written over and compacted before its request leaves`()
+    async throws
+  {
+    // The batch is too much at once: its second half waits while the first is sent, and is no attempt yet.
+    var limits = ServerLimits()
+    limits.operationsMax = 1
+    let fleet = try Fleet(limits: limits)
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let store = try await a.open()
+    try put(store, "w", "first")
+    try await a.sync()
+    for name in ["x", "y"] { try put(store, name, "first") }
+    let failures = Mutex<[any Error]>([])
+    let round = Round()
+    a.whileAsking {
+      do {
+        let number = round.number.add(1, ordering: .relaxed).newValue
+        // The first request asks who is signed in.
+        guard number > 1 else { return }
+        if !store.core.withLock({ $0.sending.isEmpty }) { round.marked.add(1, ordering: .relaxed) }
+        for name in ["x", "y"] { try put(store, name, "round \(number)") }
+        try store.compactBlocking()
+      } catch { failures.withLock { $0.append(error) } }
+    }
+    try await a.sync(.pushOnly)
+    a.whileAsking(nil)
+    #expect(failures.withLock { $0 }.isEmpty && round.number.load(ordering: .relaxed) > 3)
+    #expect(round.marked.load(ordering: .relaxed) == round.number.load(ordering: .relaxed) - 1)
+    #expect(store.core.withLock { $0.sending.isEmpty })
+    #expect(try await a.brokenInvariant() == nil)
+    for entry in store.core.withLock({ $0.projections.records.zones })[.main, default: [:]].values {
+      let content = try #require(entry.base?.content)
+      #expect(try LoadedVersion(store.source.event(at: content), at: content) != nil)
+    }
+    for device in [a, b, a] { try await device.sync() }
+    #expect(try await a.dump() == b.dump())
+    #expect(try await a.open().status().unsettled == 0)
+  }
+}
