@@ -95,9 +95,29 @@ struct ReaderCursor {
     return (list, index)
   }
 
-  /// Finds the places of what was handed out anew, after segments were replaced.
+  /// Finds the places of what was handed out anew, after segments were replaced. Nothing is handed out.
   mutating func relocate(_ served: borrowing Mutex<LogReader.Served>) throws(LogError) {
-    _ = try locate(served)
+    let (list, index) = try locate(served)
+    guard walk == nil else { return }
+    let last = served.withLock { $0.lastLSN }
+    let end = list.sealedEnd(index)
+    var walk = try resume(limit: end.map { UInt64($0.offset) }, bound: list.bound(of: list.summaries[index]))
+    defer { walk.scanner.file.close() }
+    reading: while walk.unitEnd.lsn < last {
+      switch try walk.next() {
+      case .transaction:
+        // What was handed out last may be gone from the log; what follows it is handed out at the next poll.
+        if walk.unitEnd.lsn > last { heldBack.append(contentsOf: walk.transaction) }
+        served.withLock { $0.tables[$0.tables.count - 1].append(walk.places, end: walk.unitEnd.offset) }
+      case .marker, .other: continue
+      case .stop(let fault):
+        guard let end else { break reading }
+        try Recovery.checkSealed(walk, fault, end)
+        served.withLock { $0.tables[$0.tables.count - 1].finish(end) }
+        break reading
+      }
+    }
+    self.walk = walk
   }
 
   private mutating func begin(_ list: SegmentList, _ index: Int, _ served: borrowing Mutex<LogReader.Served>) {

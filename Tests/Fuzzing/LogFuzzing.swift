@@ -82,8 +82,8 @@ enum LogFuzzing {
       require(report.isDamaged, "a reader says \(refusal); verify says \(report)")
       return
     }
-    // Zeros that are none harm no event; only verify looks at them.
-    let harmful = report.findings.filter { $0.kind == .damage && !$0.message.contains("not zero") }
+    // Zeros that are none, and places that an index names wrongly, harm no event; only verify looks at them.
+    let harmful = report.findings.filter { $0.kind == .damage && !$0.message.contains("not zero") && !$0.message.contains("index names") }
     require(harmful.isEmpty, "a reader is content; verify says \(harmful)")
     guard !isHeld else { return }
     require(report.events == UInt64(events.count), "\(events.count) events; verify counts \(report.events)")
