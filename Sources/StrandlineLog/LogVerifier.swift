@@ -115,6 +115,7 @@ private struct Verification {
     let order = order(manifest, ids)
     report.segments = order.count
     var summaries: [SegmentSummary?] = []
+    var unopened: Set<UInt64> = []
     for (id, entry) in order {
       let path = directory.segment(id)
       if !present.contains(id) {
@@ -128,8 +129,15 @@ private struct Verification {
       let read = try finding(in: path) { () throws(LogError) -> SegmentSummary? in
         try SegmentSummary.read(fileSystem, path, id, untilUnwritten: false)
       }
-      // Made ahead and not in use: no part of the log.
-      if case .some(.none) = read { continue }
+      // Made ahead and not in use: no part of the log, unless something says that it is.
+      if case .some(.none) = read {
+        if let entry, entry.end != 0 {
+          addUnopened(id, entry.firstLSN...max(entry.firstLSN, entry.lastLSN))
+        } else {
+          unopened.insert(id)
+        }
+        continue
+      }
       guard let summary = read ?? nil else {
         summaries.append(nil)
         continue
@@ -157,6 +165,9 @@ private struct Verification {
           report.findings.removeLast()
           addStray(summary)
           continue
+        }
+        if isNext == nil, unopened.remove(summary.opening.predecessorID) != nil {
+          addUnopened(summary.opening.predecessorID, nil)
         }
       }
       summaries.append(summary)
@@ -206,6 +217,16 @@ private struct Verification {
       add(error, in: path)
       return nil
     }
+  }
+
+  /// A segment that is continued by another one, or has an end, was opened.
+  private mutating func addUnopened(_ segmentID: UInt64, _ lsns: ClosedRange<UInt64>?) {
+    let page = UInt64(LogFormat.headerPageBytes)
+    let path = directory.segment(segmentID)
+    add(
+      .damaged(
+        path, at: page..<page + UInt64(LogFormat.openingFrameBytes), lsns: lsns, "its opening frame does not verify"),
+      in: path, end: page + UInt64(LogFormat.openingFrameBytes))
   }
 
   private mutating func addStray(_ summary: SegmentSummary) {

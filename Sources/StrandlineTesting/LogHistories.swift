@@ -3,8 +3,9 @@
 // A history is a word over a small alphabet of operations. Each is run on a simulated disk, and every mutating
 // call of its last operation (those before were the last of a shorter word) is a place where the power may go;
 // each place yields disks with none, all, and all but one of the effects that no sync had covered, and one that
-// only its process has left. Whatever is left, an open must return a prefix of what was issued: whole transactions, byte for byte, with everything
-// that was acknowledged in it; again the same after another power cut; and one more append must hold.
+// only its process has left. Whatever is left, an open must return a prefix of what was issued: whole transactions,
+// byte for byte, with everything that was acknowledged in it; again the same after another power cut; and one more
+// append must hold.
 //
 // The oracle is a list of transactions. It shares no code with the log. A failure prints the word, the call and
 // the loss, and the command that repeats it.
@@ -36,9 +37,20 @@ package enum LogOperation: Character, CaseIterable, Sendable {
   case failedSync = "e"
   /// The disk is full in the middle of work; the writer is refused cleanly, and goes on when there is space.
   case full = "n"
+  /// The next segment is made ahead.
+  case prepare = "a"
+  /// Small neighbours become one segment.
+  case merge = "m"
+  /// The owner gives transactions up, and finished segments are rewritten without them.
+  case compact = "x"
+  /// The owner writes a table beside the log, in the place of an older one.
+  case snapshot = "o"
 
   /// What every short history is made of; the others are for long ones, which are drawn.
   package static let alphabet: [LogOperation] = [.small, .three, .large, .filling, .pair, .idle, .close, .vanish]
+
+  /// What drawn histories are made of: also what looks after files.
+  static let drawn: [LogOperation] = alphabet + [.prepare, .merge, .compact, .snapshot]
 
   /// How often it is drawn, beside the others.
   var weight: Int {
@@ -46,9 +58,9 @@ package enum LogOperation: Character, CaseIterable, Sendable {
     case .small: 7
     case .three: 5
     case .large: 4
-    case .pair, .double: 3
-    case .idle: 2
-    case .filling, .close, .vanish, .failedSync, .full: 1
+    case .pair, .double, .close, .prepare: 3
+    case .idle, .filling, .vanish, .merge, .compact: 2
+    case .failedSync, .full, .snapshot: 1
     }
   }
 
@@ -126,6 +138,8 @@ package struct LogHistories {
 
   /// How the run that is under way is asked for.
   private var command = ""
+  /// What its writers are told.
+  private var options = LogHistories.options
 
   private func failure(_ word: String, _ crash: String, _ what: String) -> LogHistoryFailure {
     LogHistoryFailure(history: word, seed: seed, crash: crash, what: what, command: command)
@@ -209,15 +223,18 @@ package struct LogHistories {
     report.histories += 1
     note("--history random:\(length):\(crashes)")
     let random = SeededRandom(seed: seed)
+    // Large enough for small segments to be merged.
+    options = CrashPoints.options
+    defer { options = Self.options }
     var disk = SimulatedDisk()
-    var scene = LogScene(disk: disk, seed: random.next(), strength: strength)
+    var scene = LogScene(disk: disk, seed: random.next(), strength: strength, options: options)
     var word = ""
     var crash = "none"
     var crashesLeft = crashes
     do {
       try scene.open()
       for step in 0..<length {
-        let operation = LogOperation.alphabet[Int(random.below(UInt64(LogOperation.alphabet.count)))]
+        let operation = LogOperation.drawn[Int(random.below(UInt64(LogOperation.drawn.count)))]
         word.append(operation.rawValue)
         let stepsLeft = UInt64(length - step)
         guard crashesLeft > 0, random.below(stepsLeft) < UInt64(crashesLeft) else {
@@ -241,7 +258,7 @@ package struct LogHistories {
             disk.imageAfterCrash(using: random), bounds, word: word, crash: crash)
         }
         disk = disk.imageAfterCrash(using: random)
-        scene = LogScene(disk: disk, seed: random.next(), strength: strength, after: bounds)
+        scene = LogScene(disk: disk, seed: random.next(), strength: strength, after: bounds, options: options)
         report.images += 1
         try scene.open()
       }
@@ -276,12 +293,12 @@ package struct LogHistories {
     }
   }
 
-  private var checker: CrashChecker { CrashChecker(strength: strength, options: Self.options) }
+  private var checker: CrashChecker { CrashChecker(strength: strength, options: options) }
 
   /// Crashes at each call of an open, with each loss.
   private mutating func checkRecovery(_ image: SimulatedDisk, _ bounds: LogBounds) throws {
     image.keepsHistory = true
-    let scene = LogScene(disk: image, seed: seed &+ 1, strength: strength, after: bounds)
+    let scene = LogScene(disk: image, seed: seed &+ 1, strength: strength, after: bounds, options: options)
     try scene.open()
     scene.letGo()
     for (call, state) in image.history.enumerated() {

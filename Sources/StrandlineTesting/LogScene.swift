@@ -17,6 +17,10 @@ final class LogScene {
   private var marks: [(calls: Int, bounds: LogBounds)] = []
   private var callsForgotten = 0
   private let seed: UInt64
+  /// What was really done beside appends.
+  private(set) var work = UpkeepWork()
+  /// Segments that were made ahead and have no event yet.
+  private var prepared: Set<UInt64> = []
 
   /// Of a long log an open reads only so many events one by one.
   private static let readsMax = 24
@@ -71,6 +75,7 @@ final class LogScene {
         throw LogProblem("LSN \(event.lsn) was read otherwise than replayed")
       }
     }
+    prepared = []
     bounds.settle(on: replayed, reach: reach)
     bounds.flushed = options.strength == .durable ? reach : min(bounds.flushed, reach)
     note()
@@ -111,6 +116,15 @@ final class LogScene {
       disk.capacity = nil
       if rejection != nil { log?.resume() }
       try append([[5]])
+    case .prepare: try prepare()
+    case .merge:
+      guard let log else { throw LogProblem("the scene has no writer") }
+      let before = log.upkeepReport.segmentsMerged
+      try log.mergeSegments()
+      work.merged += log.upkeepReport.segmentsMerged - before
+      try readBack(log)
+    case .compact: try compact()
+    case .snapshot: try snapshot()
     }
   }
 
@@ -162,6 +176,7 @@ final class LogScene {
     try log.waitUntilDurableBlocking(last)
     acknowledge(bounds.issued.count)
     note()
+    if !prepared.isEmpty, prepared.remove(try log.read(last).segmentID) != nil { work.openedPrepared += 1 }
   }
 
   private func acknowledge(_ count: Int) {
@@ -181,5 +196,103 @@ final class LogScene {
       bytes.append(UInt8(truncatingIfNeeded: word >> 24))
     }
     return bytes
+  }
+}
+
+/// What a run did beside appends: without it a proof of upkeep would prove nothing.
+package struct UpkeepWork: Sendable, Hashable, CustomStringConvertible {
+  /// Segments that became part of a larger one.
+  package var merged = 0
+  /// Segments that a compaction wrote, and events that it left out.
+  package var compacted = 0, eventsDropped = 0
+  /// Segments that were made ahead, and got an event.
+  package var openedPrepared = 0
+  package var tables = 0
+
+  package init() {}
+
+  package var isComplete: Bool {
+    merged > 0 && compacted > 0 && eventsDropped > 0 && openedPrepared > 0 && tables > 0
+  }
+
+  package var description: String {
+    "\(merged) segments merged, \(compacted) compacted (\(eventsDropped) events left out), "
+      + "\(openedPrepared) made ahead and used, \(tables) tables"
+  }
+}
+
+// MARK: - Upkeep
+
+extension LogScene {
+  private func prepare() throws {
+    try log?.prepareSegment()
+    let path = LogHistories.path + "/" + LogFormat.manifestName
+    let manifest = try Manifest.decode(disk.peek(path) ?? [], file: path)
+    prepared.formUnion(manifest.entries.lazy.filter { $0.state == .prepared }.map(\.segmentID))
+  }
+
+  /// Gives up one transaction in three of those that will outlive a power cut, and compacts.
+  private func compact() throws {
+    guard let log else { throw LogProblem("the scene has no writer") }
+    bounds.rounds += 1
+    let dice = SeededRandom(seed: seed ^ (bounds.rounds &* 0x9E37_79B9_7F4A_7C15))
+    var givenUp: Set<UInt64> = []
+    var isGivenUp = false
+    for event in bounds.issued.prefix(bounds.flushed) {
+      if event.isFirst { isGivenUp = dice.below(3) == 0 }
+      if isGivenUp { givenUp.insert(event.lsn) }
+    }
+    bounds.droppable.formUnion(givenUp)
+    // Before the first call: from now on a crash may find them or not.
+    note()
+    var dropped: Set<UInt64> = []
+    let report = try log.compact { events in
+      let lsns = events.map(\.lsn)
+      guard givenUp.isSuperset(of: lsns) else { return events.map(LogSurvivor.init) }
+      dropped.formUnion(lsns)
+      return []
+    }
+    work.compacted += report.segmentsWritten
+    work.eventsDropped += dropped.count
+    // It has returned: they never come back, whatever happens.
+    bounds.gone.formUnion(dropped)
+    note()
+    try readBack(log)
+  }
+
+  /// Some events are read by their numbers: those that are there as they were written, those that are gone not.
+  private func readBack(_ log: Log) throws {
+    let stride = max(1, bounds.acknowledged / Self.readsMax)
+    for event in bounds.issued.prefix(bounds.acknowledged) where Int(event.lsn) % stride == 0 {
+      let found: LogEvent
+      switch Result(catching: { () throws(LogError) in try log.read(event.lsn) }) {
+      case .success(let event): found = event
+      case .failure(let error):
+        guard error.code == .compacted, bounds.mayBeAbsent(Int(event.lsn)) else { throw error }
+        continue
+      }
+      guard found.has(event), !bounds.gone.contains(event.lsn) else {
+        throw LogProblem("LSN \(event.lsn) was read otherwise than written, or after it was gone")
+      }
+    }
+  }
+
+  private func snapshot() throws {
+    guard let log else { throw LogProblem("the scene has no writer") }
+    let table = bounds.newTable()
+    note()
+    let entries = LogBounds.entries(of: table.fileID)
+    let writer = try TableWriter(
+      in: LogHistories.path, name: table.name,
+      header: TableHeader(
+        storeUUID: log.storeUUID, fileID: table.fileID, salt: UInt32(truncatingIfNeeded: table.fileID) | 1, kind: 1,
+        entryBytes: LogBounds.tableEntryBytes, boundLSN: log.durableLSN, boundChain: 0,
+        hashKey: [UInt8](repeating: 3, count: TableFormat.hashKeyBytes), createdNanoseconds: 0),
+      fileSystem: disk)
+    for entry in entries { try writer.append(entry) }
+    try writer.finish()
+    work.tables += 1
+    bounds.tables[table.name] = [table.fileID]
+    note()
   }
 }

@@ -14,6 +14,10 @@ import StrandlineSystem
 package enum RotKind: Hashable, Sendable, Comparable {
   /// A segment that another one follows.
   case sealedSegment
+  /// One that was made out of others, by a merge or a compaction.
+  case rewrittenSegment
+  /// One that was made ahead, used and sealed.
+  case preparedSegment
   /// The segment at the end.
   case lastSegment
   /// A file without which all events are there all the same: its damage is never a refusal.
@@ -22,19 +26,34 @@ package enum RotKind: Hashable, Sendable, Comparable {
   case truth(String)
 
   /// Files that may be lost: by their names.
-  private static let hints: Set<String> = ["LOCK"]
+  private static let hints: Set<String> = [LogFormat.lockName, LogFormat.ballastName]
 
-  static func of(_ path: String, among paths: [String]) -> RotKind {
+  /// - Parameter last: the path of the segment at the end.
+  static func of(_ path: String, _ bytes: [UInt8], last: String) throws -> RotKind {
     let name = String(path.split(separator: "/").last ?? "")
-    if name.hasSuffix(".seg") {
-      return path == paths.last { $0.hasSuffix(".seg") } ? .lastSegment : .sealedSegment
+    guard let id = SegmentName.segmentID(of: name) else {
+      if name.hasSuffix(LogBounds.tableSuffix) { return .hint("a table") }
+      return hints.contains(name) ? .hint(name) : .truth(name)
     }
-    return hints.contains(name) ? .hint(name) : .truth(name)
+    if path == last { return .lastSegment }
+    if try SegmentHeader.decode(bytes, file: path, named: id).isPrepared { return .preparedSegment }
+    let opening = OpeningBody.decode(
+      bytes, at: LogFormat.headerPageBytes + LogFormat.frameHeaderBytes, count: LogFormat.openingBodyBytes)
+    return opening?.kind == .rewritten ? .rewrittenSegment : .sealedSegment
+  }
+
+  var isSegment: Bool {
+    switch self {
+    case .sealedSegment, .rewrittenSegment, .preparedSegment, .lastSegment: true
+    case .hint, .truth: false
+    }
   }
 
   package var word: String {
     switch self {
     case .sealedSegment: "sealed segment"
+    case .rewrittenSegment: "rewritten segment"
+    case .preparedSegment: "segment made ahead"
     case .lastSegment: "last segment"
     case .hint(let name), .truth(let name): name
     }
@@ -51,9 +70,6 @@ package enum RotOutcome: String, Hashable, Sendable, CaseIterable {
   case exactWithFinding = "exact, and found"
   /// An error that names the file; nothing was changed.
   case refused
-  /// The end of the log is gone, and its promises with it: what version 0 of the format cannot notice
-  /// (Formats/log.md, "Downsides and known limits").
-  case knownLimit = "end lost, a known limit"
 }
 
 /// One damage.
@@ -160,52 +176,70 @@ package struct RotFailure: Error, CustomStringConvertible {
 /// A store that was closed cleanly, and every damage to it.
 package struct BitRot {
   package let seed: UInt64
-  /// The end of the last segment may be lost without a word: version 0 knows of no other place that counts events.
-  package var toleratesLostEnd = true
-  /// A reader whose poll failed is asked for what it had handed out before. It forgets where that lies in the
-  /// segment at the end and traps; until it does not, it is not asked.
-  package var readsAfterFailedPoll = false
   package private(set) var report = RotReport()
   package let damages: [RotDamage]
 
+  /// What the log has, in order.
   private let events: [LogEventContent]
+  /// The same by LSN; nil for what was compacted away.
+  private let eventsByLSN: [LogEventContent?]
+  private let bounds: LogBounds
   private let store: SimulatedDisk
   private let paths: [String]
   private let contents: [[UInt8]]
+  private let fileKinds: [RotKind]
+  /// Segments in the order of the log.
+  private let order: [String]
 
   private static let options = LogOptions(
     segmentBytesMax: 12 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil)
+    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil, ballastBytes: 8 << 10, mergeWidth: 3, upkeep: .onDemand)
   /// A file's bytes may be read through a window of this much more.
   private static let windowBytes: Int64 = 256 << 10
 
-  /// Makes the store: several tenures, tails that were copied, and 8 KiB and more in the segment at the end too;
-  /// closed cleanly, with nothing unsynced.
+  /// Makes the store: several tenures, a compacted and a merged segment, one that was made ahead, a table, and 8 KiB
+  /// and more in the segment at the end too; closed cleanly, with nothing unsynced.
   package init(seed: UInt64) throws {
     self.seed = seed
     let disk = SimulatedDisk()
     let scene = LogScene(disk: disk, seed: seed, strength: .durable, options: Self.options)
     try scene.open()
-    for operation in [LogOperation.three, .large, .vanish, .pair, .small, .filling, .three, .small, .idle] {
-      try scene.perform(operation)
-    }
-    try scene.perform(.vanish)
-    for operation in [LogOperation.pair, .large, .three, .large, .large, .small, .close] {
-      try scene.perform(operation)
-    }
+    let works: [[LogOperation]] = [
+      // Several transactions of each size, so that what is given up leaves enough; then a second segment.
+      [.three, .large, .pair, .large, .double, .large, .small, .double, .large, .double, .three, .compact, .close],
+      // Three small ones, of one writer each.
+      [.large, .three, .large, .close], [.double, .pair, .large, .close], [.large, .small, .large, .vanish],
+      [.merge, .double, .large, .three, .idle, .double, .large, .filling, .vanish],
+      // One made ahead is used, and sealed.
+      [.large, .prepare, .filling, .large, .double, .three, .large, .double, .large, .pair, .double],
+      [.snapshot, .large, .three, .double, .pair, .large, .small, .close],
+    ]
+    for operation in works.joined() { try scene.perform(operation) }
     scene.letGo()
-    events = scene.bounds(beforeCall: .max).issued
+    let bounds = scene.bounds(beforeCall: .max)
+    self.bounds = bounds
+    eventsByLSN = bounds.issued.map { bounds.gone.contains($0.lsn) ? nil : $0 }
+    events = eventsByLSN.compactMap { $0 }
     store = disk.imageAfterCrash(.none)
     let image = store
-    paths = image.paths
-    contents = paths.map { image.peek($0) ?? [] }
+    let paths = image.paths
+    let contents = paths.map { image.peek($0) ?? [] }
+    let manifest = try Manifest.decode(image.peek(Self.manifest) ?? [], file: Self.manifest)
+    order = manifest.entries.map { LogHistories.path + "/" + SegmentName.name($0.segmentID) }
+    let last = order.last ?? ""
+    fileKinds = try zip(paths, contents).map { try .of($0, $1, last: last) }
     damages = Self.damages(contents)
+    self.paths = paths
+    self.contents = contents
   }
+
+  private static let manifest = LogHistories.path + "/" + LogFormat.manifestName
+  private static let control = LogHistories.path + "/" + LogFormat.controlName
 
   /// Bytes of all files of each kind.
   package var kinds: [RotKind: Int] {
     var result: [RotKind: Int] = [:]
-    for (path, bytes) in zip(paths, contents) { result[.of(path, among: paths), default: 0] += bytes.count }
+    for (kind, bytes) in zip(fileKinds, contents) { result[kind, default: 0] += bytes.count }
     return result
   }
 
@@ -306,14 +340,23 @@ package struct BitRot {
     for change in changes {
       if let bytes = change.bytes { disk.poke(paths[change.file], bytes) } else { disk.pokeRemove(paths[change.file]) }
     }
+    let kind = fileKinds[damage.file]
+    // The log never opens hints: most of their bits are tried on the tables alone.
+    if case .hint = kind {
+      try checkTable(damage, changes, disk)
+      if isBit(damage), number % Self.hintStep != 0 {
+        report.count(kind, .exact)
+        return
+      }
+    }
     try readEarly(changes, early)
-    let kind = RotKind.of(paths[damage.file], among: paths)
     let meter = ReadMeter(disk)
     let environment = SystemEnvironment.simulated(meter, seed: 2)
-    let names = damage.hasOneCulprit ? [paths[damage.file]] : nil
+    let names = namesToBlame(damage)
 
-    let verified = try verify(environment, names)
+    let verified = try verify(environment, damage)
     let polled = try poll(environment, names)
+    try openUnread(disk.clone(), names)
     let opened = try openDamaged(environment, names)
     if opened.error != nil {
       for (file, path) in paths.enumerated() {
@@ -332,7 +375,46 @@ package struct BitRot {
     }
     report.count(kind, try judge(damage, kind, opened, verified, changes))
     // What was opened must also go on.
-    if opened.error == nil, number % 16 == 0 || !isBit(damage) { try goOn(disk, opened.count) }
+    if opened.error == nil, number % 16 == 0 || !isBit(damage) { try goOn(disk) }
+  }
+
+  /// One bit of a hint in so many is tried on the log too.
+  private static let hintStep = 32
+
+  /// The files that an error may name: the damaged one, or one whose statement it then contradicts. nil: any.
+  private func namesToBlame(_ damage: RotDamage) -> [String]? {
+    guard damage.hasOneCulprit else { return nil }
+    let path = paths[damage.file]
+    guard let index = order.firstIndex(of: path) else { return [path] }
+    let neighbours = order[max(0, index - 1)...min(order.count - 1, index + 1)]
+    return neighbours + [Self.manifest, Self.control]
+  }
+
+  /// A damaged table is found, whatever bit it is, and a lookup gives the entry or an error.
+  private func checkTable(
+    _ damage: RotDamage, _ changes: [(file: Int, bytes: [UInt8]?)], _ disk: SimulatedDisk
+  ) throws {
+    for (file, bytes) in changes where paths[file].hasSuffix(LogBounds.tableSuffix) {
+      guard let bytes else { continue }
+      let fileID = UInt64(1)
+      do {
+        let table = try TableReader.open(at: paths[file], fileSystem: disk)
+        for entry in LogBounds.entries(of: fileID) {
+          do throws(LogError) {
+            guard try table.lookup(TableKey(entry)) == entry else { throw LogError(.rejected, "another entry") }
+          } catch {
+            guard error.code == .damaged, error.file == paths[file] else {
+              throw LogProblem("a lookup in a damaged table: \(error)")
+            }
+          }
+        }
+        _ = try table.verify()
+        guard bytes == contents[file] else { throw LogProblem("a damaged table verifies") }
+      } catch let error as LogError {
+        guard error.code == .damaged || error.code == .fromTheFuture, error.file == paths[file], bytes != contents[file]
+        else { throw LogProblem("a table: \(error)") }
+      }
+    }
   }
 
   private func isBit(_ damage: RotDamage) -> Bool {
@@ -340,42 +422,36 @@ package struct BitRot {
     return false
   }
 
-  /// Whether the last promise of the log is gone: it is the last frame of the segment at the end.
-  private func isPromiseLost(_ changes: [(file: Int, bytes: [UInt8]?)]) -> Bool {
-    changes.contains { change in
-      guard RotKind.of(paths[change.file], among: paths) == .lastSegment else { return false }
-      let whole = contents[change.file]
-      let promise = whole.count - LogFormat.markerFrameBytes..<whole.count
-      guard let bytes = change.bytes, bytes.count >= whole.count else { return true }
-      return bytes[promise] != whole[promise]
-    }
-  }
-
   private func judge(
-    _ damage: RotDamage, _ kind: RotKind, _ opened: Look, _ verified: (isSound: Bool, isDamaged: Bool, lastLSN: UInt64),
+    _ damage: RotDamage, _ kind: RotKind, _ opened: Look, _ verified: (isSound: Bool, isDamaged: Bool),
     _ changes: [(file: Int, bytes: [UInt8]?)]
   ) throws -> RotOutcome {
     if let error = opened.error {
-      if case .hint = kind, damage.hasOneCulprit || isMissing(damage) {
-        throw LogProblem("a file that is a hint only: \(error)")
-      }
+      if case .hint = kind, changes.count == 1 { throw LogProblem("a file that is a hint only: \(error)") }
       guard verified.isDamaged else { throw LogProblem("an open was refused and verify is content: \(error)") }
-      return .refused
-    }
-    if opened.count == events.count {
-      return verified.isSound ? .exact : .exactWithFinding
-    }
-    // Fewer events without an error.
-    if verified.isDamaged { throw LogProblem("verify finds damage, and an open gave \(opened.count) events only") }
-    guard toleratesLostEnd, isPromiseLost(changes), events.prefix(opened.count).last?.isLast ?? true else {
+    } else if opened.count != events.count {
       throw LogProblem("\(events.count) events were acknowledged, and \(opened.count) are there, without an error")
     }
-    return .knownLimit
+    if let slots = controlSlots(changes), changes.count == 1 {
+      if slots == 0 {
+        guard opened.error != nil else { throw LogProblem("both slots of CONTROL are damaged, and it opened") }
+      } else if let error = opened.error {
+        throw LogProblem("one slot of CONTROL is whole: \(error)")
+      }
+    }
+    guard opened.error == nil else { return .refused }
+    return verified.isSound ? .exact : .exactWithFinding
   }
 
-  private func isMissing(_ damage: RotDamage) -> Bool {
-    if case .missing = damage { return true }
-    return false
+  /// How many slots of CONTROL are as they were; nil if it was not damaged.
+  private func controlSlots(_ changes: [(file: Int, bytes: [UInt8]?)]) -> Int? {
+    guard let change = changes.first(where: { paths[$0.file] == Self.control }) else { return nil }
+    let whole = contents[change.file]
+    guard let bytes = change.bytes else { return 0 }
+    return (0..<LogFormat.controlSlots).count { slot in
+      let range = slot * LogFormat.controlSlotBytes..<(slot + 1) * LogFormat.controlSlotBytes
+      return bytes.count >= range.upperBound && bytes[range] == whole[range]
+    }
   }
 
   // MARK: Looking
@@ -399,20 +475,20 @@ package struct BitRot {
     }
   }
 
+  /// Of several findings one must name the damaged file; others may name what it contradicts.
   private func verify(
-    _ environment: SystemEnvironment, _ names: [String]?
-  ) throws -> (isSound: Bool, isDamaged: Bool, lastLSN: UInt64) {
+    _ environment: SystemEnvironment, _ damage: RotDamage
+  ) throws -> (isSound: Bool, isDamaged: Bool) {
     do {
       let report = try LogVerifier.verify(at: LogHistories.path, environment: environment)
-      for finding in report.findings where finding.kind == .damage {
-        guard names.map({ $0.contains(finding.file) }) ?? true else {
-          throw LogProblem("verify blames \(finding.file): \(finding.message)")
-        }
+      let blamed = report.findings.filter { $0.kind == .damage }
+      guard blamed.isEmpty || !damage.hasOneCulprit || blamed.contains(where: { $0.file == paths[damage.file] }) else {
+        throw LogProblem("verify blames \(blamed[0].file): \(blamed[0].message)")
       }
-      return (report.isSound, report.isDamaged, report.lastLSN)
+      return (report.isSound, report.isDamaged)
     } catch let error as LogError {
-      try requireNamed(error, names, by: "verify")
-      return (false, true, 0)
+      try requireNamed(error, namesToBlame(damage), by: "verify")
+      return (false, true)
     }
   }
 
@@ -429,9 +505,9 @@ package struct BitRot {
         try requireNamed(error, names, by: "a reader")
         look.error = error
       }
-      if look.error != nil, !readsAfterFailedPoll { return look }
+      // Also after a poll that failed: what it had handed out before stays readable.
       for lsn in stride(from: 1, through: reader.lastLSN, by: 1) {
-        try read(lsn, by: "a reader") { () throws(LogError) in try reader.read(lsn) }
+        try read(lsn, by: "a reader", mayForget: look.error != nil) { () throws(LogError) in try reader.read(lsn) }
       }
     } catch let error as LogError {
       try requireNamed(error, names, by: "a reader")
@@ -449,7 +525,7 @@ package struct BitRot {
         try require(event, at: look.count, by: "an open")
         look.count += 1
       }
-      for lsn in stride(from: 1, through: UInt64(look.count), by: 1) {
+      for lsn in stride(from: 1, through: UInt64(eventsByLSN.count), by: 1) {
         try read(lsn, by: "a writer") { () throws(LogError) in try log.read(lsn) }
       }
     } catch let error as LogError {
@@ -459,12 +535,45 @@ package struct BitRot {
     return look
   }
 
-  /// One event by its number: what was written, or an error.
-  private func read(_ lsn: UInt64, by whom: String, _ body: () throws(LogError) -> LogEvent) throws {
+  /// An open that replays nothing believes what it has not read; a read of any event must not.
+  private func openUnread(_ disk: SimulatedDisk, _ names: [String]?) throws {
     do {
-      try require(try body(), at: Int(lsn) - 1, by: "\(whom)'s read of LSN \(lsn)")
+      let log = try Log.open(
+        at: LogHistories.path, role: .store, options: Self.options, environment: .simulated(disk, seed: 2),
+        createIfAbsent: false, from: nil
+      ) { _ in }
+      guard log.durableLSN == UInt64(eventsByLSN.count) else {
+        throw LogProblem("an open without replay ends with LSN \(log.durableLSN) of \(eventsByLSN.count)")
+      }
+      for lsn in 1...UInt64(eventsByLSN.count) {
+        try read(lsn, by: "a writer that replayed nothing") { () throws(LogError) in try log.read(lsn) }
+      }
     } catch let error as LogError {
-      guard error.code == .damaged || error.code == .io else { throw LogProblem("\(whom)'s read: \(error)") }
+      try requireNamed(error, names, by: "an open without replay")
+    }
+  }
+
+  /// One event by its number: what was written, or an error.
+  ///
+  /// - Parameter mayForget: a poll failed, and the reader may say that it does not know any more where the event lies.
+  private func read(
+    _ lsn: UInt64, by whom: String, mayForget: Bool = false, _ body: () throws(LogError) -> LogEvent
+  ) throws {
+    let expected = eventsByLSN[Int(lsn) - 1]
+    do {
+      let found = try body()
+      guard let expected, found.has(expected) else {
+        throw LogProblem("\(whom) read LSN \(lsn) otherwise than it was written")
+      }
+    } catch let error as LogError {
+      let isLegal =
+        switch error.code {
+        case .damaged, .io: true
+        case .compacted: expected == nil
+        case .noSuchLSN: mayForget
+        default: false
+        }
+      guard isLegal else { throw LogProblem("\(whom)'s read: \(error)") }
     }
   }
 
@@ -475,22 +584,19 @@ package struct BitRot {
       early.disk.poke(paths[change.file], bytes)
     }
     defer { for change in changes { early.disk.poke(paths[change.file], contents[change.file]) } }
-    for lsn in 1...UInt64(events.count) {
+    for lsn in 1...UInt64(eventsByLSN.count) {
       try read(lsn, by: "a writer that was there before") { () throws(LogError) in try early.log.read(lsn) }
     }
   }
 
   /// An append and a clean close on what was opened, and another open.
-  private func goOn(_ disk: SimulatedDisk, _ count: Int) throws {
+  private func goOn(_ disk: SimulatedDisk) throws {
     do {
-      let scene = LogScene(
-        disk: disk, seed: seed &+ 9, strength: .durable,
-        after: LogBounds(issued: Array(events.prefix(count)), acknowledged: count, flushed: count),
-        options: Self.options)
+      let scene = LogScene(disk: disk, seed: seed &+ 9, strength: .durable, after: bounds, options: Self.options)
       try scene.open()
       try scene.perform(.small)
       try scene.perform(.close)
-      guard scene.replayed.count == count + 1 else { throw LogProblem("an append to it did not hold") }
+      guard scene.replayed.count == events.count + 1 else { throw LogProblem("an append to it did not hold") }
     } catch let error as LogError {
       throw LogProblem("it opened, and then did not go on: \(error)")
     }

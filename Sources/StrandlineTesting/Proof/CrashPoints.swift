@@ -40,6 +40,8 @@ package struct CrashPointReport: Sendable, CustomStringConvertible {
   package var calls = [0, 0, 0]
   /// Disks after a crash that were opened and judged, of each level.
   package var images = [0, 0, 0]
+  /// What the run did beside appends; the same for all parts of one run.
+  package var work = UpkeepWork()
 
   package init() {}
 
@@ -48,10 +50,11 @@ package struct CrashPointReport: Sendable, CustomStringConvertible {
   package var description: String {
     (0..<3).filter { images[$0] > 0 }.map { level in
       "level \(level + 1): \(operations[level]) operations, \(calls[level]) places, \(images[level]) disks"
-    }.joined(separator: "; ")
+    }.joined(separator: "; ") + (work == UpkeepWork() ? "" : "; \(work)")
   }
 
   package static func += (left: inout CrashPointReport, right: CrashPointReport) {
+    if left.work == UpkeepWork() { left.work = right.work }
     for level in 0..<3 {
       left.operations[level] += right.operations[level]
       left.calls[level] += right.calls[level]
@@ -102,11 +105,13 @@ package struct CrashPoints {
   package private(set) var report = CrashPointReport()
   /// Every point was reached.
   package private(set) var isComplete = true
+  /// A run of so many operations does everything that there is.
+  private static let operationsOfAllKinds = 320
 
   /// Several segments in the run, and several steps of a reservation in a segment.
   static let options = LogOptions(
     segmentBytesMax: 16 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil)
+    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil, ballastBytes: 4 << 10, mergeWidth: 3, upkeep: .onDemand)
 
   package init(seed: UInt64, strength: SyncStrength = .durable) {
     self.seed = seed
@@ -137,7 +142,11 @@ package struct CrashPoints {
   }
 
   /// Does the run up to `last`, and hands out the operations that are chosen.
-  private func walk(upTo last: Int, choose: (Int) -> Bool, visit: (Moment) throws -> Bool) throws {
+  ///
+  /// - Parameter work: what it did, if it was done to its end.
+  private func walk(
+    upTo last: Int, choose: (Int) -> Bool, work: inout UpkeepWork?, visit: (Moment) throws -> Bool
+  ) throws {
     let disk = SimulatedDisk()
     let scene = LogScene(disk: disk, seed: seed, strength: strength, options: Self.options)
     let random = SeededRandom(seed: seed ^ 0x5EED_0F_C4A5)
@@ -158,6 +167,7 @@ package struct CrashPoints {
       disk.keepsHistory = false
       guard try visit(moment) else { return }
     }
+    work = scene.work
   }
 
   private func failure(_ point: CrashPoint, _ name: String, _ loss: String, _ what: String) -> CrashPointFailure {
@@ -172,7 +182,8 @@ package struct CrashPoints {
   /// - Throws: `CrashPointFailure`.
   package mutating func run(levels: Set<Int> = [1, 2, 3], choose: (Int) -> Bool = { _ in true }) throws {
     var copy = self
-    try walk(upTo: operations, choose: choose) { moment in
+    var work: UpkeepWork?
+    try walk(upTo: operations, choose: choose, work: &work) { moment in
       if levels.contains(1) { try copy.crashOperation(moment, only: nil) }
       if levels.contains(2), !copy.isOver() { try copy.crashRecovery(moment, only: nil) }
       if levels.contains(3), !copy.isOver() { try copy.crashPaths(moment, only: nil) }
@@ -181,6 +192,14 @@ package struct CrashPoints {
       return false
     }
     self = copy
+    guard let work else { return }
+    report.work = work
+    // A run that never merged proves nothing about merging.
+    guard work.isComplete || operations < Self.operationsOfAllKinds else {
+      throw failure(
+        CrashPoint(level: 1, operation: operations, call: 0, image: 0), "the whole run", "no crash",
+        "the run did not do everything: \(work)")
+    }
   }
 
   /// Tries one point again, and nothing else.
@@ -188,7 +207,8 @@ package struct CrashPoints {
   /// - Throws: `CrashPointFailure`; `LogProblem` if the run has no such point.
   package mutating func replay(_ point: CrashPoint) throws {
     var copy = self
-    try walk(upTo: point.operation, choose: { $0 == point.operation }) { moment in
+    var work: UpkeepWork?
+    try walk(upTo: point.operation, choose: { $0 == point.operation }, work: &work) { moment in
       switch point.level {
       case 1: try copy.crashOperation(moment, only: point)
       case 2: try copy.crashRecovery(moment, only: point)
