@@ -172,6 +172,7 @@ private struct Verification {
       }
       summaries.append(summary)
     }
+    if summaries.isEmpty { add(SegmentList.nothingOpened(directory), in: directory.manifest) }
     var parts: [Part] = []
     for (index, summary) in summaries.enumerated() {
       guard let summary else { continue }

@@ -184,11 +184,15 @@ struct SegmentList {
     let before = list.summaries.count
     list.strays += list.chainOn(unlisted).map(\.segmentID)
     list.adopted = list.summaries[before...].map(\.segmentID)
-    // A store's first segment is never made ahead.
     guard !list.summaries.isEmpty else {
-      throw .damaged(directory.manifest, at: 0..<1, lsns: nil, "none of the segments that it lists has been opened")
+      throw nothingOpened(directory)
     }
     return list
+  }
+
+  /// A store's first segment is never made ahead: without one in use something is gone.
+  static func nothingOpened(_ directory: StoreDirectory) -> LogError {
+    .damaged(directory.manifest, at: 0..<1, lsns: nil, "none of the segments that it lists has been opened")
   }
 
   private mutating func append(_ summary: SegmentSummary) throws(LogError) {
