@@ -90,7 +90,8 @@ struct ReaderCursor {
       return (list, index)
     }
     let last = served.withLock { $0.lastLSN }
-    let index = list.summaries.lastIndex { $0.opening.firstLSN <= last + 1 } ?? 0
+    // The one that the last event is in, so that none is passed over, not even one without events.
+    let index = list.summaries.lastIndex { $0.opening.firstLSN <= last } ?? 0
     begin(list, index, served)
     return (list, index)
   }
