@@ -253,3 +253,42 @@ private struct Pairs {
     #expect(Set(disk.segments) == listed)
   }
 }
+
+struct `A merge after a recovery that copied` {
+  @Test func `leaves no segment out between two others`() throws {
+    var options = tiny
+    options.segmentBytesMax = 16 << 10
+    options.mergeWidth = 2
+    let disk = SimulatedDisk()
+    do {
+      let log = try openLog(disk, options: options)
+      try log.write(body(1))
+      try log.close()
+    }
+    do {
+      // LSN 2 is promised, LSN 3 is not: it is copied into a successor by the next open.
+      let log = try openLog(disk, options: options, seed: 2)
+      try log.write(body(2))
+      try log.promiseNow()
+      try log.write(body(3))
+    }
+    let log = try openLog(disk, options: options, seed: 3)
+    #expect(log.recovery.copiedEvents == 1)
+    // The copy's segment is finished by the one that was made ahead.
+    try log.prepareSegment()
+    try log.write(body(4, count: 3_000))
+    try log.write(body(5, count: 3_000))
+    try log.mergeSegments()
+    #expect(log.upkeepReport.segmentsMerged == 3)
+    for lsn in 1...UInt64(5) { #expect(try log.read(lsn).body.prefix(20) == body(Int(lsn)).prefix(20)) }
+    let copy = disk.imageAfterCrash(.all)
+    #expect(try recovered(copy).count == 5)
+    #expect(try LogVerifier.verify(at: storePath, environment: .simulated(copy, seed: 1)).isSound)
+  }
+
+  /// The history that found it.
+  @Test func `holds in the drawn history that found one left out`() throws {
+    var histories = LogHistories(seed: 0x60)
+    try histories.runRandom()
+  }
+}

@@ -71,9 +71,9 @@ struct `Every damage to a closed store` {
     #expect(kinds[.truth("MANIFEST")] ?? 0 > 512)
     let numbers = rot.damages.indices.filter { index in
       guard index % 2 == half else { return false }
-      if case .bit = rot.damages[index] { return index % 149 == 0 }
-      if case .cut = rot.damages[index] { return index % 29 == 0 }
-      return index % 3 == 0
+      if case .bit = rot.damages[index] { return index % 447 == 0 }
+      if case .cut = rot.damages[index] { return index % 61 == 0 }
+      return index % 9 == 0
     }
     try rot.run(numbers)
     print("damage at rest: \(rot.report)")

@@ -94,7 +94,7 @@ extension Log {
 
   /// Neighbours of one size class or smaller ones, eight at least, that fit into a segment together.
   private func mergeableRun() -> [SegmentRewrite.Input]? {
-    let entries = keeper.manifest.entries.filter { $0.state == .used && $0.end != 0 }
+    let entries = keeper.manifest.entries.filter { $0.state == .used }
     for level in 0..<8 {
       let limit = (UInt64(LogFormat.headerPageBytes) * 2) << UInt64(3 * level)
       guard limit < UInt64(options.segmentBytesMax) else { return nil }
@@ -103,13 +103,15 @@ extension Log {
       for entry in entries {
         // The header's page is there once, however many become one.
         let content = UInt64(entry.end) - min(UInt64(entry.end), UInt64(LogFormat.headerPageBytes))
-        let fits = UInt64(entry.end) <= limit && bytes + content <= UInt64(options.segmentBytesMax)
+        // One whose end is not on the list stands between its neighbours all the same.
+        let isSmall = entry.end != 0 && UInt64(entry.end) <= limit
+        let fits = isSmall && bytes + content <= UInt64(options.segmentBytesMax)
         if !fits {
           if run.count >= options.mergeWidth { return run }
           run = []
           bytes = 0
         }
-        if UInt64(entry.end) <= limit {
+        if isSmall {
           run.append(SegmentRewrite.Input(entry: entry))
           bytes += content
         }

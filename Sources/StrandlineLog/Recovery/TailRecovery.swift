@@ -44,6 +44,8 @@ struct TailRecovery {
       file = try creation.make(header.segmentID, content.bytes, allocated: allocated)
       do throws(WriteFailure) {
         try keeper.commit { manifest in
+          let end = SegmentEnd(offset: promised.offset, lastLSN: promised.lsn, chain: promised.chain)
+          manifest.finish(last.segmentID, end, events: nil)
           manifest.add(
             ManifestEntry(segmentID: header.segmentID, salt: header.salt, state: .used, firstLSN: promised.lsn + 1))
         }

@@ -208,7 +208,7 @@ package struct BitRot {
       // Several transactions of each size, so that what is given up leaves enough; then a second segment.
       [.three, .large, .pair, .large, .double, .large, .small, .double, .large, .double, .three, .compact, .close],
       // Three small ones, of one writer each.
-      [.large, .three, .large, .close], [.double, .pair, .large, .close], [.large, .small, .large, .vanish],
+      [.large, .three, .close], [.double, .pair, .close], [.large, .small, .three, .vanish],
       [.merge, .double, .large, .three, .idle, .double, .large, .filling, .vanish],
       // One made ahead is used, and sealed.
       [.large, .prepare, .filling, .large, .double, .three, .large, .double, .large, .pair, .double],
