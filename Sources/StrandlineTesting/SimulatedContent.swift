@@ -140,11 +140,12 @@ struct SimulatedNode: Sendable {
   }
 
   /// What a failed sync may do: the written pages are marked clean and read back fine, yet the medium never
-  /// gets them, whatever later syncs say. The size goes by the journal and stays pending.
+  /// gets them, whatever later syncs say. The size goes by the journal and stays pending. What a barrier has covered
+  /// is in the drive already.
   mutating func losePages() {
     hasLostPages = true
     effects.removeAll {
-      if case .write = $0.effect { return true }
+      if case .write = $0.effect { return $0.sealed == nil }
       return false
     }
   }

@@ -203,10 +203,11 @@ package struct ProofCampaign: Sendable {
     Part(suite: .bitRot) { [seed, isExhaustive] isOver in
       var run = try BitRot(seed: seed)
       // Neighbours are shared out: the parts are equally long.
-      let mine = run.damages.indices.lazy.filter { index in
+      let damages = run.damages
+      let mine = damages.indices.lazy.filter { index in
         guard index % Self.rotParts == number else { return false }
         if isExhaustive { return true }
-        guard case .bit = run.damages[index] else { return index / Self.rotParts % 4 == 0 }
+        guard case .bit = damages[index] else { return index / Self.rotParts % 4 == 0 }
         return index / Self.rotParts % Self.rotSlice == 0
       }
       try run.run(mine, isOver: isOver)
