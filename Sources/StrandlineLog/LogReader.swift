@@ -145,7 +145,11 @@ package final class LogReader: Sendable {
         }
       } catch  where error.underlying?.isAbsent == true {
         // Merged or compacted since the last poll: its replacement has it, or nobody has.
-        try cursor.withLock { cursor throws(LogError) in try cursor.relocate(served) }
+        let isFree: Void? = try cursor.withLockIfAvailable { cursor throws(LogError) in try cursor.relocate(served) }
+        guard isFree != nil else {
+          throw LogError(
+            .io, "LSN \(lsn) moved while a poll is under way; read it again when that has returned", lsns: lsn...lsn)
+        }
       }
     }
     throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)

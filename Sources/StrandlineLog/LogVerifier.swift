@@ -403,7 +403,7 @@ private struct Verification {
         return
       }
       // The first LSN behind the damage bounds what it took.
-      if next.header.lsn > before + 1 { error.lsns = before + 1...next.header.lsn - 1 }
+      if next.header.lsn > before, next.header.lsn - before > 1 { error.lsns = before + 1...next.header.lsn - 1 }
       error.offset = begin
       add(error, in: summary.path, end: next.offset)
       var scanner = SegmentScanner(
@@ -419,7 +419,7 @@ private struct Verification {
       begin = scanner.offset
       guard begin < end else { return }
       error = .damaged(
-        summary.path, at: begin..<end, lsns: before + 1...before + 1, FrameFault.headCRC.rawValue)
+        summary.path, at: begin..<end, lsns: before &+ 1...before &+ 1, FrameFault.headCRC.rawValue)
     }
   }
 }

@@ -71,7 +71,10 @@ struct ReaderCursor {
         try readTail(list, served, visit)
       }
     }
-    if list.summaries.last?.opening.kind == .rewritten { setReport(served) }
+    if let last = list.summaries.last, last.opening.kind == .rewritten {
+      try list.checkBound(reached: last.opening.rangeLastLSN)
+      setReport(served)
+    }
   }
 
   /// Reads the list of segments, and where in it the next event is. Segments come at the end, and at any place one

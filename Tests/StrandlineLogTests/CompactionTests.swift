@@ -2,9 +2,11 @@
 // keys to values, written by events, beside a log that merges and compacts at drawn moments; after every step the
 // log is opened again on a copy, read by a reader that has followed it, and verified.
 
+import Dispatch
 import StrandlineLog
 import StrandlineSystem
 import StrandlineTesting
+import Synchronization
 import Testing
 
 /// Events that set a key: the key, and a value that tells which event it is.
@@ -290,5 +292,47 @@ struct `A merge after a recovery that copied` {
   @Test func `holds in the drawn history that found one left out`() throws {
     var histories = LogHistories(seed: 0x60)
     try histories.runRandom()
+  }
+}
+
+@Suite struct UpkeepAtCloseTests {
+  /// A file that is changed after the lock was given back could be the next writer's.
+  @Test func `nothing changes a file once the log is closed`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    for number in 0..<30 { try log.write(body(number, count: 900)) }
+    try log.close()
+    let before = disk.everything
+    #expect(logError { try log.compact { _ in [] } }?.code == .closed)
+    #expect(logError { try log.mergeSegments() }?.code == .closed)
+    #expect(logError { try log.prepareSegment() }?.code == .closed)
+    #expect(logError { try log.finishSegment() }?.code == .closed)
+    #expect(disk.everything == before)
+    try log.waitUntilDurableBlocking(30)
+  }
+
+  @Test func `a close waits for a compaction that is under way`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    for number in 0..<30 { try log.write(body(number, count: 900)) }
+    let closing = DispatchQueue(label: "closing")
+    let result = Mutex<Result<Void, any Error>?>(nil)
+    var isFirst = true
+    try log.compact { transaction in
+      if isFirst {
+        isFirst = false
+        closing.async {
+          let closed = Result { try log.close() }
+          result.withLock { $0 = closed }
+        }
+      }
+      // The lock is held as long as the compaction runs.
+      let lock = try disk.lock(storePath + "/LOCK", exclusive: true)
+      #expect(lock == nil)
+      return transaction.map(LogSurvivor.init)
+    }
+    closing.sync {}
+    try result.withLock { try $0?.get() }
+    #expect(try recovered(disk) == (0..<30).map { body($0, count: 900) })
   }
 }

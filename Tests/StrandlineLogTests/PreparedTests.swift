@@ -306,7 +306,9 @@ struct `A segment made ahead` {
           }
           if let refused {
             let isUnknown = call == .rename || call == .syncDirectory
-            #expect(isUnknown && [.outcomeUnknown, .poisoned].contains(refused.code), "\(call) \(ordinal): \(refused)")
+            #expect(
+              isUnknown && [.outcomeUnknown, .poisoned, .rejected].contains(refused.code),
+              "\(call) \(ordinal): \(refused)")
           }
           _ = logError { try log.close() }
           for loss in [CrashLoss.none, .all] {

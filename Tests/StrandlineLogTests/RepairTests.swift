@@ -363,3 +363,22 @@ private func repair(
     }
   }
 }
+
+@Suite struct ContradictionTests {
+  /// Nothing is wrong with any byte, and still no open takes the store: repair must not call it whole.
+  @Test func `files that contradict each other are damage`() throws {
+    let disk = SimulatedDisk()
+    for number in 0..<3 {
+      let log = try openLog(disk, seed: UInt64(number))
+      try log.write(body(number))
+      try log.close()
+    }
+    let path = storePath + "/MANIFEST"
+    var manifest = try Manifest.decode(try #require(disk.peek(path)), file: path)
+    manifest.entries.remove(at: 1)
+    disk.poke(path, manifest.encoded())
+    #expect(logError { _ = try openLog(disk) } != nil)
+    let salvage = try LogSalvage(at: storePath, environment: .simulated(disk, seed: 1))
+    #expect(try salvage.read { _, _ in }.isDamaged)
+  }
+}

@@ -274,7 +274,9 @@ struct `Appending` {
     try log.close()
     #expect(logError { _ = try log.read(1) }?.code == .closed)
     #expect(logError { try log.promiseNow() }?.code == .closed)
-    #expect(logError { try log.waitUntilDurableBlocking(1) }?.code == .closed)
+    // What is durable stays so, whoever asks and whenever.
+    try log.waitUntilDurableBlocking(1)
+    #expect(logError { try log.waitUntilDurableBlocking(31) }?.code == .closed)
     log.resume()
     guard case .closed = log.state else {
       Issue.record("not closed")

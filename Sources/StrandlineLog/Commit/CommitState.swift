@@ -96,8 +96,8 @@ struct CommitState: ~Copyable {
 
   /// What is known of `lsn`; nil if it is still on its way.
   func outcome(of lsn: UInt64) -> CommitOutcome? {
-    if case .closed = phase { return .failed(Self.closed) }
     if lsn <= durableLSN { return .durable }
+    if case .closed = phase { return .failed(Self.closed) }
     switch phase {
     case .rejecting(let error), .poisoned(let error): return .failed(error)
     case .open, .closed: break

@@ -95,10 +95,11 @@ extension Log {
     }
   }
 
-  /// The same for a task: the sync runs on the log's own thread.
+  /// The same for a task: the sync runs on another thread, and not behind the groups of the writer's own.
   package func flush() async throws {
+    guard options.strength != .durable else { return }
     try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-      writerQueue.async {
+      DispatchQueue.global(qos: .userInitiated).async {
         continuation.resume(with: Result { try self.flushBlocking() })
       }
     }

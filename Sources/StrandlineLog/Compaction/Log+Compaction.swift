@@ -81,12 +81,22 @@ extension Log {
   ///
   /// - Throws: `.io` or `.full`; the log goes on where it was. `.outcomeUnknown`, which poisons it.
   package func finishSegment() throws(LogError) {
+    try upkeep.enter()
+    defer { upkeep.leave() }
     try commit.withLock { state throws(LogError) in try state.checkWritable() }
     let failure = disk.withLock { writer -> LogError? in
+      // It may have been poisoned while this waited.
+      guard case .open = commit.withLock({ $0.phase }) else { return nil }
       guard let newest = keeper.manifest.entries.last(where: { $0.state == .used }),
         newest.firstLSN <= writer.durable.lsn
       else { return nil }
       do throws(WriteFailure) {
+        // Sealed and bounded as at a clean close: no next group in it will promise its last one.
+        do throws(SystemError) {
+          try writer.finish()
+        } catch {
+          throw WriteFailure.unknown(error)
+        }
         let rotation = try writer.rotate()
         commit.withLock { $0.rotated(rotation.table) }
         upkeep.add(rotation.predecessor)
@@ -119,6 +129,8 @@ extension Log {
     upTo limit: UInt64 = .max, prepare: (FinishedEvents) throws -> Void = { _ in },
     survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws -> CompactionReport {
+    try upkeep.enter()
+    defer { upkeep.leave() }
     var report = CompactionReport()
     var ownersError: (any Error)?
     do throws(LogError) {

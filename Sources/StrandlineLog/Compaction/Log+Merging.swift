@@ -12,6 +12,12 @@ extension Log {
   /// - Throws: `.damaged`, `.io`, `.full`; the log goes on as it was. The failure is in `upkeepReport` too.
   /// - Complexity: O(bytes that are merged); O(segments) if none are.
   package func mergeSegments() throws(LogError) {
+    try upkeep.enter()
+    defer { upkeep.leave() }
+    try mergeNow()
+  }
+
+  private func mergeNow() throws(LogError) {
     try rewriting { () throws(LogError) in
       while let run = mergeableRun() {
         var rewrite = try SegmentRewrite(keeper, from: run[0], tenure: tenure)
@@ -33,7 +39,7 @@ extension Log {
   func mergeAtClose(_ writer: borrowing SegmentWriter) {
     guard options.upkeep == .inBackground, writer.hasAppended else { return }
     do throws(LogError) {
-      try mergeSegments()
+      try mergeNow()
     } catch {
       // In `upkeepReport`, and nothing that the closing depends on.
     }
@@ -45,7 +51,7 @@ extension Log {
       do throws(LogError) {
         return try work()
       } catch {
-        if error.code != .consumerHolds { upkeep.failed(error, now: clock.monotonicNanoseconds()) }
+        upkeep.failed(error, now: clock.monotonicNanoseconds())
         throw error
       }
     }

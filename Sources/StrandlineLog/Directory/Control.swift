@@ -146,10 +146,8 @@ struct ControlFile: Sendable {
     var next = current
     change(&next)
     next.sequence += 1
-    isDurable = false
     try Self.write(next, file)
     current = next
-    isDurable = true
   }
 
   private static func write(_ control: Control, _ file: any File) throws(SystemError) {

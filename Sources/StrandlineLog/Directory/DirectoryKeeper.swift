@@ -54,9 +54,10 @@ final class DirectoryKeeper: Sendable {
   /// - Parameter listed: called when the new list holds, before any file is removed.
   /// - Throws: `.refused` if the old list still holds.
   func commit(_ change: (inout Manifest) -> Void, listed: () -> Void = {}) throws(WriteFailure) {
-    try writing.withLock { _ throws(WriteFailure) in
+    let obsolete = try writing.withLock { _ throws(WriteFailure) -> [UInt64] in
       let before = state.withLock { $0 }
-      if let failure = before.failure { throw .unknown(failure) }
+      // Nothing of this change is anywhere, and nothing will be: whoever made a file for it takes it back.
+      if let failure = before.failure { throw .refused(failure) }
       func changed(_ manifest: Manifest) -> Manifest {
         var next = manifest
         change(&next)
@@ -79,8 +80,9 @@ final class DirectoryKeeper: Sendable {
         state.removed = []
       }
       listed()
-      remove(next.obsolete)
+      return next.obsolete
     }
+    remove(obsolete)
   }
 
   /// Removes files that are on no list any more. What cannot be removed now stays on the list of obsolete files.

@@ -21,6 +21,8 @@ package struct UpkeepReport: Sendable {
 /// The state of a log's upkeep.
 final class Upkeep: Sendable {
   let queue = DispatchQueue(label: "strandline.log.upkeep", qos: .utility)
+  /// Work that changes files beside commits, under way.
+  private let underWay = DispatchGroup()
   /// Held by whoever rewrites segments.
   let rewriting = Mutex(())
   private let state = Mutex(State())
@@ -102,12 +104,23 @@ final class Upkeep: Sendable {
 
   func roundEnded() { state.withLock { $0.isQueued = false } }
 
-  var isOver: Bool { state.withLock { $0.isOver } }
+  /// Begins a piece of work that changes files; `leave` ends it.
+  ///
+  /// - Throws: `.closed` when the log is being closed: no file is changed after its lock is given back.
+  func enter() throws(LogError) {
+    let isOver = state.withLock { state in
+      if !state.isOver { underWay.enter() }
+      return state.isOver
+    }
+    if isOver { throw CommitState.closed }
+  }
+
+  func leave() { underWay.leave() }
 
   /// Begins nothing any more, and waits for what was begun.
   func end() {
     state.withLock { $0.isOver = true }
-    queue.sync {}
+    underWay.wait()
   }
 }
 
@@ -121,17 +134,19 @@ extension Log {
     upkeep.queue.async { [weak self] in
       guard let self else { return }
       defer { self.upkeep.roundEnded() }
-      do {
-        if self.isInWant { try self.prepareSegment() }
-        try self.mergeSegments()
-        if let asked = self.upkeep.compaction {
-          try self.compact(upTo: asked.limit, survivors: asked.survivors)
-          self.upkeep.compactionIsDone()
-        }
-      } catch {
-        // Kept in the report by whoever failed.
+      self.attempt { if self.isInWant { try self.prepareSegment() } }
+      self.attempt { try self.mergeSegments() }
+      self.attempt {
+        guard let asked = self.upkeep.compaction else { return }
+        try self.compact(upTo: asked.limit, survivors: asked.survivors)
+        self.upkeep.compactionIsDone()
       }
     }
+  }
+
+  /// Each piece for itself: what fails is in the report by whoever failed, and hinders nothing else.
+  private func attempt(_ work: () throws -> Void) {
+    do { try work() } catch { return }
   }
 
   /// Asks for a compaction in the background. If it fails, the failure is in `upkeepReport`, and it is tried again
@@ -155,6 +170,8 @@ extension Log {
   ///
   /// - Throws: `.io` or `.full`; the log goes on without.
   package func prepareSegment() throws(LogError) {
+    try upkeep.enter()
+    defer { upkeep.leave() }
     do throws(LogError) {
       try giveSpaceBack()
       do throws(SystemError) {
@@ -186,6 +203,9 @@ extension Log {
   private func giveSpaceBack() throws(LogError) {
     let finished = upkeep.takeFinished()
     guard !finished.isEmpty else { return }
+    var isDone = false
+    // What failed is tried again with the next round.
+    defer { if !isDone { for segment in finished { upkeep.add(segment) } } }
     do {
       for segment in finished {
         do {
@@ -196,6 +216,7 @@ extension Log {
           continue
         }
       }
+      isDone = true
       let bounds = commit.withLock { $0.bounds }
       // Barriers alone bound nothing: a suffix may be missing after a power cut.
       guard options.strength == .durable, let bounds else { return }

@@ -50,14 +50,14 @@ struct Recovery {
       if let sealed, !wanted {
         tables.append(SegmentTable(unread: summary, end: sealed))
         guard isLast else { continue }
-        return finished(list, tables, at: sealed, fullFlushLSN, report)
+        return try finished(list, tables, at: sealed, fullFlushLSN, report)
       }
       let file = try openSegment(fileSystem, summary.path)
       defer { file.close() }
       let size = try sizeOf(file)
       if isLast, !wanted, let closed = try closedEnd(list, summary, file, size) {
         tables.append(SegmentTable(unread: summary, end: closed))
-        return finished(list, tables, at: closed, fullFlushLSN, report)
+        return try finished(list, tables, at: closed, fullFlushLSN, report)
       }
       var walk = SegmentWalk(
         summary, file: file, limit: sealed.map { min(size, UInt64($0.offset)) } ?? size,
@@ -83,7 +83,7 @@ struct Recovery {
         tables.append(table)
         report.bytesRead += walk.scanner.bytesRead
         guard isLast else { continue }
-        return finished(list, tables, at: sealed, fullFlushLSN, report)
+        return try finished(list, tables, at: sealed, fullFlushLSN, report)
       }
       table.seal()
       tables.append(table)
@@ -95,7 +95,8 @@ struct Recovery {
   /// The log ends with a segment whose end is known.
   private static func finished(
     _ list: SegmentList, _ tables: [SegmentTable], at end: SegmentEnd, _ fullFlushLSN: UInt64, _ report: RecoveryReport
-  ) -> Recovery {
+  ) throws(LogError) -> Recovery {
+    try list.checkBound(reached: end.lastLSN)
     let last = list.summaries[list.summaries.count - 1]
     let position = LogPosition(lsn: end.lastLSN, chain: end.chain, offset: end.offset)
     var report = report

@@ -84,7 +84,7 @@ struct StoreDirectory: Sendable {
       ids.append(id)
     }
     return .segments(
-      ids.sorted(), temporaries: names.filter { $0.hasSuffix(LogFormat.temporarySuffix) }.sorted())
+      ids.sorted(), temporaries: names.filter(Self.isTemporary).sorted())
   }
 
   /// Moves segments that have no place in the log out of the way, where nobody reads them.
@@ -107,6 +107,14 @@ struct StoreDirectory: Sendable {
     }
     try fileSystem.syncDirectory(quarantine)
     try fileSystem.syncDirectory(path)
+  }
+
+  /// Whether the log itself gives such names to what is not finished; other people's files are left alone.
+  private static func isTemporary(_ name: String) -> Bool {
+    guard name.hasSuffix(LogFormat.temporarySuffix) else { return false }
+    let base = String(name.dropLast(LogFormat.temporarySuffix.count))
+    return [LogFormat.manifestName, LogFormat.ballastName].contains(base)
+      || SegmentName.segmentID(of: base + LogFormat.segmentSuffix) != nil
   }
 
   /// Takes the lock for a writer, trying again for a while: readers take it for an instant to look whether it

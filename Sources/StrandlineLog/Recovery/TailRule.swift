@@ -58,7 +58,7 @@ struct Resync {
       while at + markerBytes <= chunk.count {
         if chunk[at + tagAt] == saltByte, chunk.u32(at: at + tagAt) == identity.salt,
           case .success(let header) = FrameHeader.decode(
-            chunk, at: at, offset: UInt32(offset) + UInt32(at), identity: identity),
+            chunk, at: at, offset: UInt32(truncatingIfNeeded: offset + UInt64(at)), identity: identity),
           header.type == FrameType.marker.rawValue, header.frameBytes == markerBytes,
           header.bodyMatches(chunk, at: at),
           let marker = MarkerBody.decode(

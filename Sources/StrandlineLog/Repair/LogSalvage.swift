@@ -62,7 +62,25 @@ package final class LogSalvage: Sendable {
   package func read(_ visit: (_ events: [LogEvent], _ isPartial: Bool) throws -> Void) throws -> SalvageReport {
     var reading = SalvageReading(found, environment.fileSystem)
     try reading.run(visit)
-    return reading.report
+    var report = reading.report
+    // Every byte verifies, and no open takes it: the files contradict each other. That is damage like any other.
+    if !report.isDamaged, let refusal = refusal() {
+      report.damages.append(
+        SalvageDamage(file: refusal.file ?? path, bytes: 0..<0, words: refusal.message))
+      report.isOpenEnded = true
+    }
+    return report
+  }
+
+  /// What an ordinary reader says against the log.
+  private func refusal() -> LogError? {
+    do {
+      try LogReader.open(at: path, environment: environment).poll { _ in }
+      return nil
+    } catch {
+      guard let error = error as? LogError, error.code != .io else { return nil }
+      return error
+    }
   }
 }
 

@@ -150,7 +150,8 @@ struct SegmentList {
             fileSystem, directory.segment(entry.segmentID), entry.segmentID, untilUnwritten: untilUnwritten)
         }
       guard let summary else {
-        guard entry.end == 0 else {
+        // Unused; but not if the list or CONTROL knows of events in it.
+        guard entry.end == 0, control.tailSegmentID != entry.segmentID else {
           throw .damaged(
             directory.segment(entry.segmentID),
             at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.headerPageBytes + LogFormat.openingFrameBytes),

@@ -137,7 +137,10 @@ struct SegmentTable: Sendable {
 
   /// The places that the segment's own index names.
   mutating func load(_ index: IndexBody) {
-    if case .unknown = places { places = .sparse(index.entries) }
+    guard case .unknown = places else { return }
+    let first = UInt32(LogFormat.headerPageBytes + LogFormat.openingFrameBytes)
+    // An index that names places outside the segment names nothing that can be read.
+    places = .sparse(index.entries.filter { first..<max(first, end) ~= $0.offset })
   }
 
   /// Forgets the events behind `position`: their copies in the successor count.
