@@ -131,7 +131,7 @@ private struct Verification {
       }
       // Made ahead and not in use: no part of the log, unless something says that it is.
       if case .some(.none) = read {
-        if let entry, entry.end != 0 {
+        if let entry, entry.end != 0 || control?.tailSegmentID == id {
           addUnopened(id, entry.firstLSN...max(entry.firstLSN, entry.lastLSN))
         } else {
           unopened.insert(id)
