@@ -104,6 +104,29 @@ package enum LogFormat {
   /// 89, "STM", and the four bytes of `magic`.
   package static let manifestMagic: [UInt8] = [0x89, 0x53, 0x54, 0x4D, 0x0D, 0x0A, 0x1A, 0x0A]
   package static let manifestHeaderBytes = 128
+  /// Where each field of MANIFEST's own header lies, behind those that all headers have.
+  package enum ManifestHeader {
+    package static let role = 56
+    package static let entryCount = 60
+    package static let number = 64
+    package static let nextSegmentID = 72
+    package static let obsoleteCount = 80
+    package static let ownerBlobLength = 84
+    package static let reserved = 88
+    package static let crc = 124
+  }
+  /// Where each field of an entry lies.
+  package enum ManifestEntryField {
+    package static let segmentID = 0
+    package static let firstLSN = 8
+    package static let lastLSN = 16
+    package static let events = 24
+    package static let end = 32
+    package static let chain = 36
+    package static let salt = 40
+    package static let state = 44
+    package static let reserved = 45
+  }
   package static let manifestEntryBytes = 8 + 8 + 8 + 8 + 4 + 4 + 4 + 1 + 19
   /// An obsolete file: a segment's ID.
   package static let obsoleteEntryBytes = 8
@@ -111,6 +134,23 @@ package enum LogFormat {
   /// 89, "STC", and the four bytes of `magic`.
   package static let controlMagic: [UInt8] = [0x89, 0x53, 0x54, 0x43, 0x0D, 0x0A, 0x1A, 0x0A]
   package static let controlSlotBytes = 4096
+  /// Where each field of a slot lies.
+  package enum ControlField {
+    package static let magic = 0
+    package static let major = 8
+    package static let minor = 10
+    package static let flags = 12
+    package static let storeUUID = 16
+    package static let sequence = 32
+    package static let opens = 40
+    package static let tailSegmentID = 48
+    package static let durableLSN = 56
+    package static let fullFlushLSN = 64
+    package static let durableEnd = 72
+    package static let isClean = 76
+    package static let reserved = 77
+    package static let crc = 4092
+  }
   package static let controlSlots = 2
 
   // MARK: Reading

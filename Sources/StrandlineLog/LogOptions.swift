@@ -60,7 +60,7 @@ package struct LogOptions: Sendable {
   package enum Upkeep: Sendable {
     /// On a thread of its own, while appends go on.
     case inBackground
-    /// Only when `Log.prepareSegment()`, `merge()` or `compact` is called; for tests that repeat a run.
+    /// Only when `Log.prepareSegment()`, `mergeSegments()` or `compact` is called; for tests that repeat a run.
     case onDemand
   }
 

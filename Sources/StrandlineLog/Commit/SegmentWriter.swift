@@ -286,11 +286,8 @@ struct SegmentWriter: Sendable {
   /// says so in CONTROL; does nothing if this writer has appended nothing. The files are closed by `release`.
   mutating func finish() throws(SystemError) {
     guard var live, hasAppended else { return }
-    if let pending = live.pendingOpening {
-      // Taken and not written to: the log ends in the predecessor, which was sealed. The next writer drops it.
-      assert(!pending.isEmpty)
-      return
-    }
+    // Taken and not written to: the log ends in the predecessor, which was sealed. The next writer drops it.
+    guard live.pendingOpening == nil else { return }
     if !live.isSealed {
       var bytes: [UInt8] = []
       let start = live.end

@@ -65,20 +65,24 @@ package struct Control: Hashable, Sendable {
   ///
   /// - Throws: `.fromTheFuture`.
   package static func decode(_ bytes: [UInt8], at start: Int, file: String) throws(LogError) -> Control? {
+    typealias Field = LogFormat.ControlField
     let end = start + LogFormat.controlSlotBytes
+    let crc = start + Field.crc
     guard end <= bytes.count, Array(bytes[start..<start + LogFormat.controlMagic.count]) == LogFormat.controlMagic,
-      CRC32C.checksum(bytes, start..<end - 4) == bytes.u32(at: end - 4), bytes.u64(at: start + 32) < LogFormat.numberMax
+      CRC32C.checksum(bytes, start..<crc) == bytes.u32(at: crc),
+      bytes.u64(at: start + Field.sequence) < LogFormat.numberMax
     else { return nil }
-    let major = UInt16(bytes[start + 8]) | UInt16(bytes[start + 9]) << 8
-    guard major == LogFormat.major, bytes.u32(at: start + 12) == 0, bytes[start + 76] <= 1,
-      bytes.isZero(in: start + 77..<end - 4)
+    let major = UInt16(bytes[start + Field.major]) | UInt16(bytes[start + Field.major + 1]) << 8
+    guard major == LogFormat.major, bytes.u32(at: start + Field.flags) == 0, bytes[start + Field.isClean] <= 1,
+      bytes.isZero(in: start + Field.reserved..<crc)
     else { throw .fromTheFuture(file, at: UInt64(start), "a slot has another form (version \(major))") }
+    let storeUUID = start + Field.storeUUID
     var control = Control(
-      storeUUID: Array(bytes[start + 16..<start + 32]), tailSegmentID: bytes.u64(at: start + 48),
-      durableLSN: bytes.u64(at: start + 56), fullFlushLSN: bytes.u64(at: start + 64),
-      durableEnd: bytes.u32(at: start + 72), isClean: bytes[start + 76] == 1)
-    control.sequence = bytes.u64(at: start + 32)
-    control.opens = bytes.u64(at: start + 40)
+      storeUUID: Array(bytes[storeUUID..<storeUUID + 16]), tailSegmentID: bytes.u64(at: start + Field.tailSegmentID),
+      durableLSN: bytes.u64(at: start + Field.durableLSN), fullFlushLSN: bytes.u64(at: start + Field.fullFlushLSN),
+      durableEnd: bytes.u32(at: start + Field.durableEnd), isClean: bytes[start + Field.isClean] == 1)
+    control.sequence = bytes.u64(at: start + Field.sequence)
+    control.opens = bytes.u64(at: start + Field.opens)
     return control
   }
 

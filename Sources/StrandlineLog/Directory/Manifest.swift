@@ -45,6 +45,33 @@ package struct ManifestEntry: Hashable, Sendable {
   }
 }
 
+extension ManifestEntry {
+  fileprivate func encode(into writer: inout ByteWriter) {
+    let start = writer.count
+    writer.u64(segmentID)
+    writer.u64(firstLSN)
+    writer.u64(lastLSN)
+    writer.u64(events)
+    writer.u32(end)
+    writer.u32(chain)
+    writer.u32(salt)
+    writer.u8(state.rawValue)
+    writer.zeros(start + LogFormat.manifestEntryBytes - writer.count)
+  }
+
+  fileprivate static func decode(_ bytes: [UInt8], at start: Int, file: String) throws(LogError) -> ManifestEntry {
+    typealias Field = LogFormat.ManifestEntryField
+    guard let state = State(rawValue: bytes[start + Field.state]),
+      bytes.isZero(in: start + Field.reserved..<start + LogFormat.manifestEntryBytes)
+    else { throw .fromTheFuture(file, at: UInt64(start), "an entry has another form") }
+    return ManifestEntry(
+      segmentID: bytes.u64(at: start + Field.segmentID), salt: bytes.u32(at: start + Field.salt), state: state,
+      firstLSN: bytes.u64(at: start + Field.firstLSN), lastLSN: bytes.u64(at: start + Field.lastLSN),
+      events: bytes.u64(at: start + Field.events), end: bytes.u32(at: start + Field.end),
+      chain: bytes.u32(at: start + Field.chain))
+  }
+}
+
 /// The list of a log's files.
 package struct Manifest: Hashable, Sendable {
   package var storeUUID: [UInt8]
@@ -74,14 +101,10 @@ package struct Manifest: Hashable, Sendable {
     var writer = ByteWriter(
       capacity: LogFormat.manifestHeaderBytes + entries.count * LogFormat.manifestEntryBytes + ownerBlob.count
         + obsolete.count * LogFormat.obsoleteEntryBytes + 4)
-    writer.raw(LogFormat.manifestMagic)
-    writer.u16(LogFormat.major)
-    writer.u16(LogFormat.minor)
-    writer.u32(UInt32(LogFormat.manifestHeaderBytes))
-    writer.u64(0)
-    writer.u64(readOnlyCompatibleBits)
-    writer.u64(compatibleBits)
-    writer.raw(storeUUID)
+    FileHeader(
+      minor: LogFormat.minor, readOnlyCompatibleBits: readOnlyCompatibleBits, compatibleBits: compatibleBits,
+      storeUUID: storeUUID
+    ).encode(.manifest, into: &writer)
     writer.raw(role.bytes)
     writer.u32(UInt32(entries.count))
     writer.u64(number)
@@ -90,17 +113,7 @@ package struct Manifest: Hashable, Sendable {
     writer.u32(UInt32(ownerBlob.count))
     writer.zeros(LogFormat.manifestHeaderBytes - writer.count - 4)
     writer.u32(CRC32C.checksum(writer.bytes))
-    for entry in entries {
-      writer.u64(entry.segmentID)
-      writer.u64(entry.firstLSN)
-      writer.u64(entry.lastLSN)
-      writer.u64(entry.events)
-      writer.u32(entry.end)
-      writer.u32(entry.chain)
-      writer.u32(entry.salt)
-      writer.u8(entry.state.rawValue)
-      writer.zeros(19)
-    }
+    for entry in entries { entry.encode(into: &writer) }
     for id in obsolete { writer.u64(id) }
     writer.raw(ownerBlob)
     writer.u32(CRC32C.checksum(writer.bytes))
@@ -109,35 +122,20 @@ package struct Manifest: Hashable, Sendable {
 
   /// - Throws: `.damaged`, `.fromTheFuture`.
   package static func decode(_ bytes: [UInt8], file: String) throws(LogError) -> Manifest {
+    typealias Field = LogFormat.ManifestHeader
     let headerBytes = LogFormat.manifestHeaderBytes
     func damaged(_ what: String) -> LogError {
       .damaged(file, at: 0..<UInt64(max(bytes.count, 1)), lsns: nil, what)
     }
-    guard bytes.count >= headerBytes + 4 else { throw damaged("the list of segments is cut") }
-    guard Array(bytes[..<LogFormat.manifestMagic.count]) == LogFormat.manifestMagic else {
-      throw damaged("it does not begin as a list of segments does")
+    let common = try FileHeader.decode(bytes, .manifest, file: file)
+    guard bytes.isZero(in: Field.reserved..<Field.crc) else {
+      throw .fromTheFuture(file, at: UInt64(Field.reserved), "bytes of its header that must be zero are not")
     }
-    guard CRC32C.checksum(bytes, 0..<headerBytes - 4) == bytes.u32(at: headerBytes - 4) else {
-      throw damaged("the checksum of its header does not match")
-    }
-    let major = UInt16(bytes[8]) | UInt16(bytes[9]) << 8
-    guard major == LogFormat.major, bytes.u32(at: 12) == UInt32(headerBytes) else {
-      throw .fromTheFuture(file, at: 8, "its format has version \(major)")
-    }
-    guard bytes.u64(at: 16) == 0 else {
-      throw .fromTheFuture(file, at: 16, "it uses the features 0x\(String(bytes.u64(at: 16), radix: 16))")
-    }
-    guard bytes.isZero(in: 88..<headerBytes - 4) else {
-      throw .fromTheFuture(file, at: 88, "bytes of its header that must be zero are not")
-    }
-    let roleBytes = Array(bytes[56..<60])
-    guard let role = [LogRole.store, .server].first(where: { $0.bytes == roleBytes }) else {
-      throw .fromTheFuture(file, at: 56, "it is the log of something that this version does not know")
-    }
+    let role = try LogRole.decode(bytes, at: Field.role, file: file)
     // The header's checksum vouches for the counts; the file's size bounds them.
-    let entryCount = Int(bytes.u32(at: 60))
-    let obsoleteCount = Int(bytes.u32(at: 80))
-    let blobBytes = Int(bytes.u32(at: 84))
+    let entryCount = Int(bytes.u32(at: Field.entryCount))
+    let obsoleteCount = Int(bytes.u32(at: Field.obsoleteCount))
+    let blobBytes = Int(bytes.u32(at: Field.ownerBlobLength))
     let whole =
       headerBytes + entryCount * LogFormat.manifestEntryBytes + obsoleteCount * LogFormat.obsoleteEntryBytes
       + blobBytes + 4
@@ -147,20 +145,14 @@ package struct Manifest: Hashable, Sendable {
     guard CRC32C.checksum(bytes, 0..<whole - 4) == bytes.u32(at: whole - 4) else {
       throw damaged("the checksum of the list does not match")
     }
-    var manifest = Manifest(storeUUID: Array(bytes[40..<56]), role: role, nextSegmentID: bytes.u64(at: 72))
-    manifest.number = bytes.u64(at: 64)
-    manifest.readOnlyCompatibleBits = bytes.u64(at: 24)
-    manifest.compatibleBits = bytes.u64(at: 32)
+    var manifest = Manifest(
+      storeUUID: common.storeUUID, role: role, nextSegmentID: bytes.u64(at: Field.nextSegmentID))
+    manifest.number = bytes.u64(at: Field.number)
+    manifest.readOnlyCompatibleBits = common.readOnlyCompatibleBits
+    manifest.compatibleBits = common.compatibleBits
     var at = headerBytes
     for _ in 0..<entryCount {
-      guard let state = ManifestEntry.State(rawValue: bytes[at + 44]),
-        bytes.isZero(in: at + 45..<at + LogFormat.manifestEntryBytes)
-      else { throw .fromTheFuture(file, at: UInt64(at), "an entry has another form") }
-      manifest.entries.append(
-        ManifestEntry(
-          segmentID: bytes.u64(at: at), salt: bytes.u32(at: at + 40), state: state, firstLSN: bytes.u64(at: at + 8),
-          lastLSN: bytes.u64(at: at + 16), events: bytes.u64(at: at + 24), end: bytes.u32(at: at + 32),
-          chain: bytes.u32(at: at + 36)))
+      manifest.entries.append(try ManifestEntry.decode(bytes, at: at, file: file))
       at += LogFormat.manifestEntryBytes
     }
     for _ in 0..<obsoleteCount {

@@ -141,8 +141,6 @@ struct LiveSegment: Sendable {
   /// It has its seal: the next group goes into another one.
   var isSealed = false
 
-  var hasEvents: Bool { events > 0 }
-
   init(
     file: any File, path: String, identity: SegmentIdentity, end: UInt32, softBytes: Int, allocated: UInt64,
     firstLSN: UInt64,

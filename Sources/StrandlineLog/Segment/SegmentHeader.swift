@@ -45,14 +45,10 @@ package struct SegmentHeader: Hashable, Sendable {
   /// The 128 bytes.
   package func encoded() -> [UInt8] {
     var writer = ByteWriter(capacity: LogFormat.headerBytes)
-    writer.raw(LogFormat.magic)
-    writer.u16(LogFormat.major)
-    writer.u16(minor)
-    writer.u32(UInt32(LogFormat.headerBytes))
-    writer.u64(0)
-    writer.u64(readOnlyCompatibleBits)
-    writer.u64(compatibleBits)
-    writer.raw(storeUUID)
+    FileHeader(
+      minor: minor, readOnlyCompatibleBits: readOnlyCompatibleBits, compatibleBits: compatibleBits,
+      storeUUID: storeUUID
+    ).encode(.segment, into: &writer)
     writer.u64(segmentID)
     writer.u64(tenure)
     writer.u32(salt)
@@ -74,44 +70,21 @@ package struct SegmentHeader: Hashable, Sendable {
   {
     typealias Field = LogFormat.Header
     let whole = UInt64(LogFormat.headerBytes)
-    guard bytes.count >= LogFormat.headerBytes else {
-      throw .damaged(
-        file, at: UInt64(bytes.count)..<whole, lsns: nil,
-        "a segment's header has \(whole) bytes and the file ends inside it")
-    }
-    guard Array(bytes[..<LogFormat.magic.count]) == LogFormat.magic else {
-      throw .damaged(file, at: 0..<whole, lsns: nil, "it does not begin as a segment does")
-    }
-    guard CRC32C.checksum(bytes, 0..<Field.crc) == bytes.u32(at: Field.crc) else {
-      throw .damaged(file, at: 0..<whole, lsns: nil, "the checksum of the segment's header does not match")
-    }
-    // The bytes are as they were written. From here on what is strange is strange on purpose.
-    let major = UInt16(bytes[Field.major]) | UInt16(bytes[Field.major + 1]) << 8
-    guard major == LogFormat.major, bytes.u32(at: Field.headerLength) == UInt32(LogFormat.headerBytes) else {
-      throw .fromTheFuture(file, at: UInt64(Field.major), "its format has version \(major)")
-    }
-    let unknown = bytes.u64(at: Field.incompatibleBits)
-    guard unknown == 0 else {
-      throw .fromTheFuture(
-        file, at: UInt64(Field.incompatibleBits), "it uses the features 0x\(String(unknown, radix: 16))")
-    }
+    let common = try FileHeader.decode(bytes, .segment, file: file)
     guard bytes[Field.prepared] <= 1, bytes.isZero(in: Field.reserved..<Field.crc) else {
       throw .fromTheFuture(file, at: UInt64(Field.prepared), "bytes of its header have values unknown here")
     }
-    let roleBytes = Array(bytes[Field.role..<Field.role + 4])
-    guard let role = [LogRole.store, .server].first(where: { $0.bytes == roleBytes }) else {
-      throw .fromTheFuture(file, at: UInt64(Field.role), "it is the log of something that this version does not know")
-    }
+    let role = try LogRole.decode(bytes, at: Field.role, file: file)
     let salt = bytes.u32(at: Field.salt)
     guard salt != 0 else { throw .damaged(file, at: UInt64(Field.salt)..<whole, lsns: nil, "its salt is 0") }
     var header = SegmentHeader(
-      storeUUID: Array(bytes[Field.storeUUID..<Field.storeUUID + 16]), segmentID: bytes.u64(at: Field.segmentID),
+      storeUUID: common.storeUUID, segmentID: bytes.u64(at: Field.segmentID),
       tenure: bytes.u64(at: Field.tenure), salt: salt, role: role,
       createdNanoseconds: bytes.u64(at: Field.createdNanoseconds))
-    header.readOnlyCompatibleBits = bytes.u64(at: Field.readOnlyCompatibleBits)
-    header.compatibleBits = bytes.u64(at: Field.compatibleBits)
+    header.readOnlyCompatibleBits = common.readOnlyCompatibleBits
+    header.compatibleBits = common.compatibleBits
     header.isPrepared = bytes[Field.prepared] == 1
-    header.minor = UInt16(bytes[Field.minor]) | UInt16(bytes[Field.minor + 1]) << 8
+    header.minor = common.minor
     guard header.segmentID == segmentID else {
       throw LogError(
         .foreignSegment,

@@ -71,7 +71,7 @@ package struct SegmentSummary: Sendable {
     else { throw .fromTheFuture(path, at: UInt64(start), "its opening frame has another form") }
     guard opening.firstLSN == frame.lsn, opening.predecessorLastLSN < LogFormat.numberMax,
       opening.firstLSN == opening.predecessorLastLSN + 1, opening.predecessorID < LogFormat.numberMax,
-      opening.predecessorID != segmentIDOfNobody
+      opening.predecessorID != 0
         || (opening.predecessorLastLSN == 0 && opening.predecessorEnd == 0 && opening.chain == 0)
     else { throw damaged("its opening frame contradicts itself") }
     switch opening.kind {
@@ -86,8 +86,6 @@ package struct SegmentSummary: Sendable {
     }
     return SegmentSummary(path: path, header: header, opening: opening, identity: identity)
   }
-
-  private static let segmentIDOfNobody: UInt64 = 0
 
   /// What ends it, if it was written as a whole or has a successor.
   func sealedEnd(before next: SegmentSummary?) -> SegmentEnd? {
@@ -235,7 +233,9 @@ struct SegmentList {
     _ manifest: Manifest, _ control: Control, _ directory: StoreDirectory, role: LogRole?, writing: Bool
   ) throws(LogError) {
     if writing, manifest.readOnlyCompatibleBits != 0 {
-      throw .fromTheFuture(directory.manifest, at: 24, "this version may read it, but not write to it")
+      throw .fromTheFuture(
+        directory.manifest, at: UInt64(LogFormat.Header.readOnlyCompatibleBits),
+        "this version may read it, but not write to it")
     }
     if let role, manifest.role != role {
       throw LogError(

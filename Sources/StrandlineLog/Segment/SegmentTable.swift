@@ -45,7 +45,6 @@ struct SegmentTable: Sendable {
 
   var segmentID: UInt64 { identity.segmentID }
   var address: Address { Address(path: path, identity: identity, firstLSN: firstLSN, end: end) }
-  var nextLSN: UInt64 { lastLSN + 1 }
 
   /// A table to be filled by `append`.
   init(path: String, identity: SegmentIdentity, firstLSN: UInt64) {

@@ -85,14 +85,10 @@ package struct TableHeader: Hashable, Sendable {
     typealias Field = TableFormat.Header
     precondition(blockCount <= TableFormat.blocksMax)
     var writer = ByteWriter(capacity: TableFormat.headerPageBytes)
-    writer.raw(TableFormat.magic)
-    writer.u16(TableFormat.major)
-    writer.u16(minor)
-    writer.u32(UInt32(TableFormat.headerBytes))
-    writer.u64(0)
-    writer.u64(readOnlyCompatibleBits)
-    writer.u64(compatibleBits)
-    writer.raw(storeUUID)
+    FileHeader(
+      minor: minor, readOnlyCompatibleBits: readOnlyCompatibleBits, compatibleBits: compatibleBits,
+      storeUUID: storeUUID
+    ).encode(.table, into: &writer)
     writer.u64(fileID)
     writer.u32(salt)
     writer.u32(kind)
@@ -119,27 +115,7 @@ package struct TableHeader: Hashable, Sendable {
   package static func decode(_ bytes: [UInt8], file: String) throws(LogError) -> TableHeader {
     typealias Field = TableFormat.Header
     let whole = UInt64(TableFormat.headerBytes)
-    guard bytes.count >= TableFormat.headerBytes else {
-      throw .damaged(
-        file, at: UInt64(bytes.count)..<whole, lsns: nil,
-        "a table's header has \(whole) bytes and the file ends inside it")
-    }
-    guard Array(bytes[..<TableFormat.magic.count]) == TableFormat.magic else {
-      throw .damaged(file, at: 0..<whole, lsns: nil, "it does not begin as a table does")
-    }
-    guard CRC32C.checksum(bytes, 0..<Field.crc) == bytes.u32(at: Field.crc) else {
-      throw .damaged(file, at: 0..<whole, lsns: nil, "the checksum of the table's header does not match")
-    }
-    // The bytes are as they were written. From here on what is strange is strange on purpose.
-    let major = UInt16(bytes[Field.major]) | UInt16(bytes[Field.major + 1]) << 8
-    guard major == TableFormat.major, bytes.u32(at: Field.headerLength) == UInt32(TableFormat.headerBytes) else {
-      throw .fromTheFuture(file, at: UInt64(Field.major), "its format has version \(major)")
-    }
-    let unknown = bytes.u64(at: Field.incompatibleBits)
-    guard unknown == 0 else {
-      throw .fromTheFuture(
-        file, at: UInt64(Field.incompatibleBits), "it uses the features 0x\(String(unknown, radix: 16))")
-    }
+    let common = try FileHeader.decode(bytes, .table, file: file)
     guard bytes.isZero(in: Field.reserved..<Field.crc) else {
       throw .fromTheFuture(file, at: UInt64(Field.reserved), "bytes of its header that must be zero are not")
     }
@@ -160,15 +136,15 @@ package struct TableHeader: Hashable, Sendable {
       payload.upperBound <= Field.reserved && bytes.isZero(in: payload.upperBound..<Field.reserved),
       Field.payloadLength, "the length of its owner's payload is not that of its bytes")
     var header = TableHeader(
-      storeUUID: Array(bytes[Field.storeUUID..<Field.storeUUID + 16]), fileID: bytes.u64(at: Field.fileID),
+      storeUUID: common.storeUUID, fileID: bytes.u64(at: Field.fileID),
       salt: salt, kind: bytes.u32(at: Field.kind), entryBytes: entryBytes, boundLSN: boundLSN,
       boundChain: bytes.u32(at: Field.boundChain),
       hashKey: Array(bytes[Field.hashKey..<Field.hashKey + TableFormat.hashKeyBytes]),
       payload: Array(bytes[payload]), createdNanoseconds: bytes.u64(at: Field.createdNanoseconds))
     header.entryCount = bytes.u64(at: Field.entryCount)
-    header.readOnlyCompatibleBits = bytes.u64(at: Field.readOnlyCompatibleBits)
-    header.compatibleBits = bytes.u64(at: Field.compatibleBits)
-    header.minor = UInt16(bytes[Field.minor]) | UInt16(bytes[Field.minor + 1]) << 8
+    header.readOnlyCompatibleBits = common.readOnlyCompatibleBits
+    header.compatibleBits = common.compatibleBits
+    header.minor = common.minor
     try require(
       header.blockCount == bytes.u64(at: Field.blockCount) && header.blockCount <= TableFormat.blocksMax,
       Field.entryCount,
