@@ -114,13 +114,14 @@ package final class Log: Sendable {
         if let log = try create(directory, role, options, environment, tenure) { return log }
       case .segments(let ids, _):
         // Refused before anything is touched, the lock file included.
-        _ = try LogReader.again { () throws(LogError) -> SegmentList in
+        let seen = try LogReader.again { () throws(LogError) -> SegmentList in
           try SegmentList.read(
             environment.fileSystem, directory, ids, role: role, writing: true, isThorough: false)
         }
         let lock = try directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
         do {
-          return try recover(directory, lock, role, options, environment, tenure, from: firstLSN, replay: replay)
+          return try recover(
+            directory, lock, role, options, environment, tenure, seen: seen, from: firstLSN, replay: replay)
         } catch {
           lock.unlock()
           throw error
@@ -156,7 +157,8 @@ package final class Log: Sendable {
 
   private static func recover(
     _ directory: StoreDirectory, _ lock: any FileLock, _ role: LogRole, _ options: LogOptions,
-    _ environment: SystemEnvironment, _ tenure: UInt64, from firstLSN: UInt64?, replay: (LogEvent) throws -> Void
+    _ environment: SystemEnvironment, _ tenure: UInt64, seen: SegmentList, from firstLSN: UInt64?,
+    replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let fileSystem = environment.fileSystem
     let begun = environment.clock.monotonicNanoseconds()
@@ -172,7 +174,8 @@ package final class Log: Sendable {
     } catch {
       throw LogError.system("cannot open '\(directory.path)'", error, file: directory.path)
     }
-    let list = try SegmentList.read(fileSystem, directory, ids, role: role, writing: true)
+    let list = try SegmentList.read(
+      fileSystem, directory, ids, role: role, writing: true, known: seen.known)
     var recovered = try Recovery.run(fileSystem, list, from: firstLSN, visit: replay)
     recovered.report.tenure = tenure
     recovered.report.adopted = list.adopted
@@ -204,9 +207,18 @@ package final class Log: Sendable {
       writer = recovery.stalledWriter(recovered)
     }
     recovered.report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
-    return Log(
+    let log = Log(
       directory, lock: lock, writer: writer, tables: recovered.tables, recovery: recovered.report, isNew: false,
       stalled: stalled)
+    log.leaveToUpkeep(recovered)
+    return log
+  }
+
+  /// Space that a recovery has made free.
+  private func leaveToUpkeep(_ recovered: Recovery) {
+    guard let finished = recovered.finished else { return }
+    upkeep.add(finished)
+    if options.upkeep == .inBackground { lookAfterFiles() }
   }
 
   private static func release(_ ballast: Ballast) throws(LogError) -> Bool {
@@ -282,6 +294,7 @@ package final class Log: Sendable {
         do throws(LogError) {
           writer = try pending.recovery.writer(&pending.recovered)
           stalled = nil
+          leaveToUpkeep(pending.recovered)
           commit.withLock { $0.resume(with: pending.recovered.tables) }
         } catch {
           pending.cause = error
@@ -315,6 +328,7 @@ package final class Log: Sendable {
       case .closed: return nil
       case .poisoned(let error): return error
       case .open, .rejecting:
+        freeSpace()
         do throws(SystemError) {
           try writer.finish()
           try endPreparation()

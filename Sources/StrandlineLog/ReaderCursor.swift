@@ -87,7 +87,7 @@ struct ReaderCursor {
       throw LogError(.missingSegment, "the segments of '\(directory.path)' are gone", file: directory.path)
     }
     let list = try SegmentList.read(fileSystem, directory, ids, role: role, writing: false, known: known)
-    known = Dictionary(uniqueKeysWithValues: list.summaries.map { ($0.segmentID, $0) })
+    known = list.known
     if let current, let index = list.summaries.firstIndex(where: { $0.segmentID == current.segmentID }) {
       refresh(list, upTo: index, served)
       return (list, index)

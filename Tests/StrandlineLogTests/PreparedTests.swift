@@ -180,6 +180,22 @@ struct `A segment made ahead` {
     #expect(1...2 ~= whole)
   }
 
+  @Test func `what a recovery makes void is given back at the close, and no open waits for it`() throws {
+    let disk = SimulatedDisk()
+    do {
+      let log = try openLog(disk)
+      for number in 0..<2 { try log.write(third(number)) }
+    }
+    let log = try openLog(disk, seed: 8)
+    #expect(log.recovery.copiedEvents == 1)
+    let first = storePath + "/" + SegmentName.name(1)
+    let end = try #require(try openings(disk).last).predecessorEnd
+    #expect(try #require(disk.peek(first)).count > end)
+    try log.close()
+    #expect(try #require(disk.peek(first)).count == end)
+    #expect(try recovered(disk) == (0..<2).map(third))
+  }
+
   @Test func `L4: whole and unpromised is copied, and its own file counts no more`() throws {
     let disk = SimulatedDisk()
     do {
@@ -193,9 +209,9 @@ struct `A segment made ahead` {
     #expect(try openings(disk).map(\.predecessorID) == [0, 1] && (try openings(disk).map(\.durableEnd))[1] > 4192)
     let list = try manifest(disk)
     #expect(list.entries.map(\.segmentID) == [1, 3] && list.obsolete == [2])
-    #expect(disk.peek(storePath + "/" + SegmentName.name(2)) == nil)
     try log.write(third(4))
     try log.close()
+    #expect(disk.peek(storePath + "/" + SegmentName.name(2)) == nil, "gone at the latest at a close")
     log = try openLog(disk, seed: 9)
     for number in 5..<10 { try log.write(third(number)) }
     #expect(try manifest(disk).obsolete.isEmpty, "what was removed is forgotten")

@@ -167,7 +167,7 @@ struct CommitState: ~Copyable {
       }
       waiters = rest
     }
-    return CommitNews(waiters: told, outcome: .durable)
+    return CommitNews(waiters: told, outcome: .durable, queued: queue.count - head)
   }
 
   /// The log goes on in another segment.
@@ -290,6 +290,8 @@ struct Waiter: Sendable {
 struct CommitNews: Sendable {
   var waiters: [Waiter]
   var outcome: CommitOutcome
+  /// Transactions that were queued by then.
+  var queued = 0
 
   func tell() { for waiter in waiters { waiter.party.tell(outcome) } }
 }

@@ -107,13 +107,13 @@ extension Log {
 
   /// Makes one group durable, or fails everything that is queued. Does nothing if nothing is.
   ///
-  /// - Returns: how many were told.
+  /// - Returns: how many transactions will be queued if all who were told come back with another.
   @discardableResult
   func leadGroup() -> Int {
     // Told without a lock: whoever goes on writes again, and finds both free.
     guard let news = writeGroup() else { return 0 }
     news.tell()
-    return news.waiters.count
+    return news.queued + news.waiters.count
   }
 
   private func writeGroup() -> CommitNews? {

@@ -38,7 +38,8 @@ final class WaitingThread: CommitWaiter {
 ///
 /// Tasks that were told go on and often write again at once. Who writes for them waits that moment: else the first of
 /// them to come back would be synced alone, and all others had to wait for two syncs instead of one. It is no timer:
-/// the wait ends when as many are queued as were told, when no more are coming, and at the latest after less than a
+/// the wait ends when as many are queued as were told, beside those that were queued before them (a latecomer of one
+/// group would else make one of the next, for ever), when no more are coming, and at the latest after less than a
 /// sync. It is not begun when the last such waits were in vain.
 final class Arrivals: Sendable {
   /// How long nobody may come: at first, while sleeping threads wake up, and between two.

@@ -51,10 +51,14 @@ final class DirectoryKeeper: Sendable {
   /// Changes the list. When this returns, the new one is on the medium, and files that it makes obsolete are gone
   /// from the directory (or will be, by a later writer).
   ///
-  /// - Parameter listed: called when the new list holds, before any file is removed.
+  /// - Parameters:
+  ///   - removes: false: obsolete files are left to `removeObsolete`, because somebody waits for the change.
+  ///   - listed: called when the new list holds, before any file is removed.
   /// - Throws: `.refused` if the old list still holds.
-  func commit(_ change: (inout Manifest) -> Void, listed: () -> Void = {}) throws(WriteFailure) {
-    let obsolete = try writing.withLock { _ throws(WriteFailure) -> [UInt64] in
+  func commit(
+    removes: Bool = true, _ change: (inout Manifest) -> Void, listed: () -> Void = {}
+  ) throws(WriteFailure) {
+    try writing.withLock { _ throws(WriteFailure) in
       let before = state.withLock { $0 }
       // Nothing of this change is anywhere, and nothing will be: whoever made a file for it takes it back.
       if let failure = before.failure { throw .refused(failure) }
@@ -80,13 +84,13 @@ final class DirectoryKeeper: Sendable {
         state.removed = []
       }
       listed()
-      return next.obsolete
     }
-    remove(obsolete)
+    if removes { removeObsolete() }
   }
 
-  /// Removes files that are on no list any more. What cannot be removed now stays on the list of obsolete files.
-  private func remove(_ segmentIDs: [UInt64]) {
+  /// Removes files that the list calls obsolete. What cannot be removed now stays on it.
+  func removeObsolete() {
+    let segmentIDs = state.withLock { state in state.manifest.obsolete.filter { !state.removed.contains($0) } }
     guard !segmentIDs.isEmpty else { return }
     let fileSystem = environment.fileSystem
     do {

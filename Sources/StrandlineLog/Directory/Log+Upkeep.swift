@@ -67,12 +67,7 @@ final class Upkeep: Sendable {
 
   func add(_ finished: (segmentID: UInt64, end: UInt64)) { state.withLock { $0.finished.append(finished) } }
 
-  func takeFinished() -> [(segmentID: UInt64, end: UInt64)] {
-    state.withLock { state in
-      defer { state.finished = [] }
-      return state.finished
-    }
-  }
+  func takeFinished() -> (segmentID: UInt64, end: UInt64)? { state.withLock { $0.finished.popLast() } }
 
   /// Whether the caller is to queue a round: nobody has, and the last failure is long enough ago.
   func begins(now: UInt64) -> Bool {
@@ -134,6 +129,11 @@ extension Log {
     upkeep.queue.async { [weak self] in
       guard let self else { return }
       defer { self.upkeep.roundEnded() }
+      self.attempt {
+        try self.upkeep.enter()
+        defer { self.upkeep.leave() }
+        self.freeSpace()
+      }
       self.attempt { if self.isInWant { try self.prepareSegment() } }
       self.attempt { try self.mergeSegments() }
       self.attempt {
@@ -166,7 +166,7 @@ extension Log {
   package func waitForUpkeep() { upkeep.queue.sync {} }
 
   /// Makes the next segment, so that going on in it costs a commit nothing; does nothing if one is ready. Also gives
-  /// reserved space of finished segments back, and raises the bounds in CONTROL.
+  /// back what finished segments do not need, and raises the bounds in CONTROL.
   ///
   /// - Throws: `.io` or `.full`; the log goes on without.
   package func prepareSegment() throws(LogError) {
@@ -174,6 +174,7 @@ extension Log {
     defer { upkeep.leave() }
     do throws(LogError) {
       try giveSpaceBack()
+      try raiseBounds()
       do throws(SystemError) {
         try Ballast(
           fileSystem: keeper.environment.fileSystem, directory: keeper.directory, bytes: options.ballastBytes
@@ -199,27 +200,39 @@ extension Log {
     }
   }
 
-  /// Segments that are finished have no use for what is reserved behind their end.
+  /// Gives back what an open or a rotation left to be given back, and nothing else. What fails is in the report: it
+  /// costs space alone.
+  func freeSpace() {
+    do throws(LogError) {
+      try giveSpaceBack()
+    } catch {
+      upkeep.failed(error, now: clock.monotonicNanoseconds())
+    }
+  }
+
+  /// Segments that are finished have no use for what is reserved behind their end, and obsolete ones for nothing.
   private func giveSpaceBack() throws(LogError) {
-    let finished = upkeep.takeFinished()
-    guard !finished.isEmpty else { return }
-    var isDone = false
-    // What failed is tried again with the next round.
-    defer { if !isDone { for segment in finished { upkeep.add(segment) } } }
-    do {
-      for segment in finished {
-        do {
-          try SegmentWriter.truncate(
-            keeper.environment.fileSystem, keeper.directory.segment(segment.segmentID), to: segment.end)
-        } catch  where error.isAbsent {
-          // Merged meanwhile.
-          continue
-        }
+    keeper.removeObsolete()
+    while let segment = upkeep.takeFinished() {
+      do {
+        try SegmentWriter.truncate(
+          keeper.environment.fileSystem, keeper.directory.segment(segment.segmentID), to: segment.end)
+      } catch  where error.isAbsent {
+        // Merged meanwhile.
+        continue
+      } catch {
+        // Tried again with the next round.
+        upkeep.add(segment)
+        throw .system("cannot give space of '\(path)' back", error)
       }
-      isDone = true
-      let bounds = commit.withLock { $0.bounds }
-      // Barriers alone bound nothing: a suffix may be missing after a power cut.
-      guard options.strength == .durable, let bounds else { return }
+    }
+  }
+
+  /// Says in CONTROL how far the log is durable now.
+  private func raiseBounds() throws(LogError) {
+    // Barriers alone bound nothing: a suffix may be missing after a power cut.
+    guard options.strength == .durable, let bounds = commit.withLock({ $0.bounds }) else { return }
+    do {
       try keeper.bound { control in
         guard bounds.lsn >= control.durableLSN else { return }
         control.tailSegmentID = bounds.segmentID

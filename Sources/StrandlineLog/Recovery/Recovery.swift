@@ -22,6 +22,8 @@ struct Recovery {
   /// Where the events between the two lie, if there are any.
   var unpromised: Unpromised?
   var fullFlushLSN: UInt64
+  /// A segment that has got a successor by this open, and where it ends.
+  var finished: (segmentID: UInt64, end: UInt64)?
   var report = RecoveryReport()
 
   /// Units above the promise: to be copied before they are relied on.

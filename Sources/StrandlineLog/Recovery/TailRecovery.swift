@@ -43,7 +43,7 @@ struct TailRecovery {
     do throws(WriteFailure) {
       file = try creation.make(header.segmentID, content.bytes, allocated: allocated)
       do throws(WriteFailure) {
-        try keeper.commit { manifest in
+        try keeper.commit(removes: false) { manifest in
           let end = SegmentEnd(offset: promised.offset, lastLSN: promised.lsn, chain: promised.chain)
           manifest.finish(last.segmentID, end, events: nil)
           manifest.add(
@@ -52,14 +52,6 @@ struct TailRecovery {
       } catch {
         file.close()
         throw creation.takeBack(header.segmentID, after: error)
-      }
-      // The frames behind the promise are void now. Of a segment that is on no list any more the file is gone.
-      if last.segmentID == unpromised.segment.segmentID {
-        do throws(SystemError) {
-          try SegmentWriter.truncate(fileSystem, last.path, to: UInt64(promised.offset))
-        } catch {
-          // It keeps its void bytes; nothing depends on their going, and the successor is listed already.
-        }
       }
     } catch {
       switch error {
@@ -82,6 +74,9 @@ struct TailRecovery {
     recovered.tables.append(table)
     recovered.report.copiedEvents = recovered.end.lsn - promised.lsn
     recovered.report.segments += 1
+    // The frames behind the promise are void now, and their space, like that of files that are on no list any more, is
+    // given back when nobody waits for it: freeing it takes as long as all the rest.
+    recovered.finished = (last.segmentID, UInt64(promised.offset))
     let durable = LogPosition(lsn: recovered.end.lsn, chain: recovered.end.chain, offset: live.end)
     return makeWriter(recovered, segmentID: header.segmentID, durable: durable, live: live)
   }

@@ -308,6 +308,9 @@ struct SegmentList {
       offset: offset, lsns: lower...max(lower, opening.predecessorLastLSN))
   }
 
+  /// What another look at the directory need not read again.
+  var known: [UInt64: SegmentSummary] { Dictionary(uniqueKeysWithValues: summaries.map { ($0.segmentID, $0) }) }
+
   /// Where the segment at `index` ends: as its successor says, or it itself; nil for a tail.
   func sealedEnd(_ index: Int) -> SegmentEnd? {
     summaries[index].sealedEnd(before: index + 1 < summaries.count ? summaries[index + 1] : nil)
