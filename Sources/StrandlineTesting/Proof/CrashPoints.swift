@@ -105,8 +105,9 @@ package struct CrashPoints {
   package private(set) var report = CrashPointReport()
   /// Every point was reached.
   package private(set) var isComplete = true
-  /// A run of so many operations does everything that there is.
+  /// A run of so many operations nearly always does everything that there is; if not, it goes on until it has.
   private static let operationsOfAllKinds = 320
+  private static let operationsMax = 10_000
 
   /// Several segments in the run, and several steps of a reservation in a segment.
   static let options = LogOptions(
@@ -143,14 +144,17 @@ package struct CrashPoints {
 
   /// Does the run up to `last`, and hands out the operations that are chosen.
   ///
-  /// - Parameter work: what it did, if it was done to its end.
+  /// - Parameters:
+  ///   - goesOn: beyond `last`, until everything that there is was done.
+  ///   - work: what it did, if it was done to its end.
   private func walk(
-    upTo last: Int, choose: (Int) -> Bool, work: inout UpkeepWork?, visit: (Moment) throws -> Bool
+    upTo last: Int, goesOn: Bool, choose: (Int) -> Bool, work: inout UpkeepWork?, visit: (Moment) throws -> Bool
   ) throws {
     let disk = SimulatedDisk()
     let scene = LogScene(disk: disk, seed: seed, strength: strength, options: Self.options)
     let random = SeededRandom(seed: seed ^ 0x5EED_0F_C4A5)
-    for number in 0...last {
+    for number in 0...Self.operationsMax {
+      guard number <= last || (goesOn && !scene.work.isComplete) else { break }
       let operation = number == 0 ? nil : LogOperation.draw(random)
       let name = operation.map { "\($0)" } ?? "the making of the store"
       let isChosen = choose(number)
@@ -183,7 +187,8 @@ package struct CrashPoints {
   package mutating func run(levels: Set<Int> = [1, 2, 3], choose: (Int) -> Bool = { _ in true }) throws {
     var copy = self
     var work: UpkeepWork?
-    try walk(upTo: operations, choose: choose, work: &work) { moment in
+    let doesAll = operations >= Self.operationsOfAllKinds
+    try walk(upTo: operations, goesOn: doesAll, choose: choose, work: &work) { moment in
       if levels.contains(1) { try copy.crashOperation(moment, only: nil) }
       if levels.contains(2), !copy.isOver() { try copy.crashRecovery(moment, only: nil) }
       if levels.contains(3), !copy.isOver() { try copy.crashPaths(moment, only: nil) }
@@ -195,7 +200,7 @@ package struct CrashPoints {
     guard let work else { return }
     report.work = work
     // A run that never merged proves nothing about merging.
-    guard work.isComplete || operations < Self.operationsOfAllKinds else {
+    guard work.isComplete || !doesAll else {
       throw failure(
         CrashPoint(level: 1, operation: operations, call: 0, image: 0), "the whole run", "no crash",
         "the run did not do everything: \(work)")
@@ -208,7 +213,7 @@ package struct CrashPoints {
   package mutating func replay(_ point: CrashPoint) throws {
     var copy = self
     var work: UpkeepWork?
-    try walk(upTo: point.operation, choose: { $0 == point.operation }, work: &work) { moment in
+    try walk(upTo: point.operation, goesOn: false, choose: { $0 == point.operation }, work: &work) { moment in
       switch point.level {
       case 1: try copy.crashOperation(moment, only: point)
       case 2: try copy.crashRecovery(moment, only: point)
