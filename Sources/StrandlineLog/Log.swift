@@ -26,7 +26,8 @@ struct StalledRecovery {
 
 /// A write-ahead log in a directory, held by this writer. Safe to use from every thread and task.
 ///
-/// A log that is let go without `close()` gives its lock and its files back and writes nothing.
+/// A log that is let go without `close()` gives its lock and its files back as soon as its own threads have ended what
+/// they had begun; what a close would write is not written, and what was acknowledged is safe.
 package final class Log: Sendable {
   package let path: String
   /// 16 bytes, drawn when the store was made.
@@ -328,7 +329,7 @@ package final class Log: Sendable {
       case .closed: return nil
       case .poisoned(let error): return error
       case .open, .rejecting:
-        freeSpace()
+        freeSpace(isClosing: true)
         do throws(SystemError) {
           try writer.finish()
           try endPreparation()

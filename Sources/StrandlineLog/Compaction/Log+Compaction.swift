@@ -134,7 +134,7 @@ extension Log {
     var report = CompactionReport()
     var ownersError: (any Error)?
     do throws(LogError) {
-      try rewriting { () throws(LogError) in
+      try rewriting(.compacting) { () throws(LogError) in
         let slowest = consumers.slowest
         let finished = keeper.manifest.entries.prefix { $0.state == .used && $0.end != 0 && $0.lastLSN <= limit }
         let free = finished.prefix { $0.lastLSN <= slowest?.lsn ?? .max }
@@ -153,7 +153,7 @@ extension Log {
             "the consumer '\(slowest.name)' has read up to LSN \(slowest.lsn) and keeps \(held) bytes from being "
               + "compacted; let it go on, or end it", file: path, lsns: slowest.lsn...max(slowest.lsn, durableLSN))
         }
-        upkeep.succeeded { $0.compactions += 1 }
+        upkeep.succeeded(.compacting) { $0.compactions += 1 }
       }
     } catch {
       if let ownersError { throw ownersError }

@@ -18,7 +18,7 @@ extension Log {
   }
 
   private func mergeNow() throws(LogError) {
-    try rewriting { () throws(LogError) in
+    try rewriting(.merging) { () throws(LogError) in
       while let run = mergeableRun() {
         var rewrite = try SegmentRewrite(keeper, from: run[0], tenure: tenure)
         do {
@@ -29,8 +29,9 @@ extension Log {
           preconditionFailure("taking over events throws nothing of its own")
         }
         try replace([try make(&rewrite)])
-        upkeep.succeeded { $0.segmentsMerged += run.count }
+        upkeep.succeeded(.merging) { $0.segmentsMerged += run.count }
       }
+      upkeep.succeeded(.merging)
     }
   }
 
@@ -46,12 +47,12 @@ extension Log {
   }
 
   /// One rewriting at a time; a failure is kept for the report.
-  func rewriting<Result>(_ work: () throws(LogError) -> Result) throws(LogError) -> Result {
+  func rewriting<Result>(_ kind: UpkeepKind, _ work: () throws(LogError) -> Result) throws(LogError) -> Result {
     try upkeep.rewriting.withLock { _ throws(LogError) -> Result in
       do throws(LogError) {
         return try work()
       } catch {
-        upkeep.failed(error, now: clock.monotonicNanoseconds())
+        upkeep.failed(kind, error, now: clock.monotonicNanoseconds())
         throw error
       }
     }
@@ -67,7 +68,8 @@ extension Log {
   }
 
   /// Puts outputs on the list in place of their inputs, all of them at once, and lets reads find the events there
-  /// before the inputs go. When this returns, the list is on the medium; if it throws, the old one holds.
+  /// before the inputs go. When this returns, the list is on the medium. If the new one is refused, the old one holds and
+  /// the outputs are taken back; if that is not known, both sets of files stay, and the next open sees which counts.
   func replace(_ outputs: [MadeSegment]) throws(LogError) {
     guard !outputs.isEmpty else { return }
     do throws(WriteFailure) {

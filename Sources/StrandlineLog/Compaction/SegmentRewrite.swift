@@ -68,6 +68,11 @@ struct SegmentRewrite {
   /// - Parameter survivors: what stays of a transaction, in the order of its LSNs; nothing, if nothing does.
   /// - Throws: `LogError`, or what `survivors` throws. Nothing is on disk.
   mutating func read(_ input: Input, _ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
+    if let last = inputs.last {
+      // What stands for both would hide that something between them is missing.
+      try SegmentList.check(
+        try Self.summary(keeper, input.entry), after: try Self.summary(keeper, last.entry))
+    }
     output.opening.opens = try Self.walk(keeper, input) { transaction in
       eventsRead += UInt64(transaction.count)
       try add(try survivors(transaction), of: transaction)

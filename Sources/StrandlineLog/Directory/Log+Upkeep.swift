@@ -6,11 +6,17 @@ import Dispatch
 import StrandlineSystem
 import Synchronization
 
+/// The pieces of upkeep. Each fails, waits and succeeds for itself: a merge that finds damage holds up no segment that
+/// is made ahead.
+enum UpkeepKind: Sendable, CaseIterable {
+  case freeing, preparing, merging, compacting
+}
+
 /// How the upkeep of a log goes.
 package struct UpkeepReport: Sendable {
-  /// The last failure that no success has followed.
+  /// The last failure that no success of its kind has followed.
   package var failure: LogError?
-  /// How many failures there were in a row.
+  /// How many such failures there were in a row.
   package var failures = 0
   package var segmentsMerged = 0
   package var compactions = 0
@@ -33,13 +39,24 @@ final class Upkeep: Sendable {
     var finished: [(segmentID: UInt64, end: UInt64)] = []
     var isQueued = false
     var isOver = false
-    /// By the monotonic clock: nothing is tried before.
-    var notBefore: UInt64 = 0
+    /// What fails at present, in the order of its last failure.
+    var failing: [(kind: UpkeepKind, failure: Failure)] = []
+    /// By the monotonic clock: no round begins before.
+    var roundNotBefore: UInt64 = 0
     var compaction: Compaction?
+    var compactionsAsked: UInt64 = 0
+  }
+
+  private struct Failure: Sendable {
+    var error: LogError
+    var count = 1
+    /// By the monotonic clock: it is not tried before.
+    var notBefore: UInt64
   }
 
   /// A compaction that was asked for and has not succeeded yet.
   struct Compaction: Sendable {
+    var number: UInt64 = 0
     let limit: UInt64
     let survivors: @Sendable ([LogEvent]) throws -> [LogSurvivor]
   }
@@ -49,51 +66,72 @@ final class Upkeep: Sendable {
   private let work = Atomic(false)
 
   func ask(for compaction: Compaction) {
-    state.withLock { $0.compaction = compaction }
-    work.store(true, ordering: .relaxed)
+    state.withLock { state in
+      state.compactionsAsked += 1
+      state.compaction = compaction
+      state.compaction?.number = state.compactionsAsked
+      work.store(true, ordering: .relaxed)
+    }
   }
 
   var compaction: Compaction? { state.withLock { $0.compaction } }
 
-  func compactionIsDone() {
-    state.withLock { $0.compaction = nil }
-    work.store(false, ordering: .relaxed)
+  /// It was done; another one, that was asked for meanwhile, was not.
+  func isDone(_ compaction: Compaction) {
+    state.withLock { state in
+      guard state.compaction?.number == compaction.number else { return }
+      state.compaction = nil
+      work.store(false, ordering: .relaxed)
+    }
   }
 
   static let backoffFirstMilliseconds: UInt64 = 1_000
   static let backoffLastMilliseconds: UInt64 = 300_000
 
-  var report: UpkeepReport { state.withLock { $0.report } }
+  var report: UpkeepReport {
+    state.withLock { state in
+      var report = state.report
+      report.failure = state.failing.last?.failure.error
+      report.failures = state.failing.reduce(0) { $0 + $1.failure.count }
+      return report
+    }
+  }
 
   func add(_ finished: (segmentID: UInt64, end: UInt64)) { state.withLock { $0.finished.append(finished) } }
 
   func takeFinished() -> (segmentID: UInt64, end: UInt64)? { state.withLock { $0.finished.popLast() } }
 
-  /// Whether the caller is to queue a round: nobody has, and the last failure is long enough ago.
+  /// Whether the caller is to queue a round: nobody has, and no round has failed in the last second.
   func begins(now: UInt64) -> Bool {
     state.withLock { state in
-      guard !state.isQueued, !state.isOver, now >= state.notBefore else { return false }
+      guard !state.isQueued, !state.isOver, now >= state.roundNotBefore else { return false }
       state.isQueued = true
       return true
     }
   }
 
-  func succeeded(_ change: (inout UpkeepReport) -> Void = { _ in }) {
+  /// Whether its last failure, if it failed last, is long enough ago.
+  func isDue(_ kind: UpkeepKind, now: UInt64) -> Bool {
+    state.withLock { state in state.failing.first { $0.kind == kind }.map { now >= $0.failure.notBefore } ?? true }
+  }
+
+  func succeeded(_ kind: UpkeepKind, _ change: (inout UpkeepReport) -> Void = { _ in }) {
     state.withLock { state in
-      state.report.failure = nil
-      state.report.failures = 0
-      state.notBefore = 0
+      state.failing.removeAll { $0.kind == kind }
       change(&state.report)
     }
   }
 
   /// The next attempt waits: a second, then twice as long each time, five minutes at most.
-  func failed(_ error: LogError, now: UInt64) {
+  func failed(_ kind: UpkeepKind, _ error: LogError, now: UInt64) {
     state.withLock { state in
-      state.report.failure = error
-      state.report.failures += 1
-      let doubled = Self.backoffFirstMilliseconds << UInt64(min(state.report.failures - 1, 20))
-      state.notBefore = now &+ min(doubled, Self.backoffLastMilliseconds) * 1_000_000
+      var failure = Failure(error: error, notBefore: 0)
+      if let before = state.failing.first(where: { $0.kind == kind })?.failure { failure.count += before.count }
+      let doubled = Self.backoffFirstMilliseconds << UInt64(min(failure.count - 1, 20))
+      failure.notBefore = now &+ min(doubled, Self.backoffLastMilliseconds) * 1_000_000
+      state.failing.removeAll { $0.kind == kind }
+      state.failing.append((kind, failure))
+      state.roundNotBefore = now &+ Self.backoffFirstMilliseconds * 1_000_000
     }
   }
 
@@ -129,23 +167,25 @@ extension Log {
     upkeep.queue.async { [weak self] in
       guard let self else { return }
       defer { self.upkeep.roundEnded() }
-      self.attempt {
+      self.attempt(.freeing) {
         try self.upkeep.enter()
         defer { self.upkeep.leave() }
-        self.freeSpace()
+        self.freeSpace(isClosing: false)
       }
-      self.attempt { if self.isInWant { try self.prepareSegment() } }
-      self.attempt { try self.mergeSegments() }
-      self.attempt {
-        guard let asked = self.upkeep.compaction else { return }
-        try self.compact(upTo: asked.limit, survivors: asked.survivors)
-        self.upkeep.compactionIsDone()
+      self.attempt(.preparing) { if self.isInWant { try self.prepareSegment() } }
+      self.attempt(.merging) { try self.mergeSegments() }
+      self.attempt(.compacting) {
+        while let asked = self.upkeep.compaction {
+          try self.compact(upTo: asked.limit, survivors: asked.survivors)
+          self.upkeep.isDone(asked)
+        }
       }
     }
   }
 
   /// Each piece for itself: what fails is in the report by whoever failed, and hinders nothing else.
-  private func attempt(_ work: () throws -> Void) {
+  private func attempt(_ kind: UpkeepKind, _ work: () throws -> Void) {
+    guard upkeep.isDue(kind, now: clock.monotonicNanoseconds()) else { return }
     do { try work() } catch { return }
   }
 
@@ -173,8 +213,7 @@ extension Log {
     try upkeep.enter()
     defer { upkeep.leave() }
     do throws(LogError) {
-      try giveSpaceBack()
-      try raiseBounds()
+      if try giveSpaceBack() { try raiseBounds() }
       do throws(SystemError) {
         try Ballast(
           fileSystem: keeper.environment.fileSystem, directory: keeper.directory, bytes: options.ballastBytes
@@ -187,9 +226,9 @@ extension Log {
       } catch {
         throw Self.failure("cannot make the next segment of '\(path)' ahead", error)
       }
-      upkeep.succeeded()
+      upkeep.succeeded(.preparing)
     } catch {
-      upkeep.failed(error, now: clock.monotonicNanoseconds())
+      upkeep.failed(.preparing, error, now: clock.monotonicNanoseconds())
       throw error
     }
   }
@@ -202,18 +241,24 @@ extension Log {
 
   /// Gives back what an open or a rotation left to be given back, and nothing else. What fails is in the report: it
   /// costs space alone.
-  func freeSpace() {
+  func freeSpace(isClosing: Bool) {
     do throws(LogError) {
-      try giveSpaceBack()
+      // A close says in CONTROL how far the log reaches when it has ended it.
+      if try giveSpaceBack(), !isClosing { try raiseBounds() }
+      upkeep.succeeded(.freeing)
     } catch {
-      upkeep.failed(error, now: clock.monotonicNanoseconds())
+      upkeep.failed(.freeing, error, now: clock.monotonicNanoseconds())
     }
   }
 
   /// Segments that are finished have no use for what is reserved behind their end, and obsolete ones for nothing.
-  private func giveSpaceBack() throws(LogError) {
+  ///
+  /// - Returns: whether there was one that is finished.
+  private func giveSpaceBack() throws(LogError) -> Bool {
     keeper.removeObsolete()
+    var hasFinished = false
     while let segment = upkeep.takeFinished() {
+      hasFinished = true
       do {
         try SegmentWriter.truncate(
           keeper.environment.fileSystem, keeper.directory.segment(segment.segmentID), to: segment.end)
@@ -226,6 +271,7 @@ extension Log {
         throw .system("cannot give space of '\(path)' back", error)
       }
     }
+    return hasFinished
   }
 
   /// Says in CONTROL how far the log is durable now.
