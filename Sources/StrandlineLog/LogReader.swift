@@ -172,10 +172,12 @@ package final class LogReader: Sendable {
   /// - Throws: `LogError`, or what `visit` throws.
   package func frames(visit: (FrameView) throws -> Void) throws {
     let fileSystem = environment.fileSystem
-    guard case .segments(let ids, _) = try directory.contents(fileSystem) else {
-      throw LogError(.absent, "there is no store at '\(path)'", file: path)
+    let list = try Self.again { () throws(LogError) -> SegmentList in
+      guard case .segments(let ids, _) = try directory.contents(fileSystem) else {
+        throw LogError(.absent, "there is no store at '\(path)'", file: path)
+      }
+      return try SegmentList.read(fileSystem, directory, ids, role: role, writing: false)
     }
-    let list = try SegmentList.read(fileSystem, directory, ids, role: role, writing: false)
     for (index, summary) in list.summaries.enumerated() {
       let file = try Recovery.openSegment(fileSystem, summary.path)
       defer { file.close() }

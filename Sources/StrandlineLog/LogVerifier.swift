@@ -40,6 +40,8 @@ package struct VerificationReport: Hashable, Sendable {
   package var lastLSN: UInt64 = 0
   /// A writer held the store meanwhile: its tail above the last promise was not judged.
   package var isHeldByWriter = false
+  /// One of the two slots of CONTROL does not verify, as a power cut may leave it; the other one holds.
+  package var isControlTorn = false
   package var nanoseconds: UInt64 = 0
 
   package init() {}
@@ -101,6 +103,7 @@ private struct Verification {
     let control = try finding(in: directory.control) { () throws(LogError) in
       try Control.read(fileSystem, directory)
     }
+    report.isControlTorn = control?.isOtherTorn ?? false
     let manifest = try finding(in: directory.manifest) { () throws(LogError) in
       try Manifest.read(fileSystem, directory)
     }
@@ -387,6 +390,10 @@ private struct Verification {
     return UInt64(max(walk.openingEnd, walk.bound?.end ?? 0, resync.promise?.durableEnd ?? 0))
   }
 
+  /// A segment that is damaged everywhere is said to be so after this many places: to look for the next one is to read
+  /// a chunk.
+  private static let regionsMax = 1_000
+
   /// Reports a region that does not verify, and those behind it up to `end`.
   private mutating func addDamage(
     _ error: LogError, _ walk: SegmentWalk, _ summary: SegmentSummary, end: UInt64
@@ -394,14 +401,24 @@ private struct Verification {
     var begin = walk.scanner.offset
     var before = walk.unitEnd.lsn
     var error = error
+    var regions = 0
     while true {
-      let next = try SegmentScanner.firstFrame(
-        of: walk.scanner.file, summary.path, identity: summary.identity,
-        in: begin + UInt64(LogFormat.frameAlignment)..<max(end, begin + UInt64(LogFormat.frameAlignment)))
+      let behind = begin + UInt64(LogFormat.frameAlignment)
+      let next =
+        regions == Self.regionsMax
+        ? nil
+        : try SegmentScanner.firstFrame(
+          of: walk.scanner.file, summary.path, identity: summary.identity, in: behind..<max(end, behind))
       guard let next else {
+        if regions == Self.regionsMax {
+          error = .damaged(
+            summary.path, at: begin..<max(begin, end), lsns: nil,
+            "there is more behind \(regions) damaged places, which is not looked at one by one; `repair` reads it all")
+        }
         add(error, in: summary.path, end: max(begin, end))
         return
       }
+      regions += 1
       // The first LSN behind the damage bounds what it took.
       if next.header.lsn > before, next.header.lsn - before > 1 { error.lsns = before + 1...next.header.lsn - 1 }
       error.offset = begin

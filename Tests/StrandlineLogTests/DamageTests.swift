@@ -452,6 +452,35 @@ struct `Bytes from a hostile hand` {
     #expect(tried > 1_000)
   }
 
+  @Test func `in any field of a seal, under right checksums, is refused by who reads what it seals`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    for number in 0..<5 { try log.write(body(number, count: 900), body(number, count: 9)) }
+    try log.close()
+    for (index, file) in disk.segments.enumerated() {
+      let bytes = try #require(disk.peek(file))
+      let header = try SegmentHeader.decode(bytes, file: file, named: UInt64(index + 1))
+      let places = Array(stride(from: 4096, through: bytes.count - LogFormat.sealFrameBytes, by: 8))
+      let start = try #require(places.last { bytes[$0 + 16] == FrameType.seal.rawValue })
+      for at in [0, 8, 16, 24, 28, 32] {
+        var content = bytes
+        let body = start + LogFormat.frameHeaderBytes
+        content[body + at] ^= 1
+        content.patch(u32: CRC32C.checksum(content, body..<body + LogFormat.sealBodyBytes), at: start + 28)
+        content.patch(u32: header.identity.headCRC(content, headerAt: start, offset: UInt32(start)), at: start)
+        let image = disk.clone()
+        image.poke(file, content)
+        let environment = SystemEnvironment.simulated(image, seed: 1)
+        for error in [
+          logError { _ = try openLog(image.clone()) },
+          logError { try LogReader.open(at: storePath, environment: environment).poll { _ in } },
+        ] { #expect(error?.code == .damaged && error?.file == file, "byte \(at) of the seal of \(file)") }
+        let report = try LogVerifier.verify(at: storePath, environment: environment)
+        #expect(report.isDamaged && report.findings.contains { $0.file == file })
+      }
+    }
+  }
+
   @Test func `that calls a store's only segment made ahead leaves no log without segments`() throws {
     let disk = SimulatedDisk()
     try openLog(disk).close()

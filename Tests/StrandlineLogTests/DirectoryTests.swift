@@ -342,6 +342,8 @@ struct `The bounds of a log` {
         torn.poke(
           controlPath, Array(bytes[..<sector]) + [UInt8](repeating: 0xEE, count: 512) + bytes[(sector + 512)...])
         #expect(try recovered(torn) == bodies)
+        let report = try LogVerifier.verify(at: storePath, environment: .simulated(torn, seed: 1))
+        #expect(report.isSound && report.isControlTorn, "no damage, and not unsaid")
         // A writer that goes on from one slot never leaves less than it found, wherever it is interrupted.
         let log = try openLog(torn)
         try log.write([9])

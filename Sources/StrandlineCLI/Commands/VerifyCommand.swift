@@ -117,6 +117,7 @@ struct Verification {
     return "\(words); \(Words.plural(report.segments, "segment")), \(Words.plural(report.frames, "frame")), "
       + "\(Words.plural(report.events, "event")), \(Words.bytes(report.bytes)), "
       + Words.seconds(nanoseconds: report.nanoseconds)
+      + (report.isControlTorn ? "; one of the two slots of CONTROL does not verify, the other one holds" : "")
       + (report.isHeldByWriter ? "; a writer is at work, so its last moments were not judged" : "")
   }
 
@@ -126,6 +127,7 @@ struct Verification {
       "segments": .integer(Int64(report.segments)), "frames": .integer(Int64(clamping: report.frames)),
       "events": .integer(Int64(clamping: report.events)), "bytes": .integer(Int64(clamping: report.bytes)),
       "lastLSN": .integer(Int64(clamping: report.lastLSN)), "isHeldByWriter": .bool(report.isHeldByWriter),
+      "isControlTorn": .bool(report.isControlTorn),
     ])
   }
 }

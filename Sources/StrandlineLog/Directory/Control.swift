@@ -26,6 +26,8 @@ package struct Control: Hashable, Sendable {
   package var isClean: Bool
   /// When it was read, the other slot did not verify. Not a part of the bytes.
   package var isAlone = false
+  /// And that was not because nobody had written it yet: a power cut tore it, or it was damaged since.
+  package var isOtherTorn = false
 
   package init(
     storeUUID: [UInt8], tailSegmentID: UInt64, durableLSN: UInt64, fullFlushLSN: UInt64, durableEnd: UInt32,
@@ -104,12 +106,19 @@ package struct Control: Hashable, Sendable {
     }
     var newest: Control?
     var whole = 0
+    var torn = false
     for slot in 0..<LogFormat.controlSlots {
-      guard let found = try decode(bytes, at: slot * LogFormat.controlSlotBytes, file: path) else { continue }
+      let start = slot * LogFormat.controlSlotBytes
+      guard let found = try decode(bytes, at: start, file: path) else {
+        let end = min(start + LogFormat.controlSlotBytes, bytes.count)
+        if end - start < LogFormat.controlSlotBytes || !bytes.isZero(in: start..<end) { torn = true }
+        continue
+      }
       whole += 1
       if found.sequence >= newest?.sequence ?? 0 { newest = found }
     }
     newest?.isAlone = whole == 1
+    newest?.isOtherTorn = whole == 1 && torn
     guard let newest else {
       throw .damaged(path, at: 0..<UInt64(wholeBytes), lsns: nil, "neither of its two slots verifies")
     }

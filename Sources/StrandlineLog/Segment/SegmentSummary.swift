@@ -1,8 +1,9 @@
 // What the first page and the first frame of a segment say, and what the files of a directory say of each other.
 //
-// Both were synced before the file had its name, so both must verify. Every earlier segment is described by its
-// successor's opening frame: who it is, where it ends, with which event. From these alone a missing, foreign or
-// exchanged file is found before a single event is read.
+// The header was synced before the file had its name, so it must verify; so must the opening frame, unless the segment
+// was made ahead: then it came with the first group, and without it nobody has used the segment yet. Every earlier
+// segment is described by its successor's opening frame: who it is, where it ends, with which event. From these alone
+// a missing, foreign or exchanged file is found before a single event is read.
 
 import StrandlineSystem
 

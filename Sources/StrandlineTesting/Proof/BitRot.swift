@@ -423,8 +423,8 @@ package struct BitRot {
   }
 
   private func judge(
-    _ damage: RotDamage, _ kind: RotKind, _ opened: Look, _ verified: (isSound: Bool, isDamaged: Bool),
-    _ changes: [(file: Int, bytes: [UInt8]?)]
+    _ damage: RotDamage, _ kind: RotKind, _ opened: Look,
+    _ verified: (isSound: Bool, isDamaged: Bool, isControlTorn: Bool), _ changes: [(file: Int, bytes: [UInt8]?)]
   ) throws -> RotOutcome {
     if let error = opened.error {
       if case .hint = kind, changes.count == 1 { throw LogProblem("a file that is a hint only: \(error)") }
@@ -437,6 +437,8 @@ package struct BitRot {
         guard opened.error != nil else { throw LogProblem("both slots of CONTROL are damaged, and it opened") }
       } else if let error = opened.error {
         throw LogProblem("one slot of CONTROL is whole: \(error)")
+      } else if (slots < LogFormat.controlSlots) != verified.isControlTorn {
+        throw LogProblem("\(slots) slots of CONTROL are whole, and verify says otherwise")
       }
     }
     guard opened.error == nil else { return .refused }
@@ -478,17 +480,17 @@ package struct BitRot {
   /// Of several findings one must name the damaged file; others may name what it contradicts.
   private func verify(
     _ environment: SystemEnvironment, _ damage: RotDamage
-  ) throws -> (isSound: Bool, isDamaged: Bool) {
+  ) throws -> (isSound: Bool, isDamaged: Bool, isControlTorn: Bool) {
     do {
       let report = try LogVerifier.verify(at: LogHistories.path, environment: environment)
       let blamed = report.findings.filter { $0.kind == .damage }
       guard blamed.isEmpty || !damage.hasOneCulprit || blamed.contains(where: { $0.file == paths[damage.file] }) else {
         throw LogProblem("verify blames \(blamed[0].file): \(blamed[0].message)")
       }
-      return (report.isSound, report.isDamaged)
+      return (report.isSound, report.isDamaged, report.isControlTorn)
     } catch let error as LogError {
       try requireNamed(error, namesToBlame(damage), by: "verify")
-      return (false, true)
+      return (false, true, false)
     }
   }
 
