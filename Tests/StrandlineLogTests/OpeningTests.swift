@@ -199,7 +199,7 @@ final class ClockThatActs: SystemClock {
 }
 
 /// A disk on which something happens right before a call.
-final class RacingDisk: FileSystem {
+final class RacingDisk: ForwardingFileSystem {
   let base: any FileSystem
   private let actions = Mutex<[DiskCall: @Sendable () throws -> Void]>([:])
   /// Before the first rename of a folder.
@@ -236,19 +236,14 @@ final class RacingDisk: FileSystem {
   func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
     RacingFile(self, try base.open(path, mode))
   }
-  func kind(of path: String) throws(SystemError) -> PathKind { try base.kind(of: path) }
   func list(_ directory: String) throws(SystemError) -> [String] {
     act(.list)
     return try base.list(directory)
   }
-  func makeDirectory(_ path: String) throws(SystemError) { try base.makeDirectory(path) }
   func rename(_ path: String, to newPath: String) throws(SystemError) {
     if newPath == storePath { act(.rename, once: true) }
     try base.rename(path, to: newPath)
   }
-  func unlink(_ path: String) throws(SystemError) { try base.unlink(path) }
-  func removeDirectory(_ path: String) throws(SystemError) { try base.removeDirectory(path) }
-  func syncDirectory(_ path: String) throws(SystemError) { try base.syncDirectory(path) }
   func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
     act(.lock)
     return try base.lock(path, exclusive: exclusive)
@@ -256,26 +251,15 @@ final class RacingDisk: FileSystem {
 }
 
 /// A file of a racing disk.
-private final class RacingFile: File {
+private final class RacingFile: ForwardingFile {
   let disk: RacingDisk
   let base: any File
-  var path: String { base.path }
   init(_ disk: RacingDisk, _ base: any File) {
     self.disk = disk
     self.base = base
   }
-  func size() throws(SystemError) -> UInt64 { try base.size() }
   func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
     disk.act(.read)
     return try base.read(at: offset, count: count)
   }
-  func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
-    try base.write(bytes, range, at: offset)
-  }
-  func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
-    try base.preallocate(at: offset, length: length)
-  }
-  func truncate(to size: UInt64) throws(SystemError) { try base.truncate(to: size) }
-  func sync(_ strength: SyncStrength) throws(SystemError) { try base.sync(strength) }
-  func close() { base.close() }
 }

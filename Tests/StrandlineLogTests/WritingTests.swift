@@ -327,7 +327,7 @@ struct `Appending` {
 }
 
 /// A disk on which something happens during a sync of a file.
-private final class DiskWithSlowSync: FileSystem {
+private final class DiskWithSlowSync: ForwardingFileSystem {
   let base: any FileSystem
   private let action = Mutex<(@Sendable () -> Void)?>(nil)
 
@@ -345,40 +345,19 @@ private final class DiskWithSlowSync: FileSystem {
   func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
     SlowFile(self, try base.open(path, mode))
   }
-  func kind(of path: String) throws(SystemError) -> PathKind { try base.kind(of: path) }
-  func list(_ directory: String) throws(SystemError) -> [String] { try base.list(directory) }
-  func makeDirectory(_ path: String) throws(SystemError) { try base.makeDirectory(path) }
-  func rename(_ path: String, to newPath: String) throws(SystemError) { try base.rename(path, to: newPath) }
-  func unlink(_ path: String) throws(SystemError) { try base.unlink(path) }
-  func removeDirectory(_ path: String) throws(SystemError) { try base.removeDirectory(path) }
-  func syncDirectory(_ path: String) throws(SystemError) { try base.syncDirectory(path) }
-  func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
-    try base.lock(path, exclusive: exclusive)
-  }
 }
 
-private final class SlowFile: File {
+private final class SlowFile: ForwardingFile {
   let disk: DiskWithSlowSync
   let base: any File
-  var path: String { base.path }
   init(_ disk: DiskWithSlowSync, _ base: any File) {
     self.disk = disk
     self.base = base
   }
-  func size() throws(SystemError) -> UInt64 { try base.size() }
-  func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] { try base.read(at: offset, count: count) }
-  func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
-    try base.write(bytes, range, at: offset)
-  }
-  func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
-    try base.preallocate(at: offset, length: length)
-  }
-  func truncate(to size: UInt64) throws(SystemError) { try base.truncate(to: size) }
   func sync(_ strength: SyncStrength) throws(SystemError) {
     disk.act()
     try base.sync(strength)
   }
-  func close() { base.close() }
 }
 
 /// What was appended, in the order of calls.
