@@ -3,7 +3,7 @@
 import Dispatch
 import Synchronization
 
-final class Counter: @unchecked Sendable {
+final class Counter {
   var value = 0
   let lock = Mutex(())
 }
