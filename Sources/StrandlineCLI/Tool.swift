@@ -1,19 +1,32 @@
 // The command's entrance: words in, an exit code out, and every error in the two lines that all errors have.
 
 import Foundation
+import StrandlineSystem
 
 @main
 package struct Tool {
-  /// That of the formats too, as long as it is 0: complete, tested, not yet promised.
-  private static let version = "0"
+  /// That of the log's format too: what one of version 1 has written, every later one reads.
+  private static let version = "1"
 
   package static func main() async {
-    let code = await run(Array(CommandLine.arguments.dropFirst()), Console.real())
+    let code = await run(given: CommandWords.given(), Console.real())
     exit(code.rawValue)
   }
 
+  /// Runs one command line, if all of its words are UTF-8 (the others are nil).
+  package static func run(given words: [String?], _ console: Console) async -> ExitCode {
+    if let index = words.firstIndex(of: nil) {
+      let failure = Failure(
+        .usage, "word \(index + 1) behind 'strandline' is not UTF-8, and a path that was mended is another one",
+        try: "from a folder above or in it, by a name that is")
+      console.report(failure)
+      return failure.code
+    }
+    return await run(words.compactMap(\.self), console)
+  }
+
   /// Runs one command line.
-  package static func run(_ words: [String], _ console: Console) async -> ExitCode {
+  private static func run(_ words: [String], _ console: Console) async -> ExitCode {
     do {
       let code = try await dispatch(words, console)
       try console.flush()

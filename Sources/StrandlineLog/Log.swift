@@ -175,6 +175,12 @@ package final class Log: Sendable {
     } catch {
       throw LogError.system("cannot open '\(directory.path)'", error, file: directory.path)
     }
+    // What only a close writes must be writable now: else everything is appended, and then the close fails.
+    do {
+      try fileSystem.open(directory.control, .readWrite).close()
+    } catch {
+      throw LogError.system("cannot open '\(directory.path)' for writing", error, file: directory.control)
+    }
     let list = try SegmentList.read(
       fileSystem, directory, ids, role: role, writing: true, known: seen.known)
     var recovered = try Recovery.run(fileSystem, list, from: firstLSN, visit: replay)
@@ -188,7 +194,7 @@ package final class Log: Sendable {
       throw LogError.system("cannot clear up what an interrupted writer left", error)
     }
     let keeper = keeper(environment, directory, list, recovered, present: ids)
-    let recovery = TailRecovery(
+    var recovery = TailRecovery(
       keeper: keeper, preparation: SegmentPreparation(keeper: keeper, options: options, tenure: tenure),
       options: options, tenure: tenure)
     let ballast = Ballast(fileSystem: fileSystem, directory: directory, bytes: options.ballastBytes)
@@ -199,6 +205,7 @@ package final class Log: Sendable {
         writer = try recovery.writer(&recovered)
       } catch {
         guard error.isFull, try release(ballast) else { throw error }
+        recovery.isTight = true
         writer = try recovery.writer(&recovered)
       }
     } catch {
@@ -337,6 +344,7 @@ package final class Log: Sendable {
           return .system("cannot close '\(path)' cleanly; what was acknowledged is safe", error)
         }
         mergeAtClose(writer)
+        makeBallastAtClose(writer)
         if case .rejecting(let error) = phase { return error }
         return nil
       }

@@ -128,6 +128,8 @@ package enum LogFormat {
     package static let reserved = 45
   }
   package static let manifestEntryBytes = 8 + 8 + 8 + 8 + 4 + 4 + 4 + 1 + 19
+  /// What is read of MANIFEST before its header was checked.
+  package static let manifestReadBytes = 64 << 10
   /// An obsolete file: a segment's ID.
   package static let obsoleteEntryBytes = 8
   package static let ownerBlobBytesMax = 256

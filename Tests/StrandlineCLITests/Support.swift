@@ -62,7 +62,8 @@ final class Machine: Sendable {
   /// Runs a command line.
   func run(_ words: String..., input: String = "") async -> Screen { await run(words, input: Array(input.utf8)) }
 
-  func run(_ words: [String], input: [UInt8]) async -> Screen {
+  /// - Parameter words: nil for one that is not UTF-8.
+  func run(_ words: [String?], input: [UInt8]) async -> Screen {
     let rest = Mutex(input[...])
     let console = Console(
       environment: environment, requestTimeout: requestTimeout,
@@ -90,7 +91,7 @@ final class Machine: Sendable {
         self.interruptHandlers.withLock { $0.append(body) }
         if self.isImpatient.withLock({ $0 }) { body() }
       })
-    let code = await Tool.run(words, console)
+    let code = await Tool.run(given: words, console)
     func take(_ buffer: borrowing Mutex<[UInt8]>) -> String {
       buffer.withLock { buffer in
         defer { buffer = [] }

@@ -5,6 +5,7 @@
 import StrandlineLog
 import StrandlineSystem
 import StrandlineTesting
+import Synchronization
 import Testing
 
 private func little(_ bytes: ArraySlice<UInt8>) -> UInt64 {
@@ -562,6 +563,29 @@ struct `A directory` {
     try log.close()
   }
 
+  @Test func `is read no further than its header says, however large the file is`() throws {
+    let (disk, _) = try closedStore()
+    let bytes = try #require(disk.peek(manifestPath))
+    disk.poke(manifestPath, bytes + [UInt8](repeating: 0, count: 8 << 20))
+    let meter = LargestRead(disk)
+    let error = logError { try LogReader.open(at: storePath, environment: .simulated(meter, seed: 1)).poll { _ in } }
+    #expect(error?.code == .damaged && error?.file == manifestPath)
+    #expect(meter.bytes <= 256 << 10)
+  }
+
+  @Test func `of bounds that may not be written is told before anything is appended`() throws {
+    let (disk, bodies) = try closedStore()
+    let before = disk.everything
+    let faults = FaultInjector(disk)
+    // It is opened to be read before, and again to be written.
+    faults.plan(
+      DiskFault([.open], pathSuffix: "CONTROL", ordinal: 2, error: SystemError(call: "", subject: "", errno: 13)))
+    let error = logError { try openLog(faults).close() }
+    #expect(error?.code == .io && error?.file == controlPath && error?.underlying?.errno == 13)
+    #expect(disk.everything == before)
+    #expect(try recovered(disk) == bodies)
+  }
+
   @Test func `L16: an open of a closed store reads as much, however much its segments hold`() throws {
     var reads: [Int] = []
     for size in [10, 40_000] {
@@ -584,5 +608,32 @@ struct `A directory` {
       try again.close()
     }
     #expect(Set(reads).count == 1)
+  }
+}
+
+/// Remembers the largest answer to a read.
+private final class LargestRead: ForwardingFileSystem {
+  let base: any FileSystem
+  private let largest = Atomic(0)
+  var bytes: Int { largest.load(ordering: .relaxed) }
+
+  init(_ base: any FileSystem) { self.base = base }
+
+  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
+    MeasuredFile(self, try base.open(path, mode))
+  }
+
+  private final class MeasuredFile: ForwardingFile {
+    let disk: LargestRead
+    let base: any File
+    init(_ disk: LargestRead, _ base: any File) {
+      self.disk = disk
+      self.base = base
+    }
+    func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
+      let bytes = try base.read(at: offset, count: count)
+      disk.largest.max(bytes.count, ordering: .relaxed)
+      return bytes
+    }
   }
 }

@@ -312,6 +312,55 @@ struct `A full disk` {
     try log.close()
   }
 
+  @Test func `L16: what the ballast gives back does for the copy and for the list too, and comes back at a close`()
+    throws
+  {
+    var options = tiny
+    // As in a store of an app: a first step takes as much as the ballast has.
+    options.preallocationFirstStepBytes = 16 << 10
+    options.ballastBytes = 16 << 10
+    let disk = try store(options)
+    var log = try openLog(disk, options: options, seed: 8)
+    guard case .open = log.state else {
+      Issue.record("not open: \(log.state)")
+      return
+    }
+    #expect(log.recovery.copiedEvents == 1 && disk.peek(storePath + "/BALLAST") == nil)
+    try log.write(body(3, count: 900))
+    try log.close()
+    #expect(try recovered(disk) == (1...3).map { body($0, count: 900) })
+    // With room, a writer that came for a moment leaves it as it should be.
+    disk.capacity = nil
+    disk.pokeRemove(storePath + "/BALLAST")
+    log = try openLog(disk, options: options, seed: 9)
+    try log.close()
+    #expect(disk.peek(storePath + "/BALLAST") == nil, "an open without an append changes nothing")
+    log = try openLog(disk, options: options, seed: 10)
+    try log.write(body(4))
+    try log.close()
+    #expect(disk.peek(storePath + "/BALLAST")?.count == 16 << 10)
+    #expect(log.upkeepReport.failure == nil)
+  }
+
+  @Test func `takes what it has room for, and not only whole steps`() throws {
+    var options = tiny
+    options.preallocationFirstStepBytes = 1 << 20
+    options.segmentBytesMax = 4 << 20
+    let disk = SimulatedDisk()
+    var log = try openLog(disk, options: options)
+    try log.write(body(1))
+    try log.close()
+    disk.capacity = disk.usedBytes + (64 << 10)
+    log = try openLog(disk, options: options, seed: 8)
+    for number in 2..<10 { try log.write(body(number, count: 900)) }
+    #expect(throws: (any Error).self) { for _ in 0..<100 { try log.write(body(0, count: 900)) } }
+    let count = Int(log.durableLSN)
+    #expect(count > 30 && logError { try log.write([1]) }?.code == .rejected)
+    try? log.close()
+    disk.capacity = nil
+    #expect(try recovered(disk).count == count)
+  }
+
   @Test func `L16: at an open without ballast leaves a log that reads, and goes on when there is room`() throws {
     let disk = try store(tiny)
     let before = disk.everything

@@ -127,6 +127,36 @@ struct `A reader of another process` {
     try log.close()
   }
 
+  @Test func `verify says nothing of what is only a writer's moment, though he may be gone before it looks`() throws {
+    let disk = SimulatedDisk()
+    let race = RacingDisk(disk)
+    let log = try openLog(disk)
+    for number in 0..<12 { try log.write(body(number, count: 900)) }
+    // Each look meets another moment of it: an output that no list names yet, an input that is gone.
+    let moments = Mutex(0)
+    race.beforeRead = {
+      let moment = moments.withLock { moments in
+        moments += 1
+        return moments
+      }
+      // Now and then: the store must not grow faster than it is read.
+      guard moment < 2_000 else { return }
+      if moment % 29 == 4 { try log.compact { $0.filter { $0.lsn % 3 != 0 }.map(LogSurvivor.init) } }
+      if moment % 29 == 18 {
+        try log.write(body(moment))
+        try log.finishSegment()
+      }
+    }
+    race.beforeLock = race.beforeRead
+    race.beforeList = race.beforeRead
+    for _ in 0..<20 {
+      let report = try LogVerifier.verify(at: storePath, environment: .simulated(race, seed: 1))
+      #expect(report.isSound, "\(report.findings)")
+    }
+    #expect(moments.withLock { $0 } > 100)
+    try log.close()
+  }
+
   @Test func `takes a missing lock for a free one, as in a copy`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)

@@ -160,9 +160,9 @@ private func repair(
     var repairs = 0
     for path in store.disk.paths {
       let bytes = try #require(store.disk.peek(path))
-      for at in stride(from: Int(random.below(64)), to: bytes.count, by: 64) where at < 128 || at >= 4096 {
+      for at in stride(from: Int(random.below(64)), to: bytes.count, by: 64) {
         // An eighth of the places, drawn, and all that hold a segment together.
-        guard random.below(8) == 0 || at < 128 || at < 4096 + 80 else { continue }
+        guard random.below(8) == 0 || at < 128 || 4096..<4096 + 80 ~= at else { continue }
         let damaged = store.disk.clone()
         var content = bytes
         content[at] ^= 1 << UInt8(random.below(8))

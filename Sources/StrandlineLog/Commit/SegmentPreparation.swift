@@ -90,8 +90,7 @@ final class SegmentPreparation: Sendable {
     page.append(zeros: LogFormat.headerPageBytes - page.count)
     // The group that seals a segment goes beyond its soft size; most go no further than this.
     let allocated = UInt64(softBytes + softBytes / 64)
-    let file = try creation.make(
-      header.segmentID, page, allocated: allocated)
+    let file = try creation.make(header.segmentID, page, allocated: allocated).file
     do throws(WriteFailure) {
       try keeper.commit { manifest in
         manifest.add(

@@ -66,7 +66,9 @@ struct SegmentWriter: Sendable {
   /// How large the next segment is to be: twice the space of this one, so that what is written ahead is in proportion
   /// to what has been written, up to the size that all of them have in the end.
   var nextSoftBytes: Int {
-    let space = live.map { Int(min($0.allocated, UInt64($0.softBytes))) } ?? options.preallocationFirstStepBytes
+    // On a full disk a segment has less than a first step.
+    let space = max(
+      options.preallocationFirstStepBytes, live.map { Int(min($0.allocated, UInt64($0.softBytes))) } ?? 0)
     return min(options.segmentBytesMax, 2 * max(space, LogFormat.headerPageBytes))
   }
 
@@ -125,8 +127,8 @@ struct SegmentWriter: Sendable {
     let header = SegmentHeader.new(
       keeper.environment, storeUUID: storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure, role: role)
     let content = SegmentCreation.encoded(header, after: durable, predecessorID: segmentID, opens: opens).bytes
-    let allocated = UInt64(max(options.preallocationFirstStepBytes, content.count))
-    let file = try creation.make(header.segmentID, content, allocated: allocated)
+    let (file, allocated) = try creation.make(
+      header.segmentID, content, allocated: UInt64(options.preallocationFirstStepBytes), orLess: true)
     let firstLSN = durable.lsn + 1
     let finished = finished
     do throws(WriteFailure) {

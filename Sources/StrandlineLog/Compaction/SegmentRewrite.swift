@@ -124,7 +124,7 @@ struct SegmentRewrite {
   mutating func make() throws(WriteFailure) -> MadeSegment {
     output.finish()
     let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: keeper.directory)
-    try creation.make(segmentID, output.bytes, allocated: UInt64(output.bytes.count)).close()
+    try creation.make(segmentID, output.bytes, allocated: UInt64(output.bytes.count)).file.close()
     return MadeSegment(replaced: inputs.map(\.entry.segmentID), entry: output.entry, table: table)
   }
 

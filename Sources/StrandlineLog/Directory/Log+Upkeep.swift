@@ -214,13 +214,7 @@ extension Log {
     defer { upkeep.leave() }
     do throws(LogError) {
       if try giveSpaceBack() { try raiseBounds() }
-      do throws(SystemError) {
-        try Ballast(
-          fileSystem: keeper.environment.fileSystem, directory: keeper.directory, bytes: options.ballastBytes
-        ).make()
-      } catch {
-        throw LogError.system("cannot set space aside in '\(path)'", error)
-      }
+      try makeBallast()
       do throws(WriteFailure) {
         try preparation.make(softBytes: disk.withLock { $0.nextSoftBytes })
       } catch {
@@ -230,6 +224,28 @@ extension Log {
     } catch {
       upkeep.failed(.preparing, error, now: clock.monotonicNanoseconds())
       throw error
+    }
+  }
+
+  /// Sets space aside again that an open on a full disk has used up.
+  private func makeBallast() throws(LogError) {
+    do throws(SystemError) {
+      try Ballast(
+        fileSystem: keeper.environment.fileSystem, directory: keeper.directory, bytes: options.ballastBytes
+      ).make()
+    } catch {
+      throw .system("cannot set space aside in '\(path)'", error)
+    }
+  }
+
+  /// A writer that came for a moment does so too, if it has appended. If that fails, the next one tries again.
+  func makeBallastAtClose(_ writer: borrowing SegmentWriter) {
+    guard writer.hasAppended else { return }
+    do throws(LogError) {
+      try makeBallast()
+      upkeep.succeeded(.preparing)
+    } catch {
+      upkeep.failed(.preparing, error, now: clock.monotonicNanoseconds())
     }
   }
 

@@ -120,6 +120,14 @@ package struct Manifest: Hashable, Sendable {
     return writer.bytes
   }
 
+  /// How many bytes a list has by its header.
+  private static func wholeBytes(_ header: [UInt8]) -> Int {
+    typealias Field = LogFormat.ManifestHeader
+    return LogFormat.manifestHeaderBytes + Int(header.u32(at: Field.entryCount)) * LogFormat.manifestEntryBytes
+      + Int(header.u32(at: Field.obsoleteCount)) * LogFormat.obsoleteEntryBytes
+      + Int(header.u32(at: Field.ownerBlobLength)) + 4
+  }
+
   /// - Throws: `.damaged`, `.fromTheFuture`.
   package static func decode(_ bytes: [UInt8], file: String) throws(LogError) -> Manifest {
     typealias Field = LogFormat.ManifestHeader
@@ -136,9 +144,7 @@ package struct Manifest: Hashable, Sendable {
     let entryCount = Int(bytes.u32(at: Field.entryCount))
     let obsoleteCount = Int(bytes.u32(at: Field.obsoleteCount))
     let blobBytes = Int(bytes.u32(at: Field.ownerBlobLength))
-    let whole =
-      headerBytes + entryCount * LogFormat.manifestEntryBytes + obsoleteCount * LogFormat.obsoleteEntryBytes
-      + blobBytes + 4
+    let whole = wholeBytes(bytes)
     guard blobBytes <= LogFormat.ownerBlobBytesMax, bytes.count == whole else {
       throw damaged("the list of segments has \(bytes.count) bytes and should have \(whole)")
     }
@@ -185,11 +191,19 @@ package struct Manifest: Hashable, Sendable {
   /// - Throws: `.damaged` also if there is none: a store never was without.
   static func read(_ fileSystem: any FileSystem, _ directory: StoreDirectory) throws(LogError) -> Manifest {
     let path = directory.manifest
-    let bytes: [UInt8]
+    let headerBytes = LogFormat.manifestHeaderBytes
+    var bytes: [UInt8]
     do {
       let file = try fileSystem.open(path, .read)
       defer { file.close() }
-      bytes = try file.read(at: 0, count: Int(clamping: file.size()))
+      // Most lists are in it; of a longer one no more is read than its header, once that verifies, says.
+      bytes = try file.read(at: 0, count: LogFormat.manifestReadBytes)
+      if bytes.count == LogFormat.manifestReadBytes,
+        CRC32C.checksum(bytes, 0..<headerBytes - 4) == bytes.u32(at: headerBytes - 4)
+      {
+        let whole = wholeBytes(bytes)
+        if try file.size() == UInt64(whole) { bytes = try file.read(at: 0, count: whole) }
+      }
     } catch  where error.isAbsent {
       throw .damaged(path, at: 0..<1, lsns: nil, "the list of segments is missing")
     } catch {

@@ -78,10 +78,9 @@ struct StoreCreation {
     let content = SegmentCreation.encoded(
       header, after: LogPosition(lsn: 0, chain: 0, offset: 0), predecessorID: 0, opens: 1
     ).bytes
-    let allocated = UInt64(max(options.preallocationFirstStepBytes, content.count))
     do throws(WriteFailure) {
-      let file = try SegmentCreation(fileSystem: environment.fileSystem, directory: place)
-        .make(header.segmentID, content, allocated: allocated)
+      let (file, allocated) = try SegmentCreation(fileSystem: environment.fileSystem, directory: place)
+        .make(header.segmentID, content, allocated: UInt64(options.preallocationFirstStepBytes), orLess: true)
       return LiveSegment(
         file: file, path: place.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
         softBytes: options.segmentBytesMax,

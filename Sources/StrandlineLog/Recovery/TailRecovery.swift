@@ -12,6 +12,8 @@ struct TailRecovery {
   let preparation: SegmentPreparation
   let options: LogOptions
   let tenure: UInt64
+  /// Nothing is reserved beside the copy: what the ballast has given back must do for the list too.
+  var isTight = false
 
   private var environment: SystemEnvironment { keeper.environment }
   private var directory: StoreDirectory { keeper.directory }
@@ -38,10 +40,12 @@ struct TailRecovery {
       role: last.header.role)
     let content = SegmentCreation.encoded(
       header, after: promised, predecessorID: last.segmentID, opens: last.opening.opens &+ 1, copied: copied)
-    let allocated = UInt64(max(options.preallocationFirstStepBytes, content.bytes.count))
     let file: any File
+    let allocated: UInt64
     do throws(WriteFailure) {
-      file = try creation.make(header.segmentID, content.bytes, allocated: allocated)
+      (file, allocated) = try creation.make(
+        header.segmentID, content.bytes, allocated: isTight ? 0 : UInt64(options.preallocationFirstStepBytes),
+        orLess: true)
       do throws(WriteFailure) {
         try keeper.commit(removes: false) { manifest in
           let end = SegmentEnd(offset: promised.offset, lastLSN: promised.lsn, chain: promised.chain)

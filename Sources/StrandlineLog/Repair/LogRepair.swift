@@ -235,7 +235,7 @@ struct RepairOutput {
     segment.finish()
     let creation = SegmentCreation(fileSystem: environment.fileSystem, directory: place)
     do throws(WriteFailure) {
-      try creation.make(segment.header.segmentID, segment.bytes, allocated: UInt64(segment.bytes.count)).close()
+      try creation.make(segment.header.segmentID, segment.bytes, allocated: UInt64(segment.bytes.count)).file.close()
     } catch {
       throw error.cause
     }

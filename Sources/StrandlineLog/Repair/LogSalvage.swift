@@ -69,6 +69,15 @@ package final class LogSalvage: Sendable {
         SalvageDamage(file: refusal.file ?? path, bytes: 0..<0, words: refusal.message))
       report.isOpenEnded = true
     }
+    // What no event depends on is damage all the same: a store that `verify` calls damaged can be made anew.
+    if !report.isDamaged {
+      for finding in try LogVerifier.verify(at: path, environment: environment).findings
+      where finding.kind == .damage {
+        report.damages.append(
+          SalvageDamage(
+            file: finding.file, bytes: finding.offset..<max(finding.offset, finding.end), words: finding.message))
+      }
+    }
     return report
   }
 

@@ -57,7 +57,12 @@ struct SegmentCreation {
 
   /// Makes a file with this content and space up to `allocated`. When this returns, the file, its content and its
   /// name are on the medium.
-  func make(_ segmentID: UInt64, _ content: [UInt8], allocated: UInt64) throws(WriteFailure) -> any File {
+  ///
+  /// - Parameter orLess: on a disk that has no room for so much, with the space of its content alone.
+  /// - Returns: the file, and up to where it has space.
+  func make(
+    _ segmentID: UInt64, _ content: [UInt8], allocated: UInt64, orLess: Bool = false
+  ) throws(WriteFailure) -> (file: any File, allocated: UInt64) {
     let temporary = directory.temporarySegment(segmentID)
     let file: any File
     do {
@@ -65,8 +70,15 @@ struct SegmentCreation {
     } catch {
       throw .refused(error)
     }
+    var allocated = max(allocated, UInt64(content.count))
     do {
-      try file.preallocate(at: 0, length: max(allocated, UInt64(content.count)))
+      do {
+        try file.preallocate(at: 0, length: allocated)
+      } catch  where error.isFull && orLess && allocated > UInt64(content.count) {
+        try file.truncate(to: 0)
+        allocated = UInt64(content.count)
+        try file.preallocate(at: 0, length: allocated)
+      }
       try file.write(content, at: 0)
       try file.sync(.durable)
     } catch {
@@ -82,7 +94,7 @@ struct SegmentCreation {
       file.close()
       throw .unknown(error)
     }
-    return file
+    return (file, allocated)
   }
 
   /// Takes a segment back that no list names: an unlisted one that continues the log would be believed.
