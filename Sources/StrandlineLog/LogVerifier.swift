@@ -209,6 +209,11 @@ private struct Verification {
             + LogError.innocentCauses, file: directory.control, lsns: report.lastLSN + 1...control.durableLSN),
         in: directory.control)
     }
+    // What a writer is making has a name before the list has it.
+    if report.findings.contains(where: { $0.kind == .stray }), try directory.isHeld(fileSystem) {
+      report.isHeldByWriter = true
+      report.findings.removeAll { $0.kind == .stray }
+    }
   }
 
   /// The segments in the order of the log: as listed, then what is not listed, in the order of their IDs.

@@ -157,6 +157,27 @@ struct `A reader of another process` {
     try log.close()
   }
 
+  @Test func `verify calls a segment without a place stray only when nobody is making it`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    for number in 0..<12 { try log.write(body(number, count: 900)) }
+    disk.keepsHistory = true
+    try log.compact { $0.filter { $0.lsn % 3 != 0 }.map(LogSurvivor.init) }
+    var strays = 0
+    for state in disk.history {
+      let image = state.clone()
+      let held = try #require(try image.lock(storePath + "/LOCK", exclusive: true))
+      let environment = SystemEnvironment.simulated(image, seed: 1)
+      #expect(try LogVerifier.verify(at: storePath, environment: environment).isSound)
+      held.unlock()
+      let report = try LogVerifier.verify(at: storePath, environment: environment)
+      #expect(!report.isDamaged)
+      if report.findings.contains(where: { $0.kind == .stray }) { strays += 1 }
+    }
+    #expect(strays > 0)
+    try log.close()
+  }
+
   @Test func `takes a missing lock for a free one, as in a copy`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)
