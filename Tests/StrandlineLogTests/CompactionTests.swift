@@ -237,6 +237,28 @@ private struct Pairs {
     #expect(try LogVerifier.verify(at: storePath, environment: .simulated(disk, seed: 1)).isSound)
   }
 
+  @Test func `a close gives back the space of a segment that nothing was appended to`() throws {
+    let disk = SimulatedDisk()
+    var options = tiny
+    options.preallocationFirstStepBytes = 64 << 10
+    options.segmentBytesMax = 1 << 20
+    var log = try openLog(disk, options: options)
+    try log.write(body(1))
+    try log.close()
+    log = try openLog(disk, options: options, seed: 8)
+    try log.finishSegment()
+    try log.close()
+    #expect(disk.segments.count == 2)
+    #expect(disk.segments.allSatisfy { disk.peek($0)?.count ?? .max < 8 << 10 })
+    #expect(try recovered(disk.imageAfterCrash(.none)) == [body(1)])
+    #expect(try LogVerifier.verify(at: storePath, environment: .simulated(disk, seed: 1)).isSound)
+    // So does one that has made a store, or kept the end of one, and did no more.
+    let empty = SimulatedDisk()
+    try openLog(empty, options: options).close()
+    #expect(empty.peek(empty.segments[0])?.count ?? .max < 8 << 10)
+    #expect(try recovered(empty.imageAfterCrash(.none)).isEmpty)
+  }
+
   @Test func `a compaction that fails holds up no other work for longer than a second`() throws {
     let disk = SimulatedDisk()
     let clock = SimulatedClock(autoAdvance: false)

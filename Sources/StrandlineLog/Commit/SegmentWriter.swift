@@ -287,9 +287,13 @@ struct SegmentWriter: Sendable {
   /// The end of a clean use: promises what is durable, seals the segment, gives reserved space back, syncs, and
   /// says so in CONTROL; does nothing if this writer has appended nothing. The files are closed by `release`.
   mutating func finish() throws(SystemError) {
-    guard var live, hasAppended else { return }
     // Taken and not written to: the log ends in the predecessor, which was sealed. The next writer drops it.
-    guard live.pendingOpening == nil else { return }
+    guard var live, live.pendingOpening == nil else { return }
+    guard hasAppended else {
+      // Made by this writer, for nothing or for the copies in it: all of it is synced, and what it reserved is not used.
+      try live.file.truncate(to: UInt64(live.end))
+      return
+    }
     if !live.isSealed {
       var bytes: [UInt8] = []
       let start = live.end
