@@ -203,9 +203,8 @@ private struct Pairs {
 }
 
 @Suite struct UpkeepTests {
-  @Test func `a compaction that fails is tried again later, and not at once`() throws {
-    let disk = SimulatedDisk()
-    let clock = SimulatedClock(autoAdvance: false)
+  /// Several segments, and a clock that stands.
+  private func filledLog(_ disk: SimulatedDisk, _ clock: SimulatedClock) throws -> Log {
     var options = tiny
     options.upkeep = .inBackground
     let log = try Log.open(
@@ -214,6 +213,13 @@ private struct Pairs {
     ) { _ in }
     for number in 0..<30 { try log.write(body(number, count: 900)) }
     log.waitForUpkeep()
+    return log
+  }
+
+  @Test func `a compaction that fails is tried again later, and not at once`() throws {
+    let disk = SimulatedDisk()
+    let clock = SimulatedClock(autoAdvance: false)
+    let log = try filledLog(disk, clock)
     let file = try #require(disk.segments.first)
     let bytes = try #require(disk.peek(file))
     var damaged = bytes
@@ -262,14 +268,7 @@ private struct Pairs {
   @Test func `a compaction that fails holds up no other work for longer than a second`() throws {
     let disk = SimulatedDisk()
     let clock = SimulatedClock(autoAdvance: false)
-    var options = tiny
-    options.upkeep = .inBackground
-    let log = try Log.open(
-      at: storePath, role: .store, options: options,
-      environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 1))
-    ) { _ in }
-    for number in 0..<30 { try log.write(body(number, count: 900)) }
-    log.waitForUpkeep()
+    let log = try filledLog(disk, clock)
     let file = try #require(disk.segments.first)
     var bytes = try #require(disk.peek(file))
     bytes[5000] ^= 1

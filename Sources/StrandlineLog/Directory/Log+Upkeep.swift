@@ -8,7 +8,7 @@ import Synchronization
 
 /// The pieces of upkeep. Each fails, waits and succeeds for itself: a merge that finds damage holds up no segment that
 /// is made ahead.
-enum UpkeepKind: Sendable, CaseIterable {
+enum UpkeepKind: Sendable {
   case freeing, preparing, merging, compacting
 }
 
