@@ -300,6 +300,27 @@ private struct Pairs {
     try log.close()
   }
 
+  @Test func `space that cannot be given back holds up no segment that is made ahead`() throws {
+    let disk = SimulatedDisk()
+    let faults = FaultInjector(disk)
+    let log = try openLog(faults)
+    try log.prepareSegment()
+    let error = SystemError(call: "", subject: "", errno: 5)
+    faults.plan(DiskFault([.truncate], isSticky: true, error: error))
+    // On into the segment that was made ahead: the one before it has space to give back.
+    while disk.segments.count < 3 {
+      try log.write(body(1, count: 900))
+      try log.prepareSegment()
+    }
+    #expect(log.upkeepReport.failures > 0 && log.upkeepReport.failure?.underlying?.call == "ftruncate")
+    let list = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "m")
+    #expect(list.entries.contains { $0.state == .prepared })
+    faults.clear()
+    try log.prepareSegment()
+    #expect(log.upkeepReport.failures == 0)
+    try log.close()
+  }
+
   @Test func `a compaction that is asked for while another runs is done too`() throws {
     let disk = SimulatedDisk()
     var options = tiny

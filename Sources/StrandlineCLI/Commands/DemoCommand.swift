@@ -60,7 +60,7 @@ struct Demo {
       source = "the records of '\(records)'"
     } else {
       recordsPath = place("records.jsonl")
-      source = try LocalRecords.write(to: recordsPath, place.console.fileSystem)
+      source = try LocalRecords.save(at: recordsPath, place.console.fileSystem)
     }
   }
 

@@ -94,7 +94,7 @@ final class KillLoop {
     if let records = options.records {
       path = records
     } else {
-      try console.print("records: " + LocalRecords.write(to: path, console.fileSystem))
+      try console.print("records: " + LocalRecords.save(at: path, console.fileSystem))
     }
     let given = try GivenRecords(path, console)
     population = given.order.prefix(Self.populationMax).compactMap { given.records[$0] }

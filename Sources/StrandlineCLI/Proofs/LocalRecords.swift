@@ -12,7 +12,7 @@ enum LocalRecords {
   private static let bytesMax = 64 << 20
 
   /// Writes them to a file, and says what they are.
-  static func write(to path: String, _ fileSystem: any FileSystem) throws -> String {
+  static func save(at path: String, _ fileSystem: any FileSystem) throws -> String {
     let sources: [(path: String, what: String, parse: (String) -> [Record])] =
       [(dpkg, "installed packages", packages), (services, "network services", serviceRecords)]
       + zones.map { ($0, "time zones", timeZones) }

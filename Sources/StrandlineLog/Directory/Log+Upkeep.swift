@@ -99,7 +99,10 @@ final class Upkeep: Sendable {
 
   func add(_ finished: (segmentID: UInt64, end: UInt64)) { state.withLock { $0.finished.append(finished) } }
 
-  func takeFinished() -> (segmentID: UInt64, end: UInt64)? { state.withLock { $0.finished.popLast() } }
+  /// In their order, so that one that fails and is added again stands behind the others.
+  func takeFinished() -> (segmentID: UInt64, end: UInt64)? {
+    state.withLock { $0.finished.isEmpty ? nil : $0.finished.removeFirst() }
+  }
 
   /// Whether the caller is to queue a round: nobody has, and no round has failed in the last second.
   func begins(now: UInt64) -> Bool {
@@ -213,7 +216,8 @@ extension Log {
     try upkeep.enter()
     defer { upkeep.leave() }
     do throws(LogError) {
-      if try giveSpaceBack() { try raiseBounds() }
+      // Fails for itself: the next segment does not depend on it.
+      freeSpace(isClosing: false)
       try makeBallast()
       do throws(WriteFailure) {
         try preparation.make(softBytes: disk.withLock { $0.nextSoftBytes })

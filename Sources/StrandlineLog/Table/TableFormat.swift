@@ -20,14 +20,14 @@ package enum TableFormat {
 
   /// Where each field of the header lies.
   package enum Header {
-    package static let magic = 0
-    package static let major = 8
-    package static let minor = 10
-    package static let headerLength = 12
-    package static let incompatibleBits = 16
-    package static let readOnlyCompatibleBits = 24
-    package static let compatibleBits = 32
-    package static let storeUUID = 40
+    package static let magic = LogFormat.Header.magic
+    package static let major = LogFormat.Header.major
+    package static let minor = LogFormat.Header.minor
+    package static let headerLength = LogFormat.Header.headerLength
+    package static let incompatibleBits = LogFormat.Header.incompatibleBits
+    package static let readOnlyCompatibleBits = LogFormat.Header.readOnlyCompatibleBits
+    package static let compatibleBits = LogFormat.Header.compatibleBits
+    package static let storeUUID = LogFormat.Header.storeUUID
     package static let fileID = 56
     package static let salt = 64
     package static let kind = 68
