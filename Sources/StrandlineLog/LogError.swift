@@ -94,8 +94,9 @@ extension LogError {
   /// The sentence that every report of damage ends with.
   static let innocentCauses =
     "nothing was changed; besides a failing medium, a drive or virtual machine that acknowledges flushes early, "
-    + "a file system mounted with nobarrier, or a partial restore from a backup leads to this; "
-    + "keep the directory as it is and run verify; 'strandline repair' then shows what can be saved into a new store"
+    + "a file system mounted with nobarrier, a partial restore from a backup, or a copy of the files made one by one "
+    + "while a writer ran (copy a store that is closed, or a snapshot of its file system) leads to this; keep the "
+    + "directory as it is and run verify; 'strandline repair' then shows what can be saved into a new store"
 
   /// Acknowledged bytes that do not verify.
   static func damaged(
@@ -115,6 +116,39 @@ extension LogError {
     LogError(
       .compacted, "LSN \(lsn) is not there any more: a compaction left it out, or it was lost before a repair",
       lsns: lsn...lsn)
+  }
+
+  /// A file of another store or history, or under another file's name.
+  static func foreign(_ file: String, at offset: UInt64, _ what: String) -> LogError {
+    LogError(.foreignSegment, "'\(file)': \(what); \(innocentCauses)", file: file, offset: offset)
+  }
+
+  /// A listed file that is not there.
+  static func missing(_ file: String, lsns: ClosedRange<UInt64>?, _ what: String) -> LogError {
+    LogError(.missingSegment, "'\(file)' is missing\(what); \(innocentCauses)", file: file, lsns: lsns)
+  }
+
+  static func misnamedSegment(_ file: String) -> LogError {
+    LogError(
+      .foreignSegment,
+      "'\(file)' is named like a segment and not as the log names them (16 small hex digits); nothing was changed; "
+        + "move it away if it is not the store's", file: file)
+  }
+
+  /// A file that says where a segment ends, and says it otherwise than the segment or its successor.
+  static func contradiction(
+    _ file: String, _ segment: String, _ listed: SegmentEnd, _ end: SegmentEnd
+  ) -> LogError {
+    .damaged(
+      file, at: 0..<1, lsns: nil,
+      "it says that '\(segment)' ends at byte \(listed.offset) with LSN \(listed.lastLSN), and by the log itself it "
+        + "ends at byte \(end.offset) with LSN \(end.lastLSN)\(listed.chain == end.chain ? "" : " of another history")")
+  }
+
+  /// A file that this version may read and not write beside.
+  static func readOnly(_ file: String) -> LogError {
+    .fromTheFuture(
+      file, at: UInt64(LogFormat.Header.readOnlyCompatibleBits), "this version may read it, but not write to it")
   }
 
   static func fromTheFuture(_ file: String, at offset: UInt64, _ what: String) -> LogError {

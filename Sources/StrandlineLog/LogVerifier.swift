@@ -15,8 +15,8 @@ package struct VerificationFinding: Hashable, Sendable {
     case tornTail
     /// Acknowledged bytes (or bytes that hold the log together) that are not what was written.
     case damage
-    /// A segment of this store that is on no list and has no place in its history; the next open for writing moves
-    /// it to `quarantine/`. Nothing is lost.
+    /// A segment of this store that is on no list and does not continue the log; the next open for writing removes it if
+    /// the log has its events, and moves it to `quarantine/` if not. Nothing is lost.
     case stray
   }
   package var kind: Kind
@@ -42,6 +42,8 @@ package struct VerificationReport: Hashable, Sendable {
   package var isHeldByWriter = false
   /// One of the two slots of CONTROL does not verify, as a power cut may leave it; the other one holds.
   package var isControlTorn = false
+  /// What earlier opens have moved to `quarantine/`.
+  package var quarantine: [QuarantinedFile] = []
   package var nanoseconds: UInt64 = 0
 
   package init() {}
@@ -71,8 +73,8 @@ package enum LogVerifier {
   package static func verify(at path: String, environment: SystemEnvironment) throws(LogError) -> VerificationReport {
     let directory = StoreDirectory(path)
     let begun = environment.clock.monotonicNanoseconds()
-    // A store that is being written does not stand still, and its writer may be gone again before anybody looks
-    // whether there is one: only what two looks in a row agree on is a finding.
+    // A store that is being written does not stand still, and its writer may be gone again before this looks whether
+    // there is one: only what two passes in a row agree on is a finding.
     var earlier: [VerificationFinding]?
     var report = VerificationReport()
     for look in 1...looksMax {
@@ -106,153 +108,62 @@ private struct Verification {
 
   mutating func run() throws(LogError) {
     let (fileSystem, directory) = (environment.fileSystem, directory)
-    guard case .segments(let ids, _) = try directory.contents(fileSystem) else {
-      throw LogError(.absent, "there is no store at '\(directory.path)'", file: directory.path)
+    let survey = try LogSurvey(
+      fileSystem, directory, try directory.files(fileSystem), untilUnwritten: false)
+    report.isControlTorn = survey.control?.isTorn ?? false
+    report.quarantine = try directory.quarantined(fileSystem)
+    report.segments = survey.segments.count
+    for problem in survey.listProblems + survey.segmentProblems {
+      guard problem.code != .fromTheFuture else { throw problem }
+      add(problem, in: problem.file ?? directory.path)
     }
-    let control = try finding(in: directory.control) { () throws(LogError) in
-      try Control.read(fileSystem, directory)
+    let last = survey.segments.last?.segmentID
+    let bound = survey.control?.current.bound
+    try verify(
+      survey.segments.compactMap { segment in
+        guard let summary = segment.summary else { return nil }
+        return Part(
+          summary: summary, end: segment.end, bound: bound?.segmentID == segment.segmentID ? bound : nil,
+          isLast: segment.segmentID == last)
+      })
+    if !report.isDamaged, let control = survey.control {
+      do throws(LogError) {
+        try control.checkBound(reached: report.lastLSN, path: directory.path)
+      } catch {
+        add(error, in: directory.control)
+      }
     }
-    report.isControlTorn = control?.isOtherTorn ?? false
-    let manifest = try finding(in: directory.manifest) { () throws(LogError) in
-      try Manifest.read(fileSystem, directory)
-    }
-    if let manifest, let control, manifest.storeUUID != control.storeUUID {
-      add(
-        LogError(
-          .foreignSegment,
-          "'\(directory.control)' is of another store than '\(directory.manifest)'; \(LogError.innocentCauses)",
-          file: directory.control, offset: 16), in: directory.control)
-    }
-    let present = Set(ids)
-    let order = order(manifest, ids)
-    report.segments = order.count
-    var summaries: [SegmentSummary?] = []
-    var unopened: Set<UInt64> = []
-    for (id, entry) in order {
-      let path = directory.segment(id)
-      if !present.contains(id) {
-        add(
-          LogError(
-            .missingSegment, "'\(path)' is missing; \(LogError.innocentCauses)", file: path,
-            lsns: entry.map { $0.firstLSN...max($0.firstLSN, $0.lastLSN) }), in: path)
-        summaries.append(nil)
-        continue
-      }
-      let read = try finding(in: path) { () throws(LogError) -> SegmentSummary? in
-        try SegmentSummary.read(fileSystem, path, id, untilUnwritten: false)
-      }
-      // Made ahead and not in use: no part of the log, unless something says that it is.
-      if case .some(.none) = read {
-        if let entry, entry.end != 0 || control?.tailSegmentID == id {
-          addUnopened(id, entry.firstLSN...max(entry.firstLSN, entry.lastLSN))
-        } else {
-          unopened.insert(id)
-        }
-        continue
-      }
-      guard let summary = read ?? nil else {
-        summaries.append(nil)
-        continue
-      }
-      if let manifest,
-        summary.header.storeUUID != manifest.storeUUID || summary.header.role != manifest.role
-          || entry.map({ $0.salt != summary.header.salt }) == true
-      {
-        add(
-          LogError(
-            .foreignSegment,
-            "'\(path)' is another segment than the one that the list of segments means; \(LogError.innocentCauses)",
-            file: path), in: path)
-        summaries.append(nil)
-        continue
-      }
-      // Neighbours that could not be read cannot be held against each other.
-      let isFirst = summaries.isEmpty
-      if isFirst || summaries.last.map({ $0 != nil }) == true {
-        let isNext: Void? = try finding(in: path) { () throws(LogError) in
-          try SegmentList.check(summary, after: summaries.last ?? nil)
-        }
-        if isNext == nil, entry == nil {
-          // On no list, and without a place.
-          report.findings.removeLast()
-          addStray(summary)
-          continue
-        }
-        if isNext == nil, unopened.remove(summary.opening.predecessorID) != nil {
-          addUnopened(summary.opening.predecessorID, nil)
-        }
-      }
-      summaries.append(summary)
-    }
-    if summaries.isEmpty { add(SegmentList.nothingOpened(directory), in: directory.manifest) }
-    var parts: [Part] = []
-    for (index, summary) in summaries.enumerated() {
-      guard let summary else { continue }
-      let isLast = index == summaries.count - 1
-      // The successor says where this one ends; without a readable one, its own promises do.
-      let successor = isLast ? nil : summaries[index + 1]
-      let isKnown = successor.map { $0.opening.predecessorID == summary.segmentID } ?? false
-      let bound = control.flatMap { control in
-        control.tailSegmentID == summary.segmentID
-          ? SegmentBound(end: control.durableEnd, lsn: control.durableLSN) : nil
-      }
-      parts.append(
-        Part(
-          summary: summary, end: summary.sealedEnd(before: isKnown ? successor : nil), bound: bound, isLast: isLast))
-    }
-    try verify(parts)
-    if let control, control.durableLSN > report.lastLSN, !report.isDamaged {
-      add(
-        LogError(
-          .missingSegment,
-          "the log ends with LSN \(report.lastLSN), but LSN \(control.durableLSN) was durable; "
-            + LogError.innocentCauses, file: directory.control, lsns: report.lastLSN + 1...control.durableLSN),
-        in: directory.control)
-    }
+    try addStrays(survey)
+  }
+
+  /// Files that no list names.
+  private mutating func addStrays(_ survey: LogSurvey) throws(LogError) {
+    guard !survey.unplaced.isEmpty, !report.isDamaged else { return }
     // What a writer is making has a name before the list has it.
-    if report.findings.contains(where: { $0.kind == .stray }), try directory.isHeld(fileSystem) {
+    guard try !directory.isHeld(environment.fileSystem) else {
       report.isHeldByWriter = true
-      report.findings.removeAll { $0.kind == .stray }
+      return
+    }
+    let leftovers = try Leftovers(
+      survey.unplaced, covering: survey.segments.first?.summary?.opening.firstLSN ?? 1, to: report.lastLSN,
+      environment.fileSystem)
+    for id in leftovers.redundant {
+      addStray(
+        directory.segment(id),
+        "is on no list, and the log has its events: its writer was interrupted; the next open for writing removes it")
+    }
+    for id in leftovers.unknown {
+      addStray(
+        directory.segment(id),
+        "is on no list and has events that the log does not have; the next open for writing moves it to "
+          + "'\(directory.quarantine)'")
     }
   }
 
-  /// The segments in the order of the log: as listed, then what is not listed, in the order of their IDs.
-  private func order(_ manifest: Manifest?, _ ids: [UInt64]) -> [(UInt64, ManifestEntry?)] {
-    guard let manifest else { return ids.map { ($0, nil) } }
-    let listed = Set(manifest.entries.map(\.segmentID)).union(manifest.obsolete)
-    return manifest.entries.map { ($0.segmentID, $0) } + ids.filter { !listed.contains($0) }.map { ($0, nil) }
-  }
-
-  /// What `look` returns; nil, and a finding, if it finds damage.
-  private mutating func finding<Result>(
-    in path: String, _ look: () throws(LogError) -> Result
-  ) throws(LogError) -> Result? {
-    do {
-      return try look()
-    } catch  where error.code == .io || error.code == .fromTheFuture {
-      throw error
-    } catch {
-      add(error, in: path)
-      return nil
-    }
-  }
-
-  /// A segment that is continued by another one, or has an end, was opened.
-  private mutating func addUnopened(_ segmentID: UInt64, _ lsns: ClosedRange<UInt64>?) {
-    let page = UInt64(LogFormat.headerPageBytes)
-    let path = directory.segment(segmentID)
-    add(
-      .damaged(
-        path, at: page..<page + UInt64(LogFormat.openingFrameBytes), lsns: lsns, "its opening frame does not verify"),
-      in: path, end: page + UInt64(LogFormat.openingFrameBytes))
-  }
-
-  private mutating func addStray(_ summary: SegmentSummary) {
+  private mutating func addStray(_ path: String, _ what: String) {
     report.findings.append(
       VerificationFinding(
-        kind: .stray, code: .foreignSegment, file: summary.path, offset: 0, end: 0, lsns: nil,
-        message: "'\(summary.path)' is on no list and continues nothing: its writer was interrupted before it counted; "
-          + "the next open for writing moves it to '\(directory.quarantine)'"))
+        kind: .stray, code: .foreignSegment, file: path, offset: 0, end: 0, lsns: nil, message: "'\(path)' \(what)"))
   }
 
   private mutating func add(_ error: LogError, in path: String, end: UInt64? = nil) {
@@ -266,7 +177,7 @@ private struct Verification {
   private struct Part: Sendable {
     let summary: SegmentSummary
     let end: SegmentEnd?
-    let bound: SegmentBound?
+    let bound: LogBound?
     let isLast: Bool
   }
 
@@ -301,11 +212,11 @@ private struct Verification {
   private static let parallelBytesMin: UInt64 = 32 << 20
 
   private mutating func verify(
-    _ summary: SegmentSummary, _ sealed: SegmentEnd?, _ bound: SegmentBound?, isLast: Bool
+    _ summary: SegmentSummary, _ sealed: SegmentEnd?, _ bound: LogBound?, isLast: Bool
   ) throws(LogError) {
-    let file = try Recovery.openSegment(environment.fileSystem, summary.path)
+    let file = try SegmentFile.open(environment.fileSystem, summary.path)
     defer { file.close() }
-    let size = try Recovery.sizeOf(file)
+    let size = try SegmentFile.size(of: file)
     try checkHeaderPage(file, summary.path)
     var walk = SegmentWalk(
       summary, file: file, limit: sealed.map { min(size, UInt64($0.offset)) } ?? size, bound: bound)
@@ -325,7 +236,7 @@ private struct Verification {
         }
         guard case .stop(let fault) = step else { continue }
         if let sealed {
-          try Recovery.checkSealed(walk, fault, sealed)
+          try walk.checkReached(sealed, fault)
         } else {
           try judgeTail(walk, size, isLast: isLast)
         }
@@ -344,7 +255,7 @@ private struct Verification {
         in: summary.path)
     }
     report.frames += walk.frames
-    report.bytes += walk.scanner.bytesRead + UInt64(LogFormat.headerPageBytes + LogFormat.openingFrameBytes)
+    report.bytes += walk.scanner.bytesRead + UInt64(LogFormat.openingEnd)
     if isLast || sealed == nil { report.lastLSN = max(report.lastLSN, walk.unitEnd.lsn) }
   }
 
@@ -357,7 +268,7 @@ private struct Verification {
       guard at < begins.count, begins[at] == entry else {
         add(
           .damaged(
-            walk.path, at: UInt64(index.offset)..<UInt64(index.end), lsns: nil,
+            walk.path, at: UInt64(index.range.lowerBound)..<UInt64(index.range.upperBound), lsns: nil,
             "its index names byte \(entry.offset), where no transaction begins as it says"), in: walk.path)
         return
       }
@@ -387,7 +298,7 @@ private struct Verification {
     let verdict = try TailVerdict.judge(walk)
     report.bytes += verdict.bytesRead - walk.scanner.bytesRead
     guard verdict.bytesSetAside > 0, !isHeld else { return }
-    let begin = UInt64(walk.settledEnd)
+    let begin = UInt64(walk.unitEnd.offset)
     report.findings.append(
       VerificationFinding(
         kind: .tornTail, code: .rejected, file: walk.path, offset: begin, end: begin + verdict.bytesSetAside,
@@ -399,9 +310,8 @@ private struct Verification {
   /// Up to where the bytes of a segment were acknowledged.
   private func acknowledgedEnd(_ walk: SegmentWalk, _ sealed: SegmentEnd?) throws(LogError) -> UInt64 {
     if let sealed { return UInt64(sealed.offset) }
-    let resync = try Resync.scan(
-      walk.scanner.file, walk.path, identity: walk.scanner.identity, from: walk.scanner.offset)
-    return UInt64(max(walk.openingEnd, walk.bound?.end ?? 0, resync.promise?.durableEnd ?? 0))
+    let resync = try Resync.scan(walk.scanner.file, identity: walk.scanner.identity, from: walk.scanner.offset)
+    return UInt64(max(walk.opening.durableEnd, walk.bound?.end ?? 0, resync.promise?.offset ?? 0))
   }
 
   /// A segment that is damaged everywhere is said to be so after this many places: to look for the next one is to read
@@ -422,7 +332,7 @@ private struct Verification {
         regions == Self.regionsMax
         ? nil
         : try SegmentScanner.firstFrame(
-          of: walk.scanner.file, summary.path, identity: summary.identity, in: behind..<max(end, behind))
+          of: walk.scanner.file, identity: summary.identity, in: behind..<max(end, behind))
       guard let next else {
         if regions == Self.regionsMax {
           error = .damaged(
@@ -438,7 +348,7 @@ private struct Verification {
       error.offset = begin
       add(error, in: summary.path, end: next.offset)
       var scanner = SegmentScanner(
-        file: walk.scanner.file, path: summary.path, identity: summary.identity, from: next.offset, limit: end)
+        file: walk.scanner.file, identity: summary.identity, from: next.offset, limit: end)
       while case .frame(let header, _, _) = try scanner.next() {
         report.frames += 1
         if header.type == FrameType.event.rawValue {

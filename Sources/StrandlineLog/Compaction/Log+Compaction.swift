@@ -1,4 +1,4 @@
-// Compaction: what nobody needs any more leaves the log, LSNs stay.
+// Compaction: what is not needed any more leaves the log, LSNs stay.
 //
 // Only the oldest finished segments are rewritten, as a prefix, so no older value can outlive a newer fact that was
 // left out. What is alive only the owner of the log knows: it is handed every transaction and says what stays of it,
@@ -23,7 +23,7 @@ package struct CompactionReport: Hashable, Sendable {
   package init() {}
 }
 
-/// Somebody who reads the log and needs what he has not read: compaction leaves it to him.
+/// A reader of the log that needs what it has not read: compaction leaves it there.
 package final class LogConsumer: Sendable {
   package let name: String
   private let position: Atomic<UInt64>
@@ -63,7 +63,7 @@ final class LogConsumers: Sendable {
     return consumer
   }
 
-  /// Who has read least; of several the first by name.
+  /// The consumer that has read least; of several the first by name.
   var slowest: (name: String, lsn: UInt64)? {
     let all = entries.withLock { Array($0.values) }.compactMap { $0() }
     return all.min { ($0.lsn, $0.name) < ($1.lsn, $1.name) }
@@ -83,26 +83,26 @@ extension Log {
   package func finishSegment() throws(LogError) {
     try upkeep.enter()
     defer { upkeep.leave() }
-    try commit.withLock { state throws(LogError) in try state.checkWritable() }
+    try queue.withLock { state throws(LogError) in try state.checkWritable() }
     let failure = disk.withLock { writer -> LogError? in
       // It may have been poisoned while this waited.
-      guard case .open = commit.withLock({ $0.phase }) else { return nil }
-      guard let newest = keeper.manifest.entries.last(where: { $0.state == .used }),
+      guard case .open = queue.withLock({ $0.phase }) else { return nil }
+      guard let newest = keeper.manifest.entries.last(where: { !$0.isPrepared }),
         newest.firstLSN <= writer.durable.lsn
       else { return nil }
       do throws(WriteFailure) {
-        // Sealed and bounded as at a clean close: no next group in it will promise its last one.
+        // Sealed and bounded as at a clean close: no later group in it will promise its last one.
         do throws(SystemError) {
           try writer.finish()
         } catch {
           throw WriteFailure.unknown(error)
         }
         let rotation = try writer.rotate()
-        commit.withLock { $0.rotated(rotation.table) }
+        queue.withLock { $0.rotated(rotation.table) }
         upkeep.add(rotation.predecessor)
         return nil
       } catch {
-        if case .unknown(let cause) = error { commit.withLock { $0.poison(cause) }.tell() }
+        if case .unknown(let cause) = error { queue.withLock { $0.poison(cause) }.tell() }
         return Self.failure("cannot go on in another segment of '\(path)'", error)
       }
     }
@@ -136,8 +136,8 @@ extension Log {
     do throws(LogError) {
       try rewriting(.compacting) { () throws(LogError) in
         let slowest = consumers.slowest
-        let finished = keeper.manifest.entries.prefix { $0.state == .used && $0.end != 0 && $0.lastLSN <= limit }
-        let free = finished.prefix { $0.lastLSN <= slowest?.lsn ?? .max }
+        let finished = keeper.manifest.finished.prefix { $0.end.lastLSN <= limit }
+        let free = finished.prefix { $0.end.lastLSN <= slowest?.lsn ?? .max }
         do {
           try compact(free, &report, prepare, survivors)
         } catch let error as LogError {
@@ -146,7 +146,7 @@ extension Log {
           ownersError = error
           throw LogError(.io, "the owner of '\(path)' could not say what is alive: \(error)", file: path)
         }
-        let held = finished[free.endIndex...].reduce(0) { $0 + UInt64($1.end) }
+        let held = finished[free.endIndex...].reduce(0) { $0 + UInt64($1.end.offset) }
         if let slowest, held > options.consumerHoldBytesMax {
           throw LogError(
             .consumerHolds,
@@ -163,12 +163,12 @@ extension Log {
   }
 
   private func compact(
-    _ entries: ArraySlice<ManifestEntry>, _ report: inout CompactionReport,
+    _ finished: ArraySlice<SegmentRewrite.Input>, _ report: inout CompactionReport,
     _ prepare: (FinishedEvents) throws -> Void, _ survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws {
-    guard let last = entries.last else { return }
-    var inputs = entries.map(SegmentRewrite.Input.init)[...]
-    try prepare(FinishedEvents(keeper: keeper, inputs: Array(inputs), lastLSN: last.lastLSN))
+    guard let last = finished.last else { return }
+    var inputs = finished
+    try prepare(FinishedEvents(keeper: keeper, inputs: Array(inputs), lastLSN: last.end.lastLSN))
     var outputs: [MadeSegment] = []
     do {
       while !inputs.isEmpty {
@@ -179,6 +179,10 @@ extension Log {
       throw error
     }
     try replace(outputs)
+    // What did not survive must not be readable any more, also what an earlier attempt has left.
+    if let failure = keeper.removeDropped() {
+      throw LogError.system("compacted, but old segments of '\(path)' cannot be removed", failure)
+    }
   }
 
   /// Takes the first inputs, as many as fit into one output by what stays of them, and makes it; nil for one of which
@@ -188,7 +192,7 @@ extension Log {
     _ survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws -> MadeSegment? {
     guard let first = inputs.first else { return nil }
-    var rewrite = try SegmentRewrite(keeper, from: first, tenure: tenure)
+    var rewrite = try SegmentRewrite(keeper, from: first)
     var isChanged = false
     repeat {
       let input = inputs.removeFirst()
@@ -197,13 +201,13 @@ extension Log {
         if !isChanged { isChanged = kept != transaction.map(LogSurvivor.init) }
         return kept
       }
-      report.bytesBefore += UInt64(input.entry.end)
+      report.bytesBefore += UInt64(input.end.offset)
     } while !inputs.isEmpty && rewrite.bytesWritten * 2 <= UInt64(options.segmentBytesMax)
     report.segmentsRead += rewrite.inputs.count
     report.eventsRead += rewrite.eventsRead
     report.eventsKept += rewrite.events
     guard isChanged || rewrite.inputs.count > 1 else {
-      report.bytesAfter += UInt64(first.entry.end)
+      report.bytesAfter += UInt64(first.end.offset)
       report.segmentsKept += 1
       return nil
     }

@@ -1,4 +1,4 @@
-// Small segments become larger ones: every writer that appends leaves one, and each costs an open a look.
+// Small segments become larger ones: every writer that appends leaves one, and each costs an open a read.
 //
 // Neighbours are merged when eight of about the same size have come together, so an event is copied once for every
 // factor of eight that its segment grows, and never again when that has the size of a segment. Nothing is left out.
@@ -20,7 +20,7 @@ extension Log {
   private func mergeNow() throws(LogError) {
     try rewriting(.merging) { () throws(LogError) in
       while let run = mergeableRun() {
-        var rewrite = try SegmentRewrite(keeper, from: run[0], tenure: tenure)
+        var rewrite = try SegmentRewrite(keeper, from: run[0])
         do {
           for input in run { try rewrite.read(input) { $0.map(LogSurvivor.init) } }
         } catch let error as LogError {
@@ -29,13 +29,14 @@ extension Log {
           preconditionFailure("taking over events throws nothing of its own")
         }
         try replace([try make(&rewrite)])
+        keeper.removeDropped()
         upkeep.succeeded(.merging) { $0.segmentsMerged += run.count }
       }
       upkeep.succeeded(.merging)
     }
   }
 
-  /// A writer that came for a moment merges what has come together, its own segment too. If that fails, everything is
+  /// A writer that was there for a moment merges what has come together, its own segment too. If that fails, everything is
   /// as safe as before, and the next writer tries again.
   func mergeAtClose(_ writer: borrowing SegmentWriter) {
     guard options.upkeep == .inBackground, writer.hasAppended else { return }
@@ -72,14 +73,16 @@ extension Log {
   /// the outputs are taken back; if that is not known, both sets of files stay, and the next open sees which counts.
   func replace(_ outputs: [MadeSegment]) throws(LogError) {
     guard !outputs.isEmpty else { return }
+    let replaced = outputs.flatMap(\.replaced)
     do throws(WriteFailure) {
       try keeper.commit(
+        dropping: replaced,
         { manifest in for output in outputs { manifest.replace(output.replaced, with: output.entry) } },
         listed: {
-          commit.withLock { state in
+          queue.withLock { state in
             for output in outputs { state.replace(Set(output.replaced), with: output.table) }
           }
-          files.drop(Set(outputs.flatMap(\.replaced)))
+          files.drop(Set(replaced))
         })
     } catch {
       if case .refused = error { takeBack(outputs) }
@@ -87,40 +90,35 @@ extension Log {
     }
   }
 
-  /// Takes outputs back that no list names. What cannot be taken back now, the next writer moves out of the way.
+  /// Takes outputs back that no list names.
   func takeBack(_ outputs: [MadeSegment]) {
-    let fileSystem = keeper.environment.fileSystem
-    for output in outputs {
-      do {
-        try fileSystem.unlink(keeper.directory.segment(output.entry.segmentID))
-      } catch {
-        continue
-      }
-    }
-    // Not synced: a name that comes back after a power cut is as unlisted as before.
+    for output in outputs { keeper.drop(output.entry.segmentID) }
+    // What cannot be removed now is removed by the next rewriting, or by the next writer.
+    keeper.removeDropped()
   }
 
   /// Neighbours of one size class or smaller ones, eight at least, that fit into a segment together.
   private func mergeableRun() -> [SegmentRewrite.Input]? {
-    let entries = keeper.manifest.entries.filter { $0.state == .used }
+    let entries = keeper.manifest.entries.filter { !$0.isPrepared }
     for level in 0..<8 {
       let limit = (UInt64(LogFormat.headerPageBytes) * 2) << UInt64(3 * level)
       guard limit < UInt64(options.segmentBytesMax) else { return nil }
       var run: [SegmentRewrite.Input] = []
       var bytes: UInt64 = 0
       for entry in entries {
+        let end = UInt64(entry.end?.offset ?? 0)
         // The header's page is there once, however many become one.
-        let content = UInt64(entry.end) - min(UInt64(entry.end), UInt64(LogFormat.headerPageBytes))
+        let content = end - min(end, UInt64(LogFormat.headerPageBytes))
         // One whose end is not on the list stands between its neighbours all the same.
-        let isSmall = entry.end != 0 && UInt64(entry.end) <= limit
+        let isSmall = end != 0 && end <= limit
         let fits = isSmall && bytes + content <= UInt64(options.segmentBytesMax)
         if !fits {
           if run.count >= options.mergeWidth { return run }
           run = []
           bytes = 0
         }
-        if isSmall {
-          run.append(SegmentRewrite.Input(entry: entry))
+        if isSmall, let input = SegmentRewrite.Input(entry) {
+          run.append(input)
           bytes += content
         }
       }

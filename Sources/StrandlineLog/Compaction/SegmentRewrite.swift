@@ -26,8 +26,17 @@ package struct LogSurvivor: Hashable, Sendable {
 struct SegmentRewrite {
   /// A finished segment, as the list names it.
   struct Input {
-    let entry: ManifestEntry
-    var end: SegmentEnd { SegmentEnd(offset: entry.end, lastLSN: entry.lastLSN, chain: entry.chain) }
+    let segmentID: UInt64
+    let salt: UInt32
+    let firstLSN: UInt64
+    let end: SegmentEnd
+
+    /// nil for one that may grow.
+    init?(_ entry: ManifestEntry) {
+      guard let end = entry.end else { return nil }
+      (segmentID, salt, firstLSN) = (entry.segmentID, entry.salt, entry.firstLSN)
+      self.end = end
+    }
   }
 
   let keeper: DirectoryKeeper
@@ -42,22 +51,23 @@ struct SegmentRewrite {
   var path: String { keeper.directory.segment(segmentID) }
 
   /// An output that begins where `first` does. Nothing is in it yet.
-  init(_ keeper: DirectoryKeeper, from first: Input, tenure: UInt64) throws(LogError) {
+  init(_ keeper: DirectoryKeeper, from first: Input) throws(LogError) {
     self.keeper = keeper
     let manifest = keeper.manifest
     let header = SegmentHeader.new(
-      keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), tenure: tenure,
-      role: manifest.role)
-    output = RewrittenSegment(header, try Self.summary(keeper, first.entry).opening)
+      keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), role: manifest.role,
+      kind: .rewritten)
+    output = RewrittenSegment(header, try Self.summary(keeper, first).opening)
   }
 
-  private static func summary(_ keeper: DirectoryKeeper, _ entry: ManifestEntry) throws(LogError) -> SegmentSummary {
-    let path = keeper.directory.segment(entry.segmentID)
-    let summary = try SegmentSummary.read(
-      keeper.environment.fileSystem, path, entry.segmentID, untilUnwritten: false)
-    guard let summary, summary.header.salt == entry.salt else {
+  private static func summary(_ keeper: DirectoryKeeper, _ input: Input) throws(LogError) -> SegmentSummary {
+    let path = keeper.directory.segment(input.segmentID)
+    let facts = try SegmentFacts.read(
+      keeper.environment.fileSystem, path, input.segmentID, untilUnwritten: false)
+    if let problem = facts.problem { throw problem }
+    guard let summary = facts.summary, summary.header.salt == input.salt else {
       throw .damaged(
-        path, at: 0..<UInt64(LogFormat.headerPageBytes), lsns: entry.firstLSN...max(entry.firstLSN, entry.lastLSN),
+        path, at: 0..<UInt64(LogFormat.headerPageBytes), lsns: input.firstLSN...max(input.firstLSN, input.end.lastLSN),
         "it is another segment than the one that the list of segments means")
     }
     return summary
@@ -70,10 +80,9 @@ struct SegmentRewrite {
   mutating func read(_ input: Input, _ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
     if let last = inputs.last {
       // What stands for both would hide that something between them is missing.
-      try SegmentList.check(
-        try Self.summary(keeper, input.entry), after: try Self.summary(keeper, last.entry))
+      try Self.summary(keeper, input).check(after: try Self.summary(keeper, last))
     }
-    output.opening.opens = try Self.walk(keeper, input) { transaction in
+    try Self.walk(keeper, input) { transaction in
       eventsRead += UInt64(transaction.count)
       try add(try survivors(transaction), of: transaction)
     }
@@ -82,23 +91,18 @@ struct SegmentRewrite {
     inputs.append(input)
   }
 
-  /// Reads one finished segment, by the same rules as an open; returns how many opens its opening frame counts.
-  @discardableResult
-  static func walk(
-    _ keeper: DirectoryKeeper, _ input: Input, _ body: ([LogEvent]) throws -> Void
-  ) throws -> UInt64 {
-    let summary = try summary(keeper, input.entry)
-    let file = try Recovery.openSegment(keeper.environment.fileSystem, summary.path)
+  /// Reads one finished segment, by the same rules as an open.
+  static func walk(_ keeper: DirectoryKeeper, _ input: Input, _ body: ([LogEvent]) throws -> Void) throws {
+    let summary = try summary(keeper, input)
+    let file = try SegmentFile.open(keeper.environment.fileSystem, summary.path)
     defer { file.close() }
     var walk = SegmentWalk(
-      summary, file: file, limit: min(try Recovery.sizeOf(file), UInt64(input.entry.end)))
+      summary, file: file, limit: min(try SegmentFile.size(of: file), UInt64(input.end.offset)))
     while true {
       switch try walk.next() {
       case .transaction: try body(walk.transaction)
-      case .marker, .other: continue
-      case .stop(let fault):
-        try Recovery.checkSealed(walk, fault, input.end)
-        return summary.opening.opens
+      case .other: continue
+      case .stop(let fault): return try walk.checkReached(input.end, fault)
       }
     }
   }
@@ -125,7 +129,7 @@ struct SegmentRewrite {
     output.finish()
     let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: keeper.directory)
     try creation.make(segmentID, output.bytes, allocated: UInt64(output.bytes.count)).file.close()
-    return MadeSegment(replaced: inputs.map(\.entry.segmentID), entry: output.entry, table: table)
+    return MadeSegment(replaced: inputs.map(\.segmentID), entry: output.entry, table: table)
   }
 
   /// Exact places, for a log that had them of the inputs.
@@ -144,11 +148,13 @@ struct MadeSegment {
 }
 
 extension Manifest {
-  /// One segment stands for others from now on.
-  mutating func replace(_ segmentIDs: [UInt64], with output: ManifestEntry) {
-    guard let index = entries.firstIndex(where: { $0.segmentID == segmentIDs.first }) else { return }
-    entries.insert(output, at: index)
-    entries.removeAll { segmentIDs.contains($0.segmentID) }
-    obsolete += segmentIDs
+  /// The oldest segments, as far as each has an end.
+  var finished: ArraySlice<SegmentRewrite.Input> {
+    var inputs: [SegmentRewrite.Input] = []
+    for entry in entries {
+      guard let input = SegmentRewrite.Input(entry) else { break }
+      inputs.append(input)
+    }
+    return inputs[...]
   }
 }

@@ -1,8 +1,11 @@
 // The writer's hold on MANIFEST and CONTROL: one place that knows which segments are the log, and changes it.
 //
-// A commit never waits here, unless it needs a segment that was not made ahead. Everybody else who changes the set of
-// files does so from the background. After a change whose outcome is unknown no other is tried: what is named by
-// either list is still there, and the next open finds out which one holds.
+// A commit never waits here, unless it needs a segment and none is prepared. Every other change of the set of files is
+// made in the background. After a change whose outcome is unknown no other is tried: what is named by either list is
+// still there, and the next open finds out which one holds.
+//
+// Locks: `writing` for MANIFEST and `bounding` for CONTROL are each held during a write; `state` for a moment, taken
+// after either of them.
 
 import StrandlineSystem
 import Synchronization
@@ -11,18 +14,18 @@ import Synchronization
 final class DirectoryKeeper: Sendable {
   let environment: SystemEnvironment
   let directory: StoreDirectory
-  /// Held for a moment. Taken after `writing`.
   private let state: Mutex<State>
-  /// Held by whoever writes one of the two files.
+  /// Held by the thread that writes MANIFEST.
   private let writing = Mutex(())
+  /// Held by the thread that writes CONTROL.
+  private let bounding: Mutex<ControlFile>
 
   private struct State: Sendable {
     var manifest: Manifest
-    var control: ControlFile
-    /// To be taken off the list with the next change: made ahead by a writer that is gone, and not used.
+    /// To be taken off the list with the next change: an earlier writer prepared them and did not use them.
     var unused: [UInt64]
-    /// Obsolete files that were removed, and their removal synced: the next list need not name them.
-    var removed: Set<UInt64> = []
+    /// Files that no list names any more, and that are to be removed.
+    var dropped: Set<UInt64> = []
     var failure: SystemError?
   }
 
@@ -35,7 +38,8 @@ final class DirectoryKeeper: Sendable {
   ) {
     self.environment = environment
     self.directory = directory
-    state = Mutex(State(manifest: manifest, control: control, unused: unused))
+    state = Mutex(State(manifest: manifest, unused: unused))
+    bounding = Mutex(control)
   }
 
   var manifest: Manifest { state.withLock { $0.manifest } }
@@ -48,53 +52,57 @@ final class DirectoryKeeper: Sendable {
     }
   }
 
-  /// Changes the list. When this returns, the new one is on the medium, and files that it makes obsolete are gone
-  /// from the directory (or will be, by a later writer).
+  // MARK: MANIFEST
+
+  /// Changes the list. When this returns, the new one is on the medium.
   ///
   /// - Parameters:
-  ///   - removes: false: obsolete files are left to `removeObsolete`, because somebody waits for the change.
-  ///   - listed: called when the new list holds, before any file is removed.
+  ///   - dropping: segments that the change takes off the list; `removeDropped` removes their files.
+  ///   - listed: called when the new list holds.
   /// - Throws: `.refused` if the old list still holds.
   func commit(
-    removes: Bool = true, _ change: (inout Manifest) -> Void, listed: () -> Void = {}
+    dropping: [UInt64] = [], _ change: (inout Manifest) -> Void, listed: () -> Void = {}
   ) throws(WriteFailure) {
     try writing.withLock { _ throws(WriteFailure) in
       let before = state.withLock { $0 }
-      // Nothing of this change is anywhere, and nothing will be: whoever made a file for it takes it back.
+      // Nothing of this change is anywhere, and nothing will be: a caller that made a file for it takes it back.
       if let failure = before.failure { throw .refused(failure) }
       func changed(_ manifest: Manifest) -> Manifest {
         var next = manifest
         change(&next)
         next.entries.removeAll { before.unused.contains($0.segmentID) }
-        next.obsolete = (next.obsolete + before.unused).filter { !before.removed.contains($0) }
-        next.number += 1
         return next
       }
-      let next = changed(before.manifest)
       do throws(WriteFailure) {
-        try next.write(environment.fileSystem, directory)
+        try changed(before.manifest).write(environment.fileSystem, directory)
       } catch {
         if case .unknown(let cause) = error { state.withLock { $0.failure = cause } }
         throw error
       }
       state.withLock { state in
-        // What was noted meanwhile stays, and is on the next list.
+        // What `noteForNextList` added meanwhile stays, and is on the next list.
         state.manifest = changed(state.manifest)
+        state.dropped.formUnion(before.unused + dropping)
         state.unused = []
-        state.removed = []
       }
       listed()
     }
-    if removes { removeObsolete() }
   }
 
-  /// Removes files that the list calls obsolete. What cannot be removed now stays on it.
-  func removeObsolete() {
-    let segmentIDs = state.withLock { state in state.manifest.obsolete.filter { !state.removed.contains($0) } }
-    guard !segmentIDs.isEmpty else { return }
+  /// Says in memory what the next list will say: it need not be on the medium at once.
+  func noteForNextList(_ change: (inout Manifest) -> Void) { state.withLock { change(&$0.manifest) } }
+
+  /// The files of segments that no list names any more are removed. Those that cannot be removed now are tried again
+  /// with the next call, or by the next writer's open.
+  ///
+  /// - Returns: what kept a file from being removed.
+  @discardableResult
+  func removeDropped() -> SystemError? {
+    let segmentIDs = state.withLock { $0.dropped }
+    guard !segmentIDs.isEmpty else { return nil }
     let fileSystem = environment.fileSystem
     do {
-      for id in segmentIDs {
+      for id in segmentIDs.sorted() {
         do {
           try fileSystem.unlink(directory.segment(id))
         } catch  where error.isAbsent {
@@ -103,49 +111,40 @@ final class DirectoryKeeper: Sendable {
       }
       try fileSystem.syncDirectory(directory.path)
     } catch {
-      return
+      return error
     }
-    state.withLock { $0.removed.formUnion(segmentIDs) }
+    state.withLock { $0.dropped.subtract(segmentIDs) }
+    return nil
   }
 
-  /// Says in memory what the next list will say: it need not be on the medium at once.
-  func note(_ change: (inout Manifest) -> Void) { state.withLock { change(&$0.manifest) } }
+  /// A file that no list has named, and that its maker could not remove.
+  func drop(_ segmentID: UInt64) { state.withLock { _ = $0.dropped.insert(segmentID) } }
 
-  /// Raises the bounds in CONTROL. When this returns they are on the medium.
-  func bound(_ change: (inout Control) -> Void) throws(SystemError) {
-    try writing.withLock { _ throws(SystemError) in
-      var control = state.withLock { $0.control }
-      defer { state.withLock { $0.control = control } }
-      try control.write(environment.fileSystem, directory, change)
+  // MARK: CONTROL
+
+  /// Writes a bound, if it is ahead of the last one. When this returns it is on the medium.
+  func write(_ bound: LogBound) throws(SystemError) {
+    try bounding.withLock { control throws(SystemError) in
+      guard bound.isAhead(of: control.current.bound) else { return }
+      try control.write(bound, environment.fileSystem, directory)
     }
+  }
+
+  /// Writes a bound without a sync, if it is ahead of the last one.
+  ///
+  /// - Returns: whether CONTROL covers it now; false while another thread writes CONTROL.
+  func raise(_ bound: LogBound) throws(SystemError) -> Bool {
+    let isCovered: Void? = try bounding.withLockIfAvailable { control throws(SystemError) in
+      guard bound.isAhead(of: control.current.bound) else { return }
+      try control.raise(bound, environment.fileSystem, directory)
+    }
+    return isCovered != nil
   }
 }
 
-extension Manifest {
-  /// A segment was made ahead, and is used now.
-  mutating func use(_ segmentID: UInt64, firstLSN: UInt64) {
-    guard let index = entries.firstIndex(where: { $0.segmentID == segmentID }) else { return }
-    var entry = entries.remove(at: index)
-    entry.state = .used
-    entry.firstLSN = firstLSN
-    add(entry)
-  }
-
-  /// A segment will not grow any more.
-  mutating func finish(_ segmentID: UInt64, _ end: SegmentEnd, events: UInt64?) {
-    guard let index = entries.firstIndex(where: { $0.segmentID == segmentID }) else { return }
-    entries[index].lastLSN = end.lastLSN
-    entries[index].end = end.offset
-    entries[index].chain = end.chain
-    if let events { entries[index].events = events }
-  }
-
-  /// Adds an entry in its place: those that are in use before those that are not.
-  mutating func add(_ entry: ManifestEntry) {
-    switch entry.state {
-    case .prepared: entries.append(entry)
-    case .used:
-      entries.insert(entry, at: entries.firstIndex { $0.state == .prepared } ?? entries.count)
-    }
+extension LogBound {
+  /// Whether it promises more.
+  func isAhead(of other: LogBound) -> Bool {
+    lsn > other.lsn || (lsn == other.lsn && segmentID == other.segmentID && end > other.end)
   }
 }

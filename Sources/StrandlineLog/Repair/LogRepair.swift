@@ -35,7 +35,8 @@ package enum LogRepair {
       directory.path + LogFormat.initInfix + SegmentName.hex(salvage.environment.random.next()))
     do {
       try fileSystem.makeDirectory(place.path)
-      try fileSystem.lock(place.lock, exclusive: true)?.unlock()
+      let lock = try fileSystem.lock(place.lock, exclusive: true)
+      defer { lock?.unlock() }
       var output = RepairOutput(salvage, place, options)
       let report = try salvage.read { events, isPartial in
         try output.add(try survivors(events, isPartial), upTo: events.last?.lsn ?? 0)
@@ -49,13 +50,15 @@ package enum LogRepair {
         try Ballast(fileSystem: fileSystem, directory: place, bytes: options.ballastBytes).make()
       }
       try fileSystem.syncDirectory(place.path)
+      // `finish` opens the store and takes its lock.
+      lock?.unlock()
       try finish(place.path)
       try fileSystem.rename(place.path, to: directory.path)
     } catch {
       do {
-        try remove(place.path, fileSystem)
+        if try fileSystem.kind(of: place.path) == .directory { try fileSystem.removeTree(place.path) }
       } catch {
-        // What cannot be removed now lies beside, under a name that nothing reads; the first failure counts.
+        // The next open for writing at `path` removes it; the first failure counts.
       }
       guard let error = error as? SystemError else { throw error }
       throw LogError.system("cannot make a store at '\(directory.path)'", error, file: directory.path)
@@ -141,20 +144,6 @@ package enum LogRepair {
     }
     try fileSystem.syncDirectory(place.quarantine)
   }
-
-  /// Removes what was built, if it still stands at its building place.
-  private static func remove(_ path: String, _ fileSystem: any FileSystem) throws(SystemError) {
-    guard try fileSystem.kind(of: path) == .directory else { return }
-    for name in try fileSystem.list(path) {
-      let inner = "\(path)/\(name)"
-      if try fileSystem.kind(of: inner) == .directory {
-        try remove(inner, fileSystem)
-      } else {
-        try fileSystem.unlink(inner)
-      }
-    }
-    try fileSystem.removeDirectory(path)
-  }
 }
 
 /// The segments of the new log, one after the other.
@@ -164,7 +153,6 @@ struct RepairOutput {
   private let options: LogOptions
   private let role: LogRole
   private let storeUUID: [UInt8]
-  private let tenure: UInt64
   private var current: RewrittenSegment?
   private var entries: [ManifestEntry] = []
 
@@ -174,7 +162,6 @@ struct RepairOutput {
     self.options = options
     role = salvage.role
     storeUUID = environment.random.bytes(16)
-    tenure = environment.random.next()
   }
 
   /// Adds what stays of a transaction that ends with `last`.
@@ -192,45 +179,44 @@ struct RepairOutput {
 
   /// Writes what is not written yet, and the files that say what the log is.
   mutating func finish(lastLSN: UInt64) throws {
-    if entries.isEmpty || current != nil || entries[entries.count - 1].lastLSN < lastLSN {
+    if entries.isEmpty || current != nil || lastEnd.lastLSN < lastLSN {
       var segment = current ?? begun()
       current = nil
       try write(&segment, rangeLastLSN: lastLSN)
     }
-    let tail = entries[entries.count - 1]
-    var manifest = Manifest(storeUUID: storeUUID, role: role, nextSegmentID: tail.segmentID + 1)
-    manifest.number = 1
+    let tail = entries[entries.count - 1].segmentID
+    var manifest = Manifest(storeUUID: storeUUID, role: role, nextSegmentID: tail + 1)
     manifest.entries = entries
     do throws(WriteFailure) {
       try manifest.write(environment.fileSystem, place)
     } catch {
       throw error.cause
     }
-    let (bytes, _) = ControlFile.fresh(
-      Control(
-        storeUUID: storeUUID, tailSegmentID: tail.segmentID, durableLSN: tail.lastLSN, fullFlushLSN: tail.lastLSN,
-        durableEnd: tail.end, isClean: false))
+    let (bytes, _) = ControlFile.new(
+      Control(storeUUID: storeUUID, bound: LogBound(segmentID: tail, lsn: lastEnd.lastLSN, end: lastEnd.offset)))
     let file = try environment.fileSystem.open(place.control, .create)
     defer { file.close() }
     try file.write(bytes, at: 0)
     try file.sync(.durable)
   }
 
+  /// Where the last segment ends.
+  private var lastEnd: SegmentEnd { entries.last?.end ?? SegmentEnd(offset: 0, lastLSN: 0, chain: 0) }
+
   private func begun() -> RewrittenSegment {
-    let last = entries.last
+    let last = entries.last?.segmentID ?? 0
     let header = SegmentHeader.new(
-      environment, storeUUID: storeUUID, segmentID: (last?.segmentID ?? 0) + 1, tenure: tenure, role: role)
+      environment, storeUUID: storeUUID, segmentID: last + 1, role: role, kind: .rewritten)
     return RewrittenSegment(
       header,
       OpeningBody(
-        firstLSN: (last?.lastLSN ?? 0) + 1, predecessorID: last?.segmentID ?? 0,
-        predecessorLastLSN: last?.lastLSN ?? 0, predecessorEnd: last?.end ?? 0, chain: last?.chain ?? 0,
-        durableEnd: 0, opens: 1))
+        firstLSN: lastEnd.lastLSN + 1, predecessorID: last, predecessorEnd: lastEnd.offset, chain: lastEnd.chain,
+        durableEnd: 0))
   }
 
   private mutating func write(_ segment: inout RewrittenSegment, rangeLastLSN: UInt64) throws {
     segment.opening.rangeLastLSN = rangeLastLSN
-    // Nobody knows the chain of what was lost: it begins anew.
+    // The chain of what was lost is not known: it begins anew.
     segment.opening.rangeChain = segment.contentChain
     segment.finish()
     let creation = SegmentCreation(fileSystem: environment.fileSystem, directory: place)
@@ -240,14 +226,5 @@ struct RepairOutput {
       throw error.cause
     }
     entries.append(segment.entry)
-  }
-}
-
-extension WriteFailure {
-  /// What failed.
-  fileprivate var cause: SystemError {
-    switch self {
-    case .refused(let cause), .unknown(let cause): cause
-    }
   }
 }

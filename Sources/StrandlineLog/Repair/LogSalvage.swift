@@ -123,19 +123,19 @@ struct SalvageReading {
       // Its predecessor's losses end where it begins.
       if let first = part.firstLSN { reach(first, isDense: true, orMissing: part.path) }
       guard let identity = part.identity else {
-        note(pendingIn: part.path)
-        if let last = part.entry?.lastLSN, last > 0 { reach(last + 1, isDense: true, orMissing: part.path) }
+        addPending(damageIn: part.path)
+        if let last = part.entry?.end?.lastLSN { reach(last + 1, isDense: true, orMissing: part.path) }
         continue
       }
       report.segments += 1
       try read(part, identity, before: next, visit)
     }
-    if let control = found.control, control.durableLSN > position {
-      reach(control.durableLSN + 1, isDense: true, orMissing: found.parts.last?.path ?? "")
+    if let bound = found.bound, bound.lsn > position {
+      reach(bound.lsn + 1, isDense: true, orMissing: found.parts.last?.path ?? "")
     }
-    // Behind the last thing that is known nobody can say what was there.
-    if let last = found.parts.last, last.identity == nil, last.entry?.end ?? 0 == 0 { report.isOpenEnded = true }
-    if !pending.isEmpty || found.parts.allSatisfy({ $0.segmentID < found.control?.tailSegmentID ?? 0 }) {
+    // Behind the last thing that is known, nothing says what was there.
+    if let last = found.parts.last, last.identity == nil, last.entry?.end == nil { report.isOpenEnded = true }
+    if !pending.isEmpty || found.parts.allSatisfy({ $0.segmentID < found.bound?.segmentID ?? 0 }) {
       report.isOpenEnded = true
     }
     report.lastLSN = position
@@ -155,45 +155,43 @@ struct SalvageReading {
   private mutating func read(
     _ part: SalvagePart, _ identity: SegmentIdentity, before next: SalvagePart?, _ visit: Visit
   ) throws {
-    let file = try Recovery.openSegment(fileSystem, part.path)
+    let file = try SegmentFile.open(fileSystem, part.path)
     defer { file.close() }
-    let size = try Recovery.sizeOf(file)
+    let size = try SegmentFile.size(of: file)
     let end = try self.end(of: part, file, identity, before: next)
     let begin = UInt64(LogFormat.headerPageBytes)
-    var walk = Walk(kind: part.opening?.kind, path: part.path, segmentID: part.segmentID)
-    // Where LSNs have no gaps they say themselves what is missing.
-    if walk.kind != .live { walk.expected = part.entry.flatMap { $0.end != 0 && $0.events > 0 ? $0.events : nil } }
-    var scanner = SegmentScanner(
-      file: file, path: part.path, identity: identity, from: begin, limit: min(size, end.offset))
+    var walk = Walk(path: part.path, segmentID: part.segmentID, chain: Chain(part.opening?.chain ?? 0))
+    var scanner = SegmentScanner(file: file, identity: identity, from: begin, limit: min(size, end.offset))
     while scanner.offset < end.offset {
       switch try scanner.next() {
       case .frame(let header, let start, let offset):
-        try take(header, scanner.window, start, offset, &walk, visit)
+        try accept(header, scanner.window, start, offset, &walk, visit)
       case .stop(let fault):
         let at = scanner.offset
-        try flush(visit, isPartial: true)
+        try handOut(visit, isPartial: true)
         let step = UInt64(LogFormat.frameAlignment)
         let frame = try SegmentScanner.firstFrame(
-          of: file, part.path, identity: identity, in: at + step..<max(at + step, min(size, end.offset)))
+          of: file, identity: identity, in: at + step..<max(at + step, min(size, end.offset)))
         let behind = frame?.offset ?? end.offset
         pending.append(report.damages.count)
         report.damages.append(SalvageDamage(file: part.path, bytes: at..<behind, words: fault.rawValue))
         scanner.skip(to: behind)
       }
     }
-    try flush(visit, isPartial: true)
-    if walk.kind != .live, walk.expected == walk.events { pending = [] }
+    try handOut(visit, isPartial: true)
+    // Where LSNs have gaps, only the seal says whether one is a loss.
+    if part.isRewritten, walk.sealedChain == walk.chain.value { pending = [] }
     if let last = end.lsn { reach(last + 1, isDense: false, orMissing: part.path) }
     guard end.goesOn, size > end.offset else { return }
     try readBehind(end, size, file, identity, &walk, visit)
   }
 
-  /// The end that somebody names, else the furthest promise.
+  /// The end that a file names, else the furthest promise.
   private func end(
     of part: SalvagePart, _ file: any File, _ identity: SegmentIdentity, before next: SalvagePart?
   ) throws(LogError) -> End {
     let isSuccessorLost = next.map { $0.identity == nil } ?? false
-    if let opening = part.opening, opening.kind == .rewritten {
+    if part.isRewritten, let opening = part.opening {
       return End(
         offset: UInt64(opening.durableEnd), lsn: opening.rangeLastLSN, goesOn: false, isKnown: true)
     }
@@ -201,18 +199,18 @@ struct SalvageReading {
       return End(
         offset: UInt64(opening.predecessorEnd), lsn: opening.predecessorLastLSN, goesOn: false, isKnown: true)
     }
-    if let entry = part.entry, entry.end != 0 {
-      return End(offset: UInt64(entry.end), lsn: entry.lastLSN, goesOn: isSuccessorLost, isKnown: true)
+    if let end = part.entry?.end {
+      return End(offset: UInt64(end.offset), lsn: end.lastLSN, goesOn: isSuccessorLost, isKnown: true)
     }
     let page = UInt64(LogFormat.headerPageBytes)
     var end = End(
       offset: max(page, UInt64(part.opening?.durableEnd ?? 0)), lsn: nil, goesOn: true, isKnown: false)
-    if let control = found.control, control.tailSegmentID == part.segmentID, UInt64(control.durableEnd) >= end.offset {
-      (end.offset, end.lsn) = (UInt64(control.durableEnd), control.durableLSN)
+    if let bound = found.bound, bound.segmentID == part.segmentID, UInt64(bound.end) >= end.offset {
+      (end.offset, end.lsn) = (UInt64(bound.end), bound.lsn)
     }
-    let promise = try Resync.scan(file, part.path, identity: identity, from: page).promise
-    if let promise, UInt64(promise.durableEnd) >= end.offset {
-      (end.offset, end.lsn) = (UInt64(promise.durableEnd), promise.durableLSN)
+    let promise = try Resync.scan(file, identity: identity, from: page).promise
+    if let promise, UInt64(promise.offset) >= end.offset {
+      (end.offset, end.lsn) = (UInt64(promise.offset), promise.lsn - 1)
     }
     return end
   }
@@ -222,14 +220,14 @@ struct SalvageReading {
     _ end: End, _ size: UInt64, _ file: any File, _ identity: SegmentIdentity, _ walk: inout Walk, _ visit: Visit
   ) throws {
     let before = report.events
-    var scanner = SegmentScanner(file: file, path: walk.path, identity: identity, from: end.offset, limit: size)
+    var scanner = SegmentScanner(file: file, identity: identity, from: end.offset, limit: size)
     var settled = end.offset
     reading: while true {
       switch try scanner.next() {
       case .frame(let header, let start, let offset):
         // A hole here is no loss: nothing of it was acknowledged.
         if header.type == FrameType.event.rawValue, header.lsn != position + 1 { break reading }
-        try take(header, scanner.window, start, offset, &walk, visit)
+        try accept(header, scanner.window, start, offset, &walk, visit)
         if members.isEmpty { settled = scanner.offset }
       case .stop:
         break reading
@@ -240,7 +238,7 @@ struct SalvageReading {
       members = []
       isPartial = false
     }
-    let written = try Resync.scan(file, walk.path, identity: identity, from: settled).writtenEnd
+    let written = try Resync.scan(file, identity: identity, from: settled).writtenEnd
     report.bytesSetAside += written - min(written, settled)
     if end.isKnown { report.eventsBehindEnds += report.events - before }
   }
@@ -249,30 +247,30 @@ struct SalvageReading {
 
   /// What is known of the segment that is being read.
   private struct Walk {
-    var kind: SegmentKind?
     let path: String
     let segmentID: UInt64
-    /// How many events it has, if its seal or MANIFEST says.
-    var expected: UInt64?
-    var events: UInt64 = 0
+    /// Over the events that were read.
+    var chain: Chain
+    /// What its seal says that it is over all of them.
+    var sealedChain: UInt32?
   }
 
-  private mutating func take(
+  private mutating func accept(
     _ header: FrameHeader, _ bytes: [UInt8], _ start: Int, _ offset: UInt32, _ walk: inout Walk, _ visit: Visit
   ) throws {
     guard header.type < LogFormat.skippableTypes else { return }
     guard let type = FrameType(rawValue: header.type) else {
       throw LogError.fromTheFuture(walk.path, at: UInt64(offset), "a frame of type \(header.type)")
     }
-    guard header.flags & ~(LogFormat.flagFirst | LogFormat.flagLast) == 0 else {
+    guard header.flags & ~(LogFormat.flagFirst | LogFormat.flagLast | LogFormat.flagSynced) == 0 else {
       throw LogError.fromTheFuture(walk.path, at: UInt64(offset), "a frame with the flags \(header.flags)")
     }
     if type == .seal {
       let body = start + LogFormat.frameHeaderBytes
-      walk.expected = SealBody.decode(bytes, at: body, count: header.bodyLength)?.events ?? walk.expected
+      walk.sealedChain = SealBody.decode(bytes, at: body, count: header.bodyLength)?.contentChain
     }
     guard type == .event else { return }
-    walk.events += 1
+    walk.chain.add(header)
     // Handed out already: a copy, or what a merge has left behind.
     guard header.lsn > position, header.lsn < LogFormat.numberMax else { return }
     // Between two members there is no damage, or the first of them would have been handed out at it.
@@ -280,17 +278,17 @@ struct SalvageReading {
       members.last.map { header.indexInTransaction == $0.indexInTransaction + 1 && !header.isFirst }
       ?? (header.isFirst && header.indexInTransaction == 0)
     if !isNext {
-      try flush(visit, isPartial: true)
+      try handOut(visit, isPartial: true)
       isPartial = !header.isFirst
     }
     reach(header.lsn, isDense: false, orMissing: walk.path)
     position = header.lsn
     members.append(LogEvent(header, bytes, at: start, segmentID: walk.segmentID, offset: offset))
-    if header.isLast { try flush(visit, isPartial: isPartial) }
+    if header.isLast { try handOut(visit, isPartial: isPartial) }
   }
 
   /// Hands out the transaction so far.
-  private mutating func flush(_ visit: Visit, isPartial: Bool) throws {
+  private mutating func handOut(_ visit: Visit, isPartial: Bool) throws {
     guard let first = members.first else { return }
     let events = members
     members = []
@@ -336,7 +334,7 @@ struct SalvageReading {
   }
 
   /// A file that cannot be read at all takes part in what the next LSN bounds.
-  private mutating func note(pendingIn path: String) {
+  private mutating func addPending(damageIn path: String) {
     if let index = report.damages.firstIndex(where: { $0.file == path }) { pending.append(index) }
   }
 }

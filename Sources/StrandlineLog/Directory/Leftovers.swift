@@ -1,0 +1,122 @@
+// What interrupted writers left: what of it is the log's own and is removed, and what is kept out of the way.
+//
+// A writer that is interrupted in a compaction, a merge or a recovery leaves segments that no list names: outputs that
+// were never listed, inputs whose outputs are listed, prepared segments that were never used. Their events are all in
+// the log (or were left out of it on purpose), so such a file is removed: else the store would grow with each attempt,
+// and what a compaction removed would stay readable. A file with events that the log does not have is unknown, and
+// nothing unknown is ever removed: it is moved to `quarantine/` (decisions L7, L23).
+
+import StrandlineSystem
+
+/// The unlisted segments of a log that was opened.
+struct Leftovers: Sendable {
+  /// The log's own: every event in them lies in the range of LSNs that the log covers.
+  private(set) var redundant: [UInt64] = []
+  /// With events that the log does not have.
+  private(set) var unknown: [UInt64] = []
+
+  var isEmpty: Bool { redundant.isEmpty && unknown.isEmpty }
+
+  /// Sorts them.
+  ///
+  /// - Parameters:
+  ///   - firstLSN: the first LSN that the log covers.
+  ///   - lastLSN: the last.
+  /// - Throws: `.io`, `.fromTheFuture`.
+  /// - Complexity: O(bytes of the files that are not rewritten segments).
+  init(
+    _ unplaced: [SegmentFacts], covering firstLSN: UInt64, to lastLSN: UInt64, _ fileSystem: any FileSystem
+  ) throws(LogError) {
+    for facts in unplaced {
+      let range = try Self.range(of: facts, fileSystem)
+      let isCovered = range.map { firstLSN <= $0.lowerBound && $0.upperBound <= lastLSN + 1 } ?? facts.isUnopened
+      if isCovered { redundant.append(facts.segmentID) } else { unknown.append(facts.segmentID) }
+    }
+  }
+
+  /// The LSNs that a file stands for, half open; nil for one that was never used.
+  private static func range(
+    of facts: SegmentFacts, _ fileSystem: any FileSystem
+  ) throws(LogError) -> Range<UInt64>? {
+    guard let summary = facts.summary else { return nil }
+    let first = summary.opening.firstLSN
+    if let end = summary.rewrittenEnd { return first..<end.lastLSN + 1 }
+    let file = try SegmentFile.open(fileSystem, facts.path)
+    defer { file.close() }
+    var walk = SegmentWalk(summary, file: file, limit: facts.size)
+    walk.collectsEvents = false
+    while true {
+      if case .stop = try walk.next() { return first..<max(first, walk.unitEnd.lsn + 1) }
+    }
+  }
+}
+
+extension StoreDirectory {
+  /// Removes the redundant files and moves the unknown ones to `quarantine/`.
+  func clear(_ leftovers: Leftovers, _ fileSystem: any FileSystem) throws(SystemError) {
+    guard !leftovers.isEmpty else { return }
+    for id in leftovers.redundant { try fileSystem.unlink(segment(id)) }
+    try quarantine(leftovers.unknown, fileSystem)
+    try fileSystem.syncDirectory(path)
+  }
+
+  /// What is kept in `quarantine/`: names and bytes, in order.
+  func quarantined(_ fileSystem: any FileSystem) throws(LogError) -> [QuarantinedFile] {
+    do {
+      guard try fileSystem.kind(of: quarantine) == .directory else { return [] }
+      var found: [QuarantinedFile] = []
+      for name in try fileSystem.list(quarantine).sorted() {
+        guard try fileSystem.kind(of: "\(quarantine)/\(name)") == .file else { continue }
+        let file = try fileSystem.open("\(quarantine)/\(name)", .read)
+        defer { file.close() }
+        found.append(QuarantinedFile(name: name, bytes: try file.size()))
+      }
+      return found
+    } catch {
+      throw .system("cannot look at '\(quarantine)'", error, file: quarantine)
+    }
+  }
+
+  /// Removes `<store>.init-<random>` beside this store: stores that interrupted creations and repairs did not finish.
+  /// One whose lock is held is being made now; one without a lock file was just begun, or is not the log's.
+  ///
+  /// - Returns: what kept one from being removed.
+  func removeUnfinishedStores(_ fileSystem: any FileSystem) -> LogError? {
+    do {
+      let base = path.split(separator: "/").last.map(String.init) ?? path
+      let prefix = base + LogFormat.initInfix
+      guard try fileSystem.kind(of: parent) == .directory else { return nil }
+      for name in try fileSystem.list(parent) where name.hasPrefix(prefix) {
+        guard SegmentName.segmentID(of: name.dropFirst(prefix.count) + LogFormat.segmentSuffix) != nil else { continue }
+        let place = StoreDirectory("\(parent == "/" ? "" : parent)/\(name)")
+        guard try fileSystem.kind(of: place.lock) == .file,
+          let lock = try fileSystem.lock(place.lock, exclusive: true)
+        else { continue }
+        defer { lock.unlock() }
+        try fileSystem.removeTree(place.path)
+      }
+      return nil
+    } catch {
+      return .system("cannot remove what an interrupted writer left beside '\(path)'", error)
+    }
+  }
+}
+
+extension FileSystem {
+  /// Removes a folder and what is in it, the lock last: without it an interrupted removal would not be taken up again.
+  func removeTree(_ path: String) throws(SystemError) {
+    let names = try list(path)
+    let lockName = LogFormat.lockName
+    for name in names.filter({ $0 != lockName }) + names.filter({ $0 == lockName }) {
+      let inner = "\(path)/\(name)"
+      if try kind(of: inner) == .directory { try removeTree(inner) } else { try unlink(inner) }
+    }
+    try removeDirectory(path)
+  }
+}
+
+/// A file in `quarantine/`.
+package struct QuarantinedFile: Hashable, Sendable {
+  package var name: String
+  package var bytes: UInt64
+}

@@ -1,0 +1,478 @@
+// What the files of a log's directory are and say of each other: facts and problems, without a verdict.
+//
+// A survey reads MANIFEST, CONTROL and the first page of every segment, puts the segments in the order of the log, and
+// holds against each other what the files say. It goes on behind a problem, so three policies stand on it: an open
+// throws the first problem (`SegmentList`), `verify` reports them all and reads on (LogVerifier.swift), and a salvage
+// takes what is left (Repair/SalvageParts.swift). Every event that is missing, foreign or exchanged as a whole file is
+// found here, before a frame behind the first is read. Rules: Formats/log.md, "Recovery".
+
+import StrandlineSystem
+
+/// A segment's header and opening frame.
+package struct SegmentSummary: Sendable {
+  package let path: String
+  package let header: SegmentHeader
+  package let opening: OpeningBody
+  package let identity: SegmentIdentity
+  package var segmentID: UInt64 { header.segmentID }
+  package var isRewritten: Bool { header.kind == .rewritten }
+
+  init(path: String, header: SegmentHeader, opening: OpeningBody) {
+    self.path = path
+    self.header = header
+    self.opening = opening
+    identity = header.identity
+  }
+
+  /// The end that a rewritten segment says itself.
+  var rewrittenEnd: SegmentEnd? {
+    guard isRewritten else { return nil }
+    return SegmentEnd(offset: opening.durableEnd, lastLSN: opening.rangeLastLSN, chain: opening.rangeChain)
+  }
+
+  /// The end of the segment before it.
+  var predecessorEnd: SegmentEnd {
+    SegmentEnd(offset: opening.predecessorEnd, lastLSN: opening.predecessorLastLSN, chain: opening.chain)
+  }
+
+  /// Whether it stands behind `previous`.
+  func continues(_ previous: SegmentSummary) -> Bool {
+    if let end = previous.rewrittenEnd {
+      return opening.predecessorLastLSN == end.lastLSN && opening.chain == end.chain
+    }
+    return opening.predecessorID == previous.segmentID
+  }
+}
+
+/// What one segment file says by its first page.
+struct SegmentFacts: Sendable {
+  let segmentID: UInt64
+  let path: String
+  var size: UInt64 = 0
+  /// nil if it does not verify.
+  var header: SegmentHeader?
+  /// nil if it does not verify, or is not there.
+  var opening: OpeningBody?
+  /// Why the header or the opening frame does not verify; nil for a prepared segment that is not in use.
+  var problem: LogError?
+  /// The header's page and the opening frame; kept only if something in them does not verify.
+  var firstBytes: [UInt8] = []
+
+  /// A prepared segment that no group was written to.
+  var isUnopened: Bool { header?.kind == .prepared && opening == nil && problem == nil }
+  var summary: SegmentSummary? {
+    guard let header, let opening else { return nil }
+    return SegmentSummary(path: path, header: header, opening: opening)
+  }
+
+  init(segmentID: UInt64, path: String) {
+    self.segmentID = segmentID
+    self.path = path
+  }
+
+  /// Reads them.
+  ///
+  /// - Parameter untilUnwritten: whether the first chunk of zeros proves that a prepared segment is not in use; for a
+  ///   reader that looks often.
+  /// - Throws: `.io`.
+  static func read(
+    _ fileSystem: any FileSystem, _ path: String, _ segmentID: UInt64, untilUnwritten: Bool
+  ) throws(LogError) -> SegmentFacts {
+    let file = try SegmentFile.open(fileSystem, path)
+    defer { file.close() }
+    var facts = SegmentFacts(segmentID: segmentID, path: path)
+    facts.size = try SegmentFile.size(of: file)
+    let bytes: [UInt8]
+    do {
+      bytes = try file.read(at: 0, count: LogFormat.openingEnd)
+    } catch {
+      throw .system("cannot read segment '\(path)'", error, file: path)
+    }
+    do throws(LogError) {
+      let header = try SegmentHeader.decode(bytes, file: path, named: segmentID)
+      facts.header = header
+      facts.opening = try Self.opening(bytes, header, path)
+    } catch {
+      facts.problem = error
+      facts.firstBytes = bytes
+    }
+    // A prepared segment's opening frame goes into its first group. Without one that verifies it is unused, unless
+    // something in it is promised: then the frame was there.
+    if let header = facts.header, header.kind == .prepared, facts.problem?.code == .damaged {
+      let resync = try Resync.scan(
+        file, identity: header.identity, from: UInt64(LogFormat.headerPageBytes), untilUnwritten: untilUnwritten)
+      if resync.promise == nil { facts.problem = nil }
+    }
+    return facts
+  }
+
+  /// The opening frame in the first bytes of a segment.
+  ///
+  /// - Throws: `.damaged`, `.fromTheFuture`.
+  private static func opening(
+    _ bytes: [UInt8], _ header: SegmentHeader, _ path: String
+  ) throws(LogError) -> OpeningBody {
+    func damaged(_ what: String) -> LogError {
+      .damaged(path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.openingEnd), lsns: nil, what)
+    }
+    switch decodeOpening(bytes, header.identity) {
+    case .failure(.fault(let fault)): throw damaged("its opening frame: \(fault.rawValue)")
+    case .failure(.unknownForm):
+      throw .fromTheFuture(
+        path, at: UInt64(LogFormat.headerPageBytes), "it does not begin with an opening frame of this version")
+    case .success(let opening):
+      guard opening.isConsistent(header.kind) else { throw damaged("its opening frame contradicts itself") }
+      return opening
+    }
+  }
+
+  enum OpeningFault: Error {
+    case fault(FrameFault)
+    case unknownForm
+  }
+
+  /// The opening frame under an identity; what it says is not checked.
+  static func decodeOpening(
+    _ bytes: [UInt8], _ identity: SegmentIdentity
+  ) -> Result<OpeningBody, OpeningFault> {
+    let start = LogFormat.headerPageBytes
+    guard bytes.count >= start + LogFormat.frameHeaderBytes else { return .failure(.fault(.cut)) }
+    let frame: FrameHeader
+    switch FrameHeader.decode(bytes, at: start, offset: UInt32(start), identity: identity) {
+    case .failure(let error): return .failure(.fault(error.fault))
+    case .success(let decoded): frame = decoded
+    }
+    guard frame.type == FrameType.opening.rawValue, frame.flags == 0, frame.schema == 0,
+      frame.indexInTransaction == 0, frame.frameBytes == LogFormat.openingFrameBytes
+    else { return .failure(.unknownForm) }
+    guard bytes.count >= LogFormat.openingEnd else { return .failure(.fault(.cut)) }
+    guard frame.bodyMatches(bytes, at: start) else { return .failure(.fault(.bodyCRC)) }
+    let body = start + LogFormat.frameHeaderBytes
+    guard let opening = OpeningBody.decode(bytes, at: body, count: frame.bodyLength, lsn: frame.lsn) else {
+      return .failure(.unknownForm)
+    }
+    return .success(opening)
+  }
+}
+
+/// Calls on a segment's file, with the log's errors.
+enum SegmentFile {
+  static func open(_ fileSystem: any FileSystem, _ path: String) throws(LogError) -> any File {
+    do {
+      return try fileSystem.open(path, .read)
+    } catch {
+      throw .system("cannot open segment '\(path)'", error, file: path)
+    }
+  }
+
+  static func isDirectory(_ fileSystem: any FileSystem, _ path: String) throws(LogError) -> Bool {
+    do {
+      return try fileSystem.kind(of: path) == .directory
+    } catch {
+      throw .system("cannot look at '\(path)'", error, file: path)
+    }
+  }
+
+  static func size(of file: any File) throws(LogError) -> UInt64 {
+    do {
+      return try file.size()
+    } catch {
+      throw .system("cannot read segment '\(file.path)'", error, file: file.path)
+    }
+  }
+}
+
+/// The facts and problems of a directory.
+struct LogSurvey {
+  /// A segment that has a place in the log.
+  struct Segment: Sendable {
+    let segmentID: UInt64
+    let path: String
+    /// nil for one that is on no list and continues the log.
+    var entry: ManifestEntry?
+    /// nil if the file is missing.
+    var facts: SegmentFacts?
+    /// nil if it cannot be read as a segment of this log; a problem says why.
+    var summary: SegmentSummary?
+    /// Where it ends; nil for the last one while no file says it.
+    var end: SegmentEnd?
+
+    /// Whether `next` stands behind it, as far as it can be read.
+    func isContinued(by next: SegmentSummary) -> Bool {
+      summary.map { next.continues($0) } ?? (next.opening.predecessorID == segmentID)
+    }
+  }
+
+  let directory: StoreDirectory
+  /// nil if it does not verify.
+  private(set) var manifest: Manifest?
+  /// nil if it does not verify.
+  private(set) var control: ControlFile?
+  /// In the order of the log; without MANIFEST in the order of their IDs.
+  private(set) var segments: [Segment] = []
+  /// Listed, prepared and not in use.
+  private(set) var unopened: [UInt64] = []
+  /// On no list, of this store, and without a place in the log as far as their first page says.
+  private(set) var unplaced: [SegmentFacts] = []
+  /// On no list, and part of the log all the same: their writer was interrupted before it listed them.
+  private(set) var adopted: [UInt64] = []
+  /// What is wrong with MANIFEST, CONTROL and names.
+  private(set) var listProblems: [LogError] = []
+  /// What is wrong with segments, in the order in which they were looked at.
+  private(set) var segmentProblems: [LogError] = []
+  /// The IDs of all files that are named like segments.
+  let present: Set<UInt64>
+
+  /// Looks at the directory.
+  ///
+  /// - Parameters:
+  ///   - files: what the directory has.
+  ///   - known: summaries that were read before; what they say does not change.
+  ///   - untilUnwritten: whether the first chunk of zeros proves that a prepared segment is not in use.
+  /// - Throws: `.io`: a byte that cannot be read is no fact, because it may be readable the next time.
+  /// - Complexity: O(segments) reads of a page.
+  init(
+    _ fileSystem: any FileSystem, _ directory: StoreDirectory, _ files: StoreDirectory.Files,
+    known: [UInt64: SegmentSummary] = [:], untilUnwritten: Bool
+  ) throws(LogError) {
+    self.directory = directory
+    present = Set(files.segmentIDs)
+    for name in files.misnamed { listProblems.append(.misnamedSegment(directory.file(name))) }
+    // CONTROL first: its bound was true before the manifest that is read then.
+    control = try noting(\.listProblems) { () throws(LogError) in try ControlFile.read(fileSystem, directory) }
+    manifest = try noting(\.listProblems) { () throws(LogError) in try Manifest.read(fileSystem, directory) }
+    if let manifest, let control, manifest.storeUUID != control.current.storeUUID {
+      listProblems.append(
+        .foreign(directory.control, at: 16, "it is of another store than '\(directory.manifest)'"))
+    }
+    func facts(_ id: UInt64) throws(LogError) -> SegmentFacts {
+      try SegmentFacts.read(fileSystem, directory.segment(id), id, untilUnwritten: untilUnwritten)
+    }
+    var prepared: [Segment] = []
+    for entry in manifest?.entries ?? [] {
+      var segment = Segment(segmentID: entry.segmentID, path: directory.segment(entry.segmentID), entry: entry)
+      if !present.contains(entry.segmentID) {
+        segmentProblems.append(missing(entry))
+        segments.append(segment)
+        continue
+      }
+      if let found = known[entry.segmentID], found.header.salt == entry.salt {
+        segment.summary = found
+      } else {
+        segment.facts = try facts(entry.segmentID)
+        try check(&segment, entry)
+        if segment.facts?.isUnopened == true, segment.summary == nil, !isInUse(entry) {
+          unopened.append(entry.segmentID)
+          continue
+        }
+      }
+      if entry.isPrepared { prepared.append(segment) } else { append(segment) }
+    }
+    for segment in chainOn(prepared) { append(segment) }
+    let listed = Set(manifest?.entries.map(\.segmentID) ?? [])
+    var unlisted: [Segment] = []
+    for id in files.segmentIDs where !listed.contains(id) {
+      var segment = Segment(segmentID: id, path: directory.segment(id))
+      let found = try facts(id)
+      segment.facts = found
+      segment.summary = found.summary
+      if let problem = problem(ofUnlisted: found) { segmentProblems.append(problem) }
+      if manifest == nil {
+        if !found.isUnopened { append(segment) }
+      } else {
+        unlisted.append(segment)
+      }
+    }
+    let before = segments.count
+    unplaced = chainOn(unlisted).compactMap(\.facts)
+    adopted = segments[before...].map(\.segmentID)
+    if segments.isEmpty { segmentProblems.append(Self.nothingInUse(directory)) }
+    try findEnds(fileSystem)
+  }
+
+  /// What `read` returns; nil, and a problem, if the bytes do not verify.
+  private mutating func noting<Value>(
+    _ problems: WritableKeyPath<LogSurvey, [LogError]>, _ read: () throws(LogError) -> Value
+  ) throws(LogError) -> Value? {
+    do throws(LogError) {
+      return try read()
+    } catch {
+      guard error.code != .io else { throw error }
+      self[keyPath: problems].append(error)
+      return nil
+    }
+  }
+
+  // MARK: One segment
+
+  /// The list or CONTROL knows of events in it.
+  private func isInUse(_ entry: ManifestEntry) -> Bool {
+    !entry.isPrepared || control?.current.bound.segmentID == entry.segmentID
+  }
+
+  /// Whether a listed file is the one that was listed; gives the segment its summary if it is.
+  private mutating func check(_ segment: inout Segment, _ entry: ManifestEntry) throws(LogError) {
+    guard let facts = segment.facts, let manifest else { return }
+    if let problem = facts.problem {
+      segmentProblems.append(problem)
+      return
+    }
+    guard let header = facts.header else { return }
+    if let problem = foreign(header, facts.path) {
+      segmentProblems.append(problem)
+      return
+    }
+    guard header.salt == entry.salt else {
+      segmentProblems.append(
+        .foreign(
+          facts.path, at: UInt64(LogFormat.Header.salt),
+          "it is another segment than the one that '\(directory.manifest)' lists"))
+      return
+    }
+    if facts.isUnopened {
+      guard isInUse(entry) else { return }
+      segmentProblems.append(
+        .damaged(
+          facts.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.openingEnd), lsns: entry.lsns,
+          "it holds events by MANIFEST or CONTROL, and its opening frame does not verify"))
+      return
+    }
+    guard let summary = facts.summary else { return }
+    guard entry.isPrepared || summary.opening.firstLSN == entry.firstLSN else {
+      segmentProblems.append(
+        .foreign(
+          facts.path, at: UInt64(LogFormat.headerPageBytes),
+          "it begins with LSN \(summary.opening.firstLSN), and '\(manifest.role.words)' lists it with LSN "
+            + "\(entry.firstLSN)"))
+      return
+    }
+    if entry.isPrepared, header.kind != .prepared {
+      segmentProblems.append(
+        .foreign(facts.path, at: UInt64(LogFormat.Header.kind), "'\(directory.manifest)' lists it as prepared"))
+      return
+    }
+    segment.summary = summary
+  }
+
+  private func foreign(_ header: SegmentHeader, _ path: String) -> LogError? {
+    guard let manifest else { return nil }
+    if header.role != manifest.role {
+      return LogError(
+        .wrongRole, "'\(path)' is of \(header.role.words), not of \(manifest.role.words)", file: path,
+        offset: UInt64(LogFormat.Header.role))
+    }
+    if header.storeUUID != manifest.storeUUID {
+      return .foreign(
+        path, at: UInt64(LogFormat.Header.storeUUID), "it is of another store than its list of segments")
+    }
+    return nil
+  }
+
+  private func problem(ofUnlisted facts: SegmentFacts) -> LogError? {
+    facts.problem ?? facts.header.flatMap { foreign($0, facts.path) }
+  }
+
+  private func missing(_ entry: ManifestEntry) -> LogError {
+    let path = directory.segment(entry.segmentID)
+    guard !entry.isPrepared else { return .missing(path, lsns: nil, "") }
+    // A segment that was listed while it grew ends at the latest before the next one begins.
+    let next = manifest?.entries.first { $0.firstLSN > entry.firstLSN }
+    let last = max(entry.end?.lastLSN ?? 0, (next?.firstLSN ?? 1) - 1, entry.firstLSN)
+    return .missing(path, lsns: entry.firstLSN...last, ": its events begin with LSN \(entry.firstLSN)")
+  }
+
+  // MARK: Their order
+
+  /// Takes a segment behind those that are there, and says if it does not continue them.
+  private mutating func append(_ segment: Segment) {
+    defer { segments.append(segment) }
+    guard let summary = segment.summary else { return }
+    // Neighbours that could not be read cannot be held against each other.
+    guard segments.isEmpty || segments.last?.summary != nil else { return }
+    do throws(LogError) {
+      try summary.check(after: segments.last?.summary)
+    } catch {
+      segmentProblems.append(error)
+    }
+  }
+
+  /// Takes those of `candidates` that continue the log, in the order in which they do; returns the others.
+  private mutating func chainOn(_ candidates: [Segment]) -> [Segment] {
+    var rest = candidates
+    while let last = segments.last,
+      let index = rest.firstIndex(where: { $0.summary.map { last.isContinued(by: $0) } ?? false })
+    {
+      segments.append(rest.remove(at: index))
+    }
+    return rest
+  }
+
+  /// A store's first segment is never prepared: without one in use something is gone.
+  private static func nothingInUse(_ directory: StoreDirectory) -> LogError {
+    .damaged(directory.manifest, at: 0..<1, lsns: nil, "none of the segments that it lists is in use")
+  }
+
+  // MARK: Where a segment ends
+
+  /// The one place that says where a segment ends. A rewritten one says it itself; else its successor says it; else
+  /// MANIFEST does; else CONTROL does, if a seal stands there. All that say something must say the same. The last
+  /// segment has no end while none of them does: then it is judged by TailRule.swift.
+  private mutating func findEnds(_ fileSystem: any FileSystem) throws(LogError) {
+    for index in segments.indices {
+      let segment = segments[index]
+      guard let summary = segment.summary else {
+        segments[index].end = segment.entry?.end
+        continue
+      }
+      let next = index + 1 < segments.count ? segments[index + 1].summary : nil
+      let successor = next.flatMap { $0.opening.predecessorID == segment.segmentID ? $0.predecessorEnd : nil }
+      let listed = segment.entry?.end
+      segments[index].end = summary.rewrittenEnd ?? successor ?? listed
+      if let listed, let end = segments[index].end, listed != end {
+        segmentProblems.append(.contradiction(directory.manifest, segment.path, listed, end))
+      }
+      if summary.isRewritten, let entry = segment.entry, entry.end == nil {
+        segmentProblems.append(
+          .damaged(directory.manifest, at: 0..<1, lsns: nil, "it lists '\(segment.path)', which is complete, as growing"))
+      }
+    }
+    guard let last = segments.last, last.end == nil, let summary = last.summary, let bound = control?.current.bound,
+      bound.segmentID == last.segmentID
+    else { return }
+    let file = try SegmentFile.open(fileSystem, last.path)
+    defer { file.close() }
+    guard let (seal, lsn) = try SegmentTrailer.seal(file, identity: summary.identity, end: bound.end),
+      lsn == bound.lsn
+    else { return }
+    segments[segments.count - 1].end = SegmentEnd(offset: bound.end, lastLSN: lsn, chain: seal.contentChain)
+  }
+}
+
+extension SegmentSummary {
+  /// Whether it continues the log behind `previous`.
+  ///
+  /// - Throws: `.missingSegment`, `.foreignSegment`.
+  func check(after previous: SegmentSummary?) throws(LogError) {
+    if let previous, continues(previous) { return }
+    if previous == nil, opening.predecessorID == 0 { return }
+    let offset = UInt64(LogFormat.headerPageBytes)
+    let isMissing: Bool
+    if let end = previous?.rewrittenEnd {
+      isMissing = opening.predecessorLastLSN > end.lastLSN
+    } else {
+      isMissing = opening.predecessorID > previous?.segmentID ?? 0
+    }
+    guard isMissing else {
+      throw .foreign(
+        path, at: offset,
+        "it continues segment \(opening.predecessorID), but segment \(previous?.segmentID ?? 0) stands before it: the "
+          + "files are not of one history")
+    }
+    let lower = previous?.opening.firstLSN ?? 1
+    throw LogError(
+      .missingSegment,
+      "'\(path)' continues segment \(opening.predecessorID), which is missing: "
+        + "its events end with LSN \(opening.predecessorLastLSN); \(LogError.innocentCauses)", file: path,
+      offset: offset, lsns: lower...max(lower, opening.predecessorLastLSN))
+  }
+}

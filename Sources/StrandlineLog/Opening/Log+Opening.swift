@@ -1,0 +1,204 @@
+// How a log is opened for writing: it is found or made, locked, read, and what an interrupted writer left is cleared up.
+//
+// Nothing is changed before the whole log was found undamaged. What an open believes after a crash stands in
+// Recovery.swift and Reading/TailRule.swift, what it does about a tail in TailRecovery.swift.
+
+package import StrandlineSystem
+
+extension Log {
+  /// Opens the log at `path` for writing, creating it if nothing (or an empty folder) is there.
+  ///
+  /// Every event from `firstLSN` on is handed to `replay` once, in order, whole transactions only. When `open`
+  /// returns, all of them are durable and `append` works. An open without an append changes no byte, but for what an
+  /// interrupted writer left: temporary files and segments that the log has elsewhere are removed, segments with events
+  /// that it does not have are moved to `quarantine/`, and a tail above the last promise is copied into a segment of its
+  /// own.
+  ///
+  /// - Parameter firstLSN: nil: nothing is replayed, and only the segments that were not finished are read.
+  /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
+  /// - Complexity: O(segments), and O(bytes) of those that are replayed or were not finished.
+  package static func open(
+    at path: String, role: LogRole, options: LogOptions = .init(), environment: SystemEnvironment,
+    createIfAbsent: Bool = true, from firstLSN: UInt64? = 1, replay: (LogEvent) throws -> Void
+  ) throws -> Log {
+    let opening = LogOpening(
+      directory: StoreDirectory(path), role: role, options: options, environment: environment,
+      tenure: environment.random.next())
+    let unfinished = opening.directory.removeUnfinishedStores(environment.fileSystem)
+    let log = try open(opening, createIfAbsent, firstLSN, replay)
+    // The store can be served without that: it is in the report of upkeep, and the next open tries again.
+    if let unfinished { log.upkeep.failed(.freeing, unfinished, now: environment.clock.monotonicNanoseconds()) }
+    return log
+  }
+
+  private static func open(
+    _ opening: LogOpening, _ createIfAbsent: Bool, _ firstLSN: UInt64?, _ replay: (LogEvent) throws -> Void
+  ) throws -> Log {
+    let (path, options, environment) = (opening.directory.path, opening.options, opening.environment)
+    let fileSystem = environment.fileSystem
+    // Again if another process makes the store meanwhile; each round one of them got further.
+    for _ in 0..<8 {
+      switch try opening.directory.contents(fileSystem) {
+      case .absent, .empty:
+        guard createIfAbsent else {
+          throw LogError(.absent, "there is no store at '\(path)'", file: path)
+        }
+        if let log = try opening.create() { return log }
+      case .log(let files):
+        // Refused before anything is touched, the lock file included.
+        let seen = try LogReader.again { () throws(LogError) -> SegmentList in
+          try SegmentList.read(
+            fileSystem, opening.directory, files, role: opening.role, writing: true, untilUnwritten: true)
+        }
+        let lock = try opening.directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
+        do {
+          return try opening.recover(lock, known: seen.known, from: firstLSN, replay: replay)
+        } catch {
+          lock.unlock()
+          throw error
+        }
+      }
+    }
+    throw LogError(.held, "'\(path)' is being made and removed by other processes again and again", file: path)
+  }
+}
+
+/// One opening.
+private struct LogOpening {
+  let directory: StoreDirectory
+  let role: LogRole
+  let options: LogOptions
+  let environment: SystemEnvironment
+  let tenure: UInt64
+
+  private var fileSystem: any FileSystem { environment.fileSystem }
+
+  /// Makes the store; nil if another process made one meanwhile.
+  func create() throws(LogError) -> Log? {
+    let begun = environment.clock.monotonicNanoseconds()
+    let creation = StoreCreation(environment: environment, directory: directory, role: role, options: options)
+    guard let created = try creation.create() else { return nil }
+    let live = created.live
+    let writer = SegmentWriter(
+      keeper: created.keeper, preparation: PreparedSegments(keeper: created.keeper), options: options, segmentID: 1,
+      durable: LogPosition(lsn: 0, chain: 0, offset: live.end), live: live)
+    var report = RecoveryReport()
+    report.segments = 1
+    report.frames = 1
+    report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
+    return Log(
+      directory, lock: created.lock, tenure: tenure, writer: writer,
+      tables: [SegmentTable(path: live.path, identity: live.identity, firstLSN: 1)], recovery: report, isNew: true)
+  }
+
+  /// Opens the store that is there, under its lock.
+  func recover(
+    _ lock: any FileLock, known: [UInt64: SegmentSummary], from firstLSN: UInt64?, replay: (LogEvent) throws -> Void
+  ) throws -> Log {
+    let begun = environment.clock.monotonicNanoseconds()
+    // Again under the lock: the last writer may have gone on until now.
+    guard case .log(let files) = try directory.contents(fileSystem) else {
+      throw LogError(.missingSegment, "the segments of '\(directory.path)' vanished while it was opened")
+    }
+    try settleNames(files)
+    try checkControlIsWritable()
+    let list = try SegmentList.read(
+      fileSystem, directory, files, role: role, writing: true, untilUnwritten: false, known: known)
+    var recovered = try Recovery.run(fileSystem, list, from: firstLSN, visit: replay)
+    recovered.report.adopted = list.adopted
+    try clearUp(files.temporaries, &recovered)
+    let keeper = keeper(list, recovered, files)
+    var recovery = TailRecovery(
+      keeper: keeper, preparation: PreparedSegments(keeper: keeper), options: options)
+    let (writer, stalled) = try continued(&recovery, &recovered)
+    recovered.report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
+    let log = Log(
+      directory, lock: lock, tenure: tenure, writer: writer, tables: recovered.tables, recovery: recovered.report,
+      isNew: false, stalled: stalled)
+    log.leaveToUpkeep(recovered)
+    return log
+  }
+
+  /// A writer that was killed between a rename and its sync left names that only memory has. What is served from now on
+  /// must not depend on them; the store's own name counts while it has one segment.
+  private func settleNames(_ files: StoreDirectory.Files) throws(LogError) {
+    do {
+      try fileSystem.syncDirectory(directory.path)
+      if files.segmentIDs.count == 1 { try fileSystem.syncDirectory(directory.parent) }
+    } catch {
+      throw .system("cannot open '\(directory.path)'", error, file: directory.path)
+    }
+  }
+
+  /// What only a close writes must be writable now: else everything is appended, and then the close fails.
+  private func checkControlIsWritable() throws(LogError) {
+    do {
+      try fileSystem.open(directory.control, .readWrite).close()
+    } catch {
+      throw .system("cannot open '\(directory.path)' for writing", error, file: directory.control)
+    }
+  }
+
+  /// Removes and moves what interrupted writers left, now that the log was found whole without it.
+  private func clearUp(_ temporaries: [String], _ recovered: inout Recovery) throws(LogError) {
+    let list = recovered.list
+    let leftovers = try Leftovers(
+      list.unplaced, covering: list.summaries.first?.opening.firstLSN ?? 1, to: recovered.end.lsn, fileSystem)
+    recovered.report.removed = leftovers.redundant
+    recovered.report.quarantined = leftovers.unknown
+    do {
+      for name in temporaries { try fileSystem.unlink(directory.file(name)) }
+      try directory.clear(leftovers, fileSystem)
+    } catch {
+      throw .system("cannot clear up what an interrupted writer left in '\(directory.path)'", error)
+    }
+  }
+
+  /// The list as this writer goes on with it.
+  private func keeper(
+    _ list: SegmentList, _ recovered: Recovery, _ files: StoreDirectory.Files
+  ) -> DirectoryKeeper {
+    var manifest = list.manifest
+    manifest.nextSegmentID = max(manifest.nextSegmentID, (files.segmentIDs.last ?? 0) + 1)
+    var unused = list.unopened
+    if recovered.isLastUnpromised, let last = list.summaries.last { unused.append(last.segmentID) }
+    // In the order in which they were read: a prepared segment may be in use by now.
+    manifest.entries = zip(list.summaries, list.ends).map { summary, end in
+      ManifestEntry(
+        segmentID: summary.segmentID, salt: summary.header.salt, firstLSN: summary.opening.firstLSN, end: end)
+    }
+    manifest.entries += list.manifest.entries.filter { list.unopened.contains($0.segmentID) }
+    return DirectoryKeeper(
+      environment: environment, directory: directory, manifest: manifest, control: list.control, unused: unused)
+  }
+
+  /// The writer that continues the log. On a full disk the ballast is removed for it; if that is not enough, what is
+  /// whole can be read, as a reader reads it, and nothing can be appended until its copy was made.
+  private func continued(
+    _ recovery: inout TailRecovery, _ recovered: inout Recovery
+  ) throws(LogError) -> (SegmentWriter, StalledRecovery?) {
+    let ballast = Ballast(fileSystem: fileSystem, directory: directory, bytes: options.ballastBytes)
+    do throws(LogError) {
+      do throws(LogError) {
+        return (try recovery.writer(&recovered), nil)
+      } catch {
+        guard error.isFull, try release(ballast) else { throw error }
+        recovery.isTight = true
+        return (try recovery.writer(&recovered), nil)
+      }
+    } catch {
+      guard error.isFull else { throw error }
+      return (
+        recovery.stalledWriter(recovered), StalledRecovery(recovery: recovery, recovered: recovered, cause: error)
+      )
+    }
+  }
+
+  private func release(_ ballast: Ballast) throws(LogError) -> Bool {
+    do {
+      return try ballast.release()
+    } catch {
+      throw .system("cannot give the space of '\(ballast.directory.ballast)' back", error)
+    }
+  }
+}

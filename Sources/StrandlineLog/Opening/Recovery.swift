@@ -1,0 +1,140 @@
+// What an open reads, and what it believes after a crash (decision L2).
+//
+// A segment that has an end is read only for the events that the caller wants handed out; what lies behind its end is
+// void and is not looked at. A last segment without an end is judged by TailRule.swift. A prepared segment of which no
+// group is promised is an extension of the tail before it: what is whole in it is served, and copied. Nothing is changed
+// here.
+
+import StrandlineSystem
+
+/// What was read.
+struct Recovery {
+  /// The addresses of every event, one table a segment.
+  var tables: [SegmentTable] = []
+  let list: SegmentList
+  /// The last segment that counts: what a successor continues.
+  var last: SegmentSummary
+  /// The end of what is promised, in `last`.
+  var promised: LogPosition
+  /// The end of what is whole.
+  var end: LogPosition
+  /// Where the events between the two lie, if there are any: to be copied before they are relied on.
+  var unpromised: (segment: SegmentSummary, range: Range<UInt32>)?
+  /// The last segment of the list is a prepared one, and no promise stands in it: a successor takes its place.
+  var isLastUnpromised = false
+  /// A segment that has got a successor by this open, and where it ends.
+  var finished: (segmentID: UInt64, end: UInt64)?
+  var report: RecoveryReport
+
+  /// Reads what has no end yet, and hands out events.
+  ///
+  /// - Parameter first: the first LSN that `visit` is handed; nil for none.
+  /// - Throws: `LogError`, or what `visit` throws.
+  static func run(
+    _ fileSystem: any FileSystem, _ list: SegmentList, from first: UInt64?, visit: (LogEvent) throws -> Void
+  ) throws -> Recovery {
+    var reading = Reading(fileSystem: fileSystem, list: list, first: first)
+    reading.report.segments = list.summaries.count
+    for (index, summary) in list.summaries.enumerated() {
+      if let end = list.ends[index] {
+        try reading.readFinished(summary, end, visit)
+      } else {
+        return try reading.readTail(summary, visit)
+      }
+    }
+    return try reading.finished()
+  }
+
+  /// The reading of one segment after the other.
+  private struct Reading {
+    let fileSystem: any FileSystem
+    let list: SegmentList
+    let first: UInt64?
+    var tables: [SegmentTable] = []
+    var report = RecoveryReport()
+
+    /// Reads a segment that has an end, if events in it are wanted.
+    mutating func readFinished(
+      _ summary: SegmentSummary, _ end: SegmentEnd, _ visit: (LogEvent) throws -> Void
+    ) throws {
+      guard let first, first <= end.lastLSN else {
+        tables.append(SegmentTable(unread: summary, end: end))
+        return
+      }
+      let file = try SegmentFile.open(fileSystem, summary.path)
+      defer { file.close() }
+      var walk = SegmentWalk(
+        summary, file: file, limit: min(try SegmentFile.size(of: file), UInt64(end.offset)),
+        bound: list.bound(of: summary.segmentID))
+      var table = SegmentTable(summary)
+      let fault = try read(&walk, into: &table, visit)
+      try walk.checkReached(end, fault)
+      table.finish(end)
+      tables.append(table)
+      report.bytesRead += walk.scanner.bytesRead
+    }
+
+    /// Walks to the first frame that does not continue.
+    private mutating func read(
+      _ walk: inout SegmentWalk, into table: inout SegmentTable, _ visit: (LogEvent) throws -> Void
+    ) throws -> FrameFault {
+      walk.collectsEvents = first != nil
+      while true {
+        switch try walk.next() {
+        case .transaction:
+          if let first { for event in walk.transaction where event.lsn >= first { try visit(event) } }
+          table.append(walk.places, end: walk.unitEnd.offset)
+        case .other:
+          continue
+        case .stop(let fault):
+          report.frames += walk.frames
+          return fault
+        }
+      }
+    }
+
+    /// The log ends with a segment whose end is known.
+    func finished() throws(LogError) -> Recovery {
+      guard let last = list.summaries.last, let end = list.ends.last ?? nil else {
+        preconditionFailure("a log without segments is not read")
+      }
+      try list.checkBound(reached: end.lastLSN)
+      var report = report
+      report.lastLSN = end.lastLSN
+      return Recovery(
+        tables: tables, list: list, last: last, promised: end.position, end: end.position, report: report)
+    }
+
+    mutating func readTail(_ summary: SegmentSummary, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
+      let file = try SegmentFile.open(fileSystem, summary.path)
+      defer { file.close() }
+      var walk = SegmentWalk(
+        summary, file: file, limit: try SegmentFile.size(of: file), bound: list.bound(of: summary.segmentID))
+      var table = SegmentTable(summary)
+      _ = try read(&walk, into: &table, visit)
+      table.seal()
+      let tail = try TailVerdict.judge(walk)
+      try list.checkBound(reached: tail.unitEnd.lsn)
+      report.bytesRead += tail.bytesRead
+      report.lastLSN = tail.unitEnd.lsn
+      report.bytesSetAside = tail.bytesSetAside
+      report.torn = tail.bytesSetAside > 0
+      var recovery = Recovery(
+        tables: tables + [table], list: list, last: summary, promised: tail.promised, end: tail.unitEnd,
+        report: report)
+      if tail.unitEnd.lsn > tail.promised.lsn {
+        recovery.unpromised = (summary, tail.promised.offset..<tail.unitEnd.offset)
+      }
+      // Of a prepared segment in which nothing is promised even the opening frame may be in memory only.
+      let summaries = list.summaries
+      if summary.header.kind == .prepared, tail.promised.lsn == summary.opening.predecessorLastLSN,
+        summaries.count > 1, let end = list.ends[summaries.count - 2]
+      {
+        recovery.last = summaries[summaries.count - 2]
+        recovery.promised = end.position
+        recovery.isLastUnpromised = true
+      }
+      return recovery
+    }
+  }
+}

@@ -1,0 +1,197 @@
+// Reading a log that another process may be writing: no lock is kept and no byte is changed (decision L10).
+//
+// If no writer holds the store, everything complete is served, up to X of the recovery rule: its writer is gone, and
+// the next one will find the same. If a writer holds it, only what it has promised is served, up to W: what lies
+// behind that may be a group in flight. Whether it is held is asked after reading, so that what was read was
+// written before the answer. A live file is not read at one instant, so nothing is called damage, or missing,
+// before a second pass has seen the same. How one pass goes stands in ReaderCursor.swift.
+
+package import StrandlineSystem
+import Synchronization
+
+/// One frame, for dumps.
+package struct FrameView: Hashable, Sendable {
+  package var segmentID: UInt64
+  package var offset: UInt32
+  package var header: FrameHeader
+  package var body: [UInt8]
+  package var lsn: UInt64 { header.lsn }
+  /// nil for types that this version does not know.
+  package var type: FrameType? { FrameType(rawValue: header.type) }
+  /// Header, body and padding.
+  package var frameBytes: Int { header.frameBytes }
+  /// The fields of an opening frame.
+  package var opening: OpeningBody? {
+    type == .opening ? OpeningBody.decode(body, at: 0, count: body.count, lsn: header.lsn) : nil
+  }
+}
+
+/// A view of a log that another process may be writing. Safe to use from every thread; polls wait for each other.
+package final class LogReader: Sendable {
+  package let path: String
+  package let storeUUID: [UInt8]
+  package let role: LogRole
+
+  private let directory: StoreDirectory
+  private let environment: SystemEnvironment
+  private let files: SegmentFiles
+  /// Held for the length of a poll.
+  private let cursor: Mutex<ReaderCursor>
+  /// Held for a moment.
+  private let served = Mutex(Served())
+
+  /// What has been handed out, and where it lies.
+  struct Served {
+    var lastLSN: UInt64 = 0
+    var tables: [SegmentTable] = []
+    var report = RecoveryReport()
+  }
+
+  private init(
+    _ directory: StoreDirectory, _ environment: SystemEnvironment, _ list: SegmentList, after lsn: UInt64
+  ) {
+    path = directory.path
+    storeUUID = list.manifest.storeUUID
+    role = list.manifest.role
+    self.directory = directory
+    self.environment = environment
+    files = SegmentFiles(environment.fileSystem)
+    cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: list.manifest.role))
+    served.withLock { $0.lastLSN = lsn }
+  }
+
+  deinit { files.close() }
+
+  /// Looks at the log at `path`. Only headers are read here; events come with `poll`.
+  ///
+  /// - Parameter lsn: events up to here count as handed out.
+  /// - Throws: `.absent` if there is no log, `.wrongRole`, `.fromTheFuture`, `.damaged`, `.missingSegment`,
+  ///   `.foreignSegment`, `.io`.
+  package static func open(
+    at path: String, role: LogRole? = nil, environment: SystemEnvironment, after lsn: UInt64 = 0
+  ) throws(LogError) -> LogReader {
+    let directory = StoreDirectory(path)
+    let list = try again { () throws(LogError) -> SegmentList in
+      try Self.list(environment.fileSystem, directory, role: role)
+    }
+    return LogReader(directory, environment, list, after: lsn)
+  }
+
+  /// The segments as a reader sees them.
+  static func list(
+    _ fileSystem: any FileSystem, _ directory: StoreDirectory, role: LogRole?, known: [UInt64: SegmentSummary] = [:]
+  ) throws(LogError) -> SegmentList {
+    try SegmentList.read(
+      fileSystem, directory, try directory.files(fileSystem), role: role, writing: false, untilUnwritten: true,
+      known: known)
+  }
+
+  /// A directory that is being written is not seen at one instant: what seems wrong is read again.
+  static func again<Result>(_ look: () throws(LogError) -> Result) throws(LogError) -> Result {
+    for _ in 0..<2 {
+      do {
+        return try look()
+      } catch  where mayBeTheMoment(error) {
+        continue
+      }
+    }
+    return try look()
+  }
+
+  /// Whether the error may be gone at a second look: files come, go and grow meanwhile.
+  static func mayBeTheMoment(_ error: LogError) -> Bool {
+    switch error.code {
+    case .damaged, .missingSegment, .foreignSegment: true
+    case .io: error.underlying?.isAbsent == true
+    default: false
+    }
+  }
+
+  /// Hands every event that is new since the last call to `visit`: in order, each once, whole transactions only.
+  ///
+  /// If `visit` throws, the transaction counts as not handed out and comes again with the next call. `read` may be
+  /// called from within, unless segments are merged meanwhile; `poll` may not.
+  ///
+  /// - Throws: `LogError`, or what `visit` throws.
+  /// - Complexity: O(new bytes), and the unwritten rest of the last segment when nobody holds the store.
+  package func poll(_ visit: (LogEvent) throws -> Void) throws {
+    try cursor.withLock { cursor in
+      try cursor.poll(served, visit)
+    }
+  }
+
+  /// Reads one event that `poll` has handed out.
+  ///
+  /// - Throws: `.noSuchLSN`, `.damaged`, `.io`.
+  package func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
+    for _ in 0..<8 {
+      let (place, table) = try served.withLock {
+        served throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) in
+        guard lsn > 0, lsn <= served.lastLSN, !served.tables.isEmpty else {
+          throw LogError(.noSuchLSN, "no LSN \(lsn) was read; the last is \(served.lastLSN)", lsns: lsn...lsn)
+        }
+        let table = served.tables[served.tables.index(of: lsn)]
+        // A poll that met damage has forgotten where the events of that segment lie.
+        guard table.firstLSN <= lsn, lsn <= table.lastLSN else {
+          throw LogError(.noSuchLSN, "LSN \(lsn) lies in a segment that could not be read further; poll again")
+        }
+        return (table.place(of: lsn), table.address)
+      }
+      do throws(LogError) {
+        guard case .unknown = place else {
+          return try files.read(lsn, at: place, identity: table.identity, path: table.path)
+        }
+        let index = try files.index(of: table)
+        served.withLock { served in
+          guard let at = served.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
+          served.tables[at].load(index)
+        }
+      } catch  where error.underlying?.isAbsent == true {
+        // Merged or compacted since the last poll: its replacement has it, or no segment has.
+        let isFree: Void? = try cursor.withLockIfAvailable { cursor throws(LogError) in try cursor.relocate(served) }
+        guard isFree != nil else {
+          throw LogError(
+            .io, "LSN \(lsn) moved while a poll is under way; read it again when that has returned", lsns: lsn...lsn)
+        }
+      }
+    }
+    throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)
+  }
+
+  /// What a writer's open would have found at the last `poll`; empty before the first.
+  package var recovery: RecoveryReport { served.withLock { $0.report } }
+
+  /// The last LSN that `poll` has handed out.
+  package var lastLSN: UInt64 { served.withLock { $0.lastLSN } }
+
+  /// Whether a writer holds the store now.
+  package var isHeldByWriter: Bool {
+    get throws(LogError) { try directory.isHeld(environment.fileSystem) }
+  }
+
+  /// Every frame that verifies, segment by segment, in order of place: up to the sealed end, in the last segment
+  /// up to the first that does not verify.
+  ///
+  /// - Throws: `LogError`, or what `visit` throws.
+  package func frames(visit: (FrameView) throws -> Void) throws {
+    let fileSystem = environment.fileSystem
+    let list = try Self.again { () throws(LogError) -> SegmentList in
+      try Self.list(fileSystem, directory, role: role)
+    }
+    for (summary, end) in zip(list.summaries, list.ends) {
+      let file = try SegmentFile.open(fileSystem, summary.path)
+      defer { file.close() }
+      let size = try SegmentFile.size(of: file)
+      var scanner = SegmentScanner(
+        file: file, identity: summary.identity, from: UInt64(LogFormat.headerPageBytes),
+        limit: end.map { min(size, UInt64($0.offset)) } ?? size)
+      while case .frame(let header, let start, let offset) = try scanner.next() {
+        let body = start + LogFormat.frameHeaderBytes
+        try visit(
+          FrameView(
+            segmentID: summary.segmentID, offset: offset, header: header,
+            body: Array(scanner.window[body..<body + header.bodyLength])))
+      }
+    }
+  }
+}

@@ -1,0 +1,160 @@
+// What a log does for itself beside commits: the next segment prepared, reserved space given back, small segments
+// merged. A failure is kept to be looked at, and tried again later.
+
+import Dispatch
+import StrandlineSystem
+import Synchronization
+
+extension Log {
+  /// How the upkeep goes: what failed last, and how often.
+  package var upkeepReport: UpkeepReport { upkeep.report }
+
+  /// Queues a round of upkeep, unless one is queued or the last one failed a moment ago.
+  func lookAfterFiles() {
+    guard upkeep.begins(now: clock.monotonicNanoseconds()) else { return }
+    upkeep.queue.async { [weak self] in
+      guard let self else { return }
+      defer { self.upkeep.roundEnded() }
+      self.attempt(.freeing) {
+        try self.upkeep.enter()
+        defer { self.upkeep.leave() }
+        self.freeSpace(isClosing: false)
+      }
+      self.attempt(.preparing) { if self.isInWant { try self.prepareSegment() } }
+      self.attempt(.merging) { try self.mergeSegments() }
+      self.attempt(.compacting) {
+        while let asked = self.upkeep.compaction {
+          try self.compact(upTo: asked.limit, survivors: asked.survivors)
+          self.upkeep.finish(asked)
+        }
+      }
+    }
+  }
+
+  /// Each piece for itself: one that fails says so in the report, and hinders no other.
+  private func attempt(_ kind: UpkeepKind, _ work: () throws -> Void) {
+    guard upkeep.isDue(kind, now: clock.monotonicNanoseconds()) else { return }
+    do { try work() } catch { return }
+  }
+
+  /// Asks for a compaction in the background. If it fails, the failure is in `upkeepReport`, and it is tried again
+  /// with later commits: after a second at first, then after twice as long each time, five minutes at most. A later
+  /// call takes the place of an earlier one that has not run. A log with upkeep on demand runs nothing by itself.
+  package func compactInBackground(
+    upTo limit: UInt64 = .max, survivors: @escaping @Sendable ([LogEvent]) throws -> [LogSurvivor]
+  ) {
+    upkeep.request(Upkeep.Compaction(limit: limit, survivors: survivors))
+    if options.upkeep == .inBackground { lookAfterFiles() }
+  }
+
+  /// Whether the live segment is half full and no other is ready.
+  private var isInWant: Bool { disk.withLock { $0.wantsPreparation } }
+
+  /// Waits until the round of upkeep that is queued, if one is, has ended. Blocks; for tests and benchmarks.
+  package func waitForUpkeep() { upkeep.queue.sync {} }
+
+  /// Makes the next segment, so that going on in it costs a commit nothing; does nothing if one is ready. Also gives
+  /// back what finished segments do not need, and raises the bounds in CONTROL.
+  ///
+  /// - Throws: `.io` or `.full`; the log goes on without.
+  package func prepareSegment() throws(LogError) {
+    try upkeep.enter()
+    defer { upkeep.leave() }
+    do throws(LogError) {
+      // Fails for itself: the next segment does not depend on it.
+      freeSpace(isClosing: false)
+      try makeBallast()
+      do throws(WriteFailure) {
+        try preparation.make(softBytes: disk.withLock { $0.nextSoftBytes })
+      } catch {
+        throw Self.failure("cannot make the next segment of '\(path)' ahead", error)
+      }
+      upkeep.succeeded(.preparing)
+    } catch {
+      upkeep.failed(.preparing, error, now: clock.monotonicNanoseconds())
+      throw error
+    }
+  }
+
+  /// Sets space aside again that an open on a full disk has used up.
+  private func makeBallast() throws(LogError) {
+    do throws(SystemError) {
+      try Ballast(
+        fileSystem: keeper.environment.fileSystem, directory: keeper.directory, bytes: options.ballastBytes
+      ).make()
+    } catch {
+      throw .system("cannot set space aside in '\(path)'", error)
+    }
+  }
+
+  /// A writer that came for a moment does so too, if it has appended. If that fails, the next one tries again.
+  func makeBallastAtClose(_ writer: borrowing SegmentWriter) {
+    guard writer.hasAppended else { return }
+    do throws(LogError) {
+      try makeBallast()
+      upkeep.succeeded(.preparing)
+    } catch {
+      upkeep.failed(.preparing, error, now: clock.monotonicNanoseconds())
+    }
+  }
+
+  static func failure(_ doing: String, _ error: WriteFailure) -> LogError {
+    .system(doing, error.cause, file: error.cause.subject)
+  }
+
+  /// Gives back what an open or a rotation left to be given back, and nothing else. What fails is in the report: it
+  /// costs space alone.
+  func freeSpace(isClosing: Bool) {
+    do throws(LogError) {
+      // A close says in CONTROL how far the log reaches when it has ended it.
+      if try giveSpaceBack(), !isClosing { try writeBound() }
+      upkeep.succeeded(.freeing)
+    } catch {
+      upkeep.failed(.freeing, error, now: clock.monotonicNanoseconds())
+    }
+  }
+
+  /// Segments that are finished have no use for what is reserved behind their end, and those that no list names for
+  /// anything.
+  ///
+  /// - Returns: whether there was one that is finished.
+  private func giveSpaceBack() throws(LogError) -> Bool {
+    if let failure = keeper.removeDropped() { throw .system("cannot remove old segments of '\(path)'", failure) }
+    var hasFinished = false
+    while let segment = upkeep.takeFinished() {
+      hasFinished = true
+      do {
+        try SegmentWriter.truncate(
+          keeper.environment.fileSystem, keeper.directory.segment(segment.segmentID), to: segment.end)
+      } catch  where error.isAbsent {
+        // Merged meanwhile.
+        continue
+      } catch {
+        // Tried again with the next round.
+        upkeep.add(segment)
+        throw .system("cannot give space of '\(path)' back", error)
+      }
+    }
+    return hasFinished
+  }
+
+  /// Says in CONTROL how far the log is durable now, and syncs it: once for each segment that a writer has left.
+  private func writeBound() throws(LogError) {
+    guard let bound = queue.withLock({ $0.boundToRaise() }) else { return }
+    do {
+      try keeper.write(bound)
+    } catch {
+      throw .system("cannot write the bound in '\(keeper.directory.control)'", error)
+    }
+    queue.withLock { $0.raised(to: bound) }
+  }
+
+  /// At the end of a clean use: no segment is left that was prepared and not used.
+  func endPreparation() throws(SystemError) {
+    do throws(WriteFailure) {
+      try preparation.end()
+    } catch {
+      throw error.cause
+    }
+  }
+}

@@ -1,0 +1,265 @@
+// The queue's half of a commit: which LSNs were given, which groups wait, who waits for what. A value without disk and
+// without clock.
+//
+// Group commit: the thread that leads takes the first group, makes it durable with one sync, and tells all who wait for
+// it. Meanwhile the queue grows to the next group. There is no timer: a lone transaction is not held back, and many share
+// a sync because they arrive while one is in flight.
+//
+// LSNs are given in the order of calls. They are final once durable, and also once a byte of them may be on disk;
+// only after a rejection, when nothing of them is anywhere, are they given again.
+
+import StrandlineSystem
+import Synchronization
+
+/// What becomes of an LSN that a caller waits for.
+enum CommitOutcome: Sendable {
+  case durable
+  case failed(LogError)
+}
+
+/// What a log can do at the moment.
+package enum LogState: Sendable {
+  case open
+  /// A group was refused before a byte of it was written. Nothing more is taken until `resume()`.
+  case rejecting(LogError)
+  /// A write or sync failed. Nothing more is taken until the log is opened again.
+  case poisoned(LogError)
+  case closed
+}
+
+struct CommitState: ~Copyable {
+  private(set) var phase = LogState.open
+  private(set) var nextLSN: UInt64
+  private(set) var durableLSN: UInt64
+  /// The addresses of everything that is durable.
+  var tables: [SegmentTable]
+  /// A thread is writing, or is about to: no other needs to begin.
+  var isLed = false
+  /// The watch is running (Log+Watching.swift).
+  var isWatched = false
+  /// The end of what a full sync has covered, for CONTROL; nil if this writer has added nothing to it.
+  private var flushed: LogBound?
+  /// The last LSN that the watch has put into CONTROL.
+  private var raisedLSN: UInt64 = 0
+  /// What was written since then.
+  private var unraisedBytes = 0
+
+  /// Each but the last is as large as a group may be.
+  private var queue: [PendingGroup] = []
+  /// The memory of the last group, to be used again.
+  private var spare: PendingGroup?
+  private var waiters: [Waiter] = []
+  /// The highest LSN that a caller waits for.
+  private var lastAwaited: UInt64 = 0
+
+  init(durableLSN: UInt64, tables: [SegmentTable], rejecting: LogError? = nil) {
+    self.durableLSN = durableLSN
+    nextLSN = durableLSN + 1
+    self.tables = tables
+    if let rejecting { phase = .rejecting(rejecting) }
+  }
+
+  var isOpen: Bool { if case .open = phase { true } else { false } }
+  var hasQueue: Bool { !queue.isEmpty }
+  var hasWaiters: Bool { !waiters.isEmpty }
+
+  // MARK: In
+
+  /// Gives a transaction its LSNs and its place in the queue.
+  mutating func enqueue(_ transaction: LogTransaction, _ options: LogOptions) throws(LogError) -> ClosedRange<UInt64> {
+    try checkWritable()
+    precondition(!transaction.isEmpty, "a transaction has at least one event")
+    guard transaction.frameBytes <= options.transactionBytesMax else {
+      throw LogError(
+        .transactionTooLarge,
+        "a transaction of \(transaction.frameBytes) bytes is above the limit of \(options.transactionBytesMax); "
+          + "nothing was written; make it smaller")
+    }
+    let first = nextLSN
+    if let last = queue.last, last.frames.count + transaction.frameBytes <= options.groupBytesMax {
+      queue[queue.count - 1].append(transaction)
+    } else {
+      var group = spare.take() ?? PendingGroup(firstLSN: first)
+      group.reset(firstLSN: first)
+      group.append(transaction)
+      queue.append(group)
+    }
+    nextLSN += UInt64(transaction.count)
+    return first...nextLSN - 1
+  }
+
+  func checkWritable() throws(LogError) {
+    switch phase {
+    case .open: return
+    case .rejecting(let error): throw error
+    case .poisoned(let error):
+      throw LogError(
+        .poisoned, "the log takes no more, because an earlier write failed; open it again (\(error))",
+        file: error.file, lsns: error.lsns, underlying: error.underlying)
+    case .closed: throw Self.closed
+    }
+  }
+
+  static let closed = LogError(.closed, "the log was closed")
+
+  /// What is known of `lsn`; nil if it is still on its way.
+  func outcome(of lsn: UInt64) -> CommitOutcome? {
+    if lsn <= durableLSN { return .durable }
+    switch phase {
+    case .closed: return .failed(Self.closed)
+    case .rejecting(let error), .poisoned(let error): return .failed(error)
+    case .open: break
+    }
+    guard lsn < nextLSN else {
+      return .failed(LogError(.noSuchLSN, "LSN \(lsn) was not given; the next is \(nextLSN)", lsns: lsn...lsn))
+    }
+    return nil
+  }
+
+  mutating func wait(for lsn: UInt64, _ waiter: any CommitWaiter) {
+    waiters.append(Waiter(lsn: lsn, waiter: waiter))
+    lastAwaited = max(lastAwaited, lsn)
+  }
+
+  // MARK: Leading
+
+  /// Takes the next group off the queue; nil if there is none.
+  mutating func removeFirstGroup() -> PendingGroup? {
+    queue.isEmpty ? nil : queue.removeFirst()
+  }
+
+  /// A group is on the medium.
+  ///
+  /// - Returns: whom to tell.
+  mutating func becameDurable(
+    _ group: consuming PendingGroup, offsets: [UInt32], end: UInt32, flushed: LogBound
+  ) -> CommitNews {
+    durableLSN = group.endLSN - 1
+    tables[tables.count - 1].append(offsets, end: end)
+    self.flushed = flushed
+    unraisedBytes += group.frames.count
+    if spare == nil {
+      group.reset(firstLSN: 0)
+      spare = consume group
+    }
+    var told: [Waiter] = []
+    if lastAwaited <= durableLSN {
+      // No caller waits for more: the array changes hands, and the next one is as large.
+      told.reserveCapacity(min(waiters.count, 1024))
+      swap(&told, &waiters)
+    } else {
+      var rest: [Waiter] = []
+      for waiter in waiters {
+        if waiter.lsn <= durableLSN { told.append(waiter) } else { rest.append(waiter) }
+      }
+      waiters = rest
+    }
+    return CommitNews(waiters: told, outcome: .durable)
+  }
+
+  /// A full sync has covered everything up to `bound`.
+  ///
+  /// - Returns: whether to begin the watch, which raises CONTROL to it.
+  mutating func becameFlushed(_ bound: LogBound) -> Bool {
+    flushed = bound
+    guard !isWatched, boundToRaise() != nil else { return false }
+    isWatched = true
+    return true
+  }
+
+  /// What CONTROL does not cover and may; nil if it covers all, or if it is less than `minimumBytes` behind.
+  func boundToRaise(minimumBytes: Int = 0) -> LogBound? {
+    guard unraisedBytes >= minimumBytes, let flushed, flushed.lsn > raisedLSN else { return nil }
+    return flushed
+  }
+
+  /// CONTROL covers everything up to `bound`.
+  mutating func raised(to bound: LogBound) {
+    raisedLSN = max(raisedLSN, bound.lsn)
+    unraisedBytes = 0
+  }
+
+  /// The log goes on in another segment.
+  mutating func rotated(_ table: SegmentTable) {
+    if !tables.isEmpty { tables[tables.count - 1].seal() }
+    tables.append(table)
+  }
+
+  /// Some segments' events lie in another one from now on.
+  mutating func replace(_ segmentIDs: Set<UInt64>, with table: SegmentTable) {
+    guard let index = tables.firstIndex(where: { segmentIDs.contains($0.segmentID) }) else { return }
+    // Places that no caller had asked for are not kept now either: the output's index has them.
+    let areExact = tables.allSatisfy { !segmentIDs.contains($0.segmentID) || $0.isExact }
+    tables[index] = areExact ? table : table.unread
+    tables.removeAll { segmentIDs.contains($0.segmentID) }
+  }
+
+  // MARK: Failures
+
+  /// Nothing of what was taken or is queued is on disk. All who wait are told, and nothing is taken until `resume`.
+  mutating func reject(_ cause: SystemError) -> CommitNews {
+    let lsns = durableLSN + 1...max(durableLSN + 1, nextLSN - 1)
+    let error = LogError(
+      .rejected,
+      "LSNs \(lsns.lowerBound) to \(lsns.upperBound) were not written, and nothing of them is on disk (\(cause)); "
+        + "the log goes on where it was as soon as the cause is gone", file: cause.subject, lsns: lsns,
+      underlying: cause)
+    phase = .rejecting(error)
+    return failAll(error)
+  }
+
+  /// What was taken may be on disk or not. Nothing is written any more.
+  mutating func poison(_ cause: SystemError) -> CommitNews {
+    let lsns = nextLSN > durableLSN + 1 ? durableLSN + 1...nextLSN - 1 : nil
+    let what = lsns.map { "of LSNs \($0.lowerBound) to \($0.upperBound)" } ?? "at the end of a segment"
+    let error = LogError(
+      .outcomeUnknown,
+      "the write \(what) failed (\(cause)); whether it is on the medium is known only after the log was opened "
+        + "again, because a failed sync cannot be repeated", file: cause.subject, lsns: lsns, underlying: cause)
+    phase = .poisoned(error)
+    return failAll(error)
+  }
+
+  private mutating func failAll(_ error: LogError) -> CommitNews {
+    queue = []
+    defer {
+      waiters = []
+      lastAwaited = 0
+    }
+    return CommitNews(waiters: waiters, outcome: .failed(error))
+  }
+
+  /// Takes appends again after a rejection.
+  ///
+  /// - Parameter tables: where the events lie now, if the end of the log was copied.
+  mutating func resume(with tables: [SegmentTable]? = nil) {
+    guard case .rejecting = phase else { return }
+    if let tables { self.tables = tables }
+    phase = .open
+    nextLSN = durableLSN + 1
+  }
+
+  mutating func close() -> CommitNews {
+    phase = .closed
+    return failAll(Self.closed)
+  }
+}
+
+/// A caller that waits for an LSN. Told exactly once.
+protocol CommitWaiter: Sendable {
+  func tell(_ outcome: CommitOutcome)
+}
+
+/// A waiting caller, and the LSN that it waits for.
+struct Waiter: Sendable {
+  let lsn: UInt64
+  let waiter: any CommitWaiter
+}
+
+/// Whom to tell what, once the locks are free.
+struct CommitNews: Sendable {
+  var waiters: [Waiter]
+  var outcome: CommitOutcome
+
+  func tell() { for waiter in waiters { waiter.waiter.tell(outcome) } }
+}

@@ -1,0 +1,162 @@
+// One append, from the call to durable bytes: Log+Committing, CommitState, SegmentWriter, PendingGroup, Frame.
+//
+// Two locks: a short one around the queue (`queue`), and a long one around the disk (`disk`), which the thread that
+// leads holds during its write and sync. Order: disk before queue, never the reverse. A task never leads: the log's own
+// writer thread does it for it, because a sync blocks its thread for milliseconds. A plain thread leads itself when no
+// other does, and then nothing else runs, which keeps simulated runs repeatable.
+
+import Dispatch
+import StrandlineSystem
+import Synchronization
+
+extension Log {
+  /// Puts a transaction into the queue and gives its events their LSNs, in the order of calls.
+  ///
+  /// Nothing is durable when it returns, and nothing need be on disk: `waitUntilDurable` is the receipt. An append
+  /// for which no caller waits is written with the next group, by the watch (200 ms later), or by `close`. The bodies
+  /// were encoded before; what is done here is short.
+  ///
+  /// - Throws: `.transactionTooLarge`, `.rejected` (until `resume()`), `.poisoned`, `.closed`; the transaction was
+  ///   then not taken and no LSN was used.
+  /// - Precondition: the transaction has an event.
+  package func append(_ transaction: LogTransaction) throws(LogError) -> ClosedRange<UInt64> {
+    let (lsns, beginsWatch) = try queue.withLock { state throws(LogError) in
+      let lsns = try state.enqueue(transaction, options)
+      let begins = options.controlIntervalMilliseconds != nil && !state.isWatched
+      if begins { state.isWatched = true }
+      return (lsns, begins)
+    }
+    if beginsWatch { startWatching() }
+    return lsns
+  }
+
+  /// Returns when everything up to `lsn` is durable as the options' strength says.
+  ///
+  /// A task that is cancelled meanwhile still waits: what it asked for happens or fails regardless, and only the
+  /// outcome says which. Look at cancellation before `append`.
+  ///
+  /// - Throws: `LogError`: `.rejected` (nothing is on disk), `.outcomeUnknown`, `.noSuchLSN`, `.closed`.
+  package func waitUntilDurable(_ lsn: UInt64) async throws {
+    let outcome = await withCheckedContinuation { continuation in
+      let (known, begins) = queue.withLock { state -> (CommitOutcome?, Bool) in
+        if let known = state.outcome(of: lsn) { return (known, false) }
+        state.wait(for: lsn, WaitingTask(continuation: continuation))
+        let begins = !state.isLed
+        state.isLed = true
+        return (nil, begins)
+      }
+      if let known { continuation.resume(returning: known) }
+      if begins { leadInBackground() }
+    }
+    if case .failed(let error) = outcome { throw error }
+  }
+
+  /// The same for a plain thread, which writes and syncs itself when no other thread does. Not for tasks: it blocks.
+  package func waitUntilDurableBlocking(_ lsn: UInt64) throws {
+    while true {
+      let (known, waiting) = queue.withLock { state -> (CommitOutcome?, WaitingThread?) in
+        if let known = state.outcome(of: lsn) { return (known, nil) }
+        guard state.isLed else {
+          state.isLed = true
+          return (nil, nil)
+        }
+        let waiting = WaitingThread()
+        state.wait(for: lsn, waiting)
+        return (nil, waiting)
+      }
+      if let outcome = known ?? waiting?.wait() {
+        if case .failed(let error) = outcome { throw error }
+        return
+      }
+      // This thread leads. The group need not reach `lsn`: then the loop goes on.
+      writeNextGroup()
+      stopLeading()
+    }
+  }
+
+  /// Makes one group durable, or fails everything that is queued. Does nothing if nothing is.
+  func writeNextGroup() {
+    let news = disk.withLock { writer -> CommitNews? in
+      guard var group = queue.withLock({ $0.removeFirstGroup() }) else { return nil }
+      do throws(WriteFailure) {
+        if writer.needsSegment {
+          let rotation = try writer.rotate()
+          queue.withLock { $0.rotated(rotation.table) }
+          upkeep.add(rotation.predecessor)
+        }
+        let (offsets, end) = try writer.write(&group)
+        let flushed = writer.flushed
+        defer { if options.upkeep == .inBackground, writer.wantsPreparation || upkeep.hasWork { lookAfterFiles() } }
+        return queue.withLock { $0.becameDurable(group, offsets: offsets, end: end, flushed: flushed) }
+      } catch {
+        return queue.withLock { state in
+          switch error {
+          case .refused(let cause): state.reject(cause)
+          case .unknown(let cause): state.poison(cause)
+          }
+        }
+      }
+    }
+    // Told without a lock: a caller that goes on writes again, and finds both free.
+    news?.tell()
+    raiseControlIfFar()
+  }
+
+  /// A thread has led as long as it needed to; callers that wait meanwhile are served by the writer thread.
+  func stopLeading() {
+    let isWanted = queue.withLock { state in
+      state.isLed = state.hasQueue && state.hasWaiters
+      return state.isLed
+    }
+    if isWanted { leadInBackground() }
+  }
+
+  /// Leads on the log's own thread until nothing is queued.
+  private func leadInBackground() {
+    writerQueue.async {
+      repeat {
+        self.writeNextGroup()
+      } while self.queue.withLock { state in
+        state.isLed = state.hasQueue
+        return state.isLed
+      }
+    }
+  }
+
+  // MARK: Flushing
+
+  /// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
+  /// cut leaves (decision L9). Costs no sync where groups are synced with `.durable`.
+  ///
+  /// - Throws: `.outcomeUnknown`, which poisons the log; `.poisoned`, `.rejected`, `.closed`.
+  package func flushBlocking() throws(LogError) {
+    try queue.withLock { state throws(LogError) in try state.checkWritable() }
+    let beginsWatch = disk.withLock { writer in
+      do throws(SystemError) {
+        try writer.flush()
+        let flushed = writer.flushed
+        return queue.withLock { $0.becameFlushed(flushed) } && options.controlIntervalMilliseconds != nil
+      } catch {
+        queue.withLock { $0.poison(error) }.tell()
+        return false
+      }
+    }
+    if beginsWatch { startWatching() }
+    try queue.withLock { state throws(LogError) in
+      if case .poisoned(let error) = state.phase { throw error }
+    }
+  }
+
+  /// The same for a task: the sync runs on another thread, and not behind the groups of the writer's own.
+  package func flush() async throws {
+    guard options.strength != .durable else {
+      try queue.withLock { state throws(LogError) in try state.checkWritable() }
+      return
+    }
+    try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+      DispatchQueue.global(qos: .userInitiated).async {
+        continuation.resume(with: Result { try self.flushBlocking() })
+      }
+    }
+  }
+}

@@ -1,0 +1,82 @@
+// The watch: what happens a fifth of a second after an append, whatever else is going on.
+//
+// What promises a group inside its segment lies behind that group, so a segment that is cut takes the promise along.
+// The watch says in CONTROL how far the log is durable, 200 ms after the first acknowledged transaction that CONTROL
+// does not cover, and a writer says it after each 4 MiB. Neither is synced: it costs a commit nothing, and the system
+// brings it to the medium in its own time. Readers in other processes see by it what is acknowledged (decisions L10,
+// L21). The watch also writes what was appended and what no caller waits for.
+
+import Dispatch
+import StrandlineSystem
+import Synchronization
+
+extension Log {
+  /// CONTROL is not further behind than this.
+  private static let raiseBytes = 4 << 20
+
+  /// Watches until everything that was appended is durable and covered by CONTROL. One watch at a time.
+  func startWatching() {
+    guard let milliseconds = options.controlIntervalMilliseconds else { return }
+    watchQueue.async { [weak self, clock] in
+      while true {
+        clock.sleepBlocking(milliseconds: milliseconds)
+        guard let self, self.watch() else { return }
+      }
+    }
+  }
+
+  /// Writes what is queued and raises CONTROL.
+  ///
+  /// - Returns: whether to look again: more was appended meanwhile.
+  private func watch() -> Bool {
+    let leads = queue.withLock { state in
+      guard state.hasQueue, !state.isLed else { return false }
+      state.isLed = true
+      return true
+    }
+    if leads {
+      writeNextGroup()
+      stopLeading()
+    }
+    if let bound = queue.withLock({ $0.boundToRaise() }) { raise(to: bound) }
+    return queue.withLock { state in
+      state.isWatched = state.isOpen && (state.hasQueue || state.boundToRaise() != nil)
+      return state.isWatched
+    }
+  }
+
+  /// After a group: raises CONTROL if it is far behind.
+  func raiseControlIfFar() {
+    guard options.controlIntervalMilliseconds != nil,
+      let bound = queue.withLock({ $0.boundToRaise(minimumBytes: Self.raiseBytes) })
+    else { return }
+    raise(to: bound)
+  }
+
+  /// Says in CONTROL how far the log is durable, without a sync, unless CONTROL says so already.
+  ///
+  /// - Throws: `.io` or `.full`; the log goes on, and what it has acknowledged is as durable as before.
+  package func raiseControl() throws(LogError) {
+    guard let bound = queue.withLock({ $0.boundToRaise() }) else { return }
+    raise(to: bound)
+    if let failure = upkeep.failure(of: .raising) { throw failure }
+  }
+
+  /// A failure is upkeep's, not a writer's.
+  private func raise(to bound: LogBound) {
+    guard upkeep.isDue(.raising, now: clock.monotonicNanoseconds()) else { return }
+    do throws(LogError) {
+      try upkeep.enter()
+      defer { upkeep.leave() }
+      do throws(SystemError) {
+        guard try keeper.raise(bound) else { return }
+      } catch {
+        throw .system("cannot raise the bound in '\(keeper.directory.control)'", error)
+      }
+      queue.withLock { $0.raised(to: bound) }
+      upkeep.succeeded(.raising)
+    } catch {
+      if error.code != .closed { upkeep.failed(.raising, error, now: clock.monotonicNanoseconds()) }
+    }
+  }
+}

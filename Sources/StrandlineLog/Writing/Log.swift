@@ -1,0 +1,163 @@
+// The log: events in order, durable. What it is, what it says of itself, how it goes on and ends. How it is opened stands
+// in Opening/Log+Opening.swift, how an append becomes durable in Log+Committing.swift, how one event is read in
+// Reading/Log+Reading.swift.
+//
+// Locks, in the order in which a thread takes them: `stalled`, `disk`, those of DirectoryKeeper, `queue`. None is held
+// while a caller is told something. Format and recovery rule: Formats/log.md.
+
+import Dispatch
+import StrandlineSystem
+import Synchronization
+
+/// What a full disk kept an open from doing.
+struct StalledRecovery {
+  let recovery: TailRecovery
+  var recovered: Recovery
+  var cause: LogError
+}
+
+/// A write-ahead log in a directory, held by this writer. Safe to use from every thread and task.
+///
+/// A log that is let go without `close()` gives its lock and its files back as soon as its own threads have ended what
+/// they had begun; what a close would write is not written, and what was acknowledged is safe.
+package final class Log: Sendable {
+  package let path: String
+  /// 16 bytes, drawn when the store was made.
+  package let storeUUID: [UInt8]
+  /// 64 random bits, drawn at this open.
+  package let tenure: UInt64
+  package let role: LogRole
+  /// What this open found and did.
+  package let recovery: RecoveryReport
+  /// This open made the store.
+  package let isNew: Bool
+
+  let options: LogOptions
+  let clock: any SystemClock
+  let files: SegmentFiles
+  private let lock: any FileLock
+  /// Held by the thread that writes.
+  let disk: Mutex<SegmentWriter>
+  /// Held for a moment.
+  let queue: Mutex<CommitState>
+  /// The end of the log could not be copied when it was opened, for want of space.
+  private let stalled: Mutex<StalledRecovery?>
+  let keeper: DirectoryKeeper
+  let preparation: PreparedSegments
+  /// One piece of upkeep at a time, and how the last ones went.
+  let upkeep = Upkeep()
+  let consumers = LogConsumers()
+  let writerQueue = DispatchQueue(label: "strandline.log.writer", qos: .userInitiated)
+  let watchQueue = DispatchQueue(label: "strandline.log.watch", qos: .utility)
+
+  init(
+    _ directory: StoreDirectory, lock: any FileLock, tenure: UInt64, writer: SegmentWriter, tables: [SegmentTable],
+    recovery: RecoveryReport, isNew: Bool, stalled: StalledRecovery? = nil
+  ) {
+    let manifest = writer.keeper.manifest
+    path = directory.path
+    storeUUID = manifest.storeUUID
+    role = manifest.role
+    self.tenure = tenure
+    options = writer.options
+    keeper = writer.keeper
+    preparation = writer.preparation
+    clock = writer.keeper.environment.clock
+    self.recovery = recovery
+    self.isNew = isNew
+    self.lock = lock
+    files = SegmentFiles(writer.keeper.environment.fileSystem)
+    queue = Mutex(
+      CommitState(durableLSN: tables.last?.lastLSN ?? writer.durable.lsn, tables: tables, rejecting: stalled?.cause))
+    self.stalled = Mutex(stalled)
+    disk = Mutex(writer)
+  }
+
+  deinit {
+    preparation.release()
+    disk.withLock { $0.release() }
+    files.close()
+    lock.unlock()
+  }
+
+  // MARK: Looking
+
+  /// The LSN that the next event will have.
+  package var nextLSN: UInt64 { queue.withLock { $0.nextLSN } }
+
+  /// Everything up to here is on the medium; 0 if nothing is.
+  package var durableLSN: UInt64 { queue.withLock { $0.durableLSN } }
+
+  package var state: LogState { queue.withLock { $0.phase } }
+
+  // MARK: Going on, and ending
+
+  /// After a clean rejection: takes appends again. `nextLSN` is the one after `durableLSN`, so LSNs of the rejected
+  /// transactions are given anew: call it when no caller will ask for the old ones any more. Does nothing in any
+  /// other state. A log that was opened on a full disk first copies what its open could not; if there is still no
+  /// room, it goes on rejecting.
+  package func resume() {
+    stalled.withLock { stalled in
+      guard var pending = stalled else {
+        queue.withLock { $0.resume() }
+        return
+      }
+      disk.withLock { writer in
+        guard case .rejecting = state else { return }
+        do throws(LogError) {
+          writer = try pending.recovery.writer(&pending.recovered)
+          stalled = nil
+          leaveToUpkeep(pending.recovered)
+          queue.withLock { $0.resume(with: pending.recovered.tables) }
+        } catch {
+          pending.cause = error
+          stalled = pending
+        }
+      }
+    }
+  }
+
+  /// Space that a recovery has made free.
+  func leaveToUpkeep(_ recovered: Recovery) {
+    guard let finished = recovered.finished else { return }
+    upkeep.add(finished)
+    if options.upkeep == .inBackground { lookAfterFiles() }
+  }
+
+  /// Makes durable what is queued, seals the log, and gives the lock back. A second call does nothing; after it
+  /// everything throws `.closed`.
+  ///
+  /// - Throws: `LogError` if something that was appended did not become durable, or the last sync failed; the
+  ///   files and the lock are given back all the same.
+  package func close() throws {
+    while queue.withLock({ $0.hasQueue }) { writeNextGroup() }
+    upkeep.end()
+    let failure = disk.withLock { writer -> LogError? in
+      let (phase, news) = queue.withLock { state in (state.phase, state.close()) }
+      news.tell()
+      defer {
+        preparation.release()
+        writer.release()
+        files.close()
+        lock.unlock()
+      }
+      switch phase {
+      case .closed: return nil
+      case .poisoned(let error): return error
+      case .open, .rejecting:
+        freeSpace(isClosing: true)
+        do throws(SystemError) {
+          try writer.finish()
+          try endPreparation()
+        } catch {
+          return .system("cannot close '\(path)' cleanly; what was acknowledged is safe", error)
+        }
+        mergeAtClose(writer)
+        makeBallastAtClose(writer)
+        if case .rejecting(let error) = phase { return error }
+        return nil
+      }
+    }
+    if let failure { throw failure }
+  }
+}

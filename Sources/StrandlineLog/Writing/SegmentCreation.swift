@@ -1,0 +1,161 @@
+// How a segment comes into being: under a temporary name, synced, and only then with its own, and listed before
+// anything in it is acknowledged (decisions L1, L7).
+//
+// Every segment is made here, with other content: a live one has its opening frame (and, after a recovery, the copied
+// frames), a prepared one has a header and zeros and gets its opening frame with its first group (decision L4), a
+// rewritten one is complete. Everything before the rename can fail without a trace in the log: the file has no name that
+// a reader believes. Between the rename and the list it can be taken back.
+
+import StrandlineSystem
+
+/// A write that failed, and what that means for the log.
+enum WriteFailure: Error {
+  /// Nothing of it is there; the log is as it was.
+  case refused(SystemError)
+  /// It may be there or not.
+  case unknown(SystemError)
+
+  /// What failed.
+  var cause: SystemError {
+    switch self {
+    case .refused(let cause), .unknown(let cause): cause
+    }
+  }
+}
+
+/// Makes segments in a directory.
+struct SegmentCreation {
+  let fileSystem: any FileSystem
+  let directory: StoreDirectory
+
+  /// Frames of a predecessor above its promise, to be taken over: still with the predecessor's stamps.
+  struct CopiedFrames {
+    var bytes: [UInt8] = []
+    /// Where each begins in `bytes`, and its LSN and flags.
+    var frames: [(start: Int, lsn: UInt64, flags: UInt8)] = []
+  }
+
+  /// The bytes of the header page, the opening frame and the copied frames; and where each copied event lies.
+  static func encoded(
+    _ header: SegmentHeader, after: LogPosition, predecessorID: UInt64, copied: CopiedFrames = CopiedFrames()
+  ) -> (bytes: [UInt8], offsets: [UInt32]) {
+    let identity = header.identity
+    let end = LogFormat.openingEnd + copied.bytes.count
+    var bytes = header.encodedPage()
+    bytes.reserveCapacity(end)
+    bytes.append(
+      contentsOf: OpeningBody(
+        firstLSN: after.lsn + 1, predecessorID: predecessorID, predecessorEnd: after.offset, chain: after.chain,
+        durableEnd: UInt32(end)
+      ).encodedFrame(identity))
+    let base = bytes.count
+    bytes.append(contentsOf: copied.bytes)
+    var offsets: [UInt32] = []
+    for frame in copied.frames {
+      let offset = UInt32(base + frame.start)
+      bytes.stampFrame(
+        at: base + frame.start, lsn: frame.lsn, flags: frame.flags, offset: offset, identity: identity)
+      offsets.append(offset)
+    }
+    return (bytes, offsets)
+  }
+
+  /// Makes a file with this content and space up to `allocated`. When this returns, the file, its content and its
+  /// name are on the medium.
+  ///
+  /// - Parameter orLess: on a disk that has no room for so much, with the space of its content alone.
+  /// - Returns: the file, and up to where it has space.
+  func make(
+    _ segmentID: UInt64, _ content: [UInt8], allocated: UInt64, orLess: Bool = false
+  ) throws(WriteFailure) -> (file: any File, allocated: UInt64) {
+    let temporary = directory.temporarySegment(segmentID)
+    let file: any File
+    do {
+      file = try Self.createFile(fileSystem, temporary)
+    } catch {
+      throw .refused(error)
+    }
+    var allocated = max(allocated, UInt64(content.count))
+    do {
+      do {
+        try file.preallocate(at: 0, length: allocated)
+      } catch  where error.isFull && orLess && allocated > UInt64(content.count) {
+        try file.truncate(to: 0)
+        allocated = UInt64(content.count)
+        try file.preallocate(at: 0, length: allocated)
+      }
+      try file.write(content, at: 0)
+      try file.sync(.durable)
+    } catch {
+      file.close()
+      // Gives the space back. If that fails too, the next creation or the next writer removes the file.
+      do { try fileSystem.unlink(temporary) } catch { throw .refused(error) }
+      throw .refused(error)
+    }
+    do {
+      try fileSystem.rename(temporary, to: directory.segment(segmentID))
+      try fileSystem.syncDirectory(directory.path)
+    } catch {
+      file.close()
+      throw .unknown(error)
+    }
+    return (file, allocated)
+  }
+
+  /// Takes a segment back that no list names: an unlisted one that continues the log would be believed.
+  func takeBack(_ segmentID: UInt64, after failure: WriteFailure) -> WriteFailure {
+    guard case .refused(let cause) = failure else { return failure }
+    do {
+      try fileSystem.unlink(directory.segment(segmentID))
+      try fileSystem.syncDirectory(directory.path)
+      return .refused(cause)
+    } catch {
+      return .unknown(error)
+    }
+  }
+
+  /// Creates a file of the log's own temporary names, in the place of what an earlier attempt left.
+  static func createFile(_ fileSystem: any FileSystem, _ path: String) throws(SystemError) -> any File {
+    do {
+      return try fileSystem.open(path, .create)
+    } catch  where error.isTaken {
+      try fileSystem.unlink(path)
+      return try fileSystem.open(path, .create)
+    }
+  }
+}
+
+/// The segment that this writer appends to. No other process has written an event to it, or ever will.
+struct LiveSegment: Sendable {
+  let file: any File
+  var path: String
+  let identity: SegmentIdentity
+  /// Where the next frame goes.
+  var end: UInt32
+  /// The group that brings it to this many bytes seals it.
+  let softBytes: Int
+  /// Up to here space is reserved.
+  var allocated: UInt64
+  let firstLSN: UInt64
+  /// How often space was reserved; the steps double.
+  var steps = 0
+  var index: IndexBuilder
+  /// The opening frame of a prepared segment, until its first group takes it along.
+  var pendingOpening: [UInt8]?
+  /// It has its seal: the next group goes into another one.
+  var isSealed = false
+
+  init(
+    file: any File, path: String, identity: SegmentIdentity, end: UInt32, softBytes: Int, allocated: UInt64,
+    firstLSN: UInt64
+  ) {
+    self.file = file
+    self.path = path
+    self.identity = identity
+    self.end = end
+    self.softBytes = softBytes
+    self.allocated = allocated
+    self.firstLSN = firstLSN
+    index = IndexBuilder(firstLSN: firstLSN)
+  }
+}

@@ -1,0 +1,269 @@
+// The disk's half of a commit: groups into the live segment, and the next segment when it is full.
+//
+// Used by one thread at a time. It keeps what the medium is known to have (`durable`) apart from where the next
+// frame goes. One group is one write and one sync. The group that brings a segment to its size takes the segment's
+// index and seal along; the next group opens the prepared segment, or makes one. Either is done only after the last
+// sync of its predecessor returned, so that what an opening frame says is true. See Formats/log-writer.md, "Append".
+
+import StrandlineSystem
+
+/// The writer's place on disk.
+struct SegmentWriter: Sendable {
+  let keeper: DirectoryKeeper
+  let preparation: PreparedSegments
+  let options: LogOptions
+  /// The segment that holds the end of the log: the live one, or the one that the next will continue.
+  private(set) var segmentID: UInt64
+  /// The end of what is durable as the options' strength says, in that segment.
+  private(set) var durable: LogPosition
+  /// nil until this writer's first append, unless it created the store or recovered a tail.
+  private(set) var live: LiveSegment?
+  /// The end of what a full sync has covered.
+  private(set) var flushed: LogBound
+  private(set) var hasAppended = false
+
+  private var fileSystem: any FileSystem { keeper.environment.fileSystem }
+  private var directory: StoreDirectory { keeper.directory }
+
+  /// - Parameter durable: what is on the medium in the full sense: an open has synced the directory.
+  init(
+    keeper: DirectoryKeeper, preparation: PreparedSegments, options: LogOptions, segmentID: UInt64,
+    durable: LogPosition, live: LiveSegment?
+  ) {
+    self.keeper = keeper
+    self.preparation = preparation
+    self.options = options
+    self.segmentID = segmentID
+    self.durable = durable
+    self.live = live
+    flushed = LogBound(segmentID: segmentID, lsn: durable.lsn, end: durable.offset)
+  }
+
+  // MARK: The next segment
+
+  /// Whether the next group needs another segment.
+  var needsSegment: Bool { live.map(\.isSealed) ?? true }
+
+  /// Whether half of the reserved space is used up, and no next segment is prepared or being prepared.
+  var wantsPreparation: Bool {
+    guard let live else { return false }
+    return UInt64(live.end) * 2 >= min(live.allocated, UInt64(live.softBytes)) && preparation.isDue
+  }
+
+  /// How large the next segment is to be: twice the space of this one, so that what is written ahead is in proportion
+  /// to what has been written, up to the size that all of them have in the end.
+  var nextSoftBytes: Int {
+    // On a full disk a segment has less than a first step.
+    let space = max(
+      options.preallocationFirstStepBytes, live.map { Int(min($0.allocated, UInt64($0.softBytes))) } ?? 0)
+    return min(options.segmentBytesMax, 2 * max(space, LogFormat.headerPageBytes))
+  }
+
+  /// A segment that a writer goes on in, and what it leaves.
+  struct Rotation {
+    let table: SegmentTable
+    /// The predecessor ends here; what is reserved behind it can be given back.
+    let predecessor: (segmentID: UInt64, end: UInt64)
+  }
+
+  /// Goes on in another segment, which continues at `durable`.
+  mutating func rotate() throws(WriteFailure) -> Rotation {
+    let predecessor = (segmentID: segmentID, end: UInt64(durable.offset))
+    let next: LiveSegment
+    if let prepared = preparation.removeReady() {
+      next = use(prepared)
+    } else {
+      next = try make()
+      do {
+        try Self.truncate(fileSystem, directory.segment(predecessor.segmentID), to: predecessor.end)
+      } catch {
+        // Merged meanwhile; or it keeps its reserved space until upkeep tries again. No event depends on it.
+      }
+    }
+    live?.file.close()
+    live = next
+    segmentID = next.identity.segmentID
+    durable.offset = next.end
+    return Rotation(
+      table: SegmentTable(path: next.path, identity: next.identity, firstLSN: next.firstLSN),
+      predecessor: predecessor)
+  }
+
+  /// Opens the prepared segment. Nothing is written: its opening frame waits for the first group.
+  private func use(_ prepared: PreparedSegment) -> LiveSegment {
+    let identity = prepared.header.identity
+    var next = LiveSegment(
+      file: prepared.file, path: prepared.path, identity: identity, end: UInt32(LogFormat.headerPageBytes),
+      softBytes: prepared.softBytes, allocated: prepared.allocated, firstLSN: durable.lsn + 1)
+    next.pendingOpening = OpeningBody(
+      firstLSN: durable.lsn + 1, predecessorID: segmentID, predecessorEnd: durable.offset, chain: durable.chain,
+      durableEnd: 0
+    ).encodedFrame(identity)
+    let (segmentID, end) = (segmentID, durable.end)
+    // It was the last sync of the predecessor. Of the new segment the list says nothing before its first sync.
+    keeper.noteForNextList { $0.finish(segmentID, end) }
+    return next
+  }
+
+  /// Makes a segment at once: file, name and list are on the medium before anything goes in.
+  private func make() throws(WriteFailure) -> LiveSegment {
+    let creation = SegmentCreation(fileSystem: fileSystem, directory: directory)
+    let manifest = keeper.manifest
+    let header = SegmentHeader.new(
+      keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), role: manifest.role,
+      kind: .live)
+    let content = SegmentCreation.encoded(header, after: durable, predecessorID: segmentID).bytes
+    let (file, allocated) = try creation.make(
+      header.segmentID, content, allocated: UInt64(options.preallocationFirstStepBytes), orLess: true)
+    let (segmentID, durable) = (segmentID, durable)
+    do throws(WriteFailure) {
+      try keeper.commit { manifest in
+        manifest.finish(segmentID, durable.end)
+        manifest.add(ManifestEntry(segmentID: header.segmentID, salt: header.salt, firstLSN: durable.lsn + 1))
+      }
+    } catch {
+      file.close()
+      throw creation.takeBack(header.segmentID, after: error)
+    }
+    keeper.removeDropped()
+    return LiveSegment(
+      file: file, path: directory.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
+      softBytes: options.segmentBytesMax, allocated: allocated, firstLSN: durable.lsn + 1)
+  }
+
+  /// Cuts what is void behind an end. Nothing depends on it but space.
+  static func truncate(_ fileSystem: any FileSystem, _ path: String, to end: UInt64) throws(SystemError) {
+    let file = try fileSystem.open(path, .readWrite)
+    defer { file.close() }
+    if try file.size() > end { try file.truncate(to: end) }
+  }
+
+  // MARK: One group
+
+  /// Writes a group behind the live segment's end and syncs it. When this returns, the group is on the medium as
+  /// the options' strength says.
+  ///
+  /// - Returns: where its events lie, and where they end.
+  /// - Complexity: O(bytes of the group); one write and one sync.
+  mutating func write(_ group: inout PendingGroup) throws(WriteFailure) -> (offsets: [UInt32], end: UInt32) {
+    guard var live else { preconditionFailure("a group is written into a segment") }
+    let opening = live.pendingOpening ?? []
+    let start = live.end + UInt32(opening.count)
+    let bytes = UInt64(group.frames.count)
+    let groupEnd = UInt64(start) + bytes
+    // A segment that was made at once has little space of its own; rather than that it grows, the log goes on in the
+    // prepared one, as soon as there is one.
+    let seals = groupEnd >= UInt64(live.softBytes) || (groupEnd + bytes > live.allocated && preparation.isReady)
+    do {
+      try Self.reserve(groupEnd + Self.trailerBytes(live, group.frames.count), in: &live, options)
+    } catch {
+      self.live = live
+      throw .refused(error)
+    }
+    let identity = live.identity
+    let stamped = group.stamp(at: start, after: durable, isSynced: opening.isEmpty, identity: identity) {
+      live.index.add($0, at: $1)
+    }
+    var position = stamped.position
+    if seals {
+      let trailer = SegmentTrailer.encoded(
+        live.index.index, at: position.offset, lastLSN: position.lsn, chain: position.chain, isSynced: false,
+        identity: identity)
+      group.append(trailer: trailer)
+      position.offset += UInt32(trailer.count)
+    }
+    if !opening.isEmpty { group.prepend(opening) }
+    do {
+      hasAppended = true
+      try live.file.write(group.frames, at: UInt64(live.end))
+      try live.file.sync(options.strength)
+    } catch {
+      throw .unknown(error)
+    }
+    if !opening.isEmpty {
+      let firstLSN = live.firstLSN
+      keeper.noteForNextList { $0.opened(identity.segmentID, firstLSN: firstLSN) }
+    }
+    live.pendingOpening = nil
+    live.isSealed = seals
+    live.end = position.offset
+    self.live = live
+    durable = position
+    if options.strength == .durable { noteFlushed() }
+    return (stamped.offsets, stamped.position.offset)
+  }
+
+  private mutating func noteFlushed() {
+    flushed = LogBound(segmentID: segmentID, lsn: durable.lsn, end: durable.offset)
+  }
+
+  /// What may follow a group of `frameBytes`: its segment's index and seal, so that they never meet a full disk.
+  private static func trailerBytes(_ live: LiveSegment, _ frameBytes: Int) -> UInt64 {
+    let entries = live.index.index.entries.count + frameBytes / LogFormat.indexStepBytes + 1
+    return UInt64(SegmentTrailer.bytes(entries: entries))
+  }
+
+  /// Reserves space up to `needed`: by steps that double, and not beyond the soft size of a segment.
+  private static func reserve(
+    _ needed: UInt64, in live: inout LiveSegment, _ options: LogOptions
+  ) throws(SystemError) {
+    guard needed > live.allocated else { return }
+    let doubled = options.preallocationFirstStepBytes << min(live.steps + 1, 16)
+    let step = UInt64(min(doubled, options.preallocationStepBytesMax))
+    let end = max(needed, min(live.allocated + step, UInt64(options.segmentBytesMax)))
+    do {
+      try live.file.preallocate(at: live.allocated, length: end - live.allocated)
+      live.allocated = end
+    } catch  where error.isFull && end > needed {
+      // A whole step does not fit any more; what is needed now may.
+      try live.file.preallocate(at: live.allocated, length: needed - live.allocated)
+      live.allocated = needed
+    }
+    live.steps += 1
+  }
+
+  // MARK: Flush and end
+
+  /// Makes everything that was written durable in the full sense, before an event leaves the device (decision L9).
+  mutating func flush() throws(SystemError) {
+    guard flushed.lsn < durable.lsn else { return }
+    // Of whichever file: a full sync takes along what barriers have covered, in a predecessor too. What an earlier
+    // writer left to barriers was made durable by the open, which synced the directory.
+    if let live { try live.file.sync(.durable) }
+    noteFlushed()
+  }
+
+  /// The end of a clean use: seals the segment, gives reserved space back, syncs, and says in CONTROL where the log ends;
+  /// does nothing if this writer has appended nothing. The files are closed by `release`.
+  mutating func finish() throws(SystemError) {
+    // Opened and not written to: the log ends in the predecessor, which was sealed. The next writer drops it.
+    guard var live, live.pendingOpening == nil else { return }
+    guard hasAppended else {
+      // Made by this writer, for nothing or for the copies in it: all of it is synced, and what it reserved is not used.
+      try live.file.truncate(to: UInt64(live.end))
+      return
+    }
+    if !live.isSealed {
+      // Promised by the index frame: a sync has returned for everything before it.
+      let trailer = SegmentTrailer.encoded(
+        live.index.index, at: live.end, lastLSN: durable.lsn, chain: durable.chain, isSynced: true,
+        identity: live.identity)
+      try live.file.write(trailer, at: UInt64(live.end))
+      live.end += UInt32(trailer.count)
+      live.isSealed = true
+      durable.offset = live.end
+    }
+    self.live = live
+    try live.file.truncate(to: UInt64(durable.offset))
+    try live.file.sync(.durable)
+    noteFlushed()
+    let (segmentID, end) = (segmentID, durable.end)
+    keeper.noteForNextList { $0.finish(segmentID, end) }
+    try keeper.write(flushed)
+  }
+
+  mutating func release() {
+    live?.file.close()
+    live = nil
+  }
+}
