@@ -1,7 +1,6 @@
 // Sockets over loopback: bytes there and back, limits in time, and closing from another thread.
 
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct NetworkTests {

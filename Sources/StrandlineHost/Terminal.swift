@@ -3,7 +3,8 @@
 // Output goes through write(2) and throws. A buffer of the C library would hide a full disk or a closed
 // pipe until exit, where nobody can report it.
 
-internal import CStrandline
+internal import CStrandlineHost
+package import StrandlineSystem
 
 #if canImport(Glibc)
   internal import Glibc
@@ -79,14 +80,7 @@ package enum StandardInput {
   }
 }
 
-/// The variables of this process's environment.
-package enum ProcessEnvironment {
-  /// The value of a variable, nil if it is not set.
-  package static func value(of name: String) -> String? {
-    guard let value = unsafe getenv(name) else { return nil }
-    return unsafe String(cString: value)
-  }
-
+extension ProcessEnvironment {
   /// All variables, as "NAME=value".
   package static var all: [String] {
     guard let list = unsafe strandline_environment() else { return [] }

@@ -1,6 +1,6 @@
 // SQLite as a peer in a benchmark: looked for when the program runs, never linked. The few prototypes stand here, so
 // that no header of it is needed; the numbers are those of its public interface, which never change.
-#include "CStrandline.h"
+#include "CStrandlineHost.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

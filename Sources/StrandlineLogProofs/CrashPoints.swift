@@ -9,6 +9,7 @@
 // Adding an operation to the log's alphabet (LogHistories.swift) and to LogScene adds it to all three levels.
 
 import StrandlineLog
+import StrandlineSimulation
 package import StrandlineSystem
 
 /// Where the power goes, and what is left.

@@ -1,7 +1,8 @@
 // Child processes, threads and the environment.
 
+import StrandlineHost
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 #if canImport(Glibc)

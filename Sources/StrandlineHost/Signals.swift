@@ -4,7 +4,8 @@
 // pipe and calls what was registered. The second signal of a kind ends the process as ever, so that a
 // program that hangs while it cleans up can still be stopped.
 
-internal import CStrandline
+internal import CStrandlineHost
+package import StrandlineSystem
 internal import Synchronization
 
 /// Requests to stop.

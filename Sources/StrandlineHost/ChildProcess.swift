@@ -3,7 +3,7 @@
 // posix_spawn, and no fork in Swift: between fork and exec only a few C calls are safe. The child gets
 // its three streams and nothing else, since every descriptor of this package is closed on exec.
 
-internal import CStrandline
+package import StrandlineSystem
 internal import Synchronization
 
 #if canImport(Glibc)

@@ -1,6 +1,7 @@
 // One disk after a crash, held against what was issued: the judge that all crash tests of the log share.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
 
 /// How a disk after a crash is judged. A reader and `verify` look first and change nothing; then one opens, the power

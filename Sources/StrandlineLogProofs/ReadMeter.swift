@@ -3,6 +3,7 @@
 // A reader that believes a length which no checksum has confirmed asks for that many bytes. On a real disk it would
 // have allocated them before the system could say that the file is shorter; here it is noticed.
 
+import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
 

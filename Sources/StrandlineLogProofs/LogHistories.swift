@@ -11,6 +11,7 @@
 // the loss, and the command that repeats it.
 
 import StrandlineLog
+import StrandlineSimulation
 package import StrandlineSystem
 
 /// One step of a history. The raw value is its letter.
@@ -315,13 +316,5 @@ package struct LogHistories {
         }
       }
     }
-  }
-}
-
-extension SystemEnvironment {
-  /// A simulated disk, a clock that moves on by itself, and dice that repeat.
-  package static func simulated(_ fileSystem: any FileSystem, seed: UInt64) -> SystemEnvironment {
-    SystemEnvironment(
-      fileSystem: fileSystem, clock: SimulatedClock(autoAdvance: true), random: SeededRandom(seed: seed))
   }
 }

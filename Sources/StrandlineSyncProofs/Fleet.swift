@@ -7,6 +7,7 @@ package import Strandline
 package import StrandlineCloudKit
 import StrandlineLog
 package import StrandlineServer
+package import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
 

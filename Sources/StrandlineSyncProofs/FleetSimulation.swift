@@ -8,6 +8,7 @@
 import Strandline
 import StrandlineLog
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
 

@@ -2,6 +2,7 @@
 // Proof/LogBounds.swift).
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
 
 /// A writer. It waits on its own thread, so that a run is the same each time.

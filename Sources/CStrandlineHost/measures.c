@@ -1,6 +1,6 @@
 // What a benchmark reads beside its clocks: the load of the machine, and the memory that a piece of work held.
 #define _GNU_SOURCE
-#include "CStrandline.h"
+#include "CStrandlineHost.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // What a benchmark reads beside its clocks.
 
-private import CStrandline
+private import CStrandlineHost
 
 /// Readings of this machine and this process.
 package enum Measures {

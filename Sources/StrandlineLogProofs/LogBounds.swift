@@ -4,6 +4,7 @@
 // only grows and a log that forgets what its owner needs no more by the same rule.
 
 package import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
 
 /// Something that the log promised not to do.

@@ -2,7 +2,7 @@
 //
 // Nothing of the package stands on it. It is loaded when a benchmark asks, and a benchmark without it says so.
 
-private import CStrandline
+private import CStrandlineHost
 private import Synchronization
 
 /// SQLite refused.

@@ -8,6 +8,7 @@
 // to (`RotKind`).
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
 
 /// A store that was closed cleanly, and every damage to it.

@@ -63,6 +63,14 @@ public final class SimulatedDisk: FileSystem {
   /// removing files and folders. Reads do not count.
   public var callCount: Int { state.withLock { $0.callCount } }
 
+  /// Counts a start of the device and returns its number, from 1 on.
+  package func nextStart() -> UInt64 {
+    state.withLock { state in
+      state.starts += 1
+      return state.starts
+    }
+  }
+
   /// The number of the mutating call, counted from 1, at which the power goes: it and all calls after it, reads
   /// too, throw `SystemError.powerIsOff`.
   package var crashAtCall: Int? {

@@ -4,6 +4,7 @@
 // copy without the lock file, a backup and its return. After each step a copy of the disk is looked at.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
 
 /// The generator. What it does follows from its seed alone.

@@ -1,7 +1,8 @@
 // SQLite as a peer, where the machine has it: what was inserted is there, and a place that cannot be opened is an error.
 
+import StrandlineHost
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 @Suite(.enabled(if: SQLitePeer.version != nil, "SQLite is not on this machine"))
