@@ -133,6 +133,7 @@ let package = Package(
         "StrandlineHost", "StrandlineTestSupport",
       ],
       exclude: ["decoder.py"], swiftSettings: strict),
-    .testTarget(name: "HouseTests", dependencies: ["StrandlineSystem"], swiftSettings: strict),
+    .testTarget(
+      name: "HouseTests", dependencies: ["StrandlineHost", "StrandlineSystem"], swiftSettings: strict),
   ]
 )

@@ -158,6 +158,8 @@ package final class ChildProcess: Sendable {
   }
 
   /// Ends the child's standard input.
+  ///
+  /// For tests: the command feeds its children from files.
   package func closeInput() { input.withLock { $0 = nil } }
 
   // MARK: End

@@ -49,6 +49,8 @@ package final class SQLitePeer: Sendable {
   }
 
   /// Reads the last body; its length, nil if there is none.
+  ///
+  /// For tests: a benchmark only inserts, and this shows that the rows are there.
   package func readLast() -> Int? {
     let length = handle.withLock { $0 == 0 ? -1 : strandline_sqlite_last($0) }
     return length < 0 ? nil : Int(length)

@@ -35,13 +35,6 @@ package enum RotKind: Hashable, Sendable, Comparable {
     return opening?.kind == .rewritten ? .rewrittenSegment : .sealedSegment
   }
 
-  var isSegment: Bool {
-    switch self {
-    case .sealedSegment, .rewrittenSegment, .preparedSegment, .lastSegment: true
-    case .hint, .truth: false
-    }
-  }
-
   package var word: String {
     switch self {
     case .sealedSegment: "sealed segment"

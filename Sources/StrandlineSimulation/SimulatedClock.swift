@@ -66,13 +66,6 @@ public final class SimulatedClock: SystemClock {
   /// Every duration that somebody asked to sleep, in milliseconds, in order.
   package var sleeps: [Int64] { state.withLock { $0.sleeps } }
 
-  /// In how many nanoseconds the first sleeper wakes; nil if nobody sleeps.
-  package var nanosecondsToNextWake: UInt64? {
-    state.withLock { state in
-      state.sleepers.map(\.wakesAt).min().map { $0 > state.now ? $0 - state.now : 0 }
-    }
-  }
-
   /// Moves both clocks on and wakes whose time has come, in the order of their times.
   package func advance(milliseconds: Int64) { advance(nanoseconds: UInt64(max(0, milliseconds)) * 1_000_000) }
 

@@ -276,7 +276,4 @@ public final class SimulatedDisk: FileSystem {
 extension SystemError {
   /// What every call on a disk without power throws.
   package static func powerIsOff(_ subject: String) -> SystemError { .device("power", subject) }
-
-  /// The simulated power cut, as opposed to a fault of a disk that runs.
-  package var isPowerOff: Bool { call == "power" }
 }
