@@ -1,6 +1,9 @@
 // swift-tools-version: 6.2
 // Strandline is a package without dependencies: the toolchain's libraries and the C library are all
 // there is. Arrows between targets point down only; Tests/HouseTests keeps them so.
+//
+// An app that links the product Strandline gets the targets up to StrandlineCloudKit and CStrandline, and none of those
+// that are marked below: processes, signals, the terminal, proofs and benchmarks stand beside its floors, not under them.
 
 import PackageDescription
 
@@ -39,62 +42,98 @@ let package = Package(
       name: "StrandlineServer",
       dependencies: ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem"],
       swiftSettings: strict),
+
+    // What an app's tests stand on: the simulated disk and clock, which need no store, and what opens a store on them.
+    .target(
+      name: "StrandlineSimulation", dependencies: ["StrandlineSystem"], swiftSettings: strict),
     .target(
       name: "StrandlineTesting",
       dependencies: [
-        "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
+        "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",
+      ],
+      swiftSettings: strict),
+
+    // What only the command, the proofs and the benchmarks need.
+    .target(name: "CStrandlineHost"),
+    .target(
+      name: "StrandlineHost", dependencies: ["CStrandlineHost", "StrandlineSystem"], swiftSettings: strict),
+    .target(
+      name: "StrandlineLogProofs", dependencies: ["StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
+      swiftSettings: strict),
+    .target(
+      name: "StrandlineSyncProofs",
+      dependencies: [
+        "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
         "StrandlineSystem",
       ],
       swiftSettings: strict),
     .executableTarget(
       name: "StrandlineCLI",
       dependencies: [
-        "StrandlineTesting", "StrandlineServer", "StrandlineCloudKit", "Strandline",
-        "StrandlineLog", "StrandlineSystem",
+        "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineHost", "StrandlineSimulation", "StrandlineServer",
+        "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem",
       ],
       swiftSettings: strict),
+
+    .target(
+      name: "StrandlineTestSupport", dependencies: ["StrandlineSystem"], path: "Tests/StrandlineTestSupport",
+      swiftSettings: strict),
     .testTarget(
-      name: "StrandlineSystemTests", dependencies: ["StrandlineSystem", "StrandlineTesting"],
+      name: "StrandlineSystemTests",
+      dependencies: ["StrandlineSystem", "StrandlineSimulation", "StrandlineTestSupport", "StrandlineHost"],
+      swiftSettings: strict),
+    .testTarget(
+      name: "StrandlineHostTests", dependencies: ["StrandlineHost", "StrandlineSystem", "StrandlineTestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineLogTests",
-      dependencies: ["StrandlineLog", "StrandlineSystem", "StrandlineTesting"],
+      dependencies: [
+        "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineLogProofs", "StrandlineTestSupport",
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineTests",
       dependencies: [
-        "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineTesting",
-        "StrandlineServer", "StrandlineCloudKit",
+        "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineTesting",
+        "StrandlineSyncProofs", "StrandlineServer", "StrandlineCloudKit", "StrandlineTestSupport",
       ],
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineCloudKitTests",
       dependencies: [
-        "StrandlineCloudKit", "Strandline", "StrandlineServer", "StrandlineSystem",
-        "StrandlineTesting",
+        "StrandlineCloudKit", "Strandline", "StrandlineServer", "StrandlineSystem", "StrandlineSimulation",
+        "StrandlineTestSupport",
       ],
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineServerTests",
       dependencies: [
-        "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
-        "StrandlineSystem", "StrandlineTesting",
+        "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem",
+        "StrandlineSimulation", "StrandlineTestSupport", "StrandlineHost",
       ],
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineTestingTests",
-      dependencies: ["StrandlineTesting", "StrandlineServer", "Strandline", "StrandlineSystem"],
+      dependencies: [
+        "StrandlineTesting", "StrandlineServer", "Strandline", "StrandlineSystem", "StrandlineSimulation",
+        "StrandlineTestSupport", "StrandlineHost",
+      ],
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineCLITests",
       dependencies: [
-        "StrandlineCLI", "Strandline", "StrandlineLog", "StrandlineServer", "StrandlineSystem", "StrandlineTesting",
+        "StrandlineCLI", "Strandline", "StrandlineLog", "StrandlineServer", "StrandlineSystem", "StrandlineSimulation",
+        "StrandlineHost", "StrandlineTestSupport",
       ],
       swiftSettings: strict),
     .testTarget(
       name: "FormatsTests",
-      dependencies: ["Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineTesting", "StrandlineServer"],
-      swiftSettings: strict),
-    .testTarget(name: "HouseTests", dependencies: ["StrandlineSystem"], swiftSettings: strict),
+      dependencies: [
+        "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineServer",
+        "StrandlineHost", "StrandlineTestSupport",
+      ],
+      exclude: ["decoder.py"], swiftSettings: strict),
+    .testTarget(
+      name: "HouseTests", dependencies: ["StrandlineHost", "StrandlineSystem"], swiftSettings: strict),
   ]
 )

@@ -1,6 +1,7 @@
 // The command's entrance: words in, an exit code out, and every error in the two lines that all errors have.
 
 import Foundation
+import StrandlineHost
 import StrandlineSystem
 
 @main

@@ -140,21 +140,9 @@ public final class CloudServer: Sendable {
     core.withLock { $0.sessions.signIn(user: user, storeUUID: journal.storeUUID, random: environment.random) }
   }
 
-  /// How many operations on records changed something, per record, as the journal has it: the count that
-  /// "exactly once" is held against. Reads the whole journal.
-  package func applications() throws -> [JournalCause: Int] {
-    var result: [JournalCause: Int] = [:]
-    try forEachEvent { _, event in
-      switch event {
-      case .recordSaved(let record): result[record.cause, default: 0] += 1
-      case .recordDeleted(_, _, let cause): result[cause, default: 0] += 1
-      default: break
-      }
-    }
-    return result
-  }
-
   /// Hands out every event of the journal, in order.
+  ///
+  /// For tests: what was applied is counted in the journal itself.
   package func forEachEvent(_ body: (UInt64, JournalEvent) throws -> Void) throws {
     let last = core.withLock { $0.state.lastLSN }
     var lsn: UInt64 = 1
@@ -183,6 +171,8 @@ public final class CloudServer: Sendable {
   }
 
   /// Removes a zone as a person would at the console (a purge).
+  ///
+  /// For tests: the local server has no console, and a client must bear what CloudKit's can do.
   package func deleteZone(_ name: String, in key: DatabaseKey) throws {
     try core.withLock { core in
       guard let zone = core.state.zone(name, in: key) else { return }

@@ -91,8 +91,6 @@ struct ZoneState: Sendable {
     }
     return nil
   }
-
-  var liveCount: Int { entries.values.count { !$0.isDeleted } }
 }
 
 /// The zones of one database.

@@ -1,7 +1,7 @@
 // Everything that a test must be able to turn: the disk, the clocks, the dice.
 //
 // Library code reads no clock and draws no random number but through these. The real ones stand in
-// SystemClock.swift and Randomness.swift; the simulated ones in StrandlineTesting.
+// SystemClock.swift and Randomness.swift; the simulated ones in StrandlineSimulation.
 
 /// The clocks.
 package protocol SystemClock: Sendable {

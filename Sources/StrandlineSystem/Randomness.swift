@@ -29,10 +29,6 @@ package final class SeededRandom: RandomSource, CustomStringConvertible {
 
   package var description: String { "seed 0x" + String(seed, radix: 16) }
 
-  /// Another generator whose numbers have nothing to do with this one's, so that one part of a run may draw
-  /// more or fewer numbers without changing what another part draws.
-  package func fork() -> SeededRandom { SeededRandom(seed: next()) }
-
   private struct Xoshiro {
     var a: UInt64
     var b: UInt64

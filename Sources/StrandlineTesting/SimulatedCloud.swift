@@ -4,6 +4,7 @@
 public import Strandline
 internal import StrandlineCloudKit
 public import StrandlineServer
+public import StrandlineSimulation
 internal import StrandlineSystem
 
 /// A cloud in the test's own process, with CloudKit's zones, change tags, feeds and refusals. It forgets everything with

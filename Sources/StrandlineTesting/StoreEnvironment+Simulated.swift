@@ -1,8 +1,11 @@
-// What an app's tests open a store on: a simulated disk, a simulated clock, and dice that fall as the seed says.
+// What an app's tests open a store on: a simulated disk, a simulated clock, and random numbers that follow from a seed.
+//
+// Disk and clock are in StrandlineSimulation, where the log's own tests and proofs get them without a store; they are
+// exported here, so that an app imports StrandlineTesting alone, and its documentation shows them.
 
 public import Strandline
+@_exported public import StrandlineSimulation
 internal import StrandlineSystem
-internal import Synchronization
 
 extension StoreEnvironment {
   /// A device that exists in memory only: the same calls with the same seed do the same.
@@ -18,10 +21,7 @@ extension StoreEnvironment {
   public static func simulated(
     disk: SimulatedDisk, clock: SimulatedClock = SimulatedClock(), seed: UInt64
   ) -> StoreEnvironment {
-    let start = disk.state.withLock { state in
-      state.starts += 1
-      return state.starts
-    }
+    let start = disk.nextStart()
     // A log tells its writers apart by what they drew: no two starts of a device may draw the same.
     let random = SeededRandom(seed: seed ^ (start &* 0xD1B5_4A32_D192_ED03))
     return StoreEnvironment(

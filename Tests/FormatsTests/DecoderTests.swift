@@ -1,9 +1,10 @@
 // The proof that the pages are enough: a decoder in another language, written from them, prints each golden store as
 // this package's code does. It needs python3 and nothing else.
 
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 struct `A decoder written from the pages` {

@@ -1,9 +1,11 @@
 // Formats/table.md against the code: places, sizes, the words in its text; and its example, a golden table that the code
 // makes today, that the page shows byte for byte, and that a decoder in another language reads the same.
 
+import StrandlineHost
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 @Suite(.serialized) struct `The page of the table` {

@@ -6,8 +6,8 @@
 import Strandline
 import StrandlineLog
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 @Suite(.serialized) struct `Golden stores` {

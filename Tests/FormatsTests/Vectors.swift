@@ -4,8 +4,8 @@
 import Strandline
 import StrandlineLog
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 
 /// A golden store.
 struct Vector: Sendable, CustomStringConvertible {

@@ -8,7 +8,7 @@ struct SourceText: Sendable {
   /// From the package's folder on.
   var path: String
   var text: String
-  /// The text without comments, string literals and names in backticks; lines stay where they are.
+  /// The text without comments and string literals, and names in backticks as underscores; lines stay where they are.
   var code: String
 
   init(_ path: String, _ text: String) {
@@ -30,62 +30,137 @@ struct SourceText: Sendable {
     codeLines.enumerated().filter { isBroken($0.element) }.map { "\(path):\($0.offset + 1): \(what)" }
   }
 
-  /// Takes comments, strings and backticked names out of Swift.
+  /// Takes comments, strings and backticked names out of Swift. Code that a string interpolates stays.
   static func code(_ text: String) -> String {
-    var out: [UInt8] = []
-    let bytes = Array(text.utf8)
-    var at = 0
-    func starts(_ word: String, _ place: Int) -> Bool { bytes[place...].starts(with: word.utf8) }
-    /// Passes over everything up to and with `end`, keeping the line ends.
-    func skip(from start: Int, to end: String, escapes: Bool) -> Int {
-      let end = Array(end.utf8)
-      var place = start
-      while place < bytes.count {
-        if escapes, bytes[place] == UInt8(ascii: "\\") {
-          place += 2
-          continue
-        }
-        if bytes[place] == end[0], bytes[place...].starts(with: end) { return place + end.count }
-        if bytes[place] == UInt8(ascii: "\n") {
-          out.append(bytes[place])
-          // A string of one line ends with it, whatever it holds.
-          if end.count == 1 { return place + 1 }
-        }
-        place += 1
-      }
-      return place
-    }
-    let openings = Set("/#\"`".utf8)
+    var reader = CodeReader(text)
+    reader.readCode(isInterpolated: false)
+    return String(decoding: reader.out, as: UTF8.self)
+  }
+}
+
+/// Reads Swift and keeps the code.
+private struct CodeReader {
+  private let bytes: [UInt8]
+  private var at = 0
+  private(set) var out: [UInt8] = []
+
+  init(_ text: String) {
+    bytes = Array(text.utf8)
+    out.reserveCapacity(bytes.count)
+  }
+
+  private func byte(_ place: Int) -> UInt8 { place < bytes.count ? bytes[place] : 0 }
+
+  private func starts(_ word: StaticString) -> Bool {
+    for (offset, character) in word.description.utf8.enumerated() where byte(at + offset) != character { return false }
+    return true
+  }
+
+  /// Reads to the end of the text, or over the parenthesis that ends an interpolation.
+  mutating func readCode(isInterpolated: Bool) {
+    var depth = 0
     while at < bytes.count {
-      if !openings.contains(bytes[at]) {
-        out.append(bytes[at])
-        at += 1
-      } else if starts("//", at) {
+      switch bytes[at] {
+      case UInt8(ascii: "/") where byte(at + 1) == UInt8(ascii: "/"):
         while at < bytes.count, bytes[at] != UInt8(ascii: "\n") { at += 1 }
-      } else if starts("/*", at) {
-        at = skip(from: at + 2, to: "*/", escapes: false)
-      } else if starts("#\"\"\"", at) {
-        at = skip(from: at + 4, to: "\"\"\"#", escapes: false)
-      } else if starts("#\"", at) {
-        at = skip(from: at + 2, to: "\"#", escapes: false)
-      } else if starts("\"\"\"", at) {
-        at = skip(from: at + 3, to: "\"\"\"", escapes: true)
-      } else if starts("\"", at) {
-        at = skip(from: at + 1, to: "\"", escapes: true)
-      } else if starts("`", at) {
-        at = skip(from: at + 1, to: "`", escapes: false)
-      } else {
-        out.append(bytes[at])
+      case UInt8(ascii: "/") where byte(at + 1) == UInt8(ascii: "*"): skipComment()
+      case UInt8(ascii: "`"):
+        at += 1
+        while at < bytes.count, bytes[at] != UInt8(ascii: "`") { at += 1 }
+        at += 1
+        out.append(UInt8(ascii: "_"))
+      case UInt8(ascii: "\""): skipString(hashes: 0)
+      case UInt8(ascii: "#"):
+        var hashes = 1
+        while byte(at + hashes) == UInt8(ascii: "#") { hashes += 1 }
+        if byte(at + hashes) == UInt8(ascii: "\"") {
+          at += hashes
+          skipString(hashes: hashes)
+        } else {
+          out.append(contentsOf: bytes[at..<at + hashes])
+          at += hashes
+        }
+      case let other:
+        if other == UInt8(ascii: "(") { depth += 1 }
+        if other == UInt8(ascii: ")") {
+          if isInterpolated, depth == 0 {
+            at += 1
+            return
+          }
+          depth -= 1
+        }
+        out.append(other)
         at += 1
       }
     }
-    return String(decoding: out, as: UTF8.self)
+  }
+
+  /// Comments nest.
+  private mutating func skipComment() {
+    var depth = 0
+    repeat {
+      if starts("/*") {
+        depth += 1
+        at += 2
+      } else if starts("*/") {
+        depth -= 1
+        at += 2
+      } else {
+        if bytes[at] == UInt8(ascii: "\n") { out.append(bytes[at]) }
+        at += 1
+      }
+    } while depth > 0 && at < bytes.count
+  }
+
+  /// Passes over a string from its first quotation mark on, and keeps its line ends and what it interpolates.
+  private mutating func skipString(hashes: Int) {
+    let quotes = starts("\"\"\"") ? 3 : 1
+    at += quotes
+    func isFollowed(from place: Int) -> Bool {
+      (0..<hashes).allSatisfy { byte(place + $0) == UInt8(ascii: "#") }
+    }
+    while at < bytes.count {
+      switch bytes[at] {
+      case UInt8(ascii: "\\") where isFollowed(from: at + 1):
+        at += 1 + hashes
+        if byte(at) == UInt8(ascii: "(") {
+          at += 1
+          out.append(contentsOf: " (".utf8)
+          readCode(isInterpolated: true)
+          out.append(contentsOf: ") ".utf8)
+        } else {
+          // The line end that a long line escapes stays.
+          if byte(at) != UInt8(ascii: "\n") { at += 1 }
+        }
+      case UInt8(ascii: "\"")
+      where (quotes == 1 || starts("\"\"\"")) && isFollowed(from: at + quotes):
+        at += quotes + hashes
+        return
+      case UInt8(ascii: "\n"):
+        out.append(bytes[at])
+        at += 1
+        // A string of one line ends with it, whatever it holds.
+        if quotes == 1 { return }
+      default: at += 1
+      }
+    }
+  }
+}
+
+extension UInt8 {
+  /// A letter, a digit or an underscore; every byte of a character beyond ASCII counts as a letter.
+  var isPartOfWord: Bool {
+    switch self {
+    case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
+    case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "_"), 0x80...: true
+    default: false
+    }
   }
 }
 
 extension Substring {
   /// Its words: runs of letters, digits and underscores.
-  var words: [Substring] { split { !($0.isLetter || $0.isNumber || $0 == "_") } }
+  var words: [Substring] { utf8.split { !$0.isPartOfWord }.map { Substring($0) } }
 }
 
 /// The package's folder.

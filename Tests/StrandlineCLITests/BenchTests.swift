@@ -3,8 +3,8 @@
 
 import Foundation
 import StrandlineCLI
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -2,8 +2,8 @@
 
 import Strandline
 import StrandlineCLI
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -1,8 +1,9 @@
 // `serve` and `sync` over a real socket of this machine: a server in one task, devices in another, disks in memory.
 
 import StrandlineCLI
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Synchronization
 import Testing
 

@@ -6,7 +6,6 @@ import StrandlineCLI
 import StrandlineLog
 import StrandlineServer
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct ProofTests {

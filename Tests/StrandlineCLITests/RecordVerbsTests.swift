@@ -1,8 +1,8 @@
 // `put`, `get`, `delete`, `status`: one record or a few, and whole screens.
 
 import StrandlineCLI
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -3,8 +3,8 @@
 import Strandline
 import StrandlineCLI
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct RepairTests {

@@ -2,8 +2,8 @@
 
 import Strandline
 import StrandlineCLI
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 
 /// A wall clock that stands still, so that screens with times are the same each time; waiting costs nothing.

@@ -3,7 +3,7 @@
 
 import Strandline
 import StrandlineCloudKit
-import StrandlineTesting
+import StrandlineSimulation
 import Testing
 
 struct AnswerTests {

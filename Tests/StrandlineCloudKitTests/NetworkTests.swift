@@ -5,7 +5,7 @@ import Strandline
 import StrandlineCloudKit
 import StrandlineServer
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 @Suite(.serialized) struct NetworkTests {

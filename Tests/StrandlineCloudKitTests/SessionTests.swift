@@ -4,8 +4,8 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

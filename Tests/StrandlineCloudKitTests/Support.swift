@@ -2,8 +2,8 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 
 /// Answers each request by a closure, and keeps what was asked.

@@ -4,8 +4,9 @@
 
 import Dispatch
 import StrandlineLog
+import StrandlineLogProofs
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -2,8 +2,9 @@
 // that must raise no alarm. The whole campaign runs in release. What judges them all is shown to find what is planted.
 
 import StrandlineLog
+import StrandlineLogProofs
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct `One long run` {

@@ -2,8 +2,8 @@
 // holds everything acknowledged, and there is never a false alarm. The engine is LogHistories; complete runs of
 // length 3 and more belong to `strandline crash-test` in release.
 
+import StrandlineLogProofs
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct `A log that lost power` {

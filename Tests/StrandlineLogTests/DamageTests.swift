@@ -2,8 +2,8 @@
 // disk is changed; above every promise it is a torn tail and heals by itself.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct `Damage at rest` {

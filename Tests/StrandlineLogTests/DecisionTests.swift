@@ -2,8 +2,8 @@
 // lost, doubled or invented an event under the rule that stood before, or raised a false alarm.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -3,8 +3,8 @@
 // are written out here a second time on purpose.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -30,8 +30,8 @@
 //  27  damage that only a later read meets   `case 27`
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct `The failure table` {

@@ -3,8 +3,8 @@
 // the next open finds a prefix with everything acknowledged.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 /// A writer that goes on as long as it can, and the list of what it may claim.

@@ -2,8 +2,8 @@
 // accepted that no version wrote. The offsets are written out here a second time on purpose.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 private func little(_ bytes: ArraySlice<UInt8>) -> UInt64 {

@@ -1,8 +1,8 @@
 // How a store comes into being and is opened: what stands in the way is named, and an open leaves nothing behind.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -2,8 +2,8 @@
 // at each call of it, and that an event is found wherever it lies without anything having been replayed.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 /// Three of these fill a segment of the tests' size, and the third seals it.

@@ -2,8 +2,9 @@
 // file is never called damaged for being live, and that looking changes nothing.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Synchronization
 import Testing
 

@@ -2,6 +2,7 @@
 
 import StrandlineLog
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 struct `A log on the real disk` {

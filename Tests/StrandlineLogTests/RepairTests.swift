@@ -3,8 +3,8 @@
 // known from when it was whole; then one damage at a time, so that what must be left is known without asking the code.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 private let newPath = "/new"

@@ -1,8 +1,8 @@
 // What the suites of the log share: a small log on a simulated disk, and a look at its bytes.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 /// Small enough that a few appends fill a segment.

@@ -2,8 +2,8 @@
 // table or for none. The oracle is a dictionary.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

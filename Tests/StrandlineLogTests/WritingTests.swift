@@ -3,8 +3,9 @@
 
 import Dispatch
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Synchronization
 import Testing
 

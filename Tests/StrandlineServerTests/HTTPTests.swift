@@ -4,9 +4,9 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineHost
 import StrandlineServer
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 @Suite(.serialized) struct HTTPTests {

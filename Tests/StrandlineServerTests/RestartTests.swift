@@ -6,8 +6,9 @@ import Strandline
 import StrandlineCloudKit
 import StrandlineLog
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 struct RestartTests {

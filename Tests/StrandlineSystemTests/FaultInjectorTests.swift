@@ -1,7 +1,7 @@
 // The instruments of the other tests: faults strike where planned, time moves when told.
 
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct FaultInjectorTests {

@@ -1,7 +1,8 @@
 // The real disk and the real errno, in a folder of its own for each test.
 
+import StrandlineHost
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 struct POSIXFileTests {

@@ -3,8 +3,8 @@
 // Method: small histories by hand for each promise; for the random crashes, a few thousand seeds held
 // against a bound that is computed from the history without the disk's code.
 
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 struct SimulatedDiskTests {

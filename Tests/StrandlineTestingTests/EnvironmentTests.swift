@@ -1,6 +1,7 @@
 // What a simulated device is made of, seen from within the package: its dice, and where time stands still.
 
 import Strandline
+import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTesting
 import Testing

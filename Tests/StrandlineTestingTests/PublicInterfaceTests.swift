@@ -1,8 +1,10 @@
 // Whether an app outside of this package can write its tests: the compiler is asked, without the package's name, which
 // hides everything that is not public.
 
+import StrandlineHost
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 struct `The public interface` {

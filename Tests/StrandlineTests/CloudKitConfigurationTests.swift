@@ -6,7 +6,7 @@ import Strandline
 import StrandlineCloudKit
 import StrandlineServer
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 struct `A store that syncs with CloudKit` {

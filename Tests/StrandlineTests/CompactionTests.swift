@@ -6,6 +6,8 @@
 import Strandline
 import StrandlineLog
 import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTesting
 import Synchronization

@@ -1,7 +1,7 @@
 // A slice of the fleet's random lives. The whole campaign runs in release through `strandline crash-test`.
 
+import StrandlineSyncProofs
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 @Suite struct FleetTests {

@@ -4,8 +4,9 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -5,8 +5,9 @@
 import Strandline
 import StrandlineLog
 import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

@@ -2,8 +2,9 @@
 
 import Strandline
 import StrandlineLog
+import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 

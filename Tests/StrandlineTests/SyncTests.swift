@@ -4,8 +4,9 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 private func note(_ name: String, _ fields: [String: FieldValue]) -> Record {

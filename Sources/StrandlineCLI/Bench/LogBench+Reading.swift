@@ -1,8 +1,9 @@
 // The works of `bench log` that read: checking every byte, opening, and what no reader may do: sync.
 
+import StrandlineHost
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 
 extension LogBench {

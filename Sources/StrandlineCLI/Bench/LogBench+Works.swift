@@ -1,5 +1,6 @@
 // The works of `bench log` that write: one durable write at a time, many at once, and many in one transaction.
 
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 import Synchronization

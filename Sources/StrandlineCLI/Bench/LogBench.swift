@@ -5,6 +5,7 @@
 // grows no faster than the work. The works stand in LogBench+Works.swift and LogBench+Reading.swift, who takes part in
 // Contenders.swift.
 
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 

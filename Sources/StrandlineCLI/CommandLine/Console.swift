@@ -5,6 +5,7 @@
 // talk goes to standard error at once. A standard output that cannot be written ends the command (exit 74); a
 // standard error that cannot be written has nobody left to tell.
 
+import StrandlineHost
 package import StrandlineSystem
 import Synchronization
 

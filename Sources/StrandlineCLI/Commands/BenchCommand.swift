@@ -4,6 +4,7 @@
 // bare loop knows nothing of records: it writes as many bytes as the store's log did, in as many pieces, and syncs each.
 
 import Strandline
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 

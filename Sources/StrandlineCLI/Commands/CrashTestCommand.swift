@@ -3,8 +3,10 @@
 // that repeats it.
 
 import Strandline
+import StrandlineLogProofs
+import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 
 extension Command {

@@ -3,6 +3,7 @@
 
 import Foundation
 import Strandline
+import StrandlineHost
 import StrandlineSystem
 
 extension Command {

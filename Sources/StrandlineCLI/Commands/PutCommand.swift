@@ -1,8 +1,8 @@
 // `put`: one record from the command line, changing only what it names.
 
 import Strandline
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 
 extension Command {
   static let put = Command(
@@ -30,8 +30,10 @@ extension Command {
       }
       if try console.fileSystem.kind(of: path) == .absent {
         // A record that cannot be put must not leave an empty store at a mistyped path: it is put into one in memory first.
+        var inMemory = console.environment
+        inMemory.fileSystem = SimulatedDisk()
         let rehearsal = try RecordStore.openBlocking(
-          at: "/rehearsal", environment: .simulated(disk: SimulatedDisk(), seed: console.environment.random.next()))
+          at: "/rehearsal", environment: StoreEnvironment(inMemory, isSimulated: true))
         _ = try write(rehearsal)
         try rehearsal.closeBlocking()
       }

@@ -9,6 +9,7 @@
 // the greater round wins wherever two devices wrote the same record: "at least as new" can be checked by number.
 
 import Strandline
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 

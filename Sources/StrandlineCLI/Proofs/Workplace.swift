@@ -1,6 +1,7 @@
 // Where `demo` and `crash-test` work: a folder that goes when they end, and child processes of this same program
 // that end when they do, however they end.
 
+import StrandlineHost
 import StrandlineSystem
 import Synchronization
 

@@ -55,9 +55,6 @@ package final class HTTPServer: Sendable {
     return state.withLock { $0.failure }
   }
 
-  /// Connections at this moment.
-  package var connectionCount: Int { state.withLock { $0.open.count } }
-
   private func acceptAll() {
     while !state.withLock({ $0.isStopped }) {
       do throws(SystemError) {

@@ -21,7 +21,9 @@ package enum CRC32C {
     checksum(bytes, 0..<bytes.count, continuing: crc)
   }
 
-  /// The same by table alone, for the test that holds the two against each other.
+  /// The same by table alone.
+  ///
+  /// For tests: the checksum by instruction is compared with it.
   package static func checksumByTable(_ bytes: [UInt8]) -> UInt32 {
     unsafe bytes.withUnsafeBytes { buffer in
       guard let base = buffer.baseAddress else { return 0 }

@@ -109,11 +109,11 @@ package final class BlockingThread: Sendable {
 }
 
 /// The two ends of a pipe, closed on exec.
-struct SystemPipe {
-  let reader: Descriptor
-  let writer: Descriptor
+package struct SystemPipe {
+  package let reader: Descriptor
+  package let writer: Descriptor
 
-  init() throws(SystemError) {
+  package init() throws(SystemError) {
     var ends: (Int32, Int32) = (-1, -1)
     let code = unsafe withUnsafeMutableBytes(of: &ends) { raw -> Int32 in
       guard let base = unsafe raw.assumingMemoryBound(to: Int32.self).baseAddress else { return EINVAL }

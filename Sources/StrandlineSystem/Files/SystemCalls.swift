@@ -14,13 +14,13 @@
 #endif
 
 /// Calls by names of their own.
-enum SystemCall {
+package enum SystemCall {
   /// The errno of this thread's last failed call.
   static var lastError: Int32 { errno }
 
-  static func open(_ path: String, _ flags: Int32, _ mode: mode_t = 0) throws(SystemError) -> Int32 {
+  package static func open(_ path: String, _ flags: Int32, _ mode: UInt16 = 0) throws(SystemError) -> Int32 {
     while true {
-      let descriptor = unsafe path.withCString { unsafe systemOpen($0, flags | O_CLOEXEC, mode) }
+      let descriptor = unsafe path.withCString { unsafe systemOpen($0, flags | O_CLOEXEC, mode_t(mode)) }
       if descriptor >= 0 { return descriptor }
       let code = errno
       if code != EINTR { throw SystemError(call: "open", subject: path, errno: code) }
@@ -29,11 +29,11 @@ enum SystemCall {
 
   static func close(_ descriptor: Int32) { _ = systemClose(descriptor) }
 
-  static func read(
+  package static func read(
     _ descriptor: Int32, _ buffer: UnsafeMutableRawPointer, _ count: Int
   ) -> Int { unsafe systemRead(descriptor, buffer, count) }
 
-  static func write(_ descriptor: Int32, _ buffer: UnsafeRawPointer, _ count: Int) -> Int {
+  package static func write(_ descriptor: Int32, _ buffer: UnsafeRawPointer, _ count: Int) -> Int {
     unsafe systemWrite(descriptor, buffer, count)
   }
 
@@ -63,8 +63,8 @@ private func systemWrite(_ descriptor: Int32, _ buffer: UnsafeRawPointer, _ coun
 /// `close` of a file or socket lets go of it; a call on another thread that is still running holds it
 /// too, and only when that call is done does the number go back to the system. So no call can ever
 /// reach a stranger's file under a number that was given out again.
-final class Descriptor: Sendable {
-  let number: Int32
-  init(_ number: Int32) { self.number = number }
+package final class Descriptor: Sendable {
+  package let number: Int32
+  package init(_ number: Int32) { self.number = number }
   deinit { SystemCall.close(number) }
 }

@@ -36,8 +36,6 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
 
   /// The time that the caller allowed is up.
   package var isTimeout: Bool { errno == ETIMEDOUT }
-  /// The reader of a pipe, or the peer of a connection, is gone.
-  package var isPeerGone: Bool { errno == EPIPE || errno == ECONNRESET }
 
   /// errno in words. strerror(3) would do, were it safe to call from two threads.
   package static func words(for errno: Int32) -> String {
@@ -102,9 +100,11 @@ extension SystemError {
   package static func isDirectory(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EISDIR)
   }
+  /// For tests: a fault to plan.
   package static func interrupted(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EINTR)
   }
+  /// For tests: a fault to plan.
   package static func forbidden(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EACCES)
   }
@@ -117,6 +117,7 @@ extension SystemError {
   package static func invalid(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EINVAL)
   }
+  /// For tests: what a standard output without a reader throws.
   package static func brokenPipe(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EPIPE)
   }

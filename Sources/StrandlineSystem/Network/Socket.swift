@@ -283,16 +283,6 @@ package final class Connection: Sendable {
     }
   }
 
-  /// The peer has closed its side and nothing is left to read. Takes no bytes and does not wait.
-  package var isPeerGone: Bool {
-    guard let descriptor = try? socket.current("recv") else { return true }
-    return withExtendedLifetime(descriptor) {
-      var byte: UInt8 = 0
-      let got = unsafe recv(descriptor.number, &byte, 1, Int32(MSG_PEEK))
-      return got == 0 || (got < 0 && !Socket.mustWait(errno))
-    }
-  }
-
   /// Ends the connection; blocked calls on other threads end.
   package func close() { socket.close() }
 }

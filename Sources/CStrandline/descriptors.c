@@ -1,0 +1,58 @@
+// Descriptors that no child inherits, and a thread's name and pause: what the system modules hide from Swift, or name
+// differently on each system.
+#define _GNU_SOURCE
+#include "CStrandline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int strandline_pipe(int ends[2]) {
+#if defined(__linux__)
+  return pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
+#else
+  // No pipe2 here: a child spawned by another thread between the calls may inherit an end.
+  if (pipe(ends) != 0) return errno;
+  fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  fcntl(ends[1], F_SETFD, FD_CLOEXEC);
+  return 0;
+#endif
+}
+
+int strandline_accept(int listener) {
+#if defined(__linux__)
+  int descriptor = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  return descriptor >= 0 ? descriptor : -errno;
+#else
+  int descriptor = accept(listener, NULL, NULL);
+  if (descriptor < 0) return -errno;
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  return descriptor;
+#endif
+}
+
+void strandline_name_thread(const char *name) {
+  char cut[16];
+  strncpy(cut, name, sizeof cut - 1);
+  cut[sizeof cut - 1] = 0;
+#if defined(__APPLE__)
+  pthread_setname_np(cut);
+#else
+  pthread_setname_np(pthread_self(), cut);
+#endif
+}
+
+void strandline_pause(void) {
+#if defined(__x86_64__)
+  for (int i = 0; i < 8; i++) __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  for (int i = 0; i < 8; i++) __asm__ volatile("isb");
+#else
+  sched_yield();
+#endif
+}

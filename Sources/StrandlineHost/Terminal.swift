@@ -1,0 +1,151 @@
+// The standard streams: is it a terminal, how wide, may we colour; and bytes in and out of them.
+//
+// Output goes through write(2) and throws. A buffer of the C library would hide a full disk or a closed
+// pipe until exit, where nobody can report it.
+
+internal import CStrandlineHost
+package import StrandlineSystem
+
+#if canImport(Glibc)
+  internal import Glibc
+#elseif canImport(Musl)
+  internal import Musl
+#elseif canImport(Darwin)
+  internal import Darwin
+#endif
+
+/// One of the three streams that every process has.
+package enum StandardStream: Int32, Sendable {
+  case input = 0
+  case output = 1
+  case error = 2
+
+  var name: String {
+    switch self {
+    case .input: "standard input"
+    case .output: "standard output"
+    case .error: "standard error"
+    }
+  }
+}
+
+/// What the terminal is like.
+package enum Terminal {
+  /// The stream is a terminal and not a file or a pipe.
+  package static func isTerminal(_ stream: StandardStream) -> Bool { isatty(stream.rawValue) == 1 }
+
+  /// The columns of the terminal behind a stream: what the terminal says, else `COLUMNS`, else nil.
+  package static func width(_ stream: StandardStream = .output) -> Int? {
+    var size = winsize()
+    if unsafe ioctl(stream.rawValue, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 { return Int(size.ws_col) }
+    guard let columns = ProcessEnvironment.value(of: "COLUMNS"), let width = Int(columns), width > 0 else {
+      return nil
+    }
+    return width
+  }
+
+  /// Colour is welcome on this stream: it is a terminal that is not "dumb", and `NO_COLOR` is empty or not set
+  /// (no-color.org).
+  package static func mayColor(_ stream: StandardStream = .output) -> Bool {
+    guard isTerminal(stream) else { return false }
+    if let refusal = ProcessEnvironment.value(of: "NO_COLOR"), !refusal.isEmpty { return false }
+    return ProcessEnvironment.value(of: "TERM") != "dumb"
+  }
+}
+
+/// Bytes to standard output and standard error.
+package enum StandardStreams {
+  /// Writes all of `bytes`.
+  ///
+  /// - Throws: EPIPE if the reader is gone (after `ignoreBrokenPipes()`; a signal ends the process otherwise),
+  ///   ENOSPC for a file on a full disk.
+  package static func write(_ bytes: [UInt8], to stream: StandardStream) throws(SystemError) {
+    try SystemCall.writeAll(stream.rawValue, bytes, subject: stream.name)
+  }
+
+  /// Writes text as UTF-8.
+  package static func write(_ text: String, to stream: StandardStream) throws(SystemError) {
+    try write(Array(text.utf8), to: stream)
+  }
+
+  /// A write to a pipe without a reader throws EPIPE from now on, instead of ending the process.
+  package static func ignoreBrokenPipes() { _ = signal(SIGPIPE, SIG_IGN) }
+}
+
+/// Bytes from standard input.
+package enum StandardInput {
+  /// Up to `max` bytes, as soon as there are any; empty at the end.
+  package static func read(max: Int) throws(SystemError) -> [UInt8] {
+    try SystemCall.readSome(StandardStream.input.rawValue, max, subject: StandardStream.input.name)
+  }
+}
+
+extension ProcessEnvironment {
+  /// All variables, as "NAME=value".
+  package static var all: [String] {
+    guard let list = unsafe strandline_environment() else { return [] }
+    var result: [String] = []
+    var index = 0
+    while let entry = unsafe list[index] {
+      unsafe result.append(String(cString: entry))
+      index += 1
+    }
+    return result
+  }
+}
+
+extension SystemCall {
+  /// Writes all of `bytes` to a stream that may be a pipe or terminal in non-blocking mode.
+  static func writeAll(_ descriptor: Int32, _ bytes: [UInt8], subject: String) throws(SystemError) {
+    let failure: Int32 = unsafe bytes.withUnsafeBytes { buffer in
+      guard let base = buffer.baseAddress else { return 0 }
+      var done = 0
+      while done < bytes.count {
+        let put = unsafe write(descriptor, base + done, bytes.count - done)
+        if put >= 0 {
+          done += put
+          continue
+        }
+        let code = errno
+        if code == EAGAIN || code == EWOULDBLOCK {
+          // Somebody who shares the stream has made it non-blocking; wait as a blocking one would.
+          waitFor(descriptor, POLLOUT)
+        } else if code != EINTR {
+          return code
+        }
+      }
+      return 0
+    }
+    guard failure == 0 else { throw SystemError(call: "write", subject: subject, errno: failure) }
+  }
+
+  /// Up to `max` bytes of a stream, as soon as there are any; empty at its end.
+  static func readSome(_ descriptor: Int32, _ max: Int, subject: String) throws(SystemError) -> [UInt8] {
+    precondition(max > 0)
+    var failure: Int32 = 0
+    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: max) { buffer, count in
+      guard let base = buffer.baseAddress else { return }
+      while true {
+        let got = unsafe read(descriptor, base, max)
+        if got >= 0 {
+          count = got
+          return
+        }
+        let code = errno
+        if code == EAGAIN || code == EWOULDBLOCK {
+          waitFor(descriptor, POLLIN)
+        } else if code != EINTR {
+          failure = code
+          return
+        }
+      }
+    }
+    guard failure == 0 else { throw SystemError(call: "read", subject: subject, errno: failure) }
+    return bytes
+  }
+
+  private static func waitFor(_ descriptor: Int32, _ events: some BinaryInteger) {
+    var wanted = pollfd(fd: descriptor, events: Int16(events), revents: 0)
+    unsafe _ = poll(&wanted, 1, -1)
+  }
+}
