@@ -233,7 +233,7 @@ struct `The page of the log` {
       "(\(LogOptions().preallocationFirstStepBytes >> 20) MiB at first",
     ] { #expect(text.contains(words), "log.md does not say: \(words)") }
     #expect(
-      LogOptions().idleMarkerMilliseconds == 200 && text.contains("quiet moment: 200 ms after the last acknowledgement")
+      LogOptions().controlIntervalMilliseconds == 200 && text.contains("quiet moment: 200 ms after the last acknowledgement")
     )
     #expect((LogFormat.flagFirst, LogFormat.flagLast) == (1, 2))
     #expect(LogFormat.numberMax == 1 << 62 && text.contains("stay below 2^62"))
