@@ -97,7 +97,7 @@ private final class Writer {
       #expect(cause.code == .outcomeUnknown)
       let syncs = faults.count(.sync) + faults.count(.syncDirectory)
       #expect(logError { try log.write([1]) }?.code == .poisoned)
-      #expect(logError { try log.raiseControl() }?.code == .poisoned)
+      #expect(logError { try log.flushBlocking() }?.code == .poisoned)
       if issued.count > acknowledged {
         #expect(logError { try log.waitUntilDurableBlocking(UInt64(issued.count)) }?.code == .outcomeUnknown)
       }

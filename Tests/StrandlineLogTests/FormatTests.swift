@@ -167,7 +167,7 @@ struct `A frame` {
 
   @Test func `does not verify with any one bit flipped, nor anywhere else`() throws {
     let (bytes, identity) = try segment(body(1, count: 21))
-    let start = 4096 + 96 + 64
+    let start = 4096 + 64
     let frame = Array(bytes[start..<start + 32 + 24])
     func verifies(_ frame: [UInt8], at offset: Int, _ identity: SegmentIdentity) -> Bool {
       guard case .success(let header) = FrameHeader.decode(frame, at: 0, offset: UInt32(offset), identity: identity)

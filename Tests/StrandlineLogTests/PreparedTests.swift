@@ -7,7 +7,7 @@ import StrandlineSystem
 import Testing
 
 /// Three of these fill a segment of the tests' size, and the third seals it.
-private func third(_ number: Int) -> [UInt8] { body(number, count: 1_320) }
+private func third(_ number: Int) -> [UInt8] { body(number, count: 1_300) }
 
 private func openings(_ disk: SimulatedDisk) throws -> [OpeningBody] {
   var result: [OpeningBody] = []
@@ -558,7 +558,7 @@ struct `An event by its number` {
     let victim = try #require(
       places.dropFirst(120).first { event in
         guard let bytes = disk.peek(storePath + "/" + SegmentName.name(event.segmentID)) else { return false }
-        return event.body.count > 20 && bytes[bytes.count - LogFormat.sealFrameBytes + 16] == 5
+        return event.body.count > 20 && bytes[bytes.count - LogFormat.sealFrameBytes + 16] == FrameType.seal.rawValue
       })
     let path = storePath + "/" + SegmentName.name(victim.segmentID)
     var bytes = try #require(disk.peek(path))

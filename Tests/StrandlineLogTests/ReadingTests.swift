@@ -118,7 +118,7 @@ struct `A reader of another process` {
     for number in 0..<3 { try log.write(body(number, count: 300)) }
     let file = disk.segments[0]
     var bytes = try #require(disk.peek(file))
-    bytes[firstGroup + 64 + 100] ^= 1
+    bytes[firstGroup + 100] ^= 1
     disk.poke(file, bytes)
     let reader = try reader(disk)
     let error = logError { _ = try poll(reader) }

@@ -245,7 +245,7 @@ private func repair(
     log = try openLog(SimulatedDisk())
     let image = disk.imageAfterCrash(.all)
     var bytes = try #require(image.peek(image.segments[0]))
-    bytes[4096 + 80 + 3 * (64 + 136) + 64 + 40] ^= 1
+    bytes[firstGroup + 3 * 136 + 40] ^= 1
     image.poke(image.segments[0], bytes)
     let salvage = try LogSalvage(at: storePath, environment: .simulated(image, seed: 1))
     var count = 0

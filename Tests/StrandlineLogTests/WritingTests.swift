@@ -93,8 +93,8 @@ struct `Appending` {
     var beyond = 0
     for (event, next) in zip(seen, seen.dropFirst()) where event.isLast {
       let end = Int(event.offset) + LogFormat.frameBytes(bodyLength: event.body.count)
-      if end >= 8 << 10 { beyond += 1 }
-      #expect((end >= 8 << 10) == (next.segmentID != event.segmentID), "LSN \(event.lsn) ends at \(end)")
+      if end >= tiny.segmentBytesMax { beyond += 1 }
+      #expect((end >= tiny.segmentBytesMax) == (next.segmentID != event.segmentID), "LSN \(event.lsn) ends at \(end)")
     }
     #expect(beyond == 3)
   }
@@ -275,7 +275,7 @@ struct `Appending` {
     #expect(try recovered(disk.imageAfterCrash(.none)) == (0..<30).map { body($0, count: 400) })
     try log.close()
     #expect(logError { _ = try log.read(1) }?.code == .closed)
-    #expect(logError { try log.raiseControl() }?.code == .closed)
+    #expect(logError { try log.flushBlocking() }?.code == .closed)
     // What is durable stays so, whoever asks and whenever.
     try log.waitUntilDurableBlocking(1)
     #expect(logError { try log.waitUntilDurableBlocking(31) }?.code == .closed)

@@ -220,7 +220,7 @@ struct SegmentWalk {
   func checkPromises() throws(LogError) {
     if let missedPromise {
       throw .damaged(
-        path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(missedPromise), lsns: nil,
+        path, at: UInt64(missedPromise)..<UInt64(missedPromise) + 1, lsns: nil,
         "it was promised up to byte \(missedPromise), where no unit ends as it was promised")
     }
     if summary.header.kind == .prepared, summary.isListedInUse, unitEnd.lsn < opening.firstLSN {

@@ -167,9 +167,10 @@ struct CommitState: ~Copyable {
     return true
   }
 
-  /// What CONTROL does not cover and may; nil if it covers all, or if it is less than `minimumBytes` behind.
+  /// What CONTROL does not cover and may; nil if it covers all, if it is less than `minimumBytes` behind, or after a
+  /// failure, when nothing is written any more.
   func boundToRaise(minimumBytes: Int = 0) -> LogBound? {
-    guard unraisedBytes >= minimumBytes, let flushed, flushed.lsn > raisedLSN else { return nil }
+    guard isOpen, unraisedBytes >= minimumBytes, let flushed, flushed.lsn > raisedLSN else { return nil }
     return flushed
   }
 
