@@ -67,10 +67,15 @@ let package = Package(
         "StrandlineSystem",
       ],
       swiftSettings: strict),
+    .target(
+      name: "StrandlineLogBench",
+      dependencies: ["StrandlineHost", "StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
+      swiftSettings: strict),
     .executableTarget(
       name: "StrandlineCLI",
       dependencies: [
-        "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineHost", "StrandlineSimulation", "StrandlineServer",
+        "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost", "StrandlineSimulation",
+        "StrandlineServer",
         "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem",
       ],
       swiftSettings: strict),

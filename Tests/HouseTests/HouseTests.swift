@@ -30,7 +30,7 @@ struct `The house` {
     for target in [
       "CStrandline", "StrandlineSystem", "StrandlineLog", "Strandline", "StrandlineCloudKit", "StrandlineServer",
       "StrandlineSimulation", "StrandlineTesting", "CStrandlineHost", "StrandlineHost", "StrandlineLogProofs",
-      "StrandlineSyncProofs", "StrandlineCLI",
+      "StrandlineLogBench", "StrandlineSyncProofs", "StrandlineCLI",
     ] {
       #expect(arrows[target]?.isSubset(of: below) == true, "\(target)")
       below.insert(target)

@@ -21,14 +21,16 @@ enum Rules {
       "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",
     ],
     "StrandlineHost": ["CStrandlineHost", "StrandlineSystem", "Glibc", "Musl", "Darwin", "MachO"],
-    // The log's proofs are built beside the store, and must not wait for it.
+    // The log's proofs and benchmarks are built beside the store, and must not wait for it.
     "StrandlineLogProofs": ["StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
+    "StrandlineLogBench": ["StrandlineHost", "StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
     "StrandlineSyncProofs": [
       "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
       "StrandlineSystem",
     ],
     "StrandlineCLI": [
-      "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineHost", "StrandlineSimulation", "StrandlineServer",
+      "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost", "StrandlineSimulation",
+      "StrandlineServer",
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation",
     ],
   ]
