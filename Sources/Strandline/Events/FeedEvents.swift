@@ -1,8 +1,6 @@
 // Where this device stands in the server's history: tokens, zones, sweeps, pace, account. And the small parts of
 // bytes that several events share.
 
-package import StrandlineSystem
-
 /// The change token after a page; in the page's own transaction.
 package struct TokenAdvanced: EventPayload, Hashable {
   package static let kind = EventKind.tokenAdvanced
@@ -20,18 +18,11 @@ package struct TokenAdvanced: EventPayload, Hashable {
     self.token = token
     self.sweepEpoch = sweepEpoch
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try reader.flag() ? try FieldCodec.decodeZone(from: &reader) : nil
-    asked = try reader.optionalString().map { ChangeToken(rawValue: $0) }
-    token = ChangeToken(rawValue: try reader.string())
-    sweepEpoch = try reader.varint()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u8(zone == nil ? 0 : 1)
-    if let zone { FieldCodec.encode(zone, into: &bytes) }
-    bytes.optional(asked?.rawValue)
-    bytes.string(token.rawValue)
-    bytes.varint(sweepEpoch)
+  package init<Coder: FieldCoder>(_ advanced: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .optional(.zone), advanced?.zone)
+    asked = try field("asked", .optional(.token), advanced?.asked)
+    token = try field("token", .token, advanced?.token)
+    sweepEpoch = try field("sweepEpoch", .varint, advanced?.sweepEpoch)
   }
 }
 
@@ -61,17 +52,11 @@ package struct ZoneChanged: EventPayload, Hashable {
     self.reason = reason
     self.policy = policy
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try FieldCodec.decodeZone(from: &reader)
-    change = try reader.choice("a change of a zone")
-    reason = try reader.string()
-    policy = try reader.string()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.u8(change.rawValue)
-    bytes.string(reason)
-    bytes.string(policy)
+  package init<Coder: FieldCoder>(_ changed: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, changed?.zone)
+    change = try field("change", .choice(Change.self), changed?.change)
+    reason = try field("reason", .text, changed?.reason)
+    policy = try field("policy", .text, changed?.policy)
   }
 }
 
@@ -85,13 +70,9 @@ package struct SweepBegan: EventPayload, Hashable {
     self.zone = zone
     self.epoch = epoch
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try FieldCodec.decodeZone(from: &reader)
-    epoch = try reader.varint()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.varint(epoch)
+  package init<Coder: FieldCoder>(_ began: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, began?.zone)
+    epoch = try field("epoch", .varint, began?.epoch)
   }
 }
 
@@ -109,17 +90,11 @@ package struct SweepEnded: EventPayload, Hashable {
     self.seen = seen
     self.removed = removed
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try FieldCodec.decodeZone(from: &reader)
-    epoch = try reader.varint()
-    seen = try reader.varint()
-    removed = try reader.varint()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.varint(epoch)
-    bytes.varint(seen)
-    bytes.varint(removed)
+  package init<Coder: FieldCoder>(_ ended: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, ended?.zone)
+    epoch = try field("epoch", .varint, ended?.epoch)
+    seen = try field("seen", .varint, ended?.seen)
+    removed = try field("removed", .varint, ended?.removed)
   }
 }
 
@@ -133,13 +108,9 @@ package struct AccountChanged: EventPayload, Hashable {
     self.userHash = userHash
     self.isParked = isParked
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    userHash = try reader.u64()
-    isParked = try reader.flag()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(userHash)
-    bytes.u8(isParked ? 1 : 0)
+  package init<Coder: FieldCoder>(_ changed: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    userHash = try field("userHash", .u64, changed?.userHash)
+    isParked = try field("isParked", .flag, changed?.isParked)
   }
 }
 
@@ -164,65 +135,11 @@ package struct Pace: EventPayload, Hashable {
     self.isServers = isServers
     self.reason = reason
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    durationMilliseconds = try reader.zigzag()
-    wallMilliseconds = try reader.zigzag()
-    batchSize = try reader.varint()
-    isServers = try reader.flag()
-    reason = try reader.string()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.zigzag(durationMilliseconds)
-    bytes.zigzag(wallMilliseconds)
-    bytes.varint(batchSize)
-    bytes.u8(isServers ? 1 : 0)
-    bytes.string(reason)
-  }
-}
-
-extension ByteWriter {
-  /// A byte that says whether text follows, then the text.
-  mutating func optional(_ text: String?) {
-    u8(text == nil ? 0 : 1)
-    if let text { string(text) }
-  }
-
-  /// A byte that says whether a touch follows, then the touch.
-  mutating func touch(_ touch: Touch?) {
-    u8(touch == nil ? 0 : 1)
-    guard let touch else { return }
-    zigzag(touch.milliseconds)
-    string(touch.user)
-    string(touch.device)
-  }
-}
-
-extension ByteReader {
-  /// 0 or 1; anything else is refused.
-  mutating func flag() throws(ByteReaderError) -> Bool {
-    let start = offset
-    switch try u8() {
-    case 0: return false
-    case 1: return true
-    default: throw ByteReaderError(offset: start, what: "a flag that is neither 0 nor 1")
-    }
-  }
-
-  mutating func optionalString() throws(ByteReaderError) -> String? { try flag() ? try string() : nil }
-
-  mutating func touch() throws(ByteReaderError) -> Touch? {
-    guard try flag() else { return nil }
-    return Touch(milliseconds: try zigzag(), user: try string(), device: try string())
-  }
-
-  /// One byte that stands for one of an enumeration's cases.
-  mutating func choice<Choice: RawRepresentable>(
-    _ what: String
-  ) throws(ByteReaderError) -> Choice where Choice.RawValue == UInt8 {
-    let start = offset
-    guard let value = Choice(rawValue: try u8()) else {
-      throw ByteReaderError(offset: start, what: "\(what) not known")
-    }
-    return value
+  package init<Coder: FieldCoder>(_ pace: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    durationMilliseconds = try field("duration", .zigzag, pace?.durationMilliseconds)
+    wallMilliseconds = try field("wall", .zigzag, pace?.wallMilliseconds)
+    batchSize = try field("batchSize", .varint, pace?.batchSize)
+    isServers = try field("isServers", .flag, pace?.isServers)
+    reason = try field("reason", .text, pace?.reason)
   }
 }

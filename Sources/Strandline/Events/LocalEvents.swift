@@ -1,7 +1,5 @@
 // What this device did: opened the log, saved, deleted, gave up, took up again.
 
-package import StrandlineSystem
-
 /// A writer's first words in a log: the first event of the first transaction of each tenure, and again when the
 /// writer takes a new name. Never appended alone, but by a repair that has nothing else to say.
 package struct Opened: EventPayload, Hashable {
@@ -15,15 +13,10 @@ package struct Opened: EventPayload, Hashable {
     self.storeUUID = storeUUID
     self.tenure = tenure
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    writer = try reader.u64()
-    storeUUID = try reader.raw(16)
-    tenure = try reader.u64()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(writer)
-    bytes.raw(storeUUID)
-    bytes.u64(tenure)
+  package init<Coder: FieldCoder>(_ opened: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    writer = try field("writer", .u64, opened?.writer)
+    storeUUID = try field("storeUUID", .raw16, opened?.storeUUID)
+    tenure = try field("tenure", .u64, opened?.tenure)
   }
 }
 
@@ -42,21 +35,11 @@ package struct Bound: EventPayload, Hashable {
     self.scope = scope
     self.userHash = userHash
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    container = try reader.string()
-    environment = try reader.string()
-    let start = reader.offset
-    guard let scope = DatabaseScope(rawValue: try reader.u8()) else {
-      throw ByteReaderError(offset: start, what: "an unknown database scope")
-    }
-    self.scope = scope
-    userHash = try reader.u64()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.string(container)
-    bytes.string(environment)
-    bytes.u8(scope.rawValue)
-    bytes.u64(userHash)
+  package init<Coder: FieldCoder>(_ bound: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    container = try field("container", .text, bound?.container)
+    environment = try field("environment", .text, bound?.environment)
+    scope = try field("scope", .choice(DatabaseScope.self), bound?.scope)
+    userHash = try field("userHash", .u64, bound?.userHash)
   }
 }
 
@@ -92,27 +75,16 @@ package struct Saved: EventPayload {
     self.isCreation = isCreation
     self.content = content
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    type = try reader.string()
-    births = try StampCodec.decodeBirths(from: &reader)
-    base = LSN(try reader.varint())
-    time = HybridTime(rawValue: try reader.u64())
-    editCount = try reader.varint()
-    tenure = try reader.u64()
-    isCreation = try reader.flag()
-    content = EncodedContent(rest: &reader)
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.string(type)
-    StampCodec.encode(births: births, into: &bytes)
-    bytes.varint(base.rawValue)
-    bytes.u64(time.rawValue)
-    bytes.varint(editCount)
-    bytes.u64(tenure)
-    bytes.u8(isCreation ? 1 : 0)
-    content.encode(into: &bytes)
+  package init<Coder: FieldCoder>(_ saved: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, saved?.id)
+    type = try field("recordType", .text, saved?.type)
+    births = try field("births", .births, saved?.births)
+    base = try field("base", .lsn, saved?.base)
+    time = try field("time", .time, saved?.time)
+    editCount = try field("editCount", .varint, saved?.editCount)
+    tenure = try field("tenure", .u64, saved?.tenure)
+    isCreation = try field("isCreation", .flag, saved?.isCreation)
+    content = try field("content", .content, saved?.content)
   }
 }
 
@@ -133,19 +105,12 @@ package struct Deleted: EventPayload, Hashable {
     self.time = time
     self.tenure = tenure
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    births = try StampCodec.decodeBirths(from: &reader)
-    base = LSN(try reader.varint())
-    time = HybridTime(rawValue: try reader.u64())
-    tenure = try reader.u64()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    StampCodec.encode(births: births, into: &bytes)
-    bytes.varint(base.rawValue)
-    bytes.u64(time.rawValue)
-    bytes.u64(tenure)
+  package init<Coder: FieldCoder>(_ deleted: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, deleted?.id)
+    births = try field("births", .births, deleted?.births)
+    base = try field("base", .lsn, deleted?.base)
+    time = try field("time", .time, deleted?.time)
+    tenure = try field("tenure", .u64, deleted?.tenure)
   }
 }
 
@@ -182,29 +147,17 @@ package struct Held: EventPayload, Hashable {
     self.durationMilliseconds = durationMilliseconds
     self.wallMilliseconds = wallMilliseconds
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    direction = try reader.choice("a direction")
-    lsn = LSN(try reader.varint())
-    raw = try reader.blob()
-    code = try reader.string()
-    words = try reader.string()
-    requestUUID = try reader.string()
-    attempts = try reader.varint()
-    durationMilliseconds = try reader.zigzag()
-    wallMilliseconds = try reader.zigzag()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.u8(direction.rawValue)
-    bytes.varint(lsn.rawValue)
-    bytes.blob(raw)
-    bytes.string(code)
-    bytes.string(words)
-    bytes.string(requestUUID)
-    bytes.varint(attempts)
-    bytes.zigzag(durationMilliseconds)
-    bytes.zigzag(wallMilliseconds)
+  package init<Coder: FieldCoder>(_ held: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, held?.id)
+    direction = try field("direction", .choice(Direction.self), held?.direction)
+    lsn = try field("lsn", .lsn, held?.lsn)
+    raw = try field("raw", .bytes, held?.raw)
+    code = try field("code", .text, held?.code)
+    words = try field("words", .text, held?.words)
+    requestUUID = try field("requestUUID", .text, held?.requestUUID)
+    attempts = try field("attempts", .varint, held?.attempts)
+    durationMilliseconds = try field("duration", .zigzag, held?.durationMilliseconds)
+    wallMilliseconds = try field("wall", .zigzag, held?.wallMilliseconds)
   }
 }
 
@@ -218,13 +171,9 @@ package struct Released: EventPayload, Hashable {
     self.id = id
     self.lsn = lsn
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    lsn = LSN(try reader.varint())
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.varint(lsn.rawValue)
+  package init<Coder: FieldCoder>(_ released: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, released?.id)
+    lsn = try field("lsn", .lsn, released?.lsn)
   }
 }
 
@@ -238,12 +187,8 @@ package struct Discarded: EventPayload, Hashable {
     self.id = id
     self.lsn = lsn
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    lsn = LSN(try reader.varint())
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.varint(lsn.rawValue)
+  package init<Coder: FieldCoder>(_ discarded: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, discarded?.id)
+    lsn = try field("lsn", .lsn, discarded?.lsn)
   }
 }
