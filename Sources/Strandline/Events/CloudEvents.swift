@@ -1,9 +1,9 @@
-// What passed between this device and the cloud: sent, settled, merged, fetched, blocked.
+// Events of the exchange with the server: what was sent, what became of it, what was fetched, merged and blocked.
 
-/// A request is about to leave: durable before it does, so that an attempt always leaves a trace.
+/// A request is about to be sent. Durable before it is, so that a mutation without one was never sent.
 package struct Sent: EventPayload, Hashable {
   package static let kind = EventKind.sent
-  /// Names the batch; random.
+  /// A random number for the request's batch.
   package var batch: UInt64
   package var zone: ZoneID
   /// The mutations in it, ascending.
@@ -21,19 +21,19 @@ package struct Sent: EventPayload, Hashable {
   }
 }
 
-/// What became of a mutation, in the log's words.
+/// What became of a mutation.
 package enum Outcome: UInt8, Hashable, Sendable, CaseIterable {
   /// The server has it.
   case saved = 1
   /// The server has deleted the record for us, or it was gone already.
   case deleted = 2
-  /// A later version of the server holds it, or holds what it was merged into.
+  /// A later version of the server includes it, or includes what it was merged to.
   case merged = 3
-  /// A later mutation or another life of the name stands in its place.
+  /// A later mutation, or another life of the name, replaced it.
   case superseded = 4
-  /// It never needed to leave.
+  /// There was nothing to send: created and deleted before a request carried it.
   case cancelled = 5
-  /// The record was deleted at the server; the edit is kept in history.
+  /// The record was deleted at the server; the edit is not sent.
   case deletedOnServer = 6
   /// The server refused it for good.
   case rejected = 7
@@ -41,17 +41,17 @@ package enum Outcome: UInt8, Hashable, Sendable, CaseIterable {
   case discarded = 8
 }
 
-/// A mutation is settled: it, and everything of the record before it, is no longer this device's to send.
+/// A mutation, and every earlier one of the same record, is no longer owed to the server.
 package struct Settled: EventPayload, Hashable {
   package static let kind = EventKind.settled
   package var id: RecordID
   package var lsn: LSN
   package var outcome: Outcome
-  /// The server's version after it; nil where there is none.
+  /// The server's version after it; nil where there is none, or where it is known already.
   package var changeTag: String?
   package var created: Touch?
   package var modified: Touch?
-  /// The server's words, if it refused.
+  /// The server's error code and reason, if it refused; else empty.
   package var code: String
   package var words: String
 
@@ -131,8 +131,8 @@ package struct Merged: EventPayload {
   }
 }
 
-/// A version that the server holds. Its stamp has been held against its values and clamped where it entered, so
-/// what stands here is what everybody compares.
+/// A version that the server holds. Its stamp was compared with its values and clamped before it was written here, so a
+/// merge compares these stamps as they are.
 package struct FetchedSave: EventPayload {
   package static let kind = EventKind.fetchedSave
   package enum Source: UInt8, Sendable, CaseIterable { case feed = 1, lookup = 2, query = 3 }
@@ -195,7 +195,7 @@ package struct FetchedDelete: EventPayload, Hashable {
     case fullFetch = 4
   }
   package var id: RecordID
-  /// The lives that this log knew under the name; none for a name never known.
+  /// The births that this log knew under the name; none for a name that it never held.
   package var births: Set<Birth>
   package var reason: Reason
 
@@ -227,7 +227,7 @@ package struct Confirmed: EventPayload, Hashable {
   }
 }
 
-/// Names whose bodies are still to fetch.
+/// Names that the server listed without their records.
 package struct Listed: EventPayload, Hashable {
   package static let kind = EventKind.listed
   package struct Item: Hashable, FieldGroup {
@@ -261,7 +261,7 @@ package struct Listed: EventPayload, Hashable {
   }
 }
 
-/// A version, a deletion or a mutation was refused here, and what follows from it: a block must end in agreement.
+/// A version, a deletion or a mutation was not applied here, and what has to be asked of the server because of it.
 package struct Blocked: EventPayload, Hashable {
   package static let kind = EventKind.blocked
   package enum Subject: UInt8, Sendable, CaseIterable { case version = 1, mutation = 2, deletion = 3 }
@@ -299,7 +299,7 @@ package struct Blocked: EventPayload, Hashable {
   }
 }
 
-/// An asset's content is at the server; its receipt serves for a while.
+/// An asset's content was uploaded; the record can name the receipt until it expires.
 package struct AssetUploaded: EventPayload, Hashable {
   package static let kind = EventKind.assetUploaded
   package var id: RecordID

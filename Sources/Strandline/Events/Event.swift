@@ -32,7 +32,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case deletions = 23
   case superseded = 24
 
-  /// The name that people and programs use.
+  /// The name that the command prints and takes.
   package var name: String { String(describing: self) }
 
   /// Whether a reader that does not know this kind may pass over it, because it changes no projection.
@@ -122,7 +122,7 @@ package enum Event: Sendable {
     return payload.map { type(of: $0).kind.name } ?? "unknown"
   }
 
-  /// The record that this event speaks of, where it is one.
+  /// The record that this event is of; nil for an event of none or of several.
   package var recordID: RecordID? {
     switch self {
     case .saved(let event): event.id

@@ -1,12 +1,11 @@
-// Where this device stands in the server's history: tokens, zones, sweeps, pace, account. And the small parts of
-// bytes that several events share.
+// Events of this device's place in the server's history: tokens, zones, sweeps, waits, account.
 
 /// The change token after a page; in the page's own transaction.
 package struct TokenAdvanced: EventPayload, Hashable {
   package static let kind = EventKind.tokenAdvanced
   /// nil: the database's feed.
   package var zone: ZoneID?
-  /// The token that the page was asked with.
+  /// The token in the request for the page; nil: from the beginning.
   package var asked: ChangeToken?
   package var token: ChangeToken
   /// The open sweep, 0 for none.
@@ -26,11 +25,11 @@ package struct TokenAdvanced: EventPayload, Hashable {
   }
 }
 
-/// What is known of a zone changed.
+/// The state of a zone at the server changed, or what this device knows of it.
 package struct ZoneChanged: EventPayload, Hashable {
   package static let kind = EventKind.zoneChanged
   package enum Change: UInt8, Sendable, CaseIterable {
-    /// It is at the server: made by us, or seen there.
+    /// It is at the server: created from here, or seen there.
     case created = 1
     /// It has changes to fetch.
     case dirty = 2
@@ -98,7 +97,7 @@ package struct SweepEnded: EventPayload, Hashable {
   }
 }
 
-/// The signed-in user changed; unsent work of the other one is parked.
+/// Another user signed in; the mutations of the former one are not sent.
 package struct AccountChanged: EventPayload, Hashable {
   package static let kind = EventKind.accountChanged
   package var userHash: UInt64
@@ -114,15 +113,15 @@ package struct AccountChanged: EventPayload, Hashable {
   }
 }
 
-/// A wait: how long, said when by which wall clock, by whom. After a relaunch the wait is the lesser of the rest
-/// and the duration, so a clock that jumped cannot make it longer.
+/// A wait before the next request: its duration, and the wall clock when it began. After a relaunch the engine waits for
+/// the rest of it, and never longer than the duration, so a clock that jumped cannot make it longer.
 package struct Pace: EventPayload, Hashable {
   package static let kind = EventKind.pace
   package var durationMilliseconds: Int64
   package var wallMilliseconds: Int64
   /// Operations a request, 0 for the default.
   package var batchSize: UInt64
-  /// Whether the server named the wait; our own backoff may be cut short by a person, this may not.
+  /// Whether the server asked for the wait. A user may end the engine's own backoff early, but not this.
   package var isServers: Bool
   package var reason: String
 

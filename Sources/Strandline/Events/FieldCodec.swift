@@ -1,7 +1,7 @@
-// One value of a field in bytes: the canonical form, equal for equal values on every platform.
+// The value of a field in bytes, in canonical form: equal values have equal bytes on every platform.
 //
-// The checksum of a field in a record's stamp is taken over these bytes, so they are part of what travels.
-// Layout: Formats/events.md, "Values". This file alone knows them.
+// A record's stamp has a checksum of these bytes for each field, so every device must make the same.
+// Layout: Formats/events.md, "Values".
 
 package import StrandlineSystem
 
@@ -138,8 +138,8 @@ package enum FieldCodec {
     }
   }
 
-  /// −0 is 0, and every NaN is the one quiet NaN, so that equal values have equal bytes. (A NaN cannot be
-  /// written by an app, but bytes are bytes.)
+  /// −0 becomes 0, and every NaN the same one, so that equal values have equal bytes. An app cannot save a NaN, but a
+  /// server can hold one.
   private static func canonical(_ number: Double) -> Double {
     if number == 0 { return 0 }
     return number.isNaN ? .nan : number

@@ -1,6 +1,6 @@
 // Which record a packed deletion is of, in 16 bytes whatever the length of its name: SipHash-2-4 with 128 bits of
-// output (Aumasson and Bernstein, 2012) over the bytes of the ID, under a key that a store draws for itself, so that
-// nobody can choose names that meet.
+// output (Aumasson and Bernstein, 2012) over the bytes of the ID, under a random key of the store, so that another client
+// cannot choose names with equal hashes.
 
 import StrandlineSystem
 

@@ -1,7 +1,7 @@
-// What this device did: opened the log, saved, deleted, gave up, took up again.
+// Events of what this device did: opened the log, saved and deleted records, held, released and discarded mutations.
 
-/// A writer's first words in a log: the first event of the first transaction of each tenure, and again when the
-/// writer takes a new name. Never appended alone, but by a repair that has nothing else to say.
+/// The first event of the first transaction of each tenure, and again when the store draws another writer number. Never
+/// appended alone, except by a repair that has no other event to write.
 package struct Opened: EventPayload, Hashable {
   package static let kind = EventKind.opened
   package var writer: WriterID
@@ -20,13 +20,13 @@ package struct Opened: EventPayload, Hashable {
   }
 }
 
-/// Whose data this is, since the first successful sync.
+/// The container and the user that the store belongs to, since the first successful sync.
 package struct Bound: EventPayload, Hashable {
   package static let kind = EventKind.bound
   package var container: String
   package var environment: String
   package var scope: DatabaseScope
-  /// The user's record name, hashed: enough to know the user again, not to name one.
+  /// A hash of the user's record name: enough to recognize the user.
   package var userHash: UInt64
 
   package init(container: String, environment: String, scope: DatabaseScope, userHash: UInt64) {
@@ -43,8 +43,7 @@ package struct Bound: EventPayload, Hashable {
   }
 }
 
-/// A local save: the after-image whole, its whole stamp, and the dirty map. The newest one of a record is enough
-/// to send; earlier ones are superseded by it.
+/// A local save: the record after it, its stamp, and the dirty map. The newest one of a record is enough to send.
 package struct Saved: EventPayload {
   package static let kind = EventKind.saved
   package var id: RecordID
@@ -52,12 +51,12 @@ package struct Saved: EventPayload {
   package var births: Set<Birth>
   /// The event that made the base: a `fetchedSave` or a `settled`; none for a record that the server never had.
   package var base: LSN
-  /// This mutation's own time; at least every field that it wrote has it.
+  /// This mutation's own time; every field that it wrote has it.
   package var time: HybridTime
   /// Saves of this life of the record, this one included.
   package var editCount: UInt64
   package var tenure: UInt64
-  /// Whether this begins a new life by the app's word.
+  /// Whether the app created the record with this, which begins a new life.
   package var isCreation: Bool
   package var content: EncodedContent
 
@@ -92,7 +91,7 @@ package struct Saved: EventPayload {
 package struct Deleted: EventPayload, Hashable {
   package static let kind = EventKind.deleted
   package var id: RecordID
-  /// The lives that the deleter saw; another life of the same name is not meant.
+  /// The births that the record had when it was deleted; another life of the same name is not deleted by this.
   package var births: Set<Birth>
   package var base: LSN
   package var time: HybridTime
@@ -114,7 +113,8 @@ package struct Deleted: EventPayload, Hashable {
   }
 }
 
-/// A record set aside, with the server's words; everything else flows.
+/// A mutation that is not sent, or a version that is not applied, for now, with the server's code and reason. Other
+/// records are not affected.
 package struct Held: EventPayload, Hashable {
   package static let kind = EventKind.held
   package enum Direction: UInt8, Sendable, CaseIterable { case upload = 1, download = 2 }
@@ -128,7 +128,7 @@ package struct Held: EventPayload, Hashable {
   package var words: String
   package var requestUUID: String
   package var attempts: UInt64
-  /// How long to leave it, and by which wall clock that was said; 0 for until released.
+  /// How long the hold lasts from `wallMilliseconds` on; 0: until it is released.
   package var durationMilliseconds: Int64
   package var wallMilliseconds: Int64
 
@@ -177,7 +177,7 @@ package struct Released: EventPayload, Hashable {
   }
 }
 
-/// The app gave a mutation up: everything unsettled of the record up to the LSN.
+/// The app gave up every pending mutation of the record up to the LSN.
 package struct Discarded: EventPayload, Hashable {
   package static let kind = EventKind.discarded
   package var id: RecordID

@@ -1,9 +1,9 @@
-// What compaction makes of many events that nobody needs whole: facts about deleted names, and the order and time of
-// saves that a later one stands for. They take the place of one of those events, under its LSN.
+// Events that compaction writes in place of many: what is known of deleted names, and the order and time of pending saves
+// that are not their record's newest. Each has the LSN of one of the events that it replaces.
 
 package import StrandlineSystem
 
-/// Deletions that compaction packed: what the deletion index must know of each name to decide as before.
+/// Deletions that compaction packed: what the deletion index needs of each name to decide as before.
 package struct Deletions: EventPayload, Hashable {
   package static let kind = EventKind.deletions
   /// One deleted name.
@@ -13,7 +13,7 @@ package struct Deletions: EventPayload, Hashable {
     package var hash: KeyedHash
     /// The event that deleted it.
     package var lsn: LSN
-    /// Deleted by this store's app; otherwise by the server's word.
+    /// Whether this store's app deleted it; otherwise the server said so.
     package var isLocal: Bool
     package var births: Set<Birth>
     package var createdMilliseconds: Int64?
@@ -38,7 +38,7 @@ package struct Deletions: EventPayload, Hashable {
       changeTag = try field("changeTag", .optional(.text), item?.changeTag)
     }
   }
-  /// The greatest hybrid time among what was left out; zero if it stands elsewhere.
+  /// The greatest hybrid time among the events that this replaces; zero if an event that stays has it.
   package var latest: HybridTime
   /// The key of the hashes.
   package var key: HashKey
@@ -59,8 +59,8 @@ package struct Deletions: EventPayload, Hashable {
   }
 }
 
-/// Unsettled saves that a later mutation of the same record stands for: that one alone is sent, but they are still
-/// owed, and counted, and waited for.
+/// Pending saves that are not their record's newest mutation. The newest alone is sent; these are still counted and waited
+/// for until it is settled.
 package struct Superseded: EventPayload, Hashable {
   package static let kind = EventKind.superseded
   package struct Record: Hashable, FieldGroup {
@@ -79,7 +79,7 @@ package struct Superseded: EventPayload, Hashable {
   }
   package struct Mutation: Hashable, Sendable {
     package var lsn: LSN
-    /// The place of its record in `records`.
+    /// The place of its record in `records`, counted from 0.
     package var record: Int
     package var time: HybridTime
     package init(lsn: LSN, record: Int, time: HybridTime) {
@@ -88,7 +88,7 @@ package struct Superseded: EventPayload, Hashable {
       self.time = time
     }
   }
-  /// The greatest hybrid time among what was left out; zero if it stands elsewhere.
+  /// The greatest hybrid time among the events that this replaces; zero if an event that stays has it.
   package var latest: HybridTime
   package var records: [Record]
   /// Ascending by LSN.

@@ -1,5 +1,5 @@
-// A version of a record whole: type, fields, stamp. What `saved`, `merged` and `fetchedSave` carry, what a merge
-// joins, and what travels to the server.
+// A version of a record: type, fields, stamp. `saved`, `merged` and `fetchedSave` hold one, a merge joins two, a request
+// sends one.
 //
 // In an event the type and the births stand before the content, and the content is decoded only when a caller asks for
 // the values: rebuilding the projections does not decode it.
@@ -38,7 +38,7 @@ package struct Version: Hashable, Sendable {
     return Record(type: type, id: id, fields: visible, parent: parent, system: system)
   }
 
-  /// All names that this version says something of, in the order of their UTF-8.
+  /// The names of all fields with a value or a stamp, in the order of their UTF-8.
   package var names: [String] {
     Set(fields.keys).union(stamp.fields.keys).sorted { $0.precedesByUTF8($1) }
   }
