@@ -97,19 +97,23 @@ public final class CloudServer: Sendable {
       self.init(
         journal: journal, state: state, faults: faults, limits: limits, environment: environment, onLine: onLine)
     } catch let error as JournalEventError {
-      throw StrandlineError(.damaged, "the server's journal in '\(directory)': \(error)")
+      throw StrandlineError(.damaged, "the server's journal in '\(directory)': \(error)", file: directory)
     } catch {
       throw StrandlineError.translating(error, "cannot open the server's journal")
     }
   }
 
   /// Gives the journal back. Requests afterwards are refused.
-  public func close() throws {
+  ///
+  /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the journal's last write or sync failed. The journal is
+  ///   given back all the same.
+  public func close(fileID: String = #fileID, line: Int = #line) throws {
     let isFirst = core.withLock { core in
       defer { core.failure = core.failure ?? "the server is closed" }
       return core.failure == nil
     }
-    if isFirst { try journal.close() }
+    guard isFirst else { return }
+    try CallSite(fileID, line).run("closing the server's journal") { try journal.close() }
   }
 
   // MARK: what tests ask and turn

@@ -168,19 +168,24 @@ package enum EventCodec {
     payload.encode(into: &writer)
   }
 
-  /// Reads an event from a frame's body. A kind or version that is not known and may not be passed over is an
-  /// error: it was written by a newer version.
-  package static func decode(_ body: [UInt8]) throws(ByteReaderError) -> Event {
+  /// Reads an event from a frame's body.
+  package static func decode(_ body: [UInt8]) throws(EventError) -> Event {
     var reader = ByteReader(body)
-    let number = try reader.u16()
-    let version = try reader.u8()
-    let flags = try reader.u8()
-    guard let kind = EventKind(rawValue: number), version == payloadVersion else {
-      guard flags & 1 == 1 else {
-        throw ByteReaderError(offset: 0, what: "an event of a newer version (kind \(number), version \(version))")
-      }
-      return .unknown(Unknown(kind: number, bytes: body))
+    let number: UInt16
+    let version: UInt8
+    do throws(ByteReaderError) {
+      number = try reader.u16()
+      version = try reader.u8()
+      let isSkippable = try reader.u8() & 1 == 1
+      if let kind = EventKind(rawValue: number), version == payloadVersion { return try decode(kind, &reader) }
+      if isSkippable { return .unknown(Unknown(kind: number, bytes: body)) }
+    } catch {
+      throw .malformed(error)
     }
+    throw .newerVersion(kind: number, version: version)
+  }
+
+  private static func decode(_ kind: EventKind, _ reader: inout ByteReader) throws(ByteReaderError) -> Event {
     let event: Event =
       switch kind {
       case .opened: .opened(try Opened(from: &reader))
