@@ -22,11 +22,9 @@ struct RecordLine: Decodable {
   init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: AnyKey.self)
     for key in container.allKeys where Key(rawValue: key.stringValue) == nil {
-      throw DecodingError.dataCorrupted(
-        DecodingError.Context(
-          codingPath: [],
-          debugDescription: "the key '\(printable(String(key.stringValue.prefix(80))))' is not known; a line has "
-            + Key.allCases.map(\.rawValue).joined(separator: ", ")))
+      throw BadLine(
+        "the key '\(printable(String(key.stringValue.prefix(80))))' is not known; a line has "
+          + Key.allCases.map(\.rawValue).joined(separator: ", "))
     }
     func text(_ key: Key) throws -> String? {
       try container.decodeIfPresent(String.self, forKey: AnyKey(key.rawValue))
