@@ -248,6 +248,21 @@ private struct PublicCall: Sendable {
   }
 }
 
+/// An app's own database, which throws what it must not.
+private struct FailingDatabase: CloudDatabase {
+  struct Failure: Error {}
+  let address = CloudAddress(container: "iCloud.test")
+  func user() async throws -> String { throw Failure() }
+  func zones() async throws -> [ZoneID] { throw Failure() }
+  func createZone(_ zone: ZoneID) async throws { throw Failure() }
+  func modify(
+    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
+  ) async throws -> [String: CloudResult] { throw Failure() }
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] { throw Failure() }
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage { throw Failure() }
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw Failure() }
+}
+
 @Suite struct ErrorTests {
   // MARK: Every public call
 
@@ -480,6 +495,18 @@ private struct PublicCall: Sendable {
     }
     #expect(try scene.store.record(id) != nil)
     try await scene.device.close()
+  }
+
+  @Test func `a database's own error is a sync that reached no server`() async throws {
+    var configuration = SyncConfiguration(FailingDatabase())
+    configuration.isAutomatic = false
+    let store = try await RecordStore.open(
+      at: "/s", syncing: configuration, environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let thrown = await error { try await store.sync.now() } as? StrandlineError
+    #expect(thrown?.code == .unreachable && thrown?.underlying is FailingDatabase.Failure)
+    #expect(thrown?.location?.hasPrefix(here) == true)
+    #expect(try store.sync.lastError?.code == .unreachable)
+    try await store.close()
   }
 
   @Test func `an app's own error leaves a closure as it is`() async throws {

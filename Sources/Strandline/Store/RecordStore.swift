@@ -37,7 +37,8 @@ public final class RecordStore: Sendable {
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there, on a plain
   /// thread and without a sync engine. See `open(at:syncing:)` for what it promises.
   ///
-  /// - Parameter createIfAbsent: false to throw `.noSuchStore` where nothing is.
+  /// With `createIfAbsent` false it throws `.noSuchStore` where nothing is.
+  ///
   /// - Throws: `StrandlineError` as `open(at:syncing:)`.
   public static func openBlocking(
     at path: String, options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real,

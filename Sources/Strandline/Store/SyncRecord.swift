@@ -34,7 +34,7 @@ extension SyncRecord {
 extension WriteTransaction {
   /// Saves a typed value. Fields that the type does not know survive.
   ///
-  /// - Throws: `StrandlineError` as `save(_:)` of a record; `.invalidValue` if a property's value cannot be stored.
+  /// - Throws: `StrandlineError` as `save(_:)` of a record; `.typeMismatch` if a property cannot be stored.
   public mutating func save<Value: SyncRecord>(_ value: Value, fileID: String = #fileID, line: Int = #line) throws {
     let record = try CallSite(fileID, line).run("saving record '\(value.recordID)'") { try merged(value) }
     try save(record, fileID: fileID, line: line)
@@ -42,7 +42,7 @@ extension WriteTransaction {
 
   /// Begins a new life under a typed value's name.
   ///
-  /// - Throws: `StrandlineError` as `create(_:)` of a record; `.invalidValue` if a property's value cannot be stored.
+  /// - Throws: `StrandlineError` as `create(_:)` of a record; `.typeMismatch` if a property cannot be stored.
   public mutating func create<Value: SyncRecord>(
     _ value: Value, fileID: String = #fileID, line: Int = #line
   ) throws {

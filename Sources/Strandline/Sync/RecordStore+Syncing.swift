@@ -14,6 +14,8 @@ extension RecordStore {
   ///   - syncing: the cloud to sync with; left out for a local store.
   ///   - options: options of the log.
   ///   - environment: disk, clock and random source; the machine's own by default.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.notAStore`, `.storeHeld`, `.damaged`, `.fromTheFuture`, `.diskFull`, `.io`.
   /// - Complexity: O(bytes of the log), a million events in a few seconds.
   public static func open(

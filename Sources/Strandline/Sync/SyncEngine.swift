@@ -70,11 +70,20 @@ public final class SyncEngine: SyncDriver {
       last.withLock { $0 = LastCycle(report: report) }
       return report
     } catch {
-      let error = StrandlineError.translating(error, "syncing '\(store.path)'")
+      let error = publicError(error)
       let report = cycle.total
       last.withLock { $0 = LastCycle(report: report, error: error as? StrandlineError) }
       throw error
     }
+  }
+
+  /// The public form of what ended a cycle.
+  private func publicError(_ error: any Error) -> any Error {
+    let doing = "syncing '\(store.path)'"
+    let translated = StrandlineError.translating(error, doing)
+    if translated is StrandlineError || translated is CancellationError { return translated }
+    // A database may throw `CloudError` alone. Another error of an app's own database says that no answer came.
+    return StrandlineError(.unreachable, "\(doing): the cloud database failed: \(error)", underlying: error)
   }
 
   /// Takes a lost zone up again: the app has decided that it may be synced. It is fetched from its beginning; if the server
