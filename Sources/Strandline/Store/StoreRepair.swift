@@ -123,7 +123,7 @@ package struct StoreRepair: Sendable {
   private static let reason = "events were lost and the store was repaired"
 }
 
-/// What a pass over the salvaged events learns.
+/// What one pass over the salvaged events collects for the plan.
 private struct RepairReading {
   typealias Read = (found: LogEvent, event: Event)
 
@@ -163,12 +163,12 @@ private struct RepairReading {
     leftBehind += UInt64(events.count - read.count) - bad
     for (found, event) in read {
       let lsn = LSN(found.lsn)
-      note(event, at: lsn)
+      recordBirthsAndZones(of: event, at: lsn)
       projections.apply(event, at: lsn, isDurable: true)
     }
   }
 
-  private mutating func note(_ event: Event, at lsn: LSN) {
+  private mutating func recordBirthsAndZones(of event: Event, at lsn: LSN) {
     switch event {
     case .saved(let saved): births[saved.id] = (lsn, saved.births)
     case .deleted(let deleted): births[deleted.id] = (lsn, deleted.births)
@@ -231,7 +231,7 @@ private struct RepairReading {
 }
 
 extension Event {
-  /// Worth keeping without the rest of its transaction: what the app did, and who wrote it.
+  /// Whether the event is kept without the rest of its transaction: the app's mutations, and the writer's `opened`.
   fileprivate var staysAlone: Bool {
     switch self {
     case .saved, .deleted, .opened: true
