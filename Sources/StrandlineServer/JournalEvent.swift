@@ -92,6 +92,8 @@ package enum JournalEvent: Hashable, Sendable {
 /// A body that is no event of the journal.
 package struct JournalEventError: Error, Hashable, Sendable, CustomStringConvertible {
   package var description: String
+  /// A later version of Strandline wrote the event; otherwise its bytes are not those of any event.
+  package var isOfNewerVersion = false
 }
 
 extension JournalEvent {
@@ -174,7 +176,8 @@ extension JournalEvent {
       guard let kind = JournalEventKind(rawValue: number), version == Self.version else {
         if flags & skippableFlag != 0 { return nil }
         throw JournalEventError(
-          description: "an event of kind \(number), version \(version), which this version does not know")
+          description: "an event of kind \(number), version \(version), which this version does not know",
+          isOfNewerVersion: true)
       }
       let event = try decode(kind, from: &reader)
       guard reader.isAtEnd else { throw JournalEventError(description: "\(reader.remaining) bytes after an event") }

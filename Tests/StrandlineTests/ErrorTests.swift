@@ -465,6 +465,40 @@ private struct FailingDatabase: CloudDatabase {
     }
   }
 
+  @Test func `a server's journal: damage, an event of the future, another holder`() throws {
+    func environment(_ disk: SimulatedDisk) -> SystemEnvironment {
+      StoreEnvironment.simulated(disk: disk, seed: 3).system
+    }
+    func thrown(_ disk: SimulatedDisk) throws -> StrandlineError {
+      do {
+        try CloudServer(directory: "/c", environment: environment(disk), idleMarkerMilliseconds: nil).close()
+      } catch let error as StrandlineError { return error }
+      return try #require(nil as StrandlineError?, "opened")
+    }
+    let disk = SimulatedDisk()
+    let server = try CloudServer(directory: "/c", environment: environment(disk), idleMarkerMilliseconds: nil)
+    #expect(try thrown(disk).code == .storeHeld)
+    try server.close()
+    let damaged = disk.clone()
+    let file = "/c/" + SegmentName.name(1)
+    var bytes = try #require(disk.peek(file))
+    bytes[LogFormat.headerPageBytes + LogFormat.frameHeaderBytes + 4] ^= 1
+    damaged.poke(file, bytes)
+    let error = try thrown(damaged)
+    #expect(error.code == .damaged && error.file == file && error.offset != nil, "\(error)")
+    for (schema, body) in [(JournalEvent.schema, [0x0F, 0x27, 1, 0] as [UInt8]), (99, [1])] {
+      let future = disk.clone()
+      let options = LogOptions(idleMarkerMilliseconds: nil)
+      let log = try Log.open(at: "/c", role: .server, options: options, environment: environment(future)) { _ in }
+      var transaction = LogTransaction()
+      transaction.add(schema: schema, body: body)
+      try log.waitUntilDurableBlocking(try log.append(transaction).lowerBound)
+      try log.close()
+      let error = try thrown(future)
+      #expect(error.code == .fromTheFuture && error.file == "/c", "\(error)")
+    }
+  }
+
   @Test func `a full disk and a failing one are told apart`() throws {
     let full = SimulatedDisk(capacity: 100)
     let environment = StoreEnvironment.simulated(disk: full, seed: 1)
