@@ -135,7 +135,7 @@ let package = Package(
       name: "FormatsTests",
       dependencies: [
         "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineServer",
-        "StrandlineHost", "StrandlineTestSupport",
+        "StrandlineHost", "StrandlineTestSupport", "StrandlineSyncProofs",
       ],
       exclude: ["decoder.py", "events.py"], swiftSettings: strict),
     .testTarget(

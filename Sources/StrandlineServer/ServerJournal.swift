@@ -80,7 +80,9 @@ package final class LogJournal: ServerJournal {
     let options = LogOptions(idleMarkerMilliseconds: idleMarkerMilliseconds)
     log = try Log.open(at: directory, role: .server, options: options, environment: environment) { event in
       guard event.schema == JournalEvent.schema else {
-        throw JournalEventError(description: "event \(event.lsn) has the schema \(event.schema), not a journal's")
+        throw JournalEventError(
+          description: "event \(event.lsn) has the schema \(event.schema), which this version does not know",
+          isFromNewerVersion: true)
       }
       try replay(event.lsn, event.body)
     }

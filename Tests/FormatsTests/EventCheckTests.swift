@@ -4,7 +4,9 @@
 import Strandline
 import StrandlineLog
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineTestSupport
 import Testing
 
 struct `The checks of an event` {

@@ -5,7 +5,9 @@
 import Strandline
 import StrandlineLog
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineTestSupport
 import Testing
 
 struct `What follows from events` {

@@ -14,7 +14,7 @@ package final class Console: Sendable {
   let environment: SystemEnvironment
   let isErrorTerminal: Bool
   let mayColorErrors: Bool
-  /// Somebody waits at a terminal: a server that is silent for so many seconds is not there.
+  /// Seconds of a server's silence after which a request fails: a person waits at the terminal.
   let requestTimeout: Double
   private let variables: @Sendable (String) -> String?
   private let writeOutput: @Sendable ([UInt8]) throws -> Void
@@ -52,7 +52,7 @@ package final class Console: Sendable {
       output: { try StandardStreams.write($0, to: .output) },
       error: { bytes in
         do { try StandardStreams.write(bytes, to: .error) } catch {
-          // Nobody is left to tell.
+          // There is no other stream to report it on.
         }
       },
       input: { try StandardInput.read(max: $0) },

@@ -58,7 +58,7 @@ package enum LogRepair {
         // What cannot be removed now lies beside, under a name that nothing reads; the first failure counts.
       }
       guard let error = error as? SystemError else { throw error }
-      throw LogError.system("cannot make a store at '\(directory.path)'", error, file: directory.path)
+      throw StoreCreation.failure(at: directory, built: place, error)
     }
     do {
       try fileSystem.syncDirectory(directory.parent)
