@@ -7,6 +7,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(15)))
 struct `A decoder written from the pages` {
   /// python3's path, if this machine has one.
   private static func python() throws -> String? {

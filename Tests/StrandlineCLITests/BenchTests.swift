@@ -8,6 +8,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(15)))
 struct BenchTests {
   private func machine() throws -> Machine {
     let machine = Machine()

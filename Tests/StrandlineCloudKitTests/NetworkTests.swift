@@ -8,7 +8,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.serialized) struct NetworkTests {
+@Suite(.serialized, .timeLimit(.minutes(15))) struct NetworkTests {
   private func failure(_ answer: String, keepsOpen: Bool = false, bytesMax: Int = 1 << 20) async throws -> CloudError? {
     let server = try ByteServer(answer, keepsOpen: keepsOpen)
     let transport = URLSessionTransport(timeout: keepsOpen ? 1 : 10, totalTimeout: 10, answerBytesMax: bytesMax)

@@ -8,6 +8,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(15)))
 struct FaultTests {
   private func code(_ body: () async throws -> Void) async throws -> CloudError? {
     do {

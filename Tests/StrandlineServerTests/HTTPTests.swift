@@ -9,7 +9,7 @@ import StrandlineServer
 import StrandlineSystem
 import Testing
 
-@Suite(.serialized) struct HTTPTests {
+@Suite(.serialized, .timeLimit(.minutes(15))) struct HTTPTests {
   /// A server, and raw bytes to it.
   final class Raw: Sendable {
     let server: LocalServer

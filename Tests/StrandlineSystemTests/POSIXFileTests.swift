@@ -5,6 +5,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(15)))
 struct POSIXFileTests {
   private let disk = POSIXFileSystem()
   private let folder: TemporaryFolder
