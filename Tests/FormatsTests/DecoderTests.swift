@@ -9,20 +9,8 @@ import Testing
 
 @Suite(.timeLimit(.minutes(15)))
 struct `A decoder written from the pages` {
-  /// python3's path, if this machine has one.
-  private static func python() throws -> String? {
-    for folder in (ProcessEnvironment.value(of: "PATH") ?? "").split(separator: ":") {
-      let path = "\(folder)/python3"
-      if try Repository.disk.kind(of: path) != .absent { return path }
-    }
-    return nil
-  }
-
   @Test(arguments: Vector.all) func `prints what the code understands`(_ vector: Vector) throws {
-    guard let python = try Self.python() else {
-      print("NOT TESTED: there is no python3 on this machine, so no other language has read the golden stores.")
-      return
-    }
+    let python = try Repository.python()
     let child = try ChildProcess(
       python,
       ["-B", Repository.path("Tests/FormatsTests/decoder.py"), Repository.path(vector.folder)],
@@ -37,7 +25,7 @@ struct `A decoder written from the pages` {
   /// changed in every byte.
   @Test(arguments: [Vector.threeEvents, .tornTail, .copiedTail, .madeAhead])
   func `judges every cut and every changed byte as the code does`(_ vector: Vector) throws {
-    guard let python = try Self.python() else { return }
+    let python = try Repository.python()
     let folder = try TemporaryFolder()
     var expected: [String] = []
     func add(_ name: String, _ files: [String: [UInt8]]) throws {

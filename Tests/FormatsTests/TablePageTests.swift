@@ -15,14 +15,6 @@ import Testing
     "The worked example of table.md: three entries of 32 bytes in one block.\n"
     + "Everything random has a value that a person can recognise.\n"
 
-  private static func python() throws -> String? {
-    for folder in (ProcessEnvironment.value(of: "PATH") ?? "").split(separator: ":") {
-      let path = "\(folder)/python3"
-      if try Repository.disk.kind(of: path) != .absent { return path }
-    }
-    return nil
-  }
-
   private static func page() throws -> Page { try Page("table.md") }
 
   private static func make() throws -> [UInt8] {
@@ -152,7 +144,7 @@ import Testing
   }
 
   @Test func `is enough for a decoder in another language`() throws {
-    guard let python = try Self.python() else { return }
+    let python = try Repository.python()
     let folder = try TemporaryFolder()
     let golden = try Repository.bytes("\(Self.folder)/\(Self.file)")
     func decoded(_ bytes: [UInt8], _ name: String) throws -> String {

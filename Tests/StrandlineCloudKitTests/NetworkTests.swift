@@ -11,6 +11,8 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(15))) struct NetworkTests {
   private func failure(_ answer: String, keepsOpen: Bool = false, bytesMax: Int = 1 << 20) async throws -> CloudError? {
     let server = try ByteServer(answer, keepsOpen: keepsOpen)
+    // It listens as long as it lives, and nothing after its address uses it.
+    defer { withExtendedLifetime(server) {} }
     let transport = URLSessionTransport(timeout: keepsOpen ? 1 : 10, totalTimeout: 10, answerBytesMax: bytesMax)
     let client = WebServicesDatabase.over(transport, apiToken: "top+secret", baseURL: server.url)
     let error = try await refusal { _ = try await client.zones() }
