@@ -7,7 +7,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct `A decoder written from the pages` {
   @Test(arguments: Vector.all) func `prints what the code understands`(_ vector: Vector) throws {
     let python = try Repository.python()

@@ -8,7 +8,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.serialized, .timeLimit(.minutes(15))) struct `The page of the table` {
+@Suite(.serialized, .timeLimit(.minutes(30))) struct `The page of the table` {
   private static let folder = "Formats/vectors/table"
   private static let file = "example.table"
   private static let about =

@@ -3,7 +3,7 @@
 import StrandlineSystem
 import Testing
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct `The house` {
   private func expectNone(_ findings: [String], _ location: SourceLocation = #_sourceLocation) {
     #expect(findings.isEmpty, "\n\(findings.joined(separator: "\n"))", sourceLocation: location)

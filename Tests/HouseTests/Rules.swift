@@ -188,6 +188,9 @@ enum Rules {
 
   /// Each test has a time limit: its own, or that of a suite around it. A suite and its limit may stand in another file
   /// than an extension of it.
+  ///
+  /// The limit is half an hour everywhere: it runs while a test waits for a core, which on a busy machine may be as long as
+  /// all others take. It is there for what would never end.
   static func testsAreLimited(_ sources: [SourceText]) -> [String] {
     var limited: Set<String> = []
     var findings: [(suite: String?, what: String)] = []

@@ -32,7 +32,7 @@ private final class Serving: Sendable {
   }
 }
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct NetworkVerbsTests {
   private func sync(_ machine: Machine, _ server: Serving, _ words: String...) async -> Screen {
     await machine.run(["sync", "--url", server.url, "--container", "iCloud.test"] + words + ["/A"], input: [])

@@ -5,7 +5,7 @@ import Strandline
 import StrandlineCloudKit
 import Testing
 
-@Suite(.timeLimit(.minutes(2))) struct ExchangeTests {
+@Suite(.timeLimit(.minutes(30))) struct ExchangeTests {
   private enum Input: CaseIterable {
     case wait, cancel, cancelAgain, head, piece, largePiece, answer, timeOut, cancelled
 

@@ -8,7 +8,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.serialized, .timeLimit(.minutes(15))) struct NetworkTests {
+@Suite(.serialized, .timeLimit(.minutes(30))) struct NetworkTests {
   private func failure(_ answer: String, keepsOpen: Bool = false, bytesMax: Int = 1 << 20) async throws -> CloudError? {
     let server = try ByteServer(answer, keepsOpen: keepsOpen)
     // It listens as long as it lives, and nothing after its address uses it.

@@ -7,7 +7,7 @@ import StrandlineSystem
 import StrandlineTesting
 import Testing
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct `The bounds beside a log` {
   /// A writer's life.
   private struct Life {

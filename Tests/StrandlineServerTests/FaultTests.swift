@@ -9,7 +9,7 @@ import StrandlineTesting
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct FaultTests {
   private func code(_ body: () async throws -> Void) async throws -> CloudError? {
     do {

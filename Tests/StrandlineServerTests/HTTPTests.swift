@@ -9,7 +9,7 @@ import StrandlineServer
 import StrandlineSystem
 import Testing
 
-@Suite(.serialized, .timeLimit(.minutes(15))) struct HTTPTests {
+@Suite(.serialized, .timeLimit(.minutes(30))) struct HTTPTests {
   /// A server, and raw bytes to it.
   final class Raw: Sendable {
     /// Longer than a busy machine holds anybody up; a server that does not answer at all is found by it.

@@ -11,7 +11,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct RestartTests {
   static func environment(_ disk: any FileSystem, seed: UInt64 = 1) -> SystemEnvironment {
     SystemEnvironment(

@@ -4,7 +4,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct FaultInjectorTests {
   private let base = SimulatedDisk()
 

@@ -5,7 +5,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct POSIXFileTests {
   private let disk = POSIXFileSystem()
   private let folder: TemporaryFolder

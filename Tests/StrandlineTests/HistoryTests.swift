@@ -81,7 +81,7 @@ private func agree(_ devices: Device...) async throws {
   }
 }
 
-@Suite(.timeLimit(.minutes(15))) struct HistoryTests {
+@Suite(.timeLimit(.minutes(30))) struct HistoryTests {
   @Test func `1: an edit of another field after an edit in flight loses neither`() async throws {
     let (fleet, a, b) = try await pair()
     // 9 sets title, 11 sets body; only the newest is sent, and 9 counts as superseded.

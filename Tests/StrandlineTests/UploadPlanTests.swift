@@ -11,7 +11,7 @@ import Testing
 
 private let zone = ZoneID("Notes")
 
-@Suite(.timeLimit(.minutes(15)))
+@Suite(.timeLimit(.minutes(30)))
 struct UploadPlanTests {
   private func save(_ name: String, _ lsn: UInt64, _ targets: String...) -> UploadItem {
     UploadItem(id: RecordID(name, zone: zone), lsn: LSN(lsn), isDeletion: false, targets: targets)
