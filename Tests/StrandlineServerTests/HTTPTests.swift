@@ -12,7 +12,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(30))) struct HTTPTests {
   /// A server, and raw bytes to it.
   final class Raw: Sendable {
-    /// Longer than a busy machine holds anybody up; a server that does not answer at all is found by it.
+    /// Longer than a busy machine delays an answer; a server that never answers is found all the same.
     static let patience: Int64 = 60_000
     let server: LocalServer
 
