@@ -3,8 +3,8 @@
 // holds, and the power is cut at each of its calls, with the losses that tear both slots at once.
 
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Testing
 
 @Suite(.timeLimit(.minutes(30)))

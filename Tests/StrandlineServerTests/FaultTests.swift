@@ -4,8 +4,9 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
+import StrandlineTestSupport
 import Synchronization
 import Testing
 

@@ -4,8 +4,8 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineSimulation
 import StrandlineSystem
-import StrandlineTesting
 import Synchronization
 import Testing
 
