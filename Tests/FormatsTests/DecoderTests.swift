@@ -29,6 +29,7 @@ enum Decoder {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A decoder written from the pages` {
   @Test(arguments: Vector.all) func `prints what the code understands`(_ vector: Vector) throws {
     let text = try Decoder.output("decoder.py", [Repository.path(vector.folder)])

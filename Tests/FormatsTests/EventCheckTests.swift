@@ -9,6 +9,7 @@ import StrandlineSyncProofs
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The checks of an event` {
   @Test func `have the verdicts that the page names`() throws {
     let table = try Page("events.md").table("Checks", "what", "check", "verdict")

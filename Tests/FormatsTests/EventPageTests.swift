@@ -71,6 +71,7 @@ struct TableWalk {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The pages of events` {
   private static func numbers<Kind: RawRepresentable & CaseIterable>(
     _ kinds: Kind.Type
@@ -289,6 +290,7 @@ struct `The pages of events` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The page of the wire` {
   @Test func `says what follows from each error as the code does`() throws {
     let table = try Page("remote.md").table(columns: "code", "of one item", "of a whole request")

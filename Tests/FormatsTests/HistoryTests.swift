@@ -10,6 +10,7 @@ import StrandlineSyncProofs
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `What follows from events` {
   /// Compares what events.py computes of each history with the projections.
   private func compare(_ histories: [(name: String, fold: HistoryFold)]) throws {

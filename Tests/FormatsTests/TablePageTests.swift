@@ -8,20 +8,12 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.serialized) struct `The page of the table` {
+@Suite(.serialized, .timeLimit(.minutes(30))) struct `The page of the table` {
   private static let folder = "Formats/vectors/table"
   private static let file = "example.table"
   private static let about =
     "The worked example of table.md: three entries of 32 bytes in one block.\n"
     + "Everything random has a value that a person can recognise.\n"
-
-  private static func python() throws -> String? {
-    for folder in (ProcessEnvironment.value(of: "PATH") ?? "").split(separator: ":") {
-      let path = "\(folder)/python3"
-      if try Repository.disk.kind(of: path) != .absent { return path }
-    }
-    return nil
-  }
 
   private static func page() throws -> Page { try Page("table.md") }
 
@@ -152,7 +144,7 @@ import Testing
   }
 
   @Test func `is enough for a decoder in another language`() throws {
-    guard let python = try Self.python() else { return }
+    let python = try Repository.python()
     let folder = try TemporaryFolder()
     let golden = try Repository.bytes("\(Self.folder)/\(Self.file)")
     func decoded(_ bytes: [UInt8], _ name: String) throws -> String {

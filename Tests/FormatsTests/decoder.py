@@ -9,6 +9,7 @@ Usage: decoder.py DIRECTORY
        decoder.py --table FILE         the header and the entries of a table
 """
 
+import functools
 import json
 import os
 import re
@@ -26,6 +27,8 @@ for byte in range(256):
     TABLE.append(byte)
 
 
+# A test asks about thousands of stores that differ in a byte: most checksums have been computed before.
+@functools.lru_cache(maxsize=10_000)
 def crc(data):
     value = 0xFFFFFFFF
     for byte in data:

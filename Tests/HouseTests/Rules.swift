@@ -184,6 +184,29 @@ enum Rules {
     }
   }
 
+  // MARK: Tests
+
+  /// Each test has a time limit: its own, or that of a suite around it. A suite and its limit may stand in another file
+  /// than an extension of it.
+  ///
+  /// The limit is half an hour everywhere: it runs while a test waits for a core, which on a busy machine may be as long as
+  /// all others take. It is there for what would never end.
+  static func testsAreLimited(_ sources: [SourceText]) -> [String] {
+    var limited: Set<String> = []
+    var findings: [(suite: String?, what: String)] = []
+    for source in sources where source.path.hasPrefix("Tests/") {
+      for declaration in TopLevelDeclaration.all(in: source) where declaration.hasTest {
+        let suite = declaration.name.map { "\(source.target).\($0)" }
+        if !declaration.head.contains(".timeLimit(") {
+          findings.append((suite, "\(source.path): \(declaration.name ?? "a test") without a time limit"))
+        } else if let suite {
+          limited.insert(suite)
+        }
+      }
+    }
+    return findings.filter { $0.suite.map { !limited.contains($0) } ?? true }.map(\.what)
+  }
+
   // MARK: The package as a whole
 
   static func topLevel(_ names: [String]) -> [String] {

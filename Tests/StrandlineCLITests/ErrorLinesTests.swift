@@ -9,6 +9,7 @@ import StrandlineSystem
 import StrandlineSimulation
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct ErrorLinesTests {
   /// Runs a command line once for each call by which it changes the disk, which fails.
   ///

@@ -147,6 +147,7 @@ private struct Verdict {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A table file` {
   static let perBlock = TableFormat.entriesPerBlock(entryBytes: 100)
 

@@ -264,7 +264,8 @@ private struct FailingDatabase: CloudDatabase {
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw Failure() }
 }
 
-@Suite struct ErrorTests {
+@Suite(.timeLimit(.minutes(30)))
+struct ErrorTests {
   // MARK: Every public call
 
   @Test func `every public call that throws stands in the table`() throws {
