@@ -67,10 +67,15 @@ let package = Package(
         "StrandlineSystem",
       ],
       swiftSettings: strict),
+    .target(
+      name: "StrandlineLogBench",
+      dependencies: ["StrandlineHost", "StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
+      swiftSettings: strict),
     .executableTarget(
       name: "StrandlineCLI",
       dependencies: [
-        "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineHost", "StrandlineSimulation", "StrandlineServer",
+        "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost", "StrandlineSimulation",
+        "StrandlineServer",
         "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem",
       ],
       swiftSettings: strict),
@@ -130,9 +135,9 @@ let package = Package(
       name: "FormatsTests",
       dependencies: [
         "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineServer",
-        "StrandlineHost", "StrandlineTestSupport",
+        "StrandlineHost", "StrandlineTestSupport", "StrandlineSyncProofs",
       ],
-      exclude: ["decoder.py"], swiftSettings: strict),
+      exclude: ["decoder.py", "events.py"], swiftSettings: strict),
     .testTarget(
       name: "HouseTests", dependencies: ["StrandlineHost", "StrandlineSystem"], swiftSettings: strict),
   ]

@@ -9,12 +9,15 @@ extension RecordStore {
   /// - Throws: `StrandlineError.notAStore` if the URL is not a file's, and what the other throws.
   public static func open(
     at folder: URL, syncing: SyncConfiguration? = nil, options: StoreOptions = StoreOptions(),
-    environment: StoreEnvironment = .real
+    environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
   ) async throws -> RecordStore {
     guard folder.isFileURL else {
-      throw StrandlineError(.notAStore, "'\(folder.scheme ?? "")' names no folder of this machine; give a file URL")
+      throw StrandlineError(
+        .notAStore, "'\(folder.scheme ?? "")' names no folder of this machine; give a file URL",
+        location: "\(fileID):\(line)")
     }
     return try await open(
-      at: folder.path(percentEncoded: false), syncing: syncing, options: options, environment: environment)
+      at: folder.path(percentEncoded: false), syncing: syncing, options: options, environment: environment,
+      fileID: fileID, line: line)
   }
 }

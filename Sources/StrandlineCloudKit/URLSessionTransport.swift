@@ -2,8 +2,9 @@
 // credentials), follows no redirect, and takes no answer above a limit.
 //
 // A delegate gathers each answer, so that one that is too large is cut off where it exceeds the limit and never
-// held whole. Words of errors are made here from the kind of failure: URLSession's own name the whole URL, and
-// with it the tokens.
+// held whole. What each callback means for the caller is decided in Exchange.swift, one value for each request, all
+// behind one lock; here the decisions are carried out, outside of the lock. Words of errors are made here from the
+// kind of failure: URLSession's own name the whole URL, and with it the tokens.
 
 internal import Foundation
 internal import Synchronization
@@ -56,31 +57,49 @@ public final class URLSessionTransport: Transport {
     for field in request.headers.fields { urlRequest.addValue(field.value, forHTTPHeaderField: field.name) }
     if request.method != "GET" { urlRequest.httpBody = Data(request.body) }
     let task = session.dataTask(with: urlRequest)
+    gatherer.begin(task, origin: request.origin)
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
-        gatherer.expect(task.taskIdentifier, origin: request.origin, continuation)
-        task.resume()
+        gatherer.update(task) { $0.wait(continuation) }
       }
     } onCancel: {
-      task.cancel()
+      // May run before the caller waits, or at the same moment.
+      gatherer.update(task) { $0.cancel() }
     }
   }
 
   /// Gathers the answers of all tasks of a session.
   private final class Gatherer: NSObject, URLSessionDataDelegate, Sendable {
-    private struct Exchange {
-      var origin: String
-      var continuation: CheckedContinuation<HTTPResponse, any Error>
-      var response = HTTPResponse(status: 0)
-      var isTooLarge = false
-    }
+    typealias Caller = CheckedContinuation<HTTPResponse, any Error>
     private let answerBytesMax: Int
-    private let exchanges = Mutex<[Int: Exchange]>([:])
+    /// By task. An exchange that is over is not here.
+    private let exchanges = Mutex<[Int: Exchange<Caller>]>([:])
 
     init(answerBytesMax: Int) { self.answerBytesMax = answerBytesMax }
 
-    func expect(_ task: Int, origin: String, _ continuation: CheckedContinuation<HTTPResponse, any Error>) {
-      exchanges.withLock { $0[task] = Exchange(origin: origin, continuation: continuation) }
+    /// Expects callbacks for a task. Its caller must wait afterwards, cancelled or not.
+    func begin(_ task: URLSessionTask, origin: String) {
+      let exchange = Exchange<Caller>(origin: origin, answerBytesMax: answerBytesMax)
+      exchanges.withLock { $0[task.taskIdentifier] = exchange }
+    }
+
+    /// Tells a task's exchange what happened, and does what follows. A callback after the end finds no exchange.
+    func update(_ task: URLSessionTask, _ input: (inout Exchange<Caller>) -> [Exchange<Caller>.Action]) {
+      let id = task.taskIdentifier
+      let actions = exchanges.withLock { exchanges -> [Exchange<Caller>.Action] in
+        // Taken out while it changes, so that its body is not copied.
+        guard var exchange = exchanges.removeValue(forKey: id) else { return [] }
+        let actions = input(&exchange)
+        if !exchange.isOver { exchanges[id] = exchange }
+        return actions
+      }
+      for action in actions {
+        switch action {
+        case .start: task.resume()
+        case .resume(let caller, let outcome): caller.resume(with: outcome)
+        case .cancel: task.cancel()
+        }
+      }
     }
 
     func urlSession(
@@ -98,48 +117,22 @@ public final class URLSessionTransport: Transport {
       if let response = response as? HTTPURLResponse {
         var headers = HTTPHeaders()
         for (name, value) in response.allHeaderFields { headers.append("\(name)", "\(value)") }
-        exchanges.withLock {
-          $0[dataTask.taskIdentifier]?.response = HTTPResponse(status: response.statusCode, headers: headers)
-        }
+        update(dataTask) { $0.receive(status: response.statusCode, headers: headers) }
       }
       completionHandler(.allow)
     }
 
     func urlSession(_ session: URLSession, dataTask: URLSessionDataTask, didReceive data: Data) {
-      let isTooLarge = exchanges.withLock { exchanges -> Bool in
-        guard var exchange = exchanges.removeValue(forKey: dataTask.taskIdentifier) else { return false }
-        exchange.isTooLarge = exchange.isTooLarge || exchange.response.body.count + data.count > answerBytesMax
-        if !exchange.isTooLarge { exchange.response.body.append(contentsOf: data) }
-        let isTooLarge = exchange.isTooLarge
-        exchanges[dataTask.taskIdentifier] = exchange
-        return isTooLarge
-      }
-      if isTooLarge { dataTask.cancel() }
+      update(dataTask) { $0.receive(data) }
     }
 
     func urlSession(_ session: URLSession, task: URLSessionTask, didCompleteWithError error: (any Error)?) {
-      guard let exchange = exchanges.withLock({ $0.removeValue(forKey: task.taskIdentifier) }) else { return }
-      exchange.continuation.resume(with: outcome(exchange, error))
+      update(task) { $0.complete(error.map(Self.problem)) }
     }
 
-    private func outcome(_ exchange: Exchange, _ error: (any Error)?) -> Result<HTTPResponse, any Error> {
-      func failed(_ what: String) -> Result<HTTPResponse, any Error> {
-        .failure(CloudError(.networkError, reason: "\(exchange.origin): \(what)"))
-      }
-      if exchange.isTooLarge { return failed("the answer is larger than \(answerBytesMax) bytes") }
-      if let error {
-        let code = (error as? URLError)?.code ?? .unknown
-        if code == .cancelled { return .failure(CancellationError()) }
-        return failed(Self.words(code))
-      }
-      guard exchange.response.status != 0 else { return failed("the answer was no HTTP") }
-      // A body shorter than its Content-Length is a connection that broke, whatever the library thinks of it.
-      if let length = exchange.response.headers["content-length"].flatMap({ Int($0) }),
-        exchange.response.headers["content-encoding"] == nil, exchange.response.body.count < length
-      {
-        return failed("the connection ended after \(exchange.response.body.count) of \(length) bytes")
-      }
-      return .success(exchange.response)
+    private static func problem(_ error: any Error) -> Exchange<Caller>.Problem {
+      let code = (error as? URLError)?.code ?? .unknown
+      return code == .cancelled ? .cancelled : .failed(words(code))
     }
 
     private static func words(_ code: URLError.Code) -> String {

@@ -29,30 +29,40 @@ public final class WebSession: Sendable, CustomStringConvertible {
   package static let bytesMax = 16 * 1024
 
   /// Opens the session kept in a file; a missing file is a session without a token.
-  package init(path: String, environment: SystemEnvironment) throws {
+  package init(
+    path: String, environment: SystemEnvironment, fileID: String = #fileID, line: Int = #line
+  ) throws {
     self.path = path
     self.fileSystem = environment.fileSystem
-    self.state = Mutex(State(token: try WebSession.read(path, environment.fileSystem)))
+    let token = try CallSite(fileID, line).run("opening the session") {
+      try WebSession.read(path, environment.fileSystem)
+    }
+    self.state = Mutex(State(token: token))
   }
 
   /// Opens the session kept in a file of this machine; a missing file is a session without a token.
   ///
   /// - Throws: `StrandlineError(.io)` if the file cannot be read or holds no token.
-  public convenience init(path: String) throws {
-    try self.init(path: path, environment: .real)
+  public convenience init(path: String, fileID: String = #fileID, line: Int = #line) throws {
+    try self.init(path: path, environment: .real, fileID: fileID, line: line)
   }
 
   /// Whether there is a token at all, good or not.
   public var hasToken: Bool { state.withLock { $0.token != nil } }
 
   /// Takes a token from a fresh sign-in and keeps it. When this returns, the file holds it durably.
-  public func signIn(token: String) throws {
-    guard WebSession.isToken(token) else {
-      throw StrandlineError(.invalidValue, "the web auth token is empty or holds characters that no token has")
-    }
-    try state.withLock { state in
-      try WebSession.write(token, path, fileSystem)
-      state = State(token: token)
+  ///
+  /// - Throws: `StrandlineError`: `.invalidValue` if it cannot be a token, `.io` and `.diskFull` if the file cannot be
+  ///   written; the token that was there stays.
+  public func signIn(token: String, fileID: String = #fileID, line: Int = #line) throws {
+    try CallSite(fileID, line).run("keeping the session") {
+      guard WebSession.isToken(token) else {
+        throw StrandlineError(.invalidValue, "the web auth token is empty or holds characters that no token has")
+      }
+      try state.withLock { state in
+        try WebSession.write(token, path, fileSystem)
+        state = State(token: token)
+      }
     }
   }
 
@@ -110,11 +120,12 @@ public final class WebSession: Sendable, CustomStringConvertible {
       let text = String(decoding: bytes, as: UTF8.self).trimmingSpaces()
       if text.isEmpty { return nil }
       guard isToken(text) else {
-        throw StrandlineError(.io, "the session file '\(path)' holds no web auth token; sign in again or remove it")
+        throw StrandlineError(
+          .io, "the session file '\(path)' holds no web auth token; sign in again or remove it", file: path)
       }
       return text
     } catch let error as SystemError {
-      throw StrandlineError(.io, "cannot read the session file '\(path)'", underlying: error)
+      throw StrandlineError(.io, "cannot read the session file '\(path)'", file: path, underlying: error)
     }
   }
 
@@ -131,7 +142,8 @@ public final class WebSession: Sendable, CustomStringConvertible {
       try fileSystem.syncDirectory(folder(of: path))
     } catch {
       throw StrandlineError(
-        error.isFull ? .diskFull : .io, "cannot keep the session's new token in '\(path)'", underlying: error)
+        error.isFull ? .diskFull : .io, "cannot keep the session's new token in '\(path)'", file: path,
+        underlying: error)
     }
   }
 

@@ -123,6 +123,15 @@ extension LogError {
     LogError(.foreignSegment, "'\(file)': \(what); \(innocentCauses)", file: file, offset: offset)
   }
 
+  /// The same, where a salvage meets it.
+  var notSalvaged: LogError {
+    var error = self
+    error.message =
+      "nothing was salvaged, because it is not known which files are this store's: \(message); move "
+      + "'\(file ?? "the file")' away, and it counts as missing"
+    return error
+  }
+
   /// A listed file that is not there.
   static func missing(_ file: String, lsns: ClosedRange<UInt64>?, _ what: String) -> LogError {
     LogError(.missingSegment, "'\(file)' is missing\(what); \(innocentCauses)", file: file, lsns: lsns)

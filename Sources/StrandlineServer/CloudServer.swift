@@ -80,36 +80,53 @@ public final class CloudServer: Sendable {
 
   /// A server whose journal lies in a directory; what it answered before it was last ended is there.
   ///
-  /// - Parameter idleMarkerMilliseconds: see `LogOptions`; nil for simulations, which want no thread.
+  /// - Parameter controlIntervalMilliseconds: see `LogOptions`; nil for simulations, which want no thread.
   /// - Throws: `StrandlineError`: `.damaged`, `.storeHeld`, `.notAStore`, `.io` and others of the log.
   package convenience init(
     directory: String, faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits(),
-    environment: SystemEnvironment, idleMarkerMilliseconds: Int64? = 200,
+    environment: SystemEnvironment, controlIntervalMilliseconds: Int64? = 200,
     onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) throws {
     var state = ServerState()
     do {
       let journal = try LogJournal(
-        directory: directory, environment: environment, idleMarkerMilliseconds: idleMarkerMilliseconds
+        directory: directory, environment: environment, controlIntervalMilliseconds: controlIntervalMilliseconds
       ) { lsn, body in
-        if let event = try JournalEvent.decode(body) { try state.apply(event, at: lsn) } else { state.skip(lsn) }
+        do throws(JournalEventError) {
+          if let event = try JournalEvent.decode(body) { try state.apply(event, at: lsn) } else { state.skip(lsn) }
+        } catch {
+          throw Self.publicError(error, in: directory, at: LSN(rawValue: lsn))
+        }
       }
       self.init(
         journal: journal, state: state, faults: faults, limits: limits, environment: environment, onLine: onLine)
     } catch let error as JournalEventError {
-      throw StrandlineError(.damaged, "the server's journal in '\(directory)': \(error)")
+      throw Self.publicError(error, in: directory, at: nil)
     } catch {
       throw StrandlineError.translating(error, "cannot open the server's journal")
     }
   }
 
+  /// The public form of an event that cannot be decoded, or that does not follow from those before it.
+  private static func publicError(
+    _ error: JournalEventError, in directory: String, at lsn: LSN?
+  ) -> StrandlineError {
+    StrandlineError(
+      error.isFromNewerVersion ? .fromTheFuture : .damaged, "the server's journal in '\(directory)': \(error)",
+      file: directory, lsns: lsn.map { $0...$0 })
+  }
+
   /// Gives the journal back. Requests afterwards are refused.
-  public func close() throws {
+  ///
+  /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the journal's last write or sync failed. The journal is
+  ///   given back all the same.
+  public func close(fileID: String = #fileID, line: Int = #line) throws {
     let isFirst = core.withLock { core in
       defer { core.failure = core.failure ?? "the server is closed" }
       return core.failure == nil
     }
-    if isFirst { try journal.close() }
+    guard isFirst else { return }
+    try CallSite(fileID, line).run("closing the server's journal") { try journal.close() }
   }
 
   // MARK: what tests ask and turn

@@ -38,7 +38,7 @@ public final class LocalServer: Sendable {
     onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) throws -> LocalServer {
     guard let number = UInt16(exactly: port) else {
-      throw StrandlineError(.io, "\(port) is no port; ports are 0 to 65535")
+      throw StrandlineError(.invalidValue, "\(port) is no port; ports are 0 to 65535")
     }
     let cloud =
       if let directory {
@@ -51,17 +51,25 @@ public final class LocalServer: Sendable {
       let http = try HTTPServer(server: cloud, host: host, port: number, limits: limits, timeouts: timeouts)
       return LocalServer(cloud: cloud, http: http, host: host)
     } catch {
-      try cloud.close()
-      throw StrandlineError(.io, "cannot listen on \(host), port \(port)", underlying: error)
+      let cause = StrandlineError(.io, "cannot listen on \(host), port \(port)", underlying: error)
+      do { try cloud.close() } catch {
+        // The journal has taken nothing yet, so a failing close loses nothing; that it cannot listen is the cause.
+      }
+      throw cause
     }
   }
 
   /// Opens the journal and listens, on this machine's disk and clock. See the other form for the parameters.
+  ///
+  /// - Throws: `StrandlineError`: `.io` if it cannot listen, `.invalidValue` if `port` is no port; for a journal in a
+  ///   directory `.damaged`, `.fromTheFuture`, `.storeHeld`, `.notAStore`, `.diskFull` and `.io`.
   public static func run(
     directory: String? = nil, host: String = "127.0.0.1", port: Int = 0, faults: ServerFaults = ServerFaults(),
-    limits: ServerLimits = ServerLimits()
+    limits: ServerLimits = ServerLimits(), fileID: String = #fileID, line: Int = #line
   ) throws -> LocalServer {
-    try run(directory: directory, host: host, port: port, faults: faults, limits: limits, environment: .real)
+    try CallSite(fileID, line).run("starting the server") {
+      try run(directory: directory, host: host, port: port, faults: faults, limits: limits, environment: .real)
+    }
   }
 
   /// Asks the server to stop and returns at once; `waitUntilStopped` tells when it has.
@@ -69,16 +77,18 @@ public final class LocalServer: Sendable {
 
   /// Blocks a plain thread until the server has stopped, and gives the journal back.
   ///
-  /// - Throws: `StrandlineError(.outcomeUnknown)` if it stopped by itself, because its journal failed.
-  public func waitUntilStopped() throws {
+  /// - Throws: `StrandlineError`: `.outcomeUnknown` if it stopped by itself, because its journal failed; as
+  ///   `CloudServer.close()`.
+  public func waitUntilStopped(fileID: String = #fileID, line: Int = #line) throws {
     let failure = http.waitUntilStopped()
     let isFirst = isClosed.withLock { isClosed in
       defer { isClosed = true }
       return !isClosed
     }
     if let failure {
-      throw StrandlineError(.outcomeUnknown, "the server stopped: \(failure); start it again")
+      throw StrandlineError(
+        .outcomeUnknown, "the server stopped: \(failure); start it again", location: "\(fileID):\(line)")
     }
-    if isFirst { try cloud.close() }
+    if isFirst { try cloud.close(fileID: fileID, line: line) }
   }
 }

@@ -74,13 +74,15 @@ package final class LogJournal: ServerJournal {
 
   /// Opens the log in a directory, creating it if there is none, and hands every event to `replay` in order.
   package init(
-    directory: String, environment: SystemEnvironment, idleMarkerMilliseconds: Int64? = 200,
+    directory: String, environment: SystemEnvironment, controlIntervalMilliseconds: Int64? = 200,
     replay: (UInt64, [UInt8]) throws -> Void
   ) throws {
-    let options = LogOptions(idleMarkerMilliseconds: idleMarkerMilliseconds)
+    let options = LogOptions(controlIntervalMilliseconds: controlIntervalMilliseconds)
     log = try Log.open(at: directory, role: .server, options: options, environment: environment) { event in
       guard event.schema == JournalEvent.schema else {
-        throw JournalEventError(description: "event \(event.lsn) has the schema \(event.schema), not a journal's")
+        throw JournalEventError(
+          description: "event \(event.lsn) has the schema \(event.schema), which this version does not know",
+          isFromNewerVersion: true)
       }
       try replay(event.lsn, event.body)
     }

@@ -26,7 +26,7 @@ package final class Fleet: Sendable {
       fileSystem: serverDisk, clock: serverClock, random: SeededRandom(seed: seed ^ 0x5E_4E_4E))
     server = try CloudServer(
       directory: "/cloud", faults: faults, limits: limits, environment: environment,
-      idleMarkerMilliseconds: nil)
+      controlIntervalMilliseconds: nil)
   }
 
   /// A new device; its store is made on first `open`.
@@ -76,7 +76,7 @@ package final class Device: Sendable {
   /// No idle markers: a simulated run has no thread of its own.
   package static let options: StoreOptions = {
     var options = LogOptions()
-    options.idleMarkerMilliseconds = nil
+    options.controlIntervalMilliseconds = nil
     options.ballastBytes = 0
     options.upkeep = .onDemand
     return StoreOptions(log: options)

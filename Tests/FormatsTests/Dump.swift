@@ -110,7 +110,7 @@ enum Dump {
       members["body"] =
         switch role {
         case .store: try JSON.event(EventCodec.decode(frame.body), at: frame.lsn)
-        case .server: JSON.journal(try JournalEvent.decode(frame.body))
+        case .server: try JournalEvent.decode(frame.body).map(JSON.journal) ?? .object(["kind": .text("unknown")])
         }
     }
     return .object(members)

@@ -4,6 +4,7 @@ import StrandlineLog
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The page of the log` {
   private static func page() throws -> Page { try Page("log.md") }
 

@@ -2,6 +2,7 @@
 // this source file, so that no resource has to be copied anywhere.
 
 import StrandlineSystem
+import Testing
 
 /// The folder of the package.
 enum Repository {
@@ -10,6 +11,15 @@ enum Repository {
   /// The folder that holds Package.swift.
   static let root = String(
     #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast(3).joined(separator: "/"))
+
+  /// The path of python3, which runs the decoder that was written from the pages.
+  ///
+  /// - Throws: an `ExpectationFailedError` if this machine has none: a decoder that did not run has proved nothing.
+  static func python() throws -> String {
+    let folders = (ProcessEnvironment.value(of: "PATH") ?? "").split(separator: ":")
+    let found = try folders.map { "\($0)/python3" }.first { try disk.kind(of: $0) != .absent }
+    return try #require(found, "python3 is in none of the folders of PATH; install it and run the tests again")
+  }
 
   static func path(_ relative: String) -> String { root + "/" + relative }
 

@@ -10,7 +10,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
-@Suite(.serialized) struct `Golden stores` {
+@Suite(.serialized, .timeLimit(.minutes(30))) struct `Golden stores` {
   private static let isWriting = ProcessEnvironment.value(of: "STRANDLINE_WRITE_VECTORS") == "1"
 
   @Test(arguments: Vector.all) func `are what the code makes today`(_ vector: Vector) throws {

@@ -3,6 +3,7 @@
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The house` {
   private func expectNone(_ findings: [String], _ location: SourceLocation = #_sourceLocation) {
     #expect(findings.isEmpty, "\n\(findings.joined(separator: "\n"))", sourceLocation: location)
@@ -30,7 +31,7 @@ struct `The house` {
     for target in [
       "CStrandline", "StrandlineSystem", "StrandlineLog", "Strandline", "StrandlineCloudKit", "StrandlineServer",
       "StrandlineSimulation", "StrandlineTesting", "CStrandlineHost", "StrandlineHost", "StrandlineLogProofs",
-      "StrandlineSyncProofs", "StrandlineCLI",
+      "StrandlineLogBench", "StrandlineSyncProofs", "StrandlineCLI",
     ] {
       #expect(arrows[target]?.isSubset(of: below) == true, "\(target)")
       below.insert(target)
@@ -88,6 +89,19 @@ struct `The house` {
     }
   }
 
+  @Test func `runs no test without a time limit`() throws {
+    expectNone(Rules.testsAreLimited(try House.swift()))
+    for bad in [
+      "struct A { @Test func a() {} }", "@Test func a() {}", "@Suite(.serialized)\nstruct A {\n  @Test func a() {}\n}",
+      "extension A { @Test func a() {} }", "struct `A` { // .timeLimit(\n  @Test func a() {} }",
+    ] { #expect(Rules.testsAreLimited([SourceText("Tests/A/A.swift", bad)]).count == 1, "\(bad)") }
+    let limited = "@Suite(.timeLimit(.minutes(1))) struct A { @Test func a() {} }\nstruct B { let b = 1 }\n"
+    let elsewhere = SourceText("Tests/A/B.swift", "extension A { @Test func b() {} }")
+    #expect(Rules.testsAreLimited([SourceText("Tests/A/A.swift", limited), elsewhere]).isEmpty)
+    let closure = "@Test(.enabled { true }, .timeLimit(.minutes(1))) func a() { if true { } }"
+    #expect(Rules.testsAreLimited([SourceText("Tests/A/A.swift", closure)]).isEmpty)
+  }
+
   @Test func `opens every Swift file with why it exists`() throws {
     expectNone(try House.swift().flatMap(Rules.opensWithAComment))
     #expect(Rules.opensWithAComment(SourceText("Sources/A/A.swift", "import Foundation\n")).count == 1)
@@ -119,7 +133,7 @@ struct `The house` {
       Rules.functionsAreShort(
         try House.swift(),
         exceptions: [
-          "Sources/StrandlineLog/LogVerifier.swift: func run", "Tests/FormatsTests/EventJSON.swift: func members",
+          "Sources/StrandlineLog/LogVerifier.swift: func run", "Tests/FormatsTests/HistoryTests.swift: func event",
           "Tests/FormatsTests/EventSamples.swift: func all", "Tests/StrandlineLogTests/DamageTests.swift: func _",
           "Tests/StrandlineLogTests/FormatTests.swift: func _", "Tests/StrandlineTests/RepairTests.swift: func _",
         ]))

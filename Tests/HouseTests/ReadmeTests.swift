@@ -2,6 +2,7 @@
 
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The README` {
   private static func page() throws -> SourceText { SourceText("README.md", try House.text("README.md")) }
 

@@ -21,14 +21,16 @@ enum Rules {
       "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",
     ],
     "StrandlineHost": ["CStrandlineHost", "StrandlineSystem", "Glibc", "Musl", "Darwin", "MachO"],
-    // The log's proofs are built beside the store, and must not wait for it.
+    // The log's proofs and benchmarks are built beside the store, and must not wait for it.
     "StrandlineLogProofs": ["StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
+    "StrandlineLogBench": ["StrandlineHost", "StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
     "StrandlineSyncProofs": [
       "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
       "StrandlineSystem",
     ],
     "StrandlineCLI": [
-      "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineHost", "StrandlineSimulation", "StrandlineServer",
+      "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost", "StrandlineSimulation",
+      "StrandlineServer",
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation",
     ],
   ]
@@ -180,6 +182,29 @@ enum Rules {
       }
       return found.map { "\(source.path):\(number + 1): \($0)" }
     }
+  }
+
+  // MARK: Tests
+
+  /// Each test has a time limit: its own, or that of a suite around it. A suite and its limit may stand in another file
+  /// than an extension of it.
+  ///
+  /// The limit is half an hour everywhere: it runs while a test waits for a core, which on a busy machine may be as long as
+  /// all others take. It is there for what would never end.
+  static func testsAreLimited(_ sources: [SourceText]) -> [String] {
+    var limited: Set<String> = []
+    var findings: [(suite: String?, what: String)] = []
+    for source in sources where source.path.hasPrefix("Tests/") {
+      for declaration in TopLevelDeclaration.all(in: source) where declaration.hasTest {
+        let suite = declaration.name.map { "\(source.target).\($0)" }
+        if !declaration.head.contains(".timeLimit(") {
+          findings.append((suite, "\(source.path): \(declaration.name ?? "a test") without a time limit"))
+        } else if let suite {
+          limited.insert(suite)
+        }
+      }
+    }
+    return findings.filter { $0.suite.map { !limited.contains($0) } ?? true }.map(\.what)
   }
 
   // MARK: The package as a whole

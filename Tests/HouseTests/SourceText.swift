@@ -158,6 +158,51 @@ extension UInt8 {
   }
 }
 
+/// A declaration at the top of a Swift file, and the attributes before it.
+struct TopLevelDeclaration {
+  /// From the end of the declaration before to the first brace that opens a body.
+  var head: Substring
+  /// The braces and all between them.
+  var body: Substring
+
+  /// It is a test, or holds one.
+  var hasTest: Bool { head.contains("@Test") || body.contains("@Test") }
+
+  /// The name of a type or of what an extension extends; nil for a function, and for a name in backticks.
+  var name: Substring? {
+    let words = head.words
+    let kinds: Set<Substring> = ["struct", "class", "enum", "actor", "extension"]
+    guard let place = words.lastIndex(where: { kinds.contains($0) }) else { return nil }
+    return words[(place + 1)...].first
+  }
+
+  /// Those of a file that have a body. A brace within parentheses is a closure in an attribute or a default value.
+  static func all(in source: SourceText) -> [TopLevelDeclaration] {
+    var result: [TopLevelDeclaration] = []
+    let code = source.code[...]
+    var (head, body) = (code.startIndex, code.startIndex)
+    var (braces, parentheses) = (0, 0)
+    for place in code.utf8.indices {
+      switch (code.utf8[place], braces) {
+      case (UInt8(ascii: "("), 0): parentheses += 1
+      case (UInt8(ascii: ")"), 0): parentheses -= 1
+      case (UInt8(ascii: "{"), _) where parentheses == 0:
+        if braces == 0 { body = place }
+        braces += 1
+      case (UInt8(ascii: "}"), _) where parentheses == 0:
+        braces -= 1
+        if braces == 0 {
+          let end = code.utf8.index(after: place)
+          result.append(TopLevelDeclaration(head: code[head..<body], body: code[body..<end]))
+          head = end
+        }
+      default: break
+      }
+    }
+    return result
+  }
+}
+
 extension Substring {
   /// Its words: runs of letters, digits and underscores.
   var words: [Substring] { utf8.split { !$0.isPartOfWord }.map { Substring($0) } }

@@ -3,6 +3,7 @@
 import StrandlineCLI
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct ArgumentsTests {
   private func parse(_ verb: String, _ words: String...) throws -> Arguments {
     try Arguments(words, for: #require(Command.named(verb)))
@@ -74,6 +75,7 @@ struct ArgumentsTests {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct HelpTests {
   @Test func `the command alone shows what there is, and exits with 0`() async {
     let screen = await Machine().run()

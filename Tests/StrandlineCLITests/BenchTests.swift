@@ -8,6 +8,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct BenchTests {
   private func machine() throws -> Machine {
     let machine = Machine()

@@ -7,6 +7,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct ImportTests {
   @Test func `plain values, typed values and a parent come back from export as they went in`() async {
     let machine = Machine()

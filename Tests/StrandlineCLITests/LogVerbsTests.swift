@@ -7,6 +7,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct LogVerbsTests {
   private func machine() async -> Machine {
     let machine = Machine()

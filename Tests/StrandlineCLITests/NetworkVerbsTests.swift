@@ -32,6 +32,7 @@ private final class Serving: Sendable {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct NetworkVerbsTests {
   private func sync(_ machine: Machine, _ server: Serving, _ words: String...) async -> Screen {
     await machine.run(["sync", "--url", server.url, "--container", "iCloud.test"] + words + ["/A"], input: [])
@@ -135,6 +136,7 @@ struct NetworkVerbsTests {
     let body = #"{"serverErrorCode":"ACCESS_DENIED","reason":"\#(words)"}"#
     let server = try ByteServer(
       "HTTP/1.1 403 No\r\nConnection: close\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)")
+    defer { withExtendedLifetime(server) {} }
     let machine = Machine()
     let screen = await machine.run("sync", "--url", server.url, "--container", "iCloud.test", "/A")
     #expect(screen.code != .done)

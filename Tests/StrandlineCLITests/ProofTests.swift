@@ -8,6 +8,7 @@ import StrandlineServer
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct ProofTests {
   private let machine = Machine()
   private let writer: WriterID = 7

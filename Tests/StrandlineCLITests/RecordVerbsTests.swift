@@ -6,6 +6,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct RecordVerbsTests {
   @Test func `put changes what it names and nothing else`() async {
     let machine = Machine()

@@ -7,6 +7,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct RepairTests {
   private func everything(_ machine: Machine) -> [String: [UInt8]] {
     Dictionary(uniqueKeysWithValues: machine.disk.paths.map { ($0, machine.disk.peek($0) ?? []) })

@@ -6,6 +6,7 @@ import StrandlineCloudKit
 import StrandlineSimulation
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct AnswerTests {
   private func save(_ name: String) -> CloudOperation { CloudOperation(.create, name: name, type: "Note") }
 

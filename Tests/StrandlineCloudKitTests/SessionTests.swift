@@ -16,6 +16,7 @@ extension SystemEnvironment {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct SessionTests {
   private func server(strict: Bool = false) -> CloudServer {
     var faults = ServerFaults()

@@ -5,7 +5,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.enabled(if: SQLitePeer.version != nil, "SQLite is not on this machine"))
+@Suite(.enabled(if: SQLitePeer.version != nil, "SQLite is not on this machine"), .timeLimit(.minutes(30)))
 struct `SQLite as a peer` {
   @Test func `inserts one by one and many in a transaction`() throws {
     let folder = try TemporaryFolder()

@@ -13,6 +13,7 @@ import Testing
   import Darwin
 #endif
 
+@Suite(.timeLimit(.minutes(30)))
 struct ProcessTests {
   @Test func `a child's lines and exit code arrive`() throws {
     let child = try ChildProcess(

@@ -38,7 +38,7 @@ private struct Pairs {
   }
 }
 
-@Suite struct CompactionTests {
+@Suite(.timeLimit(.minutes(30))) struct CompactionTests {
   @Test(arguments: 1...6) func `at any moment keeps what is alive, and every LSN`(seed: UInt64) throws {
     let random = SeededRandom(seed: seed)
     let disk = SimulatedDisk()
@@ -203,7 +203,7 @@ private struct Pairs {
   }
 }
 
-@Suite struct UpkeepTests {
+@Suite(.timeLimit(.minutes(30))) struct UpkeepTests {
   /// Several segments, and a clock that stands.
   private func filledLog(_ disk: SimulatedDisk, _ clock: SimulatedClock) throws -> Log {
     var options = tiny
@@ -363,6 +363,7 @@ private struct Pairs {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A merge after a recovery that copied` {
   @Test func `leaves no segment out between two others`() throws {
     var options = tiny
@@ -402,7 +403,7 @@ struct `A merge after a recovery that copied` {
   }
 }
 
-@Suite struct UpkeepAtCloseTests {
+@Suite(.timeLimit(.minutes(30))) struct UpkeepAtCloseTests {
   /// A file that is changed after the lock was given back could be the next writer's.
   @Test func `nothing changes a file once the log is closed`() throws {
     let disk = SimulatedDisk()

@@ -7,6 +7,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `One long run` {
   @Test(arguments: 0..<2) func `crashed at the calls of some of its operations`(half: Int) throws {
     var points = CrashPoints(seed: 11)
@@ -70,6 +71,7 @@ struct `One long run` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `Every damage to a closed store` {
   @Test(arguments: 0..<2) func `gives its events or an error that names the file`(half: Int) throws {
     var rot = try BitRot(seed: 1)
@@ -93,6 +95,7 @@ struct `Every damage to a closed store` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `No false alarm` {
   @Test(arguments: 0..<8) func `after what may legally happen to a store`(seed: UInt64) throws {
     var histories = LegalHistories(seed: seed)
@@ -101,6 +104,7 @@ struct `No false alarm` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The oracle` {
   /// `count` events: a transaction of one, one of two, then single ones.
   private func issued(_ count: Int) -> [LogEvent] {

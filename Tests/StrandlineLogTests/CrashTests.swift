@@ -6,6 +6,7 @@ import StrandlineLogProofs
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A log that lost power` {
   @Test func `in any history of up to two operations, at any call`() throws {
     var histories = LogHistories(seed: 1, recoverySample: 64)

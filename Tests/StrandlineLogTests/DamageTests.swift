@@ -6,6 +6,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `Damage at rest` {
   private let path = storePath + "/" + SegmentName.name(1)
 
@@ -184,6 +185,7 @@ struct `Damage at rest` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `Files that do not belong together` {
   /// A store of three segments.
   private func store(seed: UInt64 = 7, role: LogRole = .store) throws -> SimulatedDisk {
@@ -361,6 +363,7 @@ struct `Files that do not belong together` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `Crafted bytes` {
   /// Numbers that overflow, wrap, or point behind every end.
   private let strange: [UInt64] = [

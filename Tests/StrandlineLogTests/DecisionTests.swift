@@ -7,6 +7,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The decisions of the log` {
   /// A store whose last group is complete and not promised.
   private func storeAboveItsPromise() throws -> SimulatedDisk {

@@ -115,6 +115,7 @@ private func answer(_ image: SimulatedDisk, _ bodies: [[UInt8]], _ comment: Stri
   return codes
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The list of segments` {
   private func manifest() -> Manifest {
     var manifest = Manifest(storeUUID: uuid, role: .server, nextSegmentID: 0x0A0B_0C0D)
@@ -267,6 +268,7 @@ struct `The list of segments` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The bounds of a log` {
   private func control() -> Control {
     var control = Control(
@@ -403,6 +405,7 @@ struct `The bounds of a log` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A directory` {
   /// What a copy of a closed store goes on to, apart from the original: bodies that begin with `number`.
   private func continued(_ disk: SimulatedDisk, _ number: Int, writers: Int) throws -> SimulatedDisk {

@@ -34,6 +34,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The failure table` {
   /// A store whose second group is written and not synced; what it holds with it and without.
   private func inFlight() throws -> (state: SimulatedDisk, bodies: [[UInt8]]) {
@@ -272,6 +273,7 @@ struct `The failure table` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A full disk` {
   /// A store whose second event is whole and promised by nothing.
   private func store(_ options: LogOptions) throws -> SimulatedDisk {
@@ -437,6 +439,7 @@ struct `A full disk` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The two strengths of sync` {
   private var ordered: LogOptions {
     var options = tiny

@@ -111,6 +111,7 @@ private final class Writer {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `When a call fails` {
   /// The scenario with one fault; what is left must open, at once and after a power cut.
   private func run(_ fault: DiskFault?, _ comment: String) -> Writer {

@@ -24,6 +24,7 @@ private func resealed(_ bytes: [UInt8]) -> [UInt8] {
   return result
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The header of a segment` {
   @Test func `has each field where the format says`() throws {
     let bytes = header().encoded()
@@ -97,6 +98,7 @@ struct `The header of a segment` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A frame` {
   /// A log of one event, in bytes.
   private func segment(_ body: [UInt8]) throws -> (bytes: [UInt8], identity: SegmentIdentity) {

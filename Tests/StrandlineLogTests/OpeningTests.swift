@@ -6,6 +6,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `Opening a log` {
   @Test func `in a missing or an empty folder makes a store, whole`() throws {
     for makesFolder in [false, true] {

@@ -49,6 +49,7 @@ private func check(_ image: SimulatedDisk, _ acknowledged: Int, _ issued: [[UInt
   #expect(try LogVerifier.verify(at: storePath, environment: .simulated(later, seed: 1)).isSound, "\(comment)")
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A segment made ahead` {
   @Test func `costs the commit that goes on in it one write and one sync, and none of a folder`() throws {
     let disk = SimulatedDisk()
@@ -445,6 +446,7 @@ private struct DrawnHistory {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A log whose segments are made ahead` {
   @Test(arguments: [SyncStrength.durable, .ordered])
   func `keeps what was acknowledged through drawn histories and power cuts`(strength: SyncStrength) throws {
@@ -467,6 +469,7 @@ struct `A log whose segments are made ahead` {
   }
 }
 
+@Suite(.timeLimit(.minutes(30)))
 struct `An event by its number` {
   /// A log with segments of every sort: full ones, made ahead, closed short, left by a writer that vanished.
   private func store(closing: Bool) throws -> (SimulatedDisk, [[UInt8]]) {

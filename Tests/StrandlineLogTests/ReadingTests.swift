@@ -8,6 +8,7 @@ import StrandlineTestSupport
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A reader of another process` {
   private func reader(_ fileSystem: any FileSystem) throws -> LogReader {
     try LogReader.open(at: storePath, role: .store, environment: .simulated(fileSystem, seed: 1))

@@ -5,6 +5,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A log on the real disk` {
   @Test func `what was acknowledged is there after a close and after none`() async throws {
     let folder = try TemporaryFolder()

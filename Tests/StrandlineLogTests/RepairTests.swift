@@ -153,7 +153,7 @@ private func repair(
   return plan
 }
 
-@Suite struct RepairTests {
+@Suite(.timeLimit(.minutes(30))) struct RepairTests {
   @Test(arguments: 1...3) func `of a flipped bit anywhere loses what it hit alone`(seed: UInt64) throws {
     let store = try WholeStore(seed: seed)
     let random = SeededRandom(seed: seed)
@@ -364,7 +364,7 @@ private func repair(
   }
 }
 
-@Suite struct ContradictionTests {
+@Suite(.timeLimit(.minutes(30))) struct ContradictionTests {
   /// Nothing is wrong with any byte, and still no open takes the store: repair must not call it whole.
   @Test func `files that contradict each other are damage`() throws {
     let disk = SimulatedDisk()

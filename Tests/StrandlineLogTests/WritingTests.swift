@@ -9,6 +9,7 @@ import StrandlineTestSupport
 import Synchronization
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `Appending` {
   @Test func `costs one write and one sync, and no sync of a folder but for a new segment`() throws {
     let faults = FaultInjector(SimulatedDisk())

@@ -6,6 +6,7 @@ import StrandlineCloudKit
 import StrandlineServer
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct FeedTests {
   private func reason(_ body: () async throws -> Void) async -> String? {
     do {

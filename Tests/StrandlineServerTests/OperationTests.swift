@@ -6,6 +6,7 @@ import StrandlineCloudKit
 import StrandlineServer
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct OperationTests {
   enum State: CaseIterable { case missing, living, deleted }
   enum Tag: CaseIterable { case none, current, stale }

@@ -11,6 +11,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct RestartTests {
   static func environment(_ disk: any FileSystem, seed: UInt64 = 1) -> SystemEnvironment {
     SystemEnvironment(
@@ -193,14 +194,14 @@ struct RestartTests {
     let server = try LocalServer.run(directory: folder("journal"), environment: environment)
     _ = try server.cloud.modifyZones(Self.makeZone, in: database)
     disk.plan(DiskFault([.sync], isSticky: true, error: SystemError.device("fdatasync", "journal")))
-    let connection = try Connection.connect(host: "127.0.0.1", port: UInt16(server.port), timeoutMilliseconds: 5000)
+    let connection = try Connection.connect(host: "127.0.0.1", port: UInt16(server.port), timeoutMilliseconds: 60_000)
     let body = """
       {"zoneID":{"zoneName":"Notes"},"operations":[{"operationType":"create","record":{"recordName":"a","recordType":"Note"}}]}
       """
     let path = "/database/1/iCloud.test/development/private/records/modify"
     let head = "POST \(path) HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(body.utf8.count)\r\n\r\n"
     try connection.send(Array((head + body).utf8))
-    let answer = String(decoding: try connection.receive(max: 9999, timeoutMilliseconds: 5000), as: UTF8.self)
+    let answer = String(decoding: try connection.receive(max: 9999, timeoutMilliseconds: 60_000), as: UTF8.self)
     #expect(answer.hasPrefix("HTTP/1.1 503 "))
     connection.close()
     let error = #expect(throws: StrandlineError.self) { try server.waitUntilStopped() }

@@ -3,6 +3,7 @@
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct BytesTests {
   @Test func `CRC-32C gives the published values`() {
     // RFC 3720, appendix B.4, and the check value of the polynomial.

@@ -4,6 +4,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct FaultInjectorTests {
   private let base = SimulatedDisk()
 

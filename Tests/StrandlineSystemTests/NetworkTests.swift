@@ -3,6 +3,7 @@
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct NetworkTests {
   private func pair() throws -> (Listener, client: Connection, server: Connection) {
     let listener = try Listener.bind(host: "127.0.0.1", port: 0)

@@ -5,6 +5,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct POSIXFileTests {
   private let disk = POSIXFileSystem()
   private let folder: TemporaryFolder
@@ -17,6 +18,25 @@ struct POSIXFileTests {
     let child = try ChildProcess("/usr/bin/env", ["mkfifo", path])
     #expect(try child.wait() == .exited(0))
     #expect(throws: SystemError.self) { try POSIXFileSystem().open(path, .read) }
+  }
+
+  @Test func `a sync is the system's, and what the system refuses is thrown`() throws {
+    // A pipe has nothing to sync, and the kernel says so: a sync that does not reach it would succeed here.
+    let path = folder("pipe")
+    #expect(try ChildProcess("/usr/bin/env", ["mkfifo", path]).wait() == .exited(0))
+    let pipe = try disk.open(path, .readWrite)
+    defer { pipe.close() }
+    for strength in [SyncStrength.durable, .ordered] {
+      let error = #expect(throws: SystemError.self) { try pipe.sync(strength) }
+      #if os(Linux)
+        #expect(error?.call == "fdatasync")
+      #endif
+    }
+    #if os(Linux)
+      // No file system of a disk: its folders cannot be synced.
+      let error = #expect(throws: SystemError.self) { try disk.syncDirectory("/proc") }
+      #expect(error?.call == "fsync")
+    #endif
   }
 
   @Test func `what was written is read back`() throws {

@@ -7,6 +7,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct SimulatedDiskTests {
   /// A disk with one durable file of `count` bytes of `fill`.
   private func disk(_ count: Int, fill: UInt8 = 1) throws -> (SimulatedDisk, any File) {

@@ -12,7 +12,7 @@ struct Note: SyncRecord {
   var title: String
 }
 
-@Test func `a note outlives a power cut`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a note outlives a power cut`() async throws {
   let note = Note(title: "Low tide at six")
   let disk = SimulatedDisk()
   let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: disk, seed: 1))
@@ -23,7 +23,7 @@ struct Note: SyncRecord {
   #expect(try again.value(Note.self, note.id)?.title == "Low tide at six")
 }
 
-@Test func `two devices share a note`() async throws {
+@Test(.timeLimit(.minutes(30))) func `two devices share a note`() async throws {
   let cloud = SimulatedCloud()
   let note = Note(title: "Low tide at six")
   let phone = try await RecordStore.open(
@@ -79,7 +79,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   return (acknowledged, states.first ?? acknowledged)
 }
 
-@Test func `a power cut at any call loses nothing that was acknowledged`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a power cut at any call loses nothing that was acknowledged`() async throws {
   let calm = SimulatedDisk()
   #expect(await live(on: calm).acknowledged == ["b": "1"])
   #expect(calm.callCount > 10)
@@ -94,7 +94,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   }
 }
 
-@Test func `a power cut loses what nobody synced, as the seed says`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a power cut loses what nobody synced, as the seed says`() async throws {
   // The names of files that were just made: with enough seeds, both what was kept and what was lost.
   let disk = SimulatedDisk()
   disk.cutPower(atCall: 4)
@@ -104,7 +104,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(disk.afterPowerCut(seed: 3).usedBytes == disk.afterPowerCut(seed: 3).usedBytes)
 }
 
-@Test func `a store without power says so, and ends`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a store without power says so, and ends`() async throws {
   let disk = SimulatedDisk()
   let store = try await open(disk)
   _ = disk.afterPowerCut(seed: 1)
@@ -112,7 +112,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(code == .io || code == .outcomeUnknown)
 }
 
-@Test func `a full disk refuses a write cleanly and takes the next`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a full disk refuses a write cleanly and takes the next`() async throws {
   let disk = SimulatedDisk()
   let store = try await open(disk)
   try await store.write { try $0.save(Note(id: "a", title: "before")) }
@@ -126,7 +126,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(try titles(try await open(disk)) == ["a": "before", "b": "after"])
 }
 
-@Test func `a disk that is too small for what is written refuses it`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a disk that is too small for what is written refuses it`() async throws {
   let disk = SimulatedDisk(capacity: 1 << 20)
   let store = try await open(disk)
   let long = String(repeating: "tide ", count: 150_000)
@@ -140,7 +140,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(try titles(store).count == 4)
 }
 
-@Test func `any call that fails leaves what was acknowledged`() async throws {
+@Test(.timeLimit(.minutes(30))) func `any call that fails leaves what was acknowledged`() async throws {
   let calm = SimulatedDisk()
   _ = await live(on: calm)
   var failures = 0
@@ -157,7 +157,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(failures > 5)
 }
 
-@Test func `a clock that is turned back ten years changes nothing`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a clock that is turned back ten years changes nothing`() async throws {
   let (disk, clock, cloud) = (SimulatedDisk(), SimulatedClock(), SimulatedCloud())
   var store = try await open(disk, clock: clock, cloud: cloud)
   try await store.write { try $0.save(Note(id: "a", title: "1")) }
@@ -177,7 +177,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(try titles(other) == ["a": "3"])
 }
 
-@Test func `two devices that edit apart end alike`() async throws {
+@Test(.timeLimit(.minutes(30))) func `two devices that edit apart end alike`() async throws {
   let cloud = SimulatedCloud()
   let phone = try await open(SimulatedDisk(), seed: 1, cloud: cloud)
   let tablet = try await open(SimulatedDisk(), seed: 2, cloud: cloud)
@@ -194,7 +194,8 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(try titles(phone).isEmpty)
 }
 
-@Test func `an answer that was lost is asked for again, and nothing is sent twice`() async throws {
+@Test(.timeLimit(.minutes(30)))
+func `an answer that was lost is asked for again, and nothing is sent twice`() async throws {
   let cloud = SimulatedCloud()
   let store = try await open(SimulatedDisk(), cloud: cloud)
   var faults = ServerFaults()

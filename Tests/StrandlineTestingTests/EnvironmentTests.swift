@@ -6,6 +6,7 @@ import StrandlineSystem
 import StrandlineTesting
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct EnvironmentTests {
   private func draws(_ environment: StoreEnvironment) -> [UInt64] {
     (0..<4).map { _ in environment.system.random.next() }

@@ -7,6 +7,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The public interface` {
   private static let folder = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast()
     .joined(separator: "/")

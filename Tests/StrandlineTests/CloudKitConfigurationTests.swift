@@ -9,6 +9,7 @@ import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `A store that syncs with CloudKit` {
   private struct Shell: SyncRecord {
     var id = RecordName.random()

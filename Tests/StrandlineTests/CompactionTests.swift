@@ -128,7 +128,7 @@ private struct History {
   var kinds: [String] { events.map { "\($0.lsn) \($0.event.kindName)" } }
 }
 
-@Suite struct CompactionPlanTests {
+@Suite(.timeLimit(.minutes(30))) struct CompactionPlanTests {
   @Test func `a base stays with what names it, and nothing before it`() throws {
     let history = History([
       opened, saved(r, 1), sent(2), settled(r, 2, .saved, tag: "a"), saved(r, 2, base: 4), sent(5),
@@ -287,7 +287,7 @@ private struct History {
   }
 }
 
-@Suite struct KeyedHashTests {
+@Suite(.timeLimit(.minutes(30))) struct KeyedHashTests {
   @Test func `is SipHash-2-4 with 128 bits`() {
     // The first of the published vectors: key 00…0f, inputs empty, 00, and 00…0e.
     let key = HashKey(low: 0x0706_0504_0302_0100, high: 0x0F0E_0D0C_0B0A_0908)
@@ -355,7 +355,7 @@ private final class Round: Sendable {
   let marked = Atomic(0)
 }
 
-@Suite struct CompactionTests {
+@Suite(.timeLimit(.minutes(30))) struct CompactionTests {
   @Test func `a store is smaller, and says the same before and after a relaunch`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk, segmentBytesMax: 32 << 10)

@@ -4,7 +4,7 @@ import StrandlineSyncProofs
 import StrandlineSystem
 import Testing
 
-@Suite struct FleetTests {
+@Suite(.timeLimit(.minutes(30))) struct FleetTests {
   @Test func `random lives of a fleet end in agreement`() async throws {
     var first: UInt64 = 1
     var count: UInt64 = 60

@@ -81,7 +81,7 @@ private func agree(_ devices: Device...) async throws {
   }
 }
 
-@Suite struct HistoryTests {
+@Suite(.timeLimit(.minutes(30))) struct HistoryTests {
   @Test func `1: an edit of another field after an edit in flight loses neither`() async throws {
     let (fleet, a, b) = try await pair()
     // 9 sets title, 11 sets body; only the newest is sent, and 9 counts as superseded.
@@ -328,12 +328,34 @@ private func agree(_ devices: Device...) async throws {
     limits.operationsMax = 3
     let fleet = try Fleet(limits: limits)
     let a = fleet.device("a")
+    // The proxy before the server refuses a body above a size. One record is above it alone.
+    let proxy = ProxyWithLimit(base: InProcessTransport(fleet.server), bytesMax: 4_000)
+    try await a.open(through: proxy)
     try await a.open().write { tx in
       for index in 0..<10 { try tx.save(Record(type: "Note", id: RecordID("n-\(index)"), fields: ["title": "x"])) }
+      let long = FieldValue.string(String(repeating: "x", count: 5_000))
+      try tx.save(Record(type: "Note", id: RecordID("n-large"), fields: ["title": long]))
     }
     let report = try await a.sync()
-    #expect(report.uploaded == 10)
+    #expect(report.uploaded == 10 && report.held == 1)
+    #expect(proxy.refused.value > 0)
+    let status = try await a.open().status()
+    #expect(status.held.map(\.id.name) == ["n-large"])
+    #expect(status.unsettledRecords == 1)
+    // It is not sent again, and holds up nothing that comes after it.
+    let refused = proxy.refused.value
+    try await a.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("n-after"), fields: [:])) }
+    #expect(try await a.sync().uploaded == 1)
+    #expect(proxy.refused.value == refused)
+    // Made smaller it goes up.
+    try await a.open().write { tx in
+      var record = try #require(try tx.record(RecordID("n-large")))
+      record["title"] = "short"
+      try tx.save(record)
+    }
+    #expect(try await a.sync().uploaded == 1)
     #expect(try await a.open().status().unsettled == 0)
+    #expect(try await a.open().status().held.isEmpty)
   }
 
   @Test func `20: a child that moves away is saved before its old parent is deleted`() async throws {
@@ -403,12 +425,25 @@ private struct EndlessFeed: Transport {
   }
 }
 
+/// Refuses requests whose body is above a size, as a web server before the cloud does: in HTML, and without its words.
+private struct ProxyWithLimit: Transport {
+  let base: InProcessTransport
+  let bytesMax: Int
+  let refused = Counter()
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    guard request.body.count > bytesMax else { return try await base.send(request) }
+    _ = refused.next()
+    return HTTPResponse(status: 413, body: Array("<html>Request Entity Too Large</html>".utf8))
+  }
+}
+
 private final class Counter: Sendable {
-  private let value = Mutex(0)
+  private let count = Mutex(0)
+  var value: Int { count.withLock { $0 } }
   func next() -> Int {
-    value.withLock { value in
-      value += 1
-      return value
+    count.withLock { count in
+      count += 1
+      return count
     }
   }
 }

@@ -120,7 +120,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
   return false
 }
 
-@Suite struct RepairTests {
+@Suite(.timeLimit(.minutes(30))) struct RepairTests {
   @Test func `what was acknowledged in a hole is not sent over what came after it`() async throws {
     let (_, a, b) = try await pair()
     try await a.save(id, ["title": "second"])

@@ -50,7 +50,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
   } catch { return (error as? StrandlineError)?.code }
 }
 
-@Suite struct StoreTests {
+@Suite(.timeLimit(.minutes(30))) struct StoreTests {
   @Test func `a write that returned survives any loss of what was not synced`() throws {
     let bench = Bench()
     let store = try bench.open()

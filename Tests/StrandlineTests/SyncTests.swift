@@ -45,7 +45,7 @@ extension Device {
   }
 }
 
-@Suite struct SyncTests {
+@Suite(.timeLimit(.minutes(30))) struct SyncTests {
   @Test func `what one device writes, another reads`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

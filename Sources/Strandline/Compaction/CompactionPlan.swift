@@ -2,8 +2,8 @@
 //
 // Everything is judged by the state at the beginning's end, not by what stands behind it: if the fold up to there is
 // the same, it is the same after every event that follows, whatever that is. A plan is made in three readings: the
-// first folds everything; the second decides, and packs what nobody needs whole; the third folds what would stay and
-// compares. A record of which that fold differs keeps all its events, and the plan is made again: no rule below is
+// first folds everything; the second decides, and packs the events that need not stay whole; the third folds what would
+// stay and compares. A record of which that fold differs keeps all its events, and the plan is made again: no rule below is
 // believed without that proof.
 //
 // What stays of a record: the event of its base and the one that holds the base's content; of what is unsettled the
@@ -20,7 +20,7 @@ package struct CompactionPlan {
   private var state = Projections()
   /// The index's entry of a name before the first of its unsettled deletions.
   private var before: [RecordID: DeletionEntry] = [:]
-  /// Mutations that are to stay whole though a later one stands for them: somebody is about to send them, or has.
+  /// Mutations that must stay whole although a later one stands for them: the engine has sent them, or is about to.
   private let needed: Set<LSN>
   private let key: HashKey
 
@@ -54,7 +54,7 @@ package struct CompactionPlan {
   /// - Parameters:
   ///   - newKey: for the hashes of packed deletions, if nothing was packed yet.
   ///   - needed: given the state at the end, the mutations that must stay whole besides.
-  ///   - read: reads everything; asked again and again.
+  ///   - read: reads all events; called at least three times.
   /// - Throws: what `read` throws; `.damaged` if no plan folds to the same, which changes nothing.
   /// - Complexity: four readings at least, and memory for two sets of projections.
   package init(newKey: HashKey, needed: Set<LSN>, read: Reading) throws {
@@ -76,15 +76,15 @@ package struct CompactionPlan {
       let kept = try fold(read)
       let difference = kept.difference(from: state)
       if difference.isEmpty { return }
-      let strangers = difference.ids.subtracting(whole)
-      guard !strangers.isEmpty || (difference.isMemoryOther && !keepsMemory) else {
+      let differing = difference.ids.subtracting(whole)
+      guard !differing.isEmpty || (difference.isMemoryOther && !keepsMemory) else {
         throw StrandlineError(
           .damaged,
-          "the log was not compacted: what would stay of it does not add up to what it says now "
+          "the log was not compacted: replaying what would stay gives other records than the log does now "
             + "(\(difference.words)); nothing was changed; please report this")
       }
-      whole.formUnion(strangers)
-      if strangers.isEmpty { keepsMemory = true }
+      whole.formUnion(differing)
+      if differing.isEmpty { keepsMemory = true }
     }
   }
 
@@ -153,8 +153,8 @@ package struct CompactionPlan {
     let hashesOfWhole = Set(whole.map { KeyedHash(of: $0, key: key) })
     try read { event, lsn in
       register(event, lsn)
-      noteMutations(event, lsn)
-      if case .sent(let sent) = event { noteAttempts(sent, lsn) }
+      addMutationsOfWhole(event, lsn)
+      if case .sent(let sent) = event { addAttempts(sent, lsn) }
       if stays(event, at: lsn) {
         times.kept = max(times.kept, event.latest)
         if let id = event.recordID {
@@ -194,11 +194,11 @@ package struct CompactionPlan {
     saves.close(into: &packs)
     deletions.close(into: &packs)
     registered = Set(registers.values)
-    if times.left > times.kept { note(latest: times.left, at: times.carrier) }
+    if times.left > times.kept { keep(latest: times.left, at: times.carrier) }
   }
 
   /// The clock never goes back, also when the event with the greatest time is gone.
-  private mutating func note(latest: HybridTime, at carrier: LSN) {
+  private mutating func keep(latest: HybridTime, at carrier: LSN) {
     guard let last = packs.keys.max() else {
       packs[carrier] = .superseded(Superseded(latest: latest))
       return
@@ -249,7 +249,7 @@ package struct CompactionPlan {
     }
   }
 
-  private mutating func noteMutations(_ event: Event, _ lsn: LSN) {
+  private mutating func addMutationsOfWhole(_ event: Event, _ lsn: LSN) {
     guard !whole.isEmpty else { return }
     switch event {
     case .saved, .deleted, .merged:
@@ -262,7 +262,7 @@ package struct CompactionPlan {
     }
   }
 
-  private mutating func noteAttempts(_ sent: Sent, _ lsn: LSN) {
+  private mutating func addAttempts(_ sent: Sent, _ lsn: LSN) {
     for mutation in sent.lsns {
       guard let id = state.outbox.records[mutation], state.records[id]?.pending?.attempted == mutation else { continue }
       attempts[mutation] = lsn

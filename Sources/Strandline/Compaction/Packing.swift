@@ -1,10 +1,10 @@
-// How events that nobody needs whole come together under few LSNs. A pack stands under the LSN of the last event that it
-// took something from, and is closed before an event of one of its records that stays: whoever reads what is left in
-// order meets both in the order in which they happened.
+// How many events that need not stay whole become one packed event. A pack has the LSN of the last event that it took
+// something from, and is closed before an event of one of its records that stays: a reader of the compacted log then
+// meets both in the order in which they happened.
 
 /// Unsettled saves for which a later mutation stands.
 struct SupersededPacking {
-  /// So many, and a pack is closed: its size stays far below what an event may have.
+  /// The most that one pack holds: its size stays far below the limit of an event.
   static let mutationsMax = 65_536
 
   private var open: [RecordID: Int] = [:]

@@ -1,4 +1,4 @@
-// What a field holds: CloudKit's value types, and nothing that CloudKit could not carry.
+// The values that a field can hold: CloudKit's types, and no value that CloudKit cannot store.
 
 /// A field's value. "No value" is nil: an explicit null and an absent field are one on the wire.
 public enum FieldValue: Hashable, Sendable {
@@ -12,7 +12,7 @@ public enum FieldValue: Hashable, Sendable {
   case date(milliseconds: Int64)
   /// Raw bytes.
   case bytes([UInt8])
-  // The next three are kept behind a pointer: a value is then two words, and most values are text and numbers.
+  // The next three are stored indirectly, which keeps a value at two machine words: most values are text and numbers.
   /// A pointer to another record.
   indirect case reference(Reference)
   /// A place on earth.

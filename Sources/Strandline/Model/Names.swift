@@ -64,7 +64,7 @@ package enum Names {
 
 /// Names for new records.
 public enum RecordName {
-  /// A name that nobody else will draw: a random UUID (version 4), in capitals as CloudKit prints them.
+  /// A unique name: a random UUID (version 4), in capitals as CloudKit prints them.
   public static func random() -> String {
     var generator = SystemRandomNumberGenerator()
     return random(high: generator.next(), low: generator.next())

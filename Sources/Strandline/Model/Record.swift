@@ -1,6 +1,6 @@
-// What an app stores: a type, named fields, and apart from them what the server says of the record.
+// A record: a type, named fields, and, kept apart, the server's metadata.
 
-/// Who touched a record at the server, and when.
+/// A creation or change of a record at the server: its user and its time.
 public struct Touch: Hashable, Sendable {
   /// Milliseconds since 1970 by the server's clock.
   public var milliseconds: Int64
@@ -9,7 +9,7 @@ public struct Touch: Hashable, Sendable {
   /// The server's name for the device.
   public var device: String
 
-  /// Names a touch.
+  /// Makes a touch.
   public init(milliseconds: Int64, user: String = "", device: String = "") {
     self.milliseconds = milliseconds
     self.user = user
@@ -17,7 +17,7 @@ public struct Touch: Hashable, Sendable {
   }
 }
 
-/// What the server says of a record; nil parts were not said.
+/// The server's metadata of a record. Nil where the server did not send it.
 public struct SystemFields: Hashable, Sendable {
   /// The server's version of the record: opaque, compared for equality only.
   public var changeTag: String?
@@ -28,7 +28,7 @@ public struct SystemFields: Hashable, Sendable {
   /// Top-level keys of the server's JSON that this version does not know, kept byte for byte.
   public var unknown: [UInt8]
 
-  /// Joins the parts.
+  /// Makes the metadata.
   public init(changeTag: String? = nil, created: Touch? = nil, modified: Touch? = nil, unknown: [UInt8] = []) {
     self.changeTag = changeTag
     self.created = created
@@ -43,11 +43,11 @@ public struct Record: Hashable, Sendable {
   public let id: RecordID
   /// The type's name, as in the CloudKit schema.
   public var type: String
-  /// The name of the record in the same zone that this one hangs below, for sharing.
+  /// The name of this record's parent, a record of the same zone; CloudKit shares a record with its children.
   public var parent: String?
   /// The fields that have a value. A field that is missing here is null.
   public var fields: [String: FieldValue]
-  /// What the server says of the record; nil before it was first uploaded or fetched.
+  /// The server's metadata of the record; nil before it was first uploaded or fetched.
   public internal(set) var system: SystemFields?
 
   /// A record that is not stored yet.

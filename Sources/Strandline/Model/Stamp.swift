@@ -22,7 +22,8 @@ package struct HybridTime: Hashable, Comparable, Sendable, CustomStringConvertib
   package var description: String { "\(milliseconds).\(count)" }
 }
 
-/// A writer: 64 random bits, drawn by a store for itself. 0 is nobody: another tool, or an unknown hand.
+/// A writer: 64 random bits that a store draws for itself. 0 stands for a writer that is not a Strandline store, such as
+/// CloudKit's dashboard.
 package typealias WriterID = UInt64
 
 /// One life of a record ID, named by its explicit creation. Compared for equality only; the order below serves
@@ -40,7 +41,7 @@ package struct Birth: Hashable, Comparable, Sendable, CustomStringConvertible {
   package var description: String { "\(time)@\(String(writer, radix: 16))" }
 }
 
-/// When and by whom a field was last written. Greater wins, whoever holds it.
+/// When a field was last written, and by which writer. A merge keeps the value with the greater stamp.
 package struct FieldStamp: Hashable, Comparable, Sendable, CustomStringConvertible {
   package var time: HybridTime
   package var writer: WriterID
@@ -89,7 +90,7 @@ package struct Stamp: Hashable, Sendable {
   /// How many writers `seen` keeps.
   package static let writersMax = 64
 
-  /// Takes in what another version has seen: the later mutation of each writer, and of more than 64 writers
+  /// Joins what another version has seen: the later mutation of each writer, and of more than 64 writers
   /// those with the greatest (time, writer).
   package mutating func joinSeen(_ other: [WriterID: Seen]) {
     for (writer, theirs) in other {
@@ -118,7 +119,7 @@ package struct Stamp: Hashable, Sendable {
   package static let clampMilliseconds: Int64 = 60_000
 
   /// Disbelieves times from the future: a field stamped later than its version's server modified time (and a
-  /// minute) was stamped at that modified time. Everybody who sees this version concludes the same.
+  /// minute) was stamped at that modified time. Every device that reads this version computes the same.
   package mutating func clamp(toModified milliseconds: Int64?) {
     guard let milliseconds else { return }
     let limit = HybridTime(milliseconds: milliseconds &+ Self.clampMilliseconds, count: .max)
@@ -128,7 +129,7 @@ package struct Stamp: Hashable, Sendable {
   }
 }
 
-/// A hybrid logical clock: what it gives exceeds everything that it gave or learned.
+/// A hybrid logical clock: each reading exceeds every earlier reading and every time that it learned.
 package struct HybridClock: Hashable, Sendable {
   /// The greatest time given or learned.
   package private(set) var latest: HybridTime = .zero

@@ -1,8 +1,11 @@
-// The one public error: a code that programs ask, a sentence that people read, what caused it, and where.
+// The one error that the store's public calls throw: a code for programs, a sentence for people, the place on disk and
+// the line of the app that it is about, and what caused it.
 
-/// What went wrong. Everything that Strandline's public calls throw, besides `CancellationError`.
+/// What went wrong. The store and its engine throw this, besides `CancellationError` and what an app's own closure throws.
+///
+/// A `CloudDatabase` throws `CloudError`; the engine makes a `StrandlineError` of it, with the refusal as `underlying`.
 public struct StrandlineError: Error, Sendable, CustomStringConvertible {
-  /// The kind of failure. New codes may come; switch with a default.
+  /// The kind of failure. Later versions may add codes, so a `switch` needs a default.
   public struct Code: RawRepresentable, Hashable, Sendable {
     /// The code's name.
     public let rawValue: String
@@ -14,13 +17,13 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let noSuchStore = Code("noSuchStore")
     /// Something else is at the path.
     public static let notAStore = Code("notAStore")
-    /// Another process (or this one) holds the store.
+    /// Another writer, in this process or another one, has the store open.
     public static let storeHeld = Code("storeHeld")
     /// Acknowledged data is damaged; nothing was changed.
     public static let damaged = Code("damaged")
-    /// The store was written by a newer version.
+    /// The store holds data of a later version of Strandline; nothing was changed.
     public static let fromTheFuture = Code("fromTheFuture")
-    /// No room on the disk. Nothing of the write was kept; writes work again when there is room.
+    /// The disk or the quota is full. Nothing of the write was kept; writes succeed again when there is room.
     public static let diskFull = Code("diskFull")
     /// The device or the file system failed. The write did not happen, or its outcome is unknown if the
     /// message says so.
@@ -29,15 +32,15 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let outcomeUnknown = Code("outcomeUnknown")
     /// The store is closed.
     public static let closed = Code("closed")
-    /// The store was opened for reading.
+    /// The store was opened with `openReadOnly`, which cannot write.
     public static let readOnly = Code("readOnly")
     /// The store was compacted by its writer since it was opened for reading; open it again.
     public static let outdated = Code("outdated")
     /// The record was deleted; `create` begins a new life under its name.
     public static let recordWasDeleted = Code("recordWasDeleted")
-    /// The record lives already.
+    /// `create` was asked for a record that exists.
     public static let recordExists = Code("recordExists")
-    /// There is no such record.
+    /// The position is of another store, or of a history that a restored backup has replaced.
     public static let noSuchRecord = Code("noSuchRecord")
     /// A name that CloudKit would refuse.
     public static let invalidName = Code("invalidName")
@@ -51,18 +54,18 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let notSyncing = Code("notSyncing")
     /// The store belongs to another container, environment or user.
     public static let accountMismatch = Code("accountMismatch")
-    /// The server wants a sign-in.
+    /// The server asks for a sign-in.
     public static let needsSignIn = Code("needsSignIn")
     /// The server cannot be reached.
     public static let unreachable = Code("unreachable")
-    /// The server asks to come back later.
+    /// The server is busy, or limits this client; try again after `retryAfter`.
     public static let throttled = Code("throttled")
-    /// The server refused or answered what cannot be understood.
+    /// The server refused the request, or its answer cannot be parsed.
     public static let serverRefused = Code("serverRefused")
-    /// The zone is gone at the server; it is kept here, readable, until you decide.
+    /// The server no longer has the zone. Its records stay readable here; `SyncEngine.resumeZone` syncs it again.
     public static let zoneLost = Code("zoneLost")
 
-    /// Whether the same call may succeed later without anybody's help.
+    /// Whether the same call may succeed later although neither app nor user does anything about the cause.
     public var isTransient: Bool {
       [.unreachable, .throttled, .storeHeld, .diskFull, .outdated].contains(self)
     }
@@ -72,28 +75,72 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   public var code: Code
   /// What happened, where, and what to do.
   public var message: String
-  /// What caused it.
+  /// The file or folder that the error is about, as a path; nil if it is about none.
+  ///
+  /// For `.damaged` the file whose bytes do not verify. For `.notAStore`, `.storeHeld` or `.io` it may be the store's
+  /// folder.
+  public var file: String?
+  /// The first byte in `file` that the error is about, counted from 0; nil if it is about the file as a whole.
+  public var offset: UInt64?
+  /// The events that the error is about: those that cannot be read, or those whose write has an unknown outcome. Nil if
+  /// it is about none, or if the damage leaves open which they were.
+  public var lsns: ClosedRange<LSN>?
+  /// What caused it: an operating system's error, a server's refusal (`CloudError`), or nil.
+  ///
+  /// Of these only `CloudError` is a public type; print the others.
   public var underlying: (any Error)?
-  /// How long to wait, in seconds, where the server said so.
+  /// How long to wait before the next try, in seconds, where the server said so.
   public var retryAfter: Double?
-  /// The source line that made this error.
-  public var location: String
+  /// The line of the app that made the call that failed, as "Module/File.swift:41".
+  ///
+  /// Every public function that throws takes the caller's `#fileID` and `#line` as default arguments. An error inside a
+  /// closure of `write` names the line of the transaction's call. Nil where no line of the app is known: in
+  /// `SyncEngine.lastError` after a cycle that the engine began by itself, and for `RecordStore.sync`, which is a
+  /// property.
+  public var location: String?
 
-  /// Makes an error.
+  /// Makes an error, for an app's own `CloudDatabase` or its tests.
   public init(
-    _ code: Code, _ message: String, underlying: (any Error)? = nil, retryAfter: Double? = nil,
-    file: String = #fileID, line: Int = #line
+    _ code: Code, _ message: String, file: String? = nil, offset: UInt64? = nil, lsns: ClosedRange<LSN>? = nil,
+    underlying: (any Error)? = nil, retryAfter: Double? = nil, location: String? = nil
   ) {
     self.code = code
     self.message = message
+    self.file = file
+    self.offset = offset
+    self.lsns = lsns
     self.underlying = underlying
     self.retryAfter = retryAfter
-    self.location = "\(file):\(line)"
+    self.location = location
   }
 
-  /// The sentence, and the chain of causes.
+  /// One line: the message, its chain of causes in brackets, and the caller's line.
   public var description: String {
-    guard let underlying else { return message }
-    return "\(message) [\(underlying)]"
+    let place = location.map { " (called at \($0))" } ?? ""
+    return (chain + place).split(whereSeparator: \.isNewline).joined(separator: " ")
   }
+
+  /// The message, and the causes that it does not quote already.
+  private var chain: String {
+    guard let underlying else { return message }
+    let cause = (underlying as? StrandlineError)?.chain ?? "\(underlying)"
+    return message.contains(cause) ? message : "\(message) [\(cause)]"
+  }
+}
+
+extension StrandlineError.Code {
+  /// Lets a `catch` or a `switch` ask for a code:
+  ///
+  /// ```swift
+  /// do {
+  ///   try await store.write { tx in try tx.save(note) }
+  /// } catch StrandlineError.Code.recordWasDeleted {
+  ///   try await store.write { tx in try tx.create(note) }
+  /// } catch StrandlineError.Code.diskFull {
+  ///   showFullDisk()
+  /// }
+  /// ```
+  ///
+  /// An error of any other type matches no code.
+  public static func ~= (code: Self, error: any Error) -> Bool { (error as? StrandlineError)?.code == code }
 }

@@ -1,10 +1,13 @@
-// What a cloud must do for the sync engine: seven questions, and answers record by record.
+// The seven requests that the sync engine makes of a cloud database, and their answers.
 //
-// The engine knows no HTTP and no JSON. CloudKit Web Services and the local server answer these questions
-// through StrandlineCloudKit; a native adapter would answer the same. Every request may throw `CloudError`,
-// which speaks of the request as a whole; what concerns one record or one zone is in the answer.
+// The engine contains no HTTP and no JSON. StrandlineCloudKit sends these requests to CloudKit Web Services and to the
+// local server; a native adapter would implement the same protocol. A request throws `CloudError` if the server refuses
+// it as a whole; the results for single records and zones are in the answer.
 
 /// A CloudKit database as the engine sees it.
+///
+/// Every call throws `CloudError` for a refusal of the whole request, `CancellationError` if its task is cancelled, and
+/// nothing else: the engine decides by the refusal's code what follows.
 ///
 /// Calls of one credential must not overlap: the web's session token rotates with each answer. The engine
 /// keeps one request in flight; an implementation serializes whatever else shares the credential.
@@ -107,7 +110,7 @@ public struct CloudOperation: Hashable, Sendable {
   public var changeTag: String?
   /// The fields to write; nil is an explicit null.
   public var fields: [String: FieldValue?]
-  /// The name of the record to hang below.
+  /// The name of the parent record.
   public var parent: String?
   /// Joins the parts.
   public init(

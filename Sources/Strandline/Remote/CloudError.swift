@@ -1,4 +1,4 @@
-// What a cloud says when it refuses: the server's own code, kept open, and the words around it.
+// A refusal by the cloud: the server's code, which is an open set, and its reason.
 //
 // The codes are those of CloudKit Web Services; a native adapter maps CKError onto them. A code that this
 // version does not know is carried as it came.
@@ -9,7 +9,7 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
   public struct Code: RawRepresentable, Hashable, Sendable {
     /// As the server spells it.
     public let rawValue: String
-    /// Takes the server's word.
+    /// Wraps a code as the server sent it.
     public init(rawValue: String) { self.rawValue = rawValue }
     private init(_ rawValue: String) { self.rawValue = rawValue }
 
@@ -19,7 +19,7 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let atomicError = Code("ATOMIC_ERROR")
     /// The credentials were rejected.
     public static let authenticationFailed = Code("AUTHENTICATION_FAILED")
-    /// Nobody is signed in, or no longer.
+    /// No user is signed in, or the session has ended.
     public static let authenticationRequired = Code("AUTHENTICATION_REQUIRED")
     /// The request was invalid; also a wrong field type or an unusable change token.
     public static let badRequest = Code("BAD_REQUEST")
@@ -49,17 +49,17 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let limitExceeded = Code("LIMIT_EXCEEDED")
     /// The change token has expired (native; the web says `BAD_REQUEST`).
     public static let changeTokenExpired = Code("CHANGE_TOKEN_EXPIRED")
-    /// Made here, never on the wire: the server could not be reached, or the connection broke.
+    /// Set by the client, never sent by a server: the server could not be reached, or the connection broke.
     public static let networkError = Code("NETWORK_ERROR")
-    /// Made here: HTTP 503 without a body that can be read.
+    /// Set by the client: HTTP 503 without a body that can be parsed.
     public static let serviceUnavailable = Code("SERVICE_UNAVAILABLE")
-    /// Made here: an answer that cannot be understood.
+    /// Set by the client: an answer that cannot be parsed.
     public static let unexpectedServerResponse = Code("UNEXPECTED_SERVER_RESPONSE")
   }
 
   /// The server's code.
   public var code: Code
-  /// The server's words.
+  /// The server's reason, as it sent it.
   public var reason: String
   /// Seconds to wait, where the server said so.
   public var retryAfter: Double?
@@ -70,7 +70,7 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
   /// Where a person can sign in.
   public var redirectURL: String?
 
-  /// Joins the parts.
+  /// Makes an error.
   public init(
     _ code: Code, reason: String = "", retryAfter: Double? = nil, requestUUID: String? = nil,
     httpStatus: Int? = nil, redirectURL: String? = nil
@@ -83,12 +83,12 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     self.redirectURL = redirectURL
   }
 
-  /// Code, words, and what helps to find the request at the server.
+  /// Code, reason, and what helps to find the request at the server.
   public var description: String {
     var text = code.rawValue
     if !reason.isEmpty { text += ": \(reason)" }
     if let httpStatus { text += " (HTTP \(httpStatus))" }
-    if let retryAfter { text += ", come back in \(retryAfter) s" }
+    if let retryAfter { text += ", retry after \(retryAfter) s" }
     if let requestUUID { text += ", request \(requestUUID)" }
     return text
   }

@@ -9,13 +9,16 @@ package enum EventSource: Sendable {
   case reader(LogReader)
 
   /// The event at `lsn`, which must be durable. One read and a checksum.
-  package func event(at lsn: LSN) throws -> Event { try EventSource.decode(read(lsn.rawValue)) }
+  package func event(at lsn: LSN) throws(StrandlineError) -> Event { try EventSource.decode(read(lsn.rawValue)) }
 
   /// The same; nil if compaction removed it.
-  package func eventIfKept(at lsn: LSN) throws -> Event? { try readIfKept(lsn.rawValue).map(EventSource.decode) }
+  package func eventIfKept(at lsn: LSN) throws(StrandlineError) -> Event? {
+    guard let found = try readIfKept(lsn.rawValue) else { return nil }
+    return try EventSource.decode(found)
+  }
 
   /// The first event that is left of the transaction that `lsn` is in; `lsn` itself if none is left before it.
-  package func transactionStart(of lsn: LSN) throws -> LSN {
+  package func transactionStart(of lsn: LSN) throws(StrandlineError) -> LSN {
     var first = lsn
     var at = lsn.rawValue
     while at > 0 {
@@ -29,18 +32,24 @@ package enum EventSource: Sendable {
     return first
   }
 
-  private func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
-    switch self {
-    case .writer(let log): try log.read(lsn)
-    case .reader(let reader): try reader.read(lsn)
+  /// Throws the public error: what reads an event is as often a public call as the engine.
+  private func read(_ lsn: UInt64) throws(StrandlineError) -> LogEvent {
+    do throws(LogError) {
+      switch self {
+      case .writer(let log): return try log.read(lsn)
+      case .reader(let reader): return try reader.read(lsn)
+      }
+    } catch {
+      throw StrandlineError(error, "reading event \(lsn)")
     }
   }
 
-  private func readIfKept(_ lsn: UInt64) throws(LogError) -> LogEvent? {
+  private func readIfKept(_ lsn: UInt64) throws(StrandlineError) -> LogEvent? {
     do {
       return try read(lsn)
     } catch {
-      if error.code == .compacted { return nil }
+      // The log's word for an event that a compaction removed; nothing else has this code here.
+      if error.code == .outdated { return nil }
       throw error
     }
   }
@@ -53,17 +62,26 @@ package enum EventSource: Sendable {
     }
   }
 
-  package static func decode(_ found: LogEvent) throws -> Event {
+  /// The event in a frame whose checksum is right.
+  package static func decode(_ found: LogEvent) throws(StrandlineError) -> Event {
+    let lsns = LSN(found.lsn)...LSN(found.lsn)
     guard found.schema == EventCodec.schema else {
       throw StrandlineError(
-        .fromTheFuture, "event \(found.lsn) has payload schema \(found.schema), which this version does not know")
+        .fromTheFuture, "event \(found.lsn) has payload schema \(found.schema), which this version does not know",
+        lsns: lsns)
     }
-    do {
+    do throws(EventCodecError) {
       return try EventCodec.decode(found.body)
     } catch {
-      throw StrandlineError(
-        error.what.hasPrefix("an event of a newer version") ? .fromTheFuture : .damaged,
-        "event \(found.lsn) cannot be read: \(error); its checksum is right, so it was written like this")
+      switch error {
+      case .fromNewerVersion:
+        throw StrandlineError(.fromTheFuture, "event \(found.lsn) cannot be read: \(error)", lsns: lsns)
+      case .damaged:
+        throw StrandlineError(
+          .damaged,
+          "event \(found.lsn) cannot be decoded: \(error); its checksum is right, so it was written like this",
+          lsns: lsns)
+      }
     }
   }
 }
@@ -78,11 +96,23 @@ package struct LoadedVersion: Sendable {
   package var editCount: UInt64
   /// The base that the mutation was made on.
   package var base: LSN
-  /// The server's words about the version, if it was fetched.
+  /// The server's metadata of the version, if it was fetched.
   package var system: SystemFields?
 
   /// Decodes the version in an event; nil if the event holds none.
-  package init?(_ event: Event, at lsn: LSN) throws {
+  package init?(_ event: Event, at lsn: LSN) throws(StrandlineError) {
+    do throws(ByteReaderError) {
+      guard let version = try LoadedVersion(decoding: event, at: lsn) else { return nil }
+      self = version
+    } catch {
+      throw StrandlineError(
+        .damaged,
+        "the record in event \(lsn) cannot be decoded: \(error); its checksum is right, so it was written like this",
+        lsns: lsn...lsn)
+    }
+  }
+
+  private init?(decoding event: Event, at lsn: LSN) throws(ByteReaderError) {
     switch event {
     case .saved(let saved):
       (version, dirty) = try saved.content.decoded(type: saved.type, births: saved.births, this: lsn)

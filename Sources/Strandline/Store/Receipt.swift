@@ -1,4 +1,4 @@
-// What a write gives back: durable now, uploaded later, an outcome at last.
+// What a write returns: it is durable now; its upload and its outcome can be awaited.
 
 import StrandlineLog
 import Synchronization
@@ -44,24 +44,29 @@ public struct Receipt: Sendable {
   ///
   /// - Throws: `StrandlineError.notSyncing` if the store has no engine; `.closed` if it is closed meanwhile;
   ///   `CancellationError`. It never hangs without an engine.
-  public func uploaded() async throws {
-    if let lsns { try await store.waitUntilSettled(lsns) }
+  public func uploaded(fileID: String = #fileID, line: Int = #line) async throws {
+    guard let lsns else { return }
+    try await CallSite(fileID, line).run("waiting for an upload") { try await store.waitUntilSettled(lsns) }
   }
 
   /// What became of each record of the transaction, when all of it is settled. Ask before `compact()` has removed the
   /// events that say so: a record whose are gone is left out.
-  public func outcome() async throws -> [RecordID: MutationOutcome] {
-    try await uploaded()
+  ///
+  /// - Throws: `StrandlineError` as `uploaded()`; `.damaged` and `.io` if an event cannot be read.
+  public func outcome(fileID: String = #fileID, line: Int = #line) async throws -> [RecordID: MutationOutcome] {
     guard let lsns else { return [:] }
-    // What settled it may have been appended a moment ago: wait until it can be read.
-    if case .writer(let log) = store.source {
-      try await log.waitUntilDurable(store.core.withLock { $0.projections.appliedLSN.rawValue })
+    try await uploaded(fileID: fileID, line: line)
+    return try await CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
+      // The event that settled the mutation may not be durable yet, and only durable events can be read.
+      if case .writer(let log) = store.source {
+        try await log.waitUntilDurable(store.core.withLock { $0.projections.appliedLSN.rawValue })
+      }
+      return try store.outcomes(of: lsns, fileID: fileID, line: line)
     }
-    return try store.outcomes(of: lsns)
   }
 }
 
-/// Who waits for mutations to settle.
+/// The callers of `Receipt.uploaded` that wait for their mutations to settle.
 package final class SettledWaiters: Sendable {
   private struct Waiter: Sendable {
     var lsns: ClosedRange<LSN>
@@ -90,7 +95,7 @@ package final class SettledWaiters: Sendable {
           return nil
         }
         if let refusal { continuation.resume(throwing: refusal) }
-        look(store)
+        resumeSettled(in: store)
       }
     } onCancel: {
       let waiter = state.withLock { $0.waiters.removeValue(forKey: number) }
@@ -98,8 +103,8 @@ package final class SettledWaiters: Sendable {
     }
   }
 
-  /// Wakes those whose mutations are settled.
-  package func look(_ store: RecordStore) {
+  /// Resumes the waiters whose mutations are settled.
+  package func resumeSettled(in store: RecordStore) {
     let waiting = state.withLock { $0.waiters }
     guard !waiting.isEmpty else { return }
     for (number, waiter) in waiting where store.isSettled(waiter.lsns) {
@@ -138,7 +143,14 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError.noSuchRecord` if the position is not of this log: the store was restored from a backup
   ///   or is another one.
-  public func receipt(at position: LogPosition) throws -> Receipt {
+  public func receipt(at position: LogPosition, fileID: String = #fileID, line: Int = #line) throws -> Receipt {
+    try CallSite(fileID, line).run("looking for the write at event \(position.lsn)") {
+      try requireOpen()
+      return try findReceipt(at: position)
+    }
+  }
+
+  private func findReceipt(at position: LogPosition) throws -> Receipt {
     let durable = source.durableLSN
     let isOurs = core.withLock { $0.projections.sync.owns(position.lsn, tenure: position.tenure, upTo: durable) }
     guard isOurs else {
@@ -152,6 +164,7 @@ extension RecordStore {
   }
 
   fileprivate func waitUntilSettled(_ lsns: ClosedRange<LSN>) async throws {
+    try requireOpen()
     guard driver.withLock({ $0 }) != nil else {
       throw StrandlineError(.notSyncing, "the store at '\(path)' has no sync engine; nothing will be uploaded")
     }
@@ -161,8 +174,18 @@ extension RecordStore {
   /// What became of each record's mutation in a range of events, as far as it is settled and compaction has left the
   /// events that say so.
   ///
+  /// - Throws: `StrandlineError`: `.damaged`, `.io`, `.closed`.
   /// - Complexity: O(events since the range).
-  public func outcomes(of lsns: ClosedRange<LSN>) throws -> [RecordID: MutationOutcome] {
+  public func outcomes(
+    of lsns: ClosedRange<LSN>, fileID: String = #fileID, line: Int = #line
+  ) throws -> [RecordID: MutationOutcome] {
+    try CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
+      try requireOpen()
+      return try findOutcomes(of: lsns)
+    }
+  }
+
+  private func findOutcomes(of lsns: ClosedRange<LSN>) throws -> [RecordID: MutationOutcome] {
     var open: [RecordID: LSN] = [:]
     var result: [RecordID: MutationOutcome] = [:]
     var lsn = lsns.lowerBound

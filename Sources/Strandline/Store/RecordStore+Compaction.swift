@@ -40,22 +40,23 @@ extension RecordStore {
   /// - Complexity: O(bytes of the log), read five times and what stays written once; memory for the record table and
   ///   the deletion index twice.
   @discardableResult
-  public func compact() async throws -> StoreCompaction {
-    // Reading a log blocks for long: that is no work for the cooperative pool.
+  public func compact(fileID: String = #fileID, line: Int = #line) async throws -> StoreCompaction {
+    // Reading a whole log blocks its thread for long, so it does not run on the cooperative pool.
     try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global(qos: .utility).async {
-        continuation.resume(with: Result { try self.compactBlocking() })
+        continuation.resume(with: Result { try self.compactBlocking(fileID: fileID, line: line) })
       }
     }
   }
 
-  /// The same for a plain thread.
+  /// The same on a plain thread.
   @discardableResult
-  package func compactBlocking() throws -> StoreCompaction {
-    guard case .writer(let log) = source else {
-      throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
-    }
-    do {
+  package func compactBlocking(fileID: String = #fileID, line: Int = #line) throws -> StoreCompaction {
+    try CallSite(fileID, line).run("compacting the store at '\(path)'") {
+      try requireOpen()
+      guard case .writer(let log) = source else {
+        throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
+      }
       // A group that failed is undone here, so that it does not stand in the way.
       try core.withLock { try $0.reconcile(log) }
       try log.finishSegment()
@@ -74,7 +75,7 @@ extension RecordStore {
         bytesBefore: report.bytesBefore, bytesAfter: report.bytesAfter, eventsBefore: report.eventsRead,
         eventsAfter: report.eventsKept, segmentsBefore: report.segmentsRead,
         segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: plan?.recordsKeptWhole ?? 0)
-    } catch { throw StrandlineError.translating(error, "compacting the store at '\(path)'") }
+    }
   }
 
   private func plan(_ finished: FinishedEvents) throws -> CompactionPlan {

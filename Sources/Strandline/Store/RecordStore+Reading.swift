@@ -9,8 +9,11 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError.damaged` if its bytes do not verify, `.io`, `.closed`.
   /// - Complexity: one or two reads of the log.
-  public func record(_ id: RecordID) throws -> Record? {
-    try load(id, entry(id))
+  public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
+    try CallSite(fileID, line).run("reading record '\(id)'") {
+      try requireOpen()
+      return try load(id, entry(id))
+    }
   }
 
   private func entry(_ id: RecordID) -> RecordEntry? {
@@ -27,18 +30,28 @@ extension RecordStore {
   /// Hands every living record to `body`, in the order of zone and name, one at a time: memory does not grow with
   /// the store. Records that are changed meanwhile are shown as they were when this was called; as they are, if
   /// `compact()` has removed that.
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`; what `body` throws.
   public func forEachRecord(
-    ofType type: String? = nil, in zone: ZoneID? = nil, _ body: (Record) throws -> Void
+    ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line,
+    _ body: (Record) throws -> Void
   ) throws {
-    for (id, entry) in living(ofType: type, in: zone) {
-      if let record = try load(id, entry), type == nil || record.type == type { try body(record) }
+    try CallSite(fileID, line).run("reading records") {
+      try requireOpen()
+      for (id, entry) in living(ofType: type, in: zone) {
+        if let record = try load(id, entry), type == nil || record.type == type { try body(record) }
+      }
     }
   }
 
   /// The living records of a type, in the order of zone and name.
-  public func records(ofType type: String, in zone: ZoneID? = nil) throws -> [Record] {
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`.
+  public func records(
+    ofType type: String, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line
+  ) throws -> [Record] {
     var result: [Record] = []
-    try forEachRecord(ofType: type, in: zone) { result.append($0) }
+    try forEachRecord(ofType: type, in: zone, fileID: fileID, line: line) { result.append($0) }
     return result
   }
 
@@ -50,49 +63,54 @@ extension RecordStore {
       let durable = source.durableLSN
       let inFlight = core.projections.idsInFlight(after: durable)
       var found: [(RecordID, RecordEntry)] = []
-      func take(_ id: RecordID, _ entry: RecordEntry?) {
+      func add(_ id: RecordID, _ entry: RecordEntry?) {
         guard let entry, entry.view != nil, type == nil || entry.type == type else { return }
         found.append((id, entry))
       }
       for (zoneID, names) in core.projections.records.zones where zone == nil || zone == zoneID {
         for (name, entry) in names {
           let id = RecordID(name, zone: zoneID)
-          if inFlight.isEmpty || !inFlight.contains(id) { take(id, entry) }
+          if inFlight.isEmpty || !inFlight.contains(id) { add(id, entry) }
         }
       }
       for id in inFlight where zone == nil || zone == id.zone {
-        take(id, core.projections.entry(id, asOf: durable))
+        add(id, core.projections.entry(id, asOf: durable))
       }
       return found
     }
     return found.sorted { $0.0 < $1.0 }
   }
 
-  /// A record as an entry says. What was superseded while this looked may have left the log since, or a pack may stand
-  /// in its place: then as it is now.
+  /// The record that an entry points at. A compaction may have removed or packed the event after the entry was copied:
+  /// then the record as its entry is now.
   private func load(_ id: RecordID, _ entry: RecordEntry?) throws -> Record? {
     var entry = entry
     while let known = entry, let lsn = known.view {
-      do {
+      do throws(StrandlineError) {
         if let event = try source.eventIfKept(at: lsn), let loaded = try LoadedVersion(event, at: lsn) {
-          return loaded.version.record(id, system: try loaded.system ?? system(of: known))
+          if let system = loaded.system { return loaded.version.record(id, system: system) }
+          return loaded.version.record(id, system: try system(of: known))
         }
-      } catch { throw StrandlineError.translating(error, "reading record '\(id)'") }
+      } catch {
+        var error = error
+        error.message = "reading record '\(id)': \(error.message)"
+        throw error
+      }
       entry = self.entry(id)
       if entry != known { continue }
       if case .reader = source {
         throw StrandlineError(
           .outdated,
           "reading record '\(id)': event \(lsn) was removed by a compaction after the store was opened; "
-            + "open it again to read what took its place")
+            + "open it again to read what took its place", lsns: lsn...lsn)
       }
-      throw StrandlineError(.damaged, "event \(lsn) should hold a version of '\(id)' and does not")
+      throw StrandlineError(.damaged, "event \(lsn) should hold a version of '\(id)' and does not", lsns: lsn...lsn)
     }
     return nil
   }
 
   /// What the server said of a record when it last acknowledged or sent it.
-  private func system(of entry: RecordEntry) throws -> SystemFields? {
+  private func system(of entry: RecordEntry) throws(StrandlineError) -> SystemFields? {
     guard let base = entry.base else { return nil }
     switch try source.eventIfKept(at: base.version) {
     case .settled(let settled):

@@ -16,27 +16,31 @@ extension RecordStore {
   /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;
   ///   `StrandlineError.diskFull` (nothing was written; works again when there is room), `.outcomeUnknown` (the sync
   ///   failed: reopen the store), `.closed`, `.readOnly`.
-  /// - Complexity: O(what is written), one sync shared with everybody who waits.
+  /// - Complexity: O(what is written), one sync shared with all writers that wait meanwhile.
   @discardableResult
-  public func write(_ body: (inout WriteTransaction) throws -> Void) async throws -> Receipt {
-    try Task.checkCancellation()
-    let (lsns, upTo) = try enqueue(body)
-    if case .writer(let log) = source {
-      do { try await log.waitUntilDurable(upTo.rawValue) } catch { throw translated(error) }
+  public func write(
+    fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
+  ) async throws -> Receipt {
+    try await CallSite(fileID, line).run(writing) {
+      try Task.checkCancellation()
+      let (lsns, upTo) = try enqueue(body)
+      if case .writer(let log) = source { try await log.waitUntilDurable(upTo.rawValue) }
+      driver.withLock { $0 }?.localWriteEnded()
+      return Receipt(lsns: lsns, durableLSN: upTo, store: self)
     }
-    driver.withLock { $0 }?.noteLocalWrite()
-    return Receipt(lsns: lsns, durableLSN: upTo, store: self)
   }
 
-  /// The same for a plain thread, which does the sync itself if nobody else is at it.
+  /// The same on a plain thread, which does the sync itself if no other writer is doing one.
   @discardableResult
-  public func writeBlocking(_ body: (inout WriteTransaction) throws -> Void) throws -> Receipt {
-    let (lsns, upTo) = try enqueue(body)
-    if case .writer(let log) = source {
-      do { try log.waitUntilDurableBlocking(upTo.rawValue) } catch { throw translated(error) }
+  public func writeBlocking(
+    fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
+  ) throws -> Receipt {
+    try CallSite(fileID, line).run(writing) {
+      let (lsns, upTo) = try enqueue(body)
+      if case .writer(let log) = source { try log.waitUntilDurableBlocking(upTo.rawValue) }
+      driver.withLock { $0 }?.localWriteEnded()
+      return Receipt(lsns: lsns, durableLSN: upTo, store: self)
     }
-    driver.withLock { $0 }?.noteLocalWrite()
-    return Receipt(lsns: lsns, durableLSN: upTo, store: self)
   }
 
   /// Runs the closure under the lock and queues its transaction. A transaction that changed nothing may still have
@@ -44,7 +48,8 @@ extension RecordStore {
   package func enqueue(
     _ body: (inout WriteTransaction) throws -> Void
   ) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
-    try transact { core in
+    try requireOpen()
+    return try transact { core in
       var transaction = WriteTransaction(core: core)
       do { try body(&transaction) } catch {
         core = transaction.finish()
@@ -54,7 +59,7 @@ extension RecordStore {
     }
   }
 
-  /// Runs a transaction of the engine or of an app under the lock.
+  /// Runs a transaction of the engine or of the app under the lock.
   package func transact(_ body: (inout StoreCore) throws -> Void) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
     do {
       return try core.withLock { core in
@@ -71,7 +76,7 @@ extension RecordStore {
     if lsns != nil, case .writer(let log) = source {
       do { try await log.waitUntilDurable(upTo.rawValue) } catch { throw translated(error) }
     }
-    settledWaiters.look(self)
+    settledWaiters.resumeSettled(in: self)
     return lsns
   }
 
@@ -89,7 +94,7 @@ extension RecordStore {
     do { try await log.flush() } catch { throw translated(error) }
   }
 
-  private func translated(_ error: any Error) -> any Error {
-    StrandlineError.translating(error, "writing to the store at '\(path)'")
-  }
+  private var writing: String { "writing to the store at '\(path)'" }
+
+  private func translated(_ error: any Error) -> any Error { StrandlineError.translating(error, writing) }
 }

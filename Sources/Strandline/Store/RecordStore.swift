@@ -12,6 +12,9 @@ package import Synchronization
 ///
 /// Safe to use from every task and thread. Readers see what is durable; closures of `write` see what was written
 /// before them.
+///
+/// Its functions throw `StrandlineError`, besides `CancellationError` and what an app's own closure throws. Each takes
+/// `fileID` and `line`, which are left out: they name the calling line in the error.
 public final class RecordStore: Sendable {
   /// Where it lies.
   public let path: String
@@ -19,7 +22,9 @@ public final class RecordStore: Sendable {
   package let environment: SystemEnvironment
   package let core: Mutex<StoreCore>
   package let settledWaiters = SettledWaiters()
-  /// Who syncs this store, if anybody; set before anybody else sees the store.
+  /// Set when a close begins: from then on every public call that throws throws `.closed`.
+  private let isClosed = Atomic(false)
+  /// The sync engine, if the store has one; set before `open` returns the store.
   package let driver: Mutex<(any SyncDriver)?> = Mutex(nil)
 
   init(path: String, source: EventSource, environment: SystemEnvironment, projections: Projections) {
@@ -31,11 +36,15 @@ public final class RecordStore: Sendable {
 
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there, on a plain
   /// thread and without a sync engine. See `open(at:syncing:)` for what it promises.
+  ///
+  /// With `createIfAbsent` false it throws `.noSuchStore` where nothing is.
+  ///
+  /// - Throws: `StrandlineError` as `open(at:syncing:)`.
   public static func openBlocking(
     at path: String, options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real,
-    createIfAbsent: Bool = true
+    createIfAbsent: Bool = true, fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
-    do {
+    try CallSite(fileID, line).run("cannot open the store at '\(path)'") {
       var projections = Projections()
       let log = try Log.open(
         at: path, role: .store, options: environment.adapted(options.log), environment: environment.system,
@@ -45,14 +54,19 @@ public final class RecordStore: Sendable {
       }
       projections.advance(to: LSN(log.durableLSN))
       return RecordStore(path: path, source: .writer(log), environment: environment.system, projections: projections)
-    } catch { throw StrandlineError.translating(error, "cannot open the store at '\(path)'") }
+    }
   }
 
   /// Opens the store for reading only: takes no lock, changes no byte, and works while another process writes.
   ///
   /// It shows what was promised durable when it was opened: at most a fifth of a second old then.
-  public static func openReadOnly(at path: String, environment: StoreEnvironment = .real) throws -> RecordStore {
-    do {
+  ///
+  /// - Throws: `StrandlineError`: `.noSuchStore`, `.notAStore`, `.damaged`, `.fromTheFuture`, `.io`.
+  /// - Complexity: O(bytes of the log).
+  public static func openReadOnly(
+    at path: String, environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
+  ) throws -> RecordStore {
+    try CallSite(fileID, line).run("cannot read the store at '\(path)'") {
       let reader = try LogReader.open(at: path, role: .store, environment: environment.system)
       var projections = Projections()
       try reader.poll { found in
@@ -61,7 +75,7 @@ public final class RecordStore: Sendable {
       projections.advance(to: LSN(reader.lastLSN))
       return RecordStore(
         path: path, source: .reader(reader), environment: environment.system, projections: projections)
-    } catch { throw StrandlineError.translating(error, "cannot read the store at '\(path)'") }
+    }
   }
 
   /// What an open found: frames read, bytes set aside, time.
@@ -75,39 +89,50 @@ public final class RecordStore: Sendable {
   /// The newest durable event.
   public var durableLSN: LSN { source.durableLSN }
 
-  /// Ends the store: stops the engine, makes durable what is queued, gives the lock back. Harmless when repeated.
+  /// Closes the store: stops the engine, makes durable what is queued, gives the lock back. A second call does nothing;
+  /// every other call that throws throws `.closed` from now on.
   ///
-  /// - Throws: `StrandlineError` if the last sync failed; the store is closed all the same.
-  public func close() async throws {
+  /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the last write or sync failed. Also `.io` if upkeep met a
+  ///   failing disk while it closed; then all that was acknowledged is safe, and the message says so. The store is closed
+  ///   all the same.
+  public func close(fileID: String = #fileID, line: Int = #line) async throws {
+    isClosed.store(true, ordering: .releasing)
     let driver = driver.withLock { driver in
       defer { driver = nil }
       return driver
     }
     await driver?.stop()
-    try closeBlocking()
+    try closeBlocking(fileID: fileID, line: line)
   }
 
-  /// The same for a plain thread, for a store without an engine.
-  public func closeBlocking() throws {
+  /// The same on a plain thread, for a store without an engine.
+  public func closeBlocking(fileID: String = #fileID, line: Int = #line) throws {
+    isClosed.store(true, ordering: .releasing)
     settledWaiters.close()
     guard case .writer(let log) = source else { return }
-    do { try log.close() } catch { throw StrandlineError.translating(error, "closing the store at '\(path)'") }
+    try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
+  }
+
+  /// Refuses a call after `close`, also where it would need nothing from the log.
+  package func requireOpen() throws(StrandlineError) {
+    guard isClosed.load(ordering: .acquiring) else { return }
+    throw StrandlineError(.closed, "the store at '\(path)' is closed")
   }
 }
 
-/// Who syncs a store: the engine, one floor above.
+/// What a store tells its sync engine, which is declared one floor above.
 package protocol SyncDriver: Sendable {
-  /// Something was written here.
-  func noteLocalWrite()
-  /// Ends it; nothing of it runs when this returns.
+  /// A transaction of the app became durable.
+  func localWriteEnded()
+  /// Ends the engine. When this returns, none of its tasks runs.
   func stop() async
 }
 
-/// Sizes and habits of a store's log.
+/// Options of a store's log.
 public struct StoreOptions: Sendable {
   package var log = LogOptions()
 
-  /// The defaults serve.
+  /// The defaults.
   public init() {}
 
   package init(log: LogOptions) { self.log = log }

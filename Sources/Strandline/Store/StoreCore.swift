@@ -12,7 +12,7 @@ package struct StoreCore: ~Copyable, Sendable {
   package var clock: HybridClock
   package let source: EventSource
   package let environment: SystemEnvironment
-  /// Who this store writes as; a new name is taken when the store finds that it was cloned.
+  /// The ID under which this store writes; a new one is drawn when the store finds that it was cloned.
   package private(set) var writer: WriterID
   /// What the engine is sending, from the moment at which it was a record's newest mutation until it is answered:
   /// compaction leaves it whole, though a newer one may stand for it by then.
@@ -43,7 +43,7 @@ package struct StoreCore: ~Copyable, Sendable {
   /// The next hybrid time.
   package mutating func tick() -> HybridTime { clock.tick(wall: environment.clock.wallMilliseconds()) }
 
-  /// Takes a new name: the log of the old one continues elsewhere too.
+  /// Draws a new writer ID: a clone of this store writes under the old one.
   package mutating func renameWriter() {
     writer = max(1, environment.random.next())
     hasOpened = false
@@ -90,8 +90,8 @@ package struct StoreCore: ~Copyable, Sendable {
     return add(event)
   }
 
-  /// Says who writes from here on, if that was not said yet. Comes by itself before the first event; alone only in a
-  /// store that was repaired.
+  /// Appends `opened`, which names the writer of what follows, unless this store has done so. `append` does it before its
+  /// first event; a repair does it alone.
   package mutating func appendOpened() {
     precondition(openTransaction != nil, "append outside a transaction")
     if !hasOpened {
@@ -113,7 +113,7 @@ package struct StoreCore: ~Copyable, Sendable {
     return lsn
   }
 
-  /// Brings this in step with what became of the log's last groups.
+  /// Updates the projections with what became of the log's last groups: settles durable ones, undoes failed ones.
   package mutating func reconcile(_ log: Log) throws {
     let durable = LSN(log.durableLSN)
     switch log.state {
@@ -186,14 +186,14 @@ package struct StoreCore: ~Copyable, Sendable {
     return try load(lsn)
   }
 
-  /// The base of a record as everybody else knows it.
+  /// The base of a record as other devices know it.
   package func base(of entry: RecordEntry) throws -> LoadedVersion? {
     guard let base = entry.base else { return nil }
     return try Self.base(base, load(base.content), projections.sync)
   }
 
-  /// An acknowledged mutation becomes a version of the server: it has seen itself, and times from the future are
-  /// clamped as everybody clamps them who fetches it.
+  /// An acknowledged mutation as a version of the server: its `seen` names itself, and times from the future are clamped
+  /// as by every device that fetches it.
   package static func base(_ base: Base, _ content: LoadedVersion, _ sync: SyncState) -> LoadedVersion {
     guard let own = content.own else { return content }
     var result = content

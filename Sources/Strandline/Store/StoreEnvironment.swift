@@ -3,7 +3,7 @@
 import StrandlineLog
 package import StrandlineSystem
 
-/// The disk, the clocks and the dice of a store.
+/// The disk, the clock and the random source of a store.
 ///
 /// Apps leave it out. Their tests make one with StrandlineTesting: `.simulated(disk:clock:seed:)`.
 public struct StoreEnvironment: Sendable {

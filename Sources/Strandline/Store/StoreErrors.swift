@@ -1,24 +1,66 @@
-// The border between the log's errors and the public one: every LogError becomes a StrandlineError here.
+// The one border between private errors and the public one: every LogError, SystemError and decoding error becomes a
+// StrandlineError here and nowhere else, with its place on disk, its events, and the line of the app that called.
 
-import StrandlineLog
+package import StrandlineLog
 import StrandlineSystem
 
+/// The line of an app that called a public function.
+///
+/// Public functions take `fileID` and `line` as two default arguments and not as one value: `#line` names the caller's
+/// line only where it is itself the default argument.
+package struct CallSite: Sendable {
+  package let fileID: String
+  package let line: Int
+
+  package init(_ fileID: String, _ line: Int) {
+    self.fileID = fileID
+    self.line = line
+  }
+
+  /// Runs the body of a public call; what it throws leaves as a public error that names this line.
+  ///
+  /// - Parameter doing: what the caller asked for; begins the messages of translated errors.
+  package func run<Value>(_ doing: @autoclosure () -> String, _ body: () throws -> Value) throws -> Value {
+    do { return try body() } catch { throw located(StrandlineError.translating(error, doing())) }
+  }
+
+  /// The same for a body that waits.
+  package func run<Value>(
+    isolation: isolated (any Actor)? = #isolation, _ doing: @autoclosure () -> String, _ body: () async throws -> Value
+  ) async throws -> Value {
+    do { return try await body() } catch { throw located(StrandlineError.translating(error, doing())) }
+  }
+
+  /// The innermost public call has named its line already: that of the transaction inside a closure of `write`.
+  private func located(_ error: any Error) -> any Error {
+    guard var error = error as? StrandlineError, error.location == nil else { return error }
+    error.location = "\(fileID):\(line)"
+    return error
+  }
+}
+
 extension StrandlineError {
-  /// The public form of whatever the floors below threw.
+  /// The public form of an error of the log, the file system or a decoder. Other errors stay what they are: public ones,
+  /// cancellation, and those that an app's own closure throws.
   package static func translating(_ error: any Error, _ doing: String) -> any Error {
     switch error {
-    case is StrandlineError, is CancellationError: error
-    case let error as LogError where error.code == .compacted:
-      StrandlineError(
-        .outdated,
-        "\(doing): \(error.message) after the store was opened; open it again to read what took its place")
-    case let error as LogError:
-      StrandlineError(code(of: error), "\(doing): \(error.message)", underlying: error.underlying)
-    case let error as SystemError: StrandlineError(error.isFull ? .diskFull : .io, "\(doing): \(error)")
+    case let error as LogError: StrandlineError(error, doing)
+    case let error as SystemError:
+      StrandlineError(error.isFull ? .diskFull : .io, "\(doing): \(error)", file: error.subject, underlying: error)
     case let error as ByteReaderError: StrandlineError(.damaged, "\(doing): \(error)")
-    // An app's own error, thrown by its closure, stays what it is.
     default: error
     }
+  }
+
+  /// The public form of a log's error.
+  package init(_ error: LogError, _ doing: String) {
+    var message = "\(doing): \(error.message)"
+    if error.code == .compacted {
+      message += " after the store was opened; open it again to read what took its place"
+    }
+    self.init(
+      Self.code(of: error), message, file: error.file, offset: error.offset,
+      lsns: error.lsns.map { LSN($0.lowerBound)...LSN($0.upperBound) }, underlying: error.underlying)
   }
 
   private static func code(of error: LogError) -> Code {

@@ -1,14 +1,14 @@
 // A store out of what is left of a damaged one: which events stay, and what must be said of the holes.
 //
-// Whole transactions stay whole. Of one with a damaged member stay the app's own saves and deletions, which nobody else
-// has; what it had from the server is fetched again. After any loss every zone that the server has is fetched from its
+// Whole transactions are kept whole. Of a transaction with a damaged event only the app's own saves and deletions are
+// kept, which no server has; what it had from the server is fetched again. After any loss every zone that the server has is fetched from its
 // beginning, and nothing is removed for being absent. What was settled in a hole would be owed for ever, or be sent
 // again over what came after it: where the log still shows that it was settled, that is said anew. Rule: decision L13.
 
 package import StrandlineLog
 import StrandlineSystem
 
-/// A repair: its plan first, and then, if somebody wants it, the store.
+/// A repair: first its plan, then, if the caller applies it, the new store.
 package struct StoreRepair: Sendable {
   /// What a repair would do.
   package struct Plan: Sendable {
@@ -42,52 +42,65 @@ package struct StoreRepair: Sendable {
   private let salvage: LogSalvage
   private let environment: StoreEnvironment
 
-  /// Reads all of a damaged store and changes nothing. Nobody can write it while this value lives.
+  /// Reads all of a damaged store and changes nothing. No writer can open it while this value lives.
   ///
-  /// - Throws: `LogError`; `StrandlineError.notAStore` for a server's journal, `.fromTheFuture`.
+  /// - Throws: `StrandlineError`: `.noSuchStore`, `.storeHeld`, `.notAStore` (also for a server's journal), `.damaged` if
+  ///   nothing can be saved, `.fromTheFuture`, `.io`.
   /// - Complexity: O(bytes of the log).
   package init(at path: String, environment: StoreEnvironment) throws {
-    let salvage = try LogSalvage(at: path, environment: environment.system)
-    guard salvage.role == .store else {
-      throw StrandlineError(
-        .notAStore,
-        "'\(path)' is a server's journal, which is not repaired: its devices would go on with change tokens for a "
-          + "history that has holes; begin a new directory, and let the devices send what they have")
-    }
-    self.path = path
-    self.salvage = salvage
-    self.environment = environment
-    var reading = RepairReading()
-    let report = try salvage.read { events, isPartial in try reading.take(events, isPartial) }
-    plan = reading.plan(report)
+    do {
+      let salvage = try LogSalvage(at: path, environment: environment.system)
+      guard salvage.role == .store else {
+        throw StrandlineError(
+          .notAStore,
+          "'\(path)' is a server's journal, which is not repaired: its devices would go on with change tokens for a "
+            + "history that has holes; begin a new directory, and let the devices send what they have")
+      }
+      var reading = RepairReading()
+      let report = try salvage.read { events, isPartial in try reading.add(events, isPartial: isPartial) }
+      self.path = path
+      self.salvage = salvage
+      self.environment = environment
+      plan = reading.plan(report)
+    } catch { throw StrandlineError.translating(error, "reading the damaged store at '\(path)'") }
   }
 
   /// Writes the new store at `newPath`. When this returns, it is on the medium.
   ///
-  /// - Throws: `LogError`, `StrandlineError`; then nothing stands at `newPath` that did not stand there before.
+  /// - Throws: `StrandlineError`: `.notAStore` if `newPath` is no new or empty folder, `.diskFull`, `.io`; then nothing stands
+  ///   at `newPath` that did not stand there before.
   /// - Complexity: O(bytes of the log).
   package func apply(into newPath: String) throws {
     let hasHoles = plan.hasHoles
     var options = LogOptions()
     options.upkeep = .onDemand
     options.controlIntervalMilliseconds = nil
-    try LogRepair.write(
-      salvage, as: plan.salvage, to: newPath, options: options,
-      survivors: { events, isPartial in
-        try RepairReading.survivors(events, isPartial).kept
-          .filter { !hasHoles || !$0.event.isDatabaseToken }.map { LogSurvivor($0.found) }
-      },
-      finish: { place in
-        let store = try RecordStore.openBlocking(
-          at: place, options: StoreOptions(log: options), environment: environment, createIfAbsent: false)
-        let outcome = Result { try begin(store) }
-        let closed = Result { try store.closeBlocking() }
-        try outcome.get()
-        try closed.get()
-      })
+    do {
+      try LogRepair.write(
+        salvage, as: plan.salvage, to: newPath, options: options,
+        survivors: { events, isPartial in
+          try RepairReading.survivors(events, isPartial).kept
+            .filter { !hasHoles || !$0.event.isDatabaseToken }.map { LogSurvivor($0.found) }
+        },
+        finish: { place in
+          let store = try RecordStore.openBlocking(
+            at: place, options: StoreOptions(log: options), environment: environment, createIfAbsent: false)
+          let outcome = Result { try begin(store) }
+          let closed = Result { try store.closeBlocking() }
+          try outcome.get()
+          try closed.get()
+        })
+    } catch {
+      let doing = "cannot repair '\(path)' into '\(newPath)'"
+      guard var inner = error as? StrandlineError else { throw StrandlineError.translating(error, doing) }
+      // A call on the new store while it is built: the caller asked for a repair, on no line of this file.
+      inner.message = "\(doing): \(inner.message)"
+      inner.location = nil
+      throw inner
+    }
   }
 
-  /// The new store's first words. It writes under a new name, as a store that was restored from a backup does: what of
+  /// Appends the new store's first events. It writes under a new writer ID, as a store restored from a backup does: what of
   /// the old one's work has left is not known.
   private func begin(_ store: RecordStore) throws {
     try store.commitBlocking { core in
@@ -110,7 +123,7 @@ package struct StoreRepair: Sendable {
   private static let reason = "events were lost and the store was repaired"
 }
 
-/// What a pass over the salvaged events learns.
+/// What one pass over the salvaged events collects for the plan.
 private struct RepairReading {
   typealias Read = (found: LogEvent, event: Event)
 
@@ -129,13 +142,12 @@ private struct RepairReading {
     var read: [Read] = []
     var unreadable: UInt64 = 0
     for found in events {
-      do {
+      do throws(StrandlineError) {
         let event = try EventSource.decode(found)
         _ = try LoadedVersion(event, at: LSN(found.lsn))
         read.append((found, event))
-      } catch let error as StrandlineError where error.code == .fromTheFuture {
-        throw error
       } catch {
+        if error.code == .fromTheFuture { throw error }
         // Counted, and reported: its checksum is right, so it was written like this.
         unreadable += 1
       }
@@ -144,19 +156,19 @@ private struct RepairReading {
     return (read, unreadable)
   }
 
-  mutating func take(_ events: [LogEvent], _ isPartial: Bool) throws {
+  mutating func add(_ events: [LogEvent], isPartial: Bool) throws {
     let (read, bad) = try Self.survivors(events, isPartial)
     kept += UInt64(read.count)
     unreadable += bad
     leftBehind += UInt64(events.count - read.count) - bad
     for (found, event) in read {
       let lsn = LSN(found.lsn)
-      note(event, at: lsn)
+      recordBirthsAndZones(of: event, at: lsn)
       projections.apply(event, at: lsn, isDurable: true)
     }
   }
 
-  private mutating func note(_ event: Event, at lsn: LSN) {
+  private mutating func recordBirthsAndZones(of event: Event, at lsn: LSN) {
     switch event {
     case .saved(let saved): births[saved.id] = (lsn, saved.births)
     case .deleted(let deleted): births[deleted.id] = (lsn, deleted.births)
@@ -182,7 +194,7 @@ private struct RepairReading {
       // The list of zones may have been in a hole: it is asked for from its beginning.
       plan.eventsKept -= databaseTokens
       plan.eventsLeftBehind += databaseTokens
-      // What is frozen stays so until somebody decides.
+      // A lost zone stays frozen until the app resumes it.
       plan.zonesReset = zones.filter { projections.sync.zones[$0]?.isLost != true }.sorted()
       plan.settlements = settlements()
     }
@@ -219,7 +231,7 @@ private struct RepairReading {
 }
 
 extension Event {
-  /// Worth keeping without the rest of its transaction: what the app did, and who wrote it.
+  /// Whether the event is kept without the rest of its transaction: the app's mutations, and the writer's `opened`.
   fileprivate var staysAlone: Bool {
     switch self {
     case .saved, .deleted, .opened: true

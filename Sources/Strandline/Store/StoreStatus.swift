@@ -3,7 +3,7 @@
 import StrandlineSystem
 import Synchronization
 
-/// A store's state in numbers and words.
+/// A store's state: counts, zones, what is held and why.
 public struct StoreStatus: Sendable {
   /// A record that is set aside.
   public struct Held: Sendable {
@@ -11,7 +11,7 @@ public struct StoreStatus: Sendable {
     public var id: RecordID
     /// The server's code.
     public var code: String
-    /// The server's words.
+    /// The server's reason, as it sent it.
     public var reason: String
     /// How often it was tried.
     public var attempts: Int
@@ -62,8 +62,16 @@ public struct StoreStatus: Sendable {
 extension RecordStore {
   /// The store's state, as far as it is durable.
   ///
+  /// - Throws: `StrandlineError`: `.damaged` and `.io` if the oldest unsettled mutation cannot be read, `.closed`.
   /// - Complexity: O(records).
-  public func status() throws -> StoreStatus {
+  public func status(fileID: String = #fileID, line: Int = #line) throws -> StoreStatus {
+    try CallSite(fileID, line).run("reading the status of the store at '\(path)'") {
+      try requireOpen()
+      return try makeStatus()
+    }
+  }
+
+  private func makeStatus() throws -> StoreStatus {
     let durable = source.durableLSN
     let (sync, outbox, deleted, tables) = core.withLock { core in
       (

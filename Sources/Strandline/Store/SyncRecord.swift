@@ -33,33 +33,52 @@ extension SyncRecord {
 
 extension WriteTransaction {
   /// Saves a typed value. Fields that the type does not know survive.
-  public mutating func save<Value: SyncRecord>(_ value: Value) throws {
-    try save(merged(value))
+  ///
+  /// - Throws: `StrandlineError` as `save(_:)` of a record; `.typeMismatch` if a property cannot be stored.
+  public mutating func save<Value: SyncRecord>(_ value: Value, fileID: String = #fileID, line: Int = #line) throws {
+    let record = try CallSite(fileID, line).run("saving record '\(value.recordID)'") { try merged(value) }
+    try save(record, fileID: fileID, line: line)
   }
 
   /// Begins a new life under a typed value's name.
-  public mutating func create<Value: SyncRecord>(_ value: Value) throws {
-    try create(merged(value))
+  ///
+  /// - Throws: `StrandlineError` as `create(_:)` of a record; `.typeMismatch` if a property cannot be stored.
+  public mutating func create<Value: SyncRecord>(
+    _ value: Value, fileID: String = #fileID, line: Int = #line
+  ) throws {
+    let record = try CallSite(fileID, line).run("creating record '\(value.recordID)'") { try merged(value) }
+    try create(record, fileID: fileID, line: line)
   }
 
   /// Deletes a typed value's record; false if it does not live.
   @discardableResult
-  public mutating func delete<Value: SyncRecord>(_ value: Value) throws -> Bool { try delete(value.recordID) }
+  public mutating func delete<Value: SyncRecord>(
+    _ value: Value, fileID: String = #fileID, line: Int = #line
+  ) throws -> Bool { try delete(value.recordID, fileID: fileID, line: line) }
 
   /// Deletes a record by its type and name; false if it does not live.
   @discardableResult
-  public mutating func delete<Value: SyncRecord>(_ type: Value.Type, _ id: String) throws -> Bool {
-    try delete(RecordID(id, zone: Value.zone))
+  public mutating func delete<Value: SyncRecord>(
+    _ type: Value.Type, _ id: String, fileID: String = #fileID, line: Int = #line
+  ) throws -> Bool {
+    try delete(RecordID(id, zone: Value.zone), fileID: fileID, line: line)
   }
 
   /// A typed value as this transaction sees it; nil if it does not live.
-  public func value<Value: SyncRecord>(_ type: Value.Type, _ id: String) throws -> Value? {
-    try record(RecordID(id, zone: Value.zone)).map { try RecordDecoder.decode(type, from: $0) }
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type.
+  public func value<Value: SyncRecord>(
+    _ type: Value.Type, _ id: String, fileID: String = #fileID, line: Int = #line
+  ) throws -> Value? {
+    let id = RecordID(id, zone: Value.zone)
+    return try CallSite(fileID, line).run("reading record '\(id)'") {
+      try find(id).map { try RecordDecoder.decode(type, from: $0) }
+    }
   }
 
   private func merged<Value: SyncRecord>(_ value: Value) throws -> Record {
     let id = value.recordID
-    var record = try self.record(id) ?? Record(type: Value.recordType, id: id)
+    var record = try find(id) ?? Record(type: Value.recordType, id: id)
     for (field, content) in try RecordEncoder.encode(value) { record[field] = content }
     return record
   }
@@ -67,14 +86,25 @@ extension WriteTransaction {
 
 extension RecordStore {
   /// A typed value, as far as it is durable; nil if it does not live.
-  public func value<Value: SyncRecord>(_ type: Value.Type, _ id: String) throws -> Value? {
-    try record(RecordID(id, zone: Value.zone)).map { try RecordDecoder.decode(type, from: $0) }
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type.
+  public func value<Value: SyncRecord>(
+    _ type: Value.Type, _ id: String, fileID: String = #fileID, line: Int = #line
+  ) throws -> Value? {
+    let id = RecordID(id, zone: Value.zone)
+    return try CallSite(fileID, line).run("reading record '\(id)'") {
+      try record(id, fileID: fileID, line: line).map { try RecordDecoder.decode(type, from: $0) }
+    }
   }
 
   /// All living values of a type, in the order of their names.
-  public func values<Value: SyncRecord>(_ type: Value.Type) throws -> [Value] {
+  ///
+  /// - Throws: `StrandlineError` as `value(_:_:)`.
+  public func values<Value: SyncRecord>(
+    _ type: Value.Type, fileID: String = #fileID, line: Int = #line
+  ) throws -> [Value] {
     var result: [Value] = []
-    try forEachRecord(ofType: Value.recordType, in: Value.zone) {
+    try forEachRecord(ofType: Value.recordType, in: Value.zone, fileID: fileID, line: line) {
       result.append(try RecordDecoder.decode(type, from: $0))
     }
     return result

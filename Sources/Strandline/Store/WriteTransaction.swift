@@ -1,6 +1,6 @@
 // What a closure of `write` can do: look, save, create, delete. All of it, or nothing, becomes one transaction.
 //
-// Two verbs, so that nothing comes back by accident: `save` edits what lives or creates what never was; on a deleted
+// Two verbs, so that no deleted record comes back by accident: `save` edits what lives or creates what never was; on a deleted
 // name it throws. Only `create` begins a new life.
 
 import StrandlineSystem
@@ -11,11 +11,18 @@ public struct WriteTransaction: ~Copyable {
 
   init(core: consuming StoreCore) { self.core = core }
 
-  /// Ends the transaction's hold on the store.
+  /// Gives the store's state back.
   consuming func finish() -> StoreCore { core }
 
   /// A record as this transaction sees it; nil if it does not live.
-  public func record(_ id: RecordID) throws -> Record? {
+  ///
+  /// - Throws: `StrandlineError`: `.damaged`, `.io`.
+  public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
+    try CallSite(fileID, line).run("reading record '\(id)'") { try find(id) }
+  }
+
+  /// The record as this transaction sees it.
+  func find(_ id: RecordID) throws -> Record? {
     guard let loaded = try core.view(id) else { return nil }
     let base = core.projections.records[id]?.base
     let system = base.map {
@@ -27,21 +34,28 @@ public struct WriteTransaction: ~Copyable {
   /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.
   ///
   /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.invalidName`, `.invalidValue`,
-  ///   `.tooLarge`, `.typeMismatch`; nothing is written then.
-  public mutating func save(_ record: Record) throws {
-    try put(record, creating: false)
+  ///   `.tooLarge`, `.typeMismatch`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
+  ///   changed nothing then.
+  public mutating func save(_ record: Record, fileID: String = #fileID, line: Int = #line) throws {
+    try CallSite(fileID, line).run("saving record '\(record.id)'") { try put(record, creating: false) }
   }
 
   /// Begins a new life under a record's name.
   ///
   /// - Throws: `StrandlineError.recordExists` if the record lives; otherwise as `save`.
-  public mutating func create(_ record: Record) throws {
-    try put(record, creating: true)
+  public mutating func create(_ record: Record, fileID: String = #fileID, line: Int = #line) throws {
+    try CallSite(fileID, line).run("creating record '\(record.id)'") { try put(record, creating: true) }
   }
 
   /// Deletes a record; false if it does not live.
+  ///
+  /// - Throws: `StrandlineError`: `.damaged` and `.io` if the record cannot be read.
   @discardableResult
-  public mutating func delete(_ id: RecordID) throws -> Bool {
+  public mutating func delete(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Bool {
+    try CallSite(fileID, line).run("deleting record '\(id)'") { try remove(id) }
+  }
+
+  private mutating func remove(_ id: RecordID) throws -> Bool {
     guard let entry = core.projections.records[id], let view = entry.view else { return false }
     core.append(
       .deleted(

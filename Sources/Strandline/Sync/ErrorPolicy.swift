@@ -69,7 +69,8 @@ extension CloudError {
   /// The public form of a refusal that stops a cycle. `retryAfter` is said only where the server said it.
   func asStrandlineError(_ doing: String, wait: Double? = nil, isServers: Bool = false) -> StrandlineError {
     let retryAfter = isServers ? wait : nil
-    let later = wait.map { "; come back in \(Int($0.rounded(.up))) s" } ?? ""
+    // The engine's own waits are not said: they bind its automatic cycles alone, and a call by hand does not wait.
+    let later = retryAfter.map { "; try again in \(Int($0.rounded(.up))) s" } ?? ""
     switch code {
     case .networkError:
       return StrandlineError(
@@ -83,7 +84,7 @@ extension CloudError {
     default:
       if ErrorPolicy.request(self) == .retry {
         return StrandlineError(
-          .throttled, "\(doing): the server asks to come back later (\(code.rawValue): \(reason))\(later)",
+          .throttled, "\(doing): the server asks to try again later (\(code.rawValue): \(reason))\(later)",
           underlying: self, retryAfter: retryAfter)
       }
       return StrandlineError(

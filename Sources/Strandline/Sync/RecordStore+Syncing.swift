@@ -12,23 +12,29 @@ extension RecordStore {
   /// - Parameters:
   ///   - path: the folder.
   ///   - syncing: the cloud to sync with; left out for a local store.
-  ///   - options: sizes and habits of the log.
-  ///   - environment: disk, clocks and dice; the machine's own by default.
+  ///   - options: options of the log.
+  ///   - environment: disk, clock and random source; the machine's own by default.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.notAStore`, `.storeHeld`, `.damaged`, `.fromTheFuture`, `.diskFull`, `.io`.
   /// - Complexity: O(bytes of the log), a million events in a few seconds.
   public static func open(
     at path: String, syncing: SyncConfiguration? = nil, options: StoreOptions = StoreOptions(),
-    environment: StoreEnvironment = .real
+    environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
   ) async throws -> RecordStore {
-    // Reading a log blocks for long: that is no work for the cooperative pool.
+    // Reading a whole log blocks its thread for long, so it does not run on the cooperative pool.
     let store = try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global().async {
         continuation.resume(
-          with: Result { try openBlocking(at: path, options: options, environment: environment) })
+          with: Result {
+            try openBlocking(at: path, options: options, environment: environment, fileID: fileID, line: line)
+          })
       }
     }
     if let syncing {
-      let engine = try SyncEngine(store: store, configuration: syncing)
+      let engine = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
+        try SyncEngine(store: store, configuration: syncing)
+      }
       store.driver.withLock { $0 = engine }
     }
     return store
@@ -36,9 +42,10 @@ extension RecordStore {
 
   /// The sync engine.
   ///
-  /// - Throws: `StrandlineError.notSyncing` if the store was opened without `syncing:`.
+  /// - Throws: `StrandlineError`: `.notSyncing` if the store was opened without `syncing:`, `.closed`.
   public var sync: SyncEngine {
     get throws {
+      try requireOpen()
       guard let engine = driver.withLock({ $0 }) as? SyncEngine else {
         throw StrandlineError(.notSyncing, "the store at '\(path)' was opened without 'syncing:'")
       }

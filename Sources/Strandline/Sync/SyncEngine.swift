@@ -32,7 +32,7 @@ public final class SyncEngine: SyncDriver {
     }
   }
 
-  package func noteLocalWrite() { poke.signal() }
+  package func localWriteEnded() { poke.signal() }
 
   package func stop() async {
     let task = loop.withLock { task in
@@ -54,10 +54,13 @@ public final class SyncEngine: SyncDriver {
   /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter`), `.needsSignIn`, `.accountMismatch`,
   ///   `.serverRefused`; what was done before stays done, and nothing is lost.
   @discardableResult
-  public func now() async throws -> SyncReport { try await cycle(CycleOptions()) }
+  public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
+    try await CallSite(fileID, line).run("syncing '\(store.path)'") { try await cycle(CycleOptions()) }
+  }
 
   /// Runs one cycle.
   package func cycle(_ options: CycleOptions) async throws -> SyncReport {
+    try store.requireOpen()
     await lock.acquire()
     defer { lock.release() }
     var cycle = Cycle(store: store, database: database, options: options, memory: memory)
@@ -67,21 +70,34 @@ public final class SyncEngine: SyncDriver {
       last.withLock { $0 = LastCycle(report: report) }
       return report
     } catch {
-      let error = StrandlineError.translating(error, "syncing '\(store.path)'")
+      let error = publicError(error)
       let report = cycle.total
       last.withLock { $0 = LastCycle(report: report, error: error as? StrandlineError) }
       throw error
     }
   }
 
+  /// The public form of what ended a cycle.
+  private func publicError(_ error: any Error) -> any Error {
+    let doing = "syncing '\(store.path)'"
+    let translated = StrandlineError.translating(error, doing)
+    if translated is StrandlineError || translated is CancellationError { return translated }
+    // A database may throw `CloudError` alone. Another error of an app's own database says that no answer came.
+    return StrandlineError(.unreachable, "\(doing): the cloud database failed: \(error)", underlying: error)
+  }
+
   /// Takes a lost zone up again: the app has decided that it may be synced. It is fetched from its beginning; if the server
   /// still does not have it, it is lost again.
   ///
   /// - Throws: `StrandlineError` as `write`; the decision is durable when this returns.
-  public func resumeZone(_ zone: ZoneID) async throws {
-    try await store.commit { core in
-      guard core.projections.sync.zones[zone]?.isLost == true else { return }
-      core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: "resumed by the app", policy: "resume")))
+  public func resumeZone(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws {
+    try await CallSite(fileID, line).run("resuming zone '\(zone)'") {
+      try store.requireOpen()
+      try await store.commit { core in
+        guard core.projections.sync.zones[zone]?.isLost == true else { return }
+        core.append(
+          .zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: "resumed by the app", policy: "resume")))
+      }
     }
     poke.signal()
   }
@@ -93,7 +109,11 @@ public final class SyncEngine: SyncDriver {
   public var lastError: StrandlineError? { last.withLock { $0.error } }
 
   /// The store's state: what is owed, held, waited for.
-  public var status: StoreStatus { get throws { try store.status() } }
+  ///
+  /// - Throws: as `RecordStore.status()`.
+  public func status(fileID: String = #fileID, line: Int = #line) throws -> StoreStatus {
+    try store.status(fileID: fileID, line: line)
+  }
 
   // MARK: By itself
 

@@ -2,27 +2,34 @@
 // the other way round. Pure: from what is owed to a list of names.
 
 /// A mutation to send.
-struct UploadItem {
-  var id: RecordID
-  var lsn: LSN
-  var isDeletion: Bool
+package struct UploadItem: Hashable, Sendable {
+  package var id: RecordID
+  package var lsn: LSN
+  package var isDeletion: Bool
   /// The names in the same zone that this record points at (a save), or pointed at in its base (a deletion).
-  var targets: [String]
+  package var targets: [String]
+
+  package init(id: RecordID, lsn: LSN, isDeletion: Bool, targets: [String]) {
+    self.id = id
+    self.lsn = lsn
+    self.isDeletion = isDeletion
+    self.targets = targets
+  }
 }
 
-enum UploadPlan {
+package enum UploadPlan {
   /// Operations a request takes.
-  static let operationsMax = 200
+  package static let operationsMax = 200
   /// Bytes of JSON a request takes; a record above it goes alone.
-  static let requestBytesMax = 2_000_000
+  package static let requestBytesMax = 2_000_000
 
   /// The order for one zone. Ties keep the order of the items, which is that of the log. Records that point at each
   /// other in a circle stand together.
-  static func order(_ items: [UploadItem]) -> [UploadItem] {
+  package static func order(_ items: [UploadItem]) -> [UploadItem] {
     let saves = items.filter { !$0.isDeletion }
     let deletes = items.filter(\.isDeletion)
-    // A deletion of a child before its parent: what points goes first.
-    return targetsFirst(saves) + targetsFirst(deletes).reversed()
+    // A deletion of a child before its parent: what points goes first. Turned round twice, ties stay in order.
+    return targetsFirst(saves) + targetsFirst(deletes.reversed()).reversed()
   }
 
   /// Depth first, targets before what points at them; O(items + pointers). The stack is our own: a chain of a hundred
@@ -54,20 +61,26 @@ enum UploadPlan {
   }
 
   /// About how many bytes of JSON an operation takes, from above.
-  static func jsonBytes(_ operation: CloudOperation) -> Int {
-    var bytes = 200 + operation.name.utf8.count + operation.type.utf8.count + (operation.changeTag?.utf8.count ?? 0)
-    for (name, value) in operation.fields { bytes += 40 + name.utf8.count + (value.map(jsonBytes) ?? 4) }
+  package static func jsonBytes(_ operation: CloudOperation) -> Int {
+    var bytes = 200 + jsonBytes(operation.name) + jsonBytes(operation.type)
+    bytes += jsonBytes(operation.changeTag ?? "") + (operation.parent.map { 40 + jsonBytes($0) } ?? 0)
+    for (name, value) in operation.fields { bytes += 40 + jsonBytes(name) + (value.map(jsonBytes) ?? 4) }
     return bytes
+  }
+
+  /// With its quotes: quotes, backslashes and slashes take two bytes, control characters six.
+  private static func jsonBytes(_ text: String) -> Int {
+    text.utf8.reduce(2) { $0 + ($1 < 0x20 ? 6 : ($1 == 0x22 || $1 == 0x5C || $1 == 0x2F ? 2 : 1)) }
   }
 
   private static func jsonBytes(_ value: FieldValue) -> Int {
     switch value {
-    case .string(let text):
-      // Quotes, backslashes and slashes take two bytes, control characters six.
-      return text.utf8.reduce(2) { $0 + ($1 < 0x20 ? 6 : ($1 == 0x22 || $1 == 0x5C || $1 == 0x2F ? 2 : 1)) }
+    case .string(let text): return jsonBytes(text)
     case .int64, .double, .date: return 26
     case .bytes(let bytes): return bytes.count * 3 / 2 + 8
-    case .reference(let reference): return 160 + reference.name.utf8.count + (reference.zone?.name.utf8.count ?? 0)
+    case .reference(let reference):
+      return 160 + jsonBytes(reference.name) + jsonBytes(reference.zone?.name ?? "")
+        + jsonBytes(reference.zone?.owner ?? "")
     case .location: return 320
     case .asset(let asset): return 600 + (asset.downloadURL?.utf8.count ?? 0) * 2
     case .list(_, let items): return items.reduce(2) { $0 + jsonBytes($1) + 1 }

@@ -14,7 +14,7 @@ package final class Console: Sendable {
   let environment: SystemEnvironment
   let isErrorTerminal: Bool
   let mayColorErrors: Bool
-  /// Somebody waits at a terminal: a server that is silent for so many seconds is not there.
+  /// Seconds of a server's silence after which a request fails: a person waits at the terminal.
   let requestTimeout: Double
   private let variables: @Sendable (String) -> String?
   private let writeOutput: @Sendable ([UInt8]) throws -> Void
@@ -52,7 +52,7 @@ package final class Console: Sendable {
       output: { try StandardStreams.write($0, to: .output) },
       error: { bytes in
         do { try StandardStreams.write(bytes, to: .error) } catch {
-          // Nobody is left to tell.
+          // There is no other stream to report it on.
         }
       },
       input: { try StandardInput.read(max: $0) },
@@ -135,45 +135,4 @@ func printable(_ text: String) -> String {
     }
   }
   return result
-}
-
-/// Numbers for people.
-enum Words {
-  /// 1234567 as 1,234,567.
-  static func count(_ number: some BinaryInteger) -> String {
-    var digits = Array(String(number))
-    var place = digits.count - 3
-    while place > (digits.first == "-" ? 1 : 0) {
-      digits.insert(",", at: place)
-      place -= 3
-    }
-    return String(digits)
-  }
-
-  /// "1 record", "2 records".
-  static func plural(_ number: some BinaryInteger, _ one: String, _ many: String? = nil) -> String {
-    "\(count(number)) \(number == 1 ? one : many ?? one + "s")"
-  }
-
-  /// Seconds with one decimal.
-  static func seconds(nanoseconds: UInt64) -> String {
-    let tenths = (nanoseconds + 50_000_000) / 100_000_000
-    return "\(tenths / 10).\(tenths % 10) s"
-  }
-
-  /// Bytes in the unit that reads best.
-  static func bytes(_ number: UInt64) -> String {
-    if number < 10_000 { return "\(count(number)) bytes" }
-    if number < 10_000_000 { return "\(count(number / 1_000)) kB" }
-    return "\(count(number / 1_000_000)) MB"
-  }
-
-  /// A duration for people.
-  static func duration(milliseconds: Int64) -> String {
-    let seconds = max(0, milliseconds) / 1_000
-    if seconds < 120 { return "\(seconds) s" }
-    if seconds < 7_200 { return "\(seconds / 60) min" }
-    if seconds < 172_800 { return "\(seconds / 3_600) h" }
-    return "\(seconds / 86_400) d"
-  }
 }

@@ -60,7 +60,7 @@ extension Failure {
     case let failure as Failure: self = failure
     case let error as StrandlineError: self = Failure(error, store: path)
     case let error as LogError:
-      self = Failure(StrandlineError.translating(error, "reading '\(path ?? "the log")'"), store: path)
+      self = Failure(StrandlineError(error, "reading '\(path ?? "the log")'"), store: path)
     case let error as SystemError: self = Failure(Self.code(of: error), "\(error)")
     case is CancellationError: self = Failure(.tryLater, "interrupted")
     default:
@@ -83,7 +83,7 @@ extension Failure {
         // An absent store has its own code; what is absent here is the folder that it was to be made in.
         if system.isAbsent, code == .inputOutput { code = .cannotCreate }
       }
-      cause = (below as? StrandlineError)?.underlying ?? (below as? LogError)?.underlying
+      cause = (below as? StrandlineError)?.underlying
     }
     self.init(code, error.message, try: Self.remedy(for: error.code, store: path))
   }

@@ -6,6 +6,7 @@
 import Strandline
 import StrandlineHost
 import StrandlineLog
+import StrandlineLogBench
 import StrandlineSystem
 
 extension Command {
@@ -55,7 +56,9 @@ extension Command {
     let place = try Workplace(console, kept: nil, parent: arguments["--directory"])
     let rows: [LogBenchRow]
     do {
-      var bench = try LogBench(options, place: place, console: console)
+      let stop = Flag()
+      try console.onInterrupt { stop.set() }
+      var bench = LogBench(options, in: place.path, environment: console.environment, stop: stop)
       try await bench.run()
       rows = bench.rows
     } catch {

@@ -3,6 +3,7 @@
 // that repeats it.
 
 import Strandline
+import StrandlineHost
 import StrandlineLogProofs
 import StrandlineSimulation
 import StrandlineSyncProofs

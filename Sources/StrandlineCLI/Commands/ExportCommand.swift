@@ -1,6 +1,7 @@
 // `export`: a store as JSON Lines, in one order and one form, so that equal stores give equal bytes. Takes no lock.
 
 import Strandline
+import StrandlineHost
 
 extension Command {
   static let export = Command(

@@ -4,6 +4,7 @@
 // of one. So the lines are read inside the transaction, until it is full, a line is bad, or the input ends.
 
 import Strandline
+import StrandlineHost
 import StrandlineSystem
 
 extension Command {

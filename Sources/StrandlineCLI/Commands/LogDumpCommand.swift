@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 import Synchronization

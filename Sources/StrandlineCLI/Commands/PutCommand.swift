@@ -1,6 +1,7 @@
 // `put`: one record from the command line, changing only what it names.
 
 import Strandline
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 

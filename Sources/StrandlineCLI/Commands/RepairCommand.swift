@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 
@@ -39,7 +40,8 @@ extension Command {
       }
       do {
         try repair.apply(into: place)
-      } catch let error as LogError where error.code == .notEmptyDirectory {
+      } catch let error as StrandlineError where error.code == .notAStore {
+        // The store itself was read already: what is taken is the new one's place.
         throw Failure(.cannotCreate, error.message, try: "the same with another folder after --into")
       }
       try screen.show(console, json: arguments.has("--json"), isWritten: true)

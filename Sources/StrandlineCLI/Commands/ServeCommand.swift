@@ -4,6 +4,7 @@
 // If nobody reads it any more, the server ends.
 
 import Strandline
+import StrandlineHost
 import StrandlineServer
 import StrandlineSystem
 import Synchronization

@@ -2,6 +2,7 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineHost
 
 extension Command {
   static let status = Command(

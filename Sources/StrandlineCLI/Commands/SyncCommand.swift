@@ -4,6 +4,7 @@
 import Foundation
 import Strandline
 import StrandlineCloudKit
+import StrandlineHost
 import StrandlineSystem
 import Synchronization
 

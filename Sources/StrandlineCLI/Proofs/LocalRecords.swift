@@ -2,6 +2,7 @@
 // its time zones. Made into JSON Lines as `import` takes them.
 
 import Strandline
+import StrandlineHost
 import StrandlineSystem
 
 /// Real records of this machine.

@@ -132,16 +132,7 @@ final class Workplace: Sendable {
       child.kill(.kill)
       try finish(child)
     }
-    if !isKept.withLock({ $0 }) { try Self.remove(path, console.fileSystem) }
-  }
-
-  /// Removes a folder with all it holds. No link is followed: only what is a folder itself is entered.
-  static func remove(_ path: String, _ fileSystem: any FileSystem) throws {
-    do throws(SystemError) { return try fileSystem.unlink(path) } catch {
-      if error.isAbsent { return }
-    }
-    for name in try fileSystem.list(path) { try remove(path + "/" + name, fileSystem) }
-    try fileSystem.removeDirectory(path)
+    if !isKept.withLock({ $0 }) { try console.fileSystem.removeTree(path) }
   }
 
   // MARK: A server

@@ -22,19 +22,16 @@ struct RecordLine: Decodable {
   init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: AnyKey.self)
     for key in container.allKeys where Key(rawValue: key.stringValue) == nil {
-      throw DecodingError.dataCorrupted(
-        DecodingError.Context(
-          codingPath: [],
-          debugDescription: "the key '\(printable(String(key.stringValue.prefix(80))))' is not known; a line has "
-            + Key.allCases.map(\.rawValue).joined(separator: ", ")))
+      throw BadLine(
+        "the key '\(printable(String(key.stringValue.prefix(80))))' is not known; a line has "
+          + Key.allCases.map(\.rawValue).joined(separator: ", "))
     }
     func text(_ key: Key) throws -> String? {
       try container.decodeIfPresent(String.self, forKey: AnyKey(key.rawValue))
     }
     recordType = try text(.recordType)
     guard let name = try text(.recordName) else {
-      throw DecodingError.dataCorrupted(
-        DecodingError.Context(codingPath: [], debugDescription: "the key 'recordName' is missing"))
+      throw BadLine("the key 'recordName' is missing")
     }
     recordName = name
     zoneName = try text(.zoneName)
@@ -49,8 +46,8 @@ struct RecordLine: Decodable {
     do {
       self = try JSONDecoder().decode(RecordLine.self, from: Data(json))
     } catch let error as DecodingError {
-      // Of a text that is not JSON the decoder says no more than that; its sentence is the only one without a path.
-      if case .dataCorrupted(let context) = error, context.debugDescription.hasPrefix("The given data") {
+      // Corrupted data without a path is a text that is not JSON; what is wrong in a value has its key for a path.
+      if case .dataCorrupted(let context) = error, context.codingPath.isEmpty {
         throw BadLine("not valid JSON: cut short, a quote or comma amiss, or an escape that is no character")
       }
       throw BadLine(error)
@@ -110,12 +107,18 @@ struct BadLine: Error {
     if type == String.self { return "text" }
     if type is any BinaryInteger.Type { return "a whole number" }
     if type is any BinaryFloatingPoint.Type { return "a number" }
-    let name = "\(type)"
-    if name.hasPrefix("Dictionary") { return "an object" }
-    if name.hasPrefix("Array") { return "a list" }
-    return "\(name)"
+    if type is any JSONObject.Type { return "an object" }
+    if type is any JSONList.Type { return "a list" }
+    return "\(type)"
   }
 }
+
+/// The Swift types that a JSON object is decoded as.
+private protocol JSONObject {}
+extension Dictionary: JSONObject {}
+/// The Swift types that a JSON list is decoded as.
+private protocol JSONList {}
+extension Array: JSONList {}
 
 /// A field's value in a line; nil for null.
 struct LineField: Decodable {

@@ -29,21 +29,31 @@ extension Log {
           preconditionFailure("taking over events throws nothing of its own")
         }
         try replace([try make(&rewrite)])
-        keeper.removeDropped()
+        if let failure = keeper.removeDropped() {
+          throw .system("merged, but old segments of '\(path)' cannot be removed", failure)
+        }
         upkeep.succeeded(.merging) { $0.segmentsMerged += run.count }
       }
       upkeep.succeeded(.merging)
     }
   }
 
-  /// A writer that was there for a moment merges what has come together, its own segment too. If that fails, everything is
-  /// as safe as before, and the next writer tries again.
-  func mergeAtClose(_ writer: borrowing SegmentWriter) {
-    guard options.upkeep == .inBackground, writer.hasAppended else { return }
+  /// Merges small segments while the log closes, the closing writer's own segment too: a writer that is open for a
+  /// moment has no other occasion.
+  ///
+  /// - Returns: what the caller of `close` must learn: a disk that fails, or damage in a segment. Everything acknowledged
+  ///   is as safe as before, and the next writer tries again. Nil also on a full disk, where a merge can wait.
+  func mergeAtClose(_ writer: borrowing SegmentWriter) -> LogError? {
+    guard options.upkeep == .inBackground, writer.hasAppended else { return nil }
     do throws(LogError) {
       try mergeNow()
+      return nil
     } catch {
-      // In `upkeepReport`, and nothing that the closing depends on.
+      guard !error.isFull else { return nil }
+      var error = error
+      error.message =
+        "'\(path)' is closed and what was acknowledged is safe, but merging its segments failed: \(error.message)"
+      return error
     }
   }
 

@@ -20,9 +20,10 @@ struct Ballast {
     do {
       try file.preallocate(at: 0, length: UInt64(bytes))
       try file.sync(.durable)
-    } catch {
-      try fileSystem.unlink(temporary)
-      throw error
+    } catch let cause {
+      // What cannot be removed now is removed by the next attempt; the first failure is the one to report.
+      do { try fileSystem.unlink(temporary) } catch { throw cause }
+      throw cause
     }
     try fileSystem.rename(temporary, to: directory.ballast)
   }

@@ -222,6 +222,8 @@ struct LogSurvey {
   private(set) var listProblems: [LogError] = []
   /// What is wrong with segments, in the order in which they were looked at.
   private(set) var segmentProblems: [LogError] = []
+  /// Segments with features that a writer must know and this version does not.
+  private(set) var readOnlySegments: [String] = []
   /// The IDs of all files that are named like segments.
   let present: Set<UInt64>
 
@@ -324,6 +326,7 @@ struct LogSurvey {
       segmentProblems.append(problem)
       return
     }
+    if header.readOnlyCompatibleBits != 0 { readOnlySegments.append(facts.path) }
     guard header.salt == entry.salt else {
       segmentProblems.append(
         .foreign(

@@ -43,8 +43,11 @@ struct SegmentList {
     }
     if let problem = survey.segmentProblems.first { throw problem }
     let summaries = survey.segments.compactMap(\.summary)
-    if writing, let refusing = summaries.first(where: { $0.header.readOnlyCompatibleBits != 0 }) {
-      throw .readOnly(refusing.path)
+    if writing {
+      let refusing = survey.readOnlySegments.first
+      if let path = refusing ?? summaries.first(where: { $0.header.readOnlyCompatibleBits != 0 })?.path {
+        throw .readOnly(path)
+      }
     }
     return SegmentList(
       manifest: manifest, control: control, summaries: summaries, ends: survey.segments.map(\.end),

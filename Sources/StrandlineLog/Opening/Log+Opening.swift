@@ -105,6 +105,7 @@ private struct LogOpening {
     let list = try SegmentList.read(
       fileSystem, directory, files, role: role, writing: true, untilUnwritten: false, known: known)
     var recovered = try Recovery.run(fileSystem, list, from: firstLSN, visit: replay)
+    try checkNumbers(list, recovered)
     recovered.report.adopted = list.adopted
     try clearUp(files.temporaries, &recovered)
     let keeper = keeper(list, recovered, files)
@@ -136,6 +137,17 @@ private struct LogOpening {
       try fileSystem.open(directory.control, .readWrite).close()
     } catch {
       throw .system("cannot open '\(directory.path)' for writing", error, file: directory.control)
+    }
+  }
+
+  /// No log gets near the limit by counting; going on there would write numbers that no reader takes.
+  private func checkNumbers(_ list: SegmentList, _ recovered: Recovery) throws(LogError) {
+    let limit = LogFormat.numberMax - 1 << 40
+    guard list.manifest.nextSegmentID < limit, recovered.end.lsn < limit else {
+      throw .damaged(
+        directory.manifest, at: 0..<1, lsns: nil,
+        "its next segment ID is \(list.manifest.nextSegmentID) and its last LSN \(recovered.end.lsn), which no writer "
+          + "reaches by counting")
     }
   }
 

@@ -25,17 +25,25 @@ struct StoreCreation {
   ///
   /// - Returns: nil if another creator made one meanwhile.
   func create() throws(LogError) -> Created? {
+    let place = StoreDirectory(
+      directory.path + LogFormat.initInfix + SegmentName.hex(environment.random.next()))
     do {
-      return try build()
+      return try build(in: place)
     } catch {
-      throw .system("cannot make a store at '\(directory.path)'", error, file: directory.path)
+      throw Self.failure(at: directory, built: place, error)
     }
   }
 
-  private func build() throws(SystemError) -> Created? {
+  /// The error of a creation that failed. The folder that it was built in is named only where the failing call was about
+  /// a file inside it: its own name means nothing to the caller.
+  static func failure(at directory: StoreDirectory, built place: StoreDirectory, _ error: SystemError) -> LogError {
+    var error = error
+    if error.subject == place.path { error.subject = directory.path }
+    return .system("cannot make a store at '\(directory.path)'", error, file: directory.path)
+  }
+
+  private func build(in place: StoreDirectory) throws(SystemError) -> Created? {
     let fileSystem = environment.fileSystem
-    let place = StoreDirectory(
-      directory.path + LogFormat.initInfix + SegmentName.hex(environment.random.next()))
     var lock: (any FileLock)?
     var live: LiveSegment?
     do throws(SystemError) {

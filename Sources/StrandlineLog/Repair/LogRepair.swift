@@ -61,7 +61,7 @@ package enum LogRepair {
         // The next open for writing at `path` removes it; the first failure counts.
       }
       guard let error = error as? SystemError else { throw error }
-      throw LogError.system("cannot make a store at '\(directory.path)'", error, file: directory.path)
+      throw StoreCreation.failure(at: directory, built: place, error)
     }
     do {
       try fileSystem.syncDirectory(directory.parent)

@@ -65,6 +65,7 @@ package final class LogSalvage: Sendable {
     var report = reading.report
     // Every byte verifies, and no open takes it: the files contradict each other. That is damage like any other.
     if !report.isDamaged, let refusal = refusal() {
+      if refusal.code == .foreignSegment { throw refusal.notSalvaged }
       report.damages.append(
         SalvageDamage(file: refusal.file ?? path, bytes: 0..<0, words: refusal.message))
       report.isOpenEnded = true
@@ -135,9 +136,9 @@ struct SalvageReading {
     }
     // Behind the last thing that is known, nothing says what was there.
     if let last = found.parts.last, last.identity == nil, last.entry?.end == nil { report.isOpenEnded = true }
-    if !pending.isEmpty || found.parts.allSatisfy({ $0.segmentID < found.bound?.segmentID ?? 0 }) {
-      report.isOpenEnded = true
-    }
+    // CONTROL of a sound log may name a segment that was merged away.
+    let isTailGone = found.parts.allSatisfy { $0.segmentID < found.bound?.segmentID ?? 0 }
+    if !pending.isEmpty || (isTailGone && report.isDamaged) { report.isOpenEnded = true }
     report.lastLSN = position
   }
 
@@ -225,8 +226,8 @@ struct SalvageReading {
     reading: while true {
       switch try scanner.next() {
       case .frame(let header, let start, let offset):
-        // A hole here is no loss: nothing of it was acknowledged.
-        if header.type == FrameType.event.rawValue, header.lsn != position + 1 { break reading }
+        // A hole here is no loss: nothing of it was acknowledged. Behind an index or a seal there are no events.
+        if header.type == FrameType.event.rawValue, header.lsn != position + 1 || walk.isFinished { break reading }
         try accept(header, scanner.window, start, offset, &walk, visit)
         if members.isEmpty { settled = scanner.offset }
       case .stop:
@@ -253,6 +254,8 @@ struct SalvageReading {
     var chain: Chain
     /// What its seal says that it is over all of them.
     var sealedChain: UInt32?
+    /// Its index or its seal was read.
+    var isFinished = false
   }
 
   private mutating func accept(
@@ -265,11 +268,24 @@ struct SalvageReading {
     guard header.flags & ~(LogFormat.flagFirst | LogFormat.flagLast | LogFormat.flagSynced) == 0 else {
       throw LogError.fromTheFuture(walk.path, at: UInt64(offset), "a frame with the flags \(header.flags)")
     }
-    if type == .seal {
-      let body = start + LogFormat.frameHeaderBytes
-      walk.sealedChain = SealBody.decode(bytes, at: body, count: header.bodyLength)?.contentChain
+    let body = start + LogFormat.frameHeaderBytes
+    switch type {
+    case .event: break
+    case .opening: return
+    case .index:
+      guard IndexBody.decode(bytes, at: body, count: header.bodyLength) != nil else {
+        throw LogError.fromTheFuture(walk.path, at: UInt64(offset), "an index of another form")
+      }
+      walk.isFinished = true
+      return
+    case .seal:
+      guard let seal = SealBody.decode(bytes, at: body, count: header.bodyLength) else {
+        throw LogError.fromTheFuture(walk.path, at: UInt64(offset), "a seal of another form")
+      }
+      walk.sealedChain = seal.contentChain
+      walk.isFinished = true
+      return
     }
-    guard type == .event else { return }
     walk.chain.add(header)
     // Handed out already: a copy, or what a merge has left behind.
     guard header.lsn > position, header.lsn < LogFormat.numberMax else { return }

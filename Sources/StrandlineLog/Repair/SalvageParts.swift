@@ -34,13 +34,15 @@ struct SalvageParts: Sendable {
 
   /// Looks at the directory. Reads first pages alone, unless a segment's identity has to be found out.
   ///
-  /// - Throws: `.absent`, `.notAStore`, `.fromTheFuture`, `.io` (an unreadable byte is an error here, never a gap),
-  ///   `.damaged` if nothing says what the files are.
+  /// - Throws: `.absent`, `.notAStore`, `.fromTheFuture`, `.foreignSegment` (which of the files are this log's is for a
+  ///   person to say), `.io` (an unreadable byte is an error here, never a gap), `.damaged` if nothing says what the files
+  ///   are.
   static func find(_ fileSystem: any FileSystem, _ directory: StoreDirectory) throws(LogError) -> SalvageParts {
     let survey = try LogSurvey(
       fileSystem, directory, try files(fileSystem, directory), untilUnwritten: false)
-    if let future = (survey.listProblems + survey.segmentProblems).first(where: { $0.code == .fromTheFuture }) {
-      throw future
+    for problem in survey.listProblems + survey.segmentProblems {
+      if problem.code == .fromTheFuture { throw problem }
+      if problem.code == .foreignSegment { throw problem.notSalvaged }
     }
     let facts = survey.segments.compactMap(\.facts)
     let control = survey.control?.current
@@ -147,7 +149,7 @@ struct SalvageParts: Sendable {
       damages.append(
         SalvageDamage(
           file: facts.path, bytes: 0..<min(facts.size, UInt64(LogFormat.headerPageBytes)),
-          words: facts.problem?.code == .foreignSegment ? "it lies under another segment's name" : "its header"))
+          words: "its header"))
       part.identity = try identity(of: facts, segment.entry, fileSystem)
       if part.identity == nil {
         if segment.entry?.isPrepared == true { return nil }

@@ -127,8 +127,9 @@ package final class Log: Sendable {
   /// Makes durable what is queued, seals the log, and gives the lock back. A second call does nothing; after it
   /// everything throws `.closed`.
   ///
-  /// - Throws: `LogError` if something that was appended did not become durable, or the last sync failed; the
-  ///   files and the lock are given back all the same.
+  /// - Throws: `LogError` if something that was appended did not become durable, or the last sync failed; also if
+  ///   merging small segments met a failing disk or damage, though what was acknowledged is safe then. The files and the
+  ///   lock are given back all the same.
   package func close() throws {
     while queue.withLock({ $0.hasQueue }) { writeNextGroup() }
     upkeep.end()
@@ -152,10 +153,10 @@ package final class Log: Sendable {
         } catch {
           return .system("cannot close '\(path)' cleanly; what was acknowledged is safe", error)
         }
-        mergeAtClose(writer)
+        let mergeFailure = mergeAtClose(writer)
         makeBallastAtClose(writer)
         if case .rejecting(let error) = phase { return error }
-        return nil
+        return mergeFailure
       }
     }
     if let failure { throw failure }

@@ -86,11 +86,12 @@ struct SegmentCreation {
       }
       try file.write(content, at: 0)
       try file.sync(.durable)
-    } catch {
+    } catch let cause {
       file.close()
-      // Gives the space back. If that fails too, the next creation or the next writer removes the file.
-      do { try fileSystem.unlink(temporary) } catch { throw .refused(error) }
-      throw .refused(error)
+      // Gives the space back. If that fails too, the next creation or the next writer removes the file, and the first
+      // failure is the one to report.
+      do { try fileSystem.unlink(temporary) } catch { throw .refused(cause) }
+      throw .refused(cause)
     }
     do {
       try fileSystem.rename(temporary, to: directory.segment(segmentID))
@@ -110,7 +111,7 @@ struct SegmentCreation {
       try fileSystem.syncDirectory(directory.path)
       return .refused(cause)
     } catch {
-      return .unknown(error)
+      return .unknown(cause)
     }
   }
 

@@ -4,7 +4,7 @@ import StrandlineSystem
 import Synchronization
 
 /// Runs what blocks for long on a thread that may.
-func onThread<Value: Sendable>(
+package func onThread<Value: Sendable>(
   _ name: String, _ body: @escaping @Sendable () throws -> Value
 ) async throws -> Value {
   try await withCheckedThrowingContinuation { continuation in
@@ -15,10 +15,11 @@ func onThread<Value: Sendable>(
 }
 
 /// A flag that one thread sets and another reads.
-final class Flag: Sendable {
+package final class Flag: Sendable {
+  package init() {}
   private let value = Mutex(false)
-  var isSet: Bool { value.withLock { $0 } }
-  func set() { value.withLock { $0 = true } }
+  package var isSet: Bool { value.withLock { $0 } }
+  package func set() { value.withLock { $0 = true } }
   /// Throws when it is set: for work that an interrupt ends.
-  func check() throws { if isSet { throw CancellationError() } }
+  package func check() throws { if isSet { throw CancellationError() } }
 }

@@ -1,5 +1,6 @@
 // A picture of a benchmark: lines over two axes that double at each step, as SVG written by hand.
 
+import StrandlineHost
 import StrandlineSystem
 
 /// A plot with logarithmic axes.

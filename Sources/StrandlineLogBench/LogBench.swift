@@ -5,44 +5,56 @@
 // grows no faster than the work. The works stand in LogBench+Works.swift and LogBench+Reading.swift, who takes part in
 // Contenders.swift.
 
-import StrandlineHost
+package import StrandlineHost
 import StrandlineLog
-import StrandlineSystem
+package import StrandlineSystem
 
 /// What the command line says.
-struct LogBenchOptions: Sendable {
+package struct LogBenchOptions: Sendable {
   var rounds: Int
   /// Sizes that show that it works, and no figures worth quoting.
   var isQuick: Bool
   /// Only rows whose names begin so.
   var prefix: String
   var plotPath: String?
+
+  package init(rounds: Int, isQuick: Bool, prefix: String, plotPath: String?) {
+    self.rounds = rounds
+    self.isQuick = isQuick
+    self.prefix = prefix
+    self.plotPath = plotPath
+  }
+}
+
+/// The log under benchmark did not do what it was asked.
+package struct LogBenchFailure: Error, CustomStringConvertible {
+  package var description: String
 }
 
 /// One run of the benchmark.
-struct LogBench {
+package struct LogBench {
   let options: LogBenchOptions
-  let place: Workplace
-  let console: Console
-  private(set) var rows: [LogBenchRow] = []
+  private let folder: String
+  let environment: SystemEnvironment
+  package private(set) var rows: [LogBenchRow] = []
   /// Set by an interrupt; looked at before every write, because a round may be long.
   let stop: Flag
 
-  init(_ options: LogBenchOptions, place: Workplace, console: Console) throws {
+  /// - Parameter folder: where it writes; what it leaves there goes with the folder.
+  package init(_ options: LogBenchOptions, in folder: String, environment: SystemEnvironment, stop: Flag) {
     self.options = options
-    self.place = place
-    self.console = console
-    let stop = Flag()
+    self.folder = folder
+    self.environment = environment
     self.stop = stop
-    try console.onInterrupt { stop.set() }
   }
 
-  var environment: SystemEnvironment { console.environment }
+  /// The path of a name in the folder.
+  func place(_ name: String) -> String { folder + "/" + name }
 
   /// SQLite can take part: it writes to the real disk, whatever disk the log is on.
-  var hasSQLite: Bool { console.fileSystem is POSIXFileSystem && SQLitePeer.version != nil }
+  var hasSQLite: Bool { environment.fileSystem is POSIXFileSystem && SQLitePeer.version != nil }
 
-  mutating func run() async throws {
+  package mutating func run() async throws {
     try await measureWrites()
     try await measureGroups()
     try await measureBulk()
@@ -106,7 +118,7 @@ struct LogBench {
 }
 
 /// A figure, those beside it, and what was asked of it.
-struct LogBenchRow {
+package struct LogBenchRow {
   var work: String
   var unit: String
   var ours: Double
@@ -146,7 +158,7 @@ struct LogBenchRow {
     bars.append(Bar(text: "\(Self.figure(ratio)) × the time of half (≤ 2.2)", isMet: ratio <= 2.2))
   }
 
-  var json: String {
+  package var json: String {
     var pairs: [(String, String)] = [
       ("limit", Self.plain(limit)), ("ours", Self.plain(ours)), ("rounds", "\(rounds)"),
       ("rss_bytes", "\(residentBytes)"),
@@ -165,13 +177,13 @@ struct LogBenchRow {
     return rounded == rounded.rounded() ? "\(Int64(rounded))" : "\(rounded)"
   }
 
-  static func figure(_ number: Double?) -> String {
+  package static func figure(_ number: Double?) -> String {
     guard let number, number.isFinite, abs(number) < 1e15 else { return "–" }
     return number >= 100 ? Words.count(Int(number.rounded())) : "\((number * 100).rounded() / 100)"
   }
 
   /// The rows as a table for people.
-  static func table(_ rows: [LogBenchRow]) -> [String] {
+  package static func table(_ rows: [LogBenchRow]) -> [String] {
     let heads = ["work", "unit", "ours", "max", "SQLite", "limit", "p50 µs", "p99 µs", "memory", ""]
     let cells = rows.map { row in
       [

@@ -58,7 +58,7 @@ extension LogBench {
       if wants("log.open.clean" + suffix) { try await openClean("log.open.clean", suffix, path, rounds, &halves) }
       if wants("log.open.crash" + suffix) { try await openCrash("log.open.crash", suffix, path, rounds, &halves) }
     }
-    try Workplace.remove(path, console.fileSystem)
+    try environment.fileSystem.removeTree(path)
   }
 
   /// Every byte read and checked, beside reading every byte.
@@ -76,7 +76,7 @@ extension LogBench {
         try await timed {
           let report = try LogVerifier.verify(at: path, environment: environment)
           guard report.isSound, report.bytes >= UInt64(size) else {
-            throw Failure(.ourBug, "the benchmark's own log does not verify: \(report.findings)")
+            throw LogBenchFailure(description: "the benchmark's own log does not verify: \(report.findings)")
           }
         })
       peak = max(peak, Measures.peakBytes)
@@ -137,7 +137,7 @@ extension LogBench {
       try checkInterrupt()
       try await onThread("bench") {
         // Let go without being closed: the lock is given back, and nothing is written.
-        let log = try bench.openWithoutReplay(path, LogOptions(idleMarkerMilliseconds: nil))
+        let log = try bench.openWithoutReplay(path, LogOptions(controlIntervalMilliseconds: nil))
         try bench.fill(log, bytes: tail)
         // Nor has a process that was killed a thread that goes on.
         log.waitForUpkeep()
@@ -154,7 +154,7 @@ extension LogBench {
     let seconds = try await timed {
       let log = try openWithoutReplay(path)
       guard try log.read(log.durableLSN).body.count == 200 else {
-        throw Failure(.ourBug, "the last event of the benchmark's own log is not what was written")
+        throw LogBenchFailure(description: "the last event of the benchmark's own log is not what was written")
       }
       opened.withLock { $0 = log }
     }
@@ -198,7 +198,7 @@ extension LogBench {
   }
 
   private func syncs(_ name: String, _ groups: Int) throws -> (perGroup: Double, reading: Double) {
-    let counting = FaultInjector(console.fileSystem)
+    let counting = FaultInjector(environment.fileSystem)
     var surroundings = environment
     surroundings.fileSystem = counting
     let path = place(name)

@@ -23,7 +23,7 @@ extension LogBench {
   private func bareLoops(_ name: String, bytes: Int) throws -> [any Contender] {
     let piece = body(bytes)
     return try BareLoop.Preset.allCases.map { preset in
-      let loop = try BareLoop(console.fileSystem, place("\(name)-\(preset.rawValue)"), preset)
+      let loop = try BareLoop(environment.fileSystem, place("\(name)-\(preset.rawValue)"), preset)
       return BlockingContender(
         clock: environment.clock,
         work: { [stop] count in
@@ -172,7 +172,7 @@ extension LogBench {
     let sizes = [count(2_500, quick: 10), count(5_000, quick: 20)]
     let environment = environment
     let ours = FreshContender(
-      clock: environment.clock, stop: stop, folder: place("bulk-ours"), fileSystem: console.fileSystem,
+      clock: environment.clock, stop: stop, folder: place("bulk-ours"), fileSystem: environment.fileSystem,
       make: { path in
         let log = try Log.open(at: path + "/log", role: .store, environment: environment) { _ in }
         return (
@@ -184,19 +184,19 @@ extension LogBench {
     if hasSQLite {
       contenders.append(
         FreshContender(
-          clock: environment.clock, stop: stop, folder: place("bulk-sqlite"), fileSystem: console.fileSystem,
+          clock: environment.clock, stop: stop, folder: place("bulk-sqlite"), fileSystem: environment.fileSystem,
           make: { path in
             let peer = try SQLitePeer(path: path + "/bulk.sqlite")
             return ({ try peer.insert(body, times: batch) }, { peer.close() })
           }))
     }
     let piece = self.body(batch * LogFormat.frameBytes(bodyLength: body.count))
-    let fileSystem = console.fileSystem
+    let fileSystem = environment.fileSystem
     for preset in BareLoop.Preset.allCases {
       contenders.append(
         FreshContender(
           clock: environment.clock, stop: stop, folder: place("bulk-\(preset.rawValue)"),
-          fileSystem: console.fileSystem,
+          fileSystem: environment.fileSystem,
           make: { path in
             let loop = try BareLoop(fileSystem, path + "/bulk", preset)
             return ({ try loop.write(piece) }, { loop.close() })
@@ -233,7 +233,7 @@ extension LogBench {
     let plot = Plot(
       title: "Durable appends of 100 bytes", horizontal: "writers at once", vertical: "durable appends a second",
       lines: peer.points.isEmpty ? [ours] : [ours, peer])
-    try plot.save(at: path, console.fileSystem)
+    try plot.save(at: path, environment.fileSystem)
   }
 }
 
@@ -257,7 +257,7 @@ struct FreshContender: Contender {
       }
       let sample = Sample(nanoseconds: clock.monotonicNanoseconds() - begin)
       try close()
-      try Workplace.remove(folder, fileSystem)
+      try fileSystem.removeTree(folder)
       return sample
     }
   }

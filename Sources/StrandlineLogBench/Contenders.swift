@@ -4,6 +4,7 @@
 // whose space was prepared. How space is best prepared differs between disks, so it runs with both methods, and the
 // better one counts. Its first file is prepared before the clock runs, as a log's first step is; later ones are not.
 
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 import Synchronization

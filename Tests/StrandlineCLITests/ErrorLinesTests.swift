@@ -1,0 +1,135 @@
+// What the command says of a failing disk and of a server that cannot be reached: the first cause, in the user's own
+// names, once; and an exit code that is not 0. Method: every call that changes the disk fails in turn, alone and with
+// all that follow it.
+
+import Strandline
+import StrandlineCLI
+import StrandlineLog
+import StrandlineSystem
+import StrandlineSimulation
+import Testing
+
+@Suite(.timeLimit(.minutes(30)))
+struct ErrorLinesTests {
+  /// Runs a command line once for each call by which it changes the disk, which fails.
+  ///
+  /// - Parameter untilEnd: the calls after it fail too, those of the clean-up among them.
+  private func sweep(
+    _ words: [String?], untilEnd: Bool = false, on prepared: () async throws -> Machine,
+    _ check: (Int, Machine, Screen) async throws -> Void
+  ) async throws {
+    let whole = try await prepared()
+    let first = whole.disk.callCount
+    _ = await whole.run(words, input: [])
+    let calls = whole.disk.callCount - first
+    #expect(calls > 0)
+    for call in 1...max(1, calls) {
+      let machine = try await prepared()
+      let base = machine.disk.callCount
+      for number in call...(untilEnd ? calls + 40 : call) { machine.disk.failCall(base + number) }
+      try await check(call, machine, await machine.run(words, input: []))
+    }
+  }
+
+  /// A store of three notes, of which the second one's event is damaged.
+  private func damaged() async throws -> Machine {
+    let machine = Machine()
+    _ = await machine.run(
+      "import", "--batch", "1", "/A", "-", input: note("a", "1") + note("b", "2") + note("c", "3"))
+    var hit: LogEvent?
+    try LogReader.open(at: "/A", environment: machine.environment).poll { found in
+      if try EventSource.decode(found).recordID?.name == "b" { hit = found }
+    }
+    let event = try #require(hit)
+    let path = "/A/" + SegmentName.name(event.segmentID)
+    var bytes = try #require(machine.disk.peek(path))
+    bytes[Int(event.offset) + 40] ^= 1
+    machine.disk.poke(path, bytes)
+    return machine
+  }
+
+  @Test func `a repair that cannot write names the new store and the first cause, whatever fails later`() async throws {
+    let words = ["repair", "/A", "--apply", "--into", "/N"]
+    var lines: [Int: String] = [:]
+    try await sweep(words, on: damaged) { call, _, screen in
+      #expect([.inputOutput, .cannotCreate].contains(screen.code), "call \(call): \(screen.err)")
+      #expect(screen.err.contains("cannot repair '/A' into '/N': "), "call \(call): \(screen.err)")
+      #expect(!screen.err.contains("reading '"), "call \(call): \(screen.err)")
+      lines[call] = Self.cause(screen.err)
+    }
+    try await sweep(words, untilEnd: true, on: damaged) { call, _, screen in
+      #expect(screen.err.contains("cannot repair '/A' into '/N': "), "call \(call): \(screen.err)")
+      guard let line = lines[call], line.contains("cannot make a store") else { return }
+      #expect(Self.cause(screen.err) == line, "call \(call)")
+    }
+  }
+
+  @Test func `a store that cannot be made is named as the user named it, with the first cause`() async throws {
+    let words = ["put", "/A", note("a", "1")]
+    let fresh = { Machine() }
+    var lines: [Int: String] = [:]
+    try await sweep(words, on: fresh) { call, _, screen in
+      if call == 1 {
+        #expect(screen.err.contains("cannot make a store at '/A': simulated fault '/A': "), "\(screen.err)")
+        #expect(!screen.err.contains(".init-"))
+      }
+      lines[call] = Self.cause(screen.err)
+    }
+    try await sweep(words, untilEnd: true, on: fresh) { call, _, screen in
+      guard let line = lines[call], line.contains("cannot make a store") else { return }
+      #expect(screen.code != .done && Self.cause(screen.err) == line, "call \(call): \(screen.err)")
+    }
+  }
+
+  /// The first line of a screen, without what differs from run to run: the random part of the building folder's name,
+  /// and offsets, before which an idle marker may lie.
+  private static func cause(_ err: String) -> String {
+    String(err.prefix { $0 != "\n" }).replacing(/\.init-[0-9a-f]+/, with: "").replacing(/@\d+/, with: "")
+  }
+
+  @Test func `a disk that fails in the merge at close is an exit code and a line`() async throws {
+    func segments(_ machine: Machine) -> Int { machine.disk.paths.count { $0.hasSuffix(LogFormat.segmentSuffix) } }
+    // The writer that finds enough small segments merges them when it closes.
+    let probe = Machine()
+    var puts = 0
+    var before = 0
+    repeat {
+      before = segments(probe)
+      puts += 1
+      _ = await probe.run("put", "/A", note("n-\(puts)", "1"))
+    } while segments(probe) > before && puts < 20
+    #expect(puts > 2 && segments(probe) < before)
+    let last = puts
+    let prepared = {
+      let machine = Machine()
+      for index in 1..<last { _ = await machine.run("put", "/A", note("n-\(index)", "1")) }
+      return machine
+    }
+    var told = 0
+    try await sweep(["put", "/A", note("n-\(last)", "1")], on: prepared) { call, machine, screen in
+      // By the list: inputs that could not be removed after the merge lie there until the next writer removes them.
+      let isMerged = try LogVerifier.verify(at: "/A", environment: machine.environment).segments < last
+      #expect(screen.code != .done || isMerged, "call \(call) failed, nothing was merged, and the exit code is 0")
+      if screen.err.contains("merging its segments failed") {
+        told += 1
+        #expect(screen.code == .inputOutput)
+        #expect(screen.err.contains("what was acknowledged is safe"))
+        // What it said is so, and the next writer merges.
+        #expect(await machine.run("get", "/A", "n-\(last)").code == .done)
+        #expect(await machine.run("put", "/A", note("later", "1")).code == .done)
+        #expect(segments(machine) < last)
+      }
+      #expect(await machine.run("verify", "/A").code != .dataDamaged, "call \(call)")
+    }
+    #expect(told > 0)
+  }
+
+  @Test func `a server that cannot be reached has one word about when to try again`() async {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let screen = await machine.run("sync", "--url", "http://127.0.0.1:1", "--container", "iCloud.test", "/A")
+    #expect(screen.code == .unreachable)
+    #expect(screen.err.contains("try: the same again in a minute; nothing is lost meanwhile"))
+    #expect(!screen.err.contains("come back") && screen.err.matches(of: /again/).count == 1, "\(screen.err)")
+  }
+}

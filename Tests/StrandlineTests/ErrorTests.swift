@@ -1,0 +1,569 @@
+// Goal: what is public throws public errors alone, with the place on disk, the events and the caller's line. Method: a
+// table of every public call that throws; each call is made on a store that was closed and on one whose bytes were
+// damaged under it. A call that the sources have and the table has not is a failure.
+
+import Foundation
+import Strandline
+import StrandlineCloudKit
+import StrandlineLog
+import StrandlineServer
+import StrandlineSystem
+import StrandlineSyncProofs
+import StrandlineTesting
+import Testing
+
+private let id = RecordID("n")
+private let here = "StrandlineTests/ErrorTests.swift:"
+
+private struct Memo: SyncRecord {
+  var id: String
+  var title: String
+}
+
+/// A store that syncs, and a write that is uploaded.
+private struct Scene: Sendable {
+  let fleet: Fleet
+  let device: Device
+  let store: RecordStore
+  let engine: SyncEngine
+  let receipt: Receipt
+  let found: LogEvent
+
+  init() async throws {
+    fleet = try Fleet()
+    device = fleet.device("a")
+    store = try await device.open()
+    receipt = try await store.write { tx in try tx.save(Memo(id: "n", title: "first")) }
+    // The second cycle fetches what the first one sent, so that a third has nothing to do.
+    try await device.sync()
+    try await device.sync()
+    engine = try store.sync
+    let lsn = try #require(receipt.lsns?.upperBound)
+    guard case .writer(let log) = store.source else { throw CancellationError() }
+    found = try log.read(lsn.rawValue)
+  }
+
+  var lsns: ClosedRange<LSN>? { receipt.lsns.map { $0.upperBound...$0.upperBound } }
+  var file: String { "/store/" + SegmentName.name(found.segmentID) }
+
+  /// Flips a bit in the body of the note's event, under the open store.
+  func damage() throws {
+    var bytes = try #require(device.disk.peek(file))
+    bytes[Int(found.offset) + LogFormat.frameHeaderBytes + found.body.count / 2] ^= 0x20
+    device.disk.poke(file, bytes)
+  }
+}
+
+/// What a call throws.
+private enum Outcome: Equatable {
+  case nothing
+  case strandline(StrandlineError.Code)
+  case cloud
+  case cancelled
+  case other(String)
+
+  init(_ error: (any Error)?) {
+    switch error {
+    case nil: self = .nothing
+    case let error as StrandlineError: self = .strandline(error.code)
+    case is CloudError: self = .cloud
+    case is CancellationError: self = .cancelled
+    case let error?: self = .other("\(type(of: error)): \(error)")
+    }
+  }
+}
+
+private func error(of body: () async throws -> Void) async -> (any Error)? {
+  do {
+    try await body()
+    return nil
+  } catch { return error }
+}
+
+/// Runs `body` in a task that is cancelled before.
+private func cancelled(_ body: @escaping @Sendable () async throws -> Void) async throws {
+  let (never, continuation) = AsyncStream<Never>.makeStream()
+  let task = Task {
+    // Ends with the cancellation.
+    for await _ in never {}
+    try await body()
+  }
+  task.cancel()
+  try await task.value
+  continuation.finish()
+}
+
+/// A public call that throws, and what it throws when it is made after `close`, and on damage.
+private struct PublicCall: Sendable {
+  let name: String
+  let closed: StrandlineError.Code?
+  let damaged: StrandlineError.Code?
+  let make: @Sendable (Scene) async throws -> Void
+
+  init(
+    _ name: String, closed: StrandlineError.Code? = .closed, damaged: StrandlineError.Code? = .damaged,
+    _ make: @escaping @Sendable (Scene) async throws -> Void
+  ) {
+    self.name = name
+    self.closed = closed
+    self.damaged = damaged
+    self.make = make
+  }
+
+  static let all: [PublicCall] = [
+    // An open of a store that was closed succeeds; for the damage the store is closed first.
+    PublicCall("RecordStore.openBlocking(at:options:environment:createIfAbsent:)", closed: nil) { scene in
+      try await scene.device.close()
+      try RecordStore.openBlocking(at: "/store", environment: scene.device.environment).closeBlocking()
+    },
+    PublicCall("RecordStore.openReadOnly(at:environment:)", closed: nil) { scene in
+      _ = try RecordStore.openReadOnly(at: "/store", environment: scene.device.environment)
+    },
+    PublicCall("RecordStore.open(at:syncing:options:environment:)", closed: nil) { scene in
+      try await scene.device.close()
+      try await RecordStore.open(at: "/store", environment: scene.device.environment).close()
+      try await RecordStore.open(at: URL(filePath: "/store"), environment: scene.device.environment).close()
+    },
+    PublicCall("RecordStore.close()", closed: nil, damaged: nil) { try await $0.store.close() },
+    PublicCall("RecordStore.closeBlocking()", closed: nil, damaged: nil) { try $0.store.closeBlocking() },
+    PublicCall("RecordStore.write(_:)", damaged: nil) { try await $0.store.write { _ in } },
+    PublicCall("RecordStore.writeBlocking(_:)", damaged: nil) { try $0.store.writeBlocking { _ in } },
+    PublicCall("RecordStore.compact()") { try await $0.store.compact() },
+    PublicCall("RecordStore.record(_:)") { _ = try $0.store.record(id) },
+    PublicCall("RecordStore.forEachRecord(ofType:in:_:)") { try $0.store.forEachRecord { _ in } },
+    PublicCall("RecordStore.records(ofType:in:)") { _ = try $0.store.records(ofType: "Memo") },
+    PublicCall("RecordStore.value<>(_:_:)") { _ = try $0.store.value(Memo.self, "n") },
+    PublicCall("RecordStore.values<>(_:)") { _ = try $0.store.values(Memo.self) },
+    PublicCall("RecordStore.status()", damaged: nil) { _ = try $0.store.status() },
+    PublicCall("RecordStore.receipt(at:)") { _ = try $0.store.receipt(at: $0.receipt.position) },
+    PublicCall("RecordStore.outcomes(of:)") { _ = try $0.store.outcomes(of: try #require($0.receipt.lsns)) },
+    PublicCall("RecordStore.sync", damaged: nil) { _ = try $0.store.sync },
+    PublicCall("Receipt.uploaded()", damaged: nil) { try await $0.receipt.uploaded() },
+    PublicCall("Receipt.outcome()") { _ = try await $0.receipt.outcome() },
+    PublicCall("SyncEngine.now()", damaged: nil) { try await $0.engine.now() },
+    PublicCall("SyncEngine.resumeZone(_:)", damaged: nil) { try await $0.engine.resumeZone(.main) },
+    PublicCall("SyncEngine.status()", damaged: nil) { _ = try $0.engine.status() },
+    PublicCall("WriteTransaction.record(_:)") { try await $0.store.write { tx in _ = try tx.record(id) } },
+    PublicCall("WriteTransaction.save(_:)") {
+      try await $0.store.write { tx in try tx.save(Record(type: "Memo", id: id, fields: ["title": "second"])) }
+    },
+    PublicCall("WriteTransaction.create(_:)") {
+      try await $0.store.write { tx in try tx.create(Record(type: "Memo", id: id, fields: ["title": "second"])) }
+    },
+    PublicCall("WriteTransaction.delete(_:)") { try await $0.store.write { tx in try tx.delete(id) } },
+    PublicCall("WriteTransaction.save<>(_:)") {
+      try await $0.store.write { tx in try tx.save(Memo(id: "n", title: "second")) }
+    },
+    PublicCall("WriteTransaction.create<>(_:)") {
+      try await $0.store.write { tx in try tx.create(Memo(id: "n", title: "second")) }
+    },
+    PublicCall("WriteTransaction.delete<>(_:)") {
+      try await $0.store.write { tx in try tx.delete(Memo(id: "n", title: "")) }
+    },
+    PublicCall("WriteTransaction.delete<>(_:_:)") { try await $0.store.write { tx in try tx.delete(Memo.self, "n") } },
+    PublicCall("WriteTransaction.value<>(_:_:)") {
+      try await $0.store.write { tx in _ = try tx.value(Memo.self, "n") }
+    },
+  ]
+
+  /// Calls that have no store below them: each is made so that it fails.
+  static let withoutStore: [(names: [String], outcome: Outcome, make: @Sendable () async throws -> Void)] = [
+    (["WebSession.init(path:)"], .strandline(.io), { _ = try WebSession(path: "/") }),
+    (["WebSession.signIn(token:)"], .strandline(.invalidValue), { try WebSession(path: "/none").signIn(token: "") }),
+    (
+      ["LocalServer.run(directory:host:port:faults:limits:)"], .strandline(.invalidValue),
+      {
+        _ = try LocalServer.run(port: 70_000)
+      }
+    ),
+    (
+      ["LocalServer.waitUntilStopped()"], .nothing,
+      {
+        let server = try LocalServer.run()
+        server.stop()
+        try server.waitUntilStopped()
+      }
+    ),
+    (
+      ["CloudServer.close()"], .strandline(.io),
+      {
+        let fleet = try Fleet()
+        fleet.serverDisk.cutPower()
+        try fleet.server.close()
+      }
+    ),
+    (
+      ["Transport.send(_:)", "URLSessionTransport.send(_:)"], .cloud,
+      {
+        _ = try await URLSessionTransport().send(request("gopher://x"))
+      }
+    ),
+    (
+      ["InProcessTransport.send(_:)"], .cancelled,
+      {
+        try await cancelled { _ = try await InProcessTransport(CloudServer()).send(request("http://cloud.invalid")) }
+      }
+    ),
+    (["CloudDatabase.user()", "WebServicesDatabase.user()"], .cloud, { _ = try await unreachable().user() }),
+    (["CloudDatabase.zones()", "WebServicesDatabase.zones()"], .cloud, { _ = try await unreachable().zones() }),
+    (
+      ["CloudDatabase.createZone(_:)", "WebServicesDatabase.createZone(_:)"], .cloud,
+      {
+        try await unreachable().createZone(.main)
+      }
+    ),
+    (
+      ["CloudDatabase.modify(_:in:atomic:)", "WebServicesDatabase.modify(_:in:atomic:)"], .cloud,
+      {
+        _ = try await unreachable().modify([CloudOperation(.forceDelete, name: "n")], in: .main, atomic: false)
+      }
+    ),
+    (
+      ["CloudDatabase.lookup(_:in:)", "WebServicesDatabase.lookup(_:in:)"], .cloud,
+      {
+        _ = try await unreachable().lookup(["n"], in: .main)
+      }
+    ),
+    (
+      ["CloudDatabase.zoneChanges(in:since:limit:)", "WebServicesDatabase.zoneChanges(in:since:limit:)"], .cloud,
+      {
+        _ = try await unreachable().zoneChanges(in: .main, since: nil, limit: 10)
+      }
+    ),
+    (
+      ["CloudDatabase.databaseChanges(since:limit:)", "WebServicesDatabase.databaseChanges(since:limit:)"], .cloud,
+      {
+        _ = try await unreachable().databaseChanges(since: nil, limit: 10)
+      }
+    ),
+  ]
+
+  private static func request(_ origin: String) -> HTTPRequest {
+    HTTPRequest(method: "GET", origin: origin, path: "/")
+  }
+
+  /// A database at an address that no transport takes.
+  private static func unreachable() -> WebServicesDatabase {
+    WebServicesDatabase(
+      address: CloudAddress(container: "iCloud.test"), apiToken: "", session: nil, baseURL: "gopher://x")
+  }
+}
+
+/// An app's own database, which throws what it must not.
+private struct FailingDatabase: CloudDatabase {
+  struct Failure: Error {}
+  let address = CloudAddress(container: "iCloud.test")
+  func user() async throws -> String { throw Failure() }
+  func zones() async throws -> [ZoneID] { throw Failure() }
+  func createZone(_ zone: ZoneID) async throws { throw Failure() }
+  func modify(
+    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
+  ) async throws -> [String: CloudResult] { throw Failure() }
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] { throw Failure() }
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage { throw Failure() }
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw Failure() }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct ErrorTests {
+  // MARK: Every public call
+
+  @Test func `every public call that throws stands in the table`() throws {
+    let known = PublicCall.all.map(\.name) + PublicCall.withoutStore.flatMap(\.names)
+    #expect(Set(try PublicThrowingCalls.inSources()).symmetricDifference(known).sorted() == [])
+    // A new call is noticed.
+    let planted = """
+      extension RecordStore {
+        public func vanish(
+          _ id: RecordID, in zones: [String: (Int) throws -> Void] = [:], fileID: String = #fileID
+        ) async throws -> Bool { true }
+        public func stay(_ body: () throws -> Void) -> Bool { true }
+        public var last: Int { get throws { 1 } }
+      }
+      """
+    #expect(PublicThrowingCalls.names(in: planted) == ["RecordStore.vanish(_:in:)", "RecordStore.last"])
+  }
+
+  @Test func `after close each throws that the store is closed`() async throws {
+    for call in PublicCall.all {
+      let scene = try await Scene()
+      try await scene.device.close()
+      let thrown = await error { try await call.make(scene) }
+      #expect(Outcome(thrown) == call.closed.map { .strandline($0) } ?? .nothing, "\(call.name)")
+      if let thrown = thrown as? StrandlineError, call.name != "RecordStore.sync" {
+        #expect(thrown.location?.hasPrefix(here) == true, "\(call.name): \(thrown.location ?? "nil")")
+      }
+    }
+  }
+
+  @Test func `on damage at rest each names file, byte, event and the caller's line`() async throws {
+    for call in PublicCall.all {
+      let scene = try await Scene()
+      try scene.damage()
+      let thrown = await error { try await call.make(scene) }
+      #expect(Outcome(thrown) == call.damaged.map { .strandline($0) } ?? .nothing, "\(call.name)")
+      guard let thrown = thrown as? StrandlineError else { continue }
+      #expect(thrown.location?.hasPrefix(here) == true, "\(call.name): \(thrown.location ?? "nil")")
+      #expect(thrown.file == scene.file, "\(call.name): \(thrown)")
+      let (offset, lsns) = (try #require(thrown.offset), try #require(thrown.lsns))
+      if call.name.contains(".open") || call.name.contains(".compact") {
+        // What reads the whole log reads transactions, and what lies behind a damaged one cannot be vouched for.
+        #expect(offset <= UInt64(scene.found.offset), "\(call.name): \(thrown)")
+        #expect(scene.lsns.map { lsns.contains($0.lowerBound) } == true, "\(call.name): \(thrown)")
+      } else {
+        #expect(offset == UInt64(scene.found.offset), "\(call.name): \(thrown)")
+        #expect(lsns == scene.lsns, "\(call.name): \(thrown)")
+      }
+      #expect(!thrown.description.contains("\n"))
+    }
+  }
+
+  @Test func `a store that is open for reading throws the same`() async throws {
+    for call in PublicCall.all where call.name.hasPrefix("RecordStore.") && !call.name.contains("open") {
+      let scene = try await Scene()
+      let reader = try RecordStore.openReadOnly(at: "/store", environment: scene.device.environment)
+      let seen = Scene(scene, reader)
+      let writes = ["write", "compact", "sync"].contains { call.name.hasPrefix("RecordStore.\($0)") }
+      var thrown = await error { try await call.make(seen) }
+      let expected: Outcome = call.name == "RecordStore.sync" ? .strandline(.notSyncing) : .strandline(.readOnly)
+      if writes { #expect(Outcome(thrown) == expected, "\(call.name)") }
+      try await reader.close()
+      thrown = await error { try await call.make(seen) }
+      #expect(Outcome(thrown) == call.closed.map { .strandline($0) } ?? .nothing, "\(call.name)")
+    }
+  }
+
+  @Test func `calls without a store throw what their page says`() async {
+    for call in PublicCall.withoutStore {
+      let thrown = await error { try await call.make() }
+      #expect(Outcome(thrown) == call.outcome, "\(call.names): \(thrown.map { "\($0)" } ?? "nothing")")
+      if let thrown = thrown as? StrandlineError {
+        #expect(thrown.location?.hasPrefix(here) == true, "\(call.names): \(thrown.location ?? "nil")")
+      }
+    }
+  }
+
+  // MARK: The error itself
+
+  @Test func `a catch asks for a code`() async throws {
+    let scene = try await Scene()
+    try scene.damage()
+    do {
+      _ = try scene.store.record(id)
+      Issue.record("read a damaged value")
+    } catch StrandlineError.Code.closed {
+      Issue.record("took damage for a closed store")
+    } catch StrandlineError.Code.damaged {
+      // As it must be.
+    }
+    let cancelled: any Error = CancellationError()
+    #expect(!(StrandlineError.Code.damaged ~= cancelled))
+  }
+
+  @Test func `the line is the caller's, through async calls and inside a closure`() async throws {
+    let store = try RecordStore.openBlocking(at: "/s", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let line = #line + 1
+    let outer = await error { try await store.write { tx in try tx.save(Record(type: "1", id: id)) } }
+    #expect((outer as? StrandlineError)?.location == "\(here)\(line)")
+    let inner = await error {
+      try await store.write { tx in
+        try tx.save(Record(type: "Memo", id: id))
+        // The line of the transaction's call says more than that of `write`.
+        try tx.create(Record(type: "Memo", id: id))
+      }
+    }
+    #expect((inner as? StrandlineError)?.location == "\(here)\(line + 6)")
+    #expect(inner.map { "\($0)".contains("(called at \(here)\(line + 6))") } == true)
+    try store.closeBlocking()
+  }
+
+  @Test func `the description is one line with the chain of causes`() {
+    let cause = StrandlineError(
+      .io, "cannot read\nthe page", underlying: CloudError(.networkError, reason: "gone"), location: "A/B.swift:1")
+    let error = StrandlineError(.unreachable, "syncing", underlying: cause, location: "C/D.swift:2")
+    #expect("\(error)" == "syncing [cannot read the page [NETWORK_ERROR: gone]] (called at C/D.swift:2)")
+    // A cause that the message quotes is not said twice.
+    let system = SystemError(call: "pread", subject: "/s/1", errno: 5)
+    let quoted = StrandlineError(.io, "reading: \(system)", underlying: system)
+    #expect("\(quoted)" == "reading: \(system)")
+  }
+
+  // MARK: Opening
+
+  private func openingError(_ disk: SimulatedDisk, at path: String = "/s") throws -> StrandlineError {
+    do {
+      let environment = StoreEnvironment.simulated(disk: disk, seed: 7)
+      try RecordStore.openBlocking(at: path, environment: environment, createIfAbsent: false).closeBlocking()
+    } catch let error as StrandlineError {
+      #expect(error.location?.hasPrefix(here) == true)
+      return error
+    }
+    return try #require(nil as StrandlineError?, "opened")
+  }
+
+  /// A disk with a store of several segments, closed.
+  private func disk(segments: Int = 2) throws -> SimulatedDisk {
+    let disk = SimulatedDisk()
+    for index in 0..<segments {
+      let store = try RecordStore.openBlocking(at: "/s", environment: .simulated(disk: disk, seed: UInt64(index)))
+      try store.writeBlocking { tx in try tx.save(Record(type: "Memo", id: RecordID("n-\(index)"))) }
+      try store.closeBlocking()
+    }
+    return disk
+  }
+
+  @Test func `nothing there, a file, a server's journal: the path is named`() throws {
+    let disk = SimulatedDisk()
+    let absent = try openingError(disk)
+    #expect(absent.code == .noSuchStore && absent.file == "/s" && absent.offset == nil && absent.lsns == nil)
+    try disk.open("/f", .create).close()
+    #expect(try openingError(disk, at: "/f").code == .notAStore)
+    let environment = StoreEnvironment.simulated(disk: disk, seed: 1).system
+    let options = LogOptions(controlIntervalMilliseconds: nil)
+    try Log.open(at: "/j", role: .server, options: options, environment: environment) { _ in }.close()
+    let journal = try openingError(disk, at: "/j")
+    #expect(journal.code == .notAStore && journal.file != nil)
+  }
+
+  @Test func `a store that is held is transient`() throws {
+    let disk = try disk()
+    let holder = try RecordStore.openBlocking(at: "/s", environment: .simulated(disk: disk, seed: 9))
+    let held = try openingError(disk)
+    #expect(held.code == .storeHeld && held.code.isTransient && held.file?.hasPrefix("/s") == true)
+    try holder.closeBlocking()
+  }
+
+  @Test func `a missing segment names its file`() throws {
+    let disk = try disk(segments: 3)
+    disk.pokeRemove("/s/" + SegmentName.name(2))
+    let missing = try openingError(disk)
+    #expect(missing.code == .damaged && missing.file?.hasPrefix("/s/") == true)
+  }
+
+  @Test func `an event of the future names its LSN`() throws {
+    let disk = try disk()
+    let environment = StoreEnvironment.simulated(disk: disk, seed: 8).system
+    let options = LogOptions(controlIntervalMilliseconds: nil)
+    let log = try Log.open(at: "/s", role: .store, options: options, environment: environment) { _ in }
+    var transaction = LogTransaction()
+    // Kind 9999 of version 1, which may not be skipped.
+    transaction.add(schema: EventCodec.schema, body: [0x0F, 0x27, 1, 0])
+    let lsn = try log.append(transaction).lowerBound
+    try log.waitUntilDurableBlocking(lsn)
+    try log.close()
+    let future = try openingError(disk)
+    #expect(future.code == .fromTheFuture && future.lsns == LSN(rawValue: lsn)...LSN(rawValue: lsn))
+    // Bytes that are no event, under a right checksum, are damage.
+    #expect(throws: EventCodecError.fromNewerVersion(kind: 9999, version: 1)) {
+      try EventCodec.decode([0x0F, 0x27, 1, 0])
+    }
+    #expect(throws: EventCodecError.self) { try EventCodec.decode([1]) }
+    let found = LogEvent(
+      lsn: 3, schema: EventCodec.schema, body: [1], indexInTransaction: 0, isFirst: true, isLast: true, segmentID: 1,
+      offset: 0)
+    #expect {
+      try EventSource.decode(found)
+    } throws: {
+      ($0 as? StrandlineError)?.code == .damaged
+        && ($0 as? StrandlineError)?.lsns == LSN(rawValue: 3)...LSN(rawValue: 3)
+    }
+  }
+
+  @Test func `a server's journal: damage, an event of the future, another holder`() throws {
+    func environment(_ disk: SimulatedDisk) -> SystemEnvironment {
+      StoreEnvironment.simulated(disk: disk, seed: 3).system
+    }
+    func thrown(_ disk: SimulatedDisk) throws -> StrandlineError {
+      do {
+        try CloudServer(directory: "/c", environment: environment(disk), controlIntervalMilliseconds: nil).close()
+      } catch let error as StrandlineError { return error }
+      return try #require(nil as StrandlineError?, "opened")
+    }
+    let disk = SimulatedDisk()
+    let server = try CloudServer(directory: "/c", environment: environment(disk), controlIntervalMilliseconds: nil)
+    #expect(try thrown(disk).code == .storeHeld)
+    try server.close()
+    let damaged = disk.clone()
+    let file = "/c/" + SegmentName.name(1)
+    var bytes = try #require(disk.peek(file))
+    bytes[LogFormat.headerPageBytes + LogFormat.frameHeaderBytes + 4] ^= 1
+    damaged.poke(file, bytes)
+    let error = try thrown(damaged)
+    #expect(error.code == .damaged && error.file == file && error.offset != nil, "\(error)")
+    for (schema, body) in [(JournalEvent.schema, [0x0F, 0x27, 1, 0] as [UInt8]), (99, [1])] {
+      let future = disk.clone()
+      let options = LogOptions(controlIntervalMilliseconds: nil)
+      let log = try Log.open(at: "/c", role: .server, options: options, environment: environment(future)) { _ in }
+      var transaction = LogTransaction()
+      transaction.add(schema: schema, body: body)
+      try log.waitUntilDurableBlocking(try log.append(transaction).lowerBound)
+      try log.close()
+      let error = try thrown(future)
+      #expect(error.code == .fromTheFuture && error.file == "/c", "\(error)")
+    }
+  }
+
+  @Test func `a full disk and a failing one are told apart`() throws {
+    let full = SimulatedDisk(capacity: 100)
+    let environment = StoreEnvironment.simulated(disk: full, seed: 1)
+    #expect {
+      try RecordStore.openBlocking(at: "/s", environment: environment)
+    } throws: {
+      ($0 as? StrandlineError)?.code == .diskFull && ($0 as? StrandlineError)?.file == "/s"
+    }
+    let disk = try disk()
+    let store = try RecordStore.openBlocking(at: "/s", environment: .simulated(disk: disk, seed: 9))
+    try store.writeBlocking { tx in try tx.save(Record(type: "Memo", id: id)) }
+    for call in 1...4 { disk.failCall(disk.callCount + call) }
+    #expect {
+      try store.writeBlocking { tx in try tx.save(Record(type: "Memo", id: RecordID("later"))) }
+    } throws: { error in
+      guard let error = error as? StrandlineError else { return false }
+      return [.io, .outcomeUnknown].contains(error.code) && error.file?.hasPrefix("/s/") == true
+        && error.underlying != nil
+    }
+    disk.cutPower()
+    #expect(throws: StrandlineError.self) { try store.closeBlocking() }
+  }
+
+  @Test func `a write that was cancelled before it was queued throws its cancellation`() async throws {
+    let scene = try await Scene()
+    await #expect(throws: CancellationError.self) {
+      try await cancelled { try await scene.store.write { tx in try tx.delete(id) } }
+    }
+    #expect(try scene.store.record(id) != nil)
+    try await scene.device.close()
+  }
+
+  @Test func `a database's own error is a sync that reached no server`() async throws {
+    var configuration = SyncConfiguration(FailingDatabase())
+    configuration.isAutomatic = false
+    let store = try await RecordStore.open(
+      at: "/s", syncing: configuration, environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let thrown = await error { try await store.sync.now() } as? StrandlineError
+    #expect(thrown?.code == .unreachable && thrown?.underlying is FailingDatabase.Failure)
+    #expect(thrown?.location?.hasPrefix(here) == true)
+    #expect(try store.sync.lastError?.code == .unreachable)
+    try await store.close()
+  }
+
+  @Test func `an app's own error leaves a closure as it is`() async throws {
+    struct Own: Error {}
+    let scene = try await Scene()
+    await #expect(throws: Own.self) { try await scene.store.write { _ in throw Own() } }
+    #expect(throws: Own.self) { try scene.store.forEachRecord { _ in throw Own() } }
+    try await scene.device.close()
+  }
+}
+
+extension Scene {
+  /// The same, seen through another handle.
+  fileprivate init(_ other: Scene, _ store: RecordStore) {
+    fleet = other.fleet
+    device = other.device
+    self.store = store
+    engine = other.engine
+    receipt = other.receipt
+    found = other.found
+  }
+}
