@@ -190,14 +190,18 @@ class Segment:
             at = self.data.find(tag, at + 1)
 
     def promised(self, start):
-        return max((frame["at"] for frame in self.headers(start) if frame["flags"] & SYNCED), default=0)
+        """The furthest promise of a frame from `start` on: its offset, and the LSN that follows; zeros if there is none."""
+        return max(
+            ((frame["at"], frame["lsn"]) for frame in self.headers(start) if frame["flags"] & SYNCED and 0 < frame["lsn"] < NUMBERS),
+            default=(0, 0),
+        )
 
     def open(self, entry, named):
         """Reads the opening frame; `named`: CONTROL speaks of this segment."""
         listed = entry["firstLSN"] if entry else 0
         frame = self.frame(PAGE, len(self.data))
         if not frame:
-            if self.kind != PREPARED or listed or named or self.promised(PAGE):
+            if self.kind != PREPARED or listed or named or self.promised(PAGE)[0]:
                 raise Refused("damaged", self.name, PAGE)
             return
         if (frame["type"], frame["flags"], frame["schema"], frame["index"], frame["length"]) != (2, 0, 0, 0, 32):
@@ -255,6 +259,7 @@ class Walk:
         self.rewritten = segment.kind == REWRITTEN
         self.lsn, self.chain = opening["firstLSN"] - 1, opening["chain"]
         self.x, self.sealed, self.events, self.flagged = OPENING_END, False, 0, 0
+        self.first_end = 0  # of the first whole transaction
         self.durable_end_met = self.bound_met = False
         # What stands at X.
         self.end_lsn, self.end_chain = self.lsn, self.chain
@@ -264,7 +269,7 @@ class Walk:
             frame = segment.frame(self.at, limit)
             if not frame or not self.step(frame):
                 break
-            if frame["flags"] & SYNCED:
+            if frame["flags"] & SYNCED and 0 < frame["lsn"] < NUMBERS:
                 self.flagged = frame["at"]
             if shown:
                 shown(frame)
@@ -285,16 +290,18 @@ class Walk:
     def step(self, frame):
         """Whether the frame continues what precedes it."""
         kind = frame["type"]
+        if self.sealed or (frame["flags"] & SYNCED and (self.run or self.rewritten)):
+            return False
         if kind >= 128:
             return self.run > 0 or self.unit(frame["end"])
         if kind > 4 or frame["flags"] > 7:
             raise Refused("future", self.segment.name, frame["at"])
-        if self.sealed or kind == 2:
+        if kind == 2 or (self.index and kind != 4):
             return False
         if kind == 1:
             return self.event(frame)
         range_last = self.segment.opening["rangeLastLSN"]
-        allowed = (0, SYNCED) if kind == 3 and not self.rewritten else (0,)
+        allowed = (0, SYNCED) if kind == 3 else (0,)
         if self.run or frame["schema"] or frame["index"] or frame["flags"] not in allowed:
             return False
         if frame["lsn"] != (range_last if self.rewritten else self.lsn) + 1:
@@ -308,11 +315,10 @@ class Walk:
         follows = self.lsn < frame["lsn"] <= range_last if self.rewritten else frame["lsn"] == self.lsn + 1
         if not follows or frame["index"] != self.run or bool(frame["flags"] & FIRST) != (self.run == 0):
             return False
-        if frame["flags"] & SYNCED and (self.run or self.rewritten):
-            return False
         step = struct.pack("<IQBHII", self.chain, frame["lsn"], 1, frame["schema"], frame["length"], frame["bodyCRC"])
         self.lsn, self.chain, self.run = frame["lsn"], crc(step), self.run + 1
         if frame["flags"] & LAST:
+            self.first_end = self.first_end or frame["end"]
             self.events += self.run
             self.run = 0
             self.unit(frame["end"])
@@ -494,12 +500,16 @@ class Store:
         entry = self.entries.get(segment.id)
         known = segment.opening["durableEnd"]
         if segment.kind == PREPARED and entry and entry["firstLSN"]:
-            known = OPENING_END
-        behind = segment.promised(walk.at)
+            if not walk.events:
+                raise Refused("damaged", segment.name, walk.x, entry["firstLSN"], entry["firstLSN"])
+            known = walk.first_end
+        behind, following = segment.promised(walk.at)
         w = max(known, bound["durableEnd"] if bound else 0, walk.flagged, behind)
         if walk.x < w:
             lost = max(walk.end_lsn + 1, bound["durableLSN"] if bound else 0)
             raise Refused("damaged", segment.name, walk.x, walk.end_lsn + 1, lost)
+        if behind == walk.x and following != walk.end_lsn + 1:
+            raise Refused("damaged", segment.name, walk.x)
         walk.check_promises(walk.x)
         promised = self.lsn_at(walk, w)
         aside = max(0, len(segment.data.rstrip(b"\0")) - walk.x)
@@ -550,10 +560,15 @@ def dump(path, event):
     """The lines of a log: its bounds, its list, every header and frame, and the verdict.
 
     `event` takes an event's body apart, given its LSN and its schema."""
-    store = Store(path)
+    try:
+        store = Store(path)
+        parts = list(store.ends())
+    except Refused as refused:
+        yield refused.line
+        return
     yield {"control": store.slots}
     yield {"manifest": store.manifest}
-    for segment, end in store.ends():
+    for segment, end in parts:
         yield {
             "segment": segment.id,
             "salt": segment.salt,
@@ -563,7 +578,10 @@ def dump(path, event):
         }
         yield opening_line(segment)
         frames = []
-        Walk(segment, min(len(segment.data), end[0]) if end else len(segment.data), None, frames.append)
+        try:
+            Walk(segment, min(len(segment.data), end[0]) if end else len(segment.data), None, frames.append)
+        except Refused:
+            pass  # The verdict, which comes last, says why.
         for frame in frames:
             yield frame_line(segment, frame, event)
     yield judged(path)
@@ -608,7 +626,7 @@ def expand(text, folder):
             store["role"] = words[1]
         elif words[0] == "file":
             change(store["files"], words[1:])
-        else:
+        elif words[0] != "repair":
             store["demand"].append(line)
     for name, store in stores.items():
         place = os.path.join(folder, name)

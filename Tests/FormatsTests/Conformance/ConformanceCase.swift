@@ -16,6 +16,8 @@ struct Demand: Equatable, Sendable {
   var isReadOnly = false
   /// `verify`, which looks at bytes on which nothing depends, calls it damaged.
   var isDamagedForVerify = false
+  /// Repair, which looks behind a damaged place too, finds something there that it does not understand.
+  var isFutureForRepair = false
   /// Segments on no list, which a writer removes, or moves away.
   var leftovers: [String] = []
   var quarantine: [String] = []
@@ -35,6 +37,7 @@ struct Demand: Equatable, Sendable {
 
   func readOnly() -> Demand { with { $0.isReadOnly = true } }
   func damagedForVerify() -> Demand { with { $0.isDamagedForVerify = true } }
+  func refusedByRepair() -> Demand { with { $0.isFutureForRepair = true } }
   func leaving(_ names: String...) -> Demand { with { $0.leftovers = names } }
   func quarantining(_ names: String...) -> Demand { with { $0.quarantine = names } }
 
@@ -49,6 +52,7 @@ struct Demand: Equatable, Sendable {
     var lines = [isServed ? "verdict \(verdict) \(lastLSN) \(events)" : "verdict \(verdict) \(file)"]
     if isReadOnly { lines.append("writing future") }
     if isDamagedForVerify { lines.append("verify damaged") }
+    if isFutureForRepair { lines.append("repair future") }
     lines += leftovers.map { "leftover \($0)" } + quarantine.map { "quarantine \($0)" }
     return lines
   }

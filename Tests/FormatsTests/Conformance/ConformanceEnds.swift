@@ -56,7 +56,7 @@ extension ConformanceCase {
       let frame = try FrameImage($0.layouts, FrameNumber.event, lsn: 4, flags: 7, body: [9])
       try $0.segment(1) { try $0.append(frame) }
     },
-    ConformanceCase("end-behind-seal-skippable", .closed, .sound(3, events: 3), "a skippable frame behind the seal") {
+    ConformanceCase("end-behind-seal-skippable", .closed, .torn(3, events: 3), "a skippable frame behind the seal") {
       $0.slots[1] = nil
       let frame = try FrameImage($0.layouts, 128, lsn: 0, body: [9])
       try $0.segment(1) { try $0.append(frame) }

@@ -49,8 +49,16 @@ extension ConformanceCase {
     inserting("skippable-last", .sound(4, events: 4), "a skippable frame at the end", 5) {
       try FrameImage($0, 160, lsn: 3, body: [1])
     },
-    inserting("index-twice", .sound(4, events: 4), "an index in the middle", 3) {
+    inserting(
+      "index-inside", .damaged(segment1), "events behind an index do not continue, and the last one promises them", 3
+    ) {
       try FrameImage($0, FrameNumber.index, lsn: 3, body: [0, 0, 0, 0] + littleEndian(4160))
+    },
+    inserting("index-before-last", .torn(3, events: 3), "an event behind an index does not continue", 4) {
+      try FrameImage($0, FrameNumber.index, lsn: 4, body: [0, 0, 0, 0] + littleEndian(4160))
+    },
+    inserting("skippable-synced-inside", .damaged(segment1), "a promise that lies inside a transaction", 2) {
+      try FrameImage($0, 140, lsn: 0, flags: 4, body: [])
     },
     made("empty", .sound(0, events: 0), "a segment without events") { _ in },
     made("empty-closed", .sound(0, events: 0), "a closed segment without events") { try $0.close() },
@@ -104,7 +112,7 @@ extension ConformanceCase {
       try $0.segment(2) { $0.pageBytes = [4095: 0x80] }
     },
     ConformanceCase("odd-next-id-far", .finished, .sound(6, events: 6), "many IDs were given and are gone") {
-      try $0.manifest.set("nextSegmentID", beyond - 1)
+      try $0.manifest.set("nextSegmentID", beyond - 1000)
     },
     ConformanceCase("odd-owner", .finished, .sound(6, events: 6), "all of the owner's bytes") {
       $0.owner = (0..<256).map { UInt8($0) }
@@ -115,7 +123,7 @@ extension ConformanceCase {
       try $0.manifest.set("ownerBytes", 1)
     },
     ConformanceCase(
-      "odd-read-only-unlisted", .unused, .sound(2, events: 2).readOnly(),
+      "odd-read-only-unused", .unused, .sound(2, events: 2).readOnly(),
       "a feature that a writer must know, in a segment that is not in use"
     ) {
       try $0.segment(2) { try $0.header.set("readOnlyCompatibleBits", 1 << 40) }

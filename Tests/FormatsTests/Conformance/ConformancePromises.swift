@@ -62,9 +62,15 @@ extension ConformanceCase {
     tail("transaction-open", .torn(3, events: 3), "the last transaction has no last event") { segment, _ in
       try segment.frames[4].set("flags", 5)
     },
-    tail("lsn-gap", .torn(3, events: 3), "the last event does not continue: a stop, and nothing promised it") {
+    tail("lsn-gap", .damaged(segment1), "the last event does not continue, and its flag promises another LSN before it")
+    {
       segment, _ in
       try segment.frames[4].set("lsn", 9)
+    },
+    tail("lsn-gap-unpromised", .torn(3, events: 3), "the last event does not continue, and promises nothing") {
+      segment, _ in
+      try segment.frames[4].set("lsn", 9)
+      try segment.frames[4].set("flags", 3)
     },
     tail("lsn-gap-promised", .damaged(segment1), "event 3 does not continue, and event 4 promises it") { segment, _ in
       try segment.frames[3].set("lsn", 9)
@@ -124,8 +130,12 @@ extension ConformanceCase {
     left("length-beyond-file", .damaged(segment1), "the header alone promises, whatever its body") {
       try $0.set("bodyLength", 1 << 25)
     },
-    left("future-type", .damaged(segment1), "a promise of a type that version 1 does not know") {
+    left("future-type", .damaged(segment1).refusedByRepair(), "a promise of a type that version 1 does not know") {
       try $0.set("type", 99)
+    },
+    left("lsn-0", .torn(4, events: 4), "a flag without an LSN promises nothing") { try $0.set("lsn", 0) },
+    left("lsn-beyond", .torn(4, events: 4), "a flag with an LSN of 2^62 promises nothing") {
+      try $0.set("lsn", 1 << 62)
     },
     left("skippable", .damaged(segment1), "a promise of a skippable type") { try $0.set("type", 222) },
     tail("behind-other-salt", .torn(4, events: 4), "a frame of another segment does not verify") { segment, layouts in
@@ -225,6 +235,13 @@ extension ConformanceCase {
     {
       try $0.entries[1].set("firstLSN", 3)
       try $0.segment(2) { $0.frames.removeLast() }
+    },
+    ConformanceCase(
+      "prepared-listed-opening-only", .prepared, .damaged(segment2),
+      "MANIFEST says that it is in use, and its first event is gone"
+    ) {
+      try $0.entries[1].set("firstLSN", 3)
+      try $0.segment(2) { $0.frames.removeLast(2) }
     },
     ConformanceCase(
       "prepared-blank-control", .unused, .damaged(segment2), "CONTROL speaks of a segment that is not in use"
