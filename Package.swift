@@ -132,7 +132,7 @@ let package = Package(
         "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineServer",
         "StrandlineHost", "StrandlineTestSupport",
       ],
-      exclude: ["decoder.py", "log.py"], swiftSettings: strict),
+      exclude: ["decoder.py", "events.py", "log.py"], swiftSettings: strict),
     .testTarget(
       name: "HouseTests", dependencies: ["StrandlineHost", "StrandlineSystem"], swiftSettings: strict),
   ]

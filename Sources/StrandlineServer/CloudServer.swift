@@ -97,7 +97,8 @@ public final class CloudServer: Sendable {
       self.init(
         journal: journal, state: state, faults: faults, limits: limits, environment: environment, onLine: onLine)
     } catch let error as JournalEventError {
-      throw StrandlineError(.damaged, "the server's journal in '\(directory)': \(error)")
+      throw StrandlineError(
+        error.isFromNewerVersion ? .fromTheFuture : .damaged, "the server's journal in '\(directory)': \(error)")
     } catch {
       throw StrandlineError.translating(error, "cannot open the server's journal")
     }

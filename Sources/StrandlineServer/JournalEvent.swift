@@ -1,9 +1,9 @@
-// What the local server remembers: its own events, in a log of role `srvr`, and their bytes.
+// What the local server remembers: its own events, in a log of role `srvr`, and their bytes. Layout:
+// Formats/journal.md.
 //
-// A record event holds the whole record after the change, so that the newest event of a record answers for it. It
-// names the request and the operation that caused it: how often a change was applied can be counted here, and
-// not only believed from what clients say. Frames carry schema 2; bodies begin with kind u16, version u8, flags
-// u8 (bit 0: a reader that does not know the kind may skip it).
+// A record event holds the whole record after the change, so that the newest event of a record is its state. It names
+// the request and the operation that caused it, so that a test can count how often a change was applied without
+// believing a client. Frames carry schema 2; bodies begin with the payload header of a store's events.
 
 package import Strandline
 internal import StrandlineSystem
@@ -35,12 +35,14 @@ package struct DatabaseKey: Hashable, Sendable {
 }
 
 /// What made a change: an operation of a request, or the deletion of a record that this one referred to.
-package struct JournalCause: Hashable, Sendable {
+package struct JournalCause: Hashable, FieldGroup {
+  package static let tableName = "cause"
+  package static let bytesMin = 1 + 2 + 1
   /// 16 bytes.
   package var requestUUID: [UInt8]
-  /// The operation's place in its request.
+  /// The operation's place in its request, counted from 0.
   package var operation: UInt16
-  /// Whether the record itself was not named: it followed its target (DELETE_SELF).
+  /// Whether the request did not name the record: it was deleted with its target (DELETE_SELF).
   package var isCascade: Bool
 
   package init(requestUUID: [UInt8], operation: UInt16, isCascade: Bool) {
@@ -48,10 +50,15 @@ package struct JournalCause: Hashable, Sendable {
     self.operation = operation
     self.isCascade = isCascade
   }
+  package init<Coder: FieldCoder>(_ cause: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    requestUUID = try field("requestUUID", .bytes, cause?.requestUUID)
+    operation = try field("operation", .u16, cause?.operation)
+    isCascade = try field("isCascade", .flag, cause?.isCascade)
+  }
 }
 
 /// A record after a change.
-package struct JournalRecord: Hashable, Sendable {
+package struct JournalRecord: Hashable, FieldDescribed {
   /// The zone's life.
   package var zone: UInt64
   package var name: String
@@ -77,6 +84,61 @@ package struct JournalRecord: Hashable, Sendable {
     self.cause = cause
     self.fields = fields
   }
+  package init<Coder: FieldCoder>(_ record: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("life", .u64, record?.zone)
+    name = try field("name", .text, record?.name)
+    type = try field("recordType", .text, record?.type)
+    parent = try field("parent", .optional(.text), record?.parent)
+    tag = try field("changeTag", .text, record?.tag)
+    created = try field("created", .touch, record?.created)
+    modified = try field("modified", .touch, record?.modified)
+    cause = try field("cause", .group(JournalCause.self), record?.cause)
+    fields = try field("fields", ServerFieldsType(), record?.fields)
+  }
+}
+
+/// One field of a record, as the journal holds it.
+private struct ServerField: FieldGroup {
+  static let tableName = "serverField"
+  static let bytesMin = 1 + 1
+  var name: String
+  var value: FieldValue?
+
+  init(name: String, value: FieldValue) {
+    self.name = name
+    self.value = value
+  }
+  init<Coder: FieldCoder>(_ one: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    name = try field("name", .text, one?.name)
+    let value = try field("value", .value, one?.value)
+    try field.require(value != nil, "a field of the value null")
+    self.value = value
+  }
+}
+
+/// A record's fields. Written in ascending order of their names; of two of one name the later one counts.
+private struct ServerFieldsType: FieldType {
+  var name: String { "\(ServerField.tableName)*" }
+  var bytesMin: Int { 1 }
+  func read(from reader: inout ByteReader) throws(ByteReaderError) -> [String: FieldValue] {
+    var fields: [String: FieldValue] = [:]
+    for _ in 0..<(try reader.count(minimumBytes: ServerField.bytesMin)) {
+      let field = try ServerField(nil, &reader)
+      fields[field.name] = field.value
+    }
+    return fields
+  }
+  func write(_ value: [String: FieldValue], to writer: inout ByteWriter) {
+    writer.varint(UInt64(value.count))
+    for field in Self.sorted(value) { _ = ServerField(field, &writer) }
+  }
+  func content(of value: [String: FieldValue]) -> FieldContent {
+    .list(Self.sorted(value).map { GroupType<ServerField>().content(of: $0) })
+  }
+
+  private static func sorted(_ fields: [String: FieldValue]) -> [ServerField] {
+    fields.sorted { $0.key.precedesByUTF8($1.key) }.map { ServerField(name: $0.key, value: $0.value) }
+  }
 }
 
 /// One event.
@@ -89,16 +151,17 @@ package enum JournalEvent: Hashable, Sendable {
   case recordDeleted(zone: UInt64, name: String, JournalCause)
 }
 
-/// A body that is no event of the journal.
+/// What cannot be an event of the journal, or cannot follow what is there.
 package struct JournalEventError: Error, Hashable, Sendable, CustomStringConvertible {
   package var description: String
+  /// A kind or version of event that a later version of the server writes.
+  package var isFromNewerVersion = false
 }
 
 extension JournalEvent {
   /// The number that frames of the journal carry.
   package static let schema: UInt16 = 2
   package static let version: UInt8 = 1
-  package static let skippableFlag: UInt8 = 1
 
   package var kind: JournalEventKind {
     switch self {
@@ -113,122 +176,101 @@ extension JournalEvent {
   /// The event's body.
   package func encoded() -> [UInt8] {
     var writer = ByteWriter()
-    writer.u16(kind.rawValue)
-    writer.u8(Self.version)
-    writer.u8(0)
-    switch self {
-    case .opened(let tenure): writer.u64(tenure)
-    case .zoneCreated(let life, let key, let name):
-      writer.u64(life)
-      writer.string(key.container)
-      writer.string(key.environment)
-      writer.u8(key.scope.rawValue)
-      writer.string(key.user)
-      writer.string(name)
-    case .zoneDeleted(let life): writer.u64(life)
-    case .recordSaved(let record): Self.write(record, into: &writer)
-    case .recordDeleted(let zone, let name, let cause):
-      writer.u64(zone)
-      writer.string(name)
-      Self.write(cause, into: &writer)
-    }
+    _ = PayloadHeader(PayloadHeader(kind: kind.rawValue, version: Self.version, flags: 0), &writer)
+    _ = JournalEvent(kind, self, &writer)
     return writer.bytes
   }
 
-  private static func write(_ cause: JournalCause, into writer: inout ByteWriter) {
-    writer.blob(cause.requestUUID)
-    writer.u16(cause.operation)
-    writer.u8(cause.isCascade ? 1 : 0)
+  /// The fields behind the payload header, in the order of their bytes.
+  package var listedFields: [ListedField] {
+    var list = FieldList()
+    _ = JournalEvent(kind, self, &list)
+    return list.fields
   }
 
-  private static func write(_ touch: Touch, into writer: inout ByteWriter) {
-    writer.zigzag(touch.milliseconds)
-    writer.string(touch.user)
-    writer.string(touch.device)
-  }
-
-  private static func write(_ record: JournalRecord, into writer: inout ByteWriter) {
-    writer.u64(record.zone)
-    writer.string(record.name)
-    writer.string(record.type)
-    writer.u8(record.parent == nil ? 0 : 1)
-    if let parent = record.parent { writer.string(parent) }
-    writer.string(record.tag)
-    write(record.created, into: &writer)
-    write(record.modified, into: &writer)
-    write(record.cause, into: &writer)
-    writer.varint(UInt64(record.fields.count))
-    for (name, value) in record.fields.sorted(by: { $0.key.utf8.lexicographicallyPrecedes($1.key.utf8) }) {
-      writer.string(name)
-      FieldCodec.encode(value, into: &writer)
-    }
-  }
-
-  /// Reads a body; nil for a kind that is not known and says that it may be skipped.
+  /// Reads a body; nil for a kind that is not known and that a reader may pass over.
   package static func decode(_ body: [UInt8]) throws(JournalEventError) -> JournalEvent? {
-    var reader = ByteReader(body)
-    do {
-      let number = try reader.u16()
-      let version = try reader.u8()
-      let flags = try reader.u8()
-      guard let kind = JournalEventKind(rawValue: number), version == Self.version else {
-        if flags & skippableFlag != 0 { return nil }
-        throw JournalEventError(
-          description: "an event of kind \(number), version \(version), which this version does not know")
+    let header: PayloadHeader
+    do throws(ByteReaderError) {
+      var reader = ByteReader(body)
+      header = try PayloadHeader(nil, &reader)
+      if let kind = JournalEventKind(rawValue: header.kind), header.version == Self.version {
+        let event = try JournalEvent(kind, nil, &reader)
+        guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the event") }
+        return event
       }
-      let event = try decode(kind, from: &reader)
-      guard reader.isAtEnd else { throw JournalEventError(description: "\(reader.remaining) bytes after an event") }
-      return event
-    } catch let error as JournalEventError {
-      throw error
     } catch {
       throw JournalEventError(description: "an event that cannot be read: \(error)")
     }
+    if header.isSkippable { return nil }
+    throw JournalEventError(
+      description: "an event of kind \(header.kind), version \(header.version), which this version does not know",
+      isFromNewerVersion: true)
   }
 
-  private static func decode(_ kind: JournalEventKind, from reader: inout ByteReader) throws -> JournalEvent {
+  // MARK: The layout of each kind
+
+  private init<Coder: FieldCoder>(
+    _ kind: JournalEventKind, _ event: JournalEvent?, _ field: inout Coder
+  ) throws(Coder.Failure) {
     switch kind {
-    case .opened: return .opened(tenure: try reader.u64())
+    case .opened:
+      self = .opened(tenure: try field("tenure", .u64, event?.tenure))
     case .zoneCreated:
-      let life = try reader.u64()
-      let container = try reader.string()
-      let environment = try reader.string()
-      guard let scope = DatabaseScope(rawValue: try reader.u8()) else {
-        throw JournalEventError(description: "a zone of an unknown database scope")
-      }
-      let key = DatabaseKey(container: container, environment: environment, scope: scope, user: try reader.string())
-      return .zoneCreated(life: life, key, name: try reader.string())
-    case .zoneDeleted: return .zoneDeleted(life: try reader.u64())
-    case .recordSaved: return .recordSaved(try record(from: &reader))
+      let life = try field("life", .u64, event?.life)
+      let key = DatabaseKey(
+        container: try field("container", .text, event?.database?.container),
+        environment: try field("environment", .text, event?.database?.environment),
+        scope: try field("scope", .choice(DatabaseScope.self), event?.database?.scope),
+        user: try field("user", .text, event?.database?.user))
+      self = .zoneCreated(life: life, key, name: try field("name", .text, event?.name))
+    case .zoneDeleted:
+      self = .zoneDeleted(life: try field("life", .u64, event?.life))
+    case .recordSaved:
+      self = .recordSaved(try JournalRecord(event?.record, &field))
     case .recordDeleted:
-      return .recordDeleted(zone: try reader.u64(), name: try reader.string(), try cause(from: &reader))
+      let life = try field("life", .u64, event?.life)
+      let name = try field("name", .text, event?.name)
+      self = .recordDeleted(zone: life, name: name, try field("cause", .group(JournalCause.self), event?.cause))
     }
   }
 
-  private static func cause(from reader: inout ByteReader) throws -> JournalCause {
-    JournalCause(
-      requestUUID: try reader.blob(), operation: try reader.u16(), isCascade: try reader.u8() != 0)
+  private var tenure: UInt64? {
+    guard case .opened(let tenure) = self else { return nil }
+    return tenure
   }
 
-  private static func touch(from reader: inout ByteReader) throws -> Touch {
-    Touch(milliseconds: try reader.zigzag(), user: try reader.string(), device: try reader.string())
-  }
-
-  private static func record(from reader: inout ByteReader) throws -> JournalRecord {
-    let zone = try reader.u64()
-    let name = try reader.string()
-    let type = try reader.string()
-    let parent = try reader.u8() == 0 ? nil : try reader.string()
-    var record = JournalRecord(
-      zone: zone, name: name, type: type, parent: parent, tag: try reader.string(), created: try touch(from: &reader),
-      modified: try touch(from: &reader), cause: try cause(from: &reader), fields: [:])
-    for _ in 0..<(try reader.count(minimumBytes: 2)) {
-      let field = try reader.string()
-      guard let value = try FieldCodec.decode(from: &reader) else {
-        throw JournalEventError(description: "a field of the value null")
-      }
-      record.fields[field] = value
+  private var life: UInt64? {
+    switch self {
+    case .opened: nil
+    case .zoneCreated(let life, _, _), .zoneDeleted(let life), .recordDeleted(let life, _, _): life
+    case .recordSaved(let record): record.zone
     }
+  }
+
+  private var database: DatabaseKey? {
+    guard case .zoneCreated(_, let database, _) = self else { return nil }
+    return database
+  }
+
+  private var name: String? {
+    switch self {
+    case .opened, .zoneDeleted: nil
+    case .zoneCreated(_, _, let name), .recordDeleted(_, let name, _): name
+    case .recordSaved(let record): record.name
+    }
+  }
+
+  private var record: JournalRecord? {
+    guard case .recordSaved(let record) = self else { return nil }
     return record
+  }
+
+  private var cause: JournalCause? {
+    switch self {
+    case .opened, .zoneCreated, .zoneDeleted: nil
+    case .recordSaved(let record): record.cause
+    case .recordDeleted(_, _, let cause): cause
+    }
   }
 }

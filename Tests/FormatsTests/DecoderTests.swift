@@ -1,42 +1,103 @@
 // The proof that the pages are enough: a decoder in another language, written from them, prints each golden store as
 // this package's code does. It needs python3 and nothing else.
 
-import StrandlineHost
+import Strandline
 import StrandlineLog
+import StrandlineServer
 import StrandlineSystem
+import StrandlineHost
 import StrandlineTestSupport
 import Testing
 
-struct `A decoder written from the pages` {
-  /// python3's path, if this machine has one.
-  private static func python() throws -> String? {
+/// The decoder in Python. A machine without python3 fails these tests: what no other language has read is not proved.
+enum Decoder {
+  /// What a script of this folder prints.
+  static func output(_ script: String, _ arguments: [String]) throws -> String {
+    let child = try ChildProcess(
+      try python(), ["-B", Repository.path("Tests/FormatsTests/\(script)")] + arguments, input: .null, output: .pipe)
+    let bytes = try #require(child.output).readAll()
+    #expect(try child.wait() == .exited(0), "\(script) \(arguments)")
+    return String(decoding: bytes, as: UTF8.self)
+  }
+
+  private static func python() throws -> String {
     for folder in (ProcessEnvironment.value(of: "PATH") ?? "").split(separator: ":") {
       let path = "\(folder)/python3"
       if try Repository.disk.kind(of: path) != .absent { return path }
     }
-    return nil
+    throw PageError("there is no python3 in PATH, so no other language can read the golden stores")
+  }
+}
+
+struct `A decoder written from the pages` {
+  @Test(arguments: Vector.all) func `prints what the code understands`(_ vector: Vector) throws {
+    let text = try Decoder.output("decoder.py", [Repository.path(vector.folder)])
+    #expect(text == (try Repository.text("\(vector.folder)/dump.jsonl")))
   }
 
-  @Test(arguments: Vector.all) func `prints what the code understands`(_ vector: Vector) throws {
-    guard let python = try Self.python() else {
-      print("NOT TESTED: there is no python3 on this machine, so no other language has read the golden stores.")
-      return
+  /// The checks of an event as the page tells them, against the code's: the body of each sample cut at every length, with
+  /// every byte changed in three ways, and with a byte more.
+  @Test(arguments: [false, true])
+  func `judges every cut and every changed byte of an event as the code does`(_ isJournal: Bool) throws {
+    let lsn: UInt64 = 5000
+    let bodies: [[UInt8]] =
+      isJournal
+      ? JournalSamples.transactions(tenure: 5).joined().map { $0.encoded() }
+      : try EventSamples.all().map { EventCodec.encode($0) }
+    var text = ""
+    var expected: [String] = []
+    func add(_ body: [UInt8]) {
+      text += "\(lsn) \(hex(body))\n"
+      expected.append((isJournal ? Self.judgeJournal(body) : Self.judge(body, at: lsn)).line)
     }
-    let child = try ChildProcess(
-      python,
-      ["-B", Repository.path("Tests/FormatsTests/decoder.py"), Repository.path(vector.folder)],
-      input: .null, output: .pipe)
-    let lines = try #require(child.output).readAll()
-    #expect(try child.wait() == .exited(0))
-    let text = String(decoding: lines, as: UTF8.self)
-    #expect(text == (try Repository.text("\(vector.folder)/dump.jsonl")))
+    for body in bodies {
+      for length in body.indices { add(Array(body[..<length])) }
+      add(body + [0])
+      for place in body.indices {
+        for change in [UInt8(1), 0x80, 0xFF] {
+          var changed = body
+          changed[place] ^= change
+          add(changed)
+        }
+      }
+    }
+    let folder = try TemporaryFolder()
+    let file = try Repository.disk.open(folder("bodies"), .create)
+    try file.write(Array(text.utf8), at: 0)
+    file.close()
+    let found = try Decoder.output("events.py", [isJournal ? "--decode-journal" : "--decode", folder("bodies")])
+      .split(separator: "\n").map(String.init)
+    #expect(found.count == expected.count)
+    let differences = zip(found, expected).filter { $0 != $1 }
+    for (theirs, ours) in differences.prefix(3) { Issue.record("the page says \(theirs), the code \(ours)") }
+    for word in ["damaged", "fromTheFuture"] {
+      #expect(expected.contains { $0.contains("\"verdict\":\"\(word)\"") }, "\(word) never came")
+    }
+  }
+
+  private static func judge(_ body: [UInt8], at lsn: UInt64) -> JSON {
+    do { return try JSON.event(EventCodec.decode(body), at: lsn) } catch EventCodecError.fromNewerVersion {
+      return .object(["verdict": .text("fromTheFuture")])
+    } catch {
+      return .object(["verdict": .text("damaged")])
+    }
+  }
+
+  private static func judgeJournal(_ body: [UInt8]) -> JSON {
+    do throws(JournalEventError) { return try JournalEvent.decode(body).map(JSON.journal) ?? skipped(body) } catch {
+      return .object(["verdict": .text(error.isFromNewerVersion ? "fromTheFuture" : "damaged")])
+    }
+  }
+
+  private static func skipped(_ body: [UInt8]) -> JSON {
+    let kind = UInt16(body[0]) | UInt16(body[1]) << 8
+    return .object(["kind": .text("unknown-\(kind)"), "bytes": .hexed(body)])
   }
 
   /// The recovery rule as the page tells it, against the code's: a small log cut at every length, and with a bit
   /// changed in every byte.
   @Test(arguments: [Vector.threeEvents, .tornTail, .copiedTail, .madeAhead])
   func `judges every cut and every changed byte as the code does`(_ vector: Vector) throws {
-    guard let python = try Self.python() else { return }
     let folder = try TemporaryFolder()
     var expected: [String] = []
     func add(_ name: String, _ files: [String: [UInt8]]) throws {
@@ -83,11 +144,7 @@ struct `A decoder written from the pages` {
     for (name, bytes) in try Vector.manySegments.make() {
       try add("\(name)-of-another", files.merging([name: bytes]) { $1 })
     }
-    let child = try ChildProcess(
-      python, ["-B", Repository.path("Tests/FormatsTests/decoder.py"), "--verdicts", folder.path],
-      input: .null, output: .pipe)
-    let text = String(decoding: try #require(child.output).readAll(), as: UTF8.self)
-    #expect(try child.wait() == .exited(0))
+    let text = try Decoder.output("decoder.py", ["--verdicts", folder.path])
     let found = text.split(separator: "\n").map(String.init).sorted()
     #expect(found.count == expected.count)
     for (theirs, ours) in zip(found, expected.sorted()) where theirs != ours {

@@ -1,39 +1,76 @@
-// Events as JSON under the names of the pages' tables: what this package's code understands of golden bytes, for the
+// Events as JSON under the names of their descriptions: what this package's code understands of golden bytes, for the
 // comparison with a decoder that knows only the pages.
 
 import Strandline
-import StrandlineSystem
 import StrandlineServer
+import StrandlineSystem
 
 extension JSON {
-  static func zone(_ zone: ZoneID) -> JSON {
-    .object(["scope": .uint(UInt64(zone.scope.rawValue)), "owner": .text(zone.owner), "name": .text(zone.name)])
+  /// An event of a store.
+  static func event(_ event: Event, at lsn: UInt64) throws -> JSON {
+    var members: [String: JSON]
+    if case .unknown(let unknown) = event {
+      members = ["bytes": .hexed(unknown.bytes)]
+    } else {
+      members = try fields(event.payload?.listedFields ?? []) { encoded in
+        let (version, dirty) = try encoded.decoded(type: "", births: [], this: LSN(lsn))
+        return .object([
+          "fields": fields(version), "seen": seen(version.stamp.seen),
+          "unknownStampParts": .hexed(version.stamp.unknown), "dirty": .object(dirty.mapValues { .uint($0.rawValue) }),
+        ])
+      }
+    }
+    members["kind"] = .text(event.kindName)
+    return .object(members)
   }
 
-  static func id(_ id: RecordID) -> JSON { .object(["zone": zone(id.zone), "name": .text(id.name)]) }
-
-  static func touch(_ touch: Touch?) -> JSON {
-    guard let touch else { return .null }
-    return .object([
-      "milliseconds": .int(touch.milliseconds), "user": .text(touch.user), "device": .text(touch.device),
-    ])
+  /// An event of the local server.
+  static func journal(_ event: JournalEvent) -> JSON {
+    var members = fields(event.listedFields) { _ in .null }
+    members["kind"] = .text("\(event.kind)")
+    return .object(members)
   }
 
-  static func births(_ births: Set<Birth>) -> JSON {
-    .list(births.sorted().map { .object(["time": .uint($0.time.rawValue), "writer": .uint($0.writer)]) })
+  /// The members of an object for some fields; `version` decodes the content of a version.
+  private static func fields(
+    _ fields: [ListedField], version: (EncodedContent) throws -> JSON
+  ) rethrows -> [String: JSON] {
+    try Dictionary(uniqueKeysWithValues: fields.map { ($0.name, try content($0.content, version: version)) })
   }
 
-  static func stamp(_ stamp: FieldStamp?) -> JSON {
-    guard let stamp else { return .null }
-    return .object(["time": .uint(stamp.time.rawValue), "writer": .uint(stamp.writer)])
+  private static func content(
+    _ content: FieldContent, version: (EncodedContent) throws -> JSON
+  ) rethrows -> JSON {
+    switch content {
+    case .null: .null
+    case .flag(let isSet): .bool(isSet)
+    case .signed(let number): .int(number)
+    case .unsigned(let number): .uint(number)
+    case .text(let text): .text(text)
+    case .bytes(let bytes): .hexed(bytes)
+    case .list(let items): .list(try items.map { try self.content($0, version: version) })
+    case .group(_, _, let members): .object(try fields(members, version: version))
+    case .value(let value): self.value(value)
+    case .version(let encoded): try version(encoded)
+    }
   }
+
+  /// A group of fields, none of which is a version.
+  static func group(_ group: some FieldGroup) -> JSON { .object(fields(group.listedFields) { _ in .null }) }
+
+  static func births(_ births: Set<Birth>) -> JSON { .list(births.sorted().map { group($0) }) }
 
   static func seen(_ seen: [WriterID: Seen]) -> JSON {
+    .list(seen.sorted { $0.key < $1.key }.map { group(SeenEntry(writer: $0.key, seen: $0.value)) })
+  }
+
+  /// The fields of a version, with the stamp of each.
+  static func fields(_ version: Version) -> JSON {
     .list(
-      seen.sorted { $0.key < $1.key }.map {
+      version.names.map {
         .object([
-          "writer": .uint($0.key), "lsn": .uint($0.value.lsn.rawValue), "tenure": .uint($0.value.tenure),
-          "time": .uint($0.value.time.rawValue),
+          "name": .text($0), "stamp": version.stamp.fields[$0].map { group($0) } ?? .null,
+          "value": value(version.fields[$0]),
         ])
       })
   }
@@ -49,7 +86,7 @@ extension JSON {
     case .reference(let reference):
       return .object([
         "reference": .object([
-          "action": .uint(UInt64(reference.action.rawValue)), "zone": reference.zone.map(zone) ?? .null,
+          "action": .uint(UInt64(reference.action.rawValue)), "zone": reference.zone.map { group($0) } ?? .null,
           "name": .text(reference.name),
         ])
       ])
@@ -75,195 +112,5 @@ extension JSON {
       return .object(["list": .uint(UInt64(kind.rawValue)), "items": .list(items.map { JSON.value($0) })])
     case .encrypted(let inner): return .object(["encrypted": JSON.value(inner)])
     }
-  }
-
-  static func content(
-    _ content: EncodedContent, _ type: String, _ births: Set<Birth>, at lsn: UInt64
-  ) throws -> JSON {
-    let (version, dirty) = try content.decoded(type: type, births: births, this: LSN(lsn))
-    return .object([
-      "fields": .list(
-        version.names.map {
-          .object([
-            "name": .text($0), "stamp": stamp(version.stamp.fields[$0]), "value": value(version.fields[$0]),
-          ])
-        }),
-      "seen": seen(version.stamp.seen), "unknownStampParts": .hexed(version.stamp.unknown),
-      "dirty": .object(dirty.mapValues { .uint($0.rawValue) }),
-    ])
-  }
-
-  /// An event of a store.
-  static func event(_ event: Event, at lsn: UInt64) throws -> JSON {
-    var members = try members(event, at: lsn)
-    members["kind"] = .text(event.kindName)
-    return .object(members)
-  }
-
-  private static func lsn(_ lsn: LSN) -> JSON { .uint(lsn.rawValue) }
-  private static func number(_ byte: UInt8) -> JSON { .uint(UInt64(byte)) }
-
-  private static func members(_ event: Event, at place: UInt64) throws -> [String: JSON] {
-    switch event {
-    case .opened(let event):
-      return ["writer": .uint(event.writer), "storeUUID": .hexed(event.storeUUID), "tenure": .uint(event.tenure)]
-    case .bound(let event):
-      return [
-        "container": .text(event.container), "environment": .text(event.environment),
-        "scope": number(event.scope.rawValue), "userHash": .uint(event.userHash),
-      ]
-    case .saved(let event):
-      return [
-        "record": id(event.id), "recordType": .text(event.type), "births": births(event.births),
-        "base": lsn(event.base), "time": .uint(event.time.rawValue), "editCount": .uint(event.editCount),
-        "tenure": .uint(event.tenure), "isCreation": .bool(event.isCreation),
-        "content": try content(event.content, event.type, event.births, at: place),
-      ]
-    case .deleted(let event):
-      return [
-        "record": id(event.id), "births": births(event.births), "base": lsn(event.base),
-        "time": .uint(event.time.rawValue), "tenure": .uint(event.tenure),
-      ]
-    case .sent(let event):
-      return ["batch": .uint(event.batch), "zone": zone(event.zone), "lsns": .list(event.lsns.map(lsn))]
-    case .settled(let event):
-      return [
-        "record": id(event.id), "lsn": lsn(event.lsn), "outcome": number(event.outcome.rawValue),
-        "changeTag": .optional(event.changeTag), "created": touch(event.created), "modified": touch(event.modified),
-        "code": .text(event.code), "words": .text(event.words),
-      ]
-    case .merged(let event):
-      return [
-        "record": id(event.id), "recordType": .text(event.type), "births": births(event.births),
-        "base": lsn(event.base), "local": lsn(event.local), "time": .uint(event.time.rawValue),
-        "editCount": .uint(event.editCount), "tenure": .uint(event.tenure), "rule": .text(event.rule),
-        "content": try content(event.content, event.type, event.births, at: place),
-      ]
-    case .fetchedSave(let event):
-      return [
-        "record": id(event.id), "recordType": .text(event.type), "births": births(event.births),
-        "changeTag": .text(event.changeTag), "created": touch(event.created), "modified": touch(event.modified),
-        "source": number(event.source.rawValue), "isStamped": .bool(event.isStamped),
-        "latest": .uint(event.latest.rawValue), "unknownKeys": .hexed(event.unknown),
-        "content": try content(event.content, event.type, event.births, at: place),
-      ]
-    case .fetchedDelete(let event):
-      return ["record": id(event.id), "births": births(event.births), "reason": number(event.reason.rawValue)]
-    case .confirmed(let event): return ["zone": zone(event.zone), "names": .list(event.names.map { .text($0) })]
-    case .listed(let event):
-      return [
-        "zone": zone(event.zone),
-        "items": .list(
-          event.items.map {
-            .object([
-              "name": .text($0.name), "changeTag": .text($0.changeTag), "modified": .int($0.modifiedMilliseconds),
-            ])
-          }),
-      ]
-    case .blocked(let event):
-      return [
-        "record": id(event.id), "subject": number(event.subject.rawValue), "lsn": lsn(event.lsn),
-        "changeTag": .text(event.changeTag), "births": births(event.births),
-        "consequence": number(event.consequence.rawValue), "words": .text(event.words),
-      ]
-    case .held(let event):
-      return [
-        "record": id(event.id), "direction": number(event.direction.rawValue), "lsn": lsn(event.lsn),
-        "raw": .hexed(event.raw), "code": .text(event.code), "words": .text(event.words),
-        "requestUUID": .text(event.requestUUID), "attempts": .uint(event.attempts),
-        "duration": .int(event.durationMilliseconds), "wall": .int(event.wallMilliseconds),
-      ]
-    case .released(let event): return ["record": id(event.id), "lsn": lsn(event.lsn)]
-    case .discarded(let event): return ["record": id(event.id), "lsn": lsn(event.lsn)]
-    case .tokenAdvanced(let event):
-      return [
-        "zone": event.zone.map(zone) ?? .null, "asked": .optional(event.asked?.rawValue),
-        "token": .text(event.token.rawValue), "sweepEpoch": .uint(event.sweepEpoch),
-      ]
-    case .zoneChanged(let event):
-      return [
-        "zone": zone(event.zone), "change": number(event.change.rawValue), "reason": .text(event.reason),
-        "policy": .text(event.policy),
-      ]
-    case .sweepBegan(let event): return ["zone": zone(event.zone), "epoch": .uint(event.epoch)]
-    case .sweepEnded(let event):
-      return [
-        "zone": zone(event.zone), "epoch": .uint(event.epoch), "seen": .uint(event.seen),
-        "removed": .uint(event.removed),
-      ]
-    case .assetUploaded(let event):
-      return [
-        "record": id(event.id), "lsn": lsn(event.lsn), "field": .text(event.field), "receipt": .text(event.receipt),
-        "wall": .int(event.wallMilliseconds),
-      ]
-    case .accountChanged(let event): return ["userHash": .uint(event.userHash), "isParked": .bool(event.isParked)]
-    case .pace(let event):
-      return [
-        "duration": .int(event.durationMilliseconds), "wall": .int(event.wallMilliseconds),
-        "batchSize": .uint(event.batchSize), "isServers": .bool(event.isServers), "reason": .text(event.reason),
-      ]
-    case .deletions(let event):
-      return [
-        "latest": .uint(event.latest.rawValue), "key": .hexed(littleEndian(event.key.low, event.key.high)),
-        "names": .list(
-          event.items.map {
-            .object([
-              "hash": .hexed(littleEndian($0.hash.low, $0.hash.high)), "lsn": lsn($0.lsn), "isLocal": .bool($0.isLocal),
-              "births": births($0.births), "created": $0.createdMilliseconds.map { .int($0) } ?? .null,
-              "changeTag": .optional($0.changeTag),
-            ])
-          }),
-      ]
-    case .superseded(let event):
-      return [
-        "latest": .uint(event.latest.rawValue),
-        "records": .list(event.records.map { .object(["record": id($0.id), "recordType": .text($0.type)]) }),
-        "mutations": .list(
-          event.mutations.map {
-            .object([
-              "lsn": lsn($0.lsn), "recordPlace": .int(Int64($0.record)), "time": .uint($0.time.rawValue),
-            ])
-          }),
-      ]
-    case .unknown(let event): return ["bytes": .hexed(event.bytes)]
-    }
-  }
-
-  private static func littleEndian(_ words: UInt64...) -> [UInt8] {
-    words.flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> UInt64(8 * $0)) } }
-  }
-
-  /// An event of the local server; nil is one that may be skipped.
-  static func journal(_ event: JournalEvent?) -> JSON {
-    guard let event else { return .object(["kind": .text("unknown")]) }
-    var members: [String: JSON]
-    switch event {
-    case .opened(let tenure): members = ["tenure": .uint(tenure)]
-    case .zoneCreated(let life, let key, let name):
-      members = [
-        "life": .uint(life), "container": .text(key.container), "environment": .text(key.environment),
-        "scope": number(key.scope.rawValue), "user": .text(key.user), "name": .text(name),
-      ]
-    case .zoneDeleted(let life): members = ["life": .uint(life)]
-    case .recordSaved(let record):
-      let fields = record.fields.sorted { $0.key.precedesByUTF8($1.key) }
-      members = [
-        "life": .uint(record.zone), "name": .text(record.name), "recordType": .text(record.type),
-        "parent": .optional(record.parent), "changeTag": .text(record.tag), "created": touch(record.created),
-        "modified": touch(record.modified), "cause": cause(record.cause),
-        "fields": .list(fields.map { .object(["name": .text($0.key), "value": value($0.value)]) }),
-      ]
-    case .recordDeleted(let zone, let name, let what):
-      members = ["life": .uint(zone), "name": .text(name), "cause": cause(what)]
-    }
-    members["kind"] = .text("\(event.kind)")
-    return .object(members)
-  }
-
-  private static func cause(_ cause: JournalCause) -> JSON {
-    .object([
-      "requestUUID": .hexed(cause.requestUUID), "operation": .uint(UInt64(cause.operation)),
-      "isCascade": number(cause.isCascade ? 1 : 0),
-    ])
   }
 }

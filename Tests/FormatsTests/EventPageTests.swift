@@ -1,6 +1,8 @@
-// Formats/events.md, journal.md and stamp.md against the code. Their tables are read as instructions: a walk over
-// golden events, part by part as the tables say, must end exactly where the event ends. So a part that is missing,
-// misplaced or of another type on the page is found without a word about it here.
+// Formats/events.md, journal.md and stamp.md against the code.
+//
+// The rows of their tables (type and name, in order) must be those that the descriptions of events give. And the types
+// must mean what the pages say: a walk over golden events, field by field as the tables say, by readers of its own for
+// each type, must end exactly where the event ends.
 
 import Strandline
 import StrandlineLog
@@ -114,11 +116,93 @@ struct `The pages of events` {
       let kind = try #require(EventKind.allCases.first { $0.name == name })
       #expect(bit == (kind.isSkippable ? "1" : "0"), "\(name)")
     }
-    #expect(EventCodec.headerBytes == 4)
+    #expect(PayloadHeader.bytes == 4)
     #expect((EventCodec.schema, EventCodec.payloadVersion) == (1, 1))
     #expect((JournalEvent.schema, JournalEvent.version) == (2, 1))
     #expect((StampCodec.version, Stamp.writersMax) == (1, 64))
   }
+
+  // MARK: The tables and the descriptions
+
+  /// Every table of bytes that follows from some fields: its heading, and its rows of type and name.
+  private static func tables(_ heading: String, _ fields: [ListedField]) throws -> [String: [[String]]] {
+    var result = [heading: fields.map { [$0.type, $0.name] }]
+    func add(_ content: FieldContent) throws {
+      switch content {
+      case .list(let items): for item in items { try add(item) }
+      case .group(let table, _, let members): try result.merge(tables(table, members)) { first, _ in first }
+      case .version(let encoded): try result.merge(tables("content", encoded.listedFields())) { first, _ in first }
+      default: break
+      }
+    }
+    for field in fields { try add(field.content) }
+    return result
+  }
+
+  private static func kindTables() throws -> [String: [[String]]] {
+    var result: [String: [[String]]] = [:]
+    for event in try EventSamples.all() {
+      guard let payload = event.payload else { continue }
+      let kind = type(of: payload).kind
+      try result.merge(tables("\(kind.rawValue) \(kind.name)", payload.listedFields)) { first, _ in first }
+    }
+    let header = PayloadHeader(kind: 1, version: 1, flags: 0).listedFields
+    return try result.merging(tables("Payload header", header)) { first, _ in first }
+  }
+
+  private func expect(_ page: Page, describes tables: [String: [[String]]]) {
+    let found = Dictionary(
+      page.tables.filter { $0.columns.prefix(2) == ["type", "name"] }
+        .map { ($0.heading, $0.rows.map { Array($0.prefix(2)) }) },
+      uniquingKeysWith: { first, _ in first })
+    for (heading, rows) in tables { #expect(found[heading] == rows, "\(page.name): \(heading)") }
+    for heading in found.keys { #expect(tables[heading] != nil, "\(page.name): no code has a table '\(heading)'") }
+  }
+
+  @Test func `have the rows that the descriptions of events give`() throws {
+    let tables = try Self.kindTables()
+    #expect(EventKind.allCases.allSatisfy { tables["\($0.rawValue) \($0.name)"] != nil })
+    expect(try Page("events.md"), describes: tables)
+  }
+
+  @Test func `have the rows that the descriptions of the server's events give`() throws {
+    var tables: [String: [[String]]] = [:]
+    for event in JournalSamples.transactions(tenure: 5).joined() {
+      try tables.merge(Self.tables("\(event.kind.rawValue) \(event.kind)", event.listedFields)) { first, _ in first }
+    }
+    #expect(tables.count >= JournalEventKind.allCases.count)
+    // A token is no event; the walk below checks its table.
+    let page = try Page("journal.md")
+    tables["token"] = try page.table("token", "type", "name").rows.map { Array($0.prefix(2)) }
+    let shared = try Self.kindTables()
+    expect(page, describes: tables.filter { shared[$0.key] == nil || page.tables.map(\.heading).contains($0.key) })
+  }
+
+  @Test func `have the rows that the description of a stamp gives`() throws {
+    let wire = try StampCodec.decode(StampCodec.encode(EventSamples.version(["title": "Hi"])))
+    let shared = try Self.kindTables()
+    let tables = try Self.tables("stamp", StampCodec.listedFields(wire))
+    expect(try Page("stamp.md"), describes: tables.filter { shared[$0.key] == nil })
+  }
+
+  /// A list is refused when its items cannot fit, so no item may claim more bytes than its fields need.
+  @Test func `say of no group that it needs more bytes than its fields`() throws {
+    func check(_ content: FieldContent) {
+      switch content {
+      case .list(let items): for item in items { check(item) }
+      case .group(let table, let bytesMin, let members):
+        #expect(bytesMin == members.reduce(0) { $0 + $1.bytesMin }, "\(table)")
+        for member in members { check(member.content) }
+      default: break
+      }
+    }
+    for event in try EventSamples.all() { for field in event.payload?.listedFields ?? [] { check(field.content) } }
+    for event in JournalSamples.transactions(tenure: 5).joined() {
+      for field in event.listedFields { check(field.content) }
+    }
+  }
+
+  // MARK: The notation: what the types in the tables mean
 
   @Test func `describe every byte of every event of a store`() throws {
     let pages = [try Page("events.md")]
@@ -130,7 +214,7 @@ struct `The pages of events` {
       kinds.insert(kind)
       var walk = TableWalk(EventCodec.encode(event), pages)
       try walk.walk(table: "Payload header")
-      #expect(walk.reader.offset == EventCodec.headerBytes)
+      #expect(walk.reader.offset == PayloadHeader.bytes)
       do { try walk.walk(table: "\(kind.rawValue) \(kind.name)") } catch {
         Issue.record("\(kind.name) at \(walk.reader.offset): \(error)")
       }

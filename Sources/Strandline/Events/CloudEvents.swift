@@ -1,11 +1,9 @@
-// What passed between this device and the cloud: sent, settled, merged, fetched, blocked.
+// Events of the exchange with the server: what was sent, what became of it, what was fetched, merged and blocked.
 
-package import StrandlineSystem
-
-/// A request is about to leave: durable before it does, so that an attempt always leaves a trace.
+/// A request is about to be sent. Durable before it is, so that a mutation without one was never sent.
 package struct Sent: EventPayload, Hashable {
   package static let kind = EventKind.sent
-  /// Names the batch; random.
+  /// A random number for the request's batch.
   package var batch: UInt64
   package var zone: ZoneID
   /// The mutations in it, ascending.
@@ -16,44 +14,26 @@ package struct Sent: EventPayload, Hashable {
     self.zone = zone
     self.lsns = lsns
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    batch = try reader.u64()
-    zone = try FieldCodec.decodeZone(from: &reader)
-    lsns = []
-    var last: UInt64 = 0
-    for _ in 0..<(try reader.count(minimumBytes: 1)) {
-      let start = reader.offset
-      let (next, overflow) = last.addingReportingOverflow(try reader.varint())
-      if overflow { throw ByteReaderError(offset: start, what: "an LSN above 64 bits") }
-      last = next
-      lsns.append(LSN(last))
-    }
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(batch)
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.varint(UInt64(lsns.count))
-    var last: UInt64 = 0
-    for lsn in lsns {
-      bytes.varint(lsn.rawValue &- last)
-      last = lsn.rawValue
-    }
+  package init<Coder: FieldCoder>(_ sent: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    batch = try field("batch", .u64, sent?.batch)
+    zone = try field("zone", .zone, sent?.zone)
+    lsns = try field("lsns", .ascendingLSNs, sent?.lsns)
   }
 }
 
-/// What became of a mutation, in the log's words.
+/// What became of a mutation.
 package enum Outcome: UInt8, Hashable, Sendable, CaseIterable {
   /// The server has it.
   case saved = 1
   /// The server has deleted the record for us, or it was gone already.
   case deleted = 2
-  /// A later version of the server holds it, or holds what it was merged into.
+  /// A later version of the server includes it, or includes what it was merged to.
   case merged = 3
-  /// A later mutation or another life of the name stands in its place.
+  /// A later mutation, or another life of the name, replaced it.
   case superseded = 4
-  /// It never needed to leave.
+  /// There was nothing to send: created and deleted before a request carried it.
   case cancelled = 5
-  /// The record was deleted at the server; the edit is kept in history.
+  /// The record was deleted at the server; the edit is not sent.
   case deletedOnServer = 6
   /// The server refused it for good.
   case rejected = 7
@@ -61,17 +41,17 @@ package enum Outcome: UInt8, Hashable, Sendable, CaseIterable {
   case discarded = 8
 }
 
-/// A mutation is settled: it, and everything of the record before it, is no longer this device's to send.
+/// A mutation, and every earlier one of the same record, is no longer owed to the server.
 package struct Settled: EventPayload, Hashable {
   package static let kind = EventKind.settled
   package var id: RecordID
   package var lsn: LSN
   package var outcome: Outcome
-  /// The server's version after it; nil where there is none.
+  /// The server's version after it; nil where there is none, or where it is known already.
   package var changeTag: String?
   package var created: Touch?
   package var modified: Touch?
-  /// The server's words, if it refused.
+  /// The server's error code and reason, if it refused; else empty.
   package var code: String
   package var words: String
 
@@ -88,25 +68,15 @@ package struct Settled: EventPayload, Hashable {
     self.code = code
     self.words = words
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    lsn = LSN(try reader.varint())
-    outcome = try reader.choice("an outcome")
-    changeTag = try reader.optionalString()
-    created = try reader.touch()
-    modified = try reader.touch()
-    code = try reader.string()
-    words = try reader.string()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.varint(lsn.rawValue)
-    bytes.u8(outcome.rawValue)
-    bytes.optional(changeTag)
-    bytes.touch(created)
-    bytes.touch(modified)
-    bytes.string(code)
-    bytes.string(words)
+  package init<Coder: FieldCoder>(_ settled: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, settled?.id)
+    lsn = try field("lsn", .lsn, settled?.lsn)
+    outcome = try field("outcome", .choice(Outcome.self), settled?.outcome)
+    changeTag = try field("changeTag", .optional(.text), settled?.changeTag)
+    created = try field("created", .optional(.touch), settled?.created)
+    modified = try field("modified", .optional(.touch), settled?.modified)
+    code = try field("code", .text, settled?.code)
+    words = try field("words", .text, settled?.words)
   }
 }
 
@@ -147,34 +117,22 @@ package struct Merged: EventPayload {
     self.rule = rule
     self.content = EncodedContent(version, dirty: dirty)
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    type = try reader.string()
-    births = try StampCodec.decodeBirths(from: &reader)
-    base = LSN(try reader.varint())
-    local = LSN(try reader.varint())
-    time = HybridTime(rawValue: try reader.u64())
-    editCount = try reader.varint()
-    tenure = try reader.u64()
-    rule = try reader.string()
-    content = EncodedContent(rest: &reader)
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.string(type)
-    StampCodec.encode(births: births, into: &bytes)
-    bytes.varint(base.rawValue)
-    bytes.varint(local.rawValue)
-    bytes.u64(time.rawValue)
-    bytes.varint(editCount)
-    bytes.u64(tenure)
-    bytes.string(rule)
-    content.encode(into: &bytes)
+  package init<Coder: FieldCoder>(_ merged: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, merged?.id)
+    type = try field("recordType", .text, merged?.type)
+    births = try field("births", .births, merged?.births)
+    base = try field("base", .lsn, merged?.base)
+    local = try field("local", .lsn, merged?.local)
+    time = try field("time", .time, merged?.time)
+    editCount = try field("editCount", .varint, merged?.editCount)
+    tenure = try field("tenure", .u64, merged?.tenure)
+    rule = try field("rule", .text, merged?.rule)
+    content = try field("content", .content, merged?.content)
   }
 }
 
-/// A version that the server holds. Its stamp has been held against its values and clamped where it entered, so
-/// what stands here is what everybody compares.
+/// A version that the server holds. Its stamp was compared with its values and clamped before it was written here, so a
+/// merge compares these stamps as they are.
 package struct FetchedSave: EventPayload {
   package static let kind = EventKind.fetchedSave
   package enum Source: UInt8, Sendable, CaseIterable { case feed = 1, lookup = 2, query = 3 }
@@ -208,31 +166,18 @@ package struct FetchedSave: EventPayload {
     self.unknown = system.unknown
     self.content = EncodedContent(version)
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    type = try reader.string()
-    births = try StampCodec.decodeBirths(from: &reader)
-    changeTag = try reader.string()
-    created = try reader.touch()
-    modified = try reader.touch()
-    source = try reader.choice("a source")
-    isStamped = try reader.flag()
-    latest = HybridTime(rawValue: try reader.u64())
-    unknown = try reader.blob()
-    content = EncodedContent(rest: &reader)
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.string(type)
-    StampCodec.encode(births: births, into: &bytes)
-    bytes.string(changeTag)
-    bytes.touch(created)
-    bytes.touch(modified)
-    bytes.u8(source.rawValue)
-    bytes.u8(isStamped ? 1 : 0)
-    bytes.u64(latest.rawValue)
-    bytes.blob(unknown)
-    content.encode(into: &bytes)
+  package init<Coder: FieldCoder>(_ fetched: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, fetched?.id)
+    type = try field("recordType", .text, fetched?.type)
+    births = try field("births", .births, fetched?.births)
+    changeTag = try field("changeTag", .text, fetched?.changeTag)
+    created = try field("created", .optional(.touch), fetched?.created)
+    modified = try field("modified", .optional(.touch), fetched?.modified)
+    source = try field("source", .choice(Source.self), fetched?.source)
+    isStamped = try field("isStamped", .flag, fetched?.isStamped)
+    latest = try field("latest", .time, fetched?.latest)
+    unknown = try field("unknownKeys", .bytes, fetched?.unknown)
+    content = try field("content", .content, fetched?.content)
   }
 }
 
@@ -250,7 +195,7 @@ package struct FetchedDelete: EventPayload, Hashable {
     case fullFetch = 4
   }
   package var id: RecordID
-  /// The lives that this log knew under the name; none for a name never known.
+  /// The births that this log knew under the name; none for a name that it never held.
   package var births: Set<Birth>
   package var reason: Reason
 
@@ -259,15 +204,10 @@ package struct FetchedDelete: EventPayload, Hashable {
     self.births = births
     self.reason = reason
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    births = try StampCodec.decodeBirths(from: &reader)
-    reason = try reader.choice("a reason")
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    StampCodec.encode(births: births, into: &bytes)
-    bytes.u8(reason.rawValue)
+  package init<Coder: FieldCoder>(_ fetched: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, fetched?.id)
+    births = try field("births", .births, fetched?.births)
+    reason = try field("reason", .choice(Reason.self), fetched?.reason)
   }
 }
 
@@ -281,29 +221,31 @@ package struct Confirmed: EventPayload, Hashable {
     self.zone = zone
     self.names = names
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try FieldCodec.decodeZone(from: &reader)
-    names = []
-    for _ in 0..<(try reader.count(minimumBytes: 1)) { names.append(try reader.string()) }
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.varint(UInt64(names.count))
-    for name in names { bytes.string(name) }
+  package init<Coder: FieldCoder>(_ confirmed: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, confirmed?.zone)
+    names = try field("names", .list(.text), confirmed?.names)
   }
 }
 
-/// Names whose bodies are still to fetch.
+/// Names that the server listed without their records.
 package struct Listed: EventPayload, Hashable {
   package static let kind = EventKind.listed
-  package struct Item: Hashable, Sendable {
+  package struct Item: Hashable, FieldGroup {
+    package static let tableName = "listedItem"
+    package static let bytesMin = 3
     package var name: String
     package var changeTag: String
     package var modifiedMilliseconds: Int64
+
     package init(name: String, changeTag: String, modifiedMilliseconds: Int64) {
       self.name = name
       self.changeTag = changeTag
       self.modifiedMilliseconds = modifiedMilliseconds
+    }
+    package init<Coder: FieldCoder>(_ item: Self?, _ field: inout Coder) throws(Coder.Failure) {
+      name = try field("name", .text, item?.name)
+      changeTag = try field("changeTag", .text, item?.changeTag)
+      modifiedMilliseconds = try field("modified", .zigzag, item?.modifiedMilliseconds)
     }
   }
   package var zone: ZoneID
@@ -313,27 +255,13 @@ package struct Listed: EventPayload, Hashable {
     self.zone = zone
     self.items = items
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try FieldCodec.decodeZone(from: &reader)
-    items = []
-    for _ in 0..<(try reader.count(minimumBytes: 3)) {
-      items.append(
-        Item(
-          name: try reader.string(), changeTag: try reader.string(), modifiedMilliseconds: try reader.zigzag()))
-    }
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.varint(UInt64(items.count))
-    for item in items {
-      bytes.string(item.name)
-      bytes.string(item.changeTag)
-      bytes.zigzag(item.modifiedMilliseconds)
-    }
+  package init<Coder: FieldCoder>(_ listed: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, listed?.zone)
+    items = try field("items", .list(.group(Item.self)), listed?.items)
   }
 }
 
-/// A version, a deletion or a mutation was refused here, and what follows from it: a block must end in agreement.
+/// A version, a deletion or a mutation was not applied here, and what has to be asked of the server because of it.
 package struct Blocked: EventPayload, Hashable {
   package static let kind = EventKind.blocked
   package enum Subject: UInt8, Sendable, CaseIterable { case version = 1, mutation = 2, deletion = 3 }
@@ -360,27 +288,18 @@ package struct Blocked: EventPayload, Hashable {
     self.consequence = consequence
     self.words = words
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    subject = try reader.choice("a subject")
-    lsn = LSN(try reader.varint())
-    changeTag = try reader.string()
-    births = try StampCodec.decodeBirths(from: &reader)
-    consequence = try reader.choice("a consequence")
-    words = try reader.string()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.u8(subject.rawValue)
-    bytes.varint(lsn.rawValue)
-    bytes.string(changeTag)
-    StampCodec.encode(births: births, into: &bytes)
-    bytes.u8(consequence.rawValue)
-    bytes.string(words)
+  package init<Coder: FieldCoder>(_ blocked: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, blocked?.id)
+    subject = try field("subject", .choice(Subject.self), blocked?.subject)
+    lsn = try field("lsn", .lsn, blocked?.lsn)
+    changeTag = try field("changeTag", .text, blocked?.changeTag)
+    births = try field("births", .births, blocked?.births)
+    consequence = try field("consequence", .choice(Consequence.self), blocked?.consequence)
+    words = try field("words", .text, blocked?.words)
   }
 }
 
-/// An asset's content is at the server; its receipt serves for a while.
+/// An asset's content was uploaded; the record can name the receipt until it expires.
 package struct AssetUploaded: EventPayload, Hashable {
   package static let kind = EventKind.assetUploaded
   package var id: RecordID
@@ -396,18 +315,11 @@ package struct AssetUploaded: EventPayload, Hashable {
     self.receipt = receipt
     self.wallMilliseconds = wallMilliseconds
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    lsn = LSN(try reader.varint())
-    field = try reader.string()
-    receipt = try reader.string()
-    wallMilliseconds = try reader.zigzag()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.varint(lsn.rawValue)
-    bytes.string(field)
-    bytes.string(receipt)
-    bytes.zigzag(wallMilliseconds)
+  package init<Coder: FieldCoder>(_ uploaded: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, uploaded?.id)
+    lsn = try field("lsn", .lsn, uploaded?.lsn)
+    self.field = try field("field", .text, uploaded?.field)
+    receipt = try field("receipt", .text, uploaded?.receipt)
+    wallMilliseconds = try field("wall", .zigzag, uploaded?.wallMilliseconds)
   }
 }

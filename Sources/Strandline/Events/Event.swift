@@ -1,8 +1,6 @@
-// Everything that can happen to a store, as cases. What an event must carry is what later histories need; the
-// layout of each is in Formats/events.md, and each has its bytes here, also those that nothing writes yet.
-//
-// Every payload begins with its kind (u16), its version (u8) and flags (u8, bit 0: a reader that does not know
-// the kind may pass over it).
+// Every kind of event that a store's log can hold, and the codec from events to the bodies of frames and back. The
+// layout of each kind is its own description (Fields.swift) and a table in Formats/events.md; kinds that nothing writes
+// yet have both.
 
 package import StrandlineLog
 package import StrandlineSystem
@@ -34,7 +32,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case deletions = 23
   case superseded = 24
 
-  /// The name that people and programs use.
+  /// The name that the command prints and takes.
   package var name: String { String(describing: self) }
 
   /// Whether a reader that does not know this kind may pass over it, because it changes no projection.
@@ -46,13 +44,16 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   }
 }
 
-/// What every kind of event can do.
-package protocol EventPayload: Sendable {
+/// What every kind of event has: a number, and a description of what follows the payload header.
+package protocol EventPayload: FieldDescribed {
   static var kind: EventKind { get }
-  /// Reads what follows the payload header.
-  init(from reader: inout ByteReader) throws(ByteReaderError)
-  /// Writes what follows the payload header.
+  /// Writes what follows the payload header. A requirement, so that each kind has a copy of its own that the compiler
+  /// has specialized.
   func encode(into writer: inout ByteWriter)
+}
+
+extension EventPayload {
+  package func encode(into writer: inout ByteWriter) { _ = Self(self, &writer) }
 }
 
 /// An event.
@@ -121,7 +122,7 @@ package enum Event: Sendable {
     return payload.map { type(of: $0).kind.name } ?? "unknown"
   }
 
-  /// The record that this event speaks of, where it is one.
+  /// The record that this event is of; nil for an event of none or of several.
   package var recordID: RecordID? {
     switch self {
     case .saved(let event): event.id
@@ -146,12 +147,51 @@ package struct Unknown: Hashable, Sendable {
   package var bytes: [UInt8]
 }
 
+/// What every payload begins with, also those of the local server's journal.
+package struct PayloadHeader: FieldDescribed {
+  package static let bytes = 2 + 1 + 1
+  /// The flag of a kind that a reader may pass over if it does not know it.
+  package static let skippable: UInt8 = 1
+  package var kind: UInt16
+  package var version: UInt8
+  package var flags: UInt8
+
+  package init(kind: UInt16, version: UInt8, flags: UInt8) {
+    self.kind = kind
+    self.version = version
+    self.flags = flags
+  }
+  package init<Coder: FieldCoder>(_ header: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    kind = try field("kind", .u16, header?.kind)
+    version = try field("version", .u8, header?.version)
+    flags = try field("flags", .u8, header?.flags)
+  }
+
+  package var isSkippable: Bool { flags & Self.skippable != 0 }
+}
+
+/// Why a frame's body is no event for this code.
+package enum EventCodecError: Error, Hashable, Sendable {
+  /// A kind or a version that this code does not know, and that it must not pass over.
+  case fromNewerVersion(kind: UInt16, version: UInt8)
+  /// Bytes that are no event.
+  case damaged(ByteReaderError)
+}
+
+extension EventCodecError: CustomStringConvertible {
+  package var description: String {
+    switch self {
+    case .fromNewerVersion(let kind, let version): "an event of a newer version (kind \(kind), version \(version))"
+    case .damaged(let error): error.description
+    }
+  }
+}
+
 /// Events to bodies of frames and back.
 package enum EventCodec {
   /// The schema number that frames with store events carry.
   package static let schema: UInt16 = 1
   package static let payloadVersion: UInt8 = 1
-  package static let headerBytes = 2 + 1 + 1
 
   package static func encode(_ event: Event) -> [UInt8] {
     if case .unknown(let unknown) = event { return unknown.bytes }
@@ -162,54 +202,58 @@ package enum EventCodec {
 
   private static func encode(_ payload: some EventPayload, into writer: inout ByteWriter) {
     let kind = type(of: payload).kind
-    writer.u16(kind.rawValue)
-    writer.u8(payloadVersion)
-    writer.u8(kind.isSkippable ? 1 : 0)
+    let flags = kind.isSkippable ? PayloadHeader.skippable : 0
+    _ = PayloadHeader(PayloadHeader(kind: kind.rawValue, version: payloadVersion, flags: flags), &writer)
     payload.encode(into: &writer)
   }
 
-  /// Reads an event from a frame's body. A kind or version that is not known and may not be passed over is an
-  /// error: it was written by a newer version.
-  package static func decode(_ body: [UInt8]) throws(ByteReaderError) -> Event {
-    var reader = ByteReader(body)
-    let number = try reader.u16()
-    let version = try reader.u8()
-    let flags = try reader.u8()
-    guard let kind = EventKind(rawValue: number), version == payloadVersion else {
-      guard flags & 1 == 1 else {
-        throw ByteReaderError(offset: 0, what: "an event of a newer version (kind \(number), version \(version))")
+  /// Reads an event from a frame's body.
+  package static func decode(_ body: [UInt8]) throws(EventCodecError) -> Event {
+    let header: PayloadHeader
+    do throws(ByteReaderError) {
+      var reader = ByteReader(body)
+      header = try PayloadHeader(nil, &reader)
+      if let kind = EventKind(rawValue: header.kind), header.version == payloadVersion {
+        let event = try event(of: kind, from: &reader)
+        guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the event") }
+        return event
       }
-      return .unknown(Unknown(kind: number, bytes: body))
+    } catch {
+      throw .damaged(error)
     }
-    let event: Event =
-      switch kind {
-      case .opened: .opened(try Opened(from: &reader))
-      case .bound: .bound(try Bound(from: &reader))
-      case .saved: .saved(try Saved(from: &reader))
-      case .deleted: .deleted(try Deleted(from: &reader))
-      case .sent: .sent(try Sent(from: &reader))
-      case .settled: .settled(try Settled(from: &reader))
-      case .merged: .merged(try Merged(from: &reader))
-      case .fetchedSave: .fetchedSave(try FetchedSave(from: &reader))
-      case .fetchedDelete: .fetchedDelete(try FetchedDelete(from: &reader))
-      case .confirmed: .confirmed(try Confirmed(from: &reader))
-      case .listed: .listed(try Listed(from: &reader))
-      case .blocked: .blocked(try Blocked(from: &reader))
-      case .held: .held(try Held(from: &reader))
-      case .released: .released(try Released(from: &reader))
-      case .discarded: .discarded(try Discarded(from: &reader))
-      case .tokenAdvanced: .tokenAdvanced(try TokenAdvanced(from: &reader))
-      case .zoneChanged: .zoneChanged(try ZoneChanged(from: &reader))
-      case .sweepBegan: .sweepBegan(try SweepBegan(from: &reader))
-      case .sweepEnded: .sweepEnded(try SweepEnded(from: &reader))
-      case .assetUploaded: .assetUploaded(try AssetUploaded(from: &reader))
-      case .accountChanged: .accountChanged(try AccountChanged(from: &reader))
-      case .pace: .pace(try Pace(from: &reader))
-      case .deletions: .deletions(try Deletions(from: &reader))
-      case .superseded: .superseded(try Superseded(from: &reader))
-      }
-    guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the event") }
-    return event
+    if header.isSkippable { return .unknown(Unknown(kind: header.kind, bytes: body)) }
+    throw .fromNewerVersion(kind: header.kind, version: header.version)
+  }
+
+  private static func event(
+    of kind: EventKind, from reader: inout ByteReader
+  ) throws(ByteReaderError) -> Event {
+    switch kind {
+    case .opened: .opened(try Opened(nil, &reader))
+    case .bound: .bound(try Bound(nil, &reader))
+    case .saved: .saved(try Saved(nil, &reader))
+    case .deleted: .deleted(try Deleted(nil, &reader))
+    case .sent: .sent(try Sent(nil, &reader))
+    case .settled: .settled(try Settled(nil, &reader))
+    case .merged: .merged(try Merged(nil, &reader))
+    case .fetchedSave: .fetchedSave(try FetchedSave(nil, &reader))
+    case .fetchedDelete: .fetchedDelete(try FetchedDelete(nil, &reader))
+    case .confirmed: .confirmed(try Confirmed(nil, &reader))
+    case .listed: .listed(try Listed(nil, &reader))
+    case .blocked: .blocked(try Blocked(nil, &reader))
+    case .held: .held(try Held(nil, &reader))
+    case .released: .released(try Released(nil, &reader))
+    case .discarded: .discarded(try Discarded(nil, &reader))
+    case .tokenAdvanced: .tokenAdvanced(try TokenAdvanced(nil, &reader))
+    case .zoneChanged: .zoneChanged(try ZoneChanged(nil, &reader))
+    case .sweepBegan: .sweepBegan(try SweepBegan(nil, &reader))
+    case .sweepEnded: .sweepEnded(try SweepEnded(nil, &reader))
+    case .assetUploaded: .assetUploaded(try AssetUploaded(nil, &reader))
+    case .accountChanged: .accountChanged(try AccountChanged(nil, &reader))
+    case .pace: .pace(try Pace(nil, &reader))
+    case .deletions: .deletions(try Deletions(nil, &reader))
+    case .superseded: .superseded(try Superseded(nil, &reader))
+    }
   }
 
   /// One transaction for the log.

@@ -1,14 +1,11 @@
-// Where this device stands in the server's history: tokens, zones, sweeps, pace, account. And the small parts of
-// bytes that several events share.
-
-package import StrandlineSystem
+// Events of this device's place in the server's history: tokens, zones, sweeps, waits, account.
 
 /// The change token after a page; in the page's own transaction.
 package struct TokenAdvanced: EventPayload, Hashable {
   package static let kind = EventKind.tokenAdvanced
   /// nil: the database's feed.
   package var zone: ZoneID?
-  /// The token that the page was asked with.
+  /// The token in the request for the page; nil: from the beginning.
   package var asked: ChangeToken?
   package var token: ChangeToken
   /// The open sweep, 0 for none.
@@ -20,26 +17,19 @@ package struct TokenAdvanced: EventPayload, Hashable {
     self.token = token
     self.sweepEpoch = sweepEpoch
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try reader.flag() ? try FieldCodec.decodeZone(from: &reader) : nil
-    asked = try reader.optionalString().map { ChangeToken(rawValue: $0) }
-    token = ChangeToken(rawValue: try reader.string())
-    sweepEpoch = try reader.varint()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u8(zone == nil ? 0 : 1)
-    if let zone { FieldCodec.encode(zone, into: &bytes) }
-    bytes.optional(asked?.rawValue)
-    bytes.string(token.rawValue)
-    bytes.varint(sweepEpoch)
+  package init<Coder: FieldCoder>(_ advanced: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .optional(.zone), advanced?.zone)
+    asked = try field("asked", .optional(.token), advanced?.asked)
+    token = try field("token", .token, advanced?.token)
+    sweepEpoch = try field("sweepEpoch", .varint, advanced?.sweepEpoch)
   }
 }
 
-/// What is known of a zone changed.
+/// The state of a zone at the server changed, or what this device knows of it.
 package struct ZoneChanged: EventPayload, Hashable {
   package static let kind = EventKind.zoneChanged
   package enum Change: UInt8, Sendable, CaseIterable {
-    /// It is at the server: made by us, or seen there.
+    /// It is at the server: created from here, or seen there.
     case created = 1
     /// It has changes to fetch.
     case dirty = 2
@@ -61,17 +51,11 @@ package struct ZoneChanged: EventPayload, Hashable {
     self.reason = reason
     self.policy = policy
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try FieldCodec.decodeZone(from: &reader)
-    change = try reader.choice("a change of a zone")
-    reason = try reader.string()
-    policy = try reader.string()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.u8(change.rawValue)
-    bytes.string(reason)
-    bytes.string(policy)
+  package init<Coder: FieldCoder>(_ changed: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, changed?.zone)
+    change = try field("change", .choice(Change.self), changed?.change)
+    reason = try field("reason", .text, changed?.reason)
+    policy = try field("policy", .text, changed?.policy)
   }
 }
 
@@ -85,13 +69,9 @@ package struct SweepBegan: EventPayload, Hashable {
     self.zone = zone
     self.epoch = epoch
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try FieldCodec.decodeZone(from: &reader)
-    epoch = try reader.varint()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.varint(epoch)
+  package init<Coder: FieldCoder>(_ began: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, began?.zone)
+    epoch = try field("epoch", .varint, began?.epoch)
   }
 }
 
@@ -109,21 +89,15 @@ package struct SweepEnded: EventPayload, Hashable {
     self.seen = seen
     self.removed = removed
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    zone = try FieldCodec.decodeZone(from: &reader)
-    epoch = try reader.varint()
-    seen = try reader.varint()
-    removed = try reader.varint()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(zone, into: &bytes)
-    bytes.varint(epoch)
-    bytes.varint(seen)
-    bytes.varint(removed)
+  package init<Coder: FieldCoder>(_ ended: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, ended?.zone)
+    epoch = try field("epoch", .varint, ended?.epoch)
+    seen = try field("seen", .varint, ended?.seen)
+    removed = try field("removed", .varint, ended?.removed)
   }
 }
 
-/// The signed-in user changed; unsent work of the other one is parked.
+/// Another user signed in; the mutations of the former one are not sent.
 package struct AccountChanged: EventPayload, Hashable {
   package static let kind = EventKind.accountChanged
   package var userHash: UInt64
@@ -133,25 +107,21 @@ package struct AccountChanged: EventPayload, Hashable {
     self.userHash = userHash
     self.isParked = isParked
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    userHash = try reader.u64()
-    isParked = try reader.flag()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(userHash)
-    bytes.u8(isParked ? 1 : 0)
+  package init<Coder: FieldCoder>(_ changed: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    userHash = try field("userHash", .u64, changed?.userHash)
+    isParked = try field("isParked", .flag, changed?.isParked)
   }
 }
 
-/// A wait: how long, said when by which wall clock, by whom. After a relaunch the wait is the lesser of the rest
-/// and the duration, so a clock that jumped cannot make it longer.
+/// A wait before the next request: its duration, and the wall clock when it began. After a relaunch the engine waits for
+/// the rest of it, and never longer than the duration, so a clock that jumped cannot make it longer.
 package struct Pace: EventPayload, Hashable {
   package static let kind = EventKind.pace
   package var durationMilliseconds: Int64
   package var wallMilliseconds: Int64
   /// Operations a request, 0 for the default.
   package var batchSize: UInt64
-  /// Whether the server named the wait; our own backoff may be cut short by a person, this may not.
+  /// Whether the server asked for the wait. A user may end the engine's own backoff early, but not this.
   package var isServers: Bool
   package var reason: String
 
@@ -164,65 +134,11 @@ package struct Pace: EventPayload, Hashable {
     self.isServers = isServers
     self.reason = reason
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    durationMilliseconds = try reader.zigzag()
-    wallMilliseconds = try reader.zigzag()
-    batchSize = try reader.varint()
-    isServers = try reader.flag()
-    reason = try reader.string()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.zigzag(durationMilliseconds)
-    bytes.zigzag(wallMilliseconds)
-    bytes.varint(batchSize)
-    bytes.u8(isServers ? 1 : 0)
-    bytes.string(reason)
-  }
-}
-
-extension ByteWriter {
-  /// A byte that says whether text follows, then the text.
-  mutating func optional(_ text: String?) {
-    u8(text == nil ? 0 : 1)
-    if let text { string(text) }
-  }
-
-  /// A byte that says whether a touch follows, then the touch.
-  mutating func touch(_ touch: Touch?) {
-    u8(touch == nil ? 0 : 1)
-    guard let touch else { return }
-    zigzag(touch.milliseconds)
-    string(touch.user)
-    string(touch.device)
-  }
-}
-
-extension ByteReader {
-  /// 0 or 1; anything else is refused.
-  mutating func flag() throws(ByteReaderError) -> Bool {
-    let start = offset
-    switch try u8() {
-    case 0: return false
-    case 1: return true
-    default: throw ByteReaderError(offset: start, what: "a flag that is neither 0 nor 1")
-    }
-  }
-
-  mutating func optionalString() throws(ByteReaderError) -> String? { try flag() ? try string() : nil }
-
-  mutating func touch() throws(ByteReaderError) -> Touch? {
-    guard try flag() else { return nil }
-    return Touch(milliseconds: try zigzag(), user: try string(), device: try string())
-  }
-
-  /// One byte that stands for one of an enumeration's cases.
-  mutating func choice<Choice: RawRepresentable>(
-    _ what: String
-  ) throws(ByteReaderError) -> Choice where Choice.RawValue == UInt8 {
-    let start = offset
-    guard let value = Choice(rawValue: try u8()) else {
-      throw ByteReaderError(offset: start, what: "\(what) not known")
-    }
-    return value
+  package init<Coder: FieldCoder>(_ pace: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    durationMilliseconds = try field("duration", .zigzag, pace?.durationMilliseconds)
+    wallMilliseconds = try field("wall", .zigzag, pace?.wallMilliseconds)
+    batchSize = try field("batchSize", .varint, pace?.batchSize)
+    isServers = try field("isServers", .flag, pace?.isServers)
+    reason = try field("reason", .text, pace?.reason)
   }
 }

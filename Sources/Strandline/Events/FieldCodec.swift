@@ -1,7 +1,7 @@
-// One value of a field in bytes: the canonical form, equal for equal values on every platform.
+// The value of a field in bytes, in canonical form: equal values have equal bytes on every platform.
 //
-// The checksum of a field in a record's stamp is taken over these bytes, so they are part of what travels.
-// Layout: Formats/events.md, "Values". This file alone knows them.
+// A record's stamp has a checksum of these bytes for each field, so every device must make the same.
+// Layout: Formats/events.md, "Values".
 
 package import StrandlineSystem
 
@@ -84,7 +84,7 @@ package enum FieldCodec {
     case .bytes(let bytes): writer.blob(bytes)
     case .reference(let reference):
       writer.u8(reference.action.rawValue | (reference.zone == nil ? 0 : 0x80))
-      if let zone = reference.zone { encode(zone, into: &writer) }
+      if let zone = reference.zone { _ = ZoneID(zone, &writer) }
       writer.string(reference.name)
     case .location(let place): encode(place, into: &writer)
     case .asset(let asset): encode(asset, into: &writer)
@@ -112,7 +112,7 @@ package enum FieldCodec {
       guard let action = Reference.Action(rawValue: flags & 0x7F) else {
         throw ByteReaderError(offset: start, what: "an unknown reference action")
       }
-      let zone = flags & 0x80 == 0 ? nil : try decodeZone(from: &reader)
+      let zone = flags & 0x80 == 0 ? nil : try ZoneID(nil, &reader)
       return .reference(Reference(try reader.string(), zone: zone, action: action))
     case .location: return .location(try decodeLocation(from: &reader))
     case .asset: return .asset(try decodeAsset(from: &reader))
@@ -138,36 +138,11 @@ package enum FieldCodec {
     }
   }
 
-  /// −0 is 0, and every NaN is the one quiet NaN, so that equal values have equal bytes. (A NaN cannot be
-  /// written by an app, but bytes are bytes.)
+  /// −0 becomes 0, and every NaN the same one, so that equal values have equal bytes. An app cannot save a NaN, but a
+  /// server can hold one.
   private static func canonical(_ number: Double) -> Double {
     if number == 0 { return 0 }
     return number.isNaN ? .nan : number
-  }
-
-  package static func encode(_ zone: ZoneID, into writer: inout ByteWriter) {
-    writer.u8(zone.scope.rawValue)
-    writer.string(zone.owner)
-    writer.string(zone.name)
-  }
-
-  package static func decodeZone(from reader: inout ByteReader) throws(ByteReaderError) -> ZoneID {
-    let start = reader.offset
-    guard let scope = DatabaseScope(rawValue: try reader.u8()) else {
-      throw ByteReaderError(offset: start, what: "an unknown database scope")
-    }
-    let owner = try reader.string()
-    return ZoneID(try reader.string(), owner: owner, scope: scope)
-  }
-
-  package static func encode(_ id: RecordID, into writer: inout ByteWriter) {
-    encode(id.zone, into: &writer)
-    writer.string(id.name)
-  }
-
-  package static func decodeID(from reader: inout ByteReader) throws(ByteReaderError) -> RecordID {
-    let zone = try decodeZone(from: &reader)
-    return RecordID(try reader.string(), zone: zone)
   }
 
   private static func encode(_ place: Location, into writer: inout ByteWriter) {

@@ -1,11 +1,11 @@
 // Which record a packed deletion is of, in 16 bytes whatever the length of its name: SipHash-2-4 with 128 bits of
-// output (Aumasson and Bernstein, 2012) over the bytes of the ID, under a key that a store draws for itself, so that
-// nobody can choose names that meet.
+// output (Aumasson and Bernstein, 2012) over the bytes of the ID, under a random key of the store, so that another client
+// cannot choose names with equal hashes.
 
-package import StrandlineSystem
+import StrandlineSystem
 
 /// The hash of a record's ID under a store's key.
-package struct KeyedHash: Hashable, Comparable, Sendable {
+package struct KeyedHash: TwoWords, Hashable, Comparable {
   package var low: UInt64
   package var high: UInt64
 
@@ -17,19 +17,11 @@ package struct KeyedHash: Hashable, Comparable, Sendable {
     self.low = low
     self.high = high
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    low = try reader.u64()
-    high = try reader.u64()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(low)
-    bytes.u64(high)
-  }
 
   /// The hash of an ID.
   package init(of id: RecordID, key: HashKey) {
     var bytes = ByteWriter(capacity: 64)
-    FieldCodec.encode(id, into: &bytes)
+    _ = RecordID(id, &bytes)
     self.init(of: bytes.bytes, key: key)
   }
 
@@ -53,21 +45,13 @@ package struct KeyedHash: Hashable, Comparable, Sendable {
 }
 
 /// The key of a store's hashes: 16 random bytes.
-package struct HashKey: Hashable, Sendable {
+package struct HashKey: TwoWords, Hashable {
   package var low: UInt64
   package var high: UInt64
 
   package init(low: UInt64, high: UInt64) {
     self.low = low
     self.high = high
-  }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    low = try reader.u64()
-    high = try reader.u64()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(low)
-    bytes.u64(high)
   }
 }
 

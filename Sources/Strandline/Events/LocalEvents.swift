@@ -1,9 +1,7 @@
-// What this device did: opened the log, saved, deleted, gave up, took up again.
+// Events of what this device did: opened the log, saved and deleted records, held, released and discarded mutations.
 
-package import StrandlineSystem
-
-/// A writer's first words in a log: the first event of the first transaction of each tenure, and again when the
-/// writer takes a new name. Never appended alone, but by a repair that has nothing else to say.
+/// The first event of the first transaction of each tenure, and again when the store draws another writer number. Never
+/// appended alone, except by a repair that has no other event to write.
 package struct Opened: EventPayload, Hashable {
   package static let kind = EventKind.opened
   package var writer: WriterID
@@ -15,25 +13,20 @@ package struct Opened: EventPayload, Hashable {
     self.storeUUID = storeUUID
     self.tenure = tenure
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    writer = try reader.u64()
-    storeUUID = try reader.raw(16)
-    tenure = try reader.u64()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(writer)
-    bytes.raw(storeUUID)
-    bytes.u64(tenure)
+  package init<Coder: FieldCoder>(_ opened: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    writer = try field("writer", .u64, opened?.writer)
+    storeUUID = try field("storeUUID", .raw16, opened?.storeUUID)
+    tenure = try field("tenure", .u64, opened?.tenure)
   }
 }
 
-/// Whose data this is, since the first successful sync.
+/// The container and the user that the store belongs to, since the first successful sync.
 package struct Bound: EventPayload, Hashable {
   package static let kind = EventKind.bound
   package var container: String
   package var environment: String
   package var scope: DatabaseScope
-  /// The user's record name, hashed: enough to know the user again, not to name one.
+  /// A hash of the user's record name: enough to recognize the user.
   package var userHash: UInt64
 
   package init(container: String, environment: String, scope: DatabaseScope, userHash: UInt64) {
@@ -42,26 +35,15 @@ package struct Bound: EventPayload, Hashable {
     self.scope = scope
     self.userHash = userHash
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    container = try reader.string()
-    environment = try reader.string()
-    let start = reader.offset
-    guard let scope = DatabaseScope(rawValue: try reader.u8()) else {
-      throw ByteReaderError(offset: start, what: "an unknown database scope")
-    }
-    self.scope = scope
-    userHash = try reader.u64()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.string(container)
-    bytes.string(environment)
-    bytes.u8(scope.rawValue)
-    bytes.u64(userHash)
+  package init<Coder: FieldCoder>(_ bound: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    container = try field("container", .text, bound?.container)
+    environment = try field("environment", .text, bound?.environment)
+    scope = try field("scope", .choice(DatabaseScope.self), bound?.scope)
+    userHash = try field("userHash", .u64, bound?.userHash)
   }
 }
 
-/// A local save: the after-image whole, its whole stamp, and the dirty map. The newest one of a record is enough
-/// to send; earlier ones are superseded by it.
+/// A local save: the record after it, its stamp, and the dirty map. The newest one of a record is enough to send.
 package struct Saved: EventPayload {
   package static let kind = EventKind.saved
   package var id: RecordID
@@ -69,12 +51,12 @@ package struct Saved: EventPayload {
   package var births: Set<Birth>
   /// The event that made the base: a `fetchedSave` or a `settled`; none for a record that the server never had.
   package var base: LSN
-  /// This mutation's own time; at least every field that it wrote has it.
+  /// This mutation's own time; every field that it wrote has it.
   package var time: HybridTime
   /// Saves of this life of the record, this one included.
   package var editCount: UInt64
   package var tenure: UInt64
-  /// Whether this begins a new life by the app's word.
+  /// Whether the app created the record with this, which begins a new life.
   package var isCreation: Bool
   package var content: EncodedContent
 
@@ -92,27 +74,16 @@ package struct Saved: EventPayload {
     self.isCreation = isCreation
     self.content = content
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    type = try reader.string()
-    births = try StampCodec.decodeBirths(from: &reader)
-    base = LSN(try reader.varint())
-    time = HybridTime(rawValue: try reader.u64())
-    editCount = try reader.varint()
-    tenure = try reader.u64()
-    isCreation = try reader.flag()
-    content = EncodedContent(rest: &reader)
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.string(type)
-    StampCodec.encode(births: births, into: &bytes)
-    bytes.varint(base.rawValue)
-    bytes.u64(time.rawValue)
-    bytes.varint(editCount)
-    bytes.u64(tenure)
-    bytes.u8(isCreation ? 1 : 0)
-    content.encode(into: &bytes)
+  package init<Coder: FieldCoder>(_ saved: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, saved?.id)
+    type = try field("recordType", .text, saved?.type)
+    births = try field("births", .births, saved?.births)
+    base = try field("base", .lsn, saved?.base)
+    time = try field("time", .time, saved?.time)
+    editCount = try field("editCount", .varint, saved?.editCount)
+    tenure = try field("tenure", .u64, saved?.tenure)
+    isCreation = try field("isCreation", .flag, saved?.isCreation)
+    content = try field("content", .content, saved?.content)
   }
 }
 
@@ -120,7 +91,7 @@ package struct Saved: EventPayload {
 package struct Deleted: EventPayload, Hashable {
   package static let kind = EventKind.deleted
   package var id: RecordID
-  /// The lives that the deleter saw; another life of the same name is not meant.
+  /// The births that the record had when it was deleted; another life of the same name is not deleted by this.
   package var births: Set<Birth>
   package var base: LSN
   package var time: HybridTime
@@ -133,23 +104,17 @@ package struct Deleted: EventPayload, Hashable {
     self.time = time
     self.tenure = tenure
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    births = try StampCodec.decodeBirths(from: &reader)
-    base = LSN(try reader.varint())
-    time = HybridTime(rawValue: try reader.u64())
-    tenure = try reader.u64()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    StampCodec.encode(births: births, into: &bytes)
-    bytes.varint(base.rawValue)
-    bytes.u64(time.rawValue)
-    bytes.u64(tenure)
+  package init<Coder: FieldCoder>(_ deleted: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, deleted?.id)
+    births = try field("births", .births, deleted?.births)
+    base = try field("base", .lsn, deleted?.base)
+    time = try field("time", .time, deleted?.time)
+    tenure = try field("tenure", .u64, deleted?.tenure)
   }
 }
 
-/// A record set aside, with the server's words; everything else flows.
+/// A mutation that is not sent, or a version that is not applied, for now, with the server's code and reason. Other
+/// records are not affected.
 package struct Held: EventPayload, Hashable {
   package static let kind = EventKind.held
   package enum Direction: UInt8, Sendable, CaseIterable { case upload = 1, download = 2 }
@@ -163,7 +128,7 @@ package struct Held: EventPayload, Hashable {
   package var words: String
   package var requestUUID: String
   package var attempts: UInt64
-  /// How long to leave it, and by which wall clock that was said; 0 for until released.
+  /// How long the hold lasts from `wallMilliseconds` on; 0: until it is released.
   package var durationMilliseconds: Int64
   package var wallMilliseconds: Int64
 
@@ -182,29 +147,17 @@ package struct Held: EventPayload, Hashable {
     self.durationMilliseconds = durationMilliseconds
     self.wallMilliseconds = wallMilliseconds
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    direction = try reader.choice("a direction")
-    lsn = LSN(try reader.varint())
-    raw = try reader.blob()
-    code = try reader.string()
-    words = try reader.string()
-    requestUUID = try reader.string()
-    attempts = try reader.varint()
-    durationMilliseconds = try reader.zigzag()
-    wallMilliseconds = try reader.zigzag()
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.u8(direction.rawValue)
-    bytes.varint(lsn.rawValue)
-    bytes.blob(raw)
-    bytes.string(code)
-    bytes.string(words)
-    bytes.string(requestUUID)
-    bytes.varint(attempts)
-    bytes.zigzag(durationMilliseconds)
-    bytes.zigzag(wallMilliseconds)
+  package init<Coder: FieldCoder>(_ held: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, held?.id)
+    direction = try field("direction", .choice(Direction.self), held?.direction)
+    lsn = try field("lsn", .lsn, held?.lsn)
+    raw = try field("raw", .bytes, held?.raw)
+    code = try field("code", .text, held?.code)
+    words = try field("words", .text, held?.words)
+    requestUUID = try field("requestUUID", .text, held?.requestUUID)
+    attempts = try field("attempts", .varint, held?.attempts)
+    durationMilliseconds = try field("duration", .zigzag, held?.durationMilliseconds)
+    wallMilliseconds = try field("wall", .zigzag, held?.wallMilliseconds)
   }
 }
 
@@ -218,17 +171,13 @@ package struct Released: EventPayload, Hashable {
     self.id = id
     self.lsn = lsn
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    lsn = LSN(try reader.varint())
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.varint(lsn.rawValue)
+  package init<Coder: FieldCoder>(_ released: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, released?.id)
+    lsn = try field("lsn", .lsn, released?.lsn)
   }
 }
 
-/// The app gave a mutation up: everything unsettled of the record up to the LSN.
+/// The app gave up every pending mutation of the record up to the LSN.
 package struct Discarded: EventPayload, Hashable {
   package static let kind = EventKind.discarded
   package var id: RecordID
@@ -238,12 +187,8 @@ package struct Discarded: EventPayload, Hashable {
     self.id = id
     self.lsn = lsn
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    id = try FieldCodec.decodeID(from: &reader)
-    lsn = LSN(try reader.varint())
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    FieldCodec.encode(id, into: &bytes)
-    bytes.varint(lsn.rawValue)
+  package init<Coder: FieldCoder>(_ discarded: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, discarded?.id)
+    lsn = try field("lsn", .lsn, discarded?.lsn)
   }
 }

@@ -1,17 +1,19 @@
-// What compaction makes of many events that nobody needs whole: facts about deleted names, and the order and time of
-// saves that a later one stands for. They take the place of one of those events, under its LSN.
+// Events that compaction writes in place of many: what is known of deleted names, and the order and time of pending saves
+// that are not their record's newest. Each has the LSN of one of the events that it replaces.
 
 package import StrandlineSystem
 
-/// Deletions that compaction packed: what the deletion index must know of each name to decide as before.
+/// Deletions that compaction packed: what the deletion index needs of each name to decide as before.
 package struct Deletions: EventPayload, Hashable {
   package static let kind = EventKind.deletions
   /// One deleted name.
-  package struct Item: Hashable, Sendable {
+  package struct Item: Hashable, FieldGroup {
+    package static let tableName = "deletedName"
+    package static let bytesMin = 16 + 5
     package var hash: KeyedHash
     /// The event that deleted it.
     package var lsn: LSN
-    /// Deleted by this store's app; otherwise by the server's word.
+    /// Whether this store's app deleted it; otherwise the server said so.
     package var isLocal: Bool
     package var births: Set<Birth>
     package var createdMilliseconds: Int64?
@@ -27,8 +29,16 @@ package struct Deletions: EventPayload, Hashable {
       self.createdMilliseconds = createdMilliseconds
       self.changeTag = changeTag
     }
+    package init<Coder: FieldCoder>(_ item: Self?, _ field: inout Coder) throws(Coder.Failure) {
+      hash = try field("hash", .keyedHash, item?.hash)
+      lsn = try field("lsn", .lsn, item?.lsn)
+      isLocal = try field("isLocal", .flag, item?.isLocal)
+      births = try field("births", .births, item?.births)
+      createdMilliseconds = try field("created", .optional(.zigzag), item?.createdMilliseconds)
+      changeTag = try field("changeTag", .optional(.text), item?.changeTag)
+    }
   }
-  /// The greatest hybrid time among what was left out; zero if it stands elsewhere.
+  /// The greatest hybrid time among the events that this replaces; zero if an event that stays has it.
   package var latest: HybridTime
   /// The key of the hashes.
   package var key: HashKey
@@ -40,54 +50,36 @@ package struct Deletions: EventPayload, Hashable {
     self.key = key
     self.items = items
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    latest = HybridTime(rawValue: try reader.u64())
-    key = try HashKey(from: &reader)
-    items = []
-    for _ in 0..<(try reader.count(minimumBytes: 16 + 5)) {
-      let start = reader.offset
-      let hash = try KeyedHash(from: &reader)
-      if let last = items.last, last.hash >= hash {
-        throw ByteReaderError(offset: start, what: "deleted names out of order")
-      }
-      items.append(
-        Item(
-          hash: hash, lsn: LSN(try reader.varint()), isLocal: try reader.flag(),
-          births: try StampCodec.decodeBirths(from: &reader),
-          createdMilliseconds: try reader.flag() ? try reader.zigzag() : nil, changeTag: try reader.optionalString()))
-    }
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(latest.rawValue)
-    key.encode(into: &bytes)
-    bytes.varint(UInt64(items.count))
-    for item in items {
-      item.hash.encode(into: &bytes)
-      bytes.varint(item.lsn.rawValue)
-      bytes.u8(item.isLocal ? 1 : 0)
-      StampCodec.encode(births: item.births, into: &bytes)
-      bytes.u8(item.createdMilliseconds == nil ? 0 : 1)
-      if let created = item.createdMilliseconds { bytes.zigzag(created) }
-      bytes.optional(item.changeTag)
-    }
+  package init<Coder: FieldCoder>(_ deletions: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    latest = try field("latest", .time, deletions?.latest)
+    key = try field("key", .hashKey, deletions?.key)
+    let items = try field("names", .list(.group(Item.self)), deletions?.items)
+    try field.require(zip(items, items.dropFirst()).allSatisfy { $0.hash < $1.hash }, "deleted names out of order")
+    self.items = items
   }
 }
 
-/// Unsettled saves that a later mutation of the same record stands for: that one alone is sent, but they are still
-/// owed, and counted, and waited for.
+/// Pending saves that are not their record's newest mutation. The newest alone is sent; these are still counted and waited
+/// for until it is settled.
 package struct Superseded: EventPayload, Hashable {
   package static let kind = EventKind.superseded
-  package struct Record: Hashable, Sendable {
+  package struct Record: Hashable, FieldGroup {
+    package static let tableName = "supersededRecord"
+    package static let bytesMin = 5
     package var id: RecordID
     package var type: String
     package init(id: RecordID, type: String) {
       self.id = id
       self.type = type
     }
+    package init<Coder: FieldCoder>(_ record: Self?, _ field: inout Coder) throws(Coder.Failure) {
+      id = try field("record", .id, record?.id)
+      type = try field("recordType", .text, record?.type)
+    }
   }
   package struct Mutation: Hashable, Sendable {
     package var lsn: LSN
-    /// The place of its record in `records`.
+    /// The place of its record in `records`, counted from 0.
     package var record: Int
     package var time: HybridTime
     package init(lsn: LSN, record: Int, time: HybridTime) {
@@ -96,7 +88,7 @@ package struct Superseded: EventPayload, Hashable {
       self.time = time
     }
   }
-  /// The greatest hybrid time among what was left out; zero if it stands elsewhere.
+  /// The greatest hybrid time among the events that this replaces; zero if an event that stays has it.
   package var latest: HybridTime
   package var records: [Record]
   /// Ascending by LSN.
@@ -107,45 +99,72 @@ package struct Superseded: EventPayload, Hashable {
     self.records = records
     self.mutations = mutations
   }
-  package init(from reader: inout ByteReader) throws(ByteReaderError) {
-    latest = HybridTime(rawValue: try reader.u64())
-    records = []
-    for _ in 0..<(try reader.count(minimumBytes: 5)) {
-      let id = try FieldCodec.decodeID(from: &reader)
-      records.append(Record(id: id, type: try reader.string()))
-    }
-    mutations = []
-    var last: UInt64 = 0
-    var time: UInt64 = 0
-    for _ in 0..<(try reader.count(minimumBytes: 3)) {
-      let start = reader.offset
-      let step = try reader.varint()
-      let (next, overflow) = last.addingReportingOverflow(step)
-      let record = try reader.varint()
-      time &+= UInt64(bitPattern: try reader.zigzag())
-      guard step > 0, !overflow, record < UInt64(records.count) else {
-        throw ByteReaderError(offset: start, what: "a mutation out of order, or of no record")
-      }
-      last = next
-      mutations.append(Mutation(lsn: LSN(next), record: Int(record), time: HybridTime(rawValue: time)))
-    }
-  }
-  package func encode(into bytes: inout ByteWriter) {
-    bytes.u64(latest.rawValue)
-    bytes.varint(UInt64(records.count))
-    for record in records {
-      FieldCodec.encode(record.id, into: &bytes)
-      bytes.string(record.type)
-    }
-    bytes.varint(UInt64(mutations.count))
-    var last: UInt64 = 0
-    var time: UInt64 = 0
-    for mutation in mutations {
-      bytes.varint(mutation.lsn.rawValue &- last)
-      bytes.varint(UInt64(mutation.record))
-      bytes.zigzag(Int64(bitPattern: mutation.time.rawValue &- time))
-      last = mutation.lsn.rawValue
-      time = mutation.time.rawValue
-    }
+  package init<Coder: FieldCoder>(_ superseded: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    latest = try field("latest", .time, superseded?.latest)
+    let records = try field("records", .list(.group(Record.self)), superseded?.records)
+    let mutations = try field("mutations", .supersededMutations, superseded?.mutations)
+    try field.require(mutations.allSatisfy { $0.record < records.count }, "a mutation of no record")
+    (self.records, self.mutations) = (records, mutations)
   }
 }
+
+/// The bytes of one of `Superseded.mutations`: its LSN and its time as differences from the mutation before.
+private struct MutationStep: FieldGroup {
+  static let tableName = "supersededMutation"
+  static let bytesMin = 3
+  var lsn: UInt64
+  var record: UInt64
+  var time: Int64
+
+  init(_ mutation: Superseded.Mutation, after previous: Superseded.Mutation?) {
+    lsn = mutation.lsn.rawValue &- (previous?.lsn.rawValue ?? 0)
+    record = UInt64(mutation.record)
+    time = Int64(bitPattern: mutation.time.rawValue &- (previous?.time.rawValue ?? 0))
+  }
+  init<Coder: FieldCoder>(_ step: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    lsn = try field("lsn", .varint, step?.lsn)
+    record = try field("recordPlace", .varint, step?.record)
+    time = try field("time", .zigzag, step?.time)
+  }
+}
+
+/// Mutations in ascending order of their LSNs, each as a step from the one before.
+package struct SupersededMutationsType: FieldType {
+  package var name: String { "\(MutationStep.tableName)*" }
+  package var bytesMin: Int { 1 }
+  package func read(from reader: inout ByteReader) throws(ByteReaderError) -> [Superseded.Mutation] {
+    var mutations: [Superseded.Mutation] = []
+    var (lsn, time): (UInt64, UInt64) = (0, 0)
+    for _ in 0..<(try reader.count(minimumBytes: MutationStep.bytesMin)) {
+      let start = reader.offset
+      let step = try MutationStep(nil, &reader)
+      let (next, overflow) = lsn.addingReportingOverflow(step.lsn)
+      guard step.lsn > 0, !overflow, let record = Int(exactly: step.record) else {
+        throw ByteReaderError(offset: start, what: "a mutation out of order, or of no record")
+      }
+      lsn = next
+      time &+= UInt64(bitPattern: step.time)
+      mutations.append(Superseded.Mutation(lsn: LSN(lsn), record: record, time: HybridTime(rawValue: time)))
+    }
+    return mutations
+  }
+  package func write(_ value: [Superseded.Mutation], to writer: inout ByteWriter) {
+    writer.varint(UInt64(value.count))
+    var previous: Superseded.Mutation?
+    for mutation in value {
+      _ = MutationStep(MutationStep(mutation, after: previous), &writer)
+      previous = mutation
+    }
+  }
+  /// A dump shows LSNs and times, not differences.
+  package func content(of value: [Superseded.Mutation]) -> FieldContent {
+    .list(
+      value.map { mutation in
+        var fields = MutationStep(mutation, after: nil).listedFields
+        fields[2].content = .unsigned(mutation.time.rawValue)
+        return .group(table: MutationStep.tableName, bytesMin: MutationStep.bytesMin, fields)
+      })
+  }
+}
+
+extension FieldType where Self == SupersededMutationsType { package static var supersededMutations: Self { Self() } }

@@ -1,11 +1,11 @@
 // The stamp in bytes: what stands in `strandlineStamp` at the server, and the parts of it that events share.
 //
-// Layout: Formats/stamp.md. A stamp travels through other people's hands, so every field carries the checksum of
-// the value that it speaks of: one that does not match was written by another tool since.
+// Layout: Formats/stamp.md. Other tools can write the record's fields without the stamp, so the stamp has a checksum of
+// each value: where it does not match, another tool wrote the field since.
 
 package import StrandlineSystem
 
-/// A stamp as it arrived: not yet held against the values that arrived with it.
+/// A stamp as it arrived: not yet compared with the values that arrived with it.
 package struct WireStamp: Hashable, Sendable {
   package var births: Set<Birth> = []
   package var fields: [String: (FieldStamp, UInt32)] = [:]
@@ -33,81 +33,84 @@ package enum StampCodec {
 
   package static func encode(_ wire: WireStamp) -> [UInt8] {
     var writer = ByteWriter(capacity: 64 + wire.fields.count * 24)
-    writer.u8(version)
-    encode(births: wire.births, into: &writer)
-    let stamps = Set(wire.fields.values.map(\.0)).sorted()
-    writer.varint(UInt64(stamps.count))
-    for stamp in stamps {
-      writer.u64(stamp.time.rawValue)
-      writer.u64(stamp.writer)
-    }
-    let places = Dictionary(uniqueKeysWithValues: stamps.enumerated().map { ($1, $0) })
-    writer.varint(UInt64(wire.fields.count))
-    for (name, (stamp, checksum)) in wire.fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
-      writer.string(name)
-      writer.varint(UInt64(places[stamp] ?? 0))
-      writer.u32(checksum)
-    }
-    encode(seen: wire.seen, into: &writer)
-    writer.raw(wire.unknown)
+    _ = StampLayout(layout(wire), &writer)
     return writer.bytes
   }
 
   /// Reads a stamp. What follows the parts that this version knows is kept as it is.
   package static func decode(_ bytes: [UInt8]) throws(ByteReaderError) -> WireStamp {
     var reader = ByteReader(bytes)
-    let version = try reader.u8()
-    guard version == Self.version else { throw ByteReaderError(offset: 0, what: "a stamp of version \(version)") }
-    var wire = WireStamp(births: try decodeBirths(from: &reader))
-    var stamps: [FieldStamp] = []
-    for _ in 0..<(try reader.count(minimumBytes: 16)) {
-      stamps.append(FieldStamp(time: HybridTime(rawValue: try reader.u64()), writer: try reader.u64()))
-    }
-    for _ in 0..<(try reader.count(minimumBytes: 6)) {
-      let start = reader.offset
-      let name = try reader.string()
-      let place = try reader.varint()
-      guard place < UInt64(stamps.count) else { throw ByteReaderError(offset: start, what: "a missing stamp") }
-      wire.fields[name] = (stamps[Int(place)], try reader.u32())
-    }
-    wire.seen = try decodeSeen(from: &reader)
-    wire.unknown = reader.rest()
+    let layout = try StampLayout(nil, &reader)
+    var wire = WireStamp(births: layout.births, seen: layout.seen, unknown: layout.unknown)
+    for field in layout.fields { wire.fields[field.name] = (layout.stamps[Int(field.stampPlace)], field.checksum) }
     return wire
   }
 
-  package static func encode(births: Set<Birth>, into writer: inout ByteWriter) {
-    writer.varint(UInt64(births.count))
-    for birth in births.sorted() {
-      writer.u64(birth.time.rawValue)
-      writer.u64(birth.writer)
-    }
-  }
+  /// The fields of a stamp's layout, for the tables of Formats.
+  package static func listedFields(_ wire: WireStamp) -> [ListedField] { layout(wire).listedFields }
 
-  package static func decodeBirths(from reader: inout ByteReader) throws(ByteReaderError) -> Set<Birth> {
-    var births: Set<Birth> = []
-    for _ in 0..<(try reader.count(minimumBytes: 16)) {
-      births.insert(Birth(time: HybridTime(rawValue: try reader.u64()), writer: try reader.u64()))
-    }
-    return births
+  private static func layout(_ wire: WireStamp) -> StampLayout {
+    let stamps = Set(wire.fields.values.map(\.0)).sorted()
+    let places = Dictionary(uniqueKeysWithValues: stamps.enumerated().map { ($1, UInt64($0)) })
+    let fields = wire.fields.sorted { $0.key.precedesByUTF8($1.key) }
+    return StampLayout(
+      version: version, births: wire.births, stamps: stamps,
+      fields: fields.map { StampedField(name: $0.key, stampPlace: places[$0.value.0] ?? 0, checksum: $0.value.1) },
+      seen: wire.seen, unknown: wire.unknown)
   }
+}
 
-  static func encode(seen: [WriterID: Seen], into writer: inout ByteWriter) {
-    writer.varint(UInt64(seen.count))
-    for (id, seen) in seen.sorted(by: { $0.key < $1.key }) {
-      writer.u64(id)
-      writer.varint(seen.lsn.rawValue)
-      writer.u64(seen.tenure)
-      writer.u64(seen.time.rawValue)
-    }
+/// The bytes of a stamp.
+private struct StampLayout: FieldDescribed {
+  var version: UInt8
+  var births: Set<Birth>
+  var stamps: [FieldStamp]
+  var fields: [StampedField]
+  var seen: [WriterID: Seen]
+  var unknown: [UInt8]
+
+  init(
+    version: UInt8, births: Set<Birth>, stamps: [FieldStamp], fields: [StampedField], seen: [WriterID: Seen],
+    unknown: [UInt8]
+  ) {
+    self.version = version
+    self.births = births
+    self.stamps = stamps
+    self.fields = fields
+    self.seen = seen
+    self.unknown = unknown
   }
+  init<Coder: FieldCoder>(_ stamp: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    let version = try field("version", .u8, stamp?.version)
+    try field.require(version == StampCodec.version, "a stamp of another version")
+    self.version = version
+    births = try field("births", .births, stamp?.births)
+    let stamps = try field("stamps", .list(.group(FieldStamp.self)), stamp?.stamps)
+    let fields = try field("fields", .list(.group(StampedField.self)), stamp?.fields)
+    try field.require(fields.allSatisfy { $0.stampPlace < UInt64(stamps.count) }, "a missing stamp")
+    (self.stamps, self.fields) = (stamps, fields)
+    seen = try field("seen", .seen, stamp?.seen)
+    unknown = try field("unknown", .rest, stamp?.unknown)
+  }
+}
 
-  static func decodeSeen(from reader: inout ByteReader) throws(ByteReaderError) -> [WriterID: Seen] {
-    var seen: [WriterID: Seen] = [:]
-    for _ in 0..<(try reader.count(minimumBytes: 25)) {
-      let id = try reader.u64()
-      seen[id] = Seen(
-        lsn: LSN(try reader.varint()), tenure: try reader.u64(), time: HybridTime(rawValue: try reader.u64()))
-    }
-    return seen
+/// A field in a stamp.
+private struct StampedField: FieldGroup {
+  static let tableName = "stampedField"
+  static let bytesMin = 6
+  var name: String
+  /// The place of its stamp, counted from 0.
+  var stampPlace: UInt64
+  var checksum: UInt32
+
+  init(name: String, stampPlace: UInt64, checksum: UInt32) {
+    self.name = name
+    self.stampPlace = stampPlace
+    self.checksum = checksum
+  }
+  init<Coder: FieldCoder>(_ one: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    name = try field("name", .text, one?.name)
+    stampPlace = try field("stampPlace", .varint, one?.stampPlace)
+    checksum = try field("checksum", .u32, one?.checksum)
   }
 }

@@ -1,8 +1,8 @@
-// A version of a record whole: type, fields, stamp. What `saved`, `merged` and `fetchedSave` carry, what a merge
-// joins, and what travels to the server.
+// A version of a record: type, fields, stamp. `saved`, `merged` and `fetchedSave` hold one, a merge joins two, a request
+// sends one.
 //
-// In an event the type and the births stand in the head and the rest in a tail that is decoded only when somebody
-// wants the values: rebuilding the projections reads heads alone.
+// In an event the type and the births stand before the content, and the content is decoded only when a caller asks for
+// the values: rebuilding the projections does not decode it.
 
 package import StrandlineSystem
 
@@ -38,14 +38,14 @@ package struct Version: Hashable, Sendable {
     return Record(type: type, id: id, fields: visible, parent: parent, system: system)
   }
 
-  /// All names that this version says something of, in the order of their UTF-8.
+  /// The names of all fields with a value or a stamp, in the order of their UTF-8.
   package var names: [String] {
     Set(fields.keys).union(stamp.fields.keys).sorted { $0.precedesByUTF8($1) }
   }
 }
 
-/// The tail of an event: fields, their stamps, what was seen, and which fields are dirty. Held as bytes until
-/// somebody asks.
+/// The content of a version: fields, their stamps, what was seen, and which fields are dirty. Held as bytes until a
+/// caller asks for the values.
 package struct EncodedContent: Sendable {
   private let bytes: [UInt8]
   private let range: Range<Int>
@@ -57,60 +57,43 @@ package struct EncodedContent: Sendable {
     reader.skipToEnd()
   }
 
-  package init(_ version: Version, dirty: [String: LSN] = [:]) {
-    var writer = ByteWriter(capacity: 512)
-    let names = version.names
-    // Most fields of a version were stamped together: each distinct stamp is written once.
-    let stamps = Set(version.stamp.fields.values).sorted()
-    writer.varint(UInt64(stamps.count))
-    for stamp in stamps {
-      writer.u64(stamp.time.rawValue)
-      writer.u64(stamp.writer)
-    }
-    let places = Dictionary(uniqueKeysWithValues: stamps.enumerated().map { ($1, $0) })
-    writer.varint(UInt64(names.count))
-    for name in names {
-      writer.string(name)
-      let place = version.stamp.fields[name].flatMap { places[$0] }
-      writer.varint(place.map { UInt64($0) + 1 } ?? 0)
-      FieldCodec.encode(version.fields[name], into: &writer)
-    }
-    StampCodec.encode(seen: version.stamp.seen, into: &writer)
-    writer.blob(version.stamp.unknown)
-    let dirtyNames = names.enumerated().filter { dirty[$0.element] != nil }
-    writer.varint(UInt64(dirtyNames.count))
-    for (place, name) in dirtyNames {
-      writer.varint(UInt64(place))
-      writer.varint(dirty[name]?.rawValue ?? 0)
-    }
+  private init(_ layout: ContentLayout, capacity: Int) {
+    var writer = ByteWriter(capacity: capacity)
+    _ = ContentLayout(layout, &writer)
     bytes = writer.bytes
     range = 0..<writer.count
   }
 
-  /// A new life's content: every field has the one stamp and is dirty. The same bytes as the general way makes, without
-  /// its dictionaries: importing is mostly this.
+  package init(_ version: Version, dirty: [String: LSN] = [:]) {
+    let names = version.names
+    // Most fields of a version were stamped together: each distinct stamp is written once.
+    let stamps = Set(version.stamp.fields.values).sorted()
+    let places = Dictionary(uniqueKeysWithValues: stamps.enumerated().map { ($1, UInt64($0) + 1) })
+    let fields = names.map { name in
+      ContentField(
+        name: name, stampPlace: version.stamp.fields[name].flatMap { places[$0] } ?? 0, value: version.fields[name])
+    }
+    var dirtyFields: [DirtyField] = []
+    for (place, name) in names.enumerated() {
+      if let lsn = dirty[name] { dirtyFields.append(DirtyField(fieldPlace: UInt64(place), lsn: lsn)) }
+    }
+    self.init(
+      ContentLayout(
+        stamps: stamps, fields: fields, seen: version.stamp.seen, unknownStampParts: version.stamp.unknown,
+        dirty: dirtyFields),
+      capacity: 512)
+  }
+
+  /// The content of a new life: every field has the one stamp and is dirty. The same bytes as the general way makes,
+  /// without its dictionaries: most of an import is this.
   package init(newLife fields: [(name: String, value: FieldValue)], stamp: FieldStamp, seen: [WriterID: Seen]) {
-    var writer = ByteWriter(capacity: 1024)
-    writer.varint(fields.isEmpty ? 0 : 1)
-    if !fields.isEmpty {
-      writer.u64(stamp.time.rawValue)
-      writer.u64(stamp.writer)
-    }
-    writer.varint(UInt64(fields.count))
-    for (name, value) in fields {
-      writer.string(name)
-      writer.varint(1)
-      FieldCodec.encode(value, into: &writer)
-    }
-    StampCodec.encode(seen: seen, into: &writer)
-    writer.blob([])
-    writer.varint(UInt64(fields.count))
-    for place in fields.indices {
-      writer.varint(UInt64(place))
-      writer.varint(0)
-    }
-    bytes = writer.bytes
-    range = 0..<writer.count
+    self.init(
+      ContentLayout(
+        stamps: fields.isEmpty ? [] : [stamp],
+        fields: fields.map { ContentField(name: $0.name, stampPlace: 1, value: $0.value) }, seen: seen,
+        unknownStampParts: [],
+        dirty: fields.indices.map { DirtyField(fieldPlace: UInt64($0), lsn: .none) }),
+      capacity: 1024)
   }
 
   /// The size in bytes.
@@ -118,47 +101,106 @@ package struct EncodedContent: Sendable {
 
   package func encode(into writer: inout ByteWriter) { writer.raw(bytes[range]) }
 
+  private func layout() throws(ByteReaderError) -> ContentLayout {
+    var reader = ByteReader(bytes, range)
+    let layout = try ContentLayout(nil, &reader)
+    guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the end") }
+    return layout
+  }
+
+  /// The fields of its layout, for the tables of Formats.
+  package func listedFields() throws(ByteReaderError) -> [ListedField] { try layout().listedFields }
+
   /// The version and its dirty map, in which `this` stands for the event's own LSN.
   package func decoded(
     type: String, births: Set<Birth>, this: LSN
   ) throws(ByteReaderError) -> (version: Version, dirty: [String: LSN]) {
-    var reader = ByteReader(bytes, range)
-    var stamps: [FieldStamp] = []
-    for _ in 0..<(try reader.count(minimumBytes: 16)) {
-      stamps.append(FieldStamp(time: HybridTime(rawValue: try reader.u64()), writer: try reader.u64()))
-    }
+    let layout = try layout()
     var version = Version(type: type)
     version.stamp.births = births
-    var names: [String] = []
-    let count = try reader.count(minimumBytes: 3)
-    names.reserveCapacity(count)
-    version.fields.reserveCapacity(count)
-    version.stamp.fields.reserveCapacity(count)
-    for _ in 0..<count {
-      let start = reader.offset
-      let name = try reader.string()
-      if let previous = names.last, !previous.precedesByUTF8(name) {
-        throw ByteReaderError(offset: start, what: "fields out of order")
-      }
-      names.append(name)
-      let place = try reader.varint()
-      if place > 0 {
-        guard place <= UInt64(stamps.count) else { throw ByteReaderError(offset: start, what: "a missing stamp") }
-        version.stamp.fields[name] = stamps[Int(place) - 1]
-      }
-      version.fields[name] = try FieldCodec.decode(from: &reader)
+    version.stamp.seen = layout.seen
+    version.stamp.unknown = layout.unknownStampParts
+    version.fields.reserveCapacity(layout.fields.count)
+    version.stamp.fields.reserveCapacity(layout.fields.count)
+    for field in layout.fields {
+      if field.stampPlace > 0 { version.stamp.fields[field.name] = layout.stamps[Int(field.stampPlace) - 1] }
+      version.fields[field.name] = field.value
     }
-    version.stamp.seen = try StampCodec.decodeSeen(from: &reader)
-    version.stamp.unknown = try reader.blob()
     var dirty: [String: LSN] = [:]
-    for _ in 0..<(try reader.count(minimumBytes: 2)) {
-      let start = reader.offset
-      let place = try reader.varint()
-      guard place < UInt64(names.count) else { throw ByteReaderError(offset: start, what: "a missing dirty field") }
-      let lsn = LSN(try reader.varint())
-      dirty[names[Int(place)]] = lsn == .none ? this : lsn
+    for entry in layout.dirty {
+      dirty[layout.fields[Int(entry.fieldPlace)].name] = entry.lsn == .none ? this : entry.lsn
     }
-    guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the end") }
     return (version, dirty)
+  }
+}
+
+/// The bytes of a version's content.
+private struct ContentLayout: FieldDescribed {
+  var stamps: [FieldStamp]
+  var fields: [ContentField]
+  var seen: [WriterID: Seen]
+  var unknownStampParts: [UInt8]
+  var dirty: [DirtyField]
+
+  init(
+    stamps: [FieldStamp], fields: [ContentField], seen: [WriterID: Seen], unknownStampParts: [UInt8],
+    dirty: [DirtyField]
+  ) {
+    self.stamps = stamps
+    self.fields = fields
+    self.seen = seen
+    self.unknownStampParts = unknownStampParts
+    self.dirty = dirty
+  }
+  init<Coder: FieldCoder>(_ content: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    let stamps = try field("stamps", .list(.group(FieldStamp.self)), content?.stamps)
+    let fields = try field("fields", .list(.group(ContentField.self)), content?.fields)
+    try field.require(
+      zip(fields, fields.dropFirst()).allSatisfy { $0.name.precedesByUTF8($1.name) }, "fields out of order")
+    try field.require(fields.allSatisfy { $0.stampPlace <= UInt64(stamps.count) }, "a missing stamp")
+    seen = try field("seen", .seen, content?.seen)
+    unknownStampParts = try field("unknownStampParts", .bytes, content?.unknownStampParts)
+    let dirty = try field("dirty", .list(.group(DirtyField.self)), content?.dirty)
+    try field.require(dirty.allSatisfy { $0.fieldPlace < UInt64(fields.count) }, "a missing dirty field")
+    (self.stamps, self.fields, self.dirty) = (stamps, fields, dirty)
+  }
+}
+
+/// A field in a version's content.
+private struct ContentField: FieldGroup {
+  static let tableName = "field"
+  static let bytesMin = 3
+  var name: String
+  /// The place of its stamp, counted from 1; 0 for none.
+  var stampPlace: UInt64
+  var value: FieldValue?
+
+  init(name: String, stampPlace: UInt64, value: FieldValue?) {
+    self.name = name
+    self.stampPlace = stampPlace
+    self.value = value
+  }
+  init<Coder: FieldCoder>(_ one: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    name = try field("name", .text, one?.name)
+    stampPlace = try field("stampPlace", .varint, one?.stampPlace)
+    value = try field("value", .value, one?.value)
+  }
+}
+
+/// An entry of the dirty map.
+private struct DirtyField: FieldGroup {
+  static let tableName = "dirty"
+  static let bytesMin = 2
+  var fieldPlace: UInt64
+  /// The event that wrote the field last; none stands for the event that holds this.
+  var lsn: LSN
+
+  init(fieldPlace: UInt64, lsn: LSN) {
+    self.fieldPlace = fieldPlace
+    self.lsn = lsn
+  }
+  init<Coder: FieldCoder>(_ dirty: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    fieldPlace = try field("fieldPlace", .varint, dirty?.fieldPlace)
+    lsn = try field("lsn", .lsn, dirty?.lsn)
   }
 }

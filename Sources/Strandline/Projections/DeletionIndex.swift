@@ -1,7 +1,7 @@
-// The names that must not come back, each with the lives that were deleted.
+// The names of deleted records, each with the births that were deleted.
 //
-// An entry says nothing of another life of the same name: a version is dead only if all its births are dead.
-// Entries leave by evidence, never by a clock; nothing removes them yet but the server's refusal of a deletion.
+// Another life of the same name is not deleted: a version is dead only if all its births are. No entry is removed because
+// it is old; only a deletion that the server refuses removes one.
 
 /// What is known of a deleted name.
 package struct DeletionEntry: Hashable, Sendable {
@@ -14,7 +14,7 @@ package struct DeletionEntry: Hashable, Sendable {
   package var lsn: LSN
   /// A local deletion that the server has not confirmed: the lives that come back if it refuses. Nil otherwise.
   package var provisional: Set<Birth>?
-  /// Deleted here, by this store's app; otherwise by the server's word.
+  /// Whether this store's app deleted it; otherwise the server said so.
   package var isLocal: Bool
 
   package var isProvisional: Bool { provisional != nil }
@@ -62,7 +62,7 @@ package struct DeletionIndex: Sendable {
     }
   }
 
-  /// Takes in what compaction packed.
+  /// Adds the names of a pack.
   package mutating func add(_ deletions: Deletions) {
     for item in deletions.items { packed[deletions.key, default: [:]][item.hash] = DeletionEntry(item) }
   }

@@ -1,13 +1,13 @@
-// Every unsettled mutation in the log's order. Derived from the log, never stored beside it; its low end is the
-// checkpoint.
+// Every unsettled mutation, in the order of the log. Computed from the log when a store is opened.
 
 /// The unsettled mutations.
 package struct Outbox: Sendable {
   /// Which record each unsettled mutation is of.
   package private(set) var records: [LSN: RecordID] = [:]
-  /// When those were made whose events compaction has packed; of all others the events say it.
+  /// The times of those mutations whose events compaction has packed; the others' events hold theirs.
   package private(set) var times: [LSN: HybridTime] = [:]
-  /// Ascending; settled ones are passed over and dropped from the front, so the low end costs nothing to find.
+  /// Ascending, from `head` on. Settled ones are dropped when they come to the front, so the oldest unsettled one is found
+  /// without a search.
   private var order: [LSN] = []
   private var head = 0
 
@@ -24,7 +24,7 @@ package struct Outbox: Sendable {
     order.insert(lsn, at: place)
   }
 
-  /// Takes in when packed mutations were made, those that are still owed.
+  /// Learns the times of packed mutations that are still unsettled.
   package mutating func learn(_ packed: Superseded) {
     for mutation in packed.mutations where records[mutation.lsn] != nil { times[mutation.lsn] = mutation.time }
   }

@@ -1,7 +1,7 @@
 // What must hold between the projections after every event. Tests call it after every step.
 
 extension Projections {
-  /// The first relation that does not hold, in words; nil if all do. O(records).
+  /// A description of the first invariant that does not hold; nil if all do. O(records).
   package func brokenInvariant() -> String? {
     var owed = 0
     for (zone, names) in records.zones {
@@ -19,17 +19,21 @@ extension Projections {
         if let attempted = pending.attempted, attempted > pending.newest {
           return "\(id): attempted \(attempted) is after the newest mutation \(pending.newest)"
         }
-        if pending.isDeletion, deletions[id] == nil { return "\(id): a pending deletion that the index does not know" }
+        if pending.isDeletion, deletions[id] == nil {
+          return "\(id): a pending deletion that is not in the deletion index"
+        }
         owed += pending.lsns.count
       }
     }
     if owed != outbox.count { return "the outbox holds \(outbox.count) mutations, the records \(owed)" }
     if outbox.all.count != outbox.count { return "the outbox's order holds \(outbox.all.count) of \(outbox.count)" }
     for (id, deletion) in deletions.entries where deletion.isProvisional {
-      guard let pending = records[id]?.pending else { return "\(id): a provisional deletion that nobody owes" }
+      guard let pending = records[id]?.pending else {
+        return "\(id): a provisional deletion of a record with no unsettled mutation"
+      }
       if pending.lsns.isEmpty { return "\(id): a provisional deletion without a mutation" }
     }
-    for id in sync.held.keys where records[id]?.pending == nil { return "\(id): held, but nothing is owed" }
+    for id in sync.held.keys where records[id]?.pending == nil { return "\(id): held, but no mutation is unsettled" }
     for (place, tenure) in sync.tenures.enumerated().dropFirst() where tenure.first <= sync.tenures[place - 1].first {
       return "tenures out of order at \(tenure.first)"
     }

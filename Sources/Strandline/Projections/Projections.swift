@@ -1,7 +1,8 @@
-// The four projections and how an event changes them: a pure function of the log. No clock, no dice, no callback.
+// The four projections and how each event changes them: a pure function of the log, without clock, randomness or
+// callback. Formats/events.md, "From events to records", has the same as numbered steps.
 //
-// Writers see what is appended, readers what is durable. So every change that is not yet durable leaves behind what
-// it changed: a reader looks past it, and a group that fails is undone by it.
+// Writers see what is appended, readers what is durable. So each change that is not durable yet keeps what was there
+// before: a reader reads that, and a group that fails is undone with it.
 
 /// The record table, the deletion index, the outbox and the sync state.
 package struct Projections: Sendable {
@@ -9,10 +10,10 @@ package struct Projections: Sendable {
   package private(set) var deletions = DeletionIndex()
   package private(set) var outbox = Outbox()
   package private(set) var sync = SyncState()
-  /// The newest event that is in here.
+  /// The newest event that was applied.
   package private(set) var appliedLSN: LSN = .none
 
-  /// What an event changed, before it did. Kept from the moment of the append until it is durable.
+  /// What an event changed, as it was before. Kept from the append until the event is durable.
   private struct Undo: Sendable {
     var lsn: LSN
     var id: RecordID?
@@ -22,7 +23,7 @@ package struct Projections: Sendable {
   }
   private var undos: [Undo] = []
   private var undosByID: [RecordID: [Int]] = [:]
-  /// How many undos were trimmed before the first that is kept: indices above count from the beginning of time.
+  /// How many undos were trimmed so far. `undosByID` counts from the first undo ever, so index i is `undos[i - trimmed]`.
   private var trimmed = 0
   private var keepsUndo = false
 
@@ -30,7 +31,7 @@ package struct Projections: Sendable {
 
   // MARK: Applying
 
-  /// Takes in the next event. With `isDurable`, it can never be undone.
+  /// Applies the next event. One that `isDurable` is never undone.
   package mutating func apply(_ event: Event, at lsn: LSN, isDurable: Bool) {
     precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
     keepsUndo = !isDurable
@@ -52,13 +53,12 @@ package struct Projections: Sendable {
           sync.openBlocks[blocked.id] = nil
           return
         }
-        // What the server says of a doubtful deletion also answers for an old version that came beside it, not the
-        // other way round.
+        // The answer to a doubtful deletion also settles an old version of the same record, but not the reverse.
         if sync.openBlocks[blocked.id]?.subject == .deletion, blocked.subject == .version { return }
         sync.openBlocks[blocked.id] = blocked
       }
     case .held(let held):
-      // One whose mutation was lost to damage holds nothing.
+      // The mutation may have been lost to damage; then there is nothing to hold.
       if held.direction == .upload, records[held.id]?.pending == nil { break }
       changeSync(lsn) {
         switch held.direction {
@@ -89,7 +89,7 @@ package struct Projections: Sendable {
     case .accountChanged(let changed): changeSync(lsn) { $0.isParked = changed.isParked }
     case .pace(let pace): changeSync(lsn) { $0.pace = pace }
     case .deletions(let packed):
-      precondition(isDurable, "a packed event is appended by nobody")
+      precondition(isDurable, "compaction alone writes packed events, and they are durable when they are read")
       deletions.add(packed)
       learn(packed.latest, at: lsn)
     case .superseded(let packed): apply(packed, at: lsn)
@@ -114,7 +114,7 @@ package struct Projections: Sendable {
 
   private mutating func apply(_ deleted: Deleted, at lsn: LSN) {
     change(deleted.id, at: lsn) { entry, deletion, outbox in
-      // Of a record whose every version was lost to damage: its name must not come back all the same.
+      // There may be no entry if damage took every version of the record. Its name is deleted all the same.
       var now = entry ?? RecordEntry(type: "")
       var pending = now.pending ?? Pending(isDeletion: true, lsns: [])
       pending.isDeletion = true
@@ -146,8 +146,8 @@ package struct Projections: Sendable {
     change(settled.id, at: lsn) { entry, deletion, outbox in
       switch settled.outcome {
       case .saved:
-        // Without a tag it was recognized in a version that stands before it and is the base already. A mutation that is
-        // not here (given up meanwhile, or lost to damage) is no base: the feed brings what became of it.
+        // Without a tag, the mutation was recognized in a fetched version that is the base already. A mutation that is not
+        // pending here (given up meanwhile, or lost to damage) is no base: the feed will bring the server's version.
         if let tag = settled.changeTag, entry?.pending?.lsns.contains(settled.lsn) == true {
           entry?.base = Base(
             version: lsn, content: settled.lsn, changeTag: tag,
@@ -155,7 +155,7 @@ package struct Projections: Sendable {
         }
       case .deleted, .deletedOnServer: entry?.base = nil
       case .rejected, .discarded:
-        // A deletion that was refused or given up: the record is alive again, by the server's word or the app's.
+        // A deletion that the server refused or the app gave up: the record is alive again.
         if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
       case .merged, .superseded, .cancelled: break
       }
@@ -167,7 +167,7 @@ package struct Projections: Sendable {
 
   private mutating func apply(_ merged: Merged, at lsn: LSN) {
     change(merged.id, at: lsn) { entry, _, outbox in
-      // What it was merged with may have left the log, when it is settled itself.
+      // There may be no entry: compaction removes the version that this was merged with once this is settled.
       var now = entry ?? RecordEntry(type: merged.type)
       var settling = entry
       Self.settle(&settling, upTo: merged.local, outbox: &outbox)
@@ -201,7 +201,7 @@ package struct Projections: Sendable {
     learn(packed.latest, at: lsn)
   }
 
-  /// Events of unsettled mutations are about to be packed: from now on this knows when they were made.
+  /// Learns the times of mutations whose events a compaction is about to replace by `packed`.
   package mutating func learn(aboutToBePacked packed: Superseded) { outbox.learn(packed) }
 
   private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) {
@@ -263,7 +263,7 @@ package struct Projections: Sendable {
         state.isDirty = false
         state.lostReason = changed.reason
       case .reset:
-        // What was deleted before this fetch may stay behind: nothing sweeps yet.
+        // Records that were deleted at the server before this fetch stay here: no sweep removes them yet.
         state.hasGhosts = true
         state.token = nil
         state.isDirty = true
@@ -278,7 +278,7 @@ package struct Projections: Sendable {
 
   // MARK: Parts of an application
 
-  /// Takes everything up to `lsn` off what is owed.
+  /// Removes every mutation up to `lsn` from the record's unsettled ones, and the entry if nothing is left of it.
   private static func settle(_ entry: inout RecordEntry?, upTo lsn: LSN, outbox: inout Outbox) {
     guard var pending = entry?.pending else {
       if entry?.base == nil { entry = nil }
@@ -309,14 +309,14 @@ package struct Projections: Sendable {
     body(&sync)
   }
 
-  /// A time only ever grows, and one that was learned from an undone event does no harm: it needs no undo.
+  /// Needs no undo: the greatest time only grows, and one that is greater than necessary does no harm.
   private mutating func learn(_ time: HybridTime, at lsn: LSN) { sync.latest = max(sync.latest, time) }
 
   private mutating func closeHold(_ id: RecordID, at lsn: LSN) {
     if sync.held[id] != nil { changeSync(lsn) { $0.held[id] = nil } }
   }
 
-  /// The server has spoken: what was blocked or could not be read before is answered.
+  /// Ends the record's block and its download hold: the server's version or deletion of it has been applied.
   private mutating func closeBlock(_ id: RecordID, at lsn: LSN) {
     guard sync.openBlocks[id] != nil || sync.unread[id] != nil else { return }
     changeSync(lsn) {

@@ -1,11 +1,11 @@
-// Where every record lies in the log: two addresses each, the base and the newest unsettled mutation. Values stay in
-// the log.
+// Where each record stands in the log: at most two LSNs, those of its base and of its newest unsettled mutation. Values
+// stay in the log.
 //
 // The view is the newest unsettled mutation's after-image, else the base. Projections never merge.
 
 /// The last version of a record that the server is known to hold.
 package struct Base: Hashable, Sendable {
-  /// The event that says so: a `fetchedSave`, or the `settled` of an upload.
+  /// The event that says that the server holds it: a `fetchedSave`, or the `settled` of an upload.
   package var version: LSN
   /// The event that holds the values: the same `fetchedSave`, or the mutation that was acknowledged.
   package var content: LSN
@@ -14,18 +14,18 @@ package struct Base: Hashable, Sendable {
   package var modifiedMilliseconds: Int64?
 }
 
-/// What this device still owes the server for a record.
+/// The unsettled mutations of a record: what the server is owed.
 package struct Pending: Hashable, Sendable {
   /// Whether the newest mutation is a deletion.
   package var isDeletion: Bool
   /// The unsettled mutations, ascending; the newest alone is enough to send.
   package var lsns: [LSN]
-  /// The newest mutation that an open attempt may have brought to the server.
+  /// The newest mutation that a request may have carried and whose outcome is not known.
   package var attempted: LSN?
 
   package var newest: LSN { lsns.last ?? .none }
 
-  /// Puts a mutation in its place.
+  /// Inserts a mutation in the order of LSNs.
   mutating func insert(_ lsn: LSN) {
     var place = lsns.count
     while place > 0, lsns[place - 1] > lsn { place -= 1 }
@@ -33,7 +33,7 @@ package struct Pending: Hashable, Sendable {
     lsns.insert(lsn, at: place)
   }
 
-  /// Takes everything up to `lsn` off; whether anything is left.
+  /// Removes every mutation up to `lsn`; returns whether any is left.
   mutating func settle(upTo lsn: LSN) -> Bool {
     lsns.removeAll { $0 <= lsn }
     if let attempted, attempted <= lsn { self.attempted = nil }
@@ -41,7 +41,7 @@ package struct Pending: Hashable, Sendable {
   }
 }
 
-/// One record's two addresses.
+/// One record: its base and its unsettled mutations.
 package struct RecordEntry: Hashable, Sendable {
   package var type: String
   package var base: Base?

@@ -1,5 +1,4 @@
-// Where this device stands with the server: whose data it is, which zones exist, which tokens are current, what is
-// held, how long to wait.
+// The state of this device's sync: account, zones, tokens, holds, blocks and waits.
 
 /// What is known of a zone.
 package struct ZoneState: Hashable, Sendable {
@@ -13,15 +12,16 @@ package struct ZoneState: Hashable, Sendable {
   package var token: ChangeToken?
   /// The event that brought the token.
   package var tokenLSN: LSN = .none
-  /// The zone is being fetched from its beginning, and its end has not come: tombstones may be older than what is here.
+  /// The zone is being fetched from its beginning and the last page has not come: deletions in it may be older than what is
+  /// here.
   package var isFullFetch = false
-  /// A full fetch without removal has happened: what was deleted before it may still stand here.
+  /// A full fetch that removed nothing has happened: records that were deleted at the server before it may still be here.
   package var hasGhosts = false
   /// The open sweep, 0 for none.
   package var sweepEpoch: UInt64 = 0
 }
 
-/// One writer's time with the log.
+/// One opening of the log for writing.
 package struct Tenure: Hashable, Sendable {
   package var tenure: UInt64
   package var writer: WriterID
@@ -29,17 +29,17 @@ package struct Tenure: Hashable, Sendable {
   package var first: LSN
 }
 
-/// The engine's memory.
+/// What the sync engine has learned, from the log.
 package struct SyncState: Sendable {
   package var bound: Bound?
   package var zones: [ZoneID: ZoneState] = [:]
   package var databaseToken: ChangeToken?
   package var tenures: [Tenure] = []
-  /// Mutations that are set aside.
+  /// Mutations that are not sent for now.
   package var held: [RecordID: Held] = [:]
   /// Versions that the server could not show.
   package var unread: [RecordID: Held] = [:]
-  /// Blocks that have not ended in agreement yet: what has to be asked of the server.
+  /// Open blocks: what has to be asked of the server.
   package var openBlocks: [RecordID: Blocked] = [:]
   package var pace: Pace?
   /// The greatest hybrid time in the log.
@@ -51,7 +51,7 @@ package struct SyncState: Sendable {
   /// The writer that the newest tenure writes as.
   package var writer: WriterID? { tenures.last?.writer }
 
-  /// Who wrote an event of this log. A tenure may change its writer's name on the way.
+  /// The writer of an event of this log. The writer number may change within a tenure.
   package func author(of lsn: LSN) -> WriterID? { tenures.last { $0.first <= lsn }?.writer }
 
   /// Whether the log's own writer wrote `lsn` under `tenure`: the position lies in that tenure's range.

@@ -61,9 +61,13 @@ package enum EventSource: Sendable {
     do {
       return try EventCodec.decode(found.body)
     } catch {
+      let code: StrandlineError.Code =
+        switch error {
+        case .fromNewerVersion: .fromTheFuture
+        case .damaged: .damaged
+        }
       throw StrandlineError(
-        error.what.hasPrefix("an event of a newer version") ? .fromTheFuture : .damaged,
-        "event \(found.lsn) cannot be read: \(error); its checksum is right, so it was written like this")
+        code, "event \(found.lsn) cannot be read: \(error); its checksum is right, so it was written like this")
     }
   }
 }

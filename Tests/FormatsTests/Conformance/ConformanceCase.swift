@@ -2,7 +2,7 @@
 
 /// What the page demands of a store.
 struct Demand: Equatable, Sendable {
-  enum Verdict: String, Sendable {
+  enum Verdict: String, CaseIterable, Sendable {
     case sound, torn, damaged, future, foreign, missing, wrongRole
   }
 

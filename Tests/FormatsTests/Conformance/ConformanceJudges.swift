@@ -32,13 +32,10 @@ enum ConformanceJudge: CaseIterable {
   private static func words(_ error: any Error) -> String {
     guard let error = error as? LogError else { return "\(error)" }
     let file = error.file?.split(separator: "/").last.map(String.init) ?? "?"
-    return switch error.code {
-    case .damaged: "damaged \(file)"
-    case .missingSegment: "missing \(file == "store" ? "." : file)"
-    case .foreignSegment: "foreign \(file)"
-    case .fromTheFuture: "future \(file)"
-    case .wrongRole: "wrongRole \(file)"
-    default: "\(error.code) \(file): \(error.message)"
+    switch error.code {
+    case .damaged, .missingSegment, .foreignSegment, .fromTheFuture, .wrongRole:
+      return "\(error.verdict) \(file == "store" ? "." : file)"
+    default: return "\(error.code) \(file): \(error.message)"
     }
   }
 

@@ -1,0 +1,849 @@
+#!/usr/bin/env python3
+"""Reads events, and computes from the events of a store what it holds.
+
+Written from Formats/events.md, stamp.md and journal.md alone, with the standard library alone. decoder.py reads the
+log around the events. Numbers of doubles are printed as their 64 bits.
+
+Usage: events.py --decode FILE            each line of FILE is an LSN and a body in hexadecimal; prints each event, or
+                                          the verdict
+       events.py --decode-journal FILE    the same for events of the local server
+       events.py --fold FILE              the same lines, with a line "-" behind each history; prints what follows from
+                                          each history
+"""
+
+import json
+import struct
+import sys
+
+
+class Bad(Exception):
+    """Bytes that the pages do not allow."""
+
+
+class Future(Bad):
+    """An event of a kind or version that a later version of the format wrote."""
+
+
+# --- types of fields ----------------------------------------------------------------------------------------------
+
+
+class Reader:
+    def __init__(self, data):
+        self.data = data
+        self.at = 0
+
+    def raw(self, count):
+        if self.at + count > len(self.data):
+            raise Bad("the bytes end")
+        self.at += count
+        return self.data[self.at - count : self.at]
+
+    def u8(self):
+        return self.raw(1)[0]
+
+    def u16(self):
+        return struct.unpack("<H", self.raw(2))[0]
+
+    def u32(self):
+        return struct.unpack("<I", self.raw(4))[0]
+
+    def u64(self):
+        return struct.unpack("<Q", self.raw(8))[0]
+
+    def f64(self):
+        """A double as its 64 bits; minus zero is zero, and there is one NaN."""
+        bits = self.u64()
+        if bits == 1 << 63:
+            bits = 0
+        if bits & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000:
+            bits = 0x7FF8000000000000
+        return "%016x" % bits
+
+    def varint(self):
+        result = shift = 0
+        while True:
+            byte = self.u8()
+            result |= (byte & 0x7F) << shift
+            if not byte & 0x80:
+                if byte == 0 and shift > 0:
+                    raise Bad("a padded varint")
+                if result >> 64:
+                    raise Bad("a varint above 64 bits")
+                return result
+            shift += 7
+            if shift > 63:
+                raise Bad("a varint above 64 bits")
+
+    def zigzag(self):
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def flag(self):
+        value = self.u8()
+        if value > 1:
+            raise Bad("a flag of %d" % value)
+        return value == 1
+
+    def choice(self, least, most):
+        value = self.u8()
+        if not least <= value <= most:
+            raise Bad("a choice of %d" % value)
+        return value
+
+    def bytes(self):
+        return self.raw(self.varint())
+
+    def hex(self):
+        return self.bytes().hex()
+
+    def text(self):
+        try:
+            return self.bytes().decode("utf-8")
+        except UnicodeDecodeError:
+            raise Bad("text that is not UTF-8")
+
+    def optional(self, read):
+        return read() if self.flag() else None
+
+    def many(self, read):
+        count = self.varint()
+        if count > len(self.data) - self.at:
+            raise Bad("a count that cannot fit")
+        return [read() for _ in range(count)]
+
+    def end(self):
+        if self.at != len(self.data):
+            raise Bad("bytes after the end")
+
+
+# --- groups of fields ---------------------------------------------------------------------------------------------
+
+
+class Events(Reader):
+    def zone(self):
+        return {"scope": self.choice(1, 3), "owner": self.text(), "name": self.text()}
+
+    def id(self):
+        return {"zone": self.zone(), "name": self.text()}
+
+    def touch(self):
+        return {"milliseconds": self.zigzag(), "user": self.text(), "device": self.text()}
+
+    def birth(self):
+        return {"time": self.u64(), "writer": self.u64()}
+
+    fieldStamp = birth
+
+    def births(self):
+        """A set, whatever the order."""
+        found = {(birth["time"], birth["writer"]) for birth in self.many(self.birth)}
+        return [{"time": time, "writer": writer} for time, writer in sorted(found)]
+
+    def seen(self):
+        """Of two entries of one writer the later one counts."""
+        entry = lambda: {"writer": self.u64(), "lsn": self.varint(), "tenure": self.u64(), "time": self.u64()}
+        found = {one["writer"]: one for one in self.many(entry)}
+        return [found[writer] for writer in sorted(found)]
+
+    def untagged(self, tag, inner=False):
+        if tag == 1:
+            return {"string": self.text()}
+        if tag == 2:
+            return {"int64": self.zigzag()}
+        if tag == 3:
+            return {"double": self.f64()}
+        if tag == 4:
+            return {"date": self.zigzag()}
+        if tag == 5:
+            return {"bytes": self.hex()}
+        if tag == 6:
+            action = self.u8()
+            if action & 0x7F > 2:
+                raise Bad("an action of %d" % action)
+            zone = self.zone() if action & 0x80 else None
+            return {"reference": {"action": action & 0x7F, "zone": zone, "name": self.text()}}
+        if tag == 7:
+            bits = self.u8()
+            if bits & 0xC0:
+                raise Bad("a location with unknown parts")
+            place = {"latitude": self.f64(), "longitude": self.f64()}
+            parts = ["horizontalAccuracy", "verticalAccuracy", "altitude", "speed", "course"]
+            for bit, name in enumerate(parts):
+                place[name] = self.f64() if bits >> bit & 1 else None
+            place["timestamp"] = self.zigzag() if bits & 0x20 else None
+            return {"location": place}
+        if tag == 8:
+            bits = self.u8()
+            if bits & 0xF0:
+                raise Bad("an asset with unknown parts")
+            asset = {"fileChecksum": self.text(), "size": self.zigzag()}
+            for bit, name in enumerate(["referenceChecksum", "wrappingKey", "receipt", "downloadURL"]):
+                asset[name] = self.text() if bits >> bit & 1 else None
+            return {"asset": asset}
+        if tag == 9:
+            kind = self.choice(1, 9)
+            if kind == 9:
+                if self.varint():
+                    raise Bad("items in a list of unknown kind")
+                return {"list": kind, "items": []}
+            # The kinds of list are numbered as the values that they hold.
+            return {"list": kind, "items": self.many(lambda: self.untagged(kind))}
+        if tag == 10 and not inner:
+            kind = self.choice(1, 9)
+            return {"encrypted": self.untagged(kind, inner=True)}
+        raise Bad("a value of kind %d" % tag)
+
+    def value(self):
+        tag = self.u8()
+        return self.untagged(tag) if tag else None
+
+    def content(self, lsn):
+        stamps = self.many(self.fieldStamp)
+        fields = []
+
+        def place(number, items):
+            if number >= len(items):
+                raise Bad("a place behind the last")
+            return items[number]
+
+        def field():
+            name, number = self.text(), self.varint()
+            return {"name": name, "stamp": place(number - 1, stamps) if number else None, "value": self.value()}
+
+        fields = self.many(field)
+        names = [field["name"].encode() for field in fields]
+        if names != sorted(set(names)):
+            raise Bad("fields out of order")
+        seen = self.seen()
+        unknown = self.hex()
+        dirty = {}
+        for number, wrote in self.many(lambda: (self.varint(), self.varint())):
+            dirty[place(number, fields)["name"]] = wrote or lsn
+        # Of a field with neither stamp nor value the version says nothing.
+        fields = [field for field in fields if field["stamp"] or field["value"]]
+        return {"fields": fields, "seen": seen, "unknownStampParts": unknown, "dirty": dirty}
+
+    def lsns(self):
+        total = 0
+        result = []
+        for step in self.many(self.varint):
+            total += step
+            if total >> 64:
+                raise Bad("an LSN above 64 bits")
+            result.append(total)
+        return result
+
+    def deletedNames(self):
+        names = self.many(
+            lambda: {
+                "hash": self.raw(16).hex(),
+                "lsn": self.varint(),
+                "isLocal": self.flag(),
+                "births": self.births(),
+                "created": self.optional(self.zigzag),
+                "changeTag": self.optional(self.text),
+            }
+        )
+        order = [struct.unpack("<QQ", bytes.fromhex(name["hash"])) for name in names]
+        if order != sorted(set(order)):
+            raise Bad("deleted names out of order")
+        return names
+
+    def supersededRecord(self):
+        return {"record": self.id(), "recordType": self.text()}
+
+    def supersededMutations(self, records):
+        lsn = time = 0
+        result = []
+        for step, place, change in self.many(lambda: (self.varint(), self.varint(), self.zigzag())):
+            lsn += step
+            time = (time + change) % (1 << 64)
+            if step == 0 or lsn >> 64 or place >= len(records):
+                raise Bad("a mutation out of order, or of no record")
+            result.append({"lsn": lsn, "recordPlace": place, "time": time})
+        return result
+
+    def listedItem(self):
+        return {"name": self.text(), "changeTag": self.text(), "modified": self.zigzag()}
+
+    def cause(self):
+        return {"requestUUID": self.hex(), "operation": self.u16(), "isCascade": self.flag()}
+
+    def serverFields(self):
+        found = {}
+        for name, value in self.many(lambda: (self.text(), self.value())):
+            if value is None:
+                raise Bad("a field of the value null")
+            found[name] = value
+        return [{"name": name, "value": found[name]} for name in sorted(found, key=str.encode)]
+
+
+# --- kinds --------------------------------------------------------------------------------------------------------
+
+# Each kind: its name and its fields in order; "1-3" is one byte of a choice from 1 to 3.
+STORE = {
+    1: "opened writer:u64 storeUUID:raw16 tenure:u64",
+    2: "bound container:text environment:text scope:1-3 userHash:u64",
+    3: "saved record:id recordType:text births:births base:varint time:u64 editCount:varint tenure:u64 isCreation:flag"
+    " content:content",
+    4: "deleted record:id births:births base:varint time:u64 tenure:u64",
+    5: "sent batch:u64 zone:zone lsns:lsns",
+    6: "settled record:id lsn:varint outcome:1-8 changeTag:text? created:touch? modified:touch? code:text words:text",
+    7: "merged record:id recordType:text births:births base:varint local:varint time:u64 editCount:varint tenure:u64"
+    " rule:text content:content",
+    8: "fetchedSave record:id recordType:text births:births changeTag:text created:touch? modified:touch? source:1-3"
+    " isStamped:flag latest:u64 unknownKeys:hex content:content",
+    9: "fetchedDelete record:id births:births reason:1-4",
+    10: "confirmed zone:zone names:text*",
+    11: "listed zone:zone items:listedItem*",
+    12: "blocked record:id subject:1-3 lsn:varint changeTag:text births:births consequence:1-3 words:text",
+    13: "held record:id direction:1-2 lsn:varint raw:hex code:text words:text requestUUID:text attempts:varint"
+    " duration:zigzag wall:zigzag",
+    14: "released record:id lsn:varint",
+    15: "discarded record:id lsn:varint",
+    16: "tokenAdvanced zone:zone? asked:text? token:text sweepEpoch:varint",
+    17: "zoneChanged zone:zone change:1-5 reason:text policy:text",
+    18: "sweepBegan zone:zone epoch:varint",
+    19: "sweepEnded zone:zone epoch:varint seen:varint removed:varint",
+    20: "assetUploaded record:id lsn:varint field:text receipt:text wall:zigzag",
+    21: "accountChanged userHash:u64 isParked:flag",
+    22: "pace duration:zigzag wall:zigzag batchSize:varint isServers:flag reason:text",
+    23: "deletions latest:u64 key:raw16 names:deletedNames",
+    24: "superseded latest:u64 records:supersededRecord* mutations:supersededMutations",
+}
+
+JOURNAL = {
+    1: "opened tenure:u64",
+    2: "zoneCreated life:u64 container:text environment:text scope:1-3 user:text name:text",
+    3: "zoneDeleted life:u64",
+    4: "recordSaved life:u64 name:text recordType:text parent:text? changeTag:text created:touch modified:touch"
+    " cause:cause fields:serverFields",
+    5: "recordDeleted life:u64 name:text cause:cause",
+}
+
+
+def event(body, lsn, schema):
+    reader = Events(body)
+    kinds = {1: STORE, 2: JOURNAL}[schema]
+    kind, version, flags = reader.u16(), reader.u8(), reader.u8()
+    if kind not in kinds or version != 1:
+        if flags & 1:
+            return {"kind": "unknown-%d" % kind, "bytes": body.hex()}
+        raise Future("an event of a later version")
+    name, *fields = kinds[kind].split(" ")
+    result = {"kind": name}
+
+    def read(how):
+        if how == "content":
+            return reader.content(lsn)
+        if how == "supersededMutations":
+            return reader.supersededMutations(result["records"])
+        if how == "raw16":
+            return reader.raw(16).hex()
+        if how[0].isdigit():
+            return reader.choice(int(how[0]), int(how[2]))
+        return getattr(reader, how)()
+
+    for field in fields:
+        part, how = field.split(":")
+        if how.endswith("?"):
+            result[part] = reader.optional(lambda: read(how[:-1]))
+        elif how.endswith("*"):
+            result[part] = reader.many(lambda: read(how[:-1]))
+        else:
+            result[part] = read(how)
+    reader.end()
+    return result
+
+
+# --- from events to records ---------------------------------------------------------------------------------------
+
+
+def siphash(data, key):
+    """SipHash-2-4 with 128 bits of output."""
+    mask = (1 << 64) - 1
+    k0, k1 = struct.unpack("<QQ", key)
+    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D ^ 0xEE, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+
+    def turn(word, bits):
+        return (word << bits | word >> 64 - bits) & mask
+
+    def rounds(count):
+        for _ in range(count):
+            v[0] = (v[0] + v[1]) & mask
+            v[1] = turn(v[1], 13) ^ v[0]
+            v[0] = turn(v[0], 32)
+            v[2] = (v[2] + v[3]) & mask
+            v[3] = turn(v[3], 16) ^ v[2]
+            v[0] = (v[0] + v[3]) & mask
+            v[3] = turn(v[3], 21) ^ v[0]
+            v[2] = (v[2] + v[1]) & mask
+            v[1] = turn(v[1], 17) ^ v[2]
+            v[2] = turn(v[2], 32)
+
+    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 0xFF])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 0xEE
+    rounds(4)
+    low = v[0] ^ v[1] ^ v[2] ^ v[3]
+    v[1] ^= 0xDD
+    rounds(4)
+    return struct.pack("<QQ", low, v[0] ^ v[1] ^ v[2] ^ v[3])
+
+
+def id_bytes(record):
+    """A record's identity as an event writes it."""
+
+    def varint(number):
+        result = b""
+        while number >= 0x80:
+            result += bytes([number & 0x7F | 0x80])
+            number >>= 7
+        return result + bytes([number])
+
+    def text(words):
+        return varint(len(words.encode())) + words.encode()
+
+    zone = record["zone"]
+    return bytes([zone["scope"]]) + text(zone["owner"]) + text(zone["name"]) + text(record["name"])
+
+
+def zone_key(zone):
+    return (zone["scope"], zone["owner"], zone["name"])
+
+
+def id_key(record):
+    return zone_key(record["zone"]) + (record["name"],)
+
+
+def births_of(found):
+    return {(birth["time"], birth["writer"]) for birth in found}
+
+
+def milliseconds(touch):
+    return touch["milliseconds"] if touch else None
+
+
+class State:
+    """What follows from the events of a store: "From events to records" of the page."""
+
+    def __init__(self):
+        self.records, self.owner, self.times = {}, {}, {}
+        self.deleted, self.packed = {}, {}
+        self.zones, self.tenures, self.held, self.unread, self.blocks = {}, [], {}, {}, {}
+        self.bound = self.database_token = self.pace = None
+        self.latest, self.parked = 0, False
+        self.versions = {}
+
+    def apply(self, lsn, event):
+        if "content" in event:
+            self.versions[lsn] = event
+        step = getattr(self, "on_" + event["kind"], None)
+        if step:
+            step(lsn, event)
+
+    # Operations that several steps share
+
+    def record(self, event):
+        """The record of an event, made if it is not there."""
+        entry = self.records.get(id_key(event["record"]))
+        if not entry:
+            entry = {"type": event.get("recordType", ""), "base": None, "pending": None}
+            self.records[id_key(event["record"])] = entry
+        return entry
+
+    def owe(self, event, entry, lsn):
+        """Adds a mutation to what is pending."""
+        if not entry["pending"]:
+            entry["pending"] = {"isDeletion": False, "lsns": [], "attempted": 0}
+        if lsn not in entry["pending"]["lsns"]:
+            entry["pending"]["lsns"] = sorted(entry["pending"]["lsns"] + [lsn])
+        self.owner[lsn] = id_key(event["record"])
+        return entry["pending"]
+
+    def settle(self, key, lsn):
+        """Takes every mutation up to `lsn` off what is pending."""
+        entry = self.records.get(key)
+        if not entry:
+            return
+        pending = entry["pending"]
+        if pending:
+            for one in pending["lsns"]:
+                if one <= lsn:
+                    self.owner.pop(one, None)
+                    self.times.pop(one, None)
+            pending["lsns"] = [one for one in pending["lsns"] if one > lsn]
+            if pending["attempted"] <= lsn:
+                pending["attempted"] = 0
+            if not pending["lsns"]:
+                entry["pending"] = None
+        if not entry["pending"] and not entry["base"]:
+            del self.records[key]
+
+    def deletion(self, record):
+        """What is known of a deleted name, also of one in a pack."""
+        if id_key(record) in self.deleted:
+            return self.deleted[id_key(record)]
+        for (key, hashed), entry in self.packed.items():
+            if siphash(id_bytes(record), bytes.fromhex(key)).hex() == hashed:
+                return entry
+        return None
+
+    def set_deletion(self, record, entry):
+        if entry == self.deletion(record):
+            return
+        self.deleted.pop(id_key(record), None)
+        for key, hashed in list(self.packed):
+            if siphash(id_bytes(record), bytes.fromhex(key)).hex() == hashed:
+                del self.packed[key, hashed]
+        if entry:
+            self.deleted[id_key(record)] = entry
+
+    def confirm_deletion(self, record):
+        """What was deleted here stays deleted."""
+        entry = self.deletion(record)
+        if entry and not self.pending(record):
+            self.set_deletion(record, dict(entry, provisional=None))
+
+    def refuse_deletion(self, record):
+        """The births of the unconfirmed deletion are alive again."""
+        entry = self.deletion(record)
+        if entry and entry["provisional"] is not None:
+            births = entry["births"] - entry["provisional"]
+            self.set_deletion(record, dict(entry, births=births, provisional=None) if births else None)
+
+    def pending(self, record):
+        entry = self.records.get(id_key(record))
+        return entry and entry["pending"]
+
+    def is_deletion_pending(self, record):
+        pending = self.pending(record)
+        return bool(pending and pending["isDeletion"])
+
+    def learn(self, time):
+        self.latest = max(self.latest, time)
+
+    def answered(self, record):
+        self.blocks.pop(id_key(record), None)
+        self.unread.pop(id_key(record), None)
+
+    def zone(self, zone):
+        blank = {"wasSeen": False, "isDirty": False, "isLost": False, "lostReason": "", "token": None, "tokenLSN": 0}
+        blank.update(isFullFetch=False, hasGhosts=False, sweepEpoch=0)
+        return self.zones.setdefault(zone_key(zone), blank)
+
+    # One step a kind
+
+    def on_saved(self, lsn, event):
+        entry = self.record(event)
+        entry["type"] = event["recordType"]
+        self.owe(event, entry, lsn)["isDeletion"] = False
+        self.learn(event["time"])
+        self.held.pop(id_key(event["record"]), None)
+
+    def on_deleted(self, lsn, event):
+        entry = self.record(event)
+        self.owe(event, entry, lsn)["isDeletion"] = True
+        births = births_of(event["births"])
+        old = self.deletion(event["record"]) or {"births": set(), "provisional": None}
+        base = entry["base"] or {"created": None, "changeTag": None}
+        self.set_deletion(
+            event["record"],
+            {
+                "births": old["births"] | births,
+                "provisional": (old["provisional"] or set()) | (births - old["births"]),
+                "created": base["created"],
+                "changeTag": base["changeTag"],
+                "lsn": lsn,
+                "isLocal": True,
+            },
+        )
+        self.learn(event["time"])
+        self.held.pop(id_key(event["record"]), None)
+
+    def on_sent(self, lsn, event):
+        for one in event["lsns"]:
+            if one in self.owner:
+                pending = self.records[self.owner[one]]["pending"]
+                pending["attempted"] = max(pending["attempted"], one)
+
+    def on_settled(self, lsn, event):
+        record, outcome = event["record"], event["outcome"]
+        entry, pending = self.records.get(id_key(record)), self.pending(record)
+        if outcome == 1:
+            if event["changeTag"] is not None and pending and event["lsn"] in pending["lsns"]:
+                entry["base"] = {
+                    "version": lsn,
+                    "content": event["lsn"],
+                    "changeTag": event["changeTag"],
+                    "created": milliseconds(event["created"]),
+                    "modified": milliseconds(event["modified"]),
+                }
+        elif outcome in (2, 6):
+            if entry:
+                entry["base"] = None
+        elif outcome in (7, 8) and self.is_deletion_pending(record):
+            self.refuse_deletion(record)
+        self.settle(id_key(record), event["lsn"])
+        self.confirm_deletion(record)
+        self.held.pop(id_key(record), None)
+
+    def on_merged(self, lsn, event):
+        base = self.record(event)["base"]
+        self.settle(id_key(event["record"]), event["local"])
+        entry = self.record(event)
+        entry["base"], entry["type"] = base, event["recordType"]
+        pending = self.owe(event, entry, lsn)
+        pending["isDeletion"], pending["attempted"] = False, 0
+        self.learn(event["time"])
+        self.held.pop(id_key(event["record"]), None)
+
+    def on_fetchedSave(self, lsn, event):
+        entry = self.record(event)
+        if not entry["pending"] or entry["pending"]["isDeletion"]:
+            entry["type"] = event["recordType"]
+        entry["base"] = {
+            "version": lsn,
+            "content": lsn,
+            "changeTag": event["changeTag"],
+            "created": milliseconds(event["created"]),
+            "modified": milliseconds(event["modified"]),
+        }
+        self.learn(event["latest"])
+        self.answered(event["record"])
+
+    def on_fetchedDelete(self, lsn, event):
+        record = event["record"]
+        entry = self.records.get(id_key(record))
+        base = entry and entry["base"]
+        old = self.deletion(record) or {"births": set(), "created": None, "changeTag": None, "isLocal": False}
+
+        def known(name):
+            return base[name] if base and base[name] is not None else old[name]
+
+        self.set_deletion(
+            record,
+            {
+                "births": old["births"] | births_of(event["births"]),
+                "provisional": None,
+                "created": known("created"),
+                "changeTag": known("changeTag"),
+                "lsn": lsn,
+                "isLocal": old["isLocal"],
+            },
+        )
+        if entry:
+            entry["base"] = None
+            if not entry["pending"]:
+                del self.records[id_key(record)]
+        self.answered(record)
+
+    def on_discarded(self, lsn, event):
+        record = event["record"]
+        if self.is_deletion_pending(record):
+            self.refuse_deletion(record)
+        self.settle(id_key(record), event["lsn"])
+        self.confirm_deletion(record)
+        self.held.pop(id_key(record), None)
+
+    def on_blocked(self, lsn, event):
+        key = id_key(event["record"])
+        if event["consequence"] == 1:
+            self.blocks.pop(key, None)
+        elif not (key in self.blocks and self.blocks[key]["subject"] == 3 and event["subject"] == 1):
+            self.blocks[key] = event
+
+    def on_held(self, lsn, event):
+        if event["direction"] == 2:
+            self.unread[id_key(event["record"])] = event
+        elif self.pending(event["record"]):
+            self.held[id_key(event["record"])] = event
+
+    def on_released(self, lsn, event):
+        self.held.pop(id_key(event["record"]), None)
+        self.unread.pop(id_key(event["record"]), None)
+
+    def on_deletions(self, lsn, event):
+        for name in event["names"]:
+            entry = {part: name[part] for part in ("lsn", "isLocal", "created", "changeTag")}
+            entry.update(births=births_of(name["births"]), provisional=None)
+            self.packed[event["key"], name["hash"]] = entry
+        self.learn(event["latest"])
+
+    def on_superseded(self, lsn, event):
+        for mutation in event["mutations"]:
+            packed = event["records"][mutation["recordPlace"]]
+            entry = self.record(packed)
+            entry["type"] = packed["recordType"]
+            newest = entry["pending"]["lsns"][-1] if entry["pending"] else 0
+            pending = self.owe(packed, entry, mutation["lsn"])
+            if mutation["lsn"] > newest:
+                pending["isDeletion"] = False
+            self.times[mutation["lsn"]] = mutation["time"]
+        self.learn(event["latest"])
+
+    def on_opened(self, lsn, event):
+        self.tenures.append({"tenure": event["tenure"], "writer": event["writer"], "first": lsn})
+
+    def on_bound(self, lsn, event):
+        self.bound = event
+
+    def on_tokenAdvanced(self, lsn, event):
+        if not event["zone"]:
+            self.database_token = event["token"]
+            return
+        zone = self.zone(event["zone"])
+        zone.update(wasSeen=True, token=event["token"], tokenLSN=lsn)
+        if event["asked"] is None:
+            zone["isFullFetch"] = True
+
+    def on_zoneChanged(self, lsn, event):
+        zone = self.zone(event["zone"])
+        if event["change"] == 1:
+            zone.update(wasSeen=True, isLost=False)
+        elif event["change"] == 2:
+            zone.update(wasSeen=True, isDirty=True)
+        elif event["change"] == 3:
+            zone.update(isDirty=False, isFullFetch=False)
+        elif event["change"] == 4:
+            zone.update(isLost=True, isDirty=False, lostReason=event["reason"])
+        else:
+            zone.update(hasGhosts=True, token=None, isDirty=True, isLost=False)
+
+    def on_sweepBegan(self, lsn, event):
+        self.zone(event["zone"])["sweepEpoch"] = event["epoch"]
+
+    def on_sweepEnded(self, lsn, event):
+        self.zone(event["zone"]).update(sweepEpoch=0, hasGhosts=False)
+
+    def on_accountChanged(self, lsn, event):
+        self.parked = event["isParked"]
+
+    def on_pace(self, lsn, event):
+        self.pace = event
+
+    # What an app or a sync reads
+
+    def view(self, entry):
+        """The LSN of the event that holds what the app reads."""
+        if entry["pending"]:
+            return None if entry["pending"]["isDeletion"] else entry["pending"]["lsns"][-1]
+        return entry["base"] and entry["base"]["content"]
+
+    def values(self, entry):
+        """The version that the app reads; None if its event is not there."""
+        lsn = self.view(entry)
+        event = self.versions.get(lsn)
+        if not event:
+            return None
+        content = event["content"]
+        fields, seen, dirty = content["fields"], {one["writer"]: one for one in content["seen"]}, content["dirty"]
+        if not entry["pending"] and event["kind"] in ("saved", "merged"):
+            # An acknowledged mutation as a version of the server.
+            dirty = {}
+            tenure = [one for one in self.tenures if one["first"] <= lsn]
+            if tenure:
+                own = {"writer": tenure[-1]["writer"], "lsn": lsn, "tenure": event["tenure"], "time": event["time"]}
+                self.join_seen(seen, own)
+            fields = [dict(field, stamp=self.clamped(field["stamp"], entry["base"]["modified"])) for field in fields]
+        seen = [seen[writer] for writer in sorted(seen)]
+        return {"fields": fields, "seen": seen, "dirty": dirty}
+
+    def join_seen(self, seen, own):
+        old = seen.get(own["writer"])
+        if not old or (old["time"], old["lsn"]) < (own["time"], own["lsn"]):
+            seen[own["writer"]] = own
+        while len(seen) > 64:
+            del seen[min(seen, key=lambda writer: (seen[writer]["time"], writer))]
+
+    def clamped(self, stamp, modified):
+        """A time from the future becomes the server's time of modification."""
+        if not stamp or modified is None:
+            return stamp
+
+        def hybrid(time, count):
+            return min(max(time, 0), (1 << 48) - 1) << 16 | count
+
+        if stamp["time"] <= hybrid(modified + 60000, 0xFFFF):
+            return stamp
+        return {"time": hybrid(modified, 0), "writer": stamp["writer"]}
+
+    def shown(self):
+        def pair(key):
+            return {"zone": {"scope": key[0], "owner": key[1], "name": key[2]}, "name": key[3]}
+
+        def births(found):
+            return None if found is None else [{"time": time, "writer": writer} for time, writer in sorted(found)]
+
+        def deletion(entry):
+            return dict(entry, births=births(entry["births"]), provisional=births(entry["provisional"]))
+
+        def ordered(found):
+            return sorted(found, key=lambda key: tuple(str(part).encode() for part in key))
+
+        def some(event, *names):
+            return event and {name: event[name] for name in names}
+
+        records = []
+        for key in ordered(self.records):
+            entry = self.records[key]
+            extra = {"id": pair(key), "view": self.view(entry), "values": self.values(entry)}
+            records.append(dict(entry, **extra))
+        return {
+            "records": records,
+            "deleted": [dict(deletion(self.deleted[key]), id=pair(key)) for key in ordered(self.deleted)],
+            "packed": [dict(deletion(self.packed[key]), key=key[0], hash=key[1]) for key in ordered(self.packed)],
+            "zones": [dict(self.zones[key], zone=pair(key + ("",))["zone"]) for key in ordered(self.zones)],
+            "databaseToken": self.database_token,
+            "tenures": self.tenures,
+            "held": [dict(some(self.held[key], "lsn", "code"), id=pair(key)) for key in ordered(self.held)],
+            "unread": [dict(some(self.unread[key], "lsn", "code"), id=pair(key)) for key in ordered(self.unread)],
+            "blocks": [
+                dict(some(self.blocks[key], "subject", "consequence", "lsn"), id=pair(key)) for key in ordered(self.blocks)
+            ],
+            "bound": some(self.bound, "container", "environment", "scope", "userHash"),
+            "pace": some(self.pace, "duration", "wall", "batchSize", "isServers", "reason"),
+            "latest": self.latest,
+            "isParked": self.parked,
+            "times": {str(lsn): self.times[lsn] for lsn in self.times},
+        }
+
+
+def show(line):
+    print(json.dumps(line, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
+
+
+def lines(path):
+    """The lines of a file: an LSN and a body each; None for the end of a history."""
+    with open(path, encoding="ascii") as file:
+        for line in file:
+            words = line.split()
+            yield (int(words[0]), bytes.fromhex(words[1]) if len(words) > 1 else b"") if words[0] != "-" else None
+
+
+def judge(lsn, body, schema):
+    try:
+        return event(body, lsn, schema)
+    except Future:
+        return {"verdict": "fromTheFuture"}
+    except Bad:
+        return {"verdict": "damaged"}
+
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")
+    if sys.argv[1] == "--fold":
+        state = State()
+        for line in lines(sys.argv[2]):
+            if line:
+                state.apply(line[0], event(line[1], line[0], 1))
+            else:
+                show(state.shown())
+                state = State()
+    else:
+        schema = 2 if sys.argv[1] == "--decode-journal" else 1
+        for lsn, body in lines(sys.argv[2]):
+            show(judge(lsn, body, schema))
