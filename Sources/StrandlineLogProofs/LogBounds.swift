@@ -54,11 +54,6 @@ package struct LogBounds {
   package var gone: Set<UInt64> = []
   /// Compactions that were begun: each draws anew.
   var rounds: UInt64 = 0
-  /// Tables beside the log, by name: the file IDs that may stand there, 0 for none.
-  var tables: [String: Set<UInt64>] = [:]
-  /// Tables that were begun.
-  var tablesBegun: UInt64 = 0
-
   package init(issued: [LogEventContent], acknowledged: Int = 0, flushed: Int = 0) {
     self.issued = issued
     self.acknowledged = acknowledged
@@ -117,57 +112,5 @@ package struct LogBounds {
     if droppable.contains(where: { $0 > UInt64(reach) }) { droppable = droppable.filter { $0 <= UInt64(reach) } }
     let found = Set(events.map(\.lsn))
     gone.formUnion(droppable.filter { $0 <= UInt64(reach) && !found.contains($0) })
-  }
-}
-
-// MARK: - Tables beside the log
-
-extension LogBounds {
-  static let tableEntryBytes = 32
-  static let tableSuffix = ".table"
-
-  /// A table that is about to be made. Two names by turns, so that most take the place of an older one.
-  mutating func newTable() -> (name: String, fileID: UInt64) {
-    tablesBegun += 1
-    let name = (tablesBegun % 2 == 0 ? "even" : "odd") + Self.tableSuffix
-    tables[name, default: [0]].insert(tablesBegun)
-    return (name, tablesBegun)
-  }
-
-  /// What the table of this number has: some have more than one block.
-  static func entries(of fileID: UInt64) -> [[UInt8]] {
-    let dice = SeededRandom(seed: fileID)
-    return (0..<(fileID % 5 == 4 ? 600 : 20 + fileID % 7)).map { index in
-      TableKey(high: index << 50 | fileID, low: dice.next()).bytes + dice.bytes(tableEntryBytes - 16)
-    }
-  }
-
-  /// A name stands for a whole table that was made under it.
-  func checkTables(_ disk: SimulatedDisk) throws {
-    for (name, fileIDs) in tables {
-      let path = LogHistories.path + "/" + name
-      guard disk.peek(path) != nil else {
-        guard fileIDs.contains(0) else { throw LogProblem("the table '\(path)' was made, and is missing") }
-        continue
-      }
-      let table = try TableReader.open(at: path, fileSystem: disk)
-      guard fileIDs.contains(table.header.fileID) else {
-        throw LogProblem("'\(path)' is table \(table.header.fileID) instead of one of \(fileIDs.sorted())")
-      }
-      _ = try table.verify()
-      try Self.requireEntries(table)
-    }
-  }
-
-  static func requireEntries(_ table: TableReader) throws {
-    let entries = entries(of: table.header.fileID)
-    var count = 0
-    try table.scan { bytes, start in
-      guard count < entries.count, Array(bytes[start..<start + tableEntryBytes]) == entries[count] else {
-        throw LogProblem("entry \(count) of '\(table.path)' is not what was written")
-      }
-      count += 1
-    }
-    guard count == entries.count else { throw LogProblem("'\(table.path)' has \(count) of \(entries.count) entries") }
   }
 }

@@ -38,20 +38,18 @@ package enum LogOperation: Character, CaseIterable, Sendable {
   case failedSync = "e"
   /// The disk is full in the middle of work; the writer is refused cleanly, and goes on when there is space.
   case full = "n"
-  /// The next segment is made ahead.
+  /// The next segment is prepared.
   case prepare = "a"
   /// Small neighbours become one segment.
   case merge = "m"
   /// The owner gives transactions up, and finished segments are rewritten without them.
   case compact = "x"
-  /// The owner writes a table beside the log, in the place of an older one.
-  case snapshot = "o"
 
   /// What every short history is made of; the others are for long ones, which are drawn.
   package static let alphabet: [LogOperation] = [.small, .three, .large, .filling, .pair, .idle, .close, .vanish]
 
   /// What drawn histories are made of: also what looks after files.
-  static let drawn: [LogOperation] = alphabet + [.prepare, .merge, .compact, .snapshot]
+  static let drawn: [LogOperation] = alphabet + [.prepare, .merge, .compact]
 
   /// How often it is drawn, beside the others.
   var weight: Int {
@@ -61,7 +59,7 @@ package enum LogOperation: Character, CaseIterable, Sendable {
     case .large: 4
     case .pair, .double, .close, .prepare: 3
     case .idle, .filling, .vanish, .merge, .compact: 2
-    case .failedSync, .full, .snapshot: 1
+    case .failedSync, .full: 1
     }
   }
 
@@ -134,7 +132,7 @@ package struct LogHistories {
 
   static let options = LogOptions(
     segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-    lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil, ballastBytes: 0,
+    lockWaitMilliseconds: 0, controlIntervalMilliseconds: nil, ballastBytes: 0,
     upkeep: .onDemand)
 
   /// How the run that is under way is asked for.

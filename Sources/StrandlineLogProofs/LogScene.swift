@@ -20,7 +20,7 @@ final class LogScene {
   private let seed: UInt64
   /// What was really done beside appends.
   private(set) var work = UpkeepWork()
-  /// Segments that were made ahead and have no event yet.
+  /// Segments that were prepared and have no event yet.
   private var prepared: Set<UInt64> = []
 
   /// Of a long log an open reads only so many events one by one.
@@ -93,7 +93,7 @@ final class LogScene {
     case .filling: try append([[options.segmentBytesMax - 4_492]])
     case .pair: try append([[24], [300, 7]])
     case .double: try append([[800, 1_100]])
-    case .idle: try log?.promiseNow()
+    case .idle: try log?.raiseControl()
     case .close:
       try log?.close()
       bounds.flushed = bounds.acknowledged
@@ -125,7 +125,6 @@ final class LogScene {
       work.merged += log.upkeepReport.segmentsMerged - before
       try readBack(log)
     case .compact: try compact()
-    case .snapshot: try snapshot()
     }
   }
 
@@ -206,19 +205,18 @@ package struct UpkeepWork: Sendable, Hashable, CustomStringConvertible {
   package var merged = 0
   /// Segments that a compaction wrote, and events that it left out.
   package var compacted = 0, eventsDropped = 0
-  /// Segments that were made ahead, and got an event.
+  /// Segments that were prepared, and got an event.
   package var openedPrepared = 0
-  package var tables = 0
 
   package init() {}
 
   package var isComplete: Bool {
-    merged > 0 && compacted > 0 && eventsDropped > 0 && openedPrepared > 0 && tables > 0
+    merged > 0 && compacted > 0 && eventsDropped > 0 && openedPrepared > 0
   }
 
   package var description: String {
     "\(merged) segments merged, \(compacted) compacted (\(eventsDropped) events left out), "
-      + "\(openedPrepared) made ahead and used, \(tables) tables"
+      + "\(openedPrepared) prepared and used"
   }
 }
 
@@ -229,18 +227,18 @@ extension LogScene {
     try log?.prepareSegment()
     let path = LogHistories.path + "/" + LogFormat.manifestName
     let manifest = try Manifest.decode(disk.peek(path) ?? [], file: path)
-    prepared.formUnion(manifest.entries.lazy.filter { $0.state == .prepared }.map(\.segmentID))
+    prepared.formUnion(manifest.entries.lazy.filter(\.isPrepared).map(\.segmentID))
   }
 
   /// Gives up one transaction in three of those that will outlive a power cut, and compacts.
   private func compact() throws {
     guard let log else { throw LogProblem("the scene has no writer") }
     bounds.rounds += 1
-    let dice = SeededRandom(seed: seed ^ (bounds.rounds &* 0x9E37_79B9_7F4A_7C15))
+    let random = SeededRandom(seed: seed ^ (bounds.rounds &* 0x9E37_79B9_7F4A_7C15))
     var givenUp: Set<UInt64> = []
     var isGivenUp = false
     for event in bounds.issued.prefix(bounds.flushed) {
-      if event.isFirst { isGivenUp = dice.below(3) == 0 }
+      if event.isFirst { isGivenUp = random.below(3) == 0 }
       if isGivenUp { givenUp.insert(event.lsn) }
     }
     bounds.droppable.formUnion(givenUp)
@@ -276,24 +274,5 @@ extension LogScene {
         throw LogProblem("LSN \(event.lsn) was read otherwise than written, or after it was gone")
       }
     }
-  }
-
-  private func snapshot() throws {
-    guard let log else { throw LogProblem("the scene has no writer") }
-    let table = bounds.newTable()
-    note()
-    let entries = LogBounds.entries(of: table.fileID)
-    let writer = try TableWriter(
-      in: LogHistories.path, name: table.name,
-      header: TableHeader(
-        storeUUID: log.storeUUID, fileID: table.fileID, salt: UInt32(truncatingIfNeeded: table.fileID) | 1, kind: 1,
-        entryBytes: LogBounds.tableEntryBytes, boundLSN: log.durableLSN, boundChain: 0,
-        hashKey: [UInt8](repeating: 3, count: TableFormat.hashKeyBytes), createdNanoseconds: 0),
-      fileSystem: disk)
-    for entry in entries { try writer.append(entry) }
-    try writer.finish()
-    work.tables += 1
-    bounds.tables[table.name] = [table.fileID]
-    note()
   }
 }

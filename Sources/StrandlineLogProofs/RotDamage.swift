@@ -9,7 +9,7 @@ package enum RotKind: Hashable, Sendable, Comparable {
   case sealedSegment
   /// One that was made out of others, by a merge or a compaction.
   case rewrittenSegment
-  /// One that was made ahead, used and sealed.
+  /// One that was prepared, used and sealed.
   case preparedSegment
   /// The segment at the end.
   case lastSegment
@@ -25,21 +25,21 @@ package enum RotKind: Hashable, Sendable, Comparable {
   static func of(_ path: String, _ bytes: [UInt8], last: String) throws -> RotKind {
     let name = String(path.split(separator: "/").last ?? "")
     guard let id = SegmentName.segmentID(of: name) else {
-      if name.hasSuffix(LogBounds.tableSuffix) { return .hint("a table") }
       return hints.contains(name) ? .hint(name) : .truth(name)
     }
     if path == last { return .lastSegment }
-    if try SegmentHeader.decode(bytes, file: path, named: id).isPrepared { return .preparedSegment }
-    let opening = OpeningBody.decode(
-      bytes, at: LogFormat.headerPageBytes + LogFormat.frameHeaderBytes, count: LogFormat.openingBodyBytes)
-    return opening?.kind == .rewritten ? .rewrittenSegment : .sealedSegment
+    switch try SegmentHeader.decode(bytes, file: path, named: id).kind {
+    case .live: return .sealedSegment
+    case .prepared: return .preparedSegment
+    case .rewritten: return .rewrittenSegment
+    }
   }
 
   package var word: String {
     switch self {
     case .sealedSegment: "sealed segment"
     case .rewrittenSegment: "rewritten segment"
-    case .preparedSegment: "segment made ahead"
+    case .preparedSegment: "prepared segment"
     case .lastSegment: "last segment"
     case .hint(let name), .truth(let name): name
     }

@@ -71,7 +71,7 @@ private struct Pairs {
         log = try openLog(SimulatedDisk())
         log = try openLog(disk, seed: random.next())
       }
-      try log.promiseNow()
+      try log.raiseControl()
       // What the log itself reads, by LSN.
       for (key, lsn) in pairs.latest {
         #expect(try log.read(lsn).body == pairs.bodies[lsn], "step \(step), key \(key)")
@@ -295,27 +295,27 @@ private struct Pairs {
     let inUse = list.entries.filter { $0.segmentID >= made }.map { storePath + "/" + SegmentName.name($0.segmentID) }
     for path in inUse {
       let id = try #require(SegmentName.segmentID(of: String(path.split(separator: "/").last ?? "")))
-      #expect(try SegmentHeader.decode(try #require(disk.peek(path)), file: path, named: id).isPrepared, "\(path)")
+      #expect(try SegmentHeader.decode(try #require(disk.peek(path)), file: path, named: id).kind == .prepared, "\(path)")
     }
     #expect(log.upkeepReport.failures == 5)
     try log.close()
   }
 
-  @Test func `space that cannot be given back holds up no segment that is made ahead`() throws {
+  @Test func `space that cannot be given back holds up no segment that is prepared`() throws {
     let disk = SimulatedDisk()
     let faults = FaultInjector(disk)
     let log = try openLog(faults)
     try log.prepareSegment()
     let error = SystemError(call: "", subject: "", errno: 5)
     faults.plan(DiskFault([.truncate], isSticky: true, error: error))
-    // On into the segment that was made ahead: the one before it has space to give back.
+    // On into the prepared segment: the one before it has space to give back.
     while disk.segments.count < 3 {
       try log.write(body(1, count: 900))
       try log.prepareSegment()
     }
     #expect(log.upkeepReport.failures > 0 && log.upkeepReport.failure?.underlying?.call == "ftruncate")
     let list = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "m")
-    #expect(list.entries.contains { $0.state == .prepared })
+    #expect(list.entries.contains { $0.isPrepared })
     faults.clear()
     try log.prepareSegment()
     #expect(log.upkeepReport.failures == 0)
@@ -344,7 +344,7 @@ private struct Pairs {
     try log.close()
   }
 
-  @Test func `beside commits it makes segments ahead, and a close leaves none behind`() throws {
+  @Test func `beside commits it prepares segments, and a close leaves none behind`() throws {
     let disk = SimulatedDisk()
     var options = tiny
     options.upkeep = .inBackground
@@ -357,7 +357,7 @@ private struct Pairs {
     try log.close()
     #expect(try recovered(disk) == (0..<200).map { body($0, count: 300) })
     let manifest = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "MANIFEST")
-    #expect(manifest.entries.allSatisfy { $0.state == .used })
+    #expect(manifest.entries.allSatisfy { !$0.isPrepared })
     let listed = Set(manifest.entries.map { storePath + "/" + SegmentName.name($0.segmentID) })
     #expect(Set(disk.segments) == listed)
   }
@@ -378,7 +378,7 @@ struct `A merge after a recovery that copied` {
       // LSN 2 is promised, LSN 3 is not: it is copied into a successor by the next open.
       let log = try openLog(disk, options: options, seed: 2)
       try log.write(body(2))
-      try log.promiseNow()
+      try log.raiseControl()
       try log.write(body(3))
     }
     let log = try openLog(disk, options: options, seed: 3)

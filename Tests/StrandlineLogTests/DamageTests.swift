@@ -306,7 +306,7 @@ struct `Files that do not belong together` {
         // Not closed: behind a seal there would be nothing to read on for.
         let log = try openLog(disk)
         try log.write(body(1))
-        try log.promiseNow()
+        try log.raiseControl()
       }
       let file = disk.segments[0]
       let start = firstGroup + 64 + 56 + 64

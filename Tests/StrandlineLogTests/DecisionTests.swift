@@ -100,7 +100,7 @@ struct `The decisions of the log` {
     let disk = SimulatedDisk()
     let log = try openLog(disk)
     for number in 1...3 { try log.write(body(number)) }
-    try log.promiseNow()
+    try log.raiseControl()
     let copy = disk.clone()
     let file = copy.segments[0]
     var bytes = try #require(copy.peek(file))
@@ -140,23 +140,25 @@ struct `The decisions of the log` {
     for number in 0..<6 {
       for part in 0...number { _ = try log.append(transaction([body(number * 10 + part, count: 90)])) }
       try log.waitUntilDurableBlocking(log.nextLSN - 1)
-      if number % 2 == 0 { try log.promiseNow() }
+      if number % 2 == 0 { try log.raiseControl() }
     }
     try log.close()
-    var ends: [UInt32] = [UInt32(firstGroup)]
+    var promises: [UInt64] = []
     var lastEnd = UInt32(firstGroup)
     var lsn: UInt64 = 0
     try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)).frames { frame in
-      if let marker = frame.marker {
-        // Exactly the unit before it: neither an idle marker nor anything that follows.
-        #expect(marker.durableEnd == lastEnd && marker.durableLSN == lsn)
-        ends.append(marker.durableEnd)
-      } else if frame.type == .event {
+      if frame.header.isSynced {
+        // It begins a group, right behind the unit before it.
+        #expect(frame.offset == lastEnd && frame.lsn == lsn + 1)
+        promises.append(frame.lsn)
+      }
+      if frame.type == .event {
         lastEnd = frame.offset + UInt32(frame.frameBytes)
         lsn = frame.lsn
       }
     }
-    #expect(Set(ends).count == 7 && lsn == 21)
+    // The six groups, and the end of the segment.
+    #expect(promises == [1, 2, 4, 7, 11, 16, 22] && lsn == 21)
     // Segment, list and bounds of the new store; the groups; the seal, and the bounds of the close.
     #expect(faults.count(.sync) == 3 + 6 + 2)
   }
@@ -236,10 +238,10 @@ struct `The decisions of the log` {
       try log.close()
     }
     #expect(disk.segments.count == 2)
-    #expect(try openings(disk).map(\.opens) == [1, 2])
+    #expect(try openings(disk).map(\.predecessorID) == [0, 1])
     // Reserved space is given back at a clean close, and of a predecessor when its successor is durable.
     for file in disk.segments {
-      #expect(try #require(disk.peek(file)).count == firstGroup + 64 + 56 + closingBytes(places: 1))
+      #expect(try #require(disk.peek(file)).count == firstGroup + 56 + closingBytes(places: 1))
     }
   }
 }

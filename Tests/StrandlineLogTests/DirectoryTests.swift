@@ -118,54 +118,43 @@ private func answer(_ image: SimulatedDisk, _ bodies: [[UInt8]], _ comment: Stri
 struct `The list of segments` {
   private func manifest() -> Manifest {
     var manifest = Manifest(storeUUID: uuid, role: .server, nextSegmentID: 0x0A0B_0C0D)
-    manifest.number = 0x1122_3344_5566_7788
     manifest.entries = [
       ManifestEntry(
-        segmentID: 3, salt: 0xCAFE_F00D, state: .used, firstLSN: 5, lastLSN: 0x0102_0304_0506, events: 9, end: 7_000,
-        chain: 0x5566_7788),
-      ManifestEntry(segmentID: 9, salt: 0xBEEF, state: .prepared, firstLSN: 0),
+        segmentID: 3, salt: 0xCAFE_F00D, firstLSN: 5,
+        end: SegmentEnd(offset: 7_000, lastLSN: 0x0102_0304_0506, chain: 0x5566_7788)),
+      ManifestEntry(segmentID: 9, salt: 0xBEEF, firstLSN: 0),
     ]
-    manifest.obsolete = [1, 2]
-    manifest.ownerBlob = [0xAA, 0xBB, 0xCC]
+    manifest.ownerBytes = [0xAA, 0xBB, 0xCC]
     manifest.readOnlyCompatibleBits = 1 << 40
-    manifest.compatibleBits = 6
     return manifest
   }
 
   @Test func `has each field where the format says, and comes back as it went`() throws {
     let bytes = manifest().encoded()
-    #expect(bytes.count == 128 + 2 * 64 + 2 * 8 + 3 + 4)
+    #expect(bytes.count == 128 + 2 * 40 + 3 + 4)
     #expect(bytes[0..<8] == [0x89, 0x53, 0x54, 0x4D, 0x0D, 0x0A, 0x1A, 0x0A])
     #expect(little(bytes[8..<10]) == 1)
     #expect(little(bytes[10..<12]) == 0)
     #expect(little(bytes[12..<16]) == 128)
     #expect(little(bytes[16..<24]) == 0)
     #expect(little(bytes[24..<32]) == 1 << 40)
-    #expect(little(bytes[32..<40]) == 6)
-    #expect(Array(bytes[40..<56]) == uuid)
-    #expect(Array(bytes[56..<60]) == Array("srvr".utf8))
-    #expect(little(bytes[60..<64]) == 2)
-    #expect(little(bytes[64..<72]) == 0x1122_3344_5566_7788)
-    #expect(little(bytes[72..<80]) == 0x0A0B_0C0D)
-    #expect(little(bytes[80..<84]) == 2)
-    #expect(little(bytes[84..<88]) == 3)
-    #expect(bytes[88..<124].allSatisfy { $0 == 0 })
+    #expect(Array(bytes[32..<48]) == uuid)
+    #expect(Array(bytes[48..<52]) == Array("srvr".utf8))
+    #expect(little(bytes[52..<56]) == 2)
+    #expect(little(bytes[56..<64]) == 0x0A0B_0C0D)
+    #expect(little(bytes[64..<68]) == 3)
+    #expect(bytes[68..<124].allSatisfy { $0 == 0 })
     #expect(little(bytes[124..<128]) == UInt64(CRC32C.checksum(Array(bytes[0..<124]))))
-    let entry = bytes[128..<192]
-    #expect(little(entry[128..<136]) == 3)
-    #expect(little(entry[136..<144]) == 5)
-    #expect(little(entry[144..<152]) == 0x0102_0304_0506)
-    #expect(little(entry[152..<160]) == 9)
-    #expect(little(entry[160..<164]) == 7_000)
-    #expect(little(entry[164..<168]) == 0x5566_7788)
-    #expect(little(entry[168..<172]) == 0xCAFE_F00D)
-    #expect(entry[172] == 0)
-    #expect(entry[173..<192].allSatisfy { $0 == 0 })
-    #expect(bytes[192 + 44] == 1)
-    #expect(little(bytes[256..<264]) == 1)
-    #expect(little(bytes[264..<272]) == 2)
-    #expect(Array(bytes[272..<275]) == [0xAA, 0xBB, 0xCC])
-    #expect(little(bytes[275..<279]) == UInt64(CRC32C.checksum(Array(bytes[..<275]))))
+    #expect(little(bytes[128..<136]) == 3)
+    #expect(little(bytes[136..<144]) == 5)
+    #expect(little(bytes[144..<152]) == 0x0102_0304_0506)
+    #expect(little(bytes[152..<156]) == 7_000)
+    #expect(little(bytes[156..<160]) == 0x5566_7788)
+    #expect(little(bytes[160..<164]) == 0xCAFE_F00D)
+    #expect(little(bytes[164..<168]) == 0)
+    #expect(little(bytes[168..<176]) == 9 && little(bytes[176..<200]) == 0 && little(bytes[200..<204]) == 0xBEEF)
+    #expect(Array(bytes[208..<211]) == [0xAA, 0xBB, 0xCC])
+    #expect(little(bytes[211..<215]) == UInt64(CRC32C.checksum(Array(bytes[..<211]))))
     #expect(try Manifest.decode(bytes, file: "f") == manifest())
   }
 
@@ -188,13 +177,13 @@ struct `The list of segments` {
 
   @Test func `of a later version is told from a damaged one`() throws {
     for (at, byte) in [
-      (8, UInt8(0)), (8, 2), (12, 129), (16, 1), (23, 0x80), (56, 0x78), (88, 1), (123, 1), (172, 2), (173, 1),
-      (191, 1),
+      (8, UInt8(0)), (8, 2), (10, 1), (12, 129), (16, 1), (23, 0x80), (48, 0x78), (68, 1), (123, 1), (164, 1),
+      (207, 1),
     ] {
       let bytes = manifest().encoded().with(UInt64(byte), at: at, width: 1).resealedManifest
       #expect(logError { _ = try Manifest.decode(bytes, file: "f") }?.code == .fromTheFuture, "byte \(at)")
     }
-    for (at, byte) in [(10, UInt8(9)), (24, 1), (32, 0xFF)] {
+    for (at, byte) in [(24, UInt8(1)), (31, 0x80)] {
       let bytes = manifest().encoded().with(UInt64(byte), at: at, width: 1).resealedManifest
       _ = try Manifest.decode(bytes, file: "f")
     }
@@ -205,8 +194,9 @@ struct `The list of segments` {
       { $0.entries = [] }, { $0.entries.removeFirst() }, { $0.nextSegmentID = 0 }, { $0.nextSegmentID = 9 },
       { $0.nextSegmentID = 1 << 62 }, { $0.entries[0].segmentID = 0 }, { $0.entries[1].segmentID = 3 },
       { $0.entries[0].segmentID = 0x0A0B_0C0D }, { $0.entries[0].firstLSN = 1 << 62 },
-      { $0.entries[0].lastLSN = .max }, { $0.obsolete = [3] }, { $0.obsolete = [0] }, { $0.obsolete = [.max] },
-      { $0.number = .max },
+      { $0.entries[0].end?.lastLSN = .max }, { $0.entries[0].end?.lastLSN = 3 }, { $0.entries[0].end?.offset = 4159 },
+      { $0.entries[0].firstLSN = 0 }, { $0.entries.swapAt(0, 1) },
+      { $0.entries[1].end = SegmentEnd(offset: 5_000, lastLSN: 0, chain: 0) },
     ]
     for (index, change) in changes.enumerated() {
       var manifest = manifest()
@@ -281,10 +271,9 @@ struct `The list of segments` {
 struct `The bounds of a log` {
   private func control() -> Control {
     var control = Control(
-      storeUUID: uuid, tailSegmentID: 0x1122_3344_5566_7788, durableLSN: 0x0102_0304_0506, fullFlushLSN: 77,
-      durableEnd: 0xCAFE_F00D, isClean: true)
+      storeUUID: uuid,
+      bound: LogBound(segmentID: 0x1122_3344_5566_7788, lsn: 0x0102_0304_0506, end: 0xCAFE_F00D))
     control.sequence = 0x1234_5678_9ABC
-    control.opens = 5
     return control
   }
 
@@ -296,13 +285,10 @@ struct `The bounds of a log` {
     #expect(little(bytes[10..<16]) == 0)
     #expect(Array(bytes[16..<32]) == uuid)
     #expect(little(bytes[32..<40]) == 0x1234_5678_9ABC)
-    #expect(little(bytes[40..<48]) == 5)
-    #expect(little(bytes[48..<56]) == 0x1122_3344_5566_7788)
-    #expect(little(bytes[56..<64]) == 0x0102_0304_0506)
-    #expect(little(bytes[64..<72]) == 77)
-    #expect(little(bytes[72..<76]) == 0xCAFE_F00D)
-    #expect(bytes[76] == 1)
-    #expect(bytes[77..<4092].allSatisfy { $0 == 0 })
+    #expect(little(bytes[40..<48]) == 0x1122_3344_5566_7788)
+    #expect(little(bytes[48..<56]) == 0x0102_0304_0506)
+    #expect(little(bytes[56..<60]) == 0xCAFE_F00D)
+    #expect(bytes[60..<4092].allSatisfy { $0 == 0 })
     #expect(little(bytes[4092..<4096]) == UInt64(CRC32C.checksum(Array(bytes[..<4092]))))
     #expect(try Control.decode(bytes, at: 0, file: "f") == control())
     #expect(try Control.decode([7, 7, 7] + bytes, at: 3, file: "f") == control())
@@ -323,7 +309,7 @@ struct `The bounds of a log` {
   }
 
   @Test func `of a later version are refused as that`() throws {
-    for (at, byte) in [(8, UInt8(0)), (8, 2), (12, 1), (76, 2), (77, 1), (4091, 1)] {
+    for (at, byte) in [(8, UInt8(0)), (8, 2), (10, 1), (12, 1), (60, 1), (4091, 1)] {
       var bytes = control().encoded().with(UInt64(byte), at: at, width: 1)
       bytes.patch(u32: CRC32C.checksum(bytes, 0..<4092), at: 4092)
       #expect(
@@ -336,7 +322,7 @@ struct `The bounds of a log` {
     let bytes = try #require(disk.peek(controlPath))
     #expect(bytes.count == 8192)
     let slots = try [0, 4096].map { try #require(try Control.decode(bytes, at: $0, file: "f")) }
-    #expect(Set(slots.map(\.durableLSN)) == [3, 6] && abs(Int(slots[0].sequence) - Int(slots[1].sequence)) == 1)
+    #expect(Set(slots.map(\.bound.lsn)) == [3, 6] && abs(Int(slots[0].sequence) - Int(slots[1].sequence)) == 1)
     for start in [0, 4096] {
       for sector in stride(from: start, to: start + 4096, by: 512) where sector == start || sector == start + 3584 {
         let torn = disk.clone()

@@ -146,7 +146,7 @@ struct `The failure table` {
         let log = try openLog(disk)
         for number in 0..<3 { try log.write(body(number, count: 100)) }
         if ending == "close" { try log.close() }
-        if ending == "idle" { try log.promiseNow() }
+        if ending == "idle" { try log.raiseControl() }
       }
       let file = disk.segments[0]
       let bytes = try #require(disk.peek(file))
@@ -504,7 +504,7 @@ struct `The two strengths of sync` {
         let log = try openLog(disk, options: ordered)
         for number in 1...2 { try log.write(body(number)) }
         // Promised, so that the next open copies nothing.
-        try log.promiseNow()
+        try log.raiseControl()
       }
       #expect(try recovered(disk.imageAfterCrash(.none)).isEmpty)
       var options = tiny
@@ -513,29 +513,6 @@ struct `The two strengths of sync` {
       #expect(log.recovery.copiedEvents == 0 && log.durableLSN == 2)
       #expect(try recovered(disk.imageAfterCrash(.none)) == [body(1), body(2)], "\(strength)")
       try log.close()
-    }
-  }
-
-  @Test func `L9: a marker says how strong the sync behind it was, and how far a full one reached`() throws {
-    for strength in [SyncStrength.ordered, .durable] {
-      var options = tiny
-      options.strength = strength
-      let disk = SimulatedDisk()
-      let log = try openLog(disk, options: options)
-      for number in 1...5 {
-        try log.write(body(number))
-        if number == 3 { try log.flushBlocking() }
-      }
-      var markers: [MarkerBody] = []
-      try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)).frames {
-        if let marker = $0.marker { markers.append(marker) }
-      }
-      #expect(markers.map(\.durableLSN) == [0, 1, 2, 3, 4])
-      #expect(markers.allSatisfy { $0.strength == strength })
-      #expect(markers.map(\.fullFlushLSN) == (strength == .durable ? [0, 1, 2, 3, 4] : [0, 0, 0, 3, 3]))
-      try log.close()
-      let bytes = try #require(disk.peek(storePath + "/CONTROL"))
-      #expect(try Control.decode(bytes, at: 4096, file: "f")?.fullFlushLSN == 5)
     }
   }
 

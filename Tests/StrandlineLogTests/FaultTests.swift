@@ -28,7 +28,7 @@ private final class Writer {
     step { try self.open() }
     for index in 0..<9 {
       write([20 + index, 900])
-      if index % 3 == 1 { step { try self.log?.promiseNow() } }
+      if index % 3 == 1 { step { try self.log?.raiseControl() } }
       if index == 4 {
         step { try self.log?.close() }
         self.log = nil
@@ -97,7 +97,7 @@ private final class Writer {
       #expect(cause.code == .outcomeUnknown)
       let syncs = faults.count(.sync) + faults.count(.syncDirectory)
       #expect(logError { try log.write([1]) }?.code == .poisoned)
-      #expect(logError { try log.promiseNow() }?.code == .poisoned)
+      #expect(logError { try log.raiseControl() }?.code == .poisoned)
       if issued.count > acknowledged {
         #expect(logError { try log.waitUntilDurableBlocking(UInt64(issued.count)) }?.code == .outcomeUnknown)
       }
@@ -231,7 +231,7 @@ struct `When a call fails` {
     let disk = SimulatedDisk()
     let faults = FaultInjector(disk)
     var options = tiny
-    options.groupTransactionsMax = 1
+    options.groupBytesMax = 1
     let log = try openLog(faults, options: options)
     try log.write(body(1))
     faults.plan(DiskFault([.sync], error: .device("", "")))

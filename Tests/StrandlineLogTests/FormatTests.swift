@@ -14,8 +14,7 @@ private let uuid = (1...16).map { UInt8($0) }
 
 private func header() -> SegmentHeader {
   SegmentHeader(
-    storeUUID: uuid, segmentID: 0x1122_3344_5566_7788, tenure: 0x99AA_BBCC_DDEE_FF01, salt: 0xCAFE_F00D,
-    role: .store, createdNanoseconds: 0x0102_0304_0506_0708)
+    storeUUID: uuid, segmentID: 0x1122_3344_5566_7788, salt: 0xCAFE_F00D, role: .store, kind: .rewritten)
 }
 
 /// A CRC over the changed bytes, so that what is refused is refused for its meaning.
@@ -35,14 +34,12 @@ struct `The header of a segment` {
     #expect(little(bytes[12..<16]) == 128)
     #expect(little(bytes[16..<24]) == 0)
     #expect(little(bytes[24..<32]) == 0)
-    #expect(little(bytes[32..<40]) == 0)
-    #expect(Array(bytes[40..<56]) == uuid)
-    #expect(little(bytes[56..<64]) == 0x1122_3344_5566_7788)
-    #expect(little(bytes[64..<72]) == 0x99AA_BBCC_DDEE_FF01)
-    #expect(little(bytes[72..<76]) == 0xCAFE_F00D)
-    #expect(Array(bytes[76..<80]) == Array("stor".utf8))
-    #expect(little(bytes[80..<88]) == 0x0102_0304_0506_0708)
-    #expect(bytes[88..<124].allSatisfy { $0 == 0 })
+    #expect(Array(bytes[32..<48]) == uuid)
+    #expect(little(bytes[48..<56]) == 0x1122_3344_5566_7788)
+    #expect(little(bytes[56..<60]) == 0xCAFE_F00D)
+    #expect(Array(bytes[60..<64]) == Array("stor".utf8))
+    #expect(bytes[64] == 2)
+    #expect(bytes[65..<124].allSatisfy { $0 == 0 })
     #expect(little(bytes[124..<128]) == UInt64(CRC32C.checksum(Array(bytes[0..<124]))))
     #expect(try SegmentHeader.decode(bytes, file: "f", named: 0x1122_3344_5566_7788) == header())
   }
@@ -66,9 +63,9 @@ struct `The header of a segment` {
   @Test func `of a later version is told from a damaged one`() throws {
     let changes: [(at: Int, to: UInt8, code: LogError.Code)] = [
       (8, 2, .fromTheFuture), (8, 0, .fromTheFuture), (12, 136, .fromTheFuture), (16, 1, .fromTheFuture),
-      (23, 0x80, .fromTheFuture),
-      (88, 2, .fromTheFuture), (89, 1, .fromTheFuture), (123, 1, .fromTheFuture), (76, 0x78, .fromTheFuture),
-      (56, 1, .foreignSegment),
+      (23, 0x80, .fromTheFuture), (10, 1, .fromTheFuture),
+      (64, 3, .fromTheFuture), (65, 1, .fromTheFuture), (123, 1, .fromTheFuture), (60, 0x78, .fromTheFuture),
+      (48, 1, .foreignSegment),
     ]
     for change in changes {
       var bytes = header().encoded()
@@ -80,11 +77,11 @@ struct `The header of a segment` {
       #expect(error?.offset != nil)
     }
     var saltless = header().encoded()
-    saltless.patch(u32: 0, at: 72)
+    saltless.patch(u32: 0, at: 56)
     #expect(
       logError { _ = try SegmentHeader.decode(resealed(saltless), file: "f", named: header().segmentID) }?.code
         == .damaged)
-    for (at, byte) in [(10, UInt8(9)), (24, 4), (32, 0xFF)] {
+    for (at, byte) in [(24, UInt8(4)), (31, 0x80)] {
       var bytes = header().encoded()
       bytes[at] = byte
       _ = try SegmentHeader.decode(resealed(bytes), file: "f", named: header().segmentID)
@@ -112,25 +109,22 @@ struct `A frame` {
     return (bytes, header.identity)
   }
 
-  @Test func `has each field where the format says, after an opening frame and a marker`() throws {
+  @Test func `has each field where the format says, after an opening frame`() throws {
     let content = body(1, count: 13)
     let (bytes, identity) = try segment(content)
     var seed = ByteWriter()
-    seed.raw(Array(bytes[40..<56]))
-    seed.raw(Array(bytes[56..<64]))
-    seed.raw(Array(bytes[72..<76]))
+    seed.raw(Array(bytes[32..<48]))
+    seed.raw(Array(bytes[48..<56]))
+    seed.raw(Array(bytes[56..<60]))
     #expect(identity.seed == CRC32C.checksum(seed.bytes))
 
     let opening = 4096
-    let marker = opening + 32 + 64
-    let event = marker + 32 + 32
-    let closing = event + 32 + 16
-    let index = closing + 64
+    let event = opening + 32 + 32
+    let index = event + 32 + 16
     let seal = index + 32 + 8
-    #expect(bytes.count == seal + 32 + 40)
+    #expect(bytes.count == seal + 32 + 8)
     for (start, length, lsn, type, flags) in [
-      (opening, 64, 1, 3, 0), (marker, 32, 1, 2, 0), (event, 13, 1, 1, 3), (closing, 32, 2, 2, 0),
-      (index, 8, 2, 4, 0), (seal, 40, 2, 5, 0),
+      (opening, 32, 1, 2, 0), (event, 13, 1, 1, 7), (index, 8, 2, 3, 4), (seal, 8, 2, 4, 0),
     ] {
       let padded = (length + 7) / 8 * 8
       #expect(little(bytes[start + 4..<start + 8]) == UInt64(length))
@@ -153,13 +147,9 @@ struct `A frame` {
     #expect(Array(bytes[event + 45..<event + 48]) == [0, 0, 0])
 
     let openingBody = opening + 32
-    #expect(little(bytes[openingBody..<openingBody + 8]) == 1)
-    #expect(little(bytes[openingBody + 8..<openingBody + 24]) == 0)
-    #expect(little(bytes[openingBody + 24..<openingBody + 32]) == 0)
-    #expect(little(bytes[openingBody + 32..<openingBody + 36]) == UInt64(marker))
-    #expect(little(bytes[openingBody + 36..<openingBody + 40]) == 0)
-    #expect(little(bytes[openingBody + 40..<openingBody + 48]) == 1)
-    #expect(bytes[openingBody + 48..<openingBody + 64].allSatisfy { $0 == 0 })
+    #expect(bytes[openingBody..<openingBody + 24].allSatisfy { $0 == 0 })
+    #expect(little(bytes[openingBody + 24..<openingBody + 28]) == UInt64(event))
+    #expect(little(bytes[openingBody + 28..<openingBody + 32]) == 0)
 
     var chain = ByteWriter()
     chain.u32(0)
@@ -168,26 +158,11 @@ struct `A frame` {
     chain.u16(0)
     chain.u32(13)
     chain.raw(Array(bytes[event + 28..<event + 32]))
-    let promise = closing + 32
-    #expect(little(bytes[promise..<promise + 8]) == 1)
-    #expect(little(bytes[promise + 8..<promise + 12]) == UInt64(closing))
-    #expect(little(bytes[promise + 12..<promise + 16]) == 1)
-    #expect(little(bytes[promise + 16..<promise + 20]) == UInt64(CRC32C.checksum(chain.bytes)))
-    #expect(little(bytes[promise + 20..<promise + 24]) == 2)
-    #expect(little(bytes[promise + 24..<promise + 32]) == 1)
-    #expect(little(bytes[marker + 32 + 12..<marker + 32 + 16]) == 1)
-
     let place = index + 32
     #expect(little(bytes[place..<place + 4]) == 0)
     #expect(little(bytes[place + 4..<place + 8]) == UInt64(event))
-    let whole = seal + 32
-    #expect(little(bytes[whole..<whole + 8]) == 1)
-    #expect(little(bytes[whole + 8..<whole + 16]) == 1)
-    #expect(little(bytes[whole + 16..<whole + 24]) == 1)
-    #expect(little(bytes[whole + 24..<whole + 28]) == UInt64(CRC32C.checksum(chain.bytes)))
-    #expect(little(bytes[whole + 28..<whole + 32]) == UInt64(index))
-    #expect(little(bytes[whole + 32..<whole + 36]) == UInt64(bytes.count))
-    #expect(little(bytes[whole + 36..<whole + 40]) == 0)
+    #expect(little(bytes[seal + 32..<seal + 36]) == UInt64(CRC32C.checksum(chain.bytes)))
+    #expect(little(bytes[seal + 36..<seal + 40]) == UInt64(index))
   }
 
   @Test func `does not verify with any one bit flipped, nor anywhere else`() throws {
@@ -241,32 +216,18 @@ struct `A frame` {
     ] {
       #expect(IndexBody.decode(IndexBody(entries: entries).encoded(), at: 0, count: 16) == nil, "\(entries)")
     }
-    let seal = SealBody(
-      firstLSN: 1 << 33, lastLSN: 1 << 34, events: 7, contentChain: 9, indexOffset: 5_000, end: 5_112)
-    #expect(SealBody.decode(seal.encoded(), at: 0, count: 40) == seal)
-    #expect(SealBody.decode(seal.encoded(), at: 0, count: 36) == nil)
-    var reserved = seal.encoded()
-    reserved[39] = 1
-    #expect(SealBody.decode(reserved, at: 0, count: 40) == nil)
+    let seal = SealBody(contentChain: 9, indexOffset: 5_000)
+    #expect(SealBody.decode(seal.encoded(), at: 0, count: 8) == seal)
+    let longer = seal.encoded() + [0]
+    #expect(SealBody.decode(longer, at: 0, count: 9) == nil)
   }
 
-  @Test func `bodies of a marker and an opening come back as they went`() {
-    let marker = MarkerBody(
-      durableLSN: 1 << 40, durableEnd: 77, framesSincePrevious: 3, chain: 9, strength: .ordered, fullFlushLSN: 12)
-    #expect(MarkerBody.decode(marker.encoded(), at: 0, count: 32) == marker)
-    var strange = marker.encoded()
-    strange[20] = 3
-    #expect(MarkerBody.decode(strange, at: 0, count: 32) == nil)
-    #expect(MarkerBody.decode(marker.encoded(), at: 0, count: 24) == nil)
+  @Test func `the body of an opening frame comes back as it went`() {
     let opening = OpeningBody(
-      firstLSN: 8, predecessorID: 2, predecessorLastLSN: 7, predecessorEnd: 5_000, chain: 4, durableEnd: 4_192,
-      opens: 3, kind: .rewritten, rangeLastLSN: 12, rangeChain: 6)
-    #expect(OpeningBody.decode(opening.encoded(), at: 0, count: 64) == opening)
-    #expect(OpeningBody.decode(opening.encoded(), at: 0, count: 48) == nil, "the opening of another version")
-    for (at, byte) in [(36, UInt8(2)), (60, 1), (63, 1)] {
-      var strange = opening.encoded()
-      strange[at] = byte
-      #expect(OpeningBody.decode(strange, at: 0, count: 64) == nil)
-    }
+      firstLSN: 8, predecessorID: 2, predecessorEnd: 5_000, chain: 4, durableEnd: 4_192, rangeLastLSN: 12,
+      rangeChain: 6)
+    #expect(OpeningBody.decode(opening.encoded(), at: 0, count: 32, lsn: 8) == opening)
+    let longer = opening.encoded() + [0]
+    #expect(OpeningBody.decode(longer, at: 0, count: 33, lsn: 8) == nil)
   }
 }

@@ -88,7 +88,7 @@ struct `Opening a log` {
     let before = disk.everything
     for seed in 20..<25 {
       let log = try openLog(disk, seed: UInt64(seed))
-      try log.promiseNow()
+      try log.raiseControl()
       try log.close()
       #expect(disk.everything == before)
     }

@@ -7,7 +7,7 @@ import StrandlineSystem
 import Testing
 
 /// Three of these fill a segment of the tests' size, and the third seals it.
-private func third(_ number: Int) -> [UInt8] { body(number, count: 1_300) }
+private func third(_ number: Int) -> [UInt8] { body(number, count: 1_320) }
 
 private func openings(_ disk: SimulatedDisk) throws -> [OpeningBody] {
   var result: [OpeningBody] = []
@@ -82,28 +82,27 @@ struct `A segment made ahead` {
     #expect(log.upkeepReport.failure == nil)
   }
 
-  @Test func `has its opening frame in its first group, and no marker before the second`() throws {
+  @Test func `has its opening frame in its first group, and no promise before the second`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)
     for number in 0..<3 { try log.write(third(number)) }
     try log.prepareSegment()
     let path = disk.segments[1]
-    #expect(try manifest(disk).entries.map(\.state) == [.used, .prepared])
+    #expect(try manifest(disk).entries.map(\.isPrepared) == [false, true])
     let before = try #require(disk.peek(path))
-    #expect(before[4096...].allSatisfy { $0 == 0 } && before[88] == 1)
+    #expect(before[4096...].allSatisfy { $0 == 0 } && before[64] == 1)
     for number in 3..<5 { try log.write(third(number)) }
     let bytes = try #require(disk.peek(path))
     #expect(Array(bytes[..<4096]) == Array(before[..<4096]))
     var frames: [FrameView] = []
     try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)).frames { frames.append($0) }
     let second = frames.filter { $0.segmentID == 2 }
-    #expect(second.map(\.type) == [.opening, .event, .marker, .event])
+    #expect(second.map(\.type) == [.opening, .event, .event])
     let opening = try #require(second[0].opening)
     let seal = try #require(frames.last { $0.segmentID == 1 })
     #expect(opening.durableEnd == 0 && opening.predecessorID == 1 && opening.predecessorLastLSN == 3)
     #expect(seal.type == .seal && opening.predecessorEnd == seal.offset + UInt32(seal.frameBytes))
-    let marker = try #require(second[2].marker)
-    #expect(marker.durableLSN == 4 && marker.durableEnd == second[2].offset && marker.framesSincePrevious == 2)
+    #expect(second.map(\.header.isSynced) == [false, false, true])
     try log.close()
   }
 
@@ -121,7 +120,7 @@ struct `A segment made ahead` {
     disk.keepsHistory = true
     var marks: [(calls: Int, acknowledged: Int)] = [(0, 3)]
     for step in [
-      { try log.prepareSegment() }, { try write() }, { try write() }, { try log.promiseNow() },
+      { try log.prepareSegment() }, { try write() }, { try write() }, { try log.raiseControl() },
       { try log.prepareSegment() }, { try write() }, { try write() }, { try log.close() },
     ] as [() throws -> Void] {
       try step()
@@ -206,15 +205,13 @@ struct `A segment made ahead` {
     }
     var log = try openLog(disk, seed: 8)
     #expect(log.recovery.copiedEvents == 1 && log.durableLSN == 4)
-    #expect(try openings(disk).map(\.predecessorID) == [0, 1] && (try openings(disk).map(\.durableEnd))[1] > 4192)
-    let list = try manifest(disk)
-    #expect(list.entries.map(\.segmentID) == [1, 3] && list.obsolete == [2])
+    #expect(try openings(disk).map(\.predecessorID) == [0, 1] && (try openings(disk).map(\.durableEnd))[1] > 4160)
+    #expect(try manifest(disk).entries.map(\.segmentID) == [1, 3])
     try log.write(third(4))
     try log.close()
     #expect(disk.peek(storePath + "/" + SegmentName.name(2)) == nil, "gone at the latest at a close")
     log = try openLog(disk, seed: 9)
     for number in 5..<10 { try log.write(third(number)) }
-    #expect(try manifest(disk).obsolete.isEmpty, "what was removed is forgotten")
     try log.close()
     #expect(try recovered(disk) == (0..<10).map(third))
   }
@@ -230,7 +227,7 @@ struct `A segment made ahead` {
       }
       let path = disk.segments[1]
       let bytes = try #require(disk.peek(path))
-      for at in stride(from: 4096, to: 4096 + 96, by: 5) {
+      for at in stride(from: 4096, to: 4160, by: 5) {
         let damaged = disk.clone()
         var content = bytes
         content[at] ^= 0x20
@@ -248,7 +245,7 @@ struct `A segment made ahead` {
   }
 
   @Test func `L4: what CONTROL says of it is a promise too`() throws {
-    // One group that fills it and seals it: no marker stands in it, but the close says how far the log reaches.
+    // One group that fills it and seals it: no promise stands in it, but the close says how far the log reaches.
     let disk = SimulatedDisk()
     let log = try openLog(disk)
     for number in 0..<3 { try log.write(third(number)) }
@@ -279,7 +276,7 @@ struct `A segment made ahead` {
     #expect(disk.segments.count == 2)
     try log.close()
     #expect(disk.segments.count == 1)
-    #expect(try manifest(disk).entries.map(\.segmentID) == [1] && (try manifest(disk)).obsolete == [2])
+    #expect(try manifest(disk).entries.map(\.segmentID) == [1])
     do {
       let log = try openLog(disk, seed: 8)
       try log.prepareSegment()
@@ -396,7 +393,7 @@ private struct DrawnHistory {
       acknowledged = issued.count
       if options.strength == .durable { flushed = acknowledged }
     case 7, 8, 9: try log?.prepareSegment()
-    case 10: try log?.promiseNow()
+    case 10: try log?.raiseControl()
     case 11:
       try log?.flushBlocking()
       flushed = acknowledged
@@ -482,7 +479,7 @@ struct `An event by its number` {
       var log: Log? = try openLog(disk, options: options, seed: UInt64(writer) + 10)
       for step in 0..<(writer == 2 ? 1 : 40) {
         if step % 9 == 4 { try log?.prepareSegment() }
-        if step % 7 == 6 { try log?.promiseNow() }
+        if step % 7 == 6 { try log?.raiseControl() }
         let sizes = (0...random.below(3)).map { _ in Int(random.below(3_000)) }
         let added = sizes.map { body(bodies.count &* 7 &+ $0, count: $0) }
         bodies += added

@@ -32,7 +32,7 @@ struct `A reader of another process` {
     #expect(try poll(reader) == [body(1), body(2)])
     #expect(try reader.read(2).body == body(2))
     #expect(logError { _ = try reader.read(3) }?.code == .noSuchLSN)
-    try log.promiseNow()
+    try log.raiseControl()
     #expect(try poll(reader) == [body(3)])
     #expect(try poll(reader).isEmpty)
     try log.close()
@@ -53,7 +53,7 @@ struct `A reader of another process` {
     log = try openLog(disk, seed: 8)
     #expect(log?.recovery.copiedEvents == 1)
     try log?.write(body(3))
-    try log?.promiseNow()
+    try log?.raiseControl()
     #expect(try poll(reader) == [body(3)])
     for lsn in 1...3 { #expect(try reader.read(UInt64(lsn)).body == body(lsn)) }
     log = nil
@@ -203,10 +203,10 @@ struct `A reader of another process` {
     let report = try LogVerifier.verify(at: storePath, environment: .simulated(disk, seed: 1))
     #expect(report.isSound && report.isHeldByWriter)
     #expect(disk.everything == before && disk.callCount == calls)
-    // Opening frames name what precedes them, markers what is durable, and events are dense.
+    // Opening frames name what precedes them, each group promises what precedes it, and events are dense.
     #expect(frames.filter { $0.type == .opening }.map { $0.opening?.predecessorID } == [0, 1, 2])
     #expect(frames.filter { $0.type == .event }.map(\.lsn) == Array(1...9))
-    #expect(frames.compactMap(\.marker).map(\.durableLSN) == [0, 1, 2, 3, 4, 5, 6, 7, 8])
+    #expect(frames.filter(\.header.isSynced).map(\.lsn) == Array(1...9))
     #expect(
       frames.allSatisfy { $0.offset % 8 == 0 && $0.frameBytes == LogFormat.frameBytes(bodyLength: $0.body.count) })
     try log.close()

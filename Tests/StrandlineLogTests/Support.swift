@@ -8,18 +8,17 @@ import Testing
 /// Small enough that a few appends fill a segment.
 let tiny = LogOptions(
   segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-  lockWaitMilliseconds: 0, idleMarkerMilliseconds: nil, ballastBytes: 0,
+  lockWaitMilliseconds: 0, controlIntervalMilliseconds: nil, ballastBytes: 0,
   upkeep: .onDemand)
 
 let storePath = "/store"
 
 /// Where the first group of a segment begins.
-let firstGroup = LogFormat.headerPageBytes + LogFormat.openingFrameBytes
+let firstGroup = LogFormat.openingEnd
 
-/// What a clean close writes behind the last group: a promise, the index, the seal.
+/// What a clean close writes behind the last group: the index and the seal.
 func closingBytes(places: Int) -> Int {
-  LogFormat.markerFrameBytes + LogFormat.frameBytes(bodyLength: places * LogFormat.indexEntryBytes)
-    + LogFormat.sealFrameBytes
+  LogFormat.frameBytes(bodyLength: places * LogFormat.indexEntryBytes) + LogFormat.sealFrameBytes
 }
 
 /// A log on `fileSystem`.

@@ -41,7 +41,8 @@ struct `Appending` {
     let faults = FaultInjector(SimulatedDisk())
     var options = tiny
     options.segmentBytesMax = 1 << 20
-    options.groupTransactionsMax = 50
+    // Of 56 bytes each.
+    options.groupBytesMax = 50 * 56
     let log = try openLog(faults, options: options)
     let lsns = try (0..<120).map { try log.append(transaction([body($0)])).upperBound }
     #expect(lsns == Array(1...120))
@@ -196,10 +197,10 @@ struct `Appending` {
     try log.close()
   }
 
-  @Test func `a thread that has led long enough hands over to whoever still waits`() async throws {
+  @Test func `a thread that has led long enough leaves the others to the writer thread`() async throws {
     let slow = DiskWithSlowSync(SimulatedDisk())
     var options = tiny
-    options.groupTransactionsMax = 1
+    options.groupBytesMax = 1
     let log = try openLog(slow, options: options)
     let others = DispatchQueue(label: "others", attributes: .concurrent)
     let group = DispatchGroup()
@@ -274,7 +275,7 @@ struct `Appending` {
     #expect(try recovered(disk.imageAfterCrash(.none)) == (0..<30).map { body($0, count: 400) })
     try log.close()
     #expect(logError { _ = try log.read(1) }?.code == .closed)
-    #expect(logError { try log.promiseNow() }?.code == .closed)
+    #expect(logError { try log.raiseControl() }?.code == .closed)
     // What is durable stays so, whoever asks and whenever.
     try log.waitUntilDurableBlocking(1)
     #expect(logError { try log.waitUntilDurableBlocking(31) }?.code == .closed)
@@ -288,7 +289,7 @@ struct `Appending` {
   @Test func `is promised after a while by the idle thread, once`() async throws {
     let disk = SimulatedDisk()
     var options = tiny
-    options.idleMarkerMilliseconds = 200
+    options.controlIntervalMilliseconds = 200
     let clock = ClockThatWaits()
     let log = try Log.open(
       at: storePath, role: .store, options: options,
@@ -307,13 +308,13 @@ struct `Appending` {
     #expect(seen == 2 && reader.lastLSN == 2)
     clock.end()
     let end = disk.everything
-    try log.promiseNow()
+    try log.raiseControl()
     #expect(disk.everything == end)
     try log.close()
   }
 
   @Test func `a large queue costs what it holds`() throws {
-    var options = LogOptions(idleMarkerMilliseconds: nil)
+    var options = LogOptions(controlIntervalMilliseconds: nil)
     options.lockWaitMilliseconds = 0
     let log = try openLog(SimulatedDisk(), options: options)
     for number in 0..<20_000 {

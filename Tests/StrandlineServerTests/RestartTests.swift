@@ -18,7 +18,7 @@ struct RestartTests {
   }
 
   static func open(_ disk: any FileSystem, seed: UInt64 = 1) throws -> CloudServer {
-    try CloudServer(directory: "/server", environment: environment(disk, seed: seed), idleMarkerMilliseconds: nil)
+    try CloudServer(directory: "/server", environment: environment(disk, seed: seed), controlIntervalMilliseconds: nil)
   }
 
   static func save(_ name: String, _ value: Int64, tag: String? = nil) -> ModifyRequest {

@@ -21,7 +21,7 @@ public struct StoreEnvironment: Sendable {
   func adapted(_ options: LogOptions) -> LogOptions {
     guard isSimulated else { return options }
     var options = options
-    options.idleMarkerMilliseconds = nil
+    options.controlIntervalMilliseconds = nil
     options.ballastBytes = 0
     options.upkeep = .onDemand
     options.preallocationFirstStepBytes = 1

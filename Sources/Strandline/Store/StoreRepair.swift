@@ -70,7 +70,7 @@ package struct StoreRepair: Sendable {
     let hasHoles = plan.hasHoles
     var options = LogOptions()
     options.upkeep = .onDemand
-    options.idleMarkerMilliseconds = nil
+    options.controlIntervalMilliseconds = nil
     try LogRepair.write(
       salvage, as: plan.salvage, to: newPath, options: options,
       survivors: { events, isPartial in

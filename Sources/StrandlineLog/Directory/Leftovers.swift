@@ -43,11 +43,16 @@ struct Leftovers: Sendable {
     if let end = summary.rewrittenEnd { return first..<end.lastLSN + 1 }
     let file = try SegmentFile.open(fileSystem, facts.path)
     defer { file.close() }
-    var walk = SegmentWalk(summary, file: file, limit: facts.size)
-    walk.collectsEvents = false
-    while true {
-      if case .stop = try walk.next() { return first..<max(first, walk.unitEnd.lsn + 1) }
+    // Every event frame that verifies, wherever it lies.
+    var last = first - 1
+    var offset = UInt64(LogFormat.openingEnd)
+    while let frame = try SegmentScanner.firstFrame(of: file, identity: summary.identity, in: offset..<facts.size) {
+      if frame.header.type == FrameType.event.rawValue, frame.header.lsn < LogFormat.numberMax {
+        last = max(last, frame.header.lsn)
+      }
+      offset = min(facts.size, frame.offset + UInt64(LogFormat.frameAlignment))
     }
+    return first..<last + 1
   }
 }
 

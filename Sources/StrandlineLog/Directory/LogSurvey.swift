@@ -16,6 +16,8 @@ package struct SegmentSummary: Sendable {
   package let identity: SegmentIdentity
   package var segmentID: UInt64 { header.segmentID }
   package var isRewritten: Bool { header.kind == .rewritten }
+  /// MANIFEST lists it with its first LSN: then its first group was on the medium.
+  var isListedInUse = false
 
   init(path: String, header: SegmentHeader, opening: OpeningBody) {
     self.path = path
@@ -312,7 +314,7 @@ struct LogSurvey {
 
   /// Whether a listed file is the one that was listed; gives the segment its summary if it is.
   private mutating func check(_ segment: inout Segment, _ entry: ManifestEntry) throws(LogError) {
-    guard let facts = segment.facts, let manifest else { return }
+    guard let facts = segment.facts else { return }
     if let problem = facts.problem {
       segmentProblems.append(problem)
       return
@@ -338,28 +340,23 @@ struct LogSurvey {
       return
     }
     guard let summary = facts.summary else { return }
-    guard entry.isPrepared || summary.opening.firstLSN == entry.firstLSN else {
+    guard entry.isPrepared ? header.kind == .prepared : summary.opening.firstLSN == entry.firstLSN else {
+      let listed = entry.isPrepared ? "as prepared" : "with LSN \(entry.firstLSN)"
       segmentProblems.append(
-        .foreign(
-          facts.path, at: UInt64(LogFormat.headerPageBytes),
-          "it begins with LSN \(summary.opening.firstLSN), and '\(manifest.role.words)' lists it with LSN "
-            + "\(entry.firstLSN)"))
-      return
-    }
-    if entry.isPrepared, header.kind != .prepared {
-      segmentProblems.append(
-        .foreign(facts.path, at: UInt64(LogFormat.Header.kind), "'\(directory.manifest)' lists it as prepared"))
+        .damaged(
+          facts.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.openingEnd), lsns: entry.lsns,
+          "it begins with LSN \(summary.opening.firstLSN), and '\(directory.manifest)' lists it \(listed)"))
       return
     }
     segment.summary = summary
+    segment.summary?.isListedInUse = !entry.isPrepared
   }
 
   private func foreign(_ header: SegmentHeader, _ path: String) -> LogError? {
     guard let manifest else { return nil }
     if header.role != manifest.role {
-      return LogError(
-        .wrongRole, "'\(path)' is of \(header.role.words), not of \(manifest.role.words)", file: path,
-        offset: UInt64(LogFormat.Header.role))
+      return .foreign(
+        path, at: UInt64(LogFormat.Header.role), "it is of \(header.role.words), not of \(manifest.role.words)")
     }
     if header.storeUUID != manifest.storeUUID {
       return .foreign(
@@ -428,6 +425,9 @@ struct LogSurvey {
       let successor = next.flatMap { $0.opening.predecessorID == segment.segmentID ? $0.predecessorEnd : nil }
       let listed = segment.entry?.end
       segments[index].end = summary.rewrittenEnd ?? successor ?? listed
+      if let successor, let next, let end = segments[index].end, successor != end {
+        segmentProblems.append(.contradiction(next.path, segment.path, successor, end))
+      }
       if let listed, let end = segments[index].end, listed != end {
         segmentProblems.append(.contradiction(directory.manifest, segment.path, listed, end))
       }

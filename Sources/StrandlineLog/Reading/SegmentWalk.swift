@@ -63,6 +63,8 @@ struct SegmentWalk {
   /// Where a frame's padding is not zero, if that was asked for (decision L19).
   private(set) var paddingFault: UInt32?
   var checksPadding = false
+  /// A promise of the opening frame or of CONTROL that names no unit's end.
+  private(set) var missedPromise: UInt32?
   private var isInside = false
   /// Frames behind `unitEnd`.
   private var unfinishedFrames: UInt64 = 0
@@ -80,6 +82,7 @@ struct SegmentWalk {
     promised = unitEnd
     scanner = SegmentScanner(file: file, identity: summary.identity, from: UInt64(end), limit: limit)
     chain = Chain(summary.opening.chain)
+    if let bound, bound.end < end || (bound.end == end && bound.lsn != unitEnd.lsn) { missedPromise = bound.end }
   }
 
   /// The same walk on a fresh look at the file and at CONTROL, from the last unit's end on.
@@ -197,12 +200,34 @@ struct SegmentWalk {
   }
 
   private mutating func end(unit position: LogPosition) {
+    let passed = unitEnd.offset + 1...position.offset
     unitEnd = position
     frames += unfinishedFrames
     unfinishedFrames = 0
     // Copied frames were synced before their segment had its name.
-    if position.offset == opening.durableEnd { promised = position }
-    if let bound, position.offset == bound.end, position.lsn == bound.lsn { promised = position }
+    if passed.contains(opening.durableEnd) {
+      if position.offset == opening.durableEnd { promised = position } else { missedPromise = opening.durableEnd }
+    }
+    if let bound, passed.contains(bound.end) {
+      let isMet = position.offset == bound.end && position.lsn == bound.lsn
+      if isMet { promised = position } else { missedPromise = bound.end }
+    }
+  }
+
+  /// Checks what is promised from outside the frames, after the walk has stopped at or behind all of it.
+  ///
+  /// - Throws: `.damaged`.
+  func checkPromises() throws(LogError) {
+    if let missedPromise {
+      throw .damaged(
+        path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(missedPromise), lsns: nil,
+        "it was promised up to byte \(missedPromise), where no unit ends as it was promised")
+    }
+    if summary.header.kind == .prepared, summary.isListedInUse, unitEnd.lsn < opening.firstLSN {
+      throw .damaged(
+        path, at: UInt64(LogFormat.openingEnd)..<UInt64(LogFormat.openingEnd + 1),
+        lsns: opening.firstLSN...opening.firstLSN, "MANIFEST lists it as in use, and its first event is not there")
+    }
   }
 
   /// A seal that verifies and says something else than what precedes it.
@@ -228,6 +253,7 @@ struct SegmentWalk {
         lsns: first <= end.lastLSN ? first...end.lastLSN : nil,
         "it was acknowledged up to byte \(whole), and at byte \(scanner.offset): \(fault.rawValue)")
     }
+    try checkPromises()
     let required = max(opening.durableEnd, bound?.end ?? 0)
     guard required <= unitEnd.offset else {
       throw .damaged(

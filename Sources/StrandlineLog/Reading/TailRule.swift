@@ -85,12 +85,7 @@ extension TailVerdict {
     try check(walk, resync.promise)
     // A promise behind X that reaches X: the frame that carries it was cut behind its header.
     let promised = resync.promise?.offset == end.offset ? end : walk.promised
-    let required = max(walk.opening.durableEnd, walk.bound?.end ?? 0)
-    guard promised.offset >= required else {
-      throw .damaged(
-        walk.path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(required), lsns: nil,
-        "it was promised up to byte \(required), where no unit ends as it was promised")
-    }
+    try walk.checkPromises()
     return TailVerdict(
       unitEnd: end, promised: promised, bytesSetAside: max(resync.writtenEnd, stopped) - UInt64(end.offset),
       bytesRead: walk.scanner.bytesRead + resync.bytesRead)
