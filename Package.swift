@@ -130,7 +130,7 @@ let package = Package(
       name: "FormatsTests",
       dependencies: [
         "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineServer",
-        "StrandlineHost", "StrandlineTestSupport",
+        "StrandlineHost", "StrandlineSyncProofs", "StrandlineTestSupport",
       ],
       exclude: ["decoder.py", "events.py", "log.py"], swiftSettings: strict),
     .testTarget(

@@ -6,6 +6,7 @@ import Strandline
 import StrandlineLog
 import StrandlineSystem
 import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineTestSupport
 import Testing
 

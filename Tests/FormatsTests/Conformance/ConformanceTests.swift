@@ -2,7 +2,7 @@
 //
 // It is written only when asked for, as the golden stores are: STRANDLINE_WRITE_VECTORS=1 swift test --filter Conformance.
 
-import StrandlineHost
+import StrandlineSystem
 import Testing
 
 struct `The conformance set` {
