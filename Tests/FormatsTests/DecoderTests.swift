@@ -2,10 +2,10 @@
 // this package's code does. It needs python3 and nothing else.
 
 import Strandline
-import StrandlineHost
 import StrandlineLog
 import StrandlineServer
 import StrandlineSystem
+import StrandlineHost
 import StrandlineTestSupport
 import Testing
 
@@ -97,7 +97,7 @@ struct `A decoder written from the pages` {
 
   /// The recovery rule as the page tells it, against the code's: a small log cut at every length, and with a bit
   /// changed in every byte.
-  @Test(arguments: [Vector.threeEvents, .tornTail, .copiedTail, .madeAhead])
+  @Test(arguments: [Vector.threeEvents, .tornTail, .copiedTail, .prepared, .compacted])
   func `judges every cut and every changed byte as the code does`(_ vector: Vector) throws {
     let folder = try TemporaryFolder()
     var expected: [String] = []
@@ -108,7 +108,7 @@ struct `A decoder written from the pages` {
         defer { file.close() }
         try file.write(bytes, at: 0)
       }
-      expected.append(try Dump.verdict(folder(name), log: name))
+      expected.append(try Dump.verdict(folder(name), log: name).line)
     }
     let files = try vector.make()
     for (name, bytes) in files.sorted(by: { $0.key < $1.key }) {
@@ -146,16 +146,28 @@ struct `A decoder written from the pages` {
       try add("\(name)-of-another", files.merging([name: bytes]) { $1 })
     }
     let text = try Decoder.output("decoder.py", ["--verdicts", folder.path])
-    let found = text.split(separator: "\n").map(String.init).sorted()
+    let found = text.split(separator: "\n").map(String.init)
     #expect(found.count == expected.count)
-    for (theirs, ours) in zip(found, expected.sorted()) where theirs != ours {
-      Issue.record("the page says \(theirs), the code \(ours)")
-      break
+    let differences = zip(found.map(Self.essence).sorted(), expected.map(Self.essence).sorted()).filter { $0 != $1 }
+    for (theirs, ours) in differences.prefix(3) {
+      Issue.record("the page says \(theirs), the code \(ours); and \(differences.count) such differences in all")
     }
     // Not all the same: the rule has been tried from several sides. A log that is promised to its end tears nowhere.
-    let isPromised = vector.name == "copied-tail" || vector.name == "three-events"
-    for word in ["sound", "damaged", "refused"] + (isPromised ? [] : ["torn"]) {
+    let isPromised = ["copied-tail", "three-events", "compacted"].contains(vector.name)
+    for word in ["sound", "damaged", "missing", "foreign"] + (isPromised ? [] : ["torn"]) {
       #expect(found.contains { $0.contains("\"verdict\":\"\(word)\"") }, "\(word) never came")
     }
+  }
+
+  /// A verdict without what log.md leaves to the reader: how exactly a refusal is described, but for the place at which
+  /// frames end that were acknowledged.
+  private static func essence(_ line: String) -> String {
+    let parts = line.dropFirst().dropLast().split(separator: ",").map(String.init)
+    func part(_ name: String) -> String? { parts.first { $0.hasPrefix("\"\(name)\":") } }
+    let log = part("log") ?? ""
+    guard let file = part("file"), let verdict = part("verdict") else { return "\(log) \(line)" }
+    let from = part("from").flatMap { Int($0.drop { $0 != ":" }.dropFirst()) } ?? 0
+    let place = verdict.contains("damaged") && from > LogFormat.headerPageBytes ? " at \(from)" : ""
+    return "\(log) \(verdict) \(file)\(place)"
   }
 }

@@ -37,10 +37,9 @@ enum Dump {
       guard let control = try Control.decode(bytes, at: slot * LogFormat.controlSlotBytes, file: file.path)
       else { return .null }
       return .object([
-        "storeUUID": .hexed(control.storeUUID), "sequence": .uint(control.sequence), "opens": .uint(control.opens),
-        "tailSegmentID": .uint(control.tailSegmentID), "durableLSN": .uint(control.durableLSN),
-        "fullFlushLSN": .uint(control.fullFlushLSN), "durableEnd": .uint(UInt64(control.durableEnd)),
-        "isClean": .uint(control.isClean ? 1 : 0),
+        "storeUUID": .hexed(control.storeUUID), "sequence": .uint(control.sequence),
+        "tailSegmentID": .uint(control.bound.segmentID), "durableLSN": .uint(control.bound.lsn),
+        "durableEnd": .uint(UInt64(control.bound.end)),
       ])
     }
     return .object(["control": .list(slots)])
@@ -50,27 +49,23 @@ enum Dump {
     let manifest = try Manifest.decode(file.read(at: 0, count: Int(file.size())), file: file.path)
     let entries = manifest.entries.map { entry -> JSON in
       .object([
-        "segment": .uint(entry.segmentID), "firstLSN": .uint(entry.firstLSN), "lastLSN": .uint(entry.lastLSN),
-        "events": .uint(entry.events), "end": .uint(UInt64(entry.end)), "chain": .uint(UInt64(entry.chain)),
-        "salt": .uint(UInt64(entry.salt)), "state": .uint(UInt64(entry.state.rawValue)),
+        "segment": .uint(entry.segmentID), "firstLSN": .uint(entry.firstLSN),
+        "lastLSN": .uint(entry.end?.lastLSN ?? 0), "end": .uint(UInt64(entry.end?.offset ?? 0)),
+        "chain": .uint(UInt64(entry.end?.chain ?? 0)), "salt": .uint(UInt64(entry.salt)),
       ])
     }
     return .object([
       "manifest": .object([
-        "version": .text("\(LogFormat.major).\(LogFormat.minor)"), "storeUUID": .hexed(manifest.storeUUID),
-        "role": .text(String(decoding: manifest.role.bytes, as: UTF8.self)), "number": .uint(manifest.number),
-        "nextSegmentID": .uint(manifest.nextSegmentID), "entries": .list(entries),
-        "obsolete": .list(manifest.obsolete.map { .uint($0) }), "ownerBlob": .hexed(manifest.ownerBlob),
+        "storeUUID": .hexed(manifest.storeUUID), "role": .text(String(decoding: manifest.role.bytes, as: UTF8.self)),
+        "nextSegmentID": .uint(manifest.nextSegmentID), "entries": .list(entries), "owner": .hexed(manifest.ownerBytes),
       ])
     ])
   }
 
   private static func header(_ header: SegmentHeader) -> JSON {
     .object([
-      "segment": .uint(header.segmentID), "header": .text("\(LogFormat.major).\(header.minor)"),
-      "storeUUID": .hexed(header.storeUUID), "tenure": .uint(header.tenure), "salt": .uint(UInt64(header.salt)),
-      "role": .text(String(decoding: header.role.bytes, as: UTF8.self)),
-      "createdNanoseconds": .uint(header.createdNanoseconds), "prepared": .uint(header.isPrepared ? 1 : 0),
+      "segment": .uint(header.segmentID), "storeUUID": .hexed(header.storeUUID), "salt": .uint(UInt64(header.salt)),
+      "role": .text(String(decoding: header.role.bytes, as: UTF8.self)), "kind": .uint(UInt64(header.kind.rawValue)),
     ])
   }
 
@@ -78,33 +73,22 @@ enum Dump {
     var members: [String: JSON] = [
       "segment": .uint(frame.segmentID), "offset": .uint(UInt64(frame.offset)), "lsn": .uint(frame.lsn),
       "bytes": .count(frame.frameBytes), "frame": .text(frame.type.map { "\($0)" } ?? "type-\(frame.header.type)"),
+      "flags": .uint(UInt64(frame.header.flags)),
     ]
-    if let marker = frame.marker {
+    if let opening = frame.opening {
       members["body"] = .object([
-        "durableLSN": .uint(marker.durableLSN), "durableEnd": .uint(UInt64(marker.durableEnd)),
-        "framesSincePrevious": .uint(UInt64(marker.framesSincePrevious)), "chain": .uint(UInt64(marker.chain)),
-        "strength": .uint(UInt64(marker.strength.rawValue)), "fullFlushLSN": .uint(marker.fullFlushLSN),
-      ])
-    } else if let opening = frame.opening {
-      members["body"] = .object([
-        "firstLSN": .uint(opening.firstLSN), "predecessorID": .uint(opening.predecessorID),
-        "predecessorLastLSN": .uint(opening.predecessorLastLSN),
-        "predecessorEnd": .uint(UInt64(opening.predecessorEnd)), "chain": .uint(UInt64(opening.chain)),
-        "durableEnd": .uint(UInt64(opening.durableEnd)), "kind": .uint(UInt64(opening.kind.rawValue)),
-        "opens": .uint(opening.opens), "rangeLastLSN": .uint(opening.rangeLastLSN),
-        "rangeChain": .uint(UInt64(opening.rangeChain)),
+        "predecessorID": .uint(opening.predecessorID), "predecessorEnd": .uint(UInt64(opening.predecessorEnd)),
+        "chain": .uint(UInt64(opening.chain)), "durableEnd": .uint(UInt64(opening.durableEnd)),
+        "rangeLastLSN": .uint(opening.rangeLastLSN), "rangeChain": .uint(UInt64(opening.rangeChain)),
       ])
     } else if frame.type == .index, let index = IndexBody.decode(frame.body, at: 0, count: frame.body.count) {
       members["body"] = .list(
         index.entries.map { .object(["lsnDelta": .uint(UInt64($0.lsnDelta)), "offset": .uint(UInt64($0.offset))]) })
     } else if frame.type == .seal, let seal = SealBody.decode(frame.body, at: 0, count: frame.body.count) {
       members["body"] = .object([
-        "firstLSN": .uint(seal.firstLSN), "lastLSN": .uint(seal.lastLSN), "events": .uint(seal.events),
         "contentChain": .uint(UInt64(seal.contentChain)), "indexOffset": .uint(UInt64(seal.indexOffset)),
-        "end": .uint(UInt64(seal.end)),
       ])
     } else if frame.type == .event {
-      members["flags"] = .uint(UInt64(frame.header.flags))
       members["schema"] = .uint(UInt64(frame.header.schema))
       members["index"] = .uint(UInt64(frame.header.indexInTransaction))
       members["body"] =
@@ -116,15 +100,17 @@ enum Dump {
     return .object(members)
   }
 
-  /// What a reader concludes of the log at `path`; "refused" if it does not come to reading events.
-  static func verdict(_ path: String, log name: String) throws -> String {
-    let reader: LogReader
-    do { reader = try LogReader.open(at: path, environment: .real) } catch {
-      return JSON.object(["verdict": .text("refused"), "log": .text(name)]).line
+  /// What a reader concludes of the log at `path`.
+  static func verdict(_ path: String, log name: String) throws -> JSON {
+    let line: JSON
+    do { line = try verdict(try LogReader.open(at: path, environment: .real)) } catch let error as LogError {
+      line = Self.line(error)
     }
-    guard case .object(var members) = try verdict(reader) else { return "" }
+    guard case .object(var members) = line else { return line }
     members["log"] = .text(name)
-    return JSON.object(members).line
+    // Of the folder itself, whose name is a matter of the test.
+    if case .text(name) = members["file"] { members["file"] = .text(".") }
+    return .object(members)
   }
 
   private static func verdict(_ reader: LogReader) throws -> JSON {
@@ -138,11 +124,29 @@ enum Dump {
         "bytesSetAside": .uint(report.bytesSetAside),
       ])
     } catch let error as LogError {
-      return .object([
-        "verdict": .text(error.code.rawValue), "file": .text(String(error.file?.split(separator: "/").last ?? "")),
-        "from": .uint(error.offset ?? 0), "fromLSN": .uint(error.lsns?.lowerBound ?? 0),
-        "toLSN": .uint(error.lsns?.upperBound ?? 0),
-      ])
+      return line(error)
+    }
+  }
+
+  private static func line(_ error: LogError) -> JSON {
+    .object([
+      "verdict": .text(error.verdict), "file": .text(String(error.file?.split(separator: "/").last ?? "")),
+      "from": .uint(error.offset ?? 0), "fromLSN": .uint(error.lsns?.lowerBound ?? 0),
+      "toLSN": .uint(error.lsns?.upperBound ?? 0),
+    ])
+  }
+}
+
+extension LogError {
+  /// The verdict in the words of log.md.
+  var verdict: String {
+    switch code {
+    case .damaged: "damaged"
+    case .missingSegment: "missing"
+    case .foreignSegment: "foreign"
+    case .fromTheFuture: "future"
+    case .wrongRole: "wrongRole"
+    default: code.rawValue
     }
   }
 }

@@ -5,7 +5,6 @@ import Strandline
 import StrandlineLog
 import StrandlineSystem
 import StrandlineSimulation
-import StrandlineSyncProofs
 import StrandlineTestSupport
 import Testing
 

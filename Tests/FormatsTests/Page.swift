@@ -96,21 +96,23 @@ struct Page: Sendable {
     return table
   }
 
-  /// The bytes of a hex block, with their offsets.
+  /// The bytes of the hex blocks with these words behind their marks, with their offsets.
   func hexRows(_ info: String) throws -> [(offset: Int, bytes: [UInt8])] {
-    guard let block = blocks.first(where: { $0.info == "hex \(info)" }) else {
-      throw PageError("\(name) has no block of the bytes of \(info)")
-    }
-    var rows: [(offset: Int, bytes: [UInt8])] = []
-    for line in block.lines {
+    let found = blocks.filter { $0.info == "hex \(info)" }
+    guard !found.isEmpty else { throw PageError("\(name) has no block of the bytes of \(info)") }
+    return found.flatMap(Self.hexRows)
+  }
+
+  /// The bytes of a hex block, with their offsets.
+  static func hexRows(_ block: Block) -> [(offset: Int, bytes: [UInt8])] {
+    block.lines.compactMap { line in
       let words = line.split(separator: " ")
       guard let first = words.first, first.count == 4, !line.hasPrefix(" "), let offset = Int(first, radix: 16)
-      else { continue }
+      else { return nil }
       // Sixteen columns of two digits and a space, from column 6 on; what follows is words.
       let column = line.dropFirst(6).prefix(47)
-      rows.append((offset, column.split(separator: " ").compactMap { UInt8($0, radix: 16) }))
+      return (offset, column.split(separator: " ").compactMap { UInt8($0, radix: 16) })
     }
-    return rows
   }
 }
 

@@ -19,7 +19,7 @@ struct Vector: Sendable, CustomStringConvertible {
   var folder: String { "Formats/vectors/\(name)" }
 
   static let all: [Vector] = [
-    empty, oneSave, threeEvents, everyEventKind, manySegments, madeAhead, tornTail, damagedMiddle, copiedTail,
+    empty, oneSave, threeEvents, everyEventKind, manySegments, prepared, compacted, tornTail, damagedMiddle, copiedTail,
     serverJournal,
   ]
 }
@@ -112,7 +112,7 @@ extension Vector {
   static let empty = Vector(
     name: "empty",
     about: "A store that was made and closed without a write: a header and an opening frame, no events.\n"
-      + "The smallest segment that a log accepts, 4192 bytes.\n"
+      + "The smallest segment that a log accepts, 4160 bytes.\n"
   ) {
     let stage = Stage(recognisableWithSeed: 1)
     try stage.openLog().close()
@@ -122,7 +122,7 @@ extension Vector {
   static let oneSave = Vector(
     name: "one-save",
     about: "One record saved in a new store, closed cleanly: `opened` and `saved` are one transaction.\n"
-      + "Behind them stand a marker that promises both, the segment's index, and its seal.\n"
+      + "Behind them stand the segment's index, which promises both, and its seal.\n"
   ) {
     let stage = Stage(seed: 2)
     let store = try stage.openStore()
@@ -176,10 +176,10 @@ extension Vector {
     return stage.files()
   }
 
-  static let madeAhead = Vector(
-    name: "made-ahead",
-    about: "Segment 1 is full and sealed; segment 2 was made ahead, and its opening frame stands in its first group.\n"
-      + "Its writer was killed after the second group: MANIFEST still calls it prepared, and space is reserved in it.\n"
+  static let prepared = Vector(
+    name: "prepared",
+    about: "Segment 1 is full and sealed; segment 2 was prepared, and its opening frame stands in its first group.\n"
+      + "Its writer was killed after the second group: MANIFEST does not know yet that it is in use.\n"
   ) {
     let stage = Stage(seed: 9)
     let log = try stage.openLog(segmentBytesMax: 4400)
@@ -189,17 +189,32 @@ extension Vector {
     return stage.files(of: stage.disk.clone())
   }
 
+  static let compacted = Vector(
+    name: "compacted",
+    about: "A rewritten segment for LSNs 1 to 4, of which 2 and 3 were left out, and the segment that continues them.\n"
+      + "The order of the log is that of MANIFEST, not that of the IDs.\n"
+  ) {
+    let stage = Stage(seed: 10)
+    let log = try stage.openLog()
+    for index in 1...4 { try log.write([.pace(Pace.sample(index))]) }
+    try log.finishSegment()
+    try log.compact { events in events.filter { $0.lsn == 1 || $0.lsn == 4 }.map(LogSurvivor.init) }
+    try log.write([.pace(Pace.sample(5))])
+    try log.close()
+    return stage.files()
+  }
+
   static let tornTail = Vector(
     name: "torn-tail",
     about: "The writer died in the middle of its third transaction: the last frame is cut.\n"
-      + "The third group's marker promises the two before, so they are served and the rest is set aside.\n"
+      + "The flag of the third group promises the two before, so they are served and the rest is set aside.\n"
   ) {
     let stage = Stage(seed: 6)
     let log = try stage.openLog()
     for index in 1...3 { try log.write([.pace(Pace.sample(index))]) }
     var files = stage.files()
     let name = SegmentName.name(1)
-    // The file has room for one more marker behind the third event; the cut is 20 bytes into that event's body.
+    // The cut is some 20 bytes before the end of the third event.
     guard let whole = files[name], let last = whole.lastIndex(where: { $0 != 0 }) else { return files }
     files[name] = Array(whole[..<(last - 20)])
     return files
@@ -212,15 +227,15 @@ extension Vector {
   ) {
     var files = try threeEvents.make()
     let name = SegmentName.name(1)
-    // 4192 the first group: marker of 64 bytes, event 1 of 72; event 2 begins at 4328 with 32 bytes of header.
-    files[name]?[4328 + 32 + 8] ^= 0x01
+    // At 4160 event 1 of 72 bytes; event 2 begins at 4232 with 32 bytes of header.
+    files[name]?[4232 + 32 + 8] ^= 0x01
     return files
   }
 
   static let copiedTail = Vector(
     name: "copied-tail",
-    about: "The writer of segment 1 died after its second sync and before the next marker; another opened the store.\n"
-      + "Segment 2 seals segment 1 at its last promise (LSN 1) and holds a copy of event 2 behind its opening frame.\n"
+    about: "The writer of segment 1 died after its second sync; another writer opened the store.\n"
+      + "Segment 2 ends segment 1 at its last promise (LSN 1) and holds a copy of event 2 behind its opening frame.\n"
   ) {
     let stage = Stage(seed: 7)
     let log = try stage.openLog()

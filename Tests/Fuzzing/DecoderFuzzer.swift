@@ -14,7 +14,6 @@ enum Decoder: UInt8, CaseIterable {
   case log
   case frame
   case bodies
-  case table
   case manifest
   case control
 
@@ -23,7 +22,6 @@ enum Decoder: UInt8, CaseIterable {
     case .log: LogFuzzing.run(&input)
     case .frame: FrameFuzzing.runFrame(&input)
     case .bodies: FrameFuzzing.runBodies(&input)
-    case .table: TableFuzzing.run(&input)
     case .manifest: DirectoryFuzzing.runManifest(&input)
     case .control: DirectoryFuzzing.runControl(&input)
     }
@@ -77,7 +75,7 @@ struct FuzzFlags: OptionSet {
   let rawValue: UInt8
   /// Checksums are made right.
   static let repaired = FuzzFlags(rawValue: 1)
-  /// What must follow from the rest is made right, too: promises and chains of a log, counts of a table.
+  /// What must follow from the rest is made right, too: LSNs, predecessors and chains of a log.
   static let consistent = FuzzFlags(rawValue: 2)
   /// A log: there are two segments.
   static let two = FuzzFlags(rawValue: 4)

@@ -101,6 +101,8 @@ enum LogFuzzing {
     var segmentID: UInt64 = 0
     var lsn: UInt64 = 0
     var end: UInt32 = 0
+    /// Where the segment's index begins.
+    var index: UInt32 = 0
     var chain = Chain()
   }
 
@@ -114,10 +116,9 @@ enum LogFuzzing {
       storeUUID: Array(bytes[Field.storeUUID..<Field.storeUUID + 16]), segmentID: position.segmentID,
       salt: bytes.u32(at: Field.salt))
     var at = LogFormat.headerPageBytes
-    var framesSince: UInt32 = 0
-    position.end = UInt32(at + LogFormat.openingFrameBytes)
+    position.end = UInt32(LogFormat.openingEnd)
     while at + LogFormat.frameHeaderBytes <= bytes.count, at < LogFormat.headerPageBytes + (1 << 20) {
-      if let before { adjust(&bytes, at, before, &position, &framesSince) }
+      if let before { adjust(&bytes, at, before, &position) }
       guard let frameBytes = repairFrame(&bytes, at: at, offset: UInt32(at), identity: identity) else { break }
       if case .success(let header) = FrameHeader.decode(bytes, at: at, offset: UInt32(at), identity: identity),
         header.type == FrameType.event.rawValue
@@ -145,7 +146,7 @@ enum LogFuzzing {
 
   /// The numbers of a frame that follow from the frames before it.
   private static func adjust(
-    _ bytes: inout [UInt8], _ at: Int, _ before: Position, _ position: inout Position, _ framesSince: inout UInt32
+    _ bytes: inout [UInt8], _ at: Int, _ before: Position, _ position: inout Position
   ) {
     typealias Field = LogFormat.FrameField
     let length = Int(bytes.u32(at: at + Field.bodyLength))
@@ -153,29 +154,27 @@ enum LogFuzzing {
     guard end <= bytes.count else { return }
     let body = at + LogFormat.frameHeaderBytes
     bytes.patch(u64: position.lsn &+ 1, at: at + Field.lsn)
-    framesSince += 1
     switch FrameType(rawValue: bytes[at + Field.type]) {
     case .event:
       position.lsn &+= 1
       if bytes[at + Field.flags] & LogFormat.flagLast != 0 { position.end = UInt32(end) }
-    case .marker:
-      guard var marker = MarkerBody.decode(bytes, at: body, count: length) else { return }
-      marker.durableLSN = position.lsn
-      marker.durableEnd = position.end
-      marker.framesSincePrevious = framesSince - 1
-      marker.chain = position.chain.value
-      bytes.replaceSubrange(body..<body + length, with: marker.encoded())
-      framesSince = 0
     case .opening:
-      guard var opening = OpeningBody.decode(bytes, at: body, count: length) else { return }
-      opening.firstLSN = before.lsn &+ 1
-      opening.predecessorID = before.segmentID
-      opening.predecessorLastLSN = before.lsn
-      opening.predecessorEnd = before.end
-      opening.chain = before.chain.value
-      opening.durableEnd = UInt32(LogFormat.headerPageBytes + LogFormat.openingFrameBytes)
+      // A rewritten segment says itself where it ends; what follows from others is said by live and prepared ones.
+      let kind = bytes[LogFormat.Header.kind]
+      guard kind != SegmentKind.rewritten.rawValue, length == LogFormat.openingBodyBytes else { return }
+      let opening = OpeningBody(
+        firstLSN: before.lsn &+ 1, predecessorID: before.segmentID, predecessorEnd: before.end,
+        chain: before.chain.value,
+        durableEnd: kind == SegmentKind.prepared.rawValue ? 0 : UInt32(LogFormat.openingEnd))
       bytes.replaceSubrange(body..<body + length, with: opening.encoded())
-    case .index, .seal: position.end = UInt32(end)
+    case .index:
+      position.index = UInt32(at)
+      position.end = UInt32(end)
+    case .seal:
+      guard length == LogFormat.sealBodyBytes else { return }
+      let seal = SealBody(contentChain: position.chain.value, indexOffset: position.index)
+      bytes.replaceSubrange(body..<body + length, with: seal.encoded())
+      position.end = UInt32(end)
     case nil: break
     }
   }

@@ -295,7 +295,8 @@ private struct Pairs {
     let inUse = list.entries.filter { $0.segmentID >= made }.map { storePath + "/" + SegmentName.name($0.segmentID) }
     for path in inUse {
       let id = try #require(SegmentName.segmentID(of: String(path.split(separator: "/").last ?? "")))
-      #expect(try SegmentHeader.decode(try #require(disk.peek(path)), file: path, named: id).kind == .prepared, "\(path)")
+      #expect(
+        try SegmentHeader.decode(try #require(disk.peek(path)), file: path, named: id).kind == .prepared, "\(path)")
     }
     #expect(log.upkeepReport.failures == 5)
     try log.close()

@@ -246,7 +246,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     try store.writeBlocking { tx in try tx.save(record("n")) }
     #expect(code { _ = try bench.open() } == .storeHeld)
     guard case .writer(let log) = store.source else { return }
-    try log.promiseNow()
+    try log.raiseControl()
     let reader = try bench.readOnly()
     #expect(try reader.record(RecordID("n"))?["title"] == "x")
     #expect(code { try reader.writeBlocking { tx in try tx.save(record("m")) } } == .readOnly)

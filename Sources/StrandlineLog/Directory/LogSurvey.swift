@@ -436,7 +436,8 @@ struct LogSurvey {
       }
       if summary.isRewritten, let entry = segment.entry, entry.end == nil {
         segmentProblems.append(
-          .damaged(directory.manifest, at: 0..<1, lsns: nil, "it lists '\(segment.path)', which is complete, as growing"))
+          .damaged(
+            directory.manifest, at: 0..<1, lsns: nil, "it lists '\(segment.path)', which is complete, as growing"))
       }
     }
     guard let last = segments.last, last.end == nil, let summary = last.summary, let bound = control?.current.bound,

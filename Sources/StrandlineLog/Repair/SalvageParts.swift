@@ -160,8 +160,9 @@ struct SalvageParts: Sendable {
     }
     if let opening = facts.opening {
       part.opening = opening
-    } else if let identity = part.identity, case .success(let opening) = SegmentFacts.decodeOpening(
-      facts.firstBytes, identity), opening.firstLSN < LogFormat.numberMax, opening.rangeLastLSN < LogFormat.numberMax,
+    } else if let identity = part.identity,
+      case .success(let opening) = SegmentFacts.decodeOpening(
+        facts.firstBytes, identity), opening.firstLSN < LogFormat.numberMax, opening.rangeLastLSN < LogFormat.numberMax,
       opening.firstLSN > 0
     {
       part.opening = opening
