@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -44,15 +43,5 @@ void strandline_name_thread(const char *name) {
   pthread_setname_np(cut);
 #else
   pthread_setname_np(pthread_self(), cut);
-#endif
-}
-
-void strandline_pause(void) {
-#if defined(__x86_64__)
-  for (int i = 0; i < 8; i++) __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  for (int i = 0; i < 8; i++) __asm__ volatile("isb");
-#else
-  sched_yield();
 #endif
 }

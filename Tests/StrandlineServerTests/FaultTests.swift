@@ -120,7 +120,8 @@ struct FaultTests {
     let folder = try TemporaryFolder()
     let disk = FaultInjector(POSIXFileSystem())
     let environment = SystemEnvironment(fileSystem: disk, clock: StillClock(), random: SeededRandom(seed: 7))
-    let server = try CloudServer(directory: folder("server"), environment: environment, controlIntervalMilliseconds: nil)
+    let server = try CloudServer(
+      directory: folder("server"), environment: environment, controlIntervalMilliseconds: nil)
     _ = try server.modifyZones(
       ZonesModifyRequest(operations: [.init(operationType: "create", zone: .init(zoneID: WireZoneID(notes)))]),
       in: database)

@@ -26,7 +26,4 @@ int strandline_accept(int listener);
 /// Names the calling thread for debuggers; names that are too long are cut.
 void strandline_name_thread(const char *name);
 
-/// A hint that this thread only waits for a change in memory.
-void strandline_pause(void);
-
 #endif

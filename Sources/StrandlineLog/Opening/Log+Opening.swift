@@ -142,7 +142,7 @@ private struct LogOpening {
 
   /// No log gets near the limit by counting; going on there would write numbers that no reader takes.
   private func checkNumbers(_ list: SegmentList, _ recovered: Recovery) throws(LogError) {
-    let limit = LogFormat.numberMax - 1 << 40
+    let limit = LogFormat.numberMax - 256
     guard list.manifest.nextSegmentID < limit, recovered.end.lsn < limit else {
       throw .damaged(
         directory.manifest, at: 0..<1, lsns: nil,

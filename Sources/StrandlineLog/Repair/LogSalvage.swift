@@ -269,6 +269,9 @@ struct SalvageReading {
       throw LogError.fromTheFuture(walk.path, at: UInt64(offset), "a frame with the flags \(header.flags)")
     }
     let body = start + LogFormat.frameHeaderBytes
+    // A frame of the log itself that is out of place says nothing; what is missing for it is told by the LSNs.
+    let isInPlace = !header.isFirst && !header.isLast && header.schema == 0 && header.indexInTransaction == 0
+    guard type == .event || isInPlace else { return }
     switch type {
     case .event: break
     case .opening: return

@@ -40,10 +40,9 @@ struct SalvageParts: Sendable {
   static func find(_ fileSystem: any FileSystem, _ directory: StoreDirectory) throws(LogError) -> SalvageParts {
     let survey = try LogSurvey(
       fileSystem, directory, try files(fileSystem, directory), untilUnwritten: false)
-    for problem in survey.listProblems + survey.segmentProblems {
-      if problem.code == .fromTheFuture { throw problem }
-      if problem.code == .foreignSegment { throw problem.notSalvaged }
-    }
+    let problems = survey.listProblems + survey.segmentProblems
+    if let future = problems.first(where: { $0.code == .fromTheFuture }) { throw future }
+    if let first = problems.first, first.code == .foreignSegment { throw first.notSalvaged }
     let facts = survey.segments.compactMap(\.facts)
     let control = survey.control?.current
     guard let (uuid, role) = owner(survey.manifest, control, facts) else {

@@ -5,6 +5,7 @@
 import StrandlineSystem
 import Testing
 
+@Suite(.timeLimit(.minutes(30)))
 struct `The conformance set` {
   @Test func `is what the table of cases makes`() throws {
     let text = try ConformanceText.make()
