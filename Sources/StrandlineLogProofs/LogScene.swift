@@ -20,6 +20,8 @@ final class LogScene {
   private let seed: UInt64
   /// What was really done beside appends.
   private(set) var work = UpkeepWork()
+  /// CONTROL covers everything up to here: it was raised, or the log was closed or opened.
+  private(set) var raisedLSN = 0
   /// Segments that were prepared and have no event yet.
   private var prepared: Set<UInt64> = []
 
@@ -93,10 +95,13 @@ final class LogScene {
     case .filling: try append([[options.segmentBytesMax - 4_492]])
     case .pair: try append([[24], [300, 7]])
     case .double: try append([[800, 1_100]])
-    case .idle: try log?.raiseControl()
+    case .idle:
+      try log?.raiseControl()
+      raisedLSN = bounds.flushed
     case .close:
       try log?.close()
       bounds.flushed = bounds.acknowledged
+      raisedLSN = bounds.acknowledged
       try open()
     case .vanish:
       letGo()

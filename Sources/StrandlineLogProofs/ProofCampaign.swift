@@ -10,7 +10,7 @@ import Synchronization
 
 /// A suite of the campaign, in the order in which they run.
 package enum ProofSuite: Int, Sendable, CaseIterable {
-  case legal, shortHistories, crashPoints, bitRot, histories, drawn
+  case legal, shortHistories, crashPoints, bitRot, liveSegments, histories, drawn
 }
 
 /// What lanes have done.
@@ -18,18 +18,20 @@ package struct ProofTally: Sendable {
   package var histories = LogHistoryReport()
   package var points = CrashPointReport()
   package var rot = RotReport()
+  package var liveSegments = LiveSegmentLossReport()
   package var legalRuns = 0
   package var legalSteps = 0
 
   package init() {}
 
   /// Disks that were opened and judged.
-  package var images: Int { histories.images + points.totalImages + rot.damages }
+  package var images: Int { histories.images + points.totalImages + rot.damages + liveSegments.damages }
 
   package static func += (left: inout ProofTally, right: ProofTally) {
     left.histories += right.histories
     left.points += right.points
     left.rot += right.rot
+    left.liveSegments += right.liveSegments
     left.legalRuns += right.legalRuns
     left.legalSteps += right.legalSteps
   }
@@ -144,6 +146,7 @@ package struct ProofCampaign: Sendable {
   private func parts() -> [Part] {
     var parts: [Part] = []
     for number in 0..<Self.legalParts { parts.append(legal(number)) }
+    parts.append(liveSegments())
     for length in 0...2 { parts.append(histories(.shortHistories, length, 0, 1)) }
     // Turn by turn, so that a run that is cut short has looked at everything.
     for number in 0..<max(Self.pointParts, Self.rotParts, Self.historyParts) {
@@ -198,6 +201,22 @@ package struct ProofCampaign: Sendable {
       return (tally, run.isComplete)
     }
   }
+
+  /// Every cut and every hole behind a unit of a killed writer's segment.
+  private func liveSegments() -> Part {
+    Part(suite: .liveSegments) { [seed, isExhaustive] _ in
+      var tally = ProofTally()
+      for life in 0..<UInt64(isExhaustive ? Self.livesExhaustive : Self.lives) {
+        var run = LiveSegmentLoss(seed: seed &+ life)
+        try run.run()
+        tally.liveSegments += run.report
+      }
+      return (tally, true)
+    }
+  }
+
+  private static let lives = 8
+  private static let livesExhaustive = 200
 
   private func rot(_ number: Int) -> Part {
     Part(suite: .bitRot) { [seed, isExhaustive] isOver in

@@ -26,7 +26,7 @@ extension Command {
       Option("--ordered", "Simulated: syncs keep order and promise no more, as on Apple systems."),
       Option(
         "--history", "WORD",
-        "Simulated: only this history, in a failure's letters, or 'random' or 'legal' for the seed's own."),
+        "Simulated: only this history, in a failure's letters, or 'random', 'legal' or 'live' for the seed's own."),
       Option("--level", "L", "Simulated: only one crash of the long run, of this level, at"),
       Option("--operation", "K", "this operation,"),
       Option("--call", "C", "this call of it,"),
@@ -225,6 +225,7 @@ struct SimulatedCrashTest {
       case .legal: "no false alarm: \(tally.legalRuns) runs of legal histories, \(tally.legalSteps) steps"
       case .shortHistories: "every history of up to 2 operations: \(tally.histories)"
       case .crashPoints: "every call of a long run: \(tally.points)"
+      case .liveSegments: "a killed writer's segment cut and zeroed behind every unit: \(tally.liveSegments)"
       case .bitRot: "damage at rest: \(Words.count(tally.rot.damages)) damages"
       case .histories: "every history of 3 operations: \(tally.histories)"
       case .drawn: "random histories: \(tally.histories)"
@@ -262,6 +263,12 @@ struct SimulatedCrashTest {
       try console.print("crash-test: no false alarm in \(run.steps) steps")
       return .done
     }
+    if word == "live" {
+      var run = LiveSegmentLoss(seed: options.seed)
+      try run.run()
+      try console.print("crash-test: nothing lost in \(run.report)")
+      return .done
+    }
     var run = LogHistories(seed: options.seed, strength: options.strength)
     if word == "random" {
       try run.runRandom()
@@ -272,7 +279,7 @@ struct SimulatedCrashTest {
         guard let operation = LogOperation(rawValue: letter) else {
           throw UsageError(
             message:
-              "--history is a word of the letters \(String(LogOperation.allCases.map(\.rawValue))), 'random' or 'legal'"
+              "--history is a word of the letters \(String(LogOperation.allCases.map(\.rawValue))), 'random', 'legal' or 'live'"
           )
         }
         return operation

@@ -124,4 +124,9 @@ extension FileSystem {
 package struct QuarantinedFile: Hashable, Sendable {
   package var name: String
   package var bytes: UInt64
+
+  package init(name: String, bytes: UInt64) {
+    self.name = name
+    self.bytes = bytes
+  }
 }

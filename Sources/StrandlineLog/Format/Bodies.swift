@@ -52,7 +52,7 @@ package struct OpeningBody: Hashable, Sendable {
   }
 
   /// The frame, which lies behind the header's page.
-  func encodedFrame(_ identity: SegmentIdentity) -> [UInt8] {
+  package func encodedFrame(_ identity: SegmentIdentity) -> [UInt8] {
     var bytes: [UInt8] = []
     bytes.append(
       frame: .opening, lsn: firstLSN, body: encoded(), at: UInt32(LogFormat.headerPageBytes), identity: identity)
