@@ -1,8 +1,7 @@
 // Tests as the author of an app writes them: nothing here but what Strandline, StrandlineServer and StrandlineTesting
 // make public, which PublicInterfaceTests compiles this file for, as another package would. What stands between the two
-// marks is the README's example, letter by letter.
+// marks is the README's example, and one of the documentation's with the next test, letter by letter.
 
-// README begins
 import Strandline
 import StrandlineTesting
 import Testing
@@ -12,6 +11,7 @@ struct Note: SyncRecord {
   var title: String
 }
 
+// README begins
 @Test(.timeLimit(.minutes(30))) func `a note outlives a power cut`() async throws {
   let note = Note(title: "Low tide at six")
   let disk = SimulatedDisk()
@@ -22,6 +22,7 @@ struct Note: SyncRecord {
   let again = try await RecordStore.open(at: "/notes", environment: .simulated(disk: found, seed: 1))
   #expect(try again.value(Note.self, note.id)?.title == "Low tide at six")
 }
+// README ends
 
 @Test(.timeLimit(.minutes(30))) func `two devices share a note`() async throws {
   let cloud = SimulatedCloud()
@@ -35,7 +36,6 @@ struct Note: SyncRecord {
   try await tablet.sync.now()
   #expect(try tablet.value(Note.self, note.id)?.title == "Low tide at six")
 }
-// README ends
 
 import StrandlineServer
 

@@ -381,7 +381,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.open().record(RecordID("old")) == nil)
   }
 
-  @Test func `19: a feed that never ends is an error and no loop`() async throws {
+  @Test func `16: a feed that never ends is an error and no loop`() async throws {
     let (fleet, a, _) = try await pair()
     try await a.close()
     try await a.open(through: EndlessFeed(base: InProcessTransport(fleet.server)))

@@ -1,0 +1,143 @@
+// The rules about pages: what README, the documentation and the pages for contributors name exists, and what tests and
+// comments cite stands on a page.
+
+extension House {
+  /// Strandline's documentation.
+  static let documentation = "Sources/Strandline/Strandline.docc"
+
+  /// The pages for those who use the package or work on it; those of Formats have tests of their own.
+  static func pages() throws -> [SourceText] {
+    let paths = try ["README.md"] + files(".github") + files(documentation)
+    return try paths.filter { $0.hasSuffix(".md") }.map { SourceText($0, try text($0)) }
+  }
+}
+
+extension Rules {
+  // MARK: Files and symbols
+
+  /// What stands between single backticks outside of fences.
+  static func codeSpans(_ page: String) -> [Substring] {
+    var isFenced = false
+    var result: [Substring] = []
+    for line in page.split(separator: "\n", omittingEmptySubsequences: false) {
+      if line.drop(while: { $0 == " " }).hasPrefix("```") {
+        isFenced.toggle()
+      } else if !isFenced {
+        // Links to symbols have two backticks; docc checks them.
+        let parts = line.split(separator: "`", omittingEmptySubsequences: false)
+        result += parts.enumerated().filter { $0.offset % 2 == 1 && !$0.element.isEmpty }.map(\.element)
+      }
+    }
+    return result
+  }
+
+  /// Files that a page names in code and that are not there: paths from the top, and names of Swift files.
+  static func missingFiles(_ page: SourceText, paths: Set<String>) -> [String] {
+    let tops = ["Sources/", "Tests/", "Formats/", ".ci/", ".github/"]
+    let names = Set(paths.compactMap { $0.split(separator: "/").last.map(String.init) })
+    let folders = paths.reduce(into: Set<Substring>()) { folders, path in
+      var parent = path[...]
+      while let slash = parent.lastIndex(of: "/") {
+        parent = parent[..<slash]
+        folders.insert(parent)
+      }
+    }
+    return codeSpans(page.text).compactMap { span in
+      guard let word = span.split(separator: " ").first else { return nil }
+      let exists =
+        tops.contains { word.hasPrefix($0) }
+        ? paths.contains(String(word)) || folders.contains(word.last == "/" ? word.dropLast() : word)
+        : !word.hasSuffix(".swift") || names.contains(String(word))
+      return exists ? nil : "\(page.path): names \(word), which is not there"
+    }
+  }
+
+  /// Types and members that a page names in code, as `Type` or `Type.member`, and that no source declares.
+  ///
+  /// - Parameter declared: names of declarations, targets and folders.
+  static func missingSymbols(_ page: SourceText, declared: Set<String>) -> [String] {
+    codeSpans(page.text).flatMap { span -> [String] in
+      let parts = span.split(separator: ".", omittingEmptySubsequences: false)
+      guard let first = parts.first?.first, first.isUppercase, parts.count <= 2, !span.hasSuffix(".swift"),
+        span.dropFirst().contains(where: \.isLowercase),
+        parts.allSatisfy({ !$0.isEmpty && $0.allSatisfy(\.isLetter) })
+      else { return [] }
+      return parts.filter { !declared.contains(String($0)) }
+        .map { "\(page.path): names \(span), and nothing declares \($0)" }
+    }
+  }
+
+  /// What `missingSymbols` compares with.
+  static func declaredNames(_ sources: [SourceText]) -> Set<String> {
+    var result: Set<String> = []
+    for source in sources {
+      result.formUnion(CodeStructure(source).declarations.map { String($0.name) })
+      result.formUnion(source.path.split(separator: "/").dropLast().map(String.init))
+    }
+    return result
+  }
+
+  /// Public types that a page of topics leaves out; those within a type stand on its page.
+  static func unlistedTypes(_ sources: [SourceText], page: String) -> [String] {
+    let listed = Set(page.split(separator: "\n"))
+    let kinds: Set<Substring> = ["struct", "class", "enum", "protocol", "actor", "typealias"]
+    return sources.flatMap { source in
+      CodeStructure(source).declarations.filter { declaration in
+        kinds.contains(declaration.keyword) && declaration.container.isEmpty
+          && declaration.modifiers.contains("public") && !listed.contains("- ``\(declaration.name)``")
+      }.map { "\(source.path):\($0.line): \($0.name) is in no topic" }
+    }
+  }
+
+  // MARK: Examples
+
+  /// The Swift blocks of a page.
+  static func examples(_ page: String) -> [String] {
+    page.split(separator: "```swift\n", omittingEmptySubsequences: false).dropFirst().compactMap { part in
+      part.split(separator: "```", maxSplits: 1, omittingEmptySubsequences: false).first.map(String.init)
+    }
+  }
+
+  // MARK: Decisions
+
+  /// The numbers of the decisions that a source cites: in comments as "decision" with a number, several separated by
+  /// commas, and at the beginning of a test's name.
+  static func citedDecisions(_ source: SourceText) -> Set<String> {
+    var result: Set<String> = []
+    for part in source.text.split(separator: "decision", omittingEmptySubsequences: false).dropFirst() {
+      let list = part.drop { $0 == "s" }.prefix(200)
+      guard list.first?.isWhitespace == true else { continue }
+      var (expectsNumber, followsNumber) = (true, false)
+      for word in list.split(whereSeparator: \.isWhitespace) where word != "//" && word != "///" {
+        let number = word.prefix { $0.isLetter || $0.isNumber }
+        let isCited = expectsNumber && isDecision(number)
+        guard isCited || (followsNumber && word == "and") else { break }
+        if isCited { result.insert(String(number)) }
+        let rest = word.dropFirst(number.count)
+        expectsNumber = !isCited || rest == ","
+        followsNumber = isCited && rest.isEmpty
+      }
+    }
+    for part in source.text.split(separator: "func `", omittingEmptySubsequences: false).dropFirst() {
+      let number = part.prefix { $0.isLetter || $0.isNumber }
+      if isDecision(number), part.dropFirst(number.count).hasPrefix(": ") { result.insert(String(number)) }
+    }
+    return result
+  }
+
+  /// 9 or L9.
+  private static func isDecision(_ word: Substring) -> Bool {
+    let digits = word.first == "L" ? word.dropFirst() : word
+    return !digits.isEmpty && digits.count < 3 && digits.allSatisfy { $0.isASCII && $0.isNumber }
+  }
+
+  /// The first column of a page's tables, as far as it is a number of a decision.
+  static func listedDecisions(_ page: String) -> Set<String> {
+    Set(
+      page.split(separator: "\n").compactMap { line in
+        guard line.hasPrefix("| ") else { return nil }
+        let word = line.dropFirst(2).prefix { $0 != " " }
+        return isDecision(word) ? String(word) : nil
+      })
+  }
+}

@@ -1,0 +1,119 @@
+// README, the documentation and the pages for contributors against the package: they name files, symbols, commands, exit
+// codes and decisions that exist, and their examples are compiled.
+
+import Testing
+
+@Suite(.timeLimit(.minutes(30)))
+struct `The pages` {
+  private func expectNone(_ findings: [String], _ location: SourceLocation = #_sourceLocation) {
+    #expect(findings.isEmpty, "\n\(findings.joined(separator: "\n"))", sourceLocation: location)
+  }
+
+  private static func paths() throws -> Set<String> {
+    try Set(["Sources", "Tests", "Formats", ".ci", ".github"].flatMap(House.files))
+  }
+
+  @Test func `are there`() throws {
+    let pages = Set(try House.pages().map(\.path))
+    for name in ["CONTRIBUTING", "SECURITY", "CHANGELOG", "ISSUE_TEMPLATE/bug"] {
+      #expect(pages.contains(".github/\(name).md"))
+    }
+    for name in [
+      "GettingStarted", "Architecture", "Words", "Durability", "Syncing", "Testing", "CommandLine", "Decisions",
+    ] { #expect(pages.contains("\(House.documentation)/Articles/\(name).md")) }
+  }
+
+  @Test func `name files that exist`() throws {
+    let paths = try Self.paths()
+    expectNone(try House.pages().flatMap { Rules.missingFiles($0, paths: paths) })
+    expectNone(try House.pages().flatMap { try Rules.brokenLinks($0, exists: House.exists) })
+    let planted = SourceText(
+      "README.md",
+      "`Sources/A/A.swift`, `B.swift`, `.ci/run 1`, `Sources/A`, `Sources/A/B.swift`, `C.swift`\n```\n`D.swift`\n```\n")
+    let findings = Rules.missingFiles(planted, paths: ["Sources/A/A.swift", "Tests/B.swift", ".ci/run"])
+    #expect(findings == ["Sources/A/B.swift", "C.swift"].map { "README.md: names \($0), which is not there" })
+  }
+
+  @Test func `name symbols that are declared`() throws {
+    let declared = Rules.declaredNames(try House.swift())
+    let pages = [".github/CONTRIBUTING.md", "\(House.documentation)/Articles/Architecture.md"]
+    for path in pages {
+      let page = SourceText(path, try House.text(path))
+      #expect(Rules.codeSpans(page.text).count > 20)
+      expectNone(Rules.missingSymbols(page, declared: declared))
+    }
+    let architecture = try House.text(pages[1])
+    let queues = Rules.codeSpans(architecture).filter { $0.hasPrefix("strandline.log.") }
+    #expect(queues.count == 3)
+    let code = try House.swift().filter { $0.target == "StrandlineLog" }
+    for queue in queues { #expect(code.contains { $0.text.contains("label: \"\(queue)\"") }, "\(queue)") }
+    let planted = SourceText("a.md", "`Log.append` `Log.vanish` `Nothing` `MANIFEST` `log.append` ``Linked`` `A b`")
+    #expect(Rules.missingSymbols(planted, declared: ["Log", "append"]).count == 2)
+  }
+
+  @Test func `list every public type`() throws {
+    let page = try House.text("\(House.documentation)/Strandline.md")
+    expectNone(Rules.unlistedTypes(try House.swift().filter { $0.target == "Strandline" }, page: page))
+    let planted = SourceText(
+      "Sources/A/A.swift", "public struct A { public enum B { case c } }\npublic final class D {}\nstruct E {}\n")
+    #expect(Rules.unlistedTypes([planted], page: "- ``A``\n") == ["Sources/A/A.swift:2: D is in no topic"])
+  }
+
+  @Test func `show examples that are compiled`() throws {
+    let compiled = try [
+      "Tests/StrandlineTests/ReadmeExampleTests.swift", "Tests/StrandlineTests/DocumentationExamples.swift",
+      "Tests/StrandlineTestingTests/AppTests.swift",
+    ].map(House.text)
+    var count = 0
+    for page in try House.pages() {
+      for example in Rules.examples(page.text) where !example.hasPrefix(".package(") {
+        count += 1
+        #expect(compiled.contains { $0.contains(example) }, "\(page.path):\n\(example)")
+      }
+    }
+    #expect(count > 10)
+    #expect(Rules.examples("a\n```swift\nlet a = 1\n```\nb\n```\nc\n```\n") == ["let a = 1\n"])
+  }
+
+  @Test func `list every decision that is cited`() throws {
+    let page = try House.text("\(House.documentation)/Articles/Decisions.md")
+    let listed = Rules.listedDecisions(page).union(Rules.listedDecisions(try House.text("Formats/log.md")))
+    var cited: Set<String> = []
+    for source in try House.swift() {
+      let numbers = Rules.citedDecisions(source)
+      #expect(numbers.isSubset(of: listed), "\(source.path) cites \(numbers.subtracting(listed).sorted())")
+      cited.formUnion(numbers)
+    }
+    #expect(cited.isSuperset(of: ["1", "9", "L9", "L11"]))
+    let word = "decision"
+    let planted = SourceText(
+      "Tests/A/A.swift",
+      "// (\(word)s L1,\n// L72, 7). See \(word) 8 of 9, \(word)s L3 and 4; a \(word) is none.\nfunc `L5: a`() {}\nfunc `6 a`() {}\n"
+    )
+    #expect(Rules.citedDecisions(planted) == ["L1", "L72", "7", "8", "L3", "4", "L5"])
+    #expect(Rules.listedDecisions("| number | x |\n|---|---|\n| 9 | y |\n| L10 | z |\n") == ["9", "L10"])
+  }
+
+  @Test func `name the verbs and the exit codes of the command`() throws {
+    let page = try House.text("\(House.documentation)/Articles/CommandLine.md")
+    #expect(Rules.verbs(page).subtracting(["help"]) == Rules.declaredVerbs(try House.swift()))
+    let source = try House.text("Sources/StrandlineCLI/CommandLine/ExitCode.swift")
+    let codes = source.split(separator: "\n").compactMap { line -> Substring? in
+      let words = line.split(separator: " ")
+      return words.count == 4 && words[0] == "case" && words[2] == "=" ? words[3] : nil
+    }
+    #expect(codes.count > 8)
+    for code in codes { #expect(page.contains("\n| \(code) | "), "exit code \(code)") }
+  }
+
+  @Test func `speak of the project alone, and leave no markers`() throws {
+    expectNone(try House.pages().flatMap(Rules.speaksOfTheProjectAlone))
+    expectNone(try House.pages().flatMap(Rules.noLeftovers))
+  }
+
+  @Test func `ask for no session`() throws {
+    let template = try House.text(".github/ISSUE_TEMPLATE/bug.md")
+    #expect(template.contains("strandline verify --json"))
+    #expect(template.contains("never the file `session`"))
+  }
+}

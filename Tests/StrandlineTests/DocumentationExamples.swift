@@ -1,0 +1,158 @@
+// The examples of Strandline.docc, compiled and run: HouseTests finds each of them here, in ReadmeExampleTests or in
+// AppTests, letter by letter.
+
+import Strandline
+import StrandlineServer
+import StrandlineSimulation
+import StrandlineTestSupport
+import StrandlineTesting
+import Synchronization
+import Testing
+
+func keepTwoNotes(at folder: String) async throws -> [String] {
+  let store = try await RecordStore.open(at: folder)
+  try await store.write { tx in
+    try tx.save(Note(id: "moon", title: "New moon on Friday"))
+    try tx.save(Note(id: "tide", title: "Low tide at six"))
+  }
+  let titles = try store.values(Note.self).map(\.title)  // in the order of zone and name
+  try await store.close()
+  return titles
+}
+
+func rename(_ note: Note, to title: String, in store: RecordStore) async throws {
+  var changed = note
+  changed.title = title
+  do {
+    try await store.write { tx in try tx.save(changed) }
+  } catch StrandlineError.Code.recordWasDeleted {
+    // Another device deleted it. To save it anyway is a decision of the app, and a new life of the name.
+    try await store.write { tx in try tx.create(changed) }
+  }
+}
+
+func renameNote(_ old: String, to new: String, in store: RecordStore) async throws {
+  try await store.write { tx in
+    guard var note = try tx.value(Note.self, old) else { return }
+    try tx.delete(note)
+    note.id = new
+    try tx.save(note)
+  }
+}
+
+func upload(_ note: Note, from store: RecordStore) async throws -> MutationOutcome? {
+  let receipt = try await store.write { tx in try tx.save(note) }  // durable here
+  let outcomes = try await receipt.outcome()  // waits until the server has answered
+  return outcomes[note.recordID]
+}
+
+func syncNow(_ store: RecordStore) async throws -> Int {
+  do {
+    let report = try await store.sync.now()
+    return report.uploaded + report.fetchedSaves + report.fetchedDeletes
+  } catch StrandlineError.Code.throttled {
+    return 0  // nothing is lost; by itself, the engine goes on when the server's wait is over
+  }
+}
+
+func openForSyncByHand(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.isAutomatic = false  // only `now()` runs a cycle
+  return try await RecordStore.open(at: folder, syncing: configuration)
+}
+
+func markPlace(of name: String, in store: RecordStore) async throws {
+  try await store.write { tx in
+    guard var record = try tx.record(RecordID(name)) else { return }
+    record.fields["place"] = .location(Location(latitude: 53.9, longitude: 8.5))
+    record.fields["tags"] = .list(.strings, ["shore", "north"])
+    record.fields["draft"] = nil  // the field has no value from now on
+    try tx.save(record)
+  }
+}
+
+func summary(of store: RecordStore) throws -> String {
+  let status = try store.status()
+  let held = status.held.map { "\($0.id): \($0.reason)" }.joined(separator: "; ")
+  return "\(status.records) records, \(status.unsettled) mutations to upload, held: [\(held)]"
+}
+
+struct CountingDatabase: CloudDatabase {
+  let base: any CloudDatabase
+  let count: @Sendable (_ request: String) -> Void
+
+  var address: CloudAddress { base.address }
+  func user() async throws -> String { try await base.user() }
+  func zones() async throws -> [ZoneID] { try await base.zones() }
+  func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+    count("lookup")
+    return try await base.lookup(names, in: zone)
+  }
+  func modify(
+    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
+  ) async throws -> [String: CloudResult] {
+    count("modify")
+    return try await base.modify(operations, in: zone, atomic: atomic)
+  }
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    count("zoneChanges")
+    return try await base.zoneChanges(in: zone, since: token, limit: limit)
+  }
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    count("databaseChanges")
+    return try await base.databaseChanges(since: token, limit: limit)
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `The examples of the documentation` {
+  @Test func `keep two notes on a real disk`() async throws {
+    let folder = try TemporaryFolder()
+    #expect(try await keepTwoNotes(at: folder("notes")) == ["New moon on Friday", "Low tide at six"])
+  }
+
+  @Test func `rename, mark and count notes`() async throws {
+    let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let note = Note(id: "tide", title: "Low tide at six")
+    try await store.write { try $0.save(note) }
+    try await rename(note, to: "Low tide at seven", in: store)
+    try await renameNote("tide", to: "ebb", in: store)
+    #expect(try store.value(Note.self, "tide") == nil)
+    #expect(try store.value(Note.self, "ebb")?.title == "Low tide at seven")
+
+    try await rename(note, to: "A new life", in: store)
+    #expect(try store.value(Note.self, "tide")?.title == "A new life")
+
+    try await markPlace(of: "ebb", in: store)
+    #expect(try store.record(RecordID("ebb"))?.fields["tags"] == .list(.strings, ["shore", "north"]))
+    #expect(try summary(of: store).hasPrefix("2 records, "))
+    try await store.close()
+  }
+
+  @Test func `sync with a cloud, through a database of the app's own too`() async throws {
+    let cloud = SimulatedCloud()
+    let requests = Mutex<[String]>([])
+    var configuration = SyncConfiguration { folder, environment in
+      let base = try SyncConfiguration.simulated(cloud).makeDatabase(folder, environment)
+      return CountingDatabase(base: base) { request in requests.withLock { $0.append(request) } }
+    }
+    configuration.isAutomatic = false
+    let phone = try await RecordStore.open(
+      at: "/notes", syncing: configuration, environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let note = Note(id: "tide", title: "Low tide at six")
+    async let outcome = upload(note, from: phone)
+    var synced = 0
+    while synced == 0 { synced = try await syncNow(phone) }
+    #expect(try await outcome == .saved)
+    #expect(requests.withLock { Set($0) }.isSuperset(of: ["modify", "databaseChanges"]))
+    try await phone.close()
+
+    let folder = try TemporaryFolder()
+    let database = try SyncConfiguration.simulated(cloud).makeDatabase("/other", .real)
+    let tablet = try await openForSyncByHand(at: folder("notes"), cloud: database)
+    #expect(try await syncNow(tablet) == 1)
+    #expect(try tablet.value(Note.self, "tide")?.title == "Low tide at six")
+    try await tablet.close()
+  }
+}
