@@ -8,8 +8,9 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError.notAStore` if the URL is not a file's, and what the other throws.
   public static func open(
-    at folder: URL, syncing: SyncConfiguration? = nil, options: StoreOptions = StoreOptions(),
-    environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
+    at folder: URL, syncing: SyncConfiguration? = nil, durability: Durability = .durable,
+    options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, fileID: String = #fileID,
+    line: Int = #line
   ) async throws -> RecordStore {
     guard folder.isFileURL else {
       throw StrandlineError(
@@ -17,7 +18,7 @@ extension RecordStore {
         location: "\(fileID):\(line)")
     }
     return try await open(
-      at: folder.path(percentEncoded: false), syncing: syncing, options: options, environment: environment,
-      fileID: fileID, line: line)
+      at: folder.path(percentEncoded: false), syncing: syncing, durability: durability, options: options,
+      environment: environment, fileID: fileID, line: line)
   }
 }

@@ -41,13 +41,15 @@ public final class RecordStore: Sendable {
   ///
   /// - Throws: `StrandlineError` as `open(at:syncing:)`.
   public static func openBlocking(
-    at path: String, options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real,
-    createIfAbsent: Bool = true, fileID: String = #fileID, line: Int = #line
+    at path: String, durability: Durability = .durable, options: StoreOptions = StoreOptions(),
+    environment: StoreEnvironment = .real, createIfAbsent: Bool = true, fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot open the store at '\(path)'") {
       var projections = Projections()
+      var logOptions = environment.adapted(options.log)
+      if case .ordered = durability { logOptions.strength = .ordered }
       let log = try Log.open(
-        at: path, role: .store, options: environment.adapted(options.log), environment: environment.system,
+        at: path, role: .store, options: logOptions, environment: environment.system,
         createIfAbsent: createIfAbsent
       ) { found in
         projections.apply(try EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
@@ -126,6 +128,18 @@ package protocol SyncDriver: Sendable {
   func localWriteEnded()
   /// Ends the engine. When this returns, none of its tasks runs.
   func stop() async
+}
+
+/// What has become of a transaction when `write` returns.
+public enum Durability: Hashable, Sendable {
+  /// It survives a crash of the process and a power cut: one full sync a group of transactions (fdatasync(2) on Linux,
+  /// `F_FULLFSYNC` on Apple systems, several milliseconds there).
+  case durable
+  /// It survives a crash of the process. A power cut may take the newest transactions, as far as no later full sync has
+  /// covered them, but never one without all behind it: one barrier a group (`F_BARRIERFSYNC`, a fraction of a full sync
+  /// on Apple systems; on Linux the same as `durable`). A full sync precedes every upload, so a server never has a change
+  /// that this device may lose.
+  case ordered
 }
 
 /// Options of a store's log.

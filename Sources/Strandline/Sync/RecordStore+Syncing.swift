@@ -12,6 +12,7 @@ extension RecordStore {
   /// - Parameters:
   ///   - path: the folder.
   ///   - syncing: the cloud to sync with; left out for a local store.
+  ///   - durability: what has become of a transaction when `write` returns. Two opens of a store may differ in it.
   ///   - options: options of the log.
   ///   - environment: disk, clock and random source; the machine's own by default.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
@@ -19,15 +20,17 @@ extension RecordStore {
   /// - Throws: `StrandlineError`: `.notAStore`, `.storeHeld`, `.damaged`, `.fromTheFuture`, `.diskFull`, `.io`.
   /// - Complexity: O(bytes of the log), a million events in a few seconds.
   public static func open(
-    at path: String, syncing: SyncConfiguration? = nil, options: StoreOptions = StoreOptions(),
-    environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
+    at path: String, syncing: SyncConfiguration? = nil, durability: Durability = .durable,
+    options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, fileID: String = #fileID,
+    line: Int = #line
   ) async throws -> RecordStore {
     // Reading a whole log blocks its thread for long, so it does not run on the cooperative pool.
     let store = try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global().async {
         continuation.resume(
           with: Result {
-            try openBlocking(at: path, options: options, environment: environment, fileID: fileID, line: line)
+            try openBlocking(
+              at: path, durability: durability, options: options, environment: environment, fileID: fileID, line: line)
           })
       }
     }
