@@ -1,7 +1,7 @@
 // What can be wrong with a log: one error, whose code a caller may act on and whose message a person can.
 //
-// A message says what happened, where, and what to do about it; damage also names the causes that are nobody's
-// fault. Formats/log.md, "Recovery", says which state of the files leads to which code.
+// A message says what happened, where, and what to do about it; damage also names the causes that are
+// not the medium's fault. Formats/log.md, "Recovery", says which state of the files leads to which code.
 
 package import StrandlineSystem
 

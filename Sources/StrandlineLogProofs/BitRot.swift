@@ -138,17 +138,17 @@ package struct BitRot {
     func sector(_ number: Int) -> Range<Int> {
       number * simulatedSectorBytes..<min((number + 1) * simulatedSectorBytes, bytes.count)
     }
-    let dice = SeededRandom(seed: seed &+ UInt64(bytes.count) &+ UInt64(file))
+    let random = SeededRandom(seed: seed &+ UInt64(bytes.count) &+ UInt64(file))
     switch damage {
     case .bit(_, let bit): bytes[bit / 8] ^= 1 << UInt8(bit % 8)
     case .cut(_, let length): bytes.removeSubrange(length...)
-    case .junk(_, let count): bytes += dice.bytes(count)
+    case .junk(_, let count): bytes += random.bytes(count)
     case .zeros(_, let count): bytes += [UInt8](repeating: 0, count: count)
     case .ownBytes(_, let from): bytes += bytes[from...]
     case .zeroedSector(_, let number): for index in sector(number) { bytes[index] = 0 }
     case .junkSector(_, let number):
       let range = sector(number)
-      bytes.replaceSubrange(range, with: dice.bytes(range.count))
+      bytes.replaceSubrange(range, with: random.bytes(range.count))
     case .staleSector(_, let number, let other):
       let range = sector(number).clamped(to: 0..<contents[other].count)
       bytes.replaceSubrange(range, with: contents[other][range])

@@ -122,8 +122,8 @@ package struct CrashPoints {
 
   private var checker: CrashChecker { CrashChecker(strength: strength, options: Self.options) }
 
-  /// Dice for one place: what is drawn there does not depend on what was looked at before.
-  private func dice(_ level: Int, _ operation: Int, _ call: Int, _ image: Int) -> SeededRandom {
+  /// A random source for one place: what is drawn there does not depend on what was tried before.
+  private func random(_ level: Int, _ operation: Int, _ call: Int, _ image: Int) -> SeededRandom {
     var word = seed
     for part in [level, operation, call, image] {
       word = (word ^ UInt64(part)) &* 0x9E37_79B9_7F4A_7C15
@@ -256,7 +256,7 @@ package struct CrashPoints {
 
   /// Image `number`: the disk, what must hold on it, and a word for it.
   private static func image(
-    _ number: Int, of images: Images, _ state: SimulatedDisk, _ bounds: LogBounds, _ dice: SeededRandom
+    _ number: Int, of images: Images, _ state: SimulatedDisk, _ bounds: LogBounds, _ source: SeededRandom
   ) -> (disk: SimulatedDisk, bounds: LogBounds, word: String) {
     let result: (disk: SimulatedDisk, bounds: LogBounds, word: String)
     let drawn = number - 1 - images.losses.count
@@ -266,7 +266,7 @@ package struct CrashPoints {
       let loss = images.losses[number - 1]
       result = (state.imageAfterCrash(loss), bounds.afterPowerCut, "\(loss)")
     } else if drawn < images.drawn {
-      result = (state.imageAfterCrash(using: dice), bounds.afterPowerCut, "drawn losses")
+      result = (state.imageAfterCrash(using: source), bounds.afterPowerCut, "drawn losses")
     } else {
       let loss = CrashLoss.only(drawn - images.drawn)
       result = (state.imageAfterCrash(loss), bounds.afterPowerCut, "\(loss)")
@@ -286,10 +286,10 @@ package struct CrashPoints {
       let images = Self.images(state, drawn: drawn, survivors: triesSurvivors || only != nil)
       for number in 0..<images.count where only == nil || only?.image == number {
         let point = CrashPoint(level: 1, operation: moment.operation, call: call, image: number)
-        let dice = dice(1, moment.operation, call, number)
-        let image = Self.image(number, of: images, state, moment.bounds(call), dice)
+        let source = random(1, moment.operation, call, number)
+        let image = Self.image(number, of: images, state, moment.bounds(call), source)
         try judge(point, moment.name, image.word) {
-          try $0.check(image.disk, image.bounds, seed: dice.next(), isBusy: number % 4 == 1)
+          try $0.check(image.disk, image.bounds, seed: source.next(), isBusy: number % 4 == 1)
         }
       }
       report.calls[0] += 1
@@ -301,13 +301,13 @@ package struct CrashPoints {
 
   private mutating func crashRecovery(_ moment: Moment, only: CrashPoint?) throws {
     for recovery in only.map({ [$0.image / recoveryImages] }) ?? Array(0..<recoveries) {
-      let dice = dice(2, moment.operation, recovery, 0)
-      let first = Int(dice.below(UInt64(moment.states.count)))
-      let start = moment.states[first].imageAfterCrash(using: dice)
+      let source = random(2, moment.operation, recovery, 0)
+      let first = Int(source.below(UInt64(moment.states.count)))
+      let start = moment.states[first].imageAfterCrash(using: source)
       start.capacity = nil
       start.keepsHistory = true
       let scene = LogScene(
-        disk: start, seed: dice.next(), strength: strength, after: moment.bounds(first).afterPowerCut,
+        disk: start, seed: source.next(), strength: strength, after: moment.bounds(first).afterPowerCut,
         options: Self.options)
       let word = "a drawn crash before call \(first) of it"
       do {
@@ -323,12 +323,12 @@ package struct CrashPoints {
           let point = CrashPoint(
             level: 2, operation: moment.operation, call: call, image: recovery * recoveryImages + number)
           guard only == nil || only == point else { continue }
-          let dice = self.dice(2, moment.operation, call + 1, point.image)
+          let source = self.random(2, moment.operation, call + 1, point.image)
           // The process alone, nothing unsynced, and drawn losses.
           let images = Images(losses: [.none], drawn: recoveryImages - 2)
-          let image = Self.image(number, of: images, state, scene.bounds(beforeCall: call), dice)
+          let image = Self.image(number, of: images, state, scene.bounds(beforeCall: call), source)
           try judge(point, moment.name, word + "; then \(image.word)") {
-            try $0.check(image.disk, image.bounds, seed: dice.next(), isBusy: number == 2)
+            try $0.check(image.disk, image.bounds, seed: source.next(), isBusy: number == 2)
           }
         }
         report.calls[1] += 1
@@ -377,7 +377,7 @@ package struct CrashPoints {
     let share = Array(stride(from: moment.operation, to: paths, by: operations + 1))
     for path in only.map({ [$0.image] }) ?? share {
       let point = CrashPoint(level: 3, operation: moment.operation, call: 0, image: path)
-      let random = dice(3, moment.operation, 0, path)
+      let random = random(3, moment.operation, 0, path)
       let first = Int(random.below(UInt64(moment.states.count)))
       var disk = moment.states[first].imageAfterCrash(using: random)
       disk.capacity = nil

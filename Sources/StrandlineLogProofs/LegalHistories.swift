@@ -57,7 +57,7 @@ package struct LegalHistories {
             try scene.open()
           }
         }
-        // While somebody writes, and after they would have been killed.
+        // While a writer is open, and as if it had been killed.
         try look(scene.disk)
         try look(scene.disk.clone())
       }

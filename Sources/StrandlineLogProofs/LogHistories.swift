@@ -26,7 +26,7 @@ package enum LogOperation: Character, CaseIterable, Sendable {
   case filling = "f"
   /// Two transactions that share a sync.
   case pair = "p"
-  /// A marker while nothing happens.
+  /// CONTROL is raised, as the watch does.
   case idle = "i"
   /// A clean close, and another open.
   case close = "c"

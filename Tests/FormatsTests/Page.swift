@@ -1,4 +1,4 @@
-// The pages of Formats, read as data: headings, tables, and blocks of bytes. What a page says in words nobody checks
+// The pages of Formats, read as data: headings, tables, and blocks of bytes. What a page says in words is not checked
 // but people; what it says in a table is held against the code.
 
 /// A page.

@@ -33,7 +33,7 @@ enum Repository {
 
   static func names(_ relative: String) throws -> [String] { try disk.list(path(relative)).sorted() }
 
-  /// Replaces a file; for the golden bytes, when somebody asked for it.
+  /// Replaces a file; for the golden bytes, when it was asked for.
   static func write(_ bytes: [UInt8], _ relative: String) throws {
     var folder = root
     for part in relative.split(separator: "/").dropLast() {

@@ -1,4 +1,4 @@
-// How the golden stores are made: by the package's own code, on a simulated disk, with dice and clocks that are fixed.
+// How the golden stores are made: by the package's own code, on a simulated disk, with random sources and clocks that are fixed.
 // The bytes under Formats/vectors are what this file makes; a test makes them again and compares.
 
 import Strandline
@@ -24,7 +24,7 @@ struct Vector: Sendable, CustomStringConvertible {
   ]
 }
 
-/// Dice that first show numbers that a person can recognise, and then follow a seed.
+/// A random source that first gives numbers that a person can recognise, and then follow a seed.
 final class ScriptedRandom: RandomSource {
   private let rest: SeededRandom
   private let script: LockedScript
@@ -146,7 +146,7 @@ extension Vector {
 
   static let everyEventKind = Vector(
     name: "every-event-kind",
-    about: "One event of each kind, every type of value, and one event of a kind that nobody knows and that may be "
+    about: "One event of each kind, every type of value, and one event of an unknown kind that may be "
       + "skipped.\nThe history makes no sense; the bytes do.\n"
   ) {
     let stage = Stage(seed: 4)

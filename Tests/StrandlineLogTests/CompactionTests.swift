@@ -385,7 +385,7 @@ struct `A merge after a recovery that copied` {
     }
     let log = try openLog(disk, options: options, seed: 3)
     #expect(log.recovery.copiedEvents == 1)
-    // The copy's segment is finished by the one that was made ahead.
+    // The copy's segment is finished by the prepared one.
     try log.prepareSegment()
     try log.write(body(4, count: 3_000))
     try log.write(body(5, count: 3_000))

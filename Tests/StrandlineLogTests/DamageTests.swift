@@ -146,7 +146,7 @@ struct `Damage at rest` {
         damaged.poke(file, Array(bytes[..<at]))
         expectRefusal(damaged, "\(file) cut to \(at)", file: file)
       }
-      // Void bytes behind a sealed end are nobody's.
+      // Void bytes behind an end belong to no event.
       let longer = disk.clone()
       longer.poke(file, bytes + (0..<3_000).map { UInt8(truncatingIfNeeded: $0 &* 7) } + bytes[4096...])
       #expect(try recovered(longer).count == 9)

@@ -131,7 +131,7 @@ struct `The decisions of the log` {
     try openLog(faults, seed: 10).close()
   }
 
-  @Test func `L3: no marker stands inside a group, and none promises more than the sync before it`() throws {
+  @Test func `L3: no promise stands inside a group, and none promises more than the sync before it`() throws {
     let disk = SimulatedDisk()
     let faults = FaultInjector(disk)
     var options = tiny

@@ -498,7 +498,7 @@ struct `A directory` {
     #expect(try recovered(disk) == seen + [[1]])
     #expect(try LogVerifier.verify(at: storePath, environment: environment).isSound)
     // One that names the log's own last segment as the one before it, and is of another history, is no stray: which
-    // of the two is right nobody can tell.
+    // of the two is right is not known.
     let fork = try continued(old, 300, writers: 1)
     let path = storePath + "/" + SegmentName.name(4)
     fork.poke(path, try #require(other.peek(path)))

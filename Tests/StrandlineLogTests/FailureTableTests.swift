@@ -25,7 +25,7 @@
 //  22  files that may only be read           `case 22`
 //  23  a version from the future             DamageTests, DirectoryTests: of a later version
 //  24  a cut or changed header               FormatTests; DamageTests: an empty or cut segment with a name
-//  25  a huge length                         DamageTests: a length from a hostile hand
+//  25  a huge length                         DamageTests: a crafted length
 //  26  a crash during recovery               CrashTests; PreparedTests: L4; DirectoryTests: while moved aside
 //  27  damage that only a later read meets   `case 27`
 
@@ -220,7 +220,7 @@ struct `The failure table` {
     for (number, (copy, count)) in copies.enumerated() {
       let log = try openLog(copy, seed: 200 + UInt64(number))
       #expect(log.durableLSN == UInt64(count))
-      // Whoever compares can tell it from the original: another tenure writes the same LSNs.
+      // A comparison tells it from the original: another tenure writes the same LSNs.
       #expect(tenures.insert(log.tenure).inserted)
       try log.write([1])
       try log.close()

@@ -160,7 +160,7 @@ struct `When a call fails` {
       for ordinal in 1...healthy.faults.count(call) {
         for error in [SystemError.device("", ""), .full("", ""), .interrupted("", "")] {
           let writer = run(DiskFault([call], ordinal: ordinal, error: error), "\(call) \(ordinal) \(error)")
-          #expect(!writer.errors.isEmpty, "\(call) number \(ordinal) failed and nobody was told")
+          #expect(!writer.errors.isEmpty, "\(call) number \(ordinal) failed and no caller got an error")
         }
       }
     }

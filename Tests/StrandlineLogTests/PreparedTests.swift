@@ -1,4 +1,4 @@
-// Segments made ahead, and places found by index: what going on in the next segment costs, what a power cut leaves
+// Prepared segments, and places found by index: what going on in the next segment costs, what a power cut leaves
 // at each call of it, and that an event is found wherever it lies without anything having been replayed.
 
 import StrandlineLog
@@ -50,7 +50,7 @@ private func check(_ image: SimulatedDisk, _ acknowledged: Int, _ issued: [[UInt
 }
 
 @Suite(.timeLimit(.minutes(30)))
-struct `A segment made ahead` {
+struct `A prepared segment` {
   @Test func `costs the commit that goes on in it one write and one sync, and none of a folder`() throws {
     let disk = SimulatedDisk()
     let faults = FaultInjector(disk)
@@ -151,7 +151,7 @@ struct `A segment made ahead` {
         }
       }
     }
-    print("a segment made ahead: \(images) disks after a crash, \(recoveryImages) more after one in recovery")
+    print("a prepared segment: \(images) disks after a crash, \(recoveryImages) more after one in recovery")
     #expect(images > 100 && recoveryImages > 10)
   }
 
@@ -269,7 +269,7 @@ struct `A segment made ahead` {
     }
   }
 
-  @Test func `that nobody used is gone after a close, and after the next writer's first append`() throws {
+  @Test func `that was not used is gone after a close, and after the next writer's first append`() throws {
     let disk = SimulatedDisk()
     var log = try openLog(disk)
     try log.write(third(0))
@@ -310,7 +310,7 @@ struct `A segment made ahead` {
             #expect(log.upkeepReport.failures == 1 && log.upkeepReport.failure?.code == failure?.code)
           }
           faults.clear()
-          // The segment at hand goes on; the next is made at once, unless nobody knows which list holds.
+          // The segment at hand goes on; the next is made at once, unless it is not known which list holds.
           try log.write(third(1))
           var written = 2
           var refused: LogError?
@@ -335,7 +335,7 @@ struct `A segment made ahead` {
   }
 }
 
-/// A history drawn from a seed, with segments made ahead, closes, deaths and power cuts at any call of any step. The
+/// A history drawn from a seed, with prepared segments, closes, deaths and power cuts at any call of any step. The
 /// oracle is the list of what was appended.
 private struct DrawnHistory {
   let seed: UInt64
@@ -447,7 +447,7 @@ private struct DrawnHistory {
 }
 
 @Suite(.timeLimit(.minutes(30)))
-struct `A log whose segments are made ahead` {
+struct `A log whose segments are prepared` {
   @Test(arguments: [SyncStrength.durable, .ordered])
   func `keeps what was acknowledged through drawn histories and power cuts`(strength: SyncStrength) throws {
     var crashes = 0
@@ -458,20 +458,20 @@ struct `A log whose segments are made ahead` {
         try history.run(steps: 50)
       } catch {
         Issue.record(
-          "seed \(seed), \(strength): \(error); repeat it with: swift test --filter 'A log whose segments are made ahead'"
+          "seed \(seed), \(strength): \(error); repeat it with: swift test --filter 'A log whose segments are prepared'"
         )
       }
       crashes += history.crashes
       segments = max(segments, history.segments)
     }
-    print("segments made ahead, drawn: \(crashes) power cuts, up to \(segments) segments")
+    print("prepared segments, drawn: \(crashes) power cuts, up to \(segments) segments")
     #expect(crashes > 300 && segments > 10)
   }
 }
 
 @Suite(.timeLimit(.minutes(30)))
 struct `An event by its number` {
-  /// A log with segments of every sort: full ones, made ahead, closed short, left by a writer that vanished.
+  /// A log with segments of every sort: full ones, prepared ones, ones closed early, left by a writer that vanished.
   private func store(closing: Bool) throws -> (SimulatedDisk, [[UInt8]]) {
     let disk = SimulatedDisk()
     let random = SeededRandom(seed: 21)

@@ -27,7 +27,7 @@ struct `A reader of another process` {
     #expect(try reader.isHeldByWriter)
     #expect(try poll(reader).isEmpty && reader.storeUUID == log.storeUUID)
     try log.write(body(1), body(2))
-    // Durable for the writer, and not yet promised to anybody else.
+    // Durable for the writer, and not yet promised to readers of other processes.
     #expect(try poll(reader).isEmpty)
     try log.write(body(3))
     #expect(try poll(reader) == [body(1), body(2)])
@@ -41,7 +41,7 @@ struct `A reader of another process` {
     #expect(try poll(reader).isEmpty)
   }
 
-  @Test func `is served everything complete when nobody holds it, and once`() throws {
+  @Test func `is served everything complete when no writer holds it, and once`() throws {
     let disk = SimulatedDisk()
     var log: Log? = try openLog(disk)
     let reader = try reader(disk)
@@ -159,7 +159,7 @@ struct `A reader of another process` {
     try log.close()
   }
 
-  @Test func `verify calls a segment without a place stray only when nobody is making it`() throws {
+  @Test func `verify calls a segment without a place stray only when no writer is making it`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)
     for number in 0..<12 { try log.write(body(number, count: 900)) }

@@ -14,7 +14,7 @@ private struct WholeStore {
   let disk: SimulatedDisk
   let events: [LogEvent]
 
-  /// Live, rewritten and compacted segments, one with copies of its predecessor's tail, one made ahead.
+  /// Live, rewritten and compacted segments, one with copies of its predecessor's tail, one prepared.
   init(seed: UInt64) throws {
     let disk = SimulatedDisk()
     let random = SeededRandom(seed: seed)
@@ -145,7 +145,7 @@ private func repair(
   if let lost = left.lost.first, lost <= log.durableLSN {
     #expect(logError { _ = try log.read(lost) }?.code == .compacted, "\(comment): LSN \(lost)")
   }
-  // It goes on, with LSNs that nobody had.
+  // It goes on, with LSNs that no event had.
   let next = try log.write(body(1))
   #expect(next.lowerBound == plan.lastLSN + 1)
   try log.close()
@@ -276,7 +276,7 @@ private func repair(
     #expect(disk.everything == before)
     #expect(write("/empty") == nil)
     #expect(write("/empty")?.code == .notEmptyDirectory)
-    // While it is looked at nobody writes, and the other way round.
+    // While a salvage reads no writer opens, and the other way round.
     #expect(logError { _ = try openLog(disk) }?.code == .held)
     let other = try WholeStore(seed: 8).disk
     let log = try openLog(other)

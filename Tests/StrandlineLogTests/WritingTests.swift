@@ -27,7 +27,7 @@ struct `Appending` {
     let again = try openLog(faults, options: options, seed: 8)
     faults.resetCounts()
     try again.write(body(1))
-    // Nobody made the segment ahead: it and the list of segments each come under another name, synced.
+    // No segment was prepared: the new one and the list of segments each come under another name, synced.
     #expect(faults.count(.syncDirectory) == 2 && faults.count(.sync) == 3 && faults.count(.create) == 2)
     faults.resetCounts()
     try again.write(body(2))
@@ -169,7 +169,7 @@ struct `Appending` {
     #expect(seen == issued.map(\.body))
   }
 
-  @Test func `from threads and tasks together leaves nobody waiting`() async throws {
+  @Test func `from threads and tasks together leaves no caller waiting`() async throws {
     let log = try openLog(SimulatedDisk())
     let threads = DispatchQueue(label: "writers", attributes: .concurrent)
     await withTaskGroup(of: Void.self) { group in
@@ -268,7 +268,7 @@ struct `Appending` {
     try log.close()
   }
 
-  @Test func `nobody waits for is written by close`() throws {
+  @Test func `that no caller waits for is written by close`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)
     for number in 0..<30 { _ = try log.append(transaction([body(number, count: 400)])) }
@@ -277,7 +277,7 @@ struct `Appending` {
     try log.close()
     #expect(logError { _ = try log.read(1) }?.code == .closed)
     #expect(logError { try log.flushBlocking() }?.code == .closed)
-    // What is durable stays so, whoever asks and whenever.
+    // What is durable stays so, whenever a caller asks.
     try log.waitUntilDurableBlocking(1)
     #expect(logError { try log.waitUntilDurableBlocking(31) }?.code == .closed)
     log.resume()
@@ -297,7 +297,7 @@ struct `Appending` {
       environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 3))
     ) { _ in }
     try log.write(body(1))
-    // Nobody waits for the second; the idle thread writes it too.
+    // No caller waits for the second; the watch writes it too.
     _ = try log.append(transaction([body(2)]))
     let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1))
     var seen = 0

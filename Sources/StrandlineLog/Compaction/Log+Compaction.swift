@@ -41,7 +41,7 @@ package final class LogConsumer: Sendable {
   /// Everything up to `lsn` was read. Going back has no effect.
   package func advance(to lsn: UInt64) { position.max(lsn, ordering: .releasing) }
 
-  /// Holds nothing back any more. Also when it is let go.
+  /// Ends the consumer: it holds back no compaction any more. Releasing the object does the same.
   package func end() { onEnd() }
 
   deinit { onEnd() }
@@ -116,7 +116,7 @@ extension Log {
   /// from the medium, and LSNs that were removed read as `.compacted`.
   ///
   /// - Parameters:
-  ///   - prepare: asked once before, with the events that it is about, which nobody else rewrites meanwhile; not
+  ///   - prepare: asked once before, with the events that it is about, which no other call rewrites meanwhile; not
   ///     asked if there are none.
   ///   - survivors: what stays of a transaction: some of its LSNs, rising, each with its content or another. Asked in
   ///     the order of the log, about finished segments only.

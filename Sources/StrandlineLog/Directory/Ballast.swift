@@ -5,7 +5,7 @@
 
 import StrandlineSystem
 
-/// A file of zeros that nobody reads.
+/// A file of zeros that is never read.
 struct Ballast {
   let fileSystem: any FileSystem
   let directory: StoreDirectory

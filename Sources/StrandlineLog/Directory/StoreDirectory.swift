@@ -105,7 +105,7 @@ struct StoreDirectory: Sendable {
     return files
   }
 
-  /// Moves segments that have no place in the log out of the way, where nobody reads them.
+  /// Moves segments that have no place in the log out of the way, to where no reader looks.
   func quarantine(_ segmentIDs: [UInt64], _ fileSystem: any FileSystem) throws(SystemError) {
     guard !segmentIDs.isEmpty else { return }
     if try fileSystem.kind(of: quarantine) == .absent {

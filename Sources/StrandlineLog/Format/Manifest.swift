@@ -17,7 +17,7 @@ package struct ManifestEntry: Hashable, Sendable {
   /// Where it ends; nil while it may grow.
   package var end: SegmentEnd?
 
-  /// Made ahead: part of the log once its opening frame is there.
+  /// It was prepared ahead of its use: part of the log once its opening frame is there.
   package var isPrepared: Bool { firstLSN == 0 }
 
   package init(segmentID: UInt64, salt: UInt32, firstLSN: UInt64, end: SegmentEnd? = nil) {

@@ -113,7 +113,7 @@ package final class LogReader: Sendable {
   /// called from within, unless segments are merged meanwhile; `poll` may not.
   ///
   /// - Throws: `LogError`, or what `visit` throws.
-  /// - Complexity: O(new bytes), and the unwritten rest of the last segment when nobody holds the store.
+  /// - Complexity: O(new bytes), and the unwritten rest of the last segment when no writer holds the store.
   package func poll(_ visit: (LogEvent) throws -> Void) throws {
     try cursor.withLock { cursor in
       try cursor.poll(served, visit)

@@ -34,7 +34,7 @@ final class SegmentFiles: Sendable {
     }
   }
 
-  /// Forgets files that are about to be removed; who reads from them now goes on.
+  /// Forgets files that are about to be removed; a read from one that is under way goes on.
   func drop(_ segmentIDs: Set<UInt64>) {
     open.withLock { files in files.removeAll { segmentIDs.contains($0.segmentID) } }
   }

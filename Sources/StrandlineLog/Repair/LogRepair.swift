@@ -1,9 +1,9 @@
 // Writes what was salvaged from a damaged log as a new one: beside its place, synced, and renamed, so that there is a
 // whole store or none (decisions L13, L16).
 //
-// Events keep their LSNs, for they speak of each other by them; what was lost is not there, and its LSNs are not given
-// again, as far as anybody knows them. The new store has an identity of its own, and nothing of the old directory is changed: bytes that did not
-// verify are copied into the new one's `quarantine/`, each region as a file of its own.
+// Events keep their LSNs, because they refer to each other by LSN; what was lost is not there, and its LSNs, as far as
+// they are known, are not given again. The new store has its own store UUID, and nothing in the old directory is changed.
+// Bytes that did not verify are copied into the new store's `quarantine/`, each region as a file.
 
 import StrandlineSystem
 

@@ -1,4 +1,4 @@
-// Reads what verifies out of a damaged log, in its order: every LSN once, whole transactions told from parts of such.
+// Reads what verifies out of a damaged log, in its order: every LSN once, and whole transactions apart from parts.
 //
 // Below a segment's end, or below its furthest promise, everything that verifies counts, whatever lies between. Above
 // the promise the rule is that of recovery: units without a gap, and what lies behind the first frame that does not
@@ -17,9 +17,9 @@ package final class LogSalvage: Sendable {
   private let found: SalvageParts
   private let lock: (any FileLock)?
 
-  /// Looks at the log at `path`, and keeps writers away until this object is let go.
+  /// Surveys the log at `path`, and holds its lock, so that no writer opens it, until this object is released.
   ///
-  /// - Throws: `.absent`, `.notAStore`, `.held`, `.fromTheFuture`, `.damaged` if nothing can be told of it, `.io`: a
+  /// - Throws: `.absent`, `.notAStore`, `.held`, `.fromTheFuture`, `.damaged` if no file says whose log it is, `.io`: a
   ///   byte that cannot be read is an error and no gap, because it may be readable the next time.
   package init(at path: String, environment: SystemEnvironment) throws(LogError) {
     let directory = StoreDirectory(path)
@@ -30,7 +30,7 @@ package final class LogSalvage: Sendable {
     found = try SalvageParts.find(environment.fileSystem, directory)
   }
 
-  /// nil if there is no lock file (a copy of a store): nobody can hold it then.
+  /// nil if there is no lock file (a copy of a store): no process can hold it then.
   private static func keepWritersAway(
     _ directory: StoreDirectory, _ fileSystem: any FileSystem
   ) throws(LogError) -> (any FileLock)? {

@@ -5,7 +5,7 @@ package struct SalvageDamage: Hashable, Sendable {
   package var file: String
   /// In the file; empty for a file that is missing.
   package var bytes: Range<UInt64>
-  /// The LSNs that were lost with it, as far as its neighbours bound them; nil if none were, or nobody knows.
+  /// The LSNs that were lost with it, as far as its neighbours bound them; nil if none were, or it is not known.
   package var lsns: ClosedRange<UInt64>?
   package var words: String
 }
@@ -23,7 +23,7 @@ package struct SalvageReport: Hashable, Sendable {
   package var damages: [SalvageDamage] = []
   /// Events that were there; ascending. In a segment that was compacted some of them may have been left out before.
   package var lost: [ClosedRange<UInt64>] = []
-  /// Events may have followed the last one, and nobody knows how many.
+  /// Events may have followed the last one; how many is not known.
   package var isOpenEnded = false
   /// No LSN above this is known to have been given.
   package var lastLSN: UInt64 = 0

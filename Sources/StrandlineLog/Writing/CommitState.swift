@@ -1,8 +1,8 @@
-// The queue's half of a commit: which LSNs were given, which groups wait, who waits for what. A value without disk and
+// The queue's half of a commit: which LSNs were given, which groups wait, which callers wait for which LSN. A value without disk and
 // without clock.
 //
-// Group commit: the thread that leads takes the first group, makes it durable with one sync, and tells all who wait for
-// it. Meanwhile the queue grows to the next group. There is no timer: a lone transaction is not held back, and many share
+// Group commit: the thread that leads takes the first group, makes it durable with one sync, and wakes all callers that
+// wait for it. Meanwhile the queue grows to the next group. There is no timer: a lone transaction is not held back, and many share
 // a sync because they arrive while one is in flight.
 //
 // LSNs are given in the order of calls. They are final once durable, and also once a byte of them may be on disk;
@@ -130,7 +130,7 @@ struct CommitState: ~Copyable {
 
   /// A group is on the medium.
   ///
-  /// - Returns: whom to tell.
+  /// - Returns: the callers to wake.
   mutating func becameDurable(
     _ group: consuming PendingGroup, offsets: [UInt32], end: UInt32, flushed: LogBound
   ) -> CommitNews {
@@ -142,19 +142,19 @@ struct CommitState: ~Copyable {
       group.reset(firstLSN: 0)
       spare = consume group
     }
-    var told: [Waiter] = []
+    var ready: [Waiter] = []
     if lastAwaited <= durableLSN {
       // No caller waits for more: the array changes hands, and the next one is as large.
-      told.reserveCapacity(min(waiters.count, 1024))
-      swap(&told, &waiters)
+      ready.reserveCapacity(min(waiters.count, 1024))
+      swap(&ready, &waiters)
     } else {
       var rest: [Waiter] = []
       for waiter in waiters {
-        if waiter.lsn <= durableLSN { told.append(waiter) } else { rest.append(waiter) }
+        if waiter.lsn <= durableLSN { ready.append(waiter) } else { rest.append(waiter) }
       }
       waiters = rest
     }
-    return CommitNews(waiters: told, outcome: .durable)
+    return CommitNews(waiters: ready, outcome: .durable)
   }
 
   /// A full sync has covered everything up to `bound`.
@@ -197,7 +197,7 @@ struct CommitState: ~Copyable {
 
   // MARK: Failures
 
-  /// Nothing of what was taken or is queued is on disk. All who wait are told, and nothing is taken until `resume`.
+  /// Nothing of what was taken or is queued is on disk. All callers that wait get the error, and no append is taken until `resume`.
   mutating func reject(_ cause: SystemError) -> CommitNews {
     let lsns = durableLSN + 1...max(durableLSN + 1, nextLSN - 1)
     let error = LogError(
@@ -246,7 +246,7 @@ struct CommitState: ~Copyable {
   }
 }
 
-/// A caller that waits for an LSN. Told exactly once.
+/// A caller that waits for an LSN. It is resumed exactly once.
 protocol CommitWaiter: Sendable {
   func tell(_ outcome: CommitOutcome)
 }
@@ -257,7 +257,7 @@ struct Waiter: Sendable {
   let waiter: any CommitWaiter
 }
 
-/// Whom to tell what, once the locks are free.
+/// Callers to wake with an outcome, once the locks are free.
 struct CommitNews: Sendable {
   var waiters: [Waiter]
   var outcome: CommitOutcome

@@ -97,7 +97,7 @@ extension Log {
         }
       }
     }
-    // Told without a lock: a caller that goes on writes again, and finds both free.
+    // Callers are woken without a lock: one that writes again at once finds both free.
     news?.tell()
     raiseControlIfFar()
   }

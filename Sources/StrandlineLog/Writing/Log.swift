@@ -3,7 +3,7 @@
 // Reading/Log+Reading.swift.
 //
 // Locks, in the order in which a thread takes them: `stalled`, `disk`, those of DirectoryKeeper, `queue`. None is held
-// while a caller is told something. Format and recovery rule: Formats/log.md.
+// while a caller is woken. Format and recovery rule: Formats/log.md.
 
 import Dispatch
 import StrandlineSystem
@@ -18,7 +18,7 @@ struct StalledRecovery {
 
 /// A write-ahead log in a directory, held by this writer. Safe to use from every thread and task.
 ///
-/// A log that is let go without `close()` gives its lock and its files back as soon as its own threads have ended what
+/// A log that is released without `close()` gives its lock and its files back as soon as its own threads have ended what
 /// they had begun; what a close would write is not written, and what was acknowledged is safe.
 package final class Log: Sendable {
   package let path: String

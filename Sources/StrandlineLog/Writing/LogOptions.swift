@@ -1,4 +1,4 @@
-// What a log may be told: whose it is, how large its pieces are, how hard it syncs.
+// The options of one writer: whose log it is, how large its pieces are, how hard it syncs.
 
 package import StrandlineSystem
 
