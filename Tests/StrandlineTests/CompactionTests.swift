@@ -532,7 +532,7 @@ private final class Round: Sendable {
     try store.closeBlocking()
   }
 
-  @Test func `a reader of another process that stayed behind is told to open again`() throws {
+  @Test func `a reader in another process that stayed behind throws that it is outdated`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk)
     try fill(store, rounds: 3)

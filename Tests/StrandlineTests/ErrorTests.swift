@@ -333,7 +333,7 @@ struct ErrorTests {
     }
   }
 
-  @Test func `calls without a store throw what their page says`() async {
+  @Test func `calls without a store throw what their documentation says`() async {
     for call in PublicCall.withoutStore {
       let thrown = await error { try await call.make() }
       #expect(Outcome(thrown) == call.outcome, "\(call.names): \(thrown.map { "\($0)" } ?? "nothing")")
@@ -503,7 +503,7 @@ struct ErrorTests {
     }
   }
 
-  @Test func `a full disk and a failing one are told apart`() throws {
+  @Test func `a full disk and a failing one give different codes`() throws {
     let full = SimulatedDisk(capacity: 100)
     let environment = StoreEnvironment.simulated(disk: full, seed: 1)
     #expect {

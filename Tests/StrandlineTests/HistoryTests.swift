@@ -1,4 +1,4 @@
-// Histories that once went wrong, or would under a simpler rule, each told step by step. The names begin with the number
+// Histories that once went wrong, or would under a simpler rule, each step by step. The names begin with the number
 // of the decision that forbids them.
 
 import Strandline
@@ -103,7 +103,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read("count") == 12)
   }
 
-  @Test func `2: a creation that was applied unheard, then deleted by the app, does not come back`() async throws {
+  @Test func `2: a creation whose answer was lost, then deleted by the app, does not come back`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["title": "x"])
@@ -114,7 +114,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == nil)
   }
 
-  @Test func `2: a replacement that was applied unheard and deleted elsewhere stays deleted`() async throws {
+  @Test func `2: a replacement whose answer was lost, deleted elsewhere, stays deleted`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.replaceLife(["title": "second"])
     try await a.syncLosingTheAnswer(fleet)
@@ -179,7 +179,7 @@ private func agree(_ devices: Device...) async throws {
   @Test func `2: a record that was sent again after its deletion is no server that went back in time`() async throws {
     let fleet = try Fleet()
     let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
-    // A begins the name, unheard. B begins it too, and what it saves is both lives in one; C deletes that.
+    // A creates the record; the answer is lost. B creates it too and saves a merge of both lives; C deletes that.
     try await a.save(["title": "A's"])
     try await a.syncLosingTheAnswer(fleet)
     try await b.save(["body": "B's"])
@@ -199,7 +199,7 @@ private func agree(_ devices: Device...) async throws {
 
   @Test func `3: an edit of a new life is not undone by what the old one held`() async throws {
     let (fleet, a, b) = try await pair()
-    // The new life has no title and takes the old one's away. It arrives unheard, a moment after A has gone on editing.
+    // The new life has no title, so it removes the old one's. The answer is lost, and A edits again meanwhile.
     try await a.replaceLife(["body": "second"])
     fleet.serverClock.advance(milliseconds: 10_000)
     try await a.syncLosingTheAnswer(fleet)
@@ -209,7 +209,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "of the second life")
   }
 
-  @Test func `3: two devices that begin the same name keep each other's life`() async throws {
+  @Test func `3: two devices that create the same name keep both lives`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["fromA": 1])
@@ -229,7 +229,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("body") == "second")
   }
 
-  @Test func `4: the base moves to the server's title and nobody's edit is lost unasked`() async throws {
+  @Test func `4: an edit made while another device's edit is fetched loses neither`() async throws {
     let (fleet, a, b) = try await pair()
     try await b.save(["title": "B's"])
     try await b.settle()
@@ -307,7 +307,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "x")
   }
 
-  @Test func `8: an emptied parent reaches everybody`() async throws {
+  @Test func `8: a removed parent reaches every device`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.open().write { tx in try tx.save(note(["title": "x"], parent: "folder")) }
@@ -425,7 +425,7 @@ private struct EndlessFeed: Transport {
   }
 }
 
-/// Refuses requests whose body is above a size, as a web server before the cloud does: in HTML, and without its words.
+/// Refuses requests whose body is above a size, as a proxy before the server does: in HTML, without CloudKit's JSON.
 private struct ProxyWithLimit: Transport {
   let base: InProcessTransport
   let bytesMax: Int
@@ -448,14 +448,14 @@ private final class Counter: Sendable {
   }
 }
 
-/// Answers as if somebody else were signed in.
+/// Answers as if another user were signed in.
 private struct AnotherUser: Transport {
   let base: InProcessTransport
   init(_ base: InProcessTransport) { self.base = base }
   func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     var response = try await base.send(request)
     let text = String(decoding: response.body, as: UTF8.self)
-    response.body = Array(text.replacing(CloudServer.defaultUser, with: "_somebody").utf8)
+    response.body = Array(text.replacing(CloudServer.defaultUser, with: "_another").utf8)
     return response
   }
 }
