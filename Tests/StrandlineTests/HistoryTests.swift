@@ -40,7 +40,7 @@ extension Device {
     #expect(broken == nil)
   }
 
-  /// The server applies what this device sends next, and the answer never comes; then the power goes.
+  /// The server applies what this device sends next, the answer is lost, and the device loses power.
   fileprivate func syncLosingTheAnswer(_ fleet: Fleet) async throws {
     let dropped = fleet.server.statistics.droppedAnswers
     fleet.server.setFaults(ServerFaults(dropAnswer: 1))
@@ -151,7 +151,7 @@ private func agree(_ devices: Device...) async throws {
     try await b.settle()
     try await b.open().write { tx in try tx.delete(id) }
     try await b.settle()
-    // A has no token: whether the tombstone is older than its creation, it cannot know.
+    // A has no token, so the tombstone may be older than its creation.
     try await a.sync(.pullOnly)
     // The page that comes next shows the creation once more, from before the deletion, and no tombstone follows.
     try await c.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("other"))) }
@@ -176,7 +176,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("secret") == nil)
   }
 
-  @Test func `2: a record that was sent again after its deletion is no server that went back in time`() async throws {
+  @Test func `2: a record sent again after its deletion is not taken for a server that went back`() async throws {
     let fleet = try Fleet()
     let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
     // A creates the record; the answer is lost. B creates it too and saves a merge of both lives; C deletes that.
@@ -187,10 +187,10 @@ private func agree(_ devices: Device...) async throws {
     try await c.settle()
     try await c.open().write { tx in try tx.delete(id) }
     try await c.settle()
-    // A has no token yet, so the tombstone may be older than its creation: it is sent again, and begins anew.
+    // A has no token yet, so the tombstone may be older than its creation: A creates the record again.
     fleet.serverClock.advance(milliseconds: 1_000)
     try await a.settle()
-    // B finds a record of A's life alone, which has seen nothing of what the server once took from B.
+    // B fetches a record of A's life alone, which lacks what the server once acknowledged to B.
     try await b.settle()
     #expect(try await b.open().status().zones.allSatisfy { !$0.isLost })
     #expect(try await b.read() == "A's")
@@ -256,7 +256,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(fleet.server.statistics.appliedOperations == 3)
   }
 
-  @Test func `5: one more on top of a lost answer is not counted twice`() async throws {
+  @Test func `5: an edit whose answer was lost is not sent again after another device built on it`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.save(["count": 1])
     try await a.syncLosingTheAnswer(fleet)
@@ -269,7 +269,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("count") == 2)
   }
 
-  @Test func `5: a clone takes another name before it sends`() async throws {
+  @Test func `5: a clone draws a new writer ID before it sends`() async throws {
     let (_, a, b) = try await pair()
     let image = a.disk.clone()
     try await a.save(["title": "from the original"])
@@ -289,7 +289,7 @@ private func agree(_ devices: Device...) async throws {
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["title": "x"])
     try await a.settle()
-    // B hears which zones changed and loses its power before the zone's first page.
+    // B fetches the list of changed zones and loses power before the zone's first page.
     let store = try await b.open()
     let count = Mutex(0)
     let disk = b.disk
@@ -323,7 +323,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "x")
   }
 
-  @Test func `19: a batch that is too much at once is halved, and one record that is too much is held`() async throws {
+  @Test func `19: a batch that is too large is halved, and a record that is too large alone is held`() async throws {
     var limits = ServerLimits()
     limits.operationsMax = 3
     let fleet = try Fleet(limits: limits)
@@ -342,12 +342,12 @@ private func agree(_ devices: Device...) async throws {
     let status = try await a.open().status()
     #expect(status.held.map(\.id.name) == ["n-large"])
     #expect(status.unsettledRecords == 1)
-    // It is not sent again, and holds up nothing that comes after it.
+    // It is not sent again, and later records are sent.
     let refused = proxy.refused.value
     try await a.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("n-after"), fields: [:])) }
     #expect(try await a.sync().uploaded == 1)
     #expect(proxy.refused.value == refused)
-    // Made smaller it goes up.
+    // After an edit makes it smaller it is sent.
     try await a.open().write { tx in
       var record = try #require(try tx.record(RecordID("n-large")))
       record["title"] = "short"
@@ -381,7 +381,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.open().record(RecordID("old")) == nil)
   }
 
-  @Test func `16: a feed that never ends is an error and no loop`() async throws {
+  @Test func `16: a feed that never ends is an error and not a loop`() async throws {
     let (fleet, a, _) = try await pair()
     try await a.close()
     try await a.open(through: EndlessFeed(base: InProcessTransport(fleet.server)))
@@ -409,7 +409,7 @@ private func agree(_ devices: Device...) async throws {
   }
 }
 
-/// Says of every page of changes that more is to come, with a token of its own each time, and brings nothing.
+/// Answers each request for changes with an empty page, a new token, and more to come.
 private struct EndlessFeed: Transport {
   let base: InProcessTransport
   let count = Counter()

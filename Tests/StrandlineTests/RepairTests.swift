@@ -1,6 +1,6 @@
 // Goal: a device whose store was damaged and repaired agrees with all others after it has synced; what it had not sent
-// and what survived arrives; no change of another device at the server is undone. Method: histories told step by
-// step, one for each way in which a hole can lie, and random ones with random damage beside a second device.
+// and what survived arrives; no change of another device at the server is undone. Method: a
+// history for each place that a hole can have, and random histories with random damage, beside a second device.
 
 import Strandline
 import StrandlineLog
@@ -66,7 +66,7 @@ extension Device {
     return hit.count
   }
 
-  /// Repairs the store; the new one stands in its place then.
+  /// Repairs the store and moves the new one to its place.
   @discardableResult
   fileprivate func repair() async throws -> StoreRepair.Plan {
     try await close()
@@ -347,7 +347,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
       try a.disk.unlink(files[Int(random.below(UInt64(files.count)))])
     } else {
       for _ in 0...random.below(4) { hit.insert(before[Int(random.below(UInt64(before.count)))].lsn) }
-      // The settlements of one record are what holes hurt most.
+      // Lost settlements of one record are the hardest case.
       let name = name()
       if random.below(2) == 0 {
         for placed in before where isSettlement(placed) && placed.event.recordID == name { hit.insert(placed.lsn) }
