@@ -1,23 +1,23 @@
-// One request and its answer as a value: what may happen to it, in any order, and what has to be done then.
+// The state of one request and its answer: the inputs that may come, in any order, and the actions that follow.
 //
 // The caller, the task that cancels it, and URLSession work on different threads, so a cancellation or a completion
 // may come before the caller waits. A caller that is never resumed waits for ever, and one that is resumed twice ends
 // the process. Here neither can happen: the first input that ends the exchange decides its outcome, an outcome that
 // comes before the caller waits is kept until it does, and every later input is ignored.
 //
-// No thread, lock or URLSession is in here, so that a test can try every order.
+// Pure, without threads, locks or URLSession, so that a test can try every order.
 
 private import Strandline
 
 /// One request under way. `Caller` is what waits for the answer: a continuation, or a number in a test.
 package struct Exchange<Caller: Sendable>: Sendable {
-  /// What has to be done after an input, outside of any lock.
+  /// What the transport has to do after an input, outside of any lock.
   package enum Action: Sendable {
     /// Send the request.
     case start
     /// Hand the outcome to the caller.
     case resume(Caller, Result<HTTPResponse, any Error>)
-    /// Cancel the request: its answer is not wanted any more.
+    /// Cancel the request.
     case cancel
   }
 
@@ -44,12 +44,12 @@ package struct Exchange<Caller: Sendable>: Sendable {
     self.answerBytesMax = answerBytesMax
   }
 
-  /// The caller has its outcome; no input changes anything any more.
+  /// Whether the caller has its outcome; then no input changes anything.
   package var isOver: Bool { if case .over = state { true } else { false } }
 
   // MARK: Inputs
 
-  /// The caller waits from now on. To be called once.
+  /// The caller waits from now on. Must be called once.
   package mutating func wait(_ caller: Caller) -> [Action] {
     switch state {
     case .idle:
@@ -62,10 +62,10 @@ package struct Exchange<Caller: Sendable>: Sendable {
     }
   }
 
-  /// The caller's task was cancelled. It does not wait for URLSession to say so.
+  /// The caller's task was cancelled: it is resumed at once, before URLSession reports the end.
   package mutating func cancel() -> [Action] { end(.failure(CancellationError()), cancelling: true) }
 
-  /// Status and header of the answer came. The last one counts.
+  /// Status and header of the answer came. If they come again, the last ones count.
   package mutating func receive(status: Int, headers: HTTPHeaders) -> [Action] {
     guard isOpen else { return [] }
     response = HTTPResponse(status: status, headers: headers, body: response.body)
@@ -83,7 +83,7 @@ package struct Exchange<Caller: Sendable>: Sendable {
     return []
   }
 
-  /// The exchange completed: with the whole answer, or with what went wrong.
+  /// URLSession completed the request: with the whole answer, or with a problem.
   package mutating func complete(_ problem: Problem?) -> [Action] {
     switch problem {
     case .cancelled: end(.failure(CancellationError()), cancelling: false)
@@ -126,8 +126,8 @@ package struct Exchange<Caller: Sendable>: Sendable {
   }
 
   private var answer: Result<HTTPResponse, any Error> {
-    guard response.status != 0 else { return failure("the answer was no HTTP") }
-    // A body shorter than its Content-Length is a connection that broke, whatever URLSession says.
+    guard response.status != 0 else { return failure("the answer is not HTTP") }
+    // A body shorter than its Content-Length means that the connection broke, also where URLSession reports success.
     if let length = response.headers["content-length"].flatMap({ Int($0) }),
       response.headers["content-encoding"] == nil, response.body.count < length
     {

@@ -1,12 +1,12 @@
-// Opening a store by a URL, as apps hold their folders. Here and not beside the store, which knows no Foundation.
+// Opening a store by a file URL. Here and not beside the store, whose target does not import Foundation.
 
 public import Foundation
 public import Strandline
 
 extension RecordStore {
-  /// Opens the store in a folder of this machine; see `open(at:syncing:options:environment:)`, which takes a path.
+  /// Opens the store in a folder of this machine, as `open(at:syncing:options:environment:)` does with a path.
   ///
-  /// - Throws: `StrandlineError.notAStore` if the URL is not a file's, and what the other throws.
+  /// - Throws: `StrandlineError.notAStore` if the URL is not a file URL, and what the other throws.
   public static func open(
     at folder: URL, syncing: SyncConfiguration? = nil, durability: Durability = .durable,
     options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, fileID: String = #fileID,
@@ -14,7 +14,7 @@ extension RecordStore {
   ) async throws -> RecordStore {
     guard folder.isFileURL else {
       throw StrandlineError(
-        .notAStore, "'\(folder.scheme ?? "")' names no folder of this machine; give a file URL",
+        .notAStore, "a URL of scheme '\(folder.scheme ?? "")' names no folder of this machine; pass a file URL",
         location: "\(fileID):\(line)")
     }
     return try await open(

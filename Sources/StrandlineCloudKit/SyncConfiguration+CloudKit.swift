@@ -1,13 +1,13 @@
-// `syncing: .cloudKit("iCloud.app")`: the words of the first ten lines that anybody writes.
+// `syncing: .cloudKit("iCloud.app")`: how an app says that a store syncs with CloudKit.
 //
-// The session file lies in the store's folder, because a session is one user's as a store is. The API token is the
-// app's: an argument, or the environment of a tool; it is never written anywhere.
+// The session file lies in the store's folder, because a session belongs to one user, as a store does. The API token
+// belongs to the app: it is an argument or an environment variable, and is never written to a file.
 
 public import Strandline
 internal import StrandlineSystem
 
 extension SyncConfiguration {
-  /// The name of the session's file in the store's folder.
+  /// The name of the session file in the store's folder.
   package static let sessionName = "session"
   /// The environment variable that may hold the API token.
   package static let apiTokenVariable = "STRANDLINE_API_TOKEN"
@@ -15,17 +15,17 @@ extension SyncConfiguration {
   /// Syncs with a CloudKit container through CloudKit Web Services.
   ///
   /// The signed-in user's token is kept in the file `session` of the store's folder; `WebSession(path:)` and
-  /// `signIn(token:)` put the first one there. Until then a sync says `.needsSignIn`, with the page to sign in at.
+  /// `signIn(token:)` put the first one there. Until then a sync throws `.needsSignIn`, with the URL of the sign-in page.
   ///
   /// - Parameters:
   ///   - container: the container's identifier, "iCloud." first.
   ///   - environment: "development" or "production"; the API token must be of the same one.
   ///   - scope: the database; the private one by default. The public one has no change feed and cannot be synced.
-  ///   - apiToken: the container's API token. Left out, it is taken from the environment variable
+  ///   - apiToken: the container's API token. If nil, it is read from the environment variable
   ///     `STRANDLINE_API_TOKEN`. Apple's service needs one, a local server none.
   ///   - baseURL: scheme, host and port; Apple's service, or what `strandline serve` prints.
-  /// - Returns: a configuration. Opening a store with it throws `StrandlineError.invalidValue` if Apple's service is
-  ///   meant and there is no API token.
+  /// - Returns: a configuration. Opening a store with it throws `StrandlineError.invalidValue` if `baseURL` is Apple's
+  ///   service and there is no API token.
   public static func cloudKit(
     _ container: String, environment: String = "development", scope: DatabaseScope = .private,
     apiToken: String? = nil, baseURL: String = WebServicesDatabase.appleOrigin

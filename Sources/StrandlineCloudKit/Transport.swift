@@ -1,36 +1,36 @@
-// One HTTP exchange, as the Web Services client sees it: a request goes out, a whole answer comes back.
+// An HTTP request, its answer, and the protocol that carries them.
 //
-// The seam between the protocol and the network. The real one is URLSessionTransport; tests and the simulator
-// hand requests straight to the local server's handler, so that JSON and headers are exercised without sockets.
-// The query holds the credentials; for that reason nothing here prints it.
+// URLSessionTransport uses the network. InProcessTransport calls the local server in the same process, so that tests
+// and simulations exercise JSON and headers without sockets. A request's query holds the credentials and is never
+// printed.
 
-/// Header fields in the order they came; names compare without regard to case.
+/// Header fields in the order in which they came; names compare without regard to case.
 public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral {
   /// Name and value, in order.
   public private(set) var fields: [Field] = []
 
   /// One line of a header.
   public struct Field: Sendable, Hashable {
-    /// As it was spelled.
+    /// The field's name, as it was spelled.
     public var name: String
-    /// Without the spaces around it.
+    /// The field's value, without the spaces around it.
     public var value: String
-    /// Joins the two.
+    /// Makes a field.
     public init(name: String, value: String) {
       self.name = name
       self.value = value
     }
   }
 
-  /// No fields.
+  /// A header without fields.
   public init() {}
 
-  /// Fields in order.
+  /// A header of these fields, in order.
   public init(dictionaryLiteral elements: (String, String)...) {
     fields = elements.map { Field(name: $0.0, value: $0.1) }
   }
 
-  /// The first value under a name. Setting replaces all of that name; nil removes them.
+  /// The first value under a name. Setting it replaces all fields of that name; nil removes them.
   public subscript(name: String) -> String? {
     get {
       let wanted = name.lowercased()
@@ -43,7 +43,7 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral {
     }
   }
 
-  /// Adds a field, whatever is there.
+  /// Adds a field; those of the same name stay.
   public mutating func append(_ name: String, _ value: String) {
     fields.append(Field(name: name, value: value))
   }
@@ -55,7 +55,7 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral {
   }
 }
 
-/// A request, whole.
+/// A request with its body.
 public struct HTTPRequest: Sendable, CustomStringConvertible {
   /// "GET" or "POST".
   public var method: String
@@ -65,12 +65,12 @@ public struct HTTPRequest: Sendable, CustomStringConvertible {
   public var path: String
   /// Percent-encoded, without "?". It carries the tokens: never print it.
   public var query: String
-  /// The fields that the transport does not add by itself.
+  /// The header, without the fields that the transport adds.
   public var headers: HTTPHeaders
   /// The bytes after the header.
   public var body: [UInt8]
 
-  /// Joins the parts.
+  /// Makes a request.
   public init(
     method: String = "POST", origin: String, path: String, query: String = "", headers: HTTPHeaders = HTTPHeaders(),
     body: [UInt8] = []
@@ -83,20 +83,20 @@ public struct HTTPRequest: Sendable, CustomStringConvertible {
     self.body = body
   }
 
-  /// Method, origin and path: no token.
+  /// Method, origin and path, without the query and its tokens.
   public var description: String { "\(method) \(origin)\(path)" }
 }
 
-/// An answer, whole.
+/// An answer with its body.
 public struct HTTPResponse: Sendable {
-  /// The three digits.
+  /// The status code: 200.
   public var status: Int
   /// The header.
   public var headers: HTTPHeaders
-  /// The bytes after the header, decoded from whatever they travelled in.
+  /// The body, with transfer and content coding removed.
   public var body: [UInt8]
 
-  /// Joins the parts.
+  /// Makes an answer.
   public init(status: Int, headers: HTTPHeaders = HTTPHeaders(), body: [UInt8] = []) {
     self.status = status
     self.headers = headers
@@ -106,14 +106,14 @@ public struct HTTPResponse: Sendable {
 
 /// Carries requests to a server.
 public protocol Transport: Sendable {
-  /// Sends a request and returns the whole answer, whatever its status.
+  /// Sends a request and returns the whole answer, of any status.
   ///
-  /// - Throws: `CloudError(.networkError)` if no whole answer came (the words name the host and what went wrong,
-  ///   never the query); `CancellationError` if the task was cancelled.
+  /// - Throws: `CloudError(.networkError)` if no whole answer came (its reason names the host and the cause, never the
+  ///   query); `CancellationError` if the task was cancelled.
   func send(_ request: HTTPRequest) async throws -> HTTPResponse
 }
 
-/// Percent-encoding as the credentials need it: everything but RFC 3986's unreserved characters.
+/// Percent-encoding of everything but RFC 3986's unreserved characters, as the credentials in a query need it.
 package enum PercentEncoding {
   package static func encode(_ text: String) -> String {
     let digits = Array("0123456789ABCDEF".utf8)
@@ -127,7 +127,7 @@ package enum PercentEncoding {
     return String(decoding: result, as: UTF8.self)
   }
 
-  /// Nil for an escape that is none, or bytes that are no UTF-8.
+  /// Nil if an escape is not "%" and two hexadecimal digits, or the bytes are not UTF-8.
   package static func decode(_ text: some StringProtocol) -> String? {
     var result: [UInt8] = []
     var rest = Array(text.utf8)[...]

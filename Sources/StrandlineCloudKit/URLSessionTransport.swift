@@ -1,10 +1,10 @@
-// The network: requests through Foundation's URLSession, which keeps nothing (no cookies, no cache, no
-// credentials), follows no redirect, and takes no answer above a limit.
+// Sends requests through Foundation's URLSession, without cookies, cache or stored credentials, following no redirect,
+// and accepting no answer above a limit.
 //
-// A delegate gathers each answer, so that one that is too large is cut off where it exceeds the limit and never
-// held whole. What each callback means for the caller is decided in Exchange.swift, one value for each request, all
-// behind one lock; here the decisions are carried out, outside of the lock. Words of errors are made here from the
-// kind of failure: URLSession's own name the whole URL, and with it the tokens.
+// A delegate collects each answer piece by piece, so that an answer above the limit is never held whole. Exchange.swift
+// decides what each callback means for the caller; there is one exchange for each request, all behind one lock. The
+// decisions are carried out here, outside of the lock. The messages of errors are made here too: those of URLSession
+// hold the whole URL, and with it the tokens.
 
 internal import Foundation
 internal import Synchronization
@@ -19,12 +19,12 @@ public final class URLSessionTransport: Transport {
   private let session: URLSession
   private let gatherer: Gatherer
 
-  /// A transport of its own connections.
+  /// A transport with its own connections.
   ///
   /// - Parameters:
-  ///   - timeout: seconds without a byte before a request fails.
-  ///   - totalTimeout: seconds that a whole exchange may take.
-  ///   - answerBytesMax: the largest body that is taken.
+  ///   - timeout: seconds without a byte after which a request fails.
+  ///   - totalTimeout: seconds that a request and its answer may take.
+  ///   - answerBytesMax: the largest body that is accepted.
   public init(timeout: Double = 60, totalTimeout: Double = 300, answerBytesMax: Int = 64 << 20) {
     let configuration = URLSessionConfiguration.ephemeral
     configuration.httpCookieStorage = nil
@@ -40,17 +40,18 @@ public final class URLSessionTransport: Transport {
   }
 
   deinit {
-    // A session holds its delegate until it is told to end.
+    // A session keeps its delegate alive until it is invalidated.
     session.finishTasksAndInvalidate()
   }
 
-  /// Sends a request and returns the whole answer.
+  /// Sends a request and returns the whole answer; see `Transport.send(_:)`.
   public func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     let text = request.origin + request.path + (request.query.isEmpty ? "" : "?" + request.query)
     guard let url = URL(string: text), let scheme = url.scheme?.lowercased(), scheme == "http" || scheme == "https",
       url.host != nil
     else {
-      throw CloudError(.networkError, reason: "'\(request.origin)' is no address of a server (http://host:port)")
+      throw CloudError(
+        .networkError, reason: "'\(request.origin)' is not a server's address; give http://host:port or https://host")
     }
     var urlRequest = URLRequest(url: url)
     urlRequest.httpMethod = request.method
@@ -63,31 +64,31 @@ public final class URLSessionTransport: Transport {
         gatherer.update(task) { $0.wait(continuation) }
       }
     } onCancel: {
-      // May run before the caller waits, or at the same moment.
+      // May run before the caller waits, or concurrently.
       gatherer.update(task) { $0.cancel() }
     }
   }
 
-  /// Gathers the answers of all tasks of a session.
+  /// Collects the answers to all tasks of a session.
   private final class Gatherer: NSObject, URLSessionDataDelegate, Sendable {
     typealias Caller = CheckedContinuation<HTTPResponse, any Error>
     private let answerBytesMax: Int
-    /// By task. An exchange that is over is not here.
+    /// By task identifier. An exchange that is over is removed.
     private let exchanges = Mutex<[Int: Exchange<Caller>]>([:])
 
     init(answerBytesMax: Int) { self.answerBytesMax = answerBytesMax }
 
-    /// Expects callbacks for a task. Its caller must wait afterwards, cancelled or not.
+    /// Registers a task before its callbacks come. The caller must wait afterwards, cancelled or not.
     func begin(_ task: URLSessionTask, origin: String) {
       let exchange = Exchange<Caller>(origin: origin, answerBytesMax: answerBytesMax)
       exchanges.withLock { $0[task.taskIdentifier] = exchange }
     }
 
-    /// Tells a task's exchange what happened, and does what follows. A callback after the end finds no exchange.
+    /// Gives an input to a task's exchange and carries out the actions. A callback after the end finds no exchange.
     func update(_ task: URLSessionTask, _ input: (inout Exchange<Caller>) -> [Exchange<Caller>.Action]) {
       let id = task.taskIdentifier
       let actions = exchanges.withLock { exchanges -> [Exchange<Caller>.Action] in
-        // Taken out while it changes, so that its body is not copied.
+        // Removed while it changes, so that its body is not copied.
         guard var exchange = exchanges.removeValue(forKey: id) else { return [] }
         let actions = input(&exchange)
         if !exchange.isOver { exchanges[id] = exchange }
@@ -106,7 +107,7 @@ public final class URLSessionTransport: Transport {
       _ session: URLSession, task: URLSessionTask, willPerformHTTPRedirection response: HTTPURLResponse,
       newRequest request: URLRequest, completionHandler: @escaping @Sendable (URLRequest?) -> Void
     ) {
-      // A redirect would carry the tokens elsewhere. The answer 3xx is the answer.
+      // A redirect would send the tokens to another server. The caller gets the 3xx answer.
       completionHandler(nil)
     }
 
@@ -141,12 +142,12 @@ public final class URLSessionTransport: Transport {
       case .cannotFindHost, .dnsLookupFailed: "cannot find the host"
       case .timedOut: "timed out"
       case .networkConnectionLost: "the connection was lost"
-      case .notConnectedToInternet: "there is no network"
-      case .badServerResponse, .cannotParseResponse: "the answer was no HTTP"
+      case .notConnectedToInternet: "this machine has no network connection"
+      case .badServerResponse, .cannotParseResponse: "the answer is not HTTP"
       case .secureConnectionFailed, .serverCertificateUntrusted, .serverCertificateHasBadDate,
         .serverCertificateNotYetValid, .serverCertificateHasUnknownRoot:
-        "the secure connection failed"
-      case .badURL, .unsupportedURL: "no address of a server"
+        "the TLS connection failed, or the server's certificate is not valid"
+      case .badURL, .unsupportedURL: "not a server's address; give http://host:port or https://host"
       default: "the request failed (URL error \(code.rawValue))"
       }
     }

@@ -1,9 +1,9 @@
-// CloudKit Web Services as a CloudDatabase: the engine's seven questions as HTTP and JSON, and the answers record
-// by record.
+// CloudKit Web Services as a CloudDatabase: the engine's seven requests as HTTP and JSON, and their answers record by
+// record.
 //
-// Nothing that a server sends can trap here. What cannot be understood becomes an `unexpectedServerResponse`, of
-// the request or, where the rest of the answer is sound, of the one record. Answers are matched by record name,
-// never by position. One request is in flight for a credential.
+// No answer can trap here. One that cannot be read becomes the error `unexpectedServerResponse`, of the request or, if
+// the rest of the answer can be read, of the one record. Results are matched by record name, never by position. A
+// credential has one request in flight.
 
 public import Strandline
 package import StrandlineSystem
@@ -19,18 +19,18 @@ public final class WebServicesDatabase: CloudDatabase {
   private let basePath: String
   private let transport: any Transport
   private let environment: SystemEnvironment
-  private let lane: RequestLane
+  private let queue: RequestQueue
 
-  /// Apple's service.
+  /// The origin of Apple's service.
   public static let appleOrigin = "https://api.apple-cloudkit.com"
-  /// What CloudKit takes in one request.
+  /// The most operations, or records looked up, in one request; CloudKit's limit.
   public static let operationsMax = 200
 
-  /// Reaches a database.
+  /// A client of a database.
   ///
   /// - Parameters:
   ///   - apiToken: the container's API token; empty for the local server.
-  ///   - session: the signed-in user's; shared among databases of one user. Nil where no sign-in is needed.
+  ///   - session: the signed-in user's session; the databases of one user share it. Nil if the server needs no sign-in.
   ///   - baseURL: scheme, host and port, without a path.
   package init(
     address: CloudAddress, apiToken: String, session: WebSession?, baseURL: String,
@@ -41,7 +41,7 @@ public final class WebServicesDatabase: CloudDatabase {
     self.session = session
     self.transport = transport
     self.environment = environment
-    self.lane = session?.lane ?? RequestLane()
+    self.queue = session?.queue ?? RequestQueue()
     var origin = baseURL
     while origin.hasSuffix("/") { origin.removeLast() }
     self.origin = origin
@@ -49,7 +49,14 @@ public final class WebServicesDatabase: CloudDatabase {
       "/database/1/\(PercentEncoding.encode(address.container))/\(PercentEncoding.encode(address.environment))/"
   }
 
-  /// Reaches a database from this machine. See the other initializer for the parameters.
+  /// A client of a database.
+  ///
+  /// - Parameters:
+  ///   - address: container, environment and scope.
+  ///   - apiToken: the container's API token; empty for the local server.
+  ///   - session: the signed-in user's session; the databases of one user share it. Nil if the server needs no sign-in.
+  ///   - baseURL: scheme, host and port, without a path.
+  ///   - transport: carries the requests.
   public convenience init(
     address: CloudAddress, apiToken: String = "", session: WebSession? = nil,
     baseURL: String = WebServicesDatabase.appleOrigin, transport: any Transport = URLSessionTransport()
@@ -59,18 +66,18 @@ public final class WebServicesDatabase: CloudDatabase {
       environment: .real)
   }
 
-  // MARK: the seven questions
+  // MARK: Requests
 
   /// The record name of the signed-in user.
   public func user() async throws -> String {
     let answer = try await ask(UserReply.self, "GET", "public/users/caller", Nothing?.none)
     guard let name = answer.value.users?.first?.userRecordName ?? answer.value.userRecordName, !name.isEmpty else {
-      throw answer.errors.unexpected(answer.response, "asked who is signed in, got no user")
+      throw answer.errors.unexpected(answer.response, "the answer to users/caller names no user")
     }
     return name
   }
 
-  /// The zones that exist, without CloudKit's default zone, which always does and cannot be synced.
+  /// The zones that exist, without CloudKit's default zone, which always exists and cannot be synced.
   public func zones() async throws -> [ZoneID] {
     let answer = try await ask(ZonesReply.self, "GET", scoped("zones/list"), Nothing?.none)
     var result: [ZoneID] = []
@@ -88,17 +95,18 @@ public final class WebServicesDatabase: CloudDatabase {
       .init(operationType: "create", zone: .init(zoneID: WireZoneID(zone)))
     ])
     let answer = try await ask(ZonesReply.self, "POST", scoped("zones/modify"), request)
-    guard let result = answer.value.zones.first(where: { $0.zoneID?.name == zone.name }) ?? lone(answer.value.zones)
+    guard let result = answer.value.zones.first(where: { $0.zoneID?.name == zone.name }) ?? unnamed(answer.value.zones)
     else {
-      throw answer.errors.unexpected(answer.response, "asked for the zone '\(zone.name)', got no word of it")
+      throw answer.errors.unexpected(
+        answer.response, "the answer to the creation of zone '\(zone.name)' does not name it")
     }
     if let error = result.error, error.serverErrorCode != CloudError.Code.exists.rawValue {
       throw answer.errors.item(error, answer.response)
     }
   }
 
-  /// An error entry may come without its zone's name; among one it can only be that one.
-  private func lone(_ zones: [WireZone]) -> WireZone? {
+  /// An error entry may come without the zone's name. If it is the only entry, it is the requested zone's.
+  private func unnamed(_ zones: [WireZone]) -> WireZone? {
     zones.count == 1 && zones[0].zoneID == nil ? zones[0] : nil
   }
 
@@ -109,7 +117,7 @@ public final class WebServicesDatabase: CloudDatabase {
     guard !operations.isEmpty else { return [:] }
     guard operations.count <= Self.operationsMax else {
       throw CloudError(
-        .badRequest, reason: "\(operations.count) operations in one request; CloudKit takes \(Self.operationsMax)")
+        .badRequest, reason: "\(operations.count) operations in one request; the limit is \(Self.operationsMax)")
     }
     var kinds: [String: CloudOperation.Kind] = [:]
     for operation in operations {
@@ -138,7 +146,7 @@ public final class WebServicesDatabase: CloudDatabase {
     guard !names.isEmpty else { return [:] }
     guard names.count <= Self.operationsMax else {
       throw CloudError(
-        .badRequest, reason: "\(names.count) records looked up in one request; CloudKit takes \(Self.operationsMax)")
+        .badRequest, reason: "\(names.count) records looked up in one request; the limit is \(Self.operationsMax)")
     }
     let request = LookupRequest(zoneID: WireZoneID(zone), records: names.map { .init(recordName: $0) })
     let answer = try await ask(RecordsReply.self, "POST", scoped("records/lookup"), request)
@@ -148,7 +156,7 @@ public final class WebServicesDatabase: CloudDatabase {
   /// One page of a zone's changes since a token.
   public func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
     let limit = min(max(limit, 1), Self.operationsMax)
-    // An empty token means two things to the server; it is never sent.
+    // The service's meaning of an empty token is ambiguous, so none is sent.
     let sent = token?.rawValue.isEmpty == true ? nil : token?.rawValue
     let request = ZoneChangesRequest(
       zones: [.init(zoneID: WireZoneID(zone), syncToken: sent, resultsLimit: limit)], resultsLimit: limit)
@@ -158,23 +166,25 @@ public final class WebServicesDatabase: CloudDatabase {
       let entry = entries.first(where: { $0.zoneID?.name == zone.name })
         ?? (entries.count == 1 && entries[0].zoneID == nil ? entries[0] : nil)
     else {
-      throw answer.errors.unexpected(answer.response, "asked for changes of '\(zone.name)', got no word of it")
+      throw answer.errors.unexpected(
+        answer.response, "the answer to a request for changes of zone '\(zone.name)' does not name it")
     }
     if let error = entry.error { throw answer.errors.item(error, answer.response) }
     guard let next = entry.syncToken, !next.isEmpty else {
-      throw answer.errors.unexpected(answer.response, "a page of changes of '\(zone.name)' without a token")
+      throw answer.errors.unexpected(answer.response, "a page of changes of zone '\(zone.name)' has no token")
     }
     var changes: [ZoneChange] = []
     for record in entry.records ?? [] {
       guard let name = record.recordName, !name.isEmpty else {
-        throw answer.errors.unexpected(answer.response, "a change of '\(zone.name)' without a record name")
+        throw answer.errors.unexpected(answer.response, "a change of zone '\(zone.name)' has no record name")
       }
       if let error = record.error {
         changes.append(.failed(name: name, answer.errors.item(error, answer.response)))
       } else if record.deleted == true {
         changes.append(.deleted(name: name))
       } else if let defect = record.defect ?? missing(in: record) {
-        changes.append(.failed(name: name, answer.errors.unexpectedItem("a record with \(defect)", answer.response)))
+        changes.append(
+          .failed(name: name, answer.errors.unexpectedItem("the record has \(defect)", answer.response)))
       } else {
         changes.append(.saved(record.serverRecord(name: name, in: zone)))
       }
@@ -188,13 +198,13 @@ public final class WebServicesDatabase: CloudDatabase {
     let request = DatabaseChangesRequest(syncToken: sent, resultsLimit: min(max(limit, 1), Self.operationsMax))
     let answer = try await ask(DatabaseChangesReply.self, "POST", scoped("changes/database"), request)
     guard !answer.value.syncToken.isEmpty else {
-      throw answer.errors.unexpected(answer.response, "a page of zones without a token")
+      throw answer.errors.unexpected(answer.response, "a page of changed zones has no token")
     }
     var zones: [DatabasePage.Zone] = []
     for zone in answer.value.zones {
       if let error = zone.error { throw answer.errors.item(error, answer.response) }
       guard let id = zone.zoneID else {
-        throw answer.errors.unexpected(answer.response, "a changed zone without a name")
+        throw answer.errors.unexpected(answer.response, "a changed zone has no name")
       }
       zones.append(.init(id: id.zone(in: address.scope), isDeleted: zone.deleted ?? false))
     }
@@ -202,7 +212,7 @@ public final class WebServicesDatabase: CloudDatabase {
       zones: zones, token: ChangeToken(rawValue: answer.value.syncToken), moreComing: answer.value.moreComing ?? false)
   }
 
-  // MARK: records
+  // MARK: Records
 
   private func wire(_ operation: CloudOperation) -> ModifyRequest.Operation {
     var record = WireRecord(recordName: operation.name)
@@ -229,7 +239,8 @@ public final class WebServicesDatabase: CloudDatabase {
       guard let name = record.recordName, wanted.contains(name) else { continue }
       guard results[name] == nil else {
         results[name] = .failed(
-          answer.errors.unexpectedItem("two results for one record in one answer", answer.response), serverRecord: nil)
+          answer.errors.unexpectedItem("the answer has two results for this record", answer.response),
+          serverRecord: nil)
         continue
       }
       results[name] = result(of: record, name, answer, zone, asked(name))
@@ -248,28 +259,28 @@ public final class WebServicesDatabase: CloudDatabase {
       .failed(answer.errors.unexpectedItem(what, answer.response), serverRecord: nil)
     }
     if let error = record.error { return .failed(answer.errors.item(error, answer.response), serverRecord: nil) }
-    if let defect = record.defect { return failed("a record with \(defect)") }
+    if let defect = record.defect { return failed("the record has \(defect)") }
     switch asked {
     case .deletion:
-      return record.deleted == true ? .deleted : failed("asked to delete, and the answer shows the record alive")
+      return record.deleted == true ? .deleted : failed("the answer to a deletion shows the record undeleted")
     case .save:
-      if record.deleted == true { return failed("asked to save, and the answer shows the record deleted") }
-      guard record.recordChangeTag != nil else { return failed("a saved record without a change tag") }
+      if record.deleted == true { return failed("the answer to a save shows the record deleted") }
+      guard record.recordChangeTag != nil else { return failed("the saved record has no change tag") }
     case .lookup:
       if record.deleted == true { return .deleted }
-      if let missing = missing(in: record) { return failed("a record with \(missing)") }
+      if let missing = missing(in: record) { return failed("the record has \(missing)") }
     }
     return .record(record.serverRecord(name: name, in: zone))
   }
 
-  /// What a living record must have.
+  /// What an undeleted record must have and this one has not; nil if it has all of it.
   private func missing(in record: WireRecord) -> String? {
     if record.recordType?.isEmpty ?? true { return "no type" }
     if record.recordChangeTag == nil { return "no change tag" }
     return nil
   }
 
-  // MARK: one exchange
+  // MARK: One exchange
 
   private struct Nothing: Encodable, Sendable {}
 
@@ -295,11 +306,11 @@ public final class WebServicesDatabase: CloudDatabase {
       do {
         bytes = try WireJSON.encode(body)
       } catch {
-        throw CloudError(.badRequest, reason: "the request cannot be written as JSON: \(error)")
+        throw CloudError(.badRequest, reason: "the request cannot be encoded as JSON: \(error)")
       }
     }
     let sent = bytes
-    return try await lane.run { [self] in
+    return try await queue.run { [self] in
       var query: [String] = []
       if !apiToken.isEmpty { query.append("ckAPIToken=" + PercentEncoding.encode(apiToken)) }
       let token = try webToken()
@@ -310,28 +321,30 @@ public final class WebServicesDatabase: CloudDatabase {
       let response = try await transport.send(request)
       let successor =
         response.headers["x-apple-cloudkit-web-auth-token"] ?? response.headers["x-apple-cloudkit-session"]
-      // Only a session that was there is renewed, as CloudKit JS does it.
+      // A successor counts only for a request that carried a token, as in CloudKit JS.
       if token != nil, let successor { session?.rotate(to: successor.trimmingSpaces()) }
       let errors = WebServicesErrors(
         secrets: [token, successor, apiToken].compactMap { $0 },
         wallMilliseconds: environment.clock.wallMilliseconds())
       guard (200...299).contains(response.status) else {
-        if response.status == 421 { session?.refuse() }
-        if let kept: Value = atomicItems(response) { return Answer(value: kept, response: response, errors: errors) }
+        if response.status == 421 { session?.markRefused() }
+        if let items: Value = atomicItems(response) {
+          return Answer(value: items, response: response, errors: errors)
+        }
         throw errors.whole(response)
       }
       do {
         return Answer(value: try WireJSON.decode(type, response.body), response: response, errors: errors)
       } catch {
-        // A refusal of the whole request under HTTP 200 has been seen; it is no different for that.
+        // The live service was seen to refuse a whole request under HTTP 200.
         if let refusal = refusal(response) { throw errors.item(refusal, response, status: response.status) }
         throw errors.unexpected(
-          response, "\(method) \(endpoint): \((error as? DecodingError)?.words ?? "JSON that cannot be read")")
+          response, "the answer to \(endpoint) has \((error as? DecodingError)?.words ?? "JSON that cannot be read")")
       }
     }
   }
 
-  /// The token to send, durable; a token that cannot be kept is not used.
+  /// The token for a request. A token that cannot be made durable is not sent.
   private func webToken() throws -> String? {
     do {
       return try session?.tokenForRequest()
@@ -340,7 +353,7 @@ public final class WebServicesDatabase: CloudDatabase {
     }
   }
 
-  /// A whole-request ATOMIC_ERROR that brings its records along is as good as the form with HTTP 200.
+  /// The results in a whole-request ATOMIC_ERROR, which may bring them as an answer with HTTP 200 does.
   private func atomicItems<Value: Decodable>(_ response: HTTPResponse) -> Value? {
     guard Value.self == RecordsReply.self, refusal(response)?.serverErrorCode == CloudError.Code.atomicError.rawValue
     else { return nil }
@@ -348,7 +361,7 @@ public final class WebServicesDatabase: CloudDatabase {
   }
 
   private func refusal(_ response: HTTPResponse) -> WireError? {
-    // Not an error swallowed: the caller reports the answer as a whole when it is no refusal either.
+    // If this fails, the caller reports the answer as one that cannot be read.
     do { return try WireJSON.decode(WireError.self, response.body) } catch { return nil }
   }
 }

@@ -1,13 +1,13 @@
-// Every way in which an answer refuses, as one CloudError: the server's code where it can be read, else what the
-// HTTP status says, else "an answer that cannot be understood", with its first bytes.
+// Makes a CloudError of an answer that is a refusal or cannot be read: with the server's code if the body has one, else
+// with a code that follows from the HTTP status, else `unexpectedServerResponse` with the body's first bytes.
 //
-// Tokens never leave through here: a server that echoes one in its words has it blotted out.
+// No error holds a token: a token that the server repeats in its answer is replaced by "<token>".
 
 package import Strandline
 
-/// Answers to errors.
+/// Makes errors of answers.
 package struct WebServicesErrors: Sendable {
-  /// What must not appear in any text.
+  /// The tokens that must not appear in an error.
   package var secrets: [String]
   /// The wall clock, for a `Retry-After` that is a date.
   package var wallMilliseconds: Int64
@@ -17,16 +17,16 @@ package struct WebServicesErrors: Sendable {
     self.wallMilliseconds = wallMilliseconds
   }
 
-  /// The longest wait that is honoured: two days.
+  /// The longest wait that is kept, in seconds: two days.
   package static let retryAfterMax: Double = 48 * 3600
 
-  /// A wait within bounds: never negative, at most two days; what is no number was not said.
+  /// A wait limited to 0 and two days; nil for NaN.
   package static func bounded(_ seconds: Double?) -> Double? {
     guard let seconds, !seconds.isNaN else { return nil }
     return min(max(seconds, 0), retryAfterMax)
   }
 
-  /// The refusal in an answer whose status is outside 200…299.
+  /// The error for an answer whose status is outside 200…299.
   package func whole(_ response: HTTPResponse) -> CloudError {
     do {
       return item(try WireJSON.decode(WireError.self, response.body), response, status: response.status)
@@ -35,19 +35,19 @@ package struct WebServicesErrors: Sendable {
     }
   }
 
-  /// A refusal that JSON tells; `status` is nil for an item within an answer.
+  /// The error for a refusal in JSON; `status` is nil for one of a single item.
   package func item(_ error: WireError, _ response: HTTPResponse, status: Int? = nil) -> CloudError {
-    // The header is preferred because its unit is known: seconds, or a date. JSON's is read as seconds.
+    // The header comes first because its unit is specified: seconds, or a date. JSON's is read as seconds.
     let header = status == nil ? nil : retryAfter(response)
     return CloudError(
-      CloudError.Code(rawValue: error.serverErrorCode), reason: blotted(error.reason ?? ""),
+      CloudError.Code(rawValue: error.serverErrorCode), reason: redacted(error.reason ?? ""),
       retryAfter: header ?? WebServicesErrors.bounded(error.retryAfter),
       requestUUID: error.uuid ?? response.headers["x-apple-request-uuid"], httpStatus: status,
-      redirectURL: error.redirectURL.map(blotted))
+      redirectURL: error.redirectURL.map(redacted))
   }
 
-  /// A status without a body that can be read. Statuses that any proxy or captive portal gives (401, 403, 404)
-  /// are not taken for CloudKit's own words.
+  /// The error for a status without a readable body. A proxy or captive portal may answer 401, 403 or 404, so these
+  /// get no code of CloudKit's.
   private func unreadable(_ response: HTTPResponse) -> CloudError {
     let code: CloudError.Code =
       switch response.status {
@@ -64,33 +64,33 @@ package struct WebServicesErrors: Sendable {
       httpStatus: response.status)
   }
 
-  /// An answer with a good status that is not what was asked for.
+  /// The error for an answer with a status of success that does not answer the request.
   package func unexpected(_ response: HTTPResponse, _ what: String) -> CloudError {
     CloudError(
-      .unexpectedServerResponse, reason: blotted("\(what); the server answered \(described(response.body))"),
+      .unexpectedServerResponse, reason: redacted("\(what); the server answered \(described(response.body))"),
       retryAfter: retryAfter(response), requestUUID: response.headers["x-apple-request-uuid"],
       httpStatus: response.status)
   }
 
-  /// One item of an answer that cannot be used.
+  /// The error for one item of an answer that cannot be used.
   package func unexpectedItem(_ what: String, _ response: HTTPResponse) -> CloudError {
     CloudError(
-      .unexpectedServerResponse, reason: blotted(what), requestUUID: response.headers["x-apple-request-uuid"])
+      .unexpectedServerResponse, reason: redacted(what), requestUUID: response.headers["x-apple-request-uuid"])
   }
 
-  /// A body in a few words: its size and its first bytes, printable.
+  /// A body's size and its first bytes, printable.
   private func described(_ body: [UInt8]) -> String {
     if body.isEmpty { return "an empty body" }
     let first = String(decoding: body.prefix(400), as: UTF8.self)
-    // Blotted before it is cut, so that a cut never leaves half a token unrecognised; the cut at 400 bytes may,
-    // so the last part is only shown up to 80 characters.
-    let printable = blotted(first).unicodeScalars.map { $0.value < 0x20 || $0.value == 0x7F ? " " : $0 }
+    // Tokens are replaced before the text is cut to 80 characters, because half a token would not be recognized. The cut
+    // at 400 bytes may leave half a token, but behind those 80 characters.
+    let printable = redacted(first).unicodeScalars.map { $0.value < 0x20 || $0.value == 0x7F ? " " : $0 }
     var text = String.UnicodeScalarView()
     text.append(contentsOf: printable.prefix(80))
     return "\(body.count) bytes that begin with '\(String(text))'"
   }
 
-  private func blotted(_ text: String) -> String {
+  private func redacted(_ text: String) -> String {
     var result = text
     for secret in secrets {
       result = result.replacing(secret, with: "<token>")
@@ -102,7 +102,7 @@ package struct WebServicesErrors: Sendable {
   private func retryAfter(_ response: HTTPResponse) -> Double? {
     guard let text = response.headers["retry-after"]?.trimmingSpaces() else { return nil }
     if !text.isEmpty, text.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
-      // More digits than a Double counts exactly are more than two days all the same.
+      // A number beyond a Double is more than two days.
       return WebServicesErrors.bounded(Double(text) ?? WebServicesErrors.retryAfterMax)
     }
     guard let date = HTTPDate.milliseconds(text) else { return nil }
@@ -110,11 +110,11 @@ package struct WebServicesErrors: Sendable {
   }
 }
 
-/// Dates as HTTP writes them (RFC 9110, 5.6.7): "Sun, 06 Nov 1994 08:49:37 GMT". The two obsolete forms are not
-/// read; whoever sends them is taken to have said nothing.
+/// Dates in HTTP headers (RFC 9110, 5.6.7): "Sun, 06 Nov 1994 08:49:37 GMT". The two obsolete forms are not read.
 package enum HTTPDate {
   private static let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
+  /// Milliseconds since 1970; nil if the text is not such a date.
   package static func milliseconds(_ text: String) -> Int64? {
     let parts = text.split(separator: " ")
     guard parts.count == 6, parts[5] == "GMT" || parts[5] == "UTC", let day = Int64(parts[1]), (1...31).contains(day),
@@ -139,7 +139,7 @@ package enum HTTPDate {
 }
 
 extension String {
-  /// Without spaces and tabs at both ends.
+  /// The string without spaces, tabs and line ends at both ends.
   package func trimmingSpaces() -> String {
     let isSpace: (Character) -> Bool = { $0 == " " || $0 == "\t" || $0 == "\r" || $0 == "\n" || $0 == "\r\n" }
     var rest = self[...]

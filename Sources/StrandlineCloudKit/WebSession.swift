@@ -1,31 +1,30 @@
-// A signed-in user's session with CloudKit Web Services: one token, good for one round trip, replaced by each
-// answer.
+// A signed-in user's session with CloudKit Web Services: one token, valid for one request, replaced by each answer.
 //
-// The successor of a token is on the disk, under the file's final name, before the next request goes out: a
-// process that dies between an answer and the next request finds the token that the server expects. The file
-// lies beside the log, readable by its owner only, and the token is never an event, never printed.
+// A token's successor is durable in the session file before the next request is sent: a process that ends between an
+// answer and the next request finds the token that the server expects. The file lies beside the log, readable by its
+// owner only; the token is never an event and never printed.
 
 internal import Strandline
 internal import Synchronization
 package import StrandlineSystem
 
-/// The credential of one user, shared by all databases that the user reaches.
+/// The credential of one user, shared by all databases of that user.
 public final class WebSession: Sendable, CustomStringConvertible {
   private struct State {
     var token: String?
-    /// The token in memory is not on the disk yet: nothing may be sent before it is.
+    /// The token is not durable yet: no request may be sent before it is.
     var isUnsaved = false
-    /// The server refused the token: read the file again, somebody may have signed in.
+    /// The server refused the token: the next request reads the file again, because another process may have signed in.
     var isRefused = false
   }
 
   private let path: String
   private let fileSystem: any FileSystem
   private let state: Mutex<State>
-  /// One request at a time, whichever database it goes to.
-  let lane = RequestLane()
+  /// Keeps one request in flight, over all databases of the user.
+  let queue = RequestQueue()
 
-  /// A token's length is a few hundred characters; a file beyond this is something else.
+  /// The most bytes of a token. The service's tokens have a few hundred.
   package static let bytesMax = 16 * 1024
 
   /// Opens the session kept in a file; a missing file is a session without a token.
@@ -47,17 +46,21 @@ public final class WebSession: Sendable, CustomStringConvertible {
     try self.init(path: path, environment: .real, fileID: fileID, line: line)
   }
 
-  /// Whether there is a token at all, good or not.
+  /// Whether the session has a token; the server may still refuse it.
   public var hasToken: Bool { state.withLock { $0.token != nil } }
 
-  /// Takes a token from a fresh sign-in and keeps it. When this returns, the file holds it durably.
+  /// Stores the token of a new sign-in. When this returns, it is durable in the session file.
   ///
+  /// - Parameter token: the web auth token that the sign-in page returned.
   /// - Throws: `StrandlineError`: `.invalidValue` if it cannot be a token, `.io` and `.diskFull` if the file cannot be
-  ///   written; the token that was there stays.
+  ///   written; then the session keeps its old token.
   public func signIn(token: String, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("keeping the session") {
       guard WebSession.isToken(token) else {
-        throw StrandlineError(.invalidValue, "the web auth token is empty or holds characters that no token has")
+        throw StrandlineError(
+          .invalidValue,
+          "the web auth token is empty, longer than \(WebSession.bytesMax) bytes, or holds a character outside printable "
+            + "ASCII; pass the token as the sign-in page returned it")
       }
       try state.withLock { state in
         try WebSession.write(token, path, fileSystem)
@@ -66,7 +69,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
     }
   }
 
-  /// The token for the next request; nil if nobody is signed in. The token is durable when this returns.
+  /// The token for the next request; nil if no user is signed in. The token is durable when this returns.
   func tokenForRequest() throws -> String? {
     try state.withLock { state in
       if state.isUnsaved, let token = state.token {
@@ -81,8 +84,8 @@ public final class WebSession: Sendable, CustomStringConvertible {
     }
   }
 
-  /// Takes the successor that an answer brought. A successor that cannot be written is kept in memory, and
-  /// `tokenForRequest` writes it, or fails, before anything is sent with it.
+  /// Stores the successor that an answer brought. One that cannot be written is kept in memory, and `tokenForRequest`
+  /// writes it, or throws, before it is sent.
   func rotate(to token: String) {
     guard WebSession.isToken(token) else { return }
     state.withLock { state in
@@ -93,18 +96,18 @@ public final class WebSession: Sendable, CustomStringConvertible {
         try WebSession.write(token, path, fileSystem)
         state.isUnsaved = false
       } catch {
-        // Not lost: `isUnsaved` makes the next request try again and report the failure before it is sent.
+        // `tokenForRequest` tries again and throws if it fails.
         state.isUnsaved = true
       }
     }
   }
 
-  /// The server wants a sign-in.
-  func refuse() {
+  /// Records that the server refused the token.
+  func markRefused() {
     state.withLock { if !$0.isUnsaved { $0.isRefused = true } }
   }
 
-  /// Never the token.
+  /// The session file's path, without the token.
   public var description: String { "session in \(path)" }
 
   private static func isToken(_ text: String) -> Bool {
@@ -121,7 +124,8 @@ public final class WebSession: Sendable, CustomStringConvertible {
       if text.isEmpty { return nil }
       guard isToken(text) else {
         throw StrandlineError(
-          .io, "the session file '\(path)' holds no web auth token; sign in again or remove it", file: path)
+          .io, "the session file '\(path)' holds something other than a web auth token; sign in again or remove it",
+          file: path)
       }
       return text
     } catch let error as SystemError {
@@ -129,7 +133,8 @@ public final class WebSession: Sendable, CustomStringConvertible {
     }
   }
 
-  /// Temporary name, sync, rename, sync of the folder: after a crash the file holds the old token or the new one.
+  /// Writes a temporary file, syncs it, renames it, syncs the folder: after a crash the session file holds the old token
+  /// or the new one.
   private static func write(_ token: String, _ path: String, _ fileSystem: any FileSystem) throws {
     let temporary = path + ".tmp"
     do {
@@ -142,7 +147,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
       try fileSystem.syncDirectory(folder(of: path))
     } catch {
       throw StrandlineError(
-        error.isFull ? .diskFull : .io, "cannot keep the session's new token in '\(path)'", file: path,
+        error.isFull ? .diskFull : .io, "cannot write the session's new token to '\(path)'", file: path,
         underlying: error)
     }
   }

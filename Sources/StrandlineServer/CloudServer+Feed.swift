@@ -1,28 +1,28 @@
-// A zone's changes, page by page: the current state of each record at the place of its latest change, tombstones
-// for ever.
+// A zone's changes, page by page: the current state of each record at the place of its latest change. Tombstones are
+// kept for ever.
 //
-// The stale page (`ServerFaults.replayPage`). While it is on, every living record that a zone's changes show to
-// anybody is remembered as it was shown first, bodies and all, up to a page of them. After a deletion of a record
-// that is so remembered, the next `changes/zone` whose token lies at or past the deletion is answered with all that
-// is remembered, under the token that was asked with and `moreComing: true`; the request after that gets the normal
-// changes. Once for each such deletion, and so to somebody who has seen the deletion already. A script: switch it
-// on; let device A make two records and sync twice (both are remembered); edit one of the records and delete the
-// other; let A sync twice, change anything else elsewhere, and let A sync again: it is shown both as they were.
-// Nothing may come back, and the edit must stay. The memory ends with the server.
+// The stale page (`ServerFaults.replayPage`). While the fault is on, the server keeps every undeleted record that it
+// shows in a zone's changes, as it was at the first time, up to one page of them. After the deletion of a kept record,
+// the next `changes/zone` whose token lies at or behind the deletion, and so comes from a client that has seen it, is
+// answered with all kept records, the request's own token, and `moreComing: true`; the request after it gets the normal
+// changes. That happens once for each deletion. An example: switch the fault on; device A creates two records and syncs
+// twice (both are kept), edits one, deletes the other, and syncs twice; another record changes; A syncs again and is
+// shown both records as they were. The deleted record must not return, and the edit must stay. The kept records end with
+// the server.
 
 internal import Strandline
 package import StrandlineCloudKit
 
 extension CloudServer {
-  /// Records as they were shown first, kept to be shown again out of time.
-  struct Recording: Sendable {
+  /// The records for stale pages of one zone, as they were shown first.
+  struct StaleRecords: Sendable {
     var records: [WireRecord]
     var names: Set<String>
-    /// The deletions of its records that a stale page has not followed yet, each by its place in the feed.
-    var pending: [UInt64] = []
+    /// The LSNs of deletions of these records that no stale page has followed yet.
+    var deletions: [UInt64] = []
   }
 
-  // MARK: tokens
+  // MARK: Tokens
 
   func token(_ zone: ZoneState, _ lsn: UInt64, _ core: Core) -> String {
     SyncToken(
@@ -38,25 +38,25 @@ extension CloudServer {
     ).text
   }
 
-  /// The place that a token names, if it is one of this history.
+  /// The LSN that a token names. Throws if the token is not of this journal, zone and history.
   func position(_ text: String, kind: SyncToken.Kind, life: UInt64, _ core: Core) throws(WireReason) -> UInt64 {
     let token = try SyncToken.parse(text)
     guard token.kind == kind else { throw SyncToken.unknownType }
     guard token.storeUUID == journal.storeUUID, token.life == life, token.generation >= core.generation,
-      core.state.knows(tenure: token.tenure, lsn: token.lsn)
+      core.state.contains(tenure: token.tenure, lsn: token.lsn)
     else { throw SyncToken.expired }
     return token.lsn
   }
 
-  // MARK: pages
+  // MARK: Pages
 
-  /// One page for each zone asked for; what is wrong with one zone is in its entry.
+  /// One page for each requested zone; a refusal of one zone is in its entry.
   package func zoneChanges(_ message: ZoneChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> ZoneChangesReply
   {
     guard key.scope != .public else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
-    return try request { core throws(ServerRefusal) in
+    return try runAlone { core throws(ServerRefusal) in
       var zones: [ZoneChangesReply.Zone] = []
       for asked in message.zones {
         zones.append(try page(asked, message, key, &core))
@@ -85,7 +85,7 @@ extension CloudServer {
       } catch {
         return refused(.badRequest, error.words)
       }
-      if let stale = stalePage(zone, since: since, &core) {
+      if let stale = takeStalePage(zone, since: since, &core) {
         return ZoneChangesReply.Zone(
           zoneID: wireZone(name, key), syncToken: text, moreComing: true, records: stale)
       }
@@ -98,10 +98,10 @@ extension CloudServer {
     var bytes = 0
     var end = since
     var next = zone.nextCurrent(from: zone.index(after: since))
-    var looked = 0
-    while let index = next, looked < limit, bytes < core.limits.pageBytesMax {
+    var visited = 0
+    while let index = next, visited < limit, bytes < core.limits.pageBytesMax {
       let change = zone.feed[index]
-      looked += 1
+      visited += 1
       end = change.lsn
       next = zone.nextCurrent(from: index + 1)
       guard let entry = zone.entries[change.name], !entry.isDeleted else {
@@ -110,48 +110,50 @@ extension CloudServer {
         continue
       }
       let record = try read(entry.lsn)
-      // Tombstones pass any filter; a page may thus be short, or empty, and still not be the last.
+      // The filter by type drops records after the limit has counted them, so a page may be short, or empty, and not be
+      // the last. Tombstones have no type and pass every filter.
       if let types, !types.contains(record.type) { continue }
       bytes += CloudServer.size(of: record)
       records.append(wire(record, keys: keys, key, zoneName: name))
     }
-    // At the end the token names the zone's latest event: the token of one who has everything does not change.
+    // The last page's token names the zone's latest event: a client that has everything gets the same token again.
     let token = token(zone, next == nil ? max(zone.lastLSN, since) : end, core)
-    record(records, zone, core: &core)
+    keepForStalePage(records, zone, &core)
     return ZoneChangesReply.Zone(
       zoneID: wireZone(name, key), syncToken: token, moreComing: next != nil, records: records)
   }
 
-  // MARK: the stale page
+  // MARK: The stale page
 
-  private func record(_ records: [WireRecord], _ zone: ZoneState, core: inout Core) {
+  private func keepForStalePage(_ records: [WireRecord], _ zone: ZoneState, _ core: inout Core) {
     guard core.faults.replayPage else { return }
-    var recording = core.recordings[zone.life] ?? Recording(records: [], names: [])
-    for record in records where record.deleted != true && recording.records.count < core.limits.resultsMax {
-      guard let name = record.recordName, recording.names.insert(name).inserted else { continue }
-      recording.records.append(record)
+    var stale = core.staleRecords[zone.life] ?? StaleRecords(records: [], names: [])
+    for record in records where record.deleted != true && stale.records.count < core.limits.resultsMax {
+      guard let name = record.recordName, stale.names.insert(name).inserted else { continue }
+      stale.records.append(record)
     }
-    core.recordings[zone.life] = recording
+    core.staleRecords[zone.life] = stale
   }
 
-  private func stalePage(_ zone: ZoneState, since: UInt64, _ core: inout Core) -> [WireRecord]? {
-    guard core.faults.replayPage, let recording = core.recordings[zone.life],
-      let place = recording.pending.firstIndex(where: { $0 <= since })
+  /// The records of a stale page, if one is due. It is due once for each deletion.
+  private func takeStalePage(_ zone: ZoneState, since: UInt64, _ core: inout Core) -> [WireRecord]? {
+    guard core.faults.replayPage, let stale = core.staleRecords[zone.life],
+      let place = stale.deletions.firstIndex(where: { $0 <= since })
     else { return nil }
-    core.recordings[zone.life]?.pending.remove(at: place)
+    core.staleRecords[zone.life]?.deletions.remove(at: place)
     core.statistics.replayedPages += 1
-    return recording.records
+    return stale.records
   }
 
-  /// Notes the deletion of a record that may be on a remembered page.
-  func noteDeletion(_ name: String, zone life: UInt64, at lsn: UInt64, _ core: inout Core) {
-    guard core.recordings[life]?.names.contains(name) == true else { return }
-    core.recordings[life]?.pending.append(lsn)
+  /// Makes a stale page due if the deleted record is one of those that it would show.
+  func scheduleStalePage(afterDeletionOf name: String, zone life: UInt64, at lsn: UInt64, _ core: inout Core) {
+    guard core.staleRecords[life]?.names.contains(name) == true else { return }
+    core.staleRecords[life]?.deletions.append(lsn)
   }
 
-  // MARK: records on the wire
+  // MARK: Records in answers
 
-  /// A record as answers show it: with the fields that were asked for, or all.
+  /// A record as answers show it; `keys`: the requested fields, nil for all.
   func wire(_ record: JournalRecord, keys: Set<String>?, _ key: DatabaseKey, zoneName: String) -> WireRecord {
     var result = WireRecord(recordName: record.name)
     result.recordType = record.type
@@ -177,11 +179,14 @@ extension CloudServer {
     return result
   }
 
-  /// Some records by name.
+  /// The current versions of records, by name.
   package func lookup(_ message: LookupRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
-    try request { core throws(ServerRefusal) in
+    try runAlone { core throws(ServerRefusal) in
       guard message.records.count <= core.limits.operationsMax else {
-        throw ServerRefusal(400, WireError(.badRequest, "too many records in one request"))
+        throw ServerRefusal(
+          400,
+          WireError(
+            .badRequest, "\(message.records.count) records in one request; the limit is \(core.limits.operationsMax)"))
       }
       let name = (message.zoneID ?? WireZoneID(zoneName: nil)).name
       let zone = core.state.zone(name, in: key)
@@ -204,7 +209,7 @@ extension CloudServer {
 }
 
 extension FieldValue {
-  /// The value as the service shows it: every reference names its zone.
+  /// The value with the zone in every reference, as the service shows it.
   fileprivate func namingZones(_ own: ZoneID) -> FieldValue {
     switch self {
     case .reference(var reference):

@@ -1,29 +1,30 @@
-// records/modify: the seven operations against the state of their records, one request at a time.
+// records/modify: applies the seven kinds of operations to the records of a zone, one request at a time.
 //
-// The operations are tried in order on a draft that lies over the zone. References are judged at the end of the
-// request, so that records which refer to each other can come and go in one. An operation that fails there is
-// struck out and the rest tried again without it, until nothing more fails. Only then is anything written: the
-// whole request is one transaction of the journal.
+// The operations are applied in order to a draft over the zone. References are checked at the end of the request, so
+// that records which refer to each other can be created and deleted in one. An operation that fails the check is
+// removed and the rest is applied again without it, until no operation fails. Only then are events written: the whole
+// request is one transaction of the journal.
 
 internal import Strandline
 package import StrandlineCloudKit
 internal import StrandlineSystem
 
 extension CloudServer {
-  /// Applies the operations of a request.
+  /// Applies the operations of a request. What the reply says is durable.
   package func modify(_ message: ModifyRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
-    try request { core throws(ServerRefusal) in
+    try runAlone { core throws(ServerRefusal) in
       if core.faults.quotaExceeded { throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded")) }
       let prepared = try prepare(message, core.limits)
       let zoneName = (message.zoneID ?? WireZoneID(zoneName: nil)).name
-      // The plan holds no part of the zone: with a second owner of its tables, each commit would copy them.
+      // The plan must not hold the zone's tables: with a second owner, each write would copy them.
       let plan = try plan(prepared, message, zoneName, key, core)
-      try commit(plan.events, &core)
+      try write(plan.events, &core)
       for event in plan.events {
         switch event {
         case .recordSaved: core.statistics.appliedOperations += 1
         case .recordDeleted(let life, let name, let cause):
-          noteDeletion(name, zone: life, at: core.state.zone(zoneName, in: key)?.lastLSN ?? 0, &core)
+          scheduleStalePage(
+            afterDeletionOf: name, zone: life, at: core.state.zone(zoneName, in: key)?.lastLSN ?? 0, &core)
           if !cause.isCascade { core.statistics.appliedOperations += 1 }
         case .opened, .zoneCreated, .zoneDeleted: break
         }
@@ -33,14 +34,14 @@ extension CloudServer {
         records: prepared.enumerated().map { index, operation in
           if let error = plan.failures[index] { return WireRecord(recordName: operation.name, error: error) }
           if let record = plan.saved[index] { return wire(record, keys: keys, key, zoneName: zoneName) }
-          var gone = WireRecord(recordName: operation.name)
-          gone.deleted = true
-          return gone
+          var deleted = WireRecord(recordName: operation.name)
+          deleted.deleted = true
+          return deleted
         })
     }
   }
 
-  /// What a request comes to: events to write, and each operation's record or refusal.
+  /// The result of a request: the events to write, and each operation's record or refusal.
   private struct Plan {
     var events: [JournalEvent] = []
     var saved: [Int: JournalRecord] = [:]
@@ -56,14 +57,14 @@ extension CloudServer {
     if let existing = core.state.zone(zoneName, in: key) {
       zone = existing
     } else if isDefault, key.scope != .shared {
-      // The default zone always exists; the journal hears of it with its first record.
+      // The default zone always exists; the journal has an event of it from its first record on.
       let life = environment.random.next()
       plan.events.append(.zoneCreated(life: life, key, name: zoneName))
       zone = ZoneState(life: life, key: key, name: zoneName, createdLSN: 0)
     } else {
       throw ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
     }
-    // The documented default is true, and it says nothing in the default zone.
+    // The documented default is true. The default zone is never atomic.
     let isAtomic = (message.atomic ?? true) && !isDefault
     let requestUUID = environment.random.bytes(16)
     let now = environment.clock.wallMilliseconds()
@@ -84,7 +85,7 @@ extension CloudServer {
         plan.events = []
         return plan
       }
-      // Each round strikes out one operation at least, so this ends.
+      // Each round removes at least one operation, so the loop ends.
       if broken.isEmpty {
         plan.events = draft.events.isEmpty ? [] : plan.events + draft.events
         plan.saved = draft.saved
@@ -93,7 +94,7 @@ extension CloudServer {
     }
   }
 
-  /// An operation with what can be said of it without looking at any state.
+  /// An operation after the checks that need no state.
   struct Prepared {
     var kind: CloudOperation.Kind
     var name: String
@@ -105,7 +106,8 @@ extension CloudServer {
     guard message.operations.count <= limits.operationsMax else {
       throw ServerRefusal(
         400,
-        WireError(.badRequest, "\(message.operations.count) operations; a request takes \(limits.operationsMax)"))
+        WireError(
+          .badRequest, "\(message.operations.count) operations in one request; the limit is \(limits.operationsMax)"))
     }
     var names: Set<String> = []
     var result: [Prepared] = []
@@ -127,6 +129,7 @@ extension CloudServer {
     return result
   }
 
+  /// Why an operation is refused whatever the state of its record; nil if it is not.
   private func defect(of operation: Prepared, _ limits: ServerLimits) -> WireError? {
     func bad(_ words: String) -> WireError { WireError(.badRequest, words) }
     if operation.name.isEmpty || operation.name.count > limits.nameCharactersMax {
@@ -149,7 +152,7 @@ extension CloudServer {
     return nil
   }
 
-  /// A record's size as the limit counts it: names and values in canonical bytes.
+  /// A record's size for the limit: the canonical bytes of its fields' names and values.
   static func size(of record: JournalRecord) -> Int {
     var writer = ByteWriter()
     for (name, value) in record.fields {
@@ -159,7 +162,7 @@ extension CloudServer {
     return writer.count
   }
 
-  /// What a request would do to a zone, before it does.
+  /// The zone as a request would leave it. Nothing of it is written yet.
   struct Draft {
     let server: CloudServer
     let zone: ZoneState
@@ -169,14 +172,14 @@ extension CloudServer {
     let limits: ServerLimits
     let createConflicts: Bool
 
-    /// What is to be written, in order.
+    /// The events to write, in order.
     var events: [JournalEvent] = []
-    /// Operation → the record it saved.
+    /// The record that each operation saved, by the operation's index.
     var saved: [Int: JournalRecord] = [:]
-    /// Records as the request leaves them.
+    /// The changed records by name, each with the index of its last operation.
     private var changed: [String: (entry: RecordEntry, operation: Int)] = [:]
-    /// Target → records that this request made refer to it.
-    private var added: [String: Set<String>] = [:]
+    /// By target: the records that this request made refer to it.
+    private var addedSources: [String: Set<String>] = [:]
 
     init(
       server: CloudServer, zone: ZoneState, requestUUID: [UInt8], now: Int64, user: String, limits: ServerLimits,
@@ -191,21 +194,21 @@ extension CloudServer {
       self.createConflicts = createConflicts
     }
 
-    /// A living record, as the request sees it so far.
+    /// A record in the draft; nil if it is deleted or was never there.
     private func living(_ name: String) -> RecordEntry? {
       guard let entry = changed[name]?.entry ?? zone.entries[name], !entry.isDeleted else { return nil }
       return entry
     }
 
-    /// Living records with a link of this kind to a target.
+    /// The undeleted records that refer to a target with an action.
     private func sources(of target: String, _ action: Reference.Action) -> [String] {
-      let candidates = (zone.sources[target] ?? []).union(added[target] ?? [])
+      let candidates = (zone.sources[target] ?? []).union(addedSources[target] ?? [])
       return candidates.filter { name in
         living(name)?.links.contains { $0.target == target && $0.action == action } ?? false
       }.sorted { $0.precedesByUTF8($1) }
     }
 
-    /// Tries one operation; the refusal, or nil.
+    /// Applies one operation. Returns the refusal, or nil.
     mutating func apply(_ operation: Prepared, _ index: Int) throws(ServerRefusal) -> WireError? {
       let current = living(operation.name)
       let isDeletion = operation.kind == .delete || operation.kind == .forceDelete
@@ -264,17 +267,19 @@ extension CloudServer {
         let others = sources(of: target, .deleteSelf).count { $0 != operation.name }
         if others >= limits.deleteSelfSourcesMax {
           return WireError(
-            .badRequest, "'\(target)' has \(others) records that refer to it with DELETE_SELF; no more are taken")
+            .badRequest,
+            "'\(target)' has \(others) records that refer to it with DELETE_SELF; the limit is "
+              + "\(limits.deleteSelfSourcesMax)")
         }
       }
       changed[operation.name] = (RecordEntry(lsn: 0, isDeleted: false, tag: record.tag, links: links), index)
-      for link in links { added[link.target, default: []].insert(operation.name) }
+      for link in links { addedSources[link.target, default: []].insert(operation.name) }
       events.append(.recordSaved(record))
       saved[index] = record
       return nil
     }
 
-    /// Deletes a record and, with it, those that refer to it with DELETE_SELF.
+    /// Deletes a record and the records that refer to it with DELETE_SELF, and so on.
     private mutating func delete(_ name: String, _ operation: Int, isCascade: Bool) {
       var pending = [(name: name, isCascade: isCascade)]
       while let next = pending.popLast() {
@@ -289,7 +294,7 @@ extension CloudServer {
       }
     }
 
-    /// Operations that leave a VALIDATE reference without its target.
+    /// The refusals, by operation, of those that leave a VALIDATE reference without its target.
     func brokenReferences() -> [Int: WireError] {
       var broken: [Int: WireError] = [:]
       for (name, change) in changed.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
@@ -297,7 +302,7 @@ extension CloudServer {
           for source in sources(of: name, .validate) {
             guard let link = living(source)?.links.first(where: { $0.target == name && $0.action == .validate })
             else { continue }
-            // A save of this very request that refers to what the request deletes is at fault itself.
+            // Saved by this request: then the save is refused, below, and not the deletion.
             guard changed[source] == nil else { continue }
             broken[change.operation] = WireError(
               .validatingReferenceError,

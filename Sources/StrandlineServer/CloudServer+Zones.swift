@@ -1,4 +1,4 @@
-// Zones: made, listed, removed; and which of them changed.
+// The endpoints of zones: create, delete, list, look up; and the zones that changed since a token.
 
 internal import Strandline
 package import StrandlineCloudKit
@@ -6,15 +6,15 @@ internal import StrandlineSystem
 internal import Synchronization
 
 extension CloudServer {
-  /// Runs a request alone, on a server that is well.
-  func request<Value>(_ body: (inout Core) throws(ServerRefusal) -> Value) throws(ServerRefusal) -> Value {
+  /// Runs a request while no other one runs. Refuses it if the journal has failed or the server is closed.
+  func runAlone<Value>(_ body: (inout Core) throws(ServerRefusal) -> Value) throws(ServerRefusal) -> Value {
     try core.withLock { core throws(ServerRefusal) in
       if let failure = core.failure { throw ServerRefusal(503, WireError(.tryAgainLater, failure)) }
       return try body(&core)
     }
   }
 
-  /// How a zone is named in an answer.
+  /// A zone's ID in an answer.
   func wireZone(_ name: String, _ key: DatabaseKey) -> WireZoneID {
     WireZoneID(
       zoneName: name, ownerRecordName: key.user.isEmpty ? nil : key.user,
@@ -23,7 +23,7 @@ extension CloudServer {
 
   /// The zones of a database, the default zone first: it always exists.
   package func listZones(in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
-    try request { core throws(ServerRefusal) in
+    try runAlone { core throws(ServerRefusal) in
       var zones: [WireZone] = []
       if key.scope != .shared { zones.append(WireZone(zoneID: wireZone(Names.defaultZone, key), atomic: false)) }
       let lives = core.state.databases[key]?.zones ?? [:]
@@ -35,9 +35,9 @@ extension CloudServer {
     }
   }
 
-  /// Some zones by name.
+  /// Zones, by name.
   package func lookupZones(_ ids: [WireZoneID], in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
-    try request { core throws(ServerRefusal) in
+    try runAlone { core throws(ServerRefusal) in
       ZonesReply(
         zones: ids.map { id in
           if id.name == Names.defaultZone { return WireZone(zoneID: wireZone(id.name, key), atomic: false) }
@@ -49,14 +49,18 @@ extension CloudServer {
     }
   }
 
-  /// Creates and deletes zones, in order, each by itself. Creating one that exists is no error.
+  /// Creates and deletes zones, in order, each in a transaction of its own. Creating a zone that exists succeeds.
   package func modifyZones(_ message: ZonesModifyRequest, in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
     guard key.scope == .private else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
-    return try request { core throws(ServerRefusal) in
+    return try runAlone { core throws(ServerRefusal) in
       guard message.operations.count <= core.limits.operationsMax else {
-        throw ServerRefusal(400, WireError(.badRequest, "too many operations in one request"))
+        throw ServerRefusal(
+          400,
+          WireError(
+            .badRequest,
+            "\(message.operations.count) operations in one request; the limit is \(core.limits.operationsMax)"))
       }
       var results: [WireZone] = []
       for operation in message.operations {
@@ -69,17 +73,17 @@ extension CloudServer {
         switch operation.operationType {
         case "create":
           if zone == nil {
-            try commit([.zoneCreated(life: environment.random.next(), key, name: id.name)], &core)
+            try write([.zoneCreated(life: environment.random.next(), key, name: id.name)], &core)
           }
-          guard let made = core.state.zone(id.name, in: key) else { continue }
+          guard let zone = core.state.zone(id.name, in: key) else { continue }
           results.append(
-            WireZone(zoneID: wireZone(id.name, key), syncToken: token(made, made.lastLSN, core), atomic: true))
+            WireZone(zoneID: wireZone(id.name, key), syncToken: token(zone, zone.lastLSN, core), atomic: true))
         case "delete":
           guard let zone else {
             results.append(WireZone(zoneID: id, error: WireError(.zoneNotFound, "Zone does not exist")))
             continue
           }
-          try commit([.zoneDeleted(life: zone.life)], &core)
+          try write([.zoneDeleted(life: zone.life)], &core)
           results.append(WireZone(zoneID: wireZone(id.name, key), deleted: true))
         default:
           let words = "unknown operationType '\(operation.operationType.prefix(40))'"
@@ -105,7 +109,7 @@ extension CloudServer {
     guard key.scope != .public else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
-    return try request { core throws(ServerRefusal) in
+    return try runAlone { core throws(ServerRefusal) in
       var since: UInt64 = 0
       if let text = message.syncToken, !text.isEmpty {
         do throws(WireReason) {

@@ -1,27 +1,26 @@
-// CloudKit's semantics, once: zones, records, tags, tokens, without HTTP. The local server, the simulator and the
-// tests all ask this one.
+// CloudKit's semantics of zones, records, change tags and tokens, without HTTP. The local server, the simulator and the
+// tests share this implementation.
 //
-// Every request runs alone, under one lock, from validation to the sync of its events; memory follows the journal
-// and never runs ahead of it. So an answer speaks of durable state only, a failed commit leaves nothing to undo,
-// and the order of the journal is the order of the answers. What that costs, concurrent writers sharing a sync,
-// a server for development does not need.
+// Every request runs under one lock, from validation to the sync of its events; memory is changed after the journal is
+// durable. So an answer shows durable state only, a failed write leaves nothing to undo, and the order of the journal is
+// the order of the answers. The price is that writers never share a sync, which a server for development can afford.
 
 internal import Strandline
 package import StrandlineCloudKit
 package import StrandlineSystem
 internal import Synchronization
 
-/// A cloud of one's own: CloudKit's zones, change tags, feeds and refusals over a journal.
+/// A local CloudKit: zones, change tags, feeds and refusals over a journal.
 public final class CloudServer: Sendable {
-  /// What was asked and done, for tests.
+  /// Counts of requests and of what they did, for tests.
   public struct Statistics: Sendable, Hashable {
     /// Requests by endpoint ("records/modify"), refused ones too.
     public var requests: [String: Int] = [:]
-    /// Operations on records that were applied, as the journal has them (cascades not counted).
+    /// Operations on records that were applied and are durable, without deletions by DELETE_SELF.
     public var appliedOperations = 0
-    /// Answers that were dropped on purpose.
+    /// Answers that the fault `dropAnswer` dropped.
     public var droppedAnswers = 0
-    /// Stale pages that were served.
+    /// Stale pages that the fault `replayPage` served.
     public var replayedPages = 0
   }
 
@@ -32,14 +31,16 @@ public final class CloudServer: Sendable {
     var faults: ServerFaults
     var limits: ServerLimits
     var statistics = Statistics()
+    /// Why every further request is refused; nil if none is.
     var failure: String?
     /// Tokens below this generation have expired.
     var generation: UInt32 = 0
-    /// `records/modify` requests still to come before the answer is dropped.
+    /// The number of `records/modify` requests up to the one whose answer is dropped.
     var untilDrop: Int?
-    /// Requests still to refuse; nil for all.
+    /// The number of requests that are still throttled; nil for all.
     var throttled: Int?
-    var recordings: [UInt64: Recording] = [:]
+    /// By the zone's life.
+    var staleRecords: [UInt64: StaleRecords] = [:]
     var sessions = SessionTable()
   }
 
@@ -48,10 +49,10 @@ public final class CloudServer: Sendable {
   let environment: SystemEnvironment
   private let onLine: @Sendable (String) -> Void
 
-  /// The user that everyone is who does not say otherwise.
+  /// The user of requests without a session.
   public static let defaultUser = "_737472616e646c696e652d7573657231"
 
-  /// A server over a journal whose events are in `state` already.
+  /// A server over a journal; `state` is the fold of the journal's events.
   init(
     journal: any ServerJournal, state: ServerState, faults: ServerFaults, limits: ServerLimits,
     environment: SystemEnvironment, onLine: @escaping @Sendable (String) -> Void
@@ -63,7 +64,7 @@ public final class CloudServer: Sendable {
     setFaults(faults)
   }
 
-  /// A server that keeps nothing beyond its own life.
+  /// A server that keeps its journal in memory.
   package convenience init(
     inMemory environment: SystemEnvironment, faults: ServerFaults = ServerFaults(),
     limits: ServerLimits = ServerLimits(), onLine: @escaping @Sendable (String) -> Void = { _ in }
@@ -73,14 +74,14 @@ public final class CloudServer: Sendable {
       environment: environment, onLine: onLine)
   }
 
-  /// A server that keeps nothing beyond its own life, for an app's tests.
+  /// A server that keeps its journal in memory, for an app's tests.
   public convenience init(faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits()) {
     self.init(inMemory: .real, faults: faults, limits: limits)
   }
 
-  /// A server whose journal lies in a directory; what it answered before it was last ended is there.
+  /// A server whose journal lies in a directory. Everything that an earlier server of this directory answered is there.
   ///
-  /// - Parameter controlIntervalMilliseconds: see `LogOptions`; nil for simulations, which want no thread.
+  /// - Parameter controlIntervalMilliseconds: see `LogOptions`; nil for simulations, which run without the upkeep thread.
   /// - Throws: `StrandlineError`: `.damaged`, `.storeHeld`, `.notAStore`, `.io` and others of the log.
   package convenience init(
     directory: String, faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits(),
@@ -103,7 +104,7 @@ public final class CloudServer: Sendable {
     } catch let error as JournalEventError {
       throw Self.publicError(error, in: directory, at: nil)
     } catch {
-      throw StrandlineError.translating(error, "cannot open the server's journal")
+      throw StrandlineError.translating(error, "cannot open the server's journal in '\(directory)'")
     }
   }
 
@@ -116,10 +117,10 @@ public final class CloudServer: Sendable {
       file: directory, lsns: lsn.map { $0...$0 })
   }
 
-  /// Gives the journal back. Requests afterwards are refused.
+  /// Closes the journal and releases its lock. Later requests are refused. A second call does nothing.
   ///
-  /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the journal's last write or sync failed. The journal is
-  ///   given back all the same.
+  /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the journal's last write or sync failed. The lock is
+  ///   released all the same.
   public func close(fileID: String = #fileID, line: Int = #line) throws {
     let isFirst = core.withLock { core in
       defer { core.failure = core.failure ?? "the server is closed" }
@@ -129,37 +130,37 @@ public final class CloudServer: Sendable {
     try CallSite(fileID, line).run("closing the server's journal") { try journal.close() }
   }
 
-  // MARK: what tests ask and turn
+  // MARK: For tests
 
-  /// What was asked and done so far.
+  /// The counts so far.
   public var statistics: Statistics { core.withLock { $0.statistics } }
 
-  /// Why the server takes nothing any more; nil while it is well.
+  /// Why the server refuses every request: its journal failed, or it is closed. Nil if it does not.
   public var failure: String? { core.withLock { $0.failure } }
 
   /// The faults in force.
   public var faults: ServerFaults { core.withLock { $0.faults } }
 
-  /// Changes the faults. Counts (`throttle`, `dropAnswer`) begin anew, and `expireTokens` expires all tokens
-  /// given out so far each time that it is set.
+  /// Sets the faults. The counts of `throttle` and `dropAnswer` start again; each call with `expireTokens` expires all
+  /// tokens given out so far.
   public func setFaults(_ faults: ServerFaults) {
     core.withLock { core in
       if faults.expireTokens { core.generation += 1 }
-      if !faults.replayPage { core.recordings = [:] }
+      if !faults.replayPage { core.staleRecords = [:] }
       core.untilDrop = faults.dropAnswer
       core.throttled = faults.throttle?.requests
       core.faults = faults
     }
   }
 
-  /// A token for a user, as a sign-in page would give it.
+  /// Signs a user in and returns the web auth token that a sign-in page would return.
   public func signIn(user: String = CloudServer.defaultUser) -> String {
     core.withLock { $0.sessions.signIn(user: user, storeUUID: journal.storeUUID, random: environment.random) }
   }
 
-  /// Hands out every event of the journal, in order.
+  /// Calls `body` with every event of the journal, in order.
   ///
-  /// For tests: what was applied is counted in the journal itself.
+  /// For tests: they count in the journal what was applied.
   package func forEachEvent(_ body: (UInt64, JournalEvent) throws -> Void) throws {
     let last = core.withLock { $0.state.lastLSN }
     var lsn: UInt64 = 1
@@ -177,7 +178,7 @@ public final class CloudServer: Sendable {
     }
   }
 
-  /// All living records of a zone, by name; nil if there is no such zone.
+  /// All undeleted records of a zone, by name; nil if there is no such zone.
   package func records(zone: String, in key: DatabaseKey) throws -> [String: JournalRecord]? {
     try core.withLock { core in
       guard let zone = core.state.zone(zone, in: key) else { return nil }
@@ -187,25 +188,25 @@ public final class CloudServer: Sendable {
     }
   }
 
-  /// Removes a zone as a person would at the console (a purge).
+  /// Deletes a zone without a request, as CloudKit's console does.
   ///
-  /// For tests: the local server has no console, and a client must bear what CloudKit's can do.
+  /// For tests: the local server has no console.
   package func deleteZone(_ name: String, in key: DatabaseKey) throws {
     try core.withLock { core in
       guard let zone = core.state.zone(name, in: key) else { return }
-      try commit([.zoneDeleted(life: zone.life)], &core)
+      try write([.zoneDeleted(life: zone.life)], &core)
     }
   }
 
-  func say(_ line: String) { onLine(line) }
+  func printLine(_ line: String) { onLine(line) }
 
-  // MARK: the journal
+  // MARK: The journal
 
-  /// A record event, read back.
+  /// The record in a `recordSaved` event.
   func read(_ lsn: UInt64) throws(ServerRefusal) -> JournalRecord {
     do {
       guard case .recordSaved(let record)? = try JournalEvent.decode(try journal.read(lsn)) else {
-        throw JournalEventError(description: "event \(lsn) of the journal is not the record that it was")
+        throw JournalEventError(description: "event \(lsn) of the journal should hold a saved record and does not")
       }
       return record
     } catch {
@@ -213,12 +214,13 @@ public final class CloudServer: Sendable {
     }
   }
 
-  /// Makes events durable and takes them in. Refuses, and changes nothing, when the journal does.
-  func commit(_ events: [JournalEvent], _ core: inout Core) throws(ServerRefusal) {
+  /// Appends events to the journal and, when they are durable, applies them to the state. If the journal refuses them,
+  /// this throws and the state is unchanged.
+  func write(_ events: [JournalEvent], _ core: inout Core) throws(ServerRefusal) {
     guard !events.isEmpty else { return }
     let events = (core.isOpened ? [] : [.opened(tenure: journal.tenure)]) + events
     do {
-      let lsns = try journal.commit(events.map { $0.encoded() })
+      let lsns = try journal.append(events.map { $0.encoded() })
       var lsn = lsns.lowerBound
       for event in events {
         try core.state.apply(event, at: lsn)

@@ -1,25 +1,25 @@
-// A client's requests handed to a server in the same process: the same JSON, headers and refusals as over a
-// socket, without one.
+// Hands a client's requests to a server in the same process: the same JSON, headers and refusals as over a socket.
 
 public import StrandlineCloudKit
 internal import StrandlineSystem
 internal import Strandline
 
-/// Carries requests to a server object.
+/// Carries requests to a `CloudServer` without a network.
 public struct InProcessTransport: Transport {
   private let server: CloudServer
-  private let isPatient: Bool
+  private let waitsForDroppedAnswers: Bool
 
-  /// A way to a server.
-  public init(_ server: CloudServer) { self.init(server, isPatient: true) }
+  /// A transport to a server.
+  public init(_ server: CloudServer) { self.init(server, waitsForDroppedAnswers: true) }
 
-  /// - Parameter isPatient: waits for an answer that was dropped; otherwise such a connection breaks at once.
-  package init(_ server: CloudServer, isPatient: Bool) {
+  /// - Parameter waitsForDroppedAnswers: whether a call whose answer is dropped waits until its task is cancelled. If
+  ///   false, it throws a network error at once.
+  package init(_ server: CloudServer, waitsForDroppedAnswers: Bool) {
     self.server = server
-    self.isPatient = isPatient
+    self.waitsForDroppedAnswers = waitsForDroppedAnswers
   }
 
-  /// Sends a request. An answer that the server was told to drop never comes: the call ends when the task is
+  /// Sends a request and returns its answer. If the fault `dropAnswer` drops the answer, the call waits until its task is
   /// cancelled.
   public func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     try Task.checkCancellation()
@@ -28,8 +28,10 @@ public struct InProcessTransport: Transport {
     switch server.answer(request) {
     case .respond(let response): return response
     case .hang:
-      guard isPatient else { throw CloudError(.networkError, reason: "the connection broke before the answer came") }
-      // A stream that nobody writes to ends with the task that reads it.
+      guard waitsForDroppedAnswers else {
+        throw CloudError(.networkError, reason: "the connection broke before the answer came")
+      }
+      // A stream without values ends when the task that reads it is cancelled.
       let (never, _) = AsyncStream<Never>.makeStream()
       for await _ in never {}
       throw CancellationError()

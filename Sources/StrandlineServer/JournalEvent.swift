@@ -1,16 +1,15 @@
-// What the local server remembers: its own events, in a log of role `srvr`, and their bytes. Layout:
-// Formats/journal.md.
+// The events of the local server's journal, a log of role `srvr`, and their bytes. Layout: Formats/journal.md.
 //
-// A record event holds the whole record after the change, so that the newest event of a record is its state. It names
-// the request and the operation that caused it, so that a test can count how often a change was applied without
-// believing a client. Frames carry schema 2; bodies begin with the payload header of a store's events.
+// A record event holds the whole record after the change, so the newest event of a record is its state. It names the
+// request and the operation that caused it, so a test can count from the journal how often a change was applied. Frames
+// have schema 2; bodies begin with the payload header of a store's events.
 
 package import Strandline
 internal import StrandlineSystem
 
 /// The numbers of the journal's events.
 package enum JournalEventKind: UInt16, CaseIterable, Sendable {
-  /// A writer began: the first event of its first transaction.
+  /// A server opened the journal; the first event of its first transaction.
   case opened = 1
   case zoneCreated = 2
   case zoneDeleted = 3
@@ -18,7 +17,7 @@ package enum JournalEventKind: UInt16, CaseIterable, Sendable {
   case recordDeleted = 5
 }
 
-/// Which database: every container, environment, scope and user has its own.
+/// Identifies a database: every container, environment, scope and user has its own.
 package struct DatabaseKey: Hashable, Sendable {
   package var container: String
   package var environment: String
@@ -34,7 +33,7 @@ package struct DatabaseKey: Hashable, Sendable {
   }
 }
 
-/// What made a change: an operation of a request, or the deletion of a record that this one referred to.
+/// The cause of a change: an operation of a request, or the deletion of a record that this one referred to.
 package struct JournalCause: Hashable, FieldGroup {
   package static let tableName = "cause"
   package static let bytesMin = 1 + 2 + 1
@@ -42,7 +41,7 @@ package struct JournalCause: Hashable, FieldGroup {
   package var requestUUID: [UInt8]
   /// The operation's place in its request, counted from 0.
   package var operation: UInt16
-  /// Whether the request did not name the record: it was deleted with its target (DELETE_SELF).
+  /// Whether the record was deleted with its target (DELETE_SELF) and not named in the request.
   package var isCascade: Bool
 
   package init(requestUUID: [UInt8], operation: UInt16, isCascade: Bool) {
@@ -151,10 +150,10 @@ package enum JournalEvent: Hashable, Sendable {
   case recordDeleted(zone: UInt64, name: String, JournalCause)
 }
 
-/// What cannot be an event of the journal, or cannot follow what is there.
+/// An event of the journal cannot be decoded, or contradicts the events before it.
 package struct JournalEventError: Error, Hashable, Sendable, CustomStringConvertible {
   package var description: String
-  /// A kind or version of event that a later version of the server writes.
+  /// The event's kind or version is one that a newer version of the server writes.
   package var isFromNewerVersion = false
 }
 
@@ -188,7 +187,7 @@ extension JournalEvent {
     return list.fields
   }
 
-  /// Reads a body; nil for a kind that is not known and that a reader may pass over.
+  /// Decodes a body; nil for an unknown kind that a reader may skip.
   package static func decode(_ body: [UInt8]) throws(JournalEventError) -> JournalEvent? {
     let header: PayloadHeader
     do throws(ByteReaderError) {

@@ -1,12 +1,12 @@
-// The local server as `strandline serve` runs it: a journal in a directory, sockets in front, and one way to stop.
+// The local server that `strandline serve` runs: CloudServer over a journal in a directory, behind HTTP sockets.
 
 package import StrandlineSystem
 internal import Strandline
 internal import Synchronization
 
-/// A server that listens.
+/// A local CloudKit that listens on a socket.
 public final class LocalServer: Sendable {
-  /// CloudKit's semantics behind the sockets: faults, statistics, sign-in.
+  /// The server behind the sockets: faults, statistics, sign-in.
   public let cloud: CloudServer
   private let http: HTTPServer
   private let host: String
@@ -27,18 +27,18 @@ public final class LocalServer: Sendable {
   /// Opens the journal and listens. When this returns, requests are answered.
   ///
   /// - Parameters:
-  ///   - directory: of the journal, made if it is missing; nil keeps everything in memory only.
-  ///   - host: a literal address; another than loopback's opens the server to the network.
-  ///   - port: 0 for any that is free.
-  ///   - onLine: lines for standard output (`dropped answer N`).
-  /// - Throws: `StrandlineError`: `.io`, `.damaged`, `.storeHeld` and others of the journal, or why it cannot listen.
+  ///   - directory: of the journal, created if it is missing; nil keeps the journal in memory.
+  ///   - host: a literal address; one other than loopback's opens the server to the network.
+  ///   - port: 0 for a free one.
+  ///   - onLine: called with lines for standard output (`dropped answer N`).
+  /// - Throws: `StrandlineError`: `.io` if it cannot listen, `.damaged`, `.storeHeld` and others of the journal.
   package static func run(
     directory: String?, host: String = "127.0.0.1", port: Int = 0, faults: ServerFaults = ServerFaults(),
     limits: ServerLimits = ServerLimits(), timeouts: HTTPTimeouts = HTTPTimeouts(), environment: SystemEnvironment,
     onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) throws -> LocalServer {
     guard let number = UInt16(exactly: port) else {
-      throw StrandlineError(.invalidValue, "\(port) is no port; ports are 0 to 65535")
+      throw StrandlineError(.invalidValue, "\(port) is not a port; give 0 to 65535")
     }
     let cloud =
       if let directory {
@@ -53,15 +53,23 @@ public final class LocalServer: Sendable {
     } catch {
       let cause = StrandlineError(.io, "cannot listen on \(host), port \(port)", underlying: error)
       do { try cloud.close() } catch {
-        // The journal has taken nothing yet, so a failing close loses nothing; that it cannot listen is the cause.
+        // Nothing was written to the journal, so a failed close loses nothing. The caller gets the first error.
       }
       throw cause
     }
   }
 
-  /// Opens the journal and listens, on this machine's disk and clock. See the other form for the parameters.
+  /// Opens the journal and listens. When this returns, requests are answered.
   ///
-  /// - Throws: `StrandlineError`: `.io` if it cannot listen, `.invalidValue` if `port` is no port; for a journal in a
+  /// - Parameters:
+  ///   - directory: of the journal, created if it is missing; nil keeps the journal in memory.
+  ///   - host: a literal address; one other than loopback's opens the server to the network.
+  ///   - port: 0 for a free one.
+  ///   - faults: the faults from the first request on.
+  ///   - limits: the limits on requests and records.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
+  /// - Throws: `StrandlineError`: `.io` if it cannot listen, `.invalidValue` if `port` is not a port; for a journal in a
   ///   directory `.damaged`, `.fromTheFuture`, `.storeHeld`, `.notAStore`, `.diskFull` and `.io`.
   public static func run(
     directory: String? = nil, host: String = "127.0.0.1", port: Int = 0, faults: ServerFaults = ServerFaults(),
@@ -72,13 +80,13 @@ public final class LocalServer: Sendable {
     }
   }
 
-  /// Asks the server to stop and returns at once; `waitUntilStopped` tells when it has.
+  /// Asks the server to stop and returns at once; `waitUntilStopped` returns when it has.
   public func stop() { http.signalStop() }
 
-  /// Blocks a plain thread until the server has stopped, and gives the journal back.
+  /// Blocks the calling thread until the server has stopped, then closes the journal.
   ///
-  /// - Throws: `StrandlineError`: `.outcomeUnknown` if it stopped by itself, because its journal failed; as
-  ///   `CloudServer.close()`.
+  /// - Throws: `StrandlineError`: `.outcomeUnknown` if the server stopped because its journal failed; what
+  ///   `CloudServer.close()` throws.
   public func waitUntilStopped(fileID: String = #fileID, line: Int = #line) throws {
     let failure = http.waitUntilStopped()
     let isFirst = isClosed.withLock { isClosed in

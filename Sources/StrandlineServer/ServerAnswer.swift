@@ -1,17 +1,17 @@
-// HTTP requests to CloudKit's endpoints and back to answers: paths, methods, sign-in and faults. The sockets and
-// the in-process transport both come here, so whatever a test learns of one holds for the other.
+// Answers HTTP requests to CloudKit's endpoints: paths, methods, sign-in and faults. The sockets and the in-process
+// transport both call this, so they answer alike.
 //
-// A path is matched against names that are written here; no part of it is ever used as the name of a file.
+// A path is compared with the names listed here; no part of it is ever used as the name of a file.
 
 internal import Strandline
 package import StrandlineCloudKit
 internal import Synchronization
 internal import StrandlineSystem
 
-/// What a server does with a request.
+/// What the transport has to do with a request.
 package enum ServerAnswer: Sendable {
   case respond(HTTPResponse)
-  /// Say nothing until the client gives up.
+  /// Send nothing and keep the connection until the client closes it.
   case hang
 }
 
@@ -27,7 +27,7 @@ extension CloudServer {
     case usersCaller = "users/caller"
     case usersCurrent = "users/current"
 
-    /// CloudKit takes GET where nothing is sent; the live service was seen to take POST for zones/list too.
+    /// CloudKit expects GET for requests without a body; the live service was seen to accept POST for zones/list too.
     var methods: [String] {
       switch self {
       case .zonesList: ["GET", "HEAD", "POST"]
@@ -42,10 +42,10 @@ extension CloudServer {
     var endpoint: Endpoint
   }
 
-  /// How long answers wait now.
+  /// How long each answer is delayed.
   package var latencyMilliseconds: Int64 { core.withLock { $0.faults.latencyMilliseconds } }
 
-  /// Answers a request. Blocks for the journal's sync.
+  /// Answers a request. Blocks until the journal's sync has returned.
   package func answer(_ request: HTTPRequest) -> ServerAnswer {
     let uuid = RecordName.random(high: environment.random.next(), low: environment.random.next())
     var headers: HTTPHeaders = [
@@ -55,20 +55,20 @@ extension CloudServer {
     do throws(ServerRefusal) {
       if request.path == "/signin" { return .respond(try signInPage(request, headers)) }
       guard let route = try route(request.path) else {
-        throw ServerRefusal(404, WireError(.notFound, "no endpoint at this path"))
+        throw ServerRefusal(404, WireError(.notFound, "this server has no endpoint at this path"))
       }
       core.withLock { $0.statistics.requests[route.endpoint.rawValue, default: 0] += 1 }
       guard route.endpoint.methods.contains(request.method) else {
         headers["Allow"] = route.endpoint.methods.joined(separator: ", ")
-        throw ServerRefusal(405, WireError(.badRequest, "\(request.method) is not taken here"))
+        throw ServerRefusal(405, WireError(.badRequest, "this endpoint does not accept \(request.method)"))
       }
       try throttle(&headers)
       var key = route.key
       let user = try user(request, &headers)
       if key.scope != .public { key.user = user }
       let body = try reply(route.endpoint, request, key, user)
-      if route.endpoint == .recordsModify, let number = dropsThisAnswer() {
-        say("dropped answer \(number)")
+      if route.endpoint == .recordsModify, let number = countDownToDrop() {
+        printLine("dropped answer \(number)")
         return .hang
       }
       return .respond(HTTPResponse(status: 200, headers: headers, body: body))
@@ -86,7 +86,8 @@ extension CloudServer {
     }
   }
 
-  private func dropsThisAnswer() -> Int? {
+  /// Counts a `records/modify`; if its answer is to be dropped, returns the number that `dropAnswer` was set to.
+  private func countDownToDrop() -> Int? {
     core.withLock { core in
       guard let rest = core.untilDrop else { return nil }
       core.untilDrop = rest > 1 ? rest - 1 : nil
@@ -96,7 +97,7 @@ extension CloudServer {
     }
   }
 
-  // MARK: paths
+  // MARK: Paths
 
   private func route(_ path: String) throws(ServerRefusal) -> Route? {
     let parts = path.split(separator: "/", omittingEmptySubsequences: false)
@@ -134,7 +135,7 @@ extension CloudServer {
     return nil
   }
 
-  // MARK: sign-in and faults
+  // MARK: Sign-in and faults
 
   private func signInPage(_ request: HTTPRequest, _ headers: HTTPHeaders) throws(ServerRefusal) -> HTTPResponse {
     let user = try parameter("user", request) ?? CloudServer.defaultUser
@@ -149,7 +150,7 @@ extension CloudServer {
     }
   }
 
-  /// Who asks; with `requireSession` also the next token, in a header of whatever the answer will be.
+  /// The user of a request. With `requireSession` it also sets the header with the next token, for any answer.
   private func user(_ request: HTTPRequest, _ headers: inout HTTPHeaders) throws(ServerRefusal) -> String {
     let token = try parameter("ckWebAuthToken", request)
     let used: (required: Bool, user: String?, next: String?) = core.withLock { core in
@@ -172,11 +173,12 @@ extension CloudServer {
     return CloudServer.defaultUser
   }
 
-  /// A wait as the header wants it; what a test asked for may be beyond any number of seconds.
+  /// A wait in whole seconds for the header, limited to 1e15; 0 for NaN and infinity.
   private static func wholeSeconds(_ seconds: Double) -> String {
     seconds.isFinite ? String(Int(min(max(seconds, 0), 1e15).rounded(.up))) : "0"
   }
 
+  /// Refuses the request if the fault `throttle` is on.
   private func throttle(_ headers: inout HTTPHeaders) throws(ServerRefusal) {
     let throttle: ServerFaults.Throttle? = core.withLock { core in
       guard let throttle = core.faults.throttle else { return nil }
@@ -195,7 +197,7 @@ extension CloudServer {
         : WireError(.tryAgainLater, "The service is busy, retry later", retryAfter: throttle.retryAfter))
   }
 
-  // MARK: endpoints
+  // MARK: Endpoints
 
   private func reply(
     _ endpoint: Endpoint, _ request: HTTPRequest, _ key: DatabaseKey, _ user: String
@@ -220,12 +222,12 @@ extension CloudServer {
 
   private func message<Message: Decodable>(_ request: HTTPRequest) throws(ServerRefusal) -> Message {
     do {
-      // A body is optional where every key is: `{}` and nothing mean the same.
+      // An empty body is read as `{}`: it is valid where every key is optional.
       return try WireJSON.decode(Message.self, request.body.isEmpty ? Array("{}".utf8) : request.body)
     } catch let error as DecodingError {
-      throw ServerRefusal(400, WireError(.badRequest, "the body: \(error.words)"))
+      throw ServerRefusal(400, WireError(.badRequest, "the body has \(error.words)"))
     } catch {
-      throw ServerRefusal(400, WireError(.badRequest, "the body is no JSON"))
+      throw ServerRefusal(400, WireError(.badRequest, "the body is not JSON"))
     }
   }
 
@@ -233,7 +235,7 @@ extension CloudServer {
     do {
       return try WireJSON.encode(value)
     } catch {
-      throw ServerRefusal(500, WireError(.internalError, "the answer cannot be written: \(error)"))
+      throw ServerRefusal(500, WireError(.internalError, "the answer cannot be encoded as JSON: \(error)"))
     }
   }
 }

@@ -1,19 +1,19 @@
-// Where the server's events go: a log on a disk, or memory for tests that need no disk.
+// The server's journal: a log on a disk, or memory for tests that need no disk.
 //
-// A commit returns when its events are durable, and only then does the server change its mind or answer. So there
-// is nothing to take back when a commit fails.
+// `append` returns when its events are durable, and only then does the server change its state or answer. So a failed
+// append leaves nothing to undo.
 
 internal import StrandlineLog
 package import StrandlineSystem
 internal import Synchronization
 
-/// Why a commit or read failed.
+/// Why an append or a read failed.
 package enum JournalFailure: Error, Hashable, Sendable, CustomStringConvertible {
-  /// Nothing was written (the disk is full, say); it may work later.
+  /// Nothing was written, because the disk is full for example. A later append may succeed.
   case refused(String)
-  /// The transaction is above what the log takes.
+  /// The transaction exceeds the log's limit.
   case tooLarge(String)
-  /// The journal takes no more: whether the last commit is on the disk is unknown until it is opened again.
+  /// Whether the last append is durable is unknown until the journal is opened again. Every later call fails.
   case broken(String)
 
   package var description: String {
@@ -25,19 +25,19 @@ package enum JournalFailure: Error, Hashable, Sendable, CustomStringConvertible 
 
 /// A journal, open for one writer.
 package protocol ServerJournal: Sendable {
-  /// 16 bytes that name the journal.
+  /// 16 random bytes that identify the journal.
   var storeUUID: [UInt8] { get }
-  /// This writer's time with the journal.
+  /// A random number that identifies this opening of the journal.
   var tenure: UInt64 { get }
-  /// Makes bodies durable, all or none, and returns their LSNs.
-  func commit(_ bodies: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64>
+  /// Appends bodies, all or none, and returns their LSNs when they are durable.
+  func append(_ bodies: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64>
   /// The body of a durable event.
   func read(_ lsn: UInt64) throws(JournalFailure) -> [UInt8]
-  /// Gives the journal back.
+  /// Closes the journal and releases its lock.
   func close() throws
 }
 
-/// A journal that ends with the process.
+/// A journal in memory.
 package final class MemoryJournal: ServerJournal {
   package let storeUUID: [UInt8]
   package let tenure: UInt64
@@ -48,7 +48,7 @@ package final class MemoryJournal: ServerJournal {
     tenure = random.next()
   }
 
-  package func commit(_ added: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64> {
+  package func append(_ added: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64> {
     bodies.withLock { bodies in
       let first = UInt64(bodies.count) + 1
       bodies += added
@@ -72,7 +72,7 @@ package final class LogJournal: ServerJournal {
   package var storeUUID: [UInt8] { log.storeUUID }
   package var tenure: UInt64 { log.tenure }
 
-  /// Opens the log in a directory, creating it if there is none, and hands every event to `replay` in order.
+  /// Opens the log in a directory, creating it if there is none, and calls `replay` with every event in order.
   package init(
     directory: String, environment: SystemEnvironment, controlIntervalMilliseconds: Int64? = 200,
     replay: (UInt64, [UInt8]) throws -> Void
@@ -88,12 +88,12 @@ package final class LogJournal: ServerJournal {
     }
   }
 
-  package func commit(_ bodies: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64> {
+  package func append(_ bodies: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64> {
     var transaction = LogTransaction()
     for body in bodies { transaction.add(schema: JournalEvent.schema, body: body) }
     do {
-      // After a clean rejection (a full disk) the log waits to be told to go on. Being asked again is the telling:
-      // if there is still no room it refuses again.
+      // After a rejection (a full disk) the log accepts nothing until `resume`. Each request tries again: if there is
+      // still no room, the log rejects it too.
       if case .rejecting = log.state { log.resume() }
       let lsns = try log.append(transaction)
       try log.waitUntilDurableBlocking(lsns.upperBound)

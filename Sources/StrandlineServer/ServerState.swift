@@ -1,9 +1,9 @@
-// What the server holds in memory: of each record where its current version lies in the journal, never its
-// values. A pure fold of the journal.
+// The server's state in memory, a fold of the journal. For each record it has the LSN of the current version, never the
+// values.
 //
-// A zone's feed is the list of its changes by LSN. An entry whose record has changed since is passed over, and
-// when more than half of the list is such, it is written anew; so finding a place is a binary search, and a page
-// costs what it shows.
+// A zone's feed is the list of its changes by LSN. A change whose record has changed since is obsolete and skipped; when
+// more than half of the list is obsolete, the list is compacted. So a token's place is found by binary search, and a page
+// costs O(records shown).
 
 internal import Strandline
 import StrandlineSystem
@@ -15,7 +15,7 @@ struct RecordLink: Hashable, Sendable {
   var action: Reference.Action
 }
 
-/// Where a record stands.
+/// A record's current version.
 struct RecordEntry: Sendable {
   /// The event of its latest change.
   var lsn: UInt64
@@ -25,7 +25,7 @@ struct RecordEntry: Sendable {
   var links: [RecordLink]
 }
 
-/// A zone in one life.
+/// One life of a zone: from its creation to its deletion.
 struct ZoneState: Sendable {
   struct Change: Sendable {
     var lsn: UInt64
@@ -39,10 +39,11 @@ struct ZoneState: Sendable {
   let createdLSN: UInt64
   private(set) var entries: [String: RecordEntry] = [:]
   private(set) var feed: [Change] = []
-  private var passedOver = 0
+  /// How many changes in `feed` are obsolete.
+  private var obsoleteChanges = 0
   /// The latest event of this zone.
   private(set) var lastLSN: UInt64
-  /// Target name → names of records with a link to it (some may have lost it: check the entry).
+  /// By target: the names of records that may link to it. Check the entry's links.
   private(set) var sources: [String: Set<String>] = [:]
 
   init(life: UInt64, key: DatabaseKey, name: String, createdLSN: UInt64) {
@@ -55,7 +56,7 @@ struct ZoneState: Sendable {
 
   mutating func set(_ name: String, _ entry: RecordEntry) {
     if let old = entries[name] {
-      passedOver += 1
+      obsoleteChanges += 1
       for link in old.links {
         sources[link.target]?.remove(name)
         if sources[link.target]?.isEmpty == true { sources[link.target] = nil }
@@ -65,13 +66,13 @@ struct ZoneState: Sendable {
     for link in entry.links { sources[link.target, default: []].insert(name) }
     feed.append(Change(lsn: entry.lsn, name: name))
     lastLSN = entry.lsn
-    if passedOver > 64 + feed.count / 2 {
+    if obsoleteChanges > 64 + feed.count / 2 {
       feed.removeAll { entries[$0.name]?.lsn != $0.lsn }
-      passedOver = 0
+      obsoleteChanges = 0
     }
   }
 
-  /// The place of the first change after an LSN.
+  /// The index of the first change after an LSN.
   func index(after lsn: UInt64) -> Int {
     var low = 0
     var high = feed.count
@@ -82,7 +83,7 @@ struct ZoneState: Sendable {
     return low
   }
 
-  /// The next change at or after a place that is a record's latest.
+  /// The index of the first change at or after `index` that is not obsolete.
   func nextCurrent(from index: Int) -> Int? {
     var index = index
     while index < feed.count {
@@ -95,13 +96,13 @@ struct ZoneState: Sendable {
 
 /// The zones of one database.
 struct DatabaseState: Sendable {
-  /// Name → life of the zones that exist.
+  /// The lives of the zones that exist, by name.
   var zones: [String: UInt64] = [:]
-  /// Name → the event of its deletion, for zones that are gone.
+  /// The LSNs at which zones that do not exist were deleted, by name.
   var deleted: [String: UInt64] = [:]
 }
 
-/// Everything.
+/// The state of all databases.
 struct ServerState: Sendable {
   struct Tenure: Sendable {
     var tenure: UInt64
@@ -113,7 +114,7 @@ struct ServerState: Sendable {
   private(set) var tenures: [Tenure] = []
   private(set) var lastLSN: UInt64 = 0
 
-  /// Takes in the next event.
+  /// Applies the next event.
   mutating func apply(_ event: JournalEvent, at lsn: UInt64) throws(JournalEventError) {
     guard lsn == lastLSN + 1 else {
       throw JournalEventError(description: "event \(lsn) follows event \(lastLSN) in the server's journal")
@@ -138,7 +139,7 @@ struct ServerState: Sendable {
     lastLSN = lsn
   }
 
-  /// Takes in an event that only a newer version knows and that may be skipped.
+  /// Skips the next event, of a kind that only a newer version knows.
   mutating func skip(_ lsn: UInt64) { lastLSN = lsn }
 
   private mutating func set(
@@ -150,7 +151,7 @@ struct ServerState: Sendable {
     zones[life]?.set(name, RecordEntry(lsn: lsn, isDeleted: isDeleted, tag: tag, links: links))
   }
 
-  /// The binding references of a record.
+  /// The references of a record with DELETE_SELF or VALIDATE.
   static func links(of record: JournalRecord) -> [RecordLink] {
     var links: [RecordLink] = []
     // In the order of the fields' names, so that a refusal names the same field each time.
@@ -166,13 +167,13 @@ struct ServerState: Sendable {
     databases[key]?.zones[name].flatMap { zones[$0] }
   }
 
-  /// The tenure under which an event was written; 0 for "no event".
+  /// The tenure under which an event was written; 0 for LSN 0.
   func tenure(of lsn: UInt64) -> UInt64 {
     tenures.last { $0.firstLSN <= lsn }?.tenure ?? 0
   }
 
-  /// Whether an event of this number was written under this tenure.
-  func knows(tenure: UInt64, lsn: UInt64) -> Bool {
+  /// Whether the event at `lsn` was written under `tenure`.
+  func contains(tenure: UInt64, lsn: UInt64) -> Bool {
     if lsn == 0 { return tenure == 0 }
     guard let index = tenures.lastIndex(where: { $0.tenure == tenure }) else { return false }
     let end = index + 1 < tenures.count ? tenures[index + 1].firstLSN - 1 : lastLSN

@@ -1,18 +1,18 @@
-// Sessions as the web has them: a token for one round trip, its successor in the answer.
+// The sessions of CloudKit Web Services: each request carries a token, and its answer brings the next one.
 //
-// A token carries its user, its session and its number, with a checksum (this is a server for development: the
-// checksum tells garbage from tokens, it does not keep anybody out). So a server that was restarted goes on with
-// whatever token of a session it sees first.
+// A token holds its user, its session and its number, with a checksum. The checksum detects garbage; it is no protection
+// against forged tokens, which a server for development does not need. Because the token holds all of this, a server
+// that was restarted accepts the first token of a session that it sees.
 
 internal import Foundation
 internal import StrandlineSystem
 
-/// Who is signed in, and which token is next.
+/// The sessions and the number of the newest token of each.
 struct SessionTable: Sendable {
   private struct Session: Sendable {
     /// The number of the newest token given out.
     var newest: UInt64
-    /// Whether the newest was used: then those before it are dead.
+    /// Whether the newest was used: then no older token is valid.
     var isNewestUsed: Bool
   }
   private struct Token {
@@ -28,17 +28,17 @@ struct SessionTable: Sendable {
     return Self.text(Token(user: user, session: session, number: 1), storeUUID)
   }
 
-  /// The user that a token names, without using it up.
+  /// The user that a token names, without using the token.
   func user(of text: String, storeUUID: [UInt8]) -> String? { Self.parse(text, storeUUID)?.user }
 
-  /// Uses a token: its user and the token for the next request; nil if it is no token or a dead one.
+  /// Uses a token. Returns its user and the token for the next request; nil if it is not a token or no longer valid.
   mutating func use(_ text: String, isStrict: Bool, storeUUID: [UInt8]) -> (user: String, next: String)? {
     guard var token = Self.parse(text, storeUUID) else { return nil }
     var session = sessions[token.session] ?? Session(newest: token.number, isNewestUsed: false)
     if token.number == session.newest {
       session = Session(newest: token.number &+ 1, isNewestUsed: false)
     } else if token.number &+ 1 == session.newest, !session.isNewestUsed, !isStrict {
-      // The answer with the newest was lost; it is given out once more.
+      // The answer with the newest token was lost; the newest is given out again.
     } else {
       return nil
     }
@@ -53,7 +53,7 @@ struct SessionTable: Sendable {
     writer.u64(token.session)
     writer.varint(token.number)
     writer.u32(CRC32C.checksum(storeUUID + writer.bytes))
-    // Bytes whose base64 has "+" and "/", and a length that ends in "=": what must be escaped in a query.
+    // Bytes whose base64 has "+" and "/", and a length that gives "=": characters that must be escaped in a query.
     writer.raw([0xFB, 0xEF, 0xFF])
     while writer.count % 3 != 1 { writer.u8(0xFF) }
     return "1__" + Data(writer.bytes).base64EncodedString()

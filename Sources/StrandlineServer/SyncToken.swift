@@ -1,14 +1,14 @@
-// The server's tokens: a place in a history, and which history. Opaque to clients, checked here.
+// The server's change tokens: an LSN, and the journal, zone and tenure that it belongs to. Opaque to clients.
 //
-// 49 bytes in base64: kind, the journal's UUID, the zone's life, the tenure and the LSN, the generation (tests
-// let older ones expire), a checksum over all that. A token that was cut or bent is told from one that was never
-// ours, because the real service tells them apart too.
+// 49 bytes in base64: kind, the journal's UUID, the zone's life, the tenure, the LSN, the generation (tests let older
+// generations expire), and a checksum. A truncated or altered token gets another error than one that is not of this
+// format, as at the live service.
 
 internal import Foundation
 internal import Strandline
 internal import StrandlineSystem
 
-/// A place in a zone's or database's history.
+/// A place in the changes of a zone or database.
 struct SyncToken: Hashable, Sendable {
   enum Kind: UInt8 {
     case zone = 0xA1
@@ -37,14 +37,14 @@ struct SyncToken: Hashable, Sendable {
     return Data(writer.bytes).base64EncodedString()
   }
 
-  /// What the service says of tokens that it cannot read.
+  /// The live service's reasons for tokens that it cannot read.
   static let unknownType = WireReason("Unknown sync continuation type")
   static let invalidFormat = WireReason("Invalid continuation format")
-  /// The words of the native error 21/2026; what the web says of an expired token nobody has seen.
+  /// The reason of the native error 21/2026. What the live service answers on the web for an expired token is not known.
   static let expired = WireReason("client knowledge differs from server knowledge")
 
   static func parse(_ text: String) throws(WireReason) -> SyncToken {
-    // A cut token is no whole base64 any more; its first four characters still say whose it was.
+    // A truncated token may not be valid base64; its first four characters still decode to its kind.
     guard let first = Data(base64Encoded: String(text.prefix(4)))?.first, let kind = Kind(rawValue: first) else {
       throw unknownType
     }
@@ -57,7 +57,7 @@ struct SyncToken: Hashable, Sendable {
   }
 }
 
-/// Why something was refused, in the server's words.
+/// Why a token was refused: the `reason` of the answer.
 struct WireReason: Error, Hashable, Sendable {
   var words: String
   init(_ words: String) { self.words = words }

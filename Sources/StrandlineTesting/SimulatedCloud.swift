@@ -29,7 +29,7 @@ public struct SimulatedCloud: Sendable {
 
   /// A way to it for one more device.
   fileprivate func transport() -> any Transport {
-    PassingTime(base: InProcessTransport(server, isPatient: false), clock)
+    PassingTime(base: InProcessTransport(server, waitsForDroppedAnswers: false), clock)
   }
 }
 

@@ -178,15 +178,15 @@ struct ImportTests {
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":1.5}}}"#,
-      "fields.a.value: a number that is no whole number of 64 bits"
+      "fields.a.value: a number that is not a whole number of 64 bits"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64_LIST","value":[1,1.5]}}}"#,
-      "a number that is no whole number of 64 bits"
+      "a number that is not a whole number of 64 bits"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":"q"}}}"#,
-      "fields.a.value: text that is no whole number"
+      "fields.a.value: text that is not a whole number"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":{}}}}"#,
@@ -211,7 +211,7 @@ struct ImportTests {
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"BYTES","value":"%%"}}}"#,
-      "fields.a.value: text that is no base64"
+      "fields.a.value: text that is not base64"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":[1,"b"]}}"#,

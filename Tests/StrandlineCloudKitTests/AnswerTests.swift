@@ -1,5 +1,5 @@
-// Goal: whatever a server answers, the client says what it was, record by record where that can be, and never
-// traps. Method: answers from a script, among them the observed replies of the live service.
+// Goal: for any answer the client returns results or an error that says what was wrong, record by record where possible,
+// and never traps. Method: answers from a script, among them the observed replies of the live service.
 
 import Strandline
 import StrandlineCloudKit
@@ -10,7 +10,7 @@ import Testing
 struct AnswerTests {
   private func save(_ name: String) -> CloudOperation { CloudOperation(.create, name: name, type: "Note") }
 
-  @Test func `results are matched by name, and what is missing or doubled fails by itself`() async throws {
+  @Test func `results are matched by name; a missing or doubled one fails that record alone`() async throws {
     let client = WebServicesDatabase.over(
       ScriptedTransport(
         """
@@ -38,7 +38,7 @@ struct AnswerTests {
     }
   }
 
-  @Test func `answers that are no answers are told with their first bytes`() async throws {
+  @Test func `an answer that cannot be read is an error with its first bytes`() async throws {
     let bodies = [
       "", " ", "<html><title>Sign in to Free WiFi</title>", "{", "[]", "null", "5", "{}", "{\"records\":5}",
       "{\"records\":[5]}", "{\"records\":[{\"recordName\":{}}]}", "\u{0}\u{1}", "{\"records\":[",
@@ -101,7 +101,7 @@ struct AnswerTests {
     #expect(error?.retryAfter == seconds)
   }
 
-  @Test func `an atomic refusal that brings its records along is read record by record`() async throws {
+  @Test func `an atomic refusal that holds results is read record by record`() async throws {
     let client = WebServicesDatabase.over(
       ScriptedTransport(
         status: 400,
@@ -114,7 +114,7 @@ struct AnswerTests {
     #expect(results["b"]?.error?.code == .conflict)
   }
 
-  @Test func `a record that cannot be read spoils itself and not its page`() async throws {
+  @Test func `a record that cannot be read fails alone and not its page`() async throws {
     let bad = [
       "{\"value\":true}", "{\"value\":1.5,\"type\":\"INT64\"}", "{\"value\":\"x\",\"type\":\"BYTES\"}",
       "{\"value\":99999999999999999999,\"type\":\"INT64\"}", "{\"value\":1e400,\"type\":\"DOUBLE\"}",
@@ -223,7 +223,7 @@ struct AnswerTests {
     try await WebServicesDatabase.over(exists).createZone(notes)
   }
 
-  @Test func `requests say what they must`() async throws {
+  @Test func `requests have the right path, query and body`() async throws {
     let transport = ScriptedTransport("{\"records\":[],\"zones\":[],\"syncToken\":\"t\"}")
     let client = WebServicesDatabase.over(transport, scope: .shared, apiToken: "a+b/c=", baseURL: "http://cloud.test/")
     let zone = ZoneID("Z", owner: "_o", scope: .shared)
@@ -243,7 +243,7 @@ struct AnswerTests {
         + #""recordChangeTag":"1","recordName":"n","recordType":"T"}},"#
         + #"{"operationType":"delete","record":{"recordChangeTag":"2","recordName":"m"}}],"#
         + #""zoneID":{"ownerRecordName":"_o","zoneName":"Z"}}"#)
-    // An empty token means two things to the server; it is never sent.
+    // The service's meaning of an empty token is ambiguous, so none is sent.
     _ = try await client.databaseChanges(since: ChangeToken(rawValue: ""), limit: 1000)
     #expect(transport.sent.last.map { String(decoding: $0.body, as: UTF8.self) } == #"{"resultsLimit":200}"#)
     for operations in [
@@ -257,7 +257,7 @@ struct AnswerTests {
     #expect(try await client.modify([], in: zone, atomic: true).isEmpty)
   }
 
-  @Test func `a token that a server echoes is blotted out`() async throws {
+  @Test func `a token in an answer is replaced in the error`() async throws {
     let disk = SimulatedDisk()
     let session = try WebSession(path: "/session", environment: .on(disk))
     try session.signIn(token: "secret+token/1==")

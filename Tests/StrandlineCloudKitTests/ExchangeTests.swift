@@ -9,7 +9,7 @@ import Testing
   private enum Input: CaseIterable {
     case wait, cancel, cancelAgain, head, piece, largePiece, answer, timeOut, cancelled
 
-    /// What the caller is told if this input is the first that ends the exchange; nil if it ends nothing.
+    /// The outcome if this input is the first that ends the exchange; nil if it does not end it.
     func ends(after seen: [Input]) -> String? {
       switch self {
       case .wait, .head, .piece: nil
@@ -18,7 +18,7 @@ import Testing
       case .timeOut: "here: timed out"
       case .answer:
         if !seen.contains(.head) {
-          "here: the answer was no HTTP"
+          "here: the answer is not HTTP"
         } else {
           seen.contains(.piece) ? "200 abc" : "here: the connection ended after 0 of 3 bytes"
         }
@@ -70,7 +70,7 @@ import Testing
     }
   }
 
-  /// What has to come of a sequence, told without a state: the first end counts, and the caller hears it once it waits.
+  /// The result of a sequence, without a state: the first end decides, and the caller is resumed when it waits.
   private func expected(_ inputs: [Input]) -> Done {
     let end = inputs.indices.first { inputs[$0].ends(after: Array(inputs[..<$0])) != nil }
     let wait = inputs.firstIndex(of: .wait)
@@ -84,7 +84,7 @@ import Testing
     return done
   }
 
-  @Test func `every order of everything that can happen resumes the caller once`() {
+  @Test func `every order of inputs resumes the caller once`() {
     var tried = 0
     var failures: [String] = []
     func extend(_ inputs: [Input], _ left: [Input]) {
@@ -105,7 +105,7 @@ import Testing
     #expect(tried == 13_700 + 1_957)
   }
 
-  @Test func `a body is taken up to the limit, piece by piece`() {
+  @Test func `a body is accepted up to the limit, piece by piece`() {
     var exchange = Exchange<Int>(origin: "here", answerBytesMax: 5)
     _ = exchange.wait(1)
     _ = exchange.receive(status: 200, headers: [:])

@@ -1,5 +1,5 @@
-// Goal: what can go wrong on a wire ends in a CloudError with clear words. Method: URLSession against real
-// loopback sockets that do wrong, and against the local server.
+// Goal: every failure of a connection becomes a CloudError with a clear reason. Method: URLSession against loopback
+// sockets that misbehave, and against the local server.
 
 import Strandline
 import StrandlineCloudKit
@@ -30,7 +30,7 @@ import Testing
       error?.reason.hasPrefix("http://127.0.0.1:\(listener.port): cannot connect") == true, "\(error?.reason ?? "")")
   }
 
-  @Test func `addresses that are none`() async throws {
+  @Test func `addresses that are not valid`() async throws {
     for url in ["", "nonsense", "ftp://x", "http://", "http://a b"] {
       let error = try await refusal {
         _ = try await WebServicesDatabase.over(URLSessionTransport(), baseURL: url).zones()
@@ -53,7 +53,7 @@ import Testing
     #expect(large?.reason.contains("larger than 1000 bytes") == true)
   }
 
-  @Test func `portals, redirects and refusals are told apart`() async throws {
+  @Test func `portals, redirects and refusals give different errors`() async throws {
     func answer(_ status: String, _ body: String, _ header: String = "") -> String {
       "HTTP/1.1 \(status)\r\n\(header)Connection: close\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
     }
@@ -86,7 +86,7 @@ import Testing
     let page = try await client.zoneChanges(in: notes, since: nil, limit: 200)
     #expect(page.changes.count == 2)
     #expect(try await client.lookup(["a"], in: notes)["a"]?.record?.fields["text"] == .string(text))
-    // The dropped answer: applied, durable, and never told.
+    // The dropped answer: the operation is applied and durable, and the client gets no answer.
     var faults = ServerFaults()
     faults.dropAnswer = 1
     server.cloud.setFaults(faults)

@@ -94,7 +94,7 @@ struct SessionTests {
         disk.crashAtCall = call
         disk.isTearing = true
         let server = server()
-        // After the cut every request fails for want of a place to keep the token; none goes out without.
+        // After the cut the session file cannot be written, so every request fails before it is sent.
         do { try await run(disk, server) } catch let error as CloudError {
           #expect(error.code.rawValue == "AUTH_PERSIST_ERROR")
         }
@@ -111,7 +111,7 @@ struct SessionTests {
     }
   }
 
-  @Test func `a token that cannot be kept is not used, and not lost`() async throws {
+  @Test func `a token that cannot be written is not sent, and not lost`() async throws {
     let server = server()
     let disk = SimulatedDisk()
     let session = try WebSession(path: "/session", environment: .on(disk))
@@ -131,7 +131,7 @@ struct SessionTests {
     _ = try await client.zones()
   }
 
-  @Test func `a token that somebody else put into the file is found after a refusal`() async throws {
+  @Test func `a token that another process wrote to the file is read after a refusal`() async throws {
     let server = server()
     let disk = SimulatedDisk()
     let session = try WebSession(path: "/session", environment: .on(disk))
@@ -170,22 +170,22 @@ struct SessionTests {
     #expect(transport.sent.count == 20)
   }
 
-  @Test func `a cancelled wait leaves the lane to others`() async throws {
-    let lane = RequestLane()
+  @Test func `a cancelled wait leaves the queue to others`() async throws {
+    let queue = RequestQueue()
     let (gate, opener) = AsyncStream<Never>.makeStream()
     let (started, starting) = AsyncStream<Void>.makeStream()
     let holder = Task {
-      try await lane.run {
+      try await queue.run {
         starting.finish()
         for await _ in gate {}
       }
     }
     for await _ in started {}
-    let waiting = Task { try await lane.run { Issue.record("it ran") } }
+    let waiting = Task { try await queue.run { Issue.record("it ran") } }
     waiting.cancel()
     await #expect(throws: CancellationError.self) { try await waiting.value }
     opener.finish()
     try await holder.value
-    #expect(try await lane.run { 5 } == 5)
+    #expect(try await queue.run { 5 } == 5)
   }
 }

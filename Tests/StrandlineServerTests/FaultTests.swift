@@ -65,7 +65,7 @@ struct FaultTests {
     #expect(server.statistics.appliedOperations == 3)
   }
 
-  @Test func `latency, quota and the other word for EXISTS`() async throws {
+  @Test func `latency, quota, and CONFLICT instead of EXISTS`() async throws {
     var faults = ServerFaults()
     faults.latencyMilliseconds = 250
     faults.createConflictInsteadOfExists = true
@@ -85,7 +85,7 @@ struct FaultTests {
     #expect(try await client.everything().changes.map(\.mark) == ["a"])
   }
 
-  @Test func `users, containers and environments keep apart`() async throws {
+  @Test func `users, containers and environments have separate databases`() async throws {
     let server = CloudServer.still()
     func client(_ container: String, _ environment: String, _ user: String) -> WebServicesDatabase {
       WebServicesDatabase(

@@ -30,7 +30,7 @@ struct FeedTests {
       #expect(all.changes.map(\.mark) == ["a", "c", "e", "b", "-d"])
       #expect(all.pages == (5 + limit - 1) / limit)
     }
-    // Each page's token is a place to go on from, any number of times.
+    // Each page's token can be used any number of times.
     let first = try await client.zoneChanges(in: notes, since: nil, limit: 2)
     for _ in 0..<2 {
       #expect(try await client.everything(since: first.token).changes.map(\.mark) == ["e", "b", "-d"])
@@ -40,7 +40,7 @@ struct FeedTests {
     #expect(try await client.everything().changes.map(\.mark) == ["a", "c", "e", "b", "d"])
   }
 
-  @Test func `whoever has everything keeps the token`() async throws {
+  @Test func `a client that has everything gets the same token again`() async throws {
     let client = CloudServer.still().client()
     try await client.createZone(notes)
     let empty = try await client.zoneChanges(in: notes, since: nil, limit: 10)
@@ -54,7 +54,7 @@ struct FeedTests {
     #expect(again.token == token)
   }
 
-  @Test func `a page ends at its bytes too`() async throws {
+  @Test func `a page ends at its limit in bytes too`() async throws {
     var limits = ServerLimits()
     limits.pageBytesMax = 1500
     let client = CloudServer.still(limits: limits).client()
@@ -105,7 +105,7 @@ struct FeedTests {
     #expect(try await client.everything().changes.isEmpty)
   }
 
-  @Test func `bad tokens are refused in the observed words`() async throws {
+  @Test func `bad tokens are refused with the reasons that the live service gives`() async throws {
     let server = CloudServer.still()
     let client = server.client()
     try await client.createZone(notes)
@@ -141,7 +141,7 @@ struct FeedTests {
     #expect(await ask(fresh) == nil)
   }
 
-  @Test func `the stale page comes once, to somebody who has seen the deletion`() async throws {
+  @Test func `the stale page comes once, to a client that has seen the deletion`() async throws {
     var faults = ServerFaults()
     faults.replayPage = true
     let server = CloudServer.still(faults: faults)
@@ -153,7 +153,7 @@ struct FeedTests {
     _ = try await client.one(CloudOperation(.forceUpdate, name: "kept", type: "Note", fields: ["title": "new"]))
     #expect(try await client.zoneChanges(in: notes, since: first.token, limit: 10).changes.map(\.mark) == ["kept"])
     _ = try await client.one(CloudOperation(.forceDelete, name: "gone"))
-    // Who has not seen the deletion yet is shown the normal changes.
+    // A client that has not seen the deletion yet gets the normal changes.
     let normal = try await client.zoneChanges(in: notes, since: first.token, limit: 10)
     #expect(normal.changes.map(\.mark) == ["kept", "-gone"] && !normal.moreComing)
     let stale = try await client.zoneChanges(in: notes, since: normal.token, limit: 10)

@@ -1,6 +1,6 @@
-// Goal: the HTTP face refuses what is wrong with the right status, and goes on; a client that is slow, half or
-// rude costs nobody else anything. Method: bytes written by hand over a real loopback socket, and Python's
-// urllib as a client that we did not write.
+// Goal: the HTTP server refuses bad requests with the right status, and goes on; a client that is slow, sends half a
+// request or reads nothing does not delay the others. Method: bytes written by hand over a real loopback socket, and
+// Python's urllib as a client of another author.
 
 import Strandline
 import StrandlineCloudKit
@@ -12,7 +12,7 @@ import Testing
 @Suite(.serialized, .timeLimit(.minutes(30))) struct HTTPTests {
   /// A server, and raw bytes to it.
   final class Raw: Sendable {
-    /// Longer than a busy machine delays an answer; a server that never answers is found all the same.
+    /// Longer than a busy machine delays an answer; a server that never answers still fails the test.
     static let patience: Int64 = 60_000
     let server: LocalServer
 
@@ -105,7 +105,7 @@ import Testing
     #expect(try raw.talk(post("zones/list", "{}")).contains("_defaultZone"))
   }
 
-  @Test func `a connection serves one request after another, and ends when told`() throws {
+  @Test func `a connection serves one request after another, and ends when the client asks for it`() throws {
     let raw = try Raw()
     let connection = try raw.connect()
     defer { connection.close() }
@@ -140,7 +140,7 @@ import Testing
 
   @Test func `slow and half requests end by themselves, and others are served meanwhile`() throws {
     var timeouts = HTTPTimeouts()
-    // Far above what a busy machine may put between a connection and the request that follows at once.
+    // Far longer than a busy machine delays a request that follows its connection at once.
     timeouts.header = 2_000
     timeouts.body = 2_000
     timeouts.idle = 2_000
@@ -158,7 +158,7 @@ import Testing
     #expect(try raw.talk("") == "")
   }
 
-  @Test func `connections are bounded`() throws {
+  @Test func `the number of connections is limited`() throws {
     var limits = ServerLimits()
     limits.connectionsMax = 2
     let raw = try Raw(limits)
@@ -190,7 +190,7 @@ import Testing
     hanging.close()
   }
 
-  @Test func `a connection that comes with the stop is ended and told nothing`() throws {
+  @Test func `a connection accepted during the stop is closed without an answer`() throws {
     for _ in 0..<20 {
       let raw = try Raw()
       let coming = try (0..<30).map { _ in try raw.connect() }
@@ -203,7 +203,7 @@ import Testing
     }
   }
 
-  @Test func `the port that is taken is said`() throws {
+  @Test func `an occupied port is named in the error`() throws {
     let raw = try Raw()
     let error = #expect(throws: StrandlineError.self) { try LocalServer.run(port: raw.server.port) }
     #expect(error?.description.contains("cannot listen on 127.0.0.1, port \(raw.server.port)") == true)

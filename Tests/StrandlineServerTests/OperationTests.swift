@@ -1,5 +1,5 @@
-// Goal: every operation kind against every state of a record answers as CloudKit does. Method: the client of the
-// package over the in-process transport, so that JSON is on the way; one row a case.
+// Goal: every kind of operation on every state of a record is answered as CloudKit does. Method: this package's client
+// over the in-process transport, so that JSON is tested too; one row for each case.
 
 import Strandline
 import StrandlineCloudKit
@@ -70,7 +70,7 @@ struct OperationTests {
     #expect(try await client.lookup(["n"], in: notes)["n"]?.record?.fields == ["title": "t"])
   }
 
-  @Test func `an atomic batch with a culprit changes nothing and names it`() async throws {
+  @Test func `an atomic batch with a failing operation changes nothing and names it`() async throws {
     let server = CloudServer.still()
     let client = server.client()
     try await client.createZone(notes)
@@ -166,7 +166,7 @@ struct OperationTests {
     #expect(
       try await client.one(CloudOperation(.create, name: "b", type: "Note", fields: toA))?.code
         == .validatingReferenceError)
-    // In one request the order does not matter, and a circle may come at once.
+    // In one request the order does not matter, and a cycle of references is valid.
     let circle = try await client.modify(
       [
         CloudOperation(.create, name: "b", type: "Note", fields: toA),
@@ -182,7 +182,7 @@ struct OperationTests {
     #expect(both.values.allSatisfy { $0.isDeleted })
   }
 
-  @Test func `a struck-out operation does not take innocent ones with it`() async throws {
+  @Test func `a removed operation does not fail the valid ones`() async throws {
     let client = CloudServer.still().client()
     try await client.createZone(notes)
     let results = try await client.modify(

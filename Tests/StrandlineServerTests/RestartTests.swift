@@ -1,5 +1,5 @@
 // Goal: what the server answered survives a power cut, what a cut takes away is refused as expired, and a journal
-// that fails is told from one that is full. Method: a server on a simulated disk, crashed at every call of a
+// that fails gives another error than one that is full. Method: a server on a simulated disk, crashed at every call of a
 // history with the choices of loss that the disk offers; each image is opened and asked.
 
 import Strandline
@@ -67,7 +67,7 @@ struct RestartTests {
     #expect(opened == 2)
   }
 
-  /// The history that is cut: each step's answer is noted when it was given.
+  /// The history that power cuts interrupt; each answer is recorded when it was given.
   private static func history(_ disk: SimulatedDisk) -> (answered: [Int64], deleted: Bool, token: String?) {
     var answered: [Int64] = []
     var isDeleted = false
@@ -86,7 +86,7 @@ struct RestartTests {
       _ = try server.modify(delete("n1"), in: database)
       isDeleted = true
     } catch {
-      // The power went; what was answered before stands.
+      // The power was cut; what was answered before must be there.
     }
     return (answered, isDeleted, token)
   }
@@ -153,7 +153,7 @@ struct RestartTests {
     #expect(try page(restored, early)?.error == nil)
     let refused = WireError(.badRequest, "client knowledge differs from server knowledge")
     #expect(try page(restored, late)?.error == refused)
-    // The same numbers given again under another tenure do not make it good.
+    // The same LSNs, written again under another tenure, do not make it valid.
     for value in 2...9 as ClosedRange<Int64> { _ = try restored.modify(Self.save("a", value), in: database) }
     #expect(try page(restored, late)?.error == refused)
     #expect(try page(restored, early)?.records?.count == 1)
@@ -238,7 +238,7 @@ struct RestartTests {
     defer { file.close() }
     let page = String(decoding: try file.read(at: 0, count: 1 << 20), as: UTF8.self)
     let example = page.split(separator: "```").dropFirst().first ?? ""
-    // Each line is bytes in hex up to two spaces, then words.
+    // Each line has bytes in hex, two spaces, and a description.
     let bytes = example.split(separator: "\n").flatMap { line in
       line.replacing("  ", with: "|").prefix { $0 != "|" }.split(separator: " ").compactMap { UInt8($0, radix: 16) }
     }

@@ -1,4 +1,4 @@
-// What the server's tests share: a server in memory with a clock that stands still, and short words for requests.
+// What the server's tests share: a server in memory with a stopped clock, and short functions for requests.
 
 import Strandline
 import StrandlineCloudKit
@@ -6,7 +6,7 @@ import StrandlineServer
 import StrandlineSystem
 import Synchronization
 
-/// A clock that moves only when told, and does not sleep.
+/// A clock that moves only when a test sets it, and does not sleep.
 final class StillClock: SystemClock {
   private let now = Mutex<Int64>(1_767_225_600_000)
   func wallMilliseconds() -> Int64 { now.withLock { $0 } }
@@ -92,7 +92,7 @@ extension ZoneChange {
   }
 }
 
-/// Environments whose dice fall otherwise.
+/// Environments with another seed.
 enum SystemEnvironmentSeed {
   static var other: SystemEnvironment {
     var environment = SystemEnvironment.still()

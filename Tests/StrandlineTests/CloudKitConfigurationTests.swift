@@ -1,5 +1,5 @@
 // `syncing: .cloudKit(…)` against the server's semantics without a network: the steps of the README's example, the
-// place of the session file, and what is said when there is no API token.
+// place of the session file, and the error without an API token.
 
 import Foundation
 import Strandline
@@ -48,9 +48,9 @@ struct `A store that syncs with CloudKit` {
       CloudAddress(container: "iCloud.app"), apiToken: nil, baseURL: "http://127.0.0.1:1",
       making: { InProcessTransport(server) })
     let synced = try await RecordStore.open(at: folder("a"), syncing: configuration)
-    // Not a token that this server gave; a good one in the same file is found without opening the store again.
+    // The server did not give this token. A valid one written to the same file is used without opening the store again.
     await #expect(throws: StrandlineError.self) { try await synced.sync.now() }
-    try session.signIn(token: server.signIn(user: "somebody"))
+    try session.signIn(token: server.signIn(user: "_alice"))
     try await synced.sync.now()
     try await synced.close()
     #expect(try POSIXFileSystem().kind(of: folder("a") + "/session") == .file)
@@ -64,7 +64,7 @@ struct `A store that syncs with CloudKit` {
     } throws: {
       ($0 as? StrandlineError)?.code == .invalidValue && "\($0)".contains("STRANDLINE_API_TOKEN")
     }
-    // The lock was given back: the store opens again.
+    // The failed open released the lock: the store opens again.
     let store = try await RecordStore.open(at: folder("a"))
     try await store.close()
     await #expect(throws: StrandlineError.self) {

@@ -1,5 +1,5 @@
-// Goal: a compacted log says the same as the whole one. Method: short histories, event by event, against what must stay
-// of each kind; stores that are cut off from power at every call; stores that are written, read and synced meanwhile.
+// Goal: the fold of a compacted log is that of the whole one. Method: short histories, event by event, against what must
+// stay of each kind; stores that lose power at every call; stores that are written, read and synced meanwhile.
 // The strongest proof is elsewhere: fleets whose devices compact at random moments (FleetTests) fold their logs anew
 // after every step.
 
@@ -155,7 +155,7 @@ private struct History {
     #expect(left.events.filter { $0.event.kindName == "saved" }.map(\.lsn) == [39, 40])
     #expect(left.kinds.count == 5)
     #expect(left.folded().outbox.times[LSN(3)] == time(2))
-    // More of them, and packed anew.
+    // More of them, packed again.
     var more = left
     for lsn in 41...60 as ClosedRange<UInt64> { more.events.append((lsn, saved(r, UInt16(lsn), base: 2))) }
     let again = try more.compacted()
@@ -179,7 +179,7 @@ private struct History {
     let history = History([opened, saved(r, 1), saved(r, 2)])
     #expect(try history.compacted().kinds == ["1 opened", "2 superseded", "3 saved"])
     #expect(try history.compacted(needed: [LSN(2)]).kinds == ["1 opened", "2 saved", "3 saved"])
-    // A name that is settled meanwhile says nothing.
+    // It changes nothing that a mutation being sent was settled meanwhile.
     let over = History([opened, saved(r, 1), settled(r, 2, .cancelled), saved(r, 2)])
     #expect(try over.compacted(needed: [LSN(2)]).kinds == ["1 opened", "4 saved"])
   }
@@ -262,13 +262,13 @@ private struct History {
     #expect(left.kinds == ["1 opened", "2 superseded"])
     #expect(left.folded().sync.latest == time(9))
     #expect(try left.compacted().kinds == left.kinds)
-    // Where there is a pack already, it says it.
+    // If there is a pack already, the pack holds the time.
     let dead = try History([opened, fetched(r, 9, tag: "a"), gone(r, births: 1)]).compacted()
     #expect(dead.kinds == ["1 opened", "3 deletions"])
     #expect(dead.folded().sync.latest == time(9))
   }
 
-  @Test func `a record that the rules do not fit keeps all its events`() throws {
+  @Test func `a record to which no rule applies keeps all its events`() throws {
     // Deleted while its second save was under way, whose answer came later: the index says what the base was then.
     let history = History([
       opened, fetched(r, 1, tag: "a"), saved(r, 2, base: 2), sent(3), deleted(r, 3, base: 2, births: 1),
@@ -279,7 +279,7 @@ private struct History {
       left.kinds == ["1 opened", "2 fetchedSave", "3 saved", "4 sent", "5 deleted", "6 settled", "8 fetchedSave"])
   }
 
-  @Test func `kinds of later versions and of other work stay`() throws {
+  @Test func `events of kinds that no rule names stay`() throws {
     let asset = Event.assetUploaded(
       AssetUploaded(id: r, lsn: LSN(1), field: "f", receipt: "p", wallMilliseconds: 1))
     let listed = Event.listed(Listed(zone: zone, items: []))
@@ -324,7 +324,7 @@ private func dump(_ store: RecordStore) throws -> [String] {
   return lines
 }
 
-/// What a store says of itself, the records apart.
+/// What a store says of itself, without the records.
 private func words(_ store: RecordStore) throws -> String {
   let status = try store.status()
   return "\(status.records) \(status.unsettled) \(status.unsettledRecords) \(status.deleted) \(status.durableLSN) "
@@ -344,19 +344,19 @@ private func fill(_ store: RecordStore, rounds: Int) throws {
   }
 }
 
-/// Said by one task to others.
+/// A flag that one task sets for others.
 private final class Flag: Sendable {
   let value = Atomic(false)
 }
 
 private final class Round: Sendable {
   let number = Atomic(0)
-  /// In how many of them the store knew what is under way.
+  /// In how many of them the store knew which mutations are being sent.
   let marked = Atomic(0)
 }
 
 @Suite(.timeLimit(.minutes(30))) struct CompactionTests {
-  @Test func `a store is smaller, and says the same before and after a relaunch`() throws {
+  @Test func `a compacted store is smaller, and reads the same before and after a relaunch`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk, segmentBytesMax: 32 << 10)
     try fill(store, rounds: 40)
@@ -372,7 +372,7 @@ private final class Round: Sendable {
     let again = try open(disk, seed: 2)
     #expect(try dump(again) == records)
     #expect(try words(again) == status)
-    // A second time there is nothing to do, and what comes is compacted with what is there.
+    // A second compaction has nothing to do; later events are compacted with the earlier ones.
     let second = try again.compactBlocking()
     #expect(second.eventsAfter == second.eventsBefore)
     try fill(again, rounds: 5)
@@ -413,7 +413,7 @@ private final class Round: Sendable {
           let found = try open(fails ? disk.clone() : disk.afterPowerCut(seed: seed), seed: seed)
           #expect(try dump(found) == records, "call \(call), seed \(seed)")
           #expect(try words(found) == status, "call \(call), seed \(seed)")
-          // And it can be compacted after all.
+          // And the compaction can be repeated.
           try found.compactBlocking()
           #expect(try dump(found) == records, "call \(call), seed \(seed)")
           try found.closeBlocking()
@@ -461,7 +461,7 @@ private final class Round: Sendable {
     try again.closeBlocking()
   }
 
-  @Test func `a log whose newest events are gone goes on where it was`() async throws {
+  @Test func `a log whose newest events were removed continues at the next LSN`() async throws {
     let fleet = try Fleet()
     let a = fleet.device("a")
     let store = try await a.open()
@@ -482,12 +482,12 @@ private final class Round: Sendable {
     try await a.close()
   }
 
-  @Test func `what a request is being made of stays, though nothing in the log says so yet`() throws {
+  @Test func `a mutation that is being put into a request stays before the log has its sent event`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk)
     let lsn = try #require(
       try store.writeBlocking { try $0.save(Record(type: "Note", id: r, fields: ["v": 1])) }.lsns?.upperBound)
-    // A request takes it up; then the app writes over it, and compacts, before `sent` stands in the log.
+    // A request reads it; then the app writes over it and compacts, before `sent` is in the log.
     store.core.withLock { $0.sending = [lsn] }
     try put(store, "r", "2")
     try store.compactBlocking()
@@ -498,14 +498,14 @@ private final class Round: Sendable {
     try store.closeBlocking()
   }
 
-  @Test func `a walk over the records goes on when what it was to show is removed`() throws {
+  @Test func `an iteration over the records continues when the next ones are removed`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk)
     for name in ["a", "b", "c", "d"] { try put(store, name, "first") }
     var seen: [String] = []
     try store.forEachRecord { record in
       if seen.isEmpty {
-        // The event of "b" becomes a pack, that of "c" goes without a trace; "d" lives no more.
+        // The event of "b" becomes a pack, that of "c" is removed; "d" is deleted.
         for name in ["b", "c"] { try put(store, name, "second") }
         _ = try store.writeBlocking { try $0.delete(RecordID("d")) }
         try store.compactBlocking()
@@ -532,7 +532,7 @@ private final class Round: Sendable {
     try store.closeBlocking()
   }
 
-  @Test func `a reader of another process that stayed behind is told to open again`() throws {
+  @Test func `a reader in another process that stayed behind throws that it is outdated`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk)
     try fill(store, rounds: 3)
@@ -551,7 +551,7 @@ private final class Round: Sendable {
   @Test func `what is being sent stays readable, though it is written over and compacted before its request leaves`()
     async throws
   {
-    // The batch is too much at once: its second half waits while the first is sent, and is no attempt yet.
+    // The batch is too large: its second half waits while the first is sent, and has no `sent` yet.
     var limits = ServerLimits()
     limits.operationsMax = 1
     let fleet = try Fleet(limits: limits)

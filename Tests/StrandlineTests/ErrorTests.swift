@@ -1,6 +1,6 @@
 // Goal: what is public throws public errors alone, with the place on disk, the events and the caller's line. Method: a
 // table of every public call that throws; each call is made on a store that was closed and on one whose bytes were
-// damaged under it. A call that the sources have and the table has not is a failure.
+// damaged under it. A public call that is missing in the table fails the test.
 
 import Foundation
 import Strandline
@@ -166,7 +166,7 @@ private struct PublicCall: Sendable {
     },
   ]
 
-  /// Calls that have no store below them: each is made so that it fails.
+  /// Calls that use no store, each with arguments that make it fail.
   static let withoutStore: [(names: [String], outcome: Outcome, make: @Sendable () async throws -> Void)] = [
     (["WebSession.init(path:)"], .strandline(.io), { _ = try WebSession(path: "/") }),
     (["WebSession.signIn(token:)"], .strandline(.invalidValue), { try WebSession(path: "/none").signIn(token: "") }),
@@ -242,7 +242,7 @@ private struct PublicCall: Sendable {
     HTTPRequest(method: "GET", origin: origin, path: "/")
   }
 
-  /// A database at an address that no transport takes.
+  /// A database at an address that no transport accepts.
   private static func unreachable() -> WebServicesDatabase {
     WebServicesDatabase(
       address: CloudAddress(container: "iCloud.test"), apiToken: "", session: nil, baseURL: "gopher://x")
@@ -271,7 +271,7 @@ struct ErrorTests {
   @Test func `every public call that throws stands in the table`() throws {
     let known = PublicCall.all.map(\.name) + PublicCall.withoutStore.flatMap(\.names)
     #expect(Set(try PublicThrowingCalls.inSources()).symmetricDifference(known).sorted() == [])
-    // A new call is noticed.
+    // The comparison finds a call that the table lacks.
     let planted = """
       extension RecordStore {
         public func vanish(
@@ -307,7 +307,7 @@ struct ErrorTests {
       #expect(thrown.file == scene.file, "\(call.name): \(thrown)")
       let (offset, lsns) = (try #require(thrown.offset), try #require(thrown.lsns))
       if call.name.contains(".open") || call.name.contains(".compact") {
-        // What reads the whole log reads transactions, and what lies behind a damaged one cannot be vouched for.
+        // A reader of the whole log reads transactions, and stops at a damaged one.
         #expect(offset <= UInt64(scene.found.offset), "\(call.name): \(thrown)")
         #expect(scene.lsns.map { lsns.contains($0.lowerBound) } == true, "\(call.name): \(thrown)")
       } else {
@@ -333,7 +333,7 @@ struct ErrorTests {
     }
   }
 
-  @Test func `calls without a store throw what their page says`() async {
+  @Test func `calls without a store throw what their documentation says`() async {
     for call in PublicCall.withoutStore {
       let thrown = await error { try await call.make() }
       #expect(Outcome(thrown) == call.outcome, "\(call.names): \(thrown.map { "\($0)" } ?? "nothing")")
@@ -345,7 +345,7 @@ struct ErrorTests {
 
   // MARK: The error itself
 
-  @Test func `a catch asks for a code`() async throws {
+  @Test func `a catch clause matches a code`() async throws {
     let scene = try await Scene()
     try scene.damage()
     do {
@@ -382,7 +382,7 @@ struct ErrorTests {
       .io, "cannot read\nthe page", underlying: CloudError(.networkError, reason: "gone"), location: "A/B.swift:1")
     let error = StrandlineError(.unreachable, "syncing", underlying: cause, location: "C/D.swift:2")
     #expect("\(error)" == "syncing [cannot read the page [NETWORK_ERROR: gone]] (called at C/D.swift:2)")
-    // A cause that the message quotes is not said twice.
+    // A cause that the message quotes is not repeated.
     let system = SystemError(call: "pread", subject: "/s/1", errno: 5)
     let quoted = StrandlineError(.io, "reading: \(system)", underlying: system)
     #expect("\(quoted)" == "reading: \(system)")
@@ -412,7 +412,7 @@ struct ErrorTests {
     return disk
   }
 
-  @Test func `nothing there, a file, a server's journal: the path is named`() throws {
+  @Test func `the error names the path of a missing store, a file, and a server's journal`() throws {
     let disk = SimulatedDisk()
     let absent = try openingError(disk)
     #expect(absent.code == .noSuchStore && absent.file == "/s" && absent.offset == nil && absent.lsns == nil)
@@ -453,7 +453,7 @@ struct ErrorTests {
     try log.close()
     let future = try openingError(disk)
     #expect(future.code == .fromTheFuture && future.lsns == LSN(rawValue: lsn)...LSN(rawValue: lsn))
-    // Bytes that are no event, under a right checksum, are damage.
+    // Bytes that are not an event, with a correct checksum, are damage.
     #expect(throws: EventCodecError.fromNewerVersion(kind: 9999, version: 1)) {
       try EventCodec.decode([0x0F, 0x27, 1, 0])
     }
@@ -503,7 +503,7 @@ struct ErrorTests {
     }
   }
 
-  @Test func `a full disk and a failing one are told apart`() throws {
+  @Test func `a full disk and a failing one give different codes`() throws {
     let full = SimulatedDisk(capacity: 100)
     let environment = StoreEnvironment.simulated(disk: full, seed: 1)
     #expect {
@@ -535,7 +535,7 @@ struct ErrorTests {
     try await scene.device.close()
   }
 
-  @Test func `a database's own error is a sync that reached no server`() async throws {
+  @Test func `an error of an app's own database makes the sync fail as unreachable`() async throws {
     var configuration = SyncConfiguration(FailingDatabase())
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
@@ -547,7 +547,7 @@ struct ErrorTests {
     try await store.close()
   }
 
-  @Test func `an app's own error leaves a closure as it is`() async throws {
+  @Test func `an app's own error passes through a closure unchanged`() async throws {
     struct Own: Error {}
     let scene = try await Scene()
     await #expect(throws: Own.self) { try await scene.store.write { _ in throw Own() } }

@@ -1,4 +1,4 @@
-// Histories that once went wrong, or would under a simpler rule, each told step by step. The names begin with the number
+// Histories that once went wrong, or would under a simpler rule, each step by step. The names begin with the number
 // of the decision that forbids them.
 
 import Strandline
@@ -40,7 +40,7 @@ extension Device {
     #expect(broken == nil)
   }
 
-  /// The server applies what this device sends next, and the answer never comes; then the power goes.
+  /// The server applies what this device sends next, the answer is lost, and the device loses power.
   fileprivate func syncLosingTheAnswer(_ fleet: Fleet) async throws {
     let dropped = fleet.server.statistics.droppedAnswers
     fleet.server.setFaults(ServerFaults(dropAnswer: 1))
@@ -103,7 +103,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read("count") == 12)
   }
 
-  @Test func `2: a creation that was applied unheard, then deleted by the app, does not come back`() async throws {
+  @Test func `2: a creation whose answer was lost, then deleted by the app, does not come back`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["title": "x"])
@@ -114,7 +114,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == nil)
   }
 
-  @Test func `2: a replacement that was applied unheard and deleted elsewhere stays deleted`() async throws {
+  @Test func `2: a replacement whose answer was lost, deleted elsewhere, stays deleted`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.replaceLife(["title": "second"])
     try await a.syncLosingTheAnswer(fleet)
@@ -151,7 +151,7 @@ private func agree(_ devices: Device...) async throws {
     try await b.settle()
     try await b.open().write { tx in try tx.delete(id) }
     try await b.settle()
-    // A has no token: whether the tombstone is older than its creation, it cannot know.
+    // A has no token, so the tombstone may be older than its creation.
     try await a.sync(.pullOnly)
     // The page that comes next shows the creation once more, from before the deletion, and no tombstone follows.
     try await c.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("other"))) }
@@ -176,10 +176,10 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("secret") == nil)
   }
 
-  @Test func `2: a record that was sent again after its deletion is no server that went back in time`() async throws {
+  @Test func `2: a record sent again after its deletion is not taken for a server that went back`() async throws {
     let fleet = try Fleet()
     let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
-    // A begins the name, unheard. B begins it too, and what it saves is both lives in one; C deletes that.
+    // A creates the record; the answer is lost. B creates it too and saves a merge of both lives; C deletes that.
     try await a.save(["title": "A's"])
     try await a.syncLosingTheAnswer(fleet)
     try await b.save(["body": "B's"])
@@ -187,10 +187,10 @@ private func agree(_ devices: Device...) async throws {
     try await c.settle()
     try await c.open().write { tx in try tx.delete(id) }
     try await c.settle()
-    // A has no token yet, so the tombstone may be older than its creation: it is sent again, and begins anew.
+    // A has no token yet, so the tombstone may be older than its creation: A creates the record again.
     fleet.serverClock.advance(milliseconds: 1_000)
     try await a.settle()
-    // B finds a record of A's life alone, which has seen nothing of what the server once took from B.
+    // B fetches a record of A's life alone, which lacks what the server once acknowledged to B.
     try await b.settle()
     #expect(try await b.open().status().zones.allSatisfy { !$0.isLost })
     #expect(try await b.read() == "A's")
@@ -199,7 +199,7 @@ private func agree(_ devices: Device...) async throws {
 
   @Test func `3: an edit of a new life is not undone by what the old one held`() async throws {
     let (fleet, a, b) = try await pair()
-    // The new life has no title and takes the old one's away. It arrives unheard, a moment after A has gone on editing.
+    // The new life has no title, so it removes the old one's. The answer is lost, and A edits again meanwhile.
     try await a.replaceLife(["body": "second"])
     fleet.serverClock.advance(milliseconds: 10_000)
     try await a.syncLosingTheAnswer(fleet)
@@ -209,7 +209,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "of the second life")
   }
 
-  @Test func `3: two devices that begin the same name keep each other's life`() async throws {
+  @Test func `3: two devices that create the same name keep both lives`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["fromA": 1])
@@ -229,7 +229,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("body") == "second")
   }
 
-  @Test func `4: the base moves to the server's title and nobody's edit is lost unasked`() async throws {
+  @Test func `4: an edit made while another device's edit is fetched loses neither`() async throws {
     let (fleet, a, b) = try await pair()
     try await b.save(["title": "B's"])
     try await b.settle()
@@ -256,7 +256,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(fleet.server.statistics.appliedOperations == 3)
   }
 
-  @Test func `5: one more on top of a lost answer is not counted twice`() async throws {
+  @Test func `5: an edit whose answer was lost is not sent again after another device built on it`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.save(["count": 1])
     try await a.syncLosingTheAnswer(fleet)
@@ -269,7 +269,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("count") == 2)
   }
 
-  @Test func `5: a clone takes another name before it sends`() async throws {
+  @Test func `5: a clone draws a new writer ID before it sends`() async throws {
     let (_, a, b) = try await pair()
     let image = a.disk.clone()
     try await a.save(["title": "from the original"])
@@ -289,7 +289,7 @@ private func agree(_ devices: Device...) async throws {
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["title": "x"])
     try await a.settle()
-    // B hears which zones changed and loses its power before the zone's first page.
+    // B fetches the list of changed zones and loses power before the zone's first page.
     let store = try await b.open()
     let count = Mutex(0)
     let disk = b.disk
@@ -307,7 +307,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "x")
   }
 
-  @Test func `8: an emptied parent reaches everybody`() async throws {
+  @Test func `8: a removed parent reaches every device`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.open().write { tx in try tx.save(note(["title": "x"], parent: "folder")) }
@@ -323,7 +323,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "x")
   }
 
-  @Test func `19: a batch that is too much at once is halved, and one record that is too much is held`() async throws {
+  @Test func `19: a batch that is too large is halved, and a record that is too large alone is held`() async throws {
     var limits = ServerLimits()
     limits.operationsMax = 3
     let fleet = try Fleet(limits: limits)
@@ -342,12 +342,12 @@ private func agree(_ devices: Device...) async throws {
     let status = try await a.open().status()
     #expect(status.held.map(\.id.name) == ["n-large"])
     #expect(status.unsettledRecords == 1)
-    // It is not sent again, and holds up nothing that comes after it.
+    // It is not sent again, and later records are sent.
     let refused = proxy.refused.value
     try await a.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("n-after"), fields: [:])) }
     #expect(try await a.sync().uploaded == 1)
     #expect(proxy.refused.value == refused)
-    // Made smaller it goes up.
+    // After an edit makes it smaller it is sent.
     try await a.open().write { tx in
       var record = try #require(try tx.record(RecordID("n-large")))
       record["title"] = "short"
@@ -381,7 +381,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.open().record(RecordID("old")) == nil)
   }
 
-  @Test func `16: a feed that never ends is an error and no loop`() async throws {
+  @Test func `16: a feed that never ends is an error and not a loop`() async throws {
     let (fleet, a, _) = try await pair()
     try await a.close()
     try await a.open(through: EndlessFeed(base: InProcessTransport(fleet.server)))
@@ -409,7 +409,7 @@ private func agree(_ devices: Device...) async throws {
   }
 }
 
-/// Says of every page of changes that more is to come, with a token of its own each time, and brings nothing.
+/// Answers each request for changes with an empty page, a new token, and more to come.
 private struct EndlessFeed: Transport {
   let base: InProcessTransport
   let count = Counter()
@@ -425,7 +425,7 @@ private struct EndlessFeed: Transport {
   }
 }
 
-/// Refuses requests whose body is above a size, as a web server before the cloud does: in HTML, and without its words.
+/// Refuses requests whose body is above a size, as a proxy before the server does: in HTML, without CloudKit's JSON.
 private struct ProxyWithLimit: Transport {
   let base: InProcessTransport
   let bytesMax: Int
@@ -448,14 +448,14 @@ private final class Counter: Sendable {
   }
 }
 
-/// Answers as if somebody else were signed in.
+/// Answers as if another user were signed in.
 private struct AnotherUser: Transport {
   let base: InProcessTransport
   init(_ base: InProcessTransport) { self.base = base }
   func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     var response = try await base.send(request)
     let text = String(decoding: response.body, as: UTF8.self)
-    response.body = Array(text.replacing(CloudServer.defaultUser, with: "_somebody").utf8)
+    response.body = Array(text.replacing(CloudServer.defaultUser, with: "_another").utf8)
     return response
   }
 }

@@ -1,6 +1,6 @@
 // Goal: a device whose store was damaged and repaired agrees with all others after it has synced; what it had not sent
-// and what survived arrives; nothing is undone at the server that somebody else did. Method: histories told step by
-// step, one for each way in which a hole can lie, and random ones with random damage beside a second device.
+// and what survived arrives; no change of another device at the server is undone. Method: a
+// history for each place that a hole can have, and random histories with random damage, beside a second device.
 
 import Strandline
 import StrandlineLog
@@ -66,7 +66,7 @@ extension Device {
     return hit.count
   }
 
-  /// Repairs the store; the new one stands in its place then.
+  /// Repairs the store and moves the new one to its place.
   @discardableResult
   fileprivate func repair() async throws -> StoreRepair.Plan {
     try await close()
@@ -259,7 +259,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
     for file in ["MANIFEST", "CONTROL"] { try a.disk.unlink("/store/" + file) }
     let plan = try await a.repair()
     #expect(plan.salvage.lost.isEmpty && plan.zonesReset.isEmpty && plan.unsettled == 1 && plan.isBound)
-    // Nobody knows what of the old store's work has left, so the new one writes in its own name.
+    // What the old store has sent is unknown, so the new one writes under its own writer ID.
     #expect(try await a.open().core.withLock { $0.writer } != writer)
     let applied = fleet.applications
     try await agree(a, b)
@@ -347,7 +347,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
       try a.disk.unlink(files[Int(random.below(UInt64(files.count)))])
     } else {
       for _ in 0...random.below(4) { hit.insert(before[Int(random.below(UInt64(before.count)))].lsn) }
-      // The settlements of one record are what holes hurt most.
+      // Lost settlements of one record are the hardest case.
       let name = name()
       if random.below(2) == 0 {
         for placed in before where isSettlement(placed) && placed.event.recordID == name { hit.insert(placed.lsn) }
@@ -362,7 +362,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
     let atServer = try await versions(observer)
     let plan = try await a.repair()
     let comment = "seed \(seed): \(plan)"
-    // By their bytes too: of a lost end nobody knows the LSNs, and the new store's own words may have them.
+    // Compared by their bytes too: the LSNs of a lost end are unknown, and events of the new store may have them.
     let left = Dictionary(uniqueKeysWithValues: try a.placed().map { ($0.lsn, $0.found.body) })
     let survived = Set(before.filter { left[$0.lsn] == $0.found.body }.map(\.lsn))
     let pending = try await a.open().core.withLock { core in
@@ -378,10 +378,10 @@ private func isSettlement(_ placed: Placed) -> Bool {
     for placed in before + (try b.placed()) {
       if case .deleted(let event) = placed.event { deleted[event.id, default: []].formUnion(event.births) }
     }
-    // Nothing is deleted or set back at the server that nobody touched.
+    // No record at the server is deleted or set back that no device changed.
     for (id, version) in atServer where version.stamp.births.isDisjoint(with: deleted[id] ?? []) {
       guard let now = final[id] else {
-        Issue.record("\(id) is gone, though nobody deleted it: \(comment)")
+        Issue.record("\(id) is gone, though no device deleted it: \(comment)")
         continue
       }
       for (field, stamp) in version.stamp.fields {

@@ -1,4 +1,4 @@
-// The store alone: what a write promises, what a reader sees, what is refused, and what a disk may do to it.
+// The store without sync: what is durable after a write, what a reader sees, what is refused, and failures of the disk.
 
 import Strandline
 import StrandlineLog
@@ -97,7 +97,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(store.core.withLock { $0.projections.brokenInvariant() } == nil)
   }
 
-  @Test func `L11: closures count on each other although neither is durable yet`() async throws {
+  @Test func `L11: a closure sees the one before it although neither is durable yet`() async throws {
     let store = try Bench().open()
     try store.writeBlocking { tx in try tx.save(record("n", ["count": 0])) }
     try await withThrowingTaskGroup(of: Void.self) { group in
@@ -159,7 +159,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(try Bench(disk: disk).open().recordCount == written + 1)
   }
 
-  @Test func `a failed sync is said, nothing more is taken, and reading goes on`() throws {
+  @Test func `after a failed sync the write throws, later writes are refused, and reads succeed`() throws {
     let bench = Bench()
     let store = try bench.open()
     try store.writeBlocking { tx in try tx.save(record("n", ["title": "old"])) }
@@ -261,7 +261,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     await #expect(throws: StrandlineError.self) { try await receipt.uploaded() }
   }
 
-  @Test func `L14: the same after any crash between two transactions of many records`() throws {
+  @Test func `L14: after a crash at any call the store holds whole transactions`() throws {
     // Every call of a run of three transactions: what is there afterwards is a prefix of whole transactions.
     let probe = Bench()
     probe.disk.keepsHistory = true

@@ -1,5 +1,5 @@
-// Two or three devices and a cloud: what one writes, the others read; what was deleted stays deleted; what was lost on
-// the way is recognized. The invariants are checked after every step.
+// Two or three devices and a server: what one device writes, the others read; what was deleted stays deleted; uploads
+// whose answer was lost are recognized. The invariants are checked after every step.
 
 import Strandline
 import StrandlineCloudKit
@@ -126,7 +126,7 @@ extension Device {
     }
   }
 
-  @Test func `a batch that was applied although its answer was lost settles as ours`() async throws {
+  @Test func `a batch that was applied and whose answer was lost is settled`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     for index in 0..<3 { try await a.save("n-\(index)", ["title": "x"]) }
@@ -149,7 +149,7 @@ extension Device {
     #expect(try await a.dump() == b.dump())
   }
 
-  @Test func `created and deleted before anything left sends nothing`() async throws {
+  @Test func `a record created and deleted before it was sent sends nothing`() async throws {
     let fleet = try Fleet()
     let a = fleet.device("a")
     try await a.save("n", ["title": "x"])
@@ -159,7 +159,7 @@ extension Device {
     #expect(try await a.open().status().unsettled == 0)
   }
 
-  @Test func `a record begun anew after its deletion lives everywhere`() async throws {
+  @Test func `a record created again after its deletion exists on every device`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save("n", ["title": "first"])
@@ -171,7 +171,7 @@ extension Device {
     try await a.cycle()
     try await b.cycle()
     #expect(try await b.read("n") == "second")
-    // And in one breath: delete and create before the next sync.
+    // The same with the deletion and the creation before one sync.
     try await b.open().write { tx in
       try tx.delete(RecordID("n"))
       try tx.create(note("n", ["body": "third"]))
@@ -200,7 +200,7 @@ extension Device {
     try await a.cycle()
     var blocked = 0
     for round in 0..<3 {
-      // Something else must change for anybody to ask again.
+      // Another record must change, or the devices do not fetch the zone again.
       try await a.save("other-\(round)", ["title": "x"])
       blocked += try await b.cycle().blocked
       blocked += try await a.cycle().blocked
@@ -237,7 +237,7 @@ extension Device {
     #expect(try await a.dump() == b.dump())
   }
 
-  @Test func `clocks ten years apart shadow nobody for long`() async throws {
+  @Test func `an edit by a clock ten years ahead does not win over later edits`() async throws {
     let decade: Int64 = 10 * 365 * 86_400_000
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a", clockSkewMilliseconds: decade), fleet.device("b", clockSkewMilliseconds: -decade))
@@ -279,7 +279,7 @@ extension Device {
     #expect(try await a.open().status().unsettled == 0)
   }
 
-  @Test func `a retryAfter of nothing is no invitation to hammer`() async throws {
+  @Test func `after a retryAfter of 0 the engine waits its own backoff`() async throws {
     for named in [0, -1, 0.001, -1e300] {
       let fleet = try Fleet()
       let a = fleet.device("a")

@@ -1,5 +1,5 @@
-// Goal: no record leaves before what it points at, no target is deleted before what points at it, and a request is not
-// larger than it was estimated. Method: chosen and drawn graphs of records; and the bodies of real requests beside their
+// Goal: no record is sent before the records that it refers to, no target is deleted before the records that refer to
+// it, and a request is not larger than its estimate. Method: chosen and drawn graphs of records; and the bodies of real requests beside their
 // estimates.
 
 import Strandline
@@ -23,7 +23,7 @@ struct UploadPlanTests {
 
   private func names(_ items: [UploadItem]) -> [String] { UploadPlan.order(items).map(\.id.name) }
 
-  @Test func `targets go before what points at them, and ties keep the order of the log`() {
+  @Test func `targets go before the records that refer to them, and ties keep the order of the log`() {
     #expect(names([]) == [])
     #expect(names([save("a", 1), save("b", 2), save("c", 3)]) == ["a", "b", "c"])
     #expect(names([save("child", 1, "parent"), save("other", 2), save("parent", 3)]) == ["parent", "child", "other"])
@@ -32,7 +32,7 @@ struct UploadPlanTests {
     #expect(names([save("a", 1, "elsewhere"), save("b", 2)]) == ["a", "b"])
   }
 
-  @Test func `deletions go last, a target after what pointed at it`() {
+  @Test func `deletions go last, a target after the records that referred to it`() {
     #expect(names([deletion("gone", 1), save("kept", 2)]) == ["kept", "gone"])
     #expect(names([deletion("parent", 1), deletion("child", 2, "parent")]) == ["child", "parent"])
     #expect(names([deletion("child", 1, "parent"), deletion("parent", 2)]) == ["child", "parent"])
@@ -41,7 +41,7 @@ struct UploadPlanTests {
     #expect(names([deletion("a", 1), save("b", 2, "a")]) == ["b", "a"])
   }
 
-  @Test func `a circle stands together, and each record once`() {
+  @Test func `a cycle stands together, and each record once`() {
     let circle = [save("a", 2, "b"), save("b", 4, "c"), save("c", 5, "a")]
     let items = [save("x", 1), circle[0], save("y", 3), circle[1], circle[2], save("z", 6, "a")]
     #expect(names(items) == ["x", "c", "b", "a", "y", "z"])
@@ -49,10 +49,12 @@ struct UploadPlanTests {
     #expect(Set(UploadPlan.order(items)) == Set(items))
   }
 
-  @Test(arguments: 1...20) func `drawn graphs keep every arrow`(_ seed: UInt64) throws {
+  @Test(arguments: 1...20) func `in random graphs each target goes before the records that refer to it`(_ seed: UInt64)
+    throws
+  {
     let random = SeededRandom(seed: seed)
     let count = 2 + Int(random.below(60))
-    // An arrow leads from a larger number to a smaller one, so that there is no circle; the order of the log is drawn.
+    // References lead from a larger number to a smaller one, so there is no cycle; the order of the log is random.
     var order = Array(0..<count)
     for place in order.indices.reversed() { order.swapAt(place, Int(random.below(UInt64(place + 1)))) }
     let items = order.enumerated().map { lsn, number in
@@ -76,7 +78,7 @@ struct UploadPlanTests {
     }
   }
 
-  @Test func `a chain of a hundred thousand ends no thread`() {
+  @Test func `a chain of a hundred thousand records does not overflow the stack`() {
     let count = 100_000
     let items = (0..<count).map { number in
       UploadItem(
@@ -86,7 +88,7 @@ struct UploadPlanTests {
     #expect(UploadPlan.order(items) == items.reversed())
   }
 
-  @Test func `a request is never larger than it was estimated`() async throws {
+  @Test func `a request is never larger than its estimate`() async throws {
     let transport = Sizes()
     let client = WebServicesDatabase(
       address: CloudAddress(container: "iCloud.test"), apiToken: "", session: nil, baseURL: "http://cloud.invalid",

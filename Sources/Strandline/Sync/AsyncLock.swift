@@ -1,4 +1,4 @@
-// Two small things that tasks wait on: a lock that is held across suspensions, and a signal with a time-out.
+// Two primitives that tasks wait on: a lock that is held across suspensions, and a signal with a time-out.
 
 package import StrandlineSystem
 import Synchronization
@@ -39,7 +39,7 @@ package final class AsyncLock: Sendable {
   }
 }
 
-/// A signal that is remembered until somebody waits for it. One task waits at a time.
+/// A signal that is kept until a task waits for it. One task waits at a time.
 package final class AsyncSignal: Sendable {
   private struct State: Sendable {
     var isSignalled = false
@@ -61,10 +61,10 @@ package final class AsyncSignal: Sendable {
     waiter?.resume()
   }
 
-  /// Returns at the signal, or when the time is over.
+  /// Returns at the signal, or after `milliseconds`.
   package func wait(atMost milliseconds: Int64, clock: any SystemClock) async {
     let timer = Task {
-      // Cancelled: the signal came first, and nobody waits for the time.
+      // Cancelled: the signal came first.
       do { try await clock.sleep(milliseconds: milliseconds) } catch { return }
       signal()
     }

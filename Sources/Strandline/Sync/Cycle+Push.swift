@@ -1,10 +1,11 @@
-// Push: what is owed, in which order it leaves, and what each record's operation says. Cycle+Sending does the sending.
+// Push: finds the unsettled mutations that can be sent now, orders them, and makes each record's operation.
+// Cycle+Sending sends the requests.
 
 import StrandlineSystem
 import Synchronization
 
 extension Cycle {
-  /// How often conflicts are merged and sent again within one cycle; the next cycle goes on.
+  /// How often one cycle sends again what it merged after a conflict; the rest is left to the next cycle.
   private static let roundsMax = 5
 
   mutating func push() async throws {
@@ -12,7 +13,7 @@ extension Cycle {
       let conflictsBefore = hasConflicted
       hasConflicted = false
       var didSend = false
-      for zone in zonesOwed() { didSend = try await push(zone) || didSend }
+      for zone in zonesOwed() { didSend = try await push(to: zone) || didSend }
       let conflicted = hasConflicted
       hasConflicted = conflicted || conflictsBefore
       if !conflicted || !didSend { break }
@@ -20,7 +21,7 @@ extension Cycle {
     try await settleMissing()
   }
 
-  /// The zones with something to send.
+  /// The zones with mutations to send.
   private func zonesOwed() -> [ZoneID] {
     store.core.withLock { core in
       let zones = Set(core.projections.outbox.records.values.map(\.zone))
@@ -32,20 +33,20 @@ extension Cycle {
     }
   }
 
-  /// Sends what one zone owes; whether anything was sent.
-  private mutating func push(_ zone: ZoneID) async throws -> Bool {
-    try await cancelWhatNeverLeft(zone)
-    try await lookUpDoubtfulDeletions(zone)
-    let plan = UploadPlan.order(try owed(zone))
+  /// Sends a zone's unsettled mutations. Returns whether anything was sent.
+  private mutating func push(to zone: ZoneID) async throws -> Bool {
+    try await cancelUnsentDeletions(in: zone)
+    try await lookUpDoubtfulDeletions(in: zone)
+    let plan = UploadPlan.order(try owedItems(in: zone))
     guard !plan.isEmpty else { return false }
-    try await prepare(zone)
+    try await createZoneIfNew(zone)
     var place = 0
     var isRefusing = false
-    // Names that the server may still know as targets, found when the first deletion is due.
+    // Computed when the first deletion is due.
     var pointedAt: Set<String>?
     while place < plan.count, !isRefusing {
-      if plan[place].isDeletion, pointedAt == nil { pointedAt = try stillPointedAt(in: zone) }
-      let (batch, next) = try nextBatch(plan, from: place, pointedAt ?? [])
+      if plan[place].isDeletion, pointedAt == nil { pointedAt = try namesStillPointedAt(in: zone) }
+      let (batch, next) = try nextBatch(of: plan, from: place, keeping: pointedAt ?? [])
       place = next
       if batch.isEmpty { continue }
       isRefusing = try await send(batch, to: zone)
@@ -53,20 +54,20 @@ extension Cycle {
     return true
   }
 
-  /// A zone is created before its first save, if this log never saw it at the server.
-  private mutating func prepare(_ zone: ZoneID) async throws {
+  /// Creates the zone at the server if this log never saw it there.
+  private mutating func createZoneIfNew(_ zone: ZoneID) async throws {
     guard sync.zones[zone]?.wasSeen != true else { return }
-    try await lane.ask("creating zone '\(zone)'") { [database] in try await database.createZone(zone) }
+    try await pacer.send("creating zone '\(zone)'") { [database] in try await database.createZone(zone) }
     try await store.commit { $0.append(.zoneChanged(ZoneChanged(zone: zone, change: .created))) }
   }
 
   // MARK: What is owed
 
-  /// A record that was created and deleted before anything of it left: nothing is sent.
-  private mutating func cancelWhatNeverLeft(_ zone: ZoneID) async throws {
+  /// Settles deletions of records whose creation was never sent: nothing is sent for them.
+  private mutating func cancelUnsentDeletions(in zone: ZoneID) async throws {
     try await store.commit { core in
       for (id, entry) in Self.pending(in: zone, core) {
-        guard let pending = entry.pending, pending.isDeletion, entry.base == nil, !Self.mayHaveLeft(pending, core)
+        guard let pending = entry.pending, pending.isDeletion, entry.base == nil, !Self.mayHaveBeenSent(pending, core)
         else {
           continue
         }
@@ -75,15 +76,16 @@ extension Cycle {
     }
   }
 
-  /// A deletion of a record whose creation may have arrived: look whether it did. If it did, it gains a base and is
-  /// deleted with its tag.
-  private mutating func lookUpDoubtfulDeletions(_ zone: ZoneID) async throws {
+  /// Looks up deleted records whose creation may have reached the server. One that did gains a base, and is deleted with
+  /// its tag.
+  private mutating func lookUpDoubtfulDeletions(in zone: ZoneID) async throws {
     let names = store.core.withLock { core in
       Self.pending(in: zone, core).filter { $0.1.base == nil && $0.1.pending?.isDeletion == true }.map(\.0.name)
     }
     if !names.isEmpty { try await lookUp(names, in: zone) }
   }
 
+  /// The zone's records with unsettled mutations, in the order of the log.
   private static func pending(in zone: ZoneID, _ core: borrowing StoreCore) -> [(RecordID, RecordEntry)] {
     var seen: Set<RecordID> = []
     var result: [(RecordID, RecordEntry)] = []
@@ -96,12 +98,13 @@ extension Cycle {
     return result
   }
 
-  /// Whether a create may have reached the server: an open `sent` names it, or another hand (a clone, a restored copy)
-  /// may have sent it.
-  private static func mayHaveLeft(_ pending: Pending, _ core: borrowing StoreCore) -> Bool {
+  /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
+  /// a restored backup) may have sent it.
+  private static func mayHaveBeenSent(_ pending: Pending, _ core: borrowing StoreCore) -> Bool {
     if pending.attempted != nil { return true }
     let tenures = core.projections.sync.tenures
-    // Before the first tenure that is known (in a repaired store) wrote somebody whose name is lost.
+    // Mutations before this LSN were written under another writer ID, or before the first tenure that is known (in a
+    // repaired store). What became of them is not known.
     var end = tenures.first?.first ?? .none
     if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
       end = tenures.first { $0.first > change.first }?.first ?? .none
@@ -109,18 +112,18 @@ extension Cycle {
     return pending.lsns.contains { $0 < end }
   }
 
-  /// The records of a zone that can be sent now, in the order of the log, with what they point at.
-  private func owed(_ zone: ZoneID) throws -> [UploadItem] {
+  /// The records of a zone that can be sent now, in the order of the log, with the names that they refer to.
+  private func owedItems(in zone: ZoneID) throws -> [UploadItem] {
     let durable = store.durableLSN
     let wall = store.environment.clock.wallMilliseconds()
     let entries = store.core.withLock { core in
       Self.pending(in: zone, core).filter { id, entry in
         guard let pending = entry.pending, pending.newest <= durable else { return false }
-        if let held = core.projections.sync.held[id], held.lsn >= pending.newest, !held.isOver(wall: wall) {
+        if let held = core.projections.sync.held[id], held.lsn >= pending.newest, !held.hasEnded(wall: wall) {
           return false
         }
         if missing.contains(id) { return false }
-        if let refused = refusedTags[id], refused == entry.base?.changeTag ?? "" { return false }
+        if let refused = conflictingTags[id], refused == entry.base?.changeTag ?? "" { return false }
         return true
       }
     }
@@ -129,7 +132,7 @@ extension Cycle {
       let source = pending.isDeletion ? entry.base?.content : pending.newest
       var targets: [String] = []
       if let source {
-        // Written over since, and removed by a compaction: what took its place is sent in another round.
+        // A newer mutation replaced it and compaction removed it: the newer one is sent in another round.
         guard let event = try store.source.eventIfKept(at: source) else { return nil }
         targets = try LoadedVersion(event, at: source).map { Self.targets($0.version, in: zone) } ?? []
       }
@@ -146,47 +149,48 @@ extension Cycle {
   // MARK: A batch
 
   /// A mutation and the operation that carries it.
-  struct Sending: Sendable {
+  struct Upload: Sendable {
     var id: RecordID
     /// The mutation that this is for.
     var lsn: LSN
-    /// Whether this only clears the way: the old life of the name must be gone before one of another type can come. Its
+    /// Whether this deletes the old life of the name, which must be gone before a new one of another type is created. Its
     /// acknowledgement settles nothing, and it is no attempt of the mutation.
     var isPreparation = false
     var operation: CloudOperation
   }
 
-  /// The next operations of the plan that fit into one request, and where the one after begins.
+  /// The next operations of the plan that fit into one request, and the place in the plan behind them. Deletions of names
+  /// in `pointedAt` are skipped.
   private func nextBatch(
-    _ plan: [UploadItem], from start: Int, _ pointedAt: Set<String>
-  ) throws -> (batch: [Sending], next: Int) {
-    var batch: [Sending] = []
+    of plan: [UploadItem], from start: Int, keeping pointedAt: Set<String>
+  ) throws -> (batch: [Upload], next: Int) {
+    var batch: [Upload] = []
     var bytes = 0
     var place = start
     while place < plan.count, batch.count < UploadPlan.operationsMax {
       let item = plan[place]
-      // Deletions wait until no save is in the same request: what stopped pointing at them must be acknowledged first.
+      // No deletion in a request with saves: a save that stops referring to the target must be acknowledged before.
       if item.isDeletion, let first = batch.first, first.operation.kind != .delete { break }
       if item.isDeletion, pointedAt.contains(item.id.name) {
         place += 1
         continue
       }
-      guard let sending = try operation(for: item) else {
+      guard let upload = try operation(for: item) else {
         place += 1
         continue
       }
-      let size = UploadPlan.jsonBytes(sending.operation)
+      let size = UploadPlan.jsonBytes(upload.operation)
       if !batch.isEmpty, bytes + size > UploadPlan.requestBytesMax { break }
-      batch.append(sending)
+      batch.append(upload)
       bytes += size
       place += 1
     }
     return (batch, place)
   }
 
-  /// The names that the server's versions of records point at which a save here, not acknowledged yet, may have turned
-  /// away: deleting such a target now might take them along.
-  private func stillPointedAt(in zone: ZoneID) throws -> Set<String> {
+  /// The names that records with an unacknowledged save refer to at the server. The save may drop the reference; until
+  /// it is acknowledged, deleting the target could delete the record too (DELETE_SELF).
+  private func namesStillPointedAt(in zone: ZoneID) throws -> Set<String> {
     let bases: [LSN] = store.core.withLock { core in
       Self.pending(in: zone, core).compactMap { $0.1.pending?.isDeletion == false ? $0.1.base?.content : nil }
     }
@@ -198,8 +202,8 @@ extension Cycle {
     return names
   }
 
-  /// What to send for a record; nil if there is nothing to send any more.
-  private func operation(for item: UploadItem) throws -> Sending? {
+  /// The operation for a record; nil if the item's mutation is not the newest any more.
+  private func operation(for item: UploadItem) throws -> Upload? {
     let (entry, sync) = store.core.withLock { core in
       let entry = core.projections.records[item.id]
       if entry?.pending?.newest == item.lsn { core.sending.insert(item.lsn) }
@@ -209,7 +213,7 @@ extension Cycle {
     let name = item.id.name
     if pending.isDeletion {
       guard let base = entry.base else { return nil }
-      return Sending(
+      return Upload(
         id: item.id, lsn: item.lsn,
         operation: CloudOperation(.delete, name: name, changeTag: base.changeTag))
     }
@@ -229,11 +233,11 @@ extension Cycle {
     let isNewLife = base.map { $0.version.stamp.births.isDisjoint(with: version.stamp.births) } ?? true
     if let base, let known = entry.base, isNewLife, base.version.type != version.type {
       // Another type under the same name: the old life goes first, the new one after its acknowledgement.
-      return Sending(
+      return Upload(
         id: item.id, lsn: item.lsn, isPreparation: true,
         operation: CloudOperation(.delete, name: name, changeTag: known.changeTag))
     }
-    // An update cannot say that a parent is gone; a replacement by leaving it out can.
+    // An update cannot remove the parent; a replacement without one does.
     let losesParent = loaded.dirty[Version.parentField] != nil && version.parent == nil
     let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
     var fields: [String: FieldValue?] = [:]
@@ -246,7 +250,7 @@ extension Cycle {
       }
     }
     fields[Names.stampField] = .some(.bytes(StampCodec.encode(version)))
-    return Sending(
+    return Upload(
       id: item.id, lsn: item.lsn,
       operation: CloudOperation(
         kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag, fields: fields,
@@ -255,8 +259,8 @@ extension Cycle {
 }
 
 extension Held {
-  /// Whether the wait that the server named is over; a hold without one lasts until somebody acts.
-  fileprivate func isOver(wall: Int64) -> Bool {
+  /// Whether the wait that the server named is over. A hold without one lasts until the record is edited or released.
+  fileprivate func hasEnded(wall: Int64) -> Bool {
     durationMilliseconds > 0 && wall &- wallMilliseconds >= durationMilliseconds
   }
 }

@@ -1,42 +1,43 @@
 // One cycle: pull, push, and pull again if anything conflicted.
 //
-// Follow one fetched page: Cycle+Pull asks and commits, Intake decides record by record, StoreCore appends. Follow one
-// upload: Cycle+Push plans with UploadPlan; Cycle+Sending marks `sent`, asks, and settles record by record.
+// The path of a fetched page: Cycle+Pull requests it and opens a transaction, IntakeDecision decides record by record,
+// Intake appends to StoreCore. The path of an upload: Cycle+Push plans it with UploadPlan; Cycle+Sending appends `sent`,
+// sends the request, and settles record by record.
 
 import StrandlineSystem
 import Synchronization
 
-/// One cycle's work and memory. It forgets everything at its end: what must outlive it is in the log.
+/// One cycle and what it remembers. What must outlive the cycle is in the log.
 struct Cycle {
   let store: RecordStore
   let database: any CloudDatabase
   let options: CycleOptions
-  var lane: Lane
+  var pacer: RequestPacer
   var report = SyncReport()
-  /// The tag with which a record met a conflict in this cycle: it is never sent again under the same one.
-  var refusedTags: [RecordID: String] = [:]
-  /// Records that the server says it does not have, and whose tombstone the feed has not brought.
+  /// The change tag with which a record met a conflict in this cycle: the record is not sent again with the same one.
+  var conflictingTags: [RecordID: String] = [:]
+  /// Records that the server answered NOT_FOUND for, and whose tombstone the feed has not brought.
   var missing: Set<RecordID> = []
   var hasConflicted = false
 
-  /// How often a batch may still be halved.
+  /// How often batches of this cycle may still be halved.
   var splitsLeft = 18
-  /// Zones that the server would not show, each with its words; the others go on.
+  /// Zones whose fetch the server refused, each with its error.
   var refusedZones: [ZoneID: CloudError] = [:]
 
   init(store: RecordStore, database: any CloudDatabase, options: CycleOptions, memory: PaceMemory) {
     self.store = store
     self.database = database
     self.options = options
-    self.lane = Lane(store: store, options: options, memory: memory)
+    self.pacer = RequestPacer(store: store, options: options, memory: memory)
   }
 
-  /// Runs the cycle; what it has done is in the report, also when it throws.
+  /// Runs the cycle. `total` says what it has done, also when it throws.
   mutating func run() async throws {
-    // Cycles run one after the other: what was being sent is answered or marked as attempted.
+    // Cycles run one after the other, so at the end of one no request is under way.
     defer { store.core.withLock { $0.sending = [] } }
     do {
-      try await identify()
+      try await checkAccount()
       if options.direction != .pushOnly { try await pull() }
       if options.direction != .pullOnly { try await pushAndPullAgain() }
       if let refusal = refusedZones.min(by: { $0.key < $1.key }) { throw refusal.value }
@@ -46,22 +47,22 @@ struct Cycle {
   }
 
   private mutating func pushAndPullAgain() async throws {
-    if options.direction == .pushOnly, hasOpenAttempts() { try await pull() }
+    if options.direction == .pushOnly, hasUnansweredUploads() { try await pull() }
     try await push()
     if hasConflicted, options.direction == .both { try await pull() }
   }
 
-  /// What is done so far.
+  /// What the cycle has done so far.
   var total: SyncReport {
     var total = report
-    total.add(lane.report)
+    total.add(pacer.report)
     return total
   }
 
   var sync: SyncState { store.core.withLock { $0.projections.sync } }
 
-  /// An upload whose outcome nobody heard: look before sending again.
-  private func hasOpenAttempts() -> Bool {
+  /// Whether the answer to an upload was lost. Such a mutation may be at the server: fetch before sending it again.
+  private func hasUnansweredUploads() -> Bool {
     store.core.withLock { core in
       core.projections.outbox.all.contains { lsn in
         guard let id = core.projections.outbox.records[lsn] else { return false }
@@ -70,11 +71,13 @@ struct Cycle {
     }
   }
 
-  /// Whose account this is. A store belongs to one container, environment, database and user for life.
-  private mutating func identify() async throws {
-    let user = try await lane.ask("asking who is signed in") { [database] in try await database.user() }
+  /// Asks who is signed in, and throws if it is not the account that the store belongs to. A store belongs to one
+  /// container, environment, database and user for life; its first cycle decides which.
+  private mutating func checkAccount() async throws {
+    let user = try await pacer.send("asking who is signed in") { [database] in try await database.user() }
     let address = database.address
-    var hash: UInt64 = 0xCBF2_9CE4_8422_2325  // FNV-1a, 64 bits: to know the user again, not to name one
+    // FNV-1a, 64 bits: enough to recognize the user; the log does not hold the user's name.
+    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
     for byte in user.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
     let bound = Bound(
       container: address.container, environment: address.environment, scope: address.scope, userHash: hash)

@@ -3,21 +3,21 @@
 
 /// What follows from a refusal.
 package enum ErrorPolicy: Hashable, Sendable {
-  /// Come back later; nothing was decided.
+  /// Wait, then try again. Any part of a refused request may have been applied.
   case retry
   /// Look the record up, merge, send again.
   case resolve
-  /// The record is not there.
+  /// The server does not have the record.
   case missing
-  /// The zone is not there.
+  /// The server does not have the zone.
   case zoneMissing
-  /// Set this record aside, with the server's words.
+  /// Do not send this record again until it is edited or released; send the others.
   case hold
-  /// Too much at once: ask for half of it. Of one record alone: set it aside.
+  /// The request is too large: send it in halves. If it holds one record, hold that record.
   case split
-  /// A person is needed.
+  /// The user has to sign in.
   case signIn
-  /// Stop with the server's words; nothing is lost.
+  /// End the cycle with this error.
   case halt
 
   /// What a refusal of one item means.
@@ -30,8 +30,7 @@ package enum ErrorPolicy: Hashable, Sendable {
     case .notFound: .missing
     case .zoneNotFound: .zoneMissing
     case .authenticationRequired, .authenticationFailed: .signIn
-    // Quota, permission, validation, wrong types, and every code that is not known: this record waits for somebody,
-    // the others do not.
+    // Quota, permission, validation, wrong types, and every unknown code.
     default: .hold
     }
   }
@@ -43,13 +42,13 @@ package enum ErrorPolicy: Hashable, Sendable {
     case .zoneNotFound: .zoneMissing
     case .authenticationRequired, .authenticationFailed: .signIn
     case .badRequest, .limitExceeded: .split
-    // Quota is nothing that half a batch would mend.
+    // Half a batch would exceed the quota too.
     case .quotaExceeded: .halt
     default:
       if error.httpStatus == 413 {
         .split
       } else
-      // A gateway in between may fail without CloudKit's words.
+      // A gateway on the way may fail with an answer that is not CloudKit's.
       if let status = error.httpStatus, (500...599).contains(status) {
         .retry
       } else {
@@ -58,18 +57,21 @@ package enum ErrorPolicy: Hashable, Sendable {
     }
   }
 
-  /// Whether a refusal of a request with a change token may be the token's fault. The web has no code for it: what has
-  /// been seen is a BAD_REQUEST for that zone.
+  /// Whether a request may have been refused because its change token has expired. CloudKit Web Services has no code for
+  /// that; the live service was seen to answer BAD_REQUEST for the zone.
   static func mayBeExpiredToken(_ error: CloudError) -> Bool {
-    error.code == .badRequest || error.code == .changeTokenExpired || error.code.rawValue.contains("TOKEN")
+    switch error.code {
+    case .badRequest, .changeTokenExpired: true
+    default: false
+    }
   }
 }
 
 extension CloudError {
-  /// The public form of a refusal that stops a cycle. `retryAfter` is said only where the server said it.
+  /// The public form of a refusal that ends a cycle. `retryAfter` is set only if the server named the wait.
   func asStrandlineError(_ doing: String, wait: Double? = nil, isServers: Bool = false) -> StrandlineError {
     let retryAfter = isServers ? wait : nil
-    // The engine's own waits are not said: they bind its automatic cycles alone, and a call by hand does not wait.
+    // The engine's own backoff is left out: it delays automatic cycles alone, not a later `now()`.
     let later = retryAfter.map { "; try again in \(Int($0.rounded(.up))) s" } ?? ""
     switch code {
     case .networkError:
@@ -79,7 +81,8 @@ extension CloudError {
     case .authenticationRequired, .authenticationFailed:
       let place = redirectURL.map { " at \($0)" } ?? ""
       return StrandlineError(
-        .needsSignIn, "\(doing): the server wants a sign-in\(place): \(reason); give a new web auth token",
+        .needsSignIn,
+        "\(doing): the server requires a sign-in\(place): \(reason); sign in and pass the new web auth token",
         underlying: self)
     default:
       if ErrorPolicy.request(self) == .retry {
@@ -88,7 +91,7 @@ extension CloudError {
           underlying: self, retryAfter: retryAfter)
       }
       return StrandlineError(
-        .serverRefused, "\(doing): the server refused: \(self); nothing is lost, what is unsent stays unsent",
+        .serverRefused, "\(doing): the server refused the request: \(self); unsent changes stay in the store",
         underlying: self)
     }
   }

@@ -1,8 +1,8 @@
-// The default merge: a join of stamps, field by field. And how a version that arrived becomes comparable at all.
+// The default merge: a join of stamps, field by field. And the stamps of a version that arrived without its own.
 //
-// A join is associative, commutative and idempotent, so all orders of delivery end alike. It makes no new stamp: the
-// greater one wins together with its value. Two versions with equal values but different stamps join to the greater
-// stamps, which may have to be sent once more and is nobody's conflict.
+// A join is associative, commutative and idempotent, so every order of delivery gives the same result. It makes no new
+// stamp: the greater one wins, with its value. Two versions with equal values and different stamps join to the greater
+// stamps; those may have to be sent once more, which is not a conflict.
 
 import StrandlineSystem
 
@@ -24,7 +24,7 @@ package enum Join {
     return result
   }
 
-  /// The fields in which two versions differ, in value or stamp: what has to be sent to make the second into the first.
+  /// The fields in which a version differs from `base`, in value or stamp: those that have to be sent.
   package static func difference(_ version: Version, from base: Version) -> Set<String> {
     var names = Set(version.fields.keys).union(version.stamp.fields.keys)
     names.formUnion(base.fields.keys)
@@ -35,22 +35,22 @@ package enum Join {
   }
 }
 
-/// A server's version as this device understands it.
+/// A version from the server with a stamp for each field.
 package struct Arrival: Sendable {
   package var version: Version
   package var system: SystemFields
   package var isStamped: Bool
 
-  /// Reads a version as it came. A field whose checksum in the stamp does not match its value was written by another
-  /// tool; one that equals the ancestor was not touched by it; any other is stamped with the server's modified time and
-  /// nobody's name. Times from the future are clamped here, once.
+  /// Reads a version. If a field's checksum in the stamp does not match its value, a client without stamps wrote the
+  /// field: if its value equals the ancestor's it keeps the ancestor's stamp, else its stamp is the server's modified
+  /// time and writer 0. Times from the future are clamped here, once.
   ///
-  /// `knownBirths` are the lives that this log knows under the name and the same creation time.
+  /// - Parameter knownBirths: the lives that this log knows under the name and the same creation time.
   package init(_ server: ServerRecord, ancestor: Version?, knownBirths: Set<Birth>?) {
     var fields = server.fields
     var wire: WireStamp?
     if case .bytes(let bytes)? = fields.removeValue(forKey: Names.stampField) {
-      // A stamp that cannot be read is no stamp: the version then merges by the server's time.
+      // Without a readable stamp the version merges by the server's time.
       wire = try? StampCodec.decode(bytes)
     }
     if let parent = server.parent { fields[Version.parentField] = .reference(Reference(parent)) }
@@ -68,7 +68,7 @@ package struct Arrival: Sendable {
     }
     version.stamp.seen = wire?.seen ?? ancestor?.stamp.seen ?? [:]
     version.stamp.unknown = wire?.unknown ?? []
-    // What another life held says nothing of this one: a field that only the old one had was removed by nobody.
+    // An ancestor of another life does not count: a field that only it had was not removed from this one.
     let ancestor = ancestor.flatMap { $0.stamp.births.isDisjoint(with: version.stamp.births) ? nil : $0 }
     var names = Set(fields.keys)
     if let wire { names.formUnion(wire.fields.keys) }

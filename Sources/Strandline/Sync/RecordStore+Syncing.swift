@@ -1,4 +1,4 @@
-// Opening a store that syncs: the store's face as seen from the engine's floor.
+// Opening a store, with or without sync. Here and not beside the store, which does not know the sync engine.
 
 import Dispatch
 import Synchronization
@@ -6,12 +6,12 @@ import Synchronization
 extension RecordStore {
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there.
   ///
-  /// When this returns, everything that was ever acknowledged is readable. A tail that was torn by a crash heals by
-  /// itself; damage to acknowledged data is refused with file and place, and nothing is changed.
+  /// When this returns, everything that was ever acknowledged is readable. A tail that a crash left incomplete is set
+  /// aside; if acknowledged data is damaged, this throws with file and offset, and changes nothing.
   ///
   /// - Parameters:
-  ///   - path: the folder.
-  ///   - syncing: the cloud to sync with; left out for a local store.
+  ///   - path: the store's folder.
+  ///   - syncing: the cloud to sync with; nil for a local store.
   ///   - durability: what has become of a transaction when `write` returns. Two opens of a store may differ in it.
   ///   - options: options of the log.
   ///   - environment: disk, clock and random source; the machine's own by default.

@@ -1,21 +1,24 @@
-// What to sync with. The transports live in modules above; here is only where they plug in.
+// Which cloud a store syncs with. The clients of clouds are in other modules; this is what they hand to `open`.
 
 /// Which cloud a store syncs with, and how.
 ///
 /// StrandlineCloudKit adds `.cloudKit("iCloud.app")`.
 public struct SyncConfiguration: Sendable {
-  /// Makes the database for a store, given the store's folder (where a session may be kept).
+  /// Makes the database for a store, given the store's folder (which may hold a session file).
   package var makeDatabase: @Sendable (_ storePath: String, _ environment: StoreEnvironment) throws -> any CloudDatabase
 
-  /// Whether the engine syncs by itself: after writes, now and then, and when a wait is over. Otherwise only `now()` does.
+  /// Whether the engine starts cycles by itself: after a write, at the latest each minute, and when a wait is over. If
+  /// false, only `SyncEngine.now()` syncs.
   public var isAutomatic = true
 
-  /// Syncs with any cloud that answers `CloudDatabase`.
+  /// Syncs with any implementation of `CloudDatabase`.
   public init(_ database: any CloudDatabase) {
     makeDatabase = { _, _ in database }
   }
 
-  /// Syncs with a cloud that is made when the store is open.
+  /// Syncs with a database that is made when the store has been opened.
+  ///
+  /// - Parameter makeDatabase: gets the store's folder and environment; what it throws, `open` throws.
   public init(
     making makeDatabase:
       @escaping @Sendable (_ storePath: String, _ environment: StoreEnvironment) throws ->

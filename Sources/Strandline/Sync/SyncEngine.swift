@@ -1,20 +1,20 @@
-// The engine's face: one cycle at a time, by hand or by itself.
+// The sync engine: runs one cycle at a time, when the app calls `now()` and automatically.
 //
-// By itself it syncs shortly after a write, now and then without one, and after a failure when the wait is over. Every
-// wait is on the injected clock.
+// An automatic cycle follows half a second after a write, a minute after the last cycle, and after a failed one when its
+// wait is over. Every wait uses the injected clock.
 
 import StrandlineSystem
 import Synchronization
 
-/// Syncs one store with one cloud. Owned by the store, ended by `close()`.
+/// Syncs one store with one cloud database. The store owns it and `RecordStore.close()` ends it.
 public final class SyncEngine: SyncDriver {
   let store: RecordStore
   let database: any CloudDatabase
-  private let lock = AsyncLock()
-  private let poke = AsyncSignal()
-  private let memory = PaceMemory()
-  private let loop: Mutex<Task<Void, Never>?> = Mutex(nil)
-  private let last: Mutex<LastCycle> = Mutex(LastCycle())
+  private let cycleLock = AsyncLock()
+  private let wakeUp = AsyncSignal()
+  private let paceMemory = PaceMemory()
+  private let automaticTask: Mutex<Task<Void, Never>?> = Mutex(nil)
+  private let lastCycle: Mutex<LastCycle> = Mutex(LastCycle())
 
   /// The last cycle's result.
   private struct LastCycle: Sendable {
@@ -26,33 +26,33 @@ public final class SyncEngine: SyncDriver {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
     guard configuration.isAutomatic else { return }
-    loop.withLock { task in
-      // The engine lives until the store is closed: that is what ends this task.
-      task = Task { await self.run() }
+    automaticTask.withLock { task in
+      // The task keeps the engine alive until the store is closed, which cancels the task.
+      task = Task { await self.runAutomatically() }
     }
   }
 
-  package func localWriteEnded() { poke.signal() }
+  package func localWriteEnded() { wakeUp.signal() }
 
   package func stop() async {
-    let task = loop.withLock { task in
+    let task = automaticTask.withLock { task in
       defer { task = nil }
       return task
     }
     task?.cancel()
-    poke.signal()
+    wakeUp.signal()
     await task?.value
-    // A cycle that somebody else runs ends before the store does.
-    await lock.acquire()
-    lock.release()
+    // Waits for the end of a cycle that a caller of `now()` runs.
+    await cycleLock.acquire()
+    cycleLock.release()
   }
 
-  /// Runs one cycle now, as a person asks: pull, push, and pull again if anything conflicted. Calls that overlap run
-  /// one after the other.
+  /// Runs one cycle now: pull, push, and pull again if a record conflicted. The backoff of an earlier cycle does not
+  /// delay it; a wait that the server named does. Calls that overlap run one after the other.
   ///
-  /// - Returns: what was done; everything of it is durable.
+  /// - Returns: what the cycle did; all of it is durable.
   /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter`), `.needsSignIn`, `.accountMismatch`,
-  ///   `.serverRefused`; what was done before stays done, and nothing is lost.
+  ///   `.serverRefused`. What the cycle did before stays done, and unsent changes stay in the store.
   @discardableResult
   public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
     try await CallSite(fileID, line).run("syncing '\(store.path)'") { try await cycle(CycleOptions()) }
@@ -61,33 +61,33 @@ public final class SyncEngine: SyncDriver {
   /// Runs one cycle.
   package func cycle(_ options: CycleOptions) async throws -> SyncReport {
     try store.requireOpen()
-    await lock.acquire()
-    defer { lock.release() }
-    var cycle = Cycle(store: store, database: database, options: options, memory: memory)
+    await cycleLock.acquire()
+    defer { cycleLock.release() }
+    var cycle = Cycle(store: store, database: database, options: options, memory: paceMemory)
     do {
       try await cycle.run()
       let report = cycle.total
-      last.withLock { $0 = LastCycle(report: report) }
+      lastCycle.withLock { $0 = LastCycle(report: report) }
       return report
     } catch {
       let error = publicError(error)
       let report = cycle.total
-      last.withLock { $0 = LastCycle(report: report, error: error as? StrandlineError) }
+      lastCycle.withLock { $0 = LastCycle(report: report, error: error as? StrandlineError) }
       throw error
     }
   }
 
-  /// The public form of what ended a cycle.
+  /// The public form of the error that ended a cycle.
   private func publicError(_ error: any Error) -> any Error {
     let doing = "syncing '\(store.path)'"
     let translated = StrandlineError.translating(error, doing)
     if translated is StrandlineError || translated is CancellationError { return translated }
-    // A database may throw `CloudError` alone. Another error of an app's own database says that no answer came.
+    // `CloudDatabase` throws `CloudError` alone; another error of an app's own implementation counts as "no answer".
     return StrandlineError(.unreachable, "\(doing): the cloud database failed: \(error)", underlying: error)
   }
 
-  /// Takes a lost zone up again: the app has decided that it may be synced. It is fetched from its beginning; if the server
-  /// still does not have it, it is lost again.
+  /// Syncs a lost zone again. The zone is fetched from its beginning; if the server still does not have it, it is marked
+  /// as lost again. Does nothing for a zone that is not lost.
   ///
   /// - Throws: `StrandlineError` as `write`; the decision is durable when this returns.
   public func resumeZone(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws {
@@ -99,30 +99,30 @@ public final class SyncEngine: SyncDriver {
           .zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: "resumed by the app", policy: "resume")))
       }
     }
-    poke.signal()
+    wakeUp.signal()
   }
 
-  /// What the last cycle did, nil before the first.
-  public var lastReport: SyncReport? { last.withLock { $0.report } }
+  /// What the last cycle did; nil before the first.
+  public var lastReport: SyncReport? { lastCycle.withLock { $0.report } }
 
-  /// Why the last cycle failed, nil if it did not.
-  public var lastError: StrandlineError? { last.withLock { $0.error } }
+  /// Why the last cycle failed; nil if it did not.
+  public var lastError: StrandlineError? { lastCycle.withLock { $0.error } }
 
-  /// The store's state: what is owed, held, waited for.
+  /// The store's state: what is unsent, held, waited for.
   ///
   /// - Throws: as `RecordStore.status()`.
   public func status(fileID: String = #fileID, line: Int = #line) throws -> StoreStatus {
     try store.status(fileID: fileID, line: line)
   }
 
-  // MARK: By itself
+  // MARK: Automatic cycles
 
-  /// How long after a write an upload begins: what is written together goes together.
+  /// From a write to the automatic cycle after it, so that writes in quick succession share requests.
   private static let debounceMilliseconds: Int64 = 500
-  /// How long without a write until the server is asked anyway.
+  /// Between automatic cycles if nothing is written.
   private static let pollMilliseconds: Int64 = 60_000
 
-  private func run() async {
+  private func runAutomatically() async {
     let environment = store.environment
     var failures: Int64 = 0
     while !Task.isCancelled {
@@ -139,15 +139,15 @@ public final class SyncEngine: SyncDriver {
         wait =
           error.retryAfter.map { Int64($0 * 1000) }
           ?? (backoff / 2 + Int64(environment.random.below(UInt64(backoff / 2))))
-        // Nobody comes back from these without a person; the poll looks again whether one has been there.
+        // The store takes no more writes: only opening it again helps.
         if [.closed, .outcomeUnknown].contains(error.code) { return }
-        // What the server said is not cut short by a write.
+        // A write does not shorten a wait that the server named.
         if error.retryAfter != nil {
           do { try await environment.clock.sleep(milliseconds: wait) } catch { return }
           continue
         }
       } catch { return }
-      await poke.wait(atMost: wait, clock: environment.clock)
+      await wakeUp.wait(atMost: wait, clock: environment.clock)
       if Task.isCancelled { return }
       do { try await environment.clock.sleep(milliseconds: Self.debounceMilliseconds) } catch { return }
     }

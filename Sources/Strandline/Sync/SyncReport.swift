@@ -1,47 +1,47 @@
-// What a cycle did, and how a cycle is asked for.
+// What a cycle did, and the options of a cycle.
 
 /// What one cycle did. Counts of records unless said otherwise.
 public struct SyncReport: Hashable, Sendable {
-  /// Requests that left.
+  /// HTTP requests that were sent.
   public var requests = 0
-  /// Versions that came and were taken.
+  /// Versions that were fetched and applied.
   public var fetchedSaves = 0
-  /// Deletions that came.
+  /// Deletions that were fetched and applied.
   public var fetchedDeletes = 0
-  /// Own writes that came back.
+  /// Fetched versions that this store held already, its own uploads among them.
   public var echoes = 0
-  /// Mutations that the server took.
+  /// Mutations that the server acknowledged.
   public var uploaded = 0
-  /// Mutations that the server had already taken, though its answer was lost.
+  /// Mutations that a fetched version contains, though the answer to their upload was lost.
   public var recognized = 0
   /// Conflicts that were merged.
   public var merged = 0
-  /// Versions or mutations that would have brought a deleted record back.
+  /// Fetched versions and deletions that were not applied because they may be older than what is here, and edits that
+  /// were given up because the record was deleted elsewhere.
   public var blocked = 0
-  /// Records set aside with the server's words.
+  /// Records held because the server refused them.
   public var held = 0
-  /// Milliseconds spent waiting because the server or our own backoff said so.
+  /// Milliseconds spent in waits that the server or the engine's backoff imposed, and in requests that failed.
   public var waitedMilliseconds: Int64 = 0
-  /// Nothing yet.
+  /// A report with all counts 0.
   public init() {}
 }
 
-/// How a cycle is asked for.
+/// The options of a cycle.
 package struct CycleOptions: Sendable {
   package enum Direction: Sendable { case both, pullOnly, pushOnly }
   package var direction: Direction = .both
   /// Only this zone; nil for all.
   package var zone: ZoneID?
-  /// How long the cycle may wait inside in all before it gives up with `.throttled` or `.unreachable`; nil for as
-  /// long as it takes.
+  /// How long the cycle may wait in all before it throws `.throttled` or `.unreachable`; nil for no limit.
   package var waitMillisecondsMax: Int64? = 30_000
-  /// A person asked: our own backoff may be cut short, the server's word not.
+  /// The backoff of an earlier cycle does not delay this one; a wait that the server named does.
   package var isUserInitiated = true
   package init() {}
 }
 
 extension SyncReport {
-  /// Adds what another part of the cycle did.
+  /// Adds the counts of another part of the cycle.
   mutating func add(_ other: SyncReport) {
     requests += other.requests
     fetchedSaves += other.fetchedSaves

@@ -1,12 +1,12 @@
-// In which order unsettled mutations leave: saves before deletes, what is pointed at before what points, and deletions
-// the other way round. Pure: from what is owed to a list of names.
+// The order in which unsettled mutations are sent: saves before deletions; a saved record after the records that it
+// refers to; a deleted record before them. Pure.
 
 /// A mutation to send.
 package struct UploadItem: Hashable, Sendable {
   package var id: RecordID
   package var lsn: LSN
   package var isDeletion: Bool
-  /// The names in the same zone that this record points at (a save), or pointed at in its base (a deletion).
+  /// The names in the same zone that this record refers to; for a deletion, that its base refers to.
   package var targets: [String]
 
   package init(id: RecordID, lsn: LSN, isDeletion: Bool, targets: [String]) {
@@ -18,22 +18,22 @@ package struct UploadItem: Hashable, Sendable {
 }
 
 package enum UploadPlan {
-  /// Operations a request takes.
+  /// The most operations in one request.
   package static let operationsMax = 200
-  /// Bytes of JSON a request takes; a record above it goes alone.
+  /// The most bytes of JSON in one request; a larger record is sent alone.
   package static let requestBytesMax = 2_000_000
 
-  /// The order for one zone. Ties keep the order of the items, which is that of the log. Records that point at each
-  /// other in a circle stand together.
+  /// The order for one zone. Ties keep the order of the items, which is that of the log. Records that refer to each
+  /// other in a cycle stand together.
   package static func order(_ items: [UploadItem]) -> [UploadItem] {
     let saves = items.filter { !$0.isDeletion }
     let deletes = items.filter(\.isDeletion)
-    // A deletion of a child before its parent: what points goes first. Turned round twice, ties stay in order.
+    // A child is deleted before its parent. Reversed twice, so that ties keep their order.
     return targetsFirst(saves) + targetsFirst(deletes.reversed()).reversed()
   }
 
-  /// Depth first, targets before what points at them; O(items + pointers). The stack is our own: a chain of a hundred
-  /// thousand records must not end the thread's.
+  /// Depth first, targets before the records that refer to them; O(items + references). Not recursive: a chain of a
+  /// hundred thousand records would overflow the thread's stack.
   private static func targetsFirst(_ items: [UploadItem]) -> [UploadItem] {
     guard items.contains(where: { !$0.targets.isEmpty }) else { return items }
     var places: [String: Int] = [:]
@@ -60,7 +60,7 @@ package enum UploadPlan {
     return result
   }
 
-  /// About how many bytes of JSON an operation takes, from above.
+  /// An upper bound of the bytes of JSON that an operation takes.
   package static func jsonBytes(_ operation: CloudOperation) -> Int {
     var bytes = 200 + jsonBytes(operation.name) + jsonBytes(operation.type)
     bytes += jsonBytes(operation.changeTag ?? "") + (operation.parent.map { 40 + jsonBytes($0) } ?? 0)
@@ -68,7 +68,7 @@ package enum UploadPlan {
     return bytes
   }
 
-  /// With its quotes: quotes, backslashes and slashes take two bytes, control characters six.
+  /// A string in JSON, with its quotes: quotes, backslashes and slashes take two bytes, control characters six.
   private static func jsonBytes(_ text: String) -> Int {
     text.utf8.reduce(2) { $0 + ($1 < 0x20 ? 6 : ($1 == 0x22 || $1 == 0x5C || $1 == 0x2F ? 2 : 1)) }
   }

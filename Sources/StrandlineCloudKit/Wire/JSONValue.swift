@@ -1,4 +1,4 @@
-// Any JSON, kept: what a reply holds that this version does not know, written down in one canonical form.
+// Any JSON value, with one canonical form of bytes: for the parts of a reply that this version does not know and keeps.
 
 /// A JSON value.
 package enum JSONValue: Hashable, Sendable, Decodable {
@@ -10,15 +10,15 @@ package enum JSONValue: Hashable, Sendable, Decodable {
   case array([JSONValue])
   case object([String: JSONValue])
 
-  /// Deeper than anything that was ever seen, and shallow enough for the smallest stack of a thread.
+  /// The deepest nesting that is read. CloudKit's replies nest less, and decoding this fits a thread's smallest stack.
   private static let depthMax = 64
 
   package init(from decoder: any Decoder) throws {
     guard decoder.codingPath.count <= Self.depthMax else {
-      throw wireDefect("JSON nested more than \(Self.depthMax) deep", at: [])
+      throw wireDefect("JSON nested more than \(Self.depthMax) levels deep", at: [])
     }
-    // One container a kind; the decoder says by a type mismatch which kind it is not. Only keys that nobody
-    // knows come here, so trying is cheap enough.
+    // Decoder does not say the kind of a value, so each kind is tried until there is no type mismatch. Only unknown keys
+    // and fields without a type come here.
     let value = try decoder.singleValueContainer()
     if value.decodeNil() {
       self = .null
@@ -49,12 +49,12 @@ package enum JSONValue: Hashable, Sendable, Decodable {
     do {
       self = .integer(try value.decode(Int64.self))
     } catch {
-      // Foundation says by an error of its own, not by a DecodingError, that a number is no Int64.
+      // For a number that is no Int64, Foundation throws an error of its own and not a DecodingError.
       self = .number(try value.decode(Double.self))
     }
   }
 
-  /// The one way to write it: keys sorted by UTF-8, no spaces, the least escaping.
+  /// The value as JSON with keys sorted by UTF-8, no spaces, and the least escaping.
   package var canonicalBytes: [UInt8] {
     var out: [UInt8] = []
     write(into: &out)

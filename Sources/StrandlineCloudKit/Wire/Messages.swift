@@ -1,6 +1,6 @@
-// The requests and replies of the endpoints that sync needs, as JSON shapes; both the client and the local
-// server speak through them. What keeps a shared mistake from hiding is that clients which we did not write
-// are run against the server, and replies which we did not compose against the client.
+// The requests and replies of the endpoints that sync needs, as JSON. The client and the local server share these types,
+// so a mistake here would be in both: tests run a client in another language against the server, and recorded replies of
+// the live service against the client.
 
 internal import Foundation
 
@@ -250,11 +250,11 @@ package struct UserReply: Codable, Sendable {
   }
 }
 
-/// JSON in and out, in one manner.
+/// Encodes and decodes the messages.
 package enum WireJSON {
   package static func encode(_ value: some Encodable) throws -> [UInt8] {
     let encoder = JSONEncoder()
-    // Sorted, so that equal messages have equal bytes: a simulated run is the same each time.
+    // Sorted keys, so that equal messages have equal bytes and a simulated run can be repeated.
     encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     return [UInt8](try encoder.encode(value))
   }

@@ -1,8 +1,8 @@
 // A field's value in JSON: {"value": …, "type": "STRING"}.
 //
-// The type is read first and the value by it, so that nothing is decoded twice on the way of a large page. A
-// request may leave the type out; then it is inferred from the value's shape. Values that JSON or CloudKit
-// cannot mean are refused with words, never bent: a boolean, a number out of range, text that is no base64.
+// The type is read first and the value by it, so that a value is decoded once. A request may leave the type out; then
+// it is inferred from the value. A value that CloudKit has not (a boolean, a number out of range, text that is not
+// base64) is refused with the reason, and never converted.
 
 internal import Foundation
 package import Strandline
@@ -73,8 +73,8 @@ package struct WireField: Codable, Sendable {
     }
   }
 
-  /// The type that a value without one has by its shape. A whole number is INT64, whatever was meant: a sender
-  /// that means a DOUBLE or a TIMESTAMP must say so.
+  /// Reads a value without a type, by its kind of JSON. A whole number is an INT64: a sender that means a DOUBLE or a
+  /// TIMESTAMP must give the type.
   private static func infer(_ container: KeyedDecodingContainer<Keys>) throws -> FieldValue {
     let shape = try container.decode(JSONValue.self, forKey: .value)
     switch shape {
@@ -171,7 +171,7 @@ package struct WireField: Codable, Sendable {
   }
 }
 
-/// What is wrong with a value, as a decoding error that carries its place.
+/// A decoding error that says what is wrong with a value and at which path.
 func wireDefect(_ what: String, at path: [any CodingKey]) -> any Error {
   DecodingError.dataCorrupted(DecodingError.Context(codingPath: path, debugDescription: what))
 }
@@ -188,11 +188,13 @@ struct WireInt64: Decodable {
       do { text = try container.decode(String.self) } catch DecodingError.typeMismatch {
         throw DecodingError.typeMismatch(type, context)
       }
-      guard let number = Int64(text) else { throw wireDefect("text that is no whole number", at: decoder.codingPath) }
+      guard let number = Int64(text) else {
+        throw wireDefect("text that is not a whole number", at: decoder.codingPath)
+      }
       value = number
     } catch {
-      // Foundation says by an error of its own, not by a DecodingError, that a number is no Int64.
-      throw wireDefect("a number that is no whole number of 64 bits", at: decoder.codingPath)
+      // For a number that is no Int64, Foundation throws an error of its own and not a DecodingError.
+      throw wireDefect("a number that is not a whole number of 64 bits", at: decoder.codingPath)
     }
   }
 }
@@ -216,7 +218,7 @@ struct WireMilliseconds: Decodable {
     do {
       value = try container.decode(Int64.self)
     } catch {
-      // Foundation says by an error of its own, not by a DecodingError, that a number is no Int64.
+      // For a number that is no Int64, Foundation throws an error of its own and not a DecodingError.
       guard let whole = Int64(exactly: try container.decode(Double.self).rounded()) else {
         throw wireDefect("a time beyond 64 bits of milliseconds", at: decoder.codingPath)
       }
@@ -232,7 +234,7 @@ struct WireBytes: Codable {
   init(from decoder: any Decoder) throws {
     let text = try decoder.singleValueContainer().decode(String.self)
     guard let data = Data(base64Encoded: text) else {
-      throw wireDefect("text that is no base64", at: decoder.codingPath)
+      throw wireDefect("text that is not base64", at: decoder.codingPath)
     }
     value = [UInt8](data)
   }
@@ -242,7 +244,7 @@ struct WireBytes: Codable {
   }
 }
 
-/// A pointer. Its zone is made relative to the record's own afterwards, where that is known.
+/// A reference. Its zone is made relative to the record's afterwards, where the record's is known.
 struct WireReference: Codable {
   var value: Reference
   init(value: Reference) { self.value = value }
@@ -279,7 +281,7 @@ struct WireReference: Codable {
   }
 }
 
-/// A place.
+/// A geographic location.
 struct WireLocation: Codable {
   var value: Location
   init(value: Location) { self.value = value }
@@ -312,7 +314,7 @@ struct WireLocation: Codable {
   }
 }
 
-/// A file at the server.
+/// An asset: a file at the server.
 struct WireAsset: Codable {
   var value: Asset
   init(value: Asset) { self.value = value }
@@ -341,9 +343,9 @@ struct WireAsset: Codable {
 }
 
 extension FieldValue {
-  /// The value with the zones of its references put right: none for the record's own zone, else with the scope
-  /// and the owner as this package says them. In the private database every zone is the user's own, whatever
-  /// owner the server names.
+  /// The value with the zones of its references as the model has them: nil for the record's own zone, else with the
+  /// record's scope, and with an owner in the shared database alone. In the others every zone is the user's own,
+  /// whatever owner the server names.
   package func relative(to zone: ZoneID) -> FieldValue {
     switch self {
     case .reference(let reference): return .reference(reference.relative(to: zone))

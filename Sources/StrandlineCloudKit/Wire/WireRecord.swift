@@ -1,12 +1,12 @@
-// A record in JSON: what a request sends, what a reply shows, a tombstone, or the refusal of one record.
+// A record in JSON: in a request, in a reply, as a tombstone, or as the refusal of one record.
 //
-// One record that cannot be read must not hide its page: a bad field is kept as a `defect` of that record. Keys
-// that this version does not know are kept as canonical JSON and given on.
+// A record that cannot be read must not fail its page: a bad field becomes the `defect` of that record. Keys that this
+// version does not know are kept as canonical JSON.
 
 internal import Foundation
 package import Strandline
 
-/// A zone's name on the wire.
+/// A zone's ID in JSON.
 package struct WireZoneID: Codable, Hashable, Sendable {
   package var zoneName: String?
   package var ownerRecordName: String?
@@ -18,20 +18,20 @@ package struct WireZoneID: Codable, Hashable, Sendable {
     self.zoneType = zoneType
   }
 
-  /// As a request names it.
+  /// The zone's ID for a request.
   package init(_ zone: ZoneID) {
     self.init(zoneName: zone.name, ownerRecordName: zone.owner.isEmpty ? nil : zone.owner)
   }
 
   package var name: String { zoneName ?? Names.defaultZone }
 
-  /// As the model names it: in the private and the public database there are no other owners.
+  /// The zone's ID in the model: in the private and the public database there are no other owners.
   package func zone(in scope: DatabaseScope) -> ZoneID {
     ZoneID(name, owner: scope == .shared ? ownerRecordName ?? "" : "", scope: scope)
   }
 }
 
-/// A refusal as JSON tells it, of a request or of one item.
+/// A refusal in JSON, of a request or of one item.
 package struct WireError: Codable, Hashable, Sendable {
   package var serverErrorCode: String
   package var reason: String?
@@ -56,7 +56,7 @@ package struct WireError: Codable, Hashable, Sendable {
 
   package init(from decoder: any Decoder) throws {
     let container = try decoder.container(keyedBy: Keys.self)
-    // CloudKit JS takes either key as the mark of an error.
+    // CloudKit JS treats either key as the mark of an error.
     serverErrorCode =
       try container.decodeIfPresent(String.self, forKey: .serverErrorCode)
       ?? container.decode(String.self, forKey: .extensionErrorCode)
@@ -66,19 +66,19 @@ package struct WireError: Codable, Hashable, Sendable {
     retryAfter = try WireError.seconds(container)
   }
 
-  /// A refusal is worth more than its trimmings: words that are no text count as not said.
+  /// The text under a key; nil if it is of another type, so that the code of the refusal is read all the same.
   private static func lenient(_ container: KeyedDecodingContainer<Keys>, _ key: Keys) throws -> String? {
     do { return try container.decodeIfPresent(String.self, forKey: key) } catch DecodingError.typeMismatch {
       return nil
     }
   }
 
-  /// A number of seconds, or a text of one; anything else, or a number beyond what a Double holds, is not said.
+  /// A number of seconds, or a string of one; nil for anything else, and for a number beyond a Double.
   private static func seconds(_ container: KeyedDecodingContainer<Keys>) throws -> Double? {
     do {
       return try container.decodeIfPresent(Double.self, forKey: .retryAfter)
     } catch {
-      // Besides a mismatch of type: a number beyond a Double, for which Foundation has an error of its own.
+      // A type mismatch, or a number beyond a Double, for which Foundation throws an error of its own.
       return try lenient(container, .retryAfter).flatMap(Double.init)
     }
   }
@@ -100,7 +100,7 @@ package struct WireRecord: Codable, Sendable {
   package var recordChangeTag: String?
   /// Nil: the key was absent. A nil value is an explicit null.
   package var fields: [String: FieldValue?]?
-  /// What made a part of this record unreadable.
+  /// What a part of this record has that cannot be read; nil if all of it can.
   package var defect: String?
   package var parent: String?
   package var created: Touch?
@@ -118,7 +118,7 @@ package struct WireRecord: Codable, Sendable {
     self.error = error
   }
 
-  /// Keys with a meaning here. `pluginFields` and `desiredKeys` are known and carry nothing for us.
+  /// The keys that this version knows. `pluginFields` and `desiredKeys` hold nothing that it needs.
   private static let known: Set<String> = [
     "recordName", "recordType", "recordChangeTag", "fields", "parent", "created", "modified", "deleted", "zoneID",
     "serverErrorCode", "extensionErrorCode", "reason", "retryAfter", "uuid", "redirectURL", "pluginFields",
@@ -157,7 +157,7 @@ package struct WireRecord: Codable, Sendable {
     } catch let error as DecodingError {
       defect = error.words
     } catch {
-      // Foundation's own error for a number that does not fit its type; it carries no place.
+      // Foundation's own error for a number that does not fit its type; it has no path.
       defect = "a number out of range"
     }
   }
@@ -182,7 +182,7 @@ package struct WireRecord: Codable, Sendable {
     }
   }
 
-  /// The living record that this shows.
+  /// The undeleted record that this shows.
   package func serverRecord(name: String, in zone: ZoneID) -> ServerRecord {
     var values: [String: FieldValue] = [:]
     for (field, value) in fields ?? [:] {
@@ -226,8 +226,8 @@ extension DecodingError {
       return place.isEmpty ? "" : " at \(place.prefix(120))"
     }
     switch self {
-    case .typeMismatch(let type, let context): return "a value that is no \(type)\(place(context.codingPath))"
-    case .valueNotFound(let type, let context): return "null where a \(type) belongs\(place(context.codingPath))"
+    case .typeMismatch(let type, let context): return "a value that is not a \(type)\(place(context.codingPath))"
+    case .valueNotFound(let type, let context): return "null instead of a \(type)\(place(context.codingPath))"
     case .keyNotFound(let key, let context): return "no key '\(key.stringValue)'\(place(context.codingPath))"
     case .dataCorrupted(let context):
       let what = context.codingPath.isEmpty ? "JSON that cannot be read" : context.debugDescription.prefix(120) + ""

@@ -1,14 +1,14 @@
-// One client's connection: requests in, answers out, one after the other, on a thread of its own that may block.
+// Serves one client's connection: reads requests and sends answers, one after the other, on a thread that may block.
 //
-// Every wait has an end: for the first byte of a request, for its header, for its body, for a client that does
-// not read its answer. Nothing is held beyond the limits on header and body. After a refusal that leaves unread
-// bytes behind the connection ends, and is drained for a moment, so that the client can read why.
+// Every wait has a time-out: for the first byte of a request, for its header, for its body, and for a client that does
+// not read its answer. Memory is bounded by the limits on header and body. After a refusal that leaves bytes unread the
+// connection ends; it is first drained for a moment, so that the client can read the refusal.
 
 internal import Strandline
 internal import StrandlineCloudKit
 internal import StrandlineSystem
 
-/// How long a connection waits, in milliseconds.
+/// The time-outs of a connection, in milliseconds.
 package struct HTTPTimeouts: Sendable {
   /// Between requests.
   package var idle: Int64 = 60_000
@@ -16,9 +16,9 @@ package struct HTTPTimeouts: Sendable {
   package var header: Int64 = 10_000
   /// From the end of the header to the end of the body.
   package var body: Int64 = 60_000
-  /// For the client to take its answer.
+  /// For the client to read its answer.
   package var send: Int64 = 60_000
-  /// For the client to hang up after a refusal.
+  /// For the client to close the connection after the last answer.
   package var linger: Int64 = 1_000
   package init() {}
 }
@@ -29,8 +29,8 @@ struct HTTPConnection {
   let server: CloudServer
   let limits: ServerLimits
   let timeouts: HTTPTimeouts
-  /// Whether a `Host` that is not this machine is refused: a page in a browser could otherwise be led here under
-  /// another name.
+  /// Whether a `Host` that is not this machine is refused. Otherwise a page in a browser could reach this server under a
+  /// DNS name of its own (DNS rebinding).
   let isLoopback: Bool
   let isStopped: @Sendable () -> Bool
   private var buffer: [UInt8] = []
@@ -49,7 +49,7 @@ struct HTTPConnection {
     clock = server.environment.clock
   }
 
-  /// Answers requests until the client is gone, asks for the end, or must be refused.
+  /// Answers requests until the client has closed the connection, asks to close it, or must be refused.
   mutating func serve() {
     defer { connection.close() }
     while !isStopped() {
@@ -62,14 +62,14 @@ struct HTTPConnection {
     }
   }
 
-  /// Answers one request; false if there is none, or none may follow.
+  /// Answers one request. Returns false if there is none, or if none may follow.
   private mutating func serveOne() throws(HTTPRefusal) -> Bool {
     guard let head = try readHead() else { return false }
     if isLoopback, let host = head.headers["host"], !Self.isThisMachine(host) {
       throw HTTPRefusal(403, "this server answers on loopback names only")
     }
     if case .length(let length) = head.body, length > limits.bodyBytesMax {
-      throw HTTPRefusal(413, "a body of \(length) bytes; the limit is \(limits.bodyBytesMax)")
+      throw HTTPRefusal(413, "the body has \(length) bytes; the limit is \(limits.bodyBytesMax)")
     }
     if head.expectsContinue, head.body != .length(0) {
       guard send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) else { return false }
@@ -78,7 +78,7 @@ struct HTTPConnection {
     let request = HTTPRequest(
       method: head.method, origin: "http://" + (head.headers["host"] ?? "127.0.0.1"), path: head.path,
       query: head.query, headers: head.headers, body: body)
-    // In pieces, so that a stop does not wait for a long latency.
+    // In steps, so that a stop does not wait for a long latency.
     var latency = server.latencyMilliseconds
     while latency > 0, !isStopped() {
       clock.sleepBlocking(milliseconds: min(latency, 100))
@@ -89,21 +89,21 @@ struct HTTPConnection {
       guard send(Self.bytes(of: response, keepsAlive: head.keepsAlive, isHead: head.method == "HEAD")) else {
         return false
       }
-      // A journal that failed ends the server; nobody is to wait for it on a connection.
-      let goesOn = head.keepsAlive && server.failure == nil
-      if !goesOn { hangUp() }
-      return goesOn
+      // If the journal has failed the server stops, so the connection ends.
+      let staysOpen = head.keepsAlive && server.failure == nil
+      if !staysOpen { shutDown() }
+      return staysOpen
     case .hang:
       while !isStopped(), !connection.waitUntilPeerCloses(timeoutMilliseconds: 500) {}
       return false
     }
   }
 
-  // MARK: in
+  // MARK: Reading
 
-  /// The next request's head; nil if the client has none. The byte after the empty line is the first in `buffer`.
+  /// The next request's head; nil if the client sends none. Afterwards `buffer` begins with the body.
   private mutating func readHead() throws(HTTPRefusal) -> HTTPHead? {
-    // Some clients send an empty line after a body; RFC 9112 (2.2) says to pass over it.
+    // Some clients send an empty line after a body; RFC 9112 (2.2) says to skip it.
     var deadline: UInt64?
     var searched = 0
     while true {
@@ -121,11 +121,12 @@ struct HTTPConnection {
       }
       let chunk: [UInt8]
       do throws(SystemError) {
-        chunk = try connection.receive(max: 16 << 10, timeoutMilliseconds: rest(deadline) ?? timeouts.idle)
+        chunk = try connection.receive(
+          max: 16 << 10, timeoutMilliseconds: remainingMilliseconds(until: deadline) ?? timeouts.idle)
       } catch {
-        // Nobody is there to be told, unless half a request came.
+        // An idle client gets no answer; one that sent a part of a request gets a refusal.
         guard !buffer.isEmpty, error.isTimeout else { return nil }
-        throw HTTPRefusal(408, "the header did not come in time")
+        throw HTTPRefusal(408, "the header did not arrive within \(timeouts.header) ms")
       }
       guard !chunk.isEmpty else { return nil }
       buffer += chunk
@@ -133,7 +134,7 @@ struct HTTPConnection {
   }
 
   private func tooLargeHead() -> HTTPRefusal {
-    HTTPRefusal(431, "a header of more than \(limits.headerBytesMax) bytes")
+    HTTPRefusal(431, "the header has more than \(limits.headerBytesMax) bytes")
   }
 
   private static func endOfHead(_ bytes: [UInt8], from start: Int) -> Int? {
@@ -147,7 +148,7 @@ struct HTTPConnection {
     return nil
   }
 
-  private func rest(_ deadline: UInt64?) -> Int64? {
+  private func remainingMilliseconds(until deadline: UInt64?) -> Int64? {
     guard let deadline else { return nil }
     let now = clock.monotonicNanoseconds()
     return now >= deadline ? 0 : Int64(clamping: (deadline - now) / 1_000_000)
@@ -156,26 +157,28 @@ struct HTTPConnection {
   private mutating func readBody(_ head: HTTPHead) throws(HTTPRefusal) -> [UInt8] {
     let deadline = clock.monotonicNanoseconds() &+ UInt64(timeouts.body) * 1_000_000
     switch head.body {
-    case .length(let length): return try take(length, deadline)
+    case .length(let length): return try readBytes(length, until: deadline)
     case .chunked:
       var body: [UInt8] = []
       while true {
-        let line = try takeLine(deadline)
+        let line = try readLine(until: deadline)
         let digits = line.prefix { $0 != 0x3B }
         guard let text = String(validating: digits, as: UTF8.self)?.trimmingSpaces(), (1...8).contains(text.utf8.count),
           text.utf8.allSatisfy(Self.isHexDigit), let size = Int(text, radix: 16)
-        else { throw HTTPRefusal(400, "a chunk without a size") }
+        else { throw HTTPRefusal(400, "a chunk of the body has no size") }
         guard body.count + size <= limits.bodyBytesMax else {
-          throw HTTPRefusal(413, "a body above the limit of \(limits.bodyBytesMax) bytes")
+          throw HTTPRefusal(413, "the body has more than \(limits.bodyBytesMax) bytes")
         }
         if size == 0 { break }
-        body += try take(size, deadline)
-        guard try take(2, deadline) == [0x0D, 0x0A] else { throw HTTPRefusal(400, "a chunk longer than its size") }
+        body += try readBytes(size, until: deadline)
+        guard try readBytes(2, until: deadline) == [0x0D, 0x0A] else {
+          throw HTTPRefusal(400, "a chunk of the body is longer than its size says")
+        }
       }
-      // Trailers mean nothing here; they may not be endless.
+      // Trailers are ignored, and bounded.
       var trailerBytes = 0
       while true {
-        let line = try takeLine(deadline)
+        let line = try readLine(until: deadline)
         if line.isEmpty { return body }
         trailerBytes += line.count
         guard trailerBytes <= limits.headerBytesMax else { throw tooLargeHead() }
@@ -191,55 +194,60 @@ struct HTTPConnection {
   }
 
   /// The next `count` bytes of the body.
-  private mutating func take(_ count: Int, _ deadline: UInt64) throws(HTTPRefusal) -> [UInt8] {
-    while buffer.count < count { try fill(deadline) }
-    let taken = Array(buffer[..<count])
+  private mutating func readBytes(_ count: Int, until deadline: UInt64) throws(HTTPRefusal) -> [UInt8] {
+    while buffer.count < count { try fillBuffer(until: deadline) }
+    let bytes = Array(buffer[..<count])
     buffer.removeFirst(count)
-    return taken
+    return bytes
   }
 
   /// The next line of a chunked body, without its end.
-  private mutating func takeLine(_ deadline: UInt64) throws(HTTPRefusal) -> [UInt8] {
+  private mutating func readLine(until deadline: UInt64) throws(HTTPRefusal) -> [UInt8] {
     while true {
       if let end = buffer.firstIndex(of: 0x0A) {
-        guard end > 0, buffer[end - 1] == 0x0D else { throw HTTPRefusal(400, "a line that ends without CR") }
+        guard end > 0, buffer[end - 1] == 0x0D else {
+          throw HTTPRefusal(400, "a line of the chunked body ends without CR")
+        }
         let line = Array(buffer[..<(end - 1)])
         buffer.removeFirst(end + 1)
         return line
       }
-      guard buffer.count <= 1024 else { throw HTTPRefusal(400, "a chunk's line without an end") }
-      try fill(deadline)
+      guard buffer.count <= 1024 else {
+        throw HTTPRefusal(400, "a line of the chunked body has more than 1024 bytes")
+      }
+      try fillBuffer(until: deadline)
     }
   }
 
-  private mutating func fill(_ deadline: UInt64) throws(HTTPRefusal) {
+  private mutating func fillBuffer(until deadline: UInt64) throws(HTTPRefusal) {
     let chunk: [UInt8]
     do throws(SystemError) {
-      chunk = try connection.receive(max: 64 << 10, timeoutMilliseconds: rest(deadline))
+      chunk = try connection.receive(max: 64 << 10, timeoutMilliseconds: remainingMilliseconds(until: deadline))
     } catch {
       throw error.isTimeout
-        ? HTTPRefusal(408, "the body did not come in time") : HTTPRefusal(400, "the connection broke within a body")
+        ? HTTPRefusal(408, "the body did not arrive within \(timeouts.body) ms")
+        : HTTPRefusal(400, "the connection broke within a body")
     }
     guard !chunk.isEmpty else { throw HTTPRefusal(400, "the connection ended within a body") }
     buffer += chunk
   }
 
-  // MARK: out
+  // MARK: Writing
 
   private func refuse(_ refusal: HTTPRefusal) {
     let error = WireError(refusal.status == 413 ? .limitExceeded : .badRequest, refusal.words)
     var response = HTTPResponse(status: refusal.status, headers: ["Content-Type": "application/json; charset=UTF-8"])
     do { response.body = try WireJSON.encode(error) } catch { response.body = [] }
-    if send(Self.bytes(of: response, keepsAlive: false, isHead: false)) { hangUp() }
+    if send(Self.bytes(of: response, keepsAlive: false, isHead: false)) { shutDown() }
   }
 
-  /// Ends the answer and lets the client end the connection, so that it reads what was sent.
-  private func hangUp() {
+  /// Ends the sending side and waits for the client to close its own, so that it reads what was sent.
+  private func shutDown() {
     connection.shutdown()
     _ = connection.waitUntilPeerCloses(timeoutMilliseconds: timeouts.linger)
   }
 
-  /// False if the client is gone: there is nobody to tell.
+  /// Sends bytes. Returns false if the client has closed the connection or does not read.
   private func send(_ bytes: [UInt8]) -> Bool {
     do throws(SystemError) {
       try connection.send(bytes, timeoutMilliseconds: timeouts.send)

@@ -1,7 +1,7 @@
-// A request's header from bytes: RFC 9112 as strict as a server may be, because leniency about where a message
-// ends is how two programs come to see different requests.
+// Parses a request's header as strictly as RFC 9112 allows: if a proxy and the server disagree about where a message
+// ends, they see different requests (request smuggling).
 //
-// Pure: no socket, no clock. Whatever the bytes are, the outcome is a head or a refusal with its status.
+// Pure: no socket, no clock. Any bytes give a head or a refusal with its status.
 
 package import StrandlineCloudKit
 
@@ -20,7 +20,7 @@ package struct HTTPHead: Sendable {
   package var expectsContinue = false
 }
 
-/// A refusal before CloudKit is asked: a status, words, and that the connection ends.
+/// A refusal of a request that is not valid HTTP, or not for this server. The connection ends after it.
 package struct HTTPRefusal: Error, Hashable, Sendable {
   package var status: Int
   package var words: String
@@ -31,7 +31,7 @@ package struct HTTPRefusal: Error, Hashable, Sendable {
 }
 
 extension HTTPHead {
-  /// Reads a head: `bytes` are everything up to the empty line, without it.
+  /// Parses a head: `bytes` are everything up to the empty line, without it.
   package static func parse(_ bytes: ArraySlice<UInt8>) throws(HTTPRefusal) -> HTTPHead {
     var lines = try split(bytes)
     let requestLine = lines.removeFirst()
@@ -42,7 +42,7 @@ extension HTTPHead {
     let version = String(decoding: parts[2], as: UTF8.self)
     guard version == "HTTP/1.1" || version == "HTTP/1.0" else {
       guard version.hasPrefix("HTTP/") else { throw HTTPRefusal(400, "the request line names no HTTP version") }
-      throw HTTPRefusal(505, "this server speaks HTTP/1.1")
+      throw HTTPRefusal(505, "this server supports HTTP/1.1 and HTTP/1.0 only")
     }
     let (path, query) = try target(parts[1])
     var head = HTTPHead(method: String(decoding: parts[0], as: UTF8.self), path: path, query: query)
@@ -83,38 +83,42 @@ extension HTTPHead {
       throw HTTPRefusal(400, "the target holds a byte that must be percent-encoded")
     }
     var text = String(decoding: bytes, as: UTF8.self)[...]
-    // The absolute form is for proxies; a server must take it all the same.
+    // The absolute form is meant for proxies; RFC 9112 (3.2.2) requires servers to accept it too.
     if text.hasPrefix("http://") {
       text = text.dropFirst(7)
       text = text.firstIndex(of: "/").map { text[$0...] } ?? "/"
     }
-    guard text.hasPrefix("/") else { throw HTTPRefusal(400, "the target is no path") }
+    guard text.hasPrefix("/") else { throw HTTPRefusal(400, "the target is not a path") }
     guard let mark = text.firstIndex(of: "?") else { return (String(text), "") }
     return (String(text[..<mark]), String(text[text.index(after: mark)...]))
   }
 
   /// Where the body ends, and whether another request may follow.
   private mutating func frame(isOld: Bool) throws(HTTPRefusal) {
-    guard isOld || headers.all("host").count == 1 else { throw HTTPRefusal(400, "one Host header is needed") }
+    guard isOld || headers.all("host").count == 1 else {
+      throw HTTPRefusal(400, "the request must have exactly one Host header")
+    }
     let lengths = Set(headers.all("content-length"))
     let codings = headers.all("transfer-encoding")
     if !codings.isEmpty {
       guard lengths.isEmpty else { throw HTTPRefusal(400, "Content-Length and Transfer-Encoding together") }
       guard codings.count == 1, codings[0].lowercased() == "chunked" else {
-        throw HTTPRefusal(501, "the only transfer coding taken is 'chunked'")
+        throw HTTPRefusal(501, "the only supported transfer coding is 'chunked'")
       }
       body = .chunked
     } else if let length = lengths.first {
       guard lengths.count == 1, !length.isEmpty, length.utf8.count <= 18,
         length.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let count = Int(length)
-      else { throw HTTPRefusal(400, "Content-Length is no single number") }
+      else { throw HTTPRefusal(400, "Content-Length is not one number") }
       body = .length(count)
     }
     let connection = headers.all("connection").joined(separator: ",").lowercased()
     let options = connection.split(separator: ",").map { String($0).trimmingSpaces() }
     keepsAlive = isOld ? options.contains("keep-alive") : !options.contains("close")
     if let expectation = headers["expect"] {
-      guard expectation.lowercased() == "100-continue" else { throw HTTPRefusal(417, "an unknown expectation") }
+      guard expectation.lowercased() == "100-continue" else {
+        throw HTTPRefusal(417, "the only supported expectation is '100-continue'")
+      }
       expectsContinue = !isOld
     }
   }
@@ -128,7 +132,7 @@ extension HTTPHead {
   }
 }
 
-/// What a status is called.
+/// The names of statuses.
 package enum HTTPStatus {
   package static func words(_ status: Int) -> String {
     switch status {

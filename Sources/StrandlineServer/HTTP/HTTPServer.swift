@@ -1,10 +1,10 @@
-// The server's sockets: one thread that accepts, one for each connection, at most so many.
+// The server's sockets: one thread accepts connections, and each connection has a thread; their number is limited.
 
 internal import StrandlineCloudKit
 package import StrandlineSystem
 internal import Synchronization
 
-/// Listens, and serves each connection on a thread of its own.
+/// Listens, and serves each connection on its own thread.
 package final class HTTPServer: Sendable {
   package let port: UInt16
 
@@ -36,7 +36,7 @@ package final class HTTPServer: Sendable {
     accepting.withLock { $0 = thread }
   }
 
-  /// Ends all connections and the listening. Safe from any thread, those of connections too.
+  /// Closes the listener and all connections, and returns at once. May be called on any thread.
   package func signalStop(_ failure: String? = nil) {
     let open: [Connection] = state.withLock { state in
       if state.failure == nil, !state.isStopped { state.failure = failure }
@@ -47,8 +47,8 @@ package final class HTTPServer: Sendable {
     for connection in open { connection.close() }
   }
 
-  /// Blocks until every thread has ended; why the server stopped by itself, if it did. Not for threads of
-  /// connections.
+  /// Blocks until every thread has ended. Returns why the server stopped by itself, nil if it was asked to. Must not be
+  /// called on a connection's thread.
   package func waitUntilStopped() -> String? {
     accepting.withLock { $0 }?.join()
     for thread in state.withLock({ Array($0.threads.values) }) { thread.join() }
@@ -61,7 +61,7 @@ package final class HTTPServer: Sendable {
         if let connection = try listener.accept() { serve(connection) }
       } catch {
         if state.withLock({ $0.isStopped }) { return }
-        // Out of descriptors, most likely: connections end and give theirs back. A busy loop would not help.
+        // Most likely there is no free descriptor: wait until connections have ended.
         server.environment.clock.sleepBlocking(milliseconds: 50)
       }
     }
@@ -74,13 +74,13 @@ package final class HTTPServer: Sendable {
       state.open[state.nextID] = connection
       return (state.nextID, false)
     }
-    // Accepted in the moment of the stop: it ends as all others do, and nothing is said of room.
+    // Accepted while the server stopped: it is closed without an answer, as the others are.
     guard !isStopped else {
       connection.close()
       return
     }
     guard let id else {
-      turnAway(connection)
+      refuse(connection)
       return
     }
     do throws(SystemError) {
@@ -93,19 +93,19 @@ package final class HTTPServer: Sendable {
           state.open[id] = nil
           state.threads[id] = nil
         }
-        // A journal that failed answers no more: the process is to end, and to be started again.
+        // With a failed journal no request can be answered: stop, so that the process ends and is started again.
         if let failure = self.server.failure { self.signalStop(failure) }
       }
-      // A thread that ended already took its entry away; it must not come back.
+      // A thread that has ended already removed its entry; do not add it again.
       state.withLock { if $0.open[id] != nil { $0.threads[id] = thread } }
     } catch {
       state.withLock { $0.open[id] = nil }
-      turnAway(connection)
+      refuse(connection)
     }
   }
 
-  /// Says that there is no room. Short, so that it fits into the socket's buffer and does not block accepting.
-  private func turnAway(_ connection: Connection) {
+  /// Refuses a connection above the limit. The answer fits into the socket's buffer, so that accepting does not block.
+  private func refuse(_ connection: Connection) {
     let body = "{\"serverErrorCode\":\"TRY_AGAIN_LATER\",\"reason\":\"too many connections\",\"retryAfter\":1}"
     let text =
       "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
@@ -114,7 +114,7 @@ package final class HTTPServer: Sendable {
       try connection.send(Array(text.utf8), timeoutMilliseconds: 100)
       connection.shutdown()
     } catch {
-      // The client is gone already, or does not read; either way it is closed now.
+      // The client has closed the connection or does not read.
     }
     connection.close()
   }

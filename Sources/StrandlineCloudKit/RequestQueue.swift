@@ -1,15 +1,15 @@
 // One request at a time for one credential: the web session's token changes with each answer, so a second
-// request in flight would carry a token that has just died.
+// request in flight would carry a token that is no longer valid.
 //
-// A lock that suspends instead of blocking, first come first served. A task that is cancelled while it waits
-// leaves the queue.
+// A lock that suspends instead of blocking; tasks get it in the order in which they asked. A task that is cancelled
+// while it waits leaves the queue.
 
 internal import Synchronization
 
-/// An asynchronous lock.
-package final class RequestLane: Sendable {
+/// Runs asynchronous bodies one at a time.
+package final class RequestQueue: Sendable {
   private struct State {
-    var isTaken = false
+    var isHeld = false
     var nextTicket: UInt64 = 0
     var waiting: [(ticket: UInt64, continuation: CheckedContinuation<Void, any Error>)] = []
     /// Tickets whose cancellation arrived before their wait began.
@@ -19,7 +19,7 @@ package final class RequestLane: Sendable {
 
   package init() {}
 
-  /// Runs `body` while nobody else of this lane runs.
+  /// Runs `body` when no other body of this queue runs.
   package func run<Result: Sendable>(_ body: @Sendable () async throws -> Result) async throws -> Result {
     try await enter()
     defer { leave() }
@@ -29,8 +29,8 @@ package final class RequestLane: Sendable {
   private func enter() async throws {
     try Task.checkCancellation()
     let ticket: UInt64? = state.withLock { state in
-      guard state.isTaken else {
-        state.isTaken = true
+      guard state.isHeld else {
+        state.isHeld = true
         return nil
       }
       state.nextTicket += 1
@@ -41,9 +41,9 @@ package final class RequestLane: Sendable {
       try await withCheckedThrowingContinuation { continuation in
         let outcome: Bool? = state.withLock { state in
           if state.cancelled.remove(ticket) != nil { return false }
-          guard state.isTaken else {
-            // The holder left between the two locks.
-            state.isTaken = true
+          guard state.isHeld else {
+            // The holder left after this task had drawn its ticket.
+            state.isHeld = true
             return true
           }
           state.waiting.append((ticket, continuation))
@@ -65,14 +65,14 @@ package final class RequestLane: Sendable {
       }
       waiting?.resume(throwing: CancellationError())
     }
-    // A cancellation that came after the lane was given leaves a mark that nobody will ask for.
+    // A cancellation that came after this task was resumed left its ticket in `cancelled`.
     state.withLock { _ = $0.cancelled.remove(ticket) }
   }
 
   private func leave() {
     let next: CheckedContinuation<Void, any Error>? = state.withLock { state in
       guard !state.waiting.isEmpty else {
-        state.isTaken = false
+        state.isHeld = false
         return nil
       }
       return state.waiting.removeFirst().continuation

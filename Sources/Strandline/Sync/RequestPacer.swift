@@ -1,13 +1,13 @@
-// One request at a time, and not before its time: every question to the cloud passes here.
+// Sends the requests of a cycle one at a time, each after the wait that the server or the engine's backoff imposed.
 //
-// The server's `retryAfter` is a floor, honoured in full (48 hours at most), across a relaunch too, because the wait is
-// an event. Without one, the wait doubles from a second to five minutes, each drawn between half and all of it, so that
-// many devices do not come back together.
+// A wait that the server names (`retryAfter`) is a lower bound and kept in full, 48 hours at most. It is an event of the
+// log, so it survives a relaunch. Otherwise the wait doubles from a second to five minutes, and each is drawn between
+// half and all of it, so that many devices do not return at the same moment.
 
 import StrandlineSystem
 import Synchronization
 
-/// What an engine remembers of a wait while it runs: when it ends by a clock that nobody can turn back.
+/// The end of the current wait on the monotonic clock, which a user cannot turn back. Lives as long as the engine.
 final class PaceMemory: Sendable {
   private struct Seen: Sendable {
     var pace: Pace
@@ -15,7 +15,7 @@ final class PaceMemory: Sendable {
   }
   private let seen: Mutex<Seen?> = Mutex(nil)
 
-  /// Milliseconds left of a wait.
+  /// The milliseconds that are left of a wait.
   func remaining(of pace: Pace, _ clock: any SystemClock) -> Int64 {
     let now = clock.monotonicNanoseconds()
     let byWall = pace.remaining(wall: clock.wallMilliseconds())
@@ -27,11 +27,11 @@ final class PaceMemory: Sendable {
   }
 }
 
-/// The way to the cloud, for one cycle.
-struct Lane {
+/// Sends the requests of one cycle.
+struct RequestPacer {
   static let retryAfterSecondsMax: Double = 48 * 3600
   static let backoffSecondsMax: Double = 300
-  /// Own waits above this are worth an event.
+  /// The engine's own waits above this become an event.
   static let loggedMillisecondsMin: Int64 = 5_000
 
   let store: RecordStore
@@ -46,40 +46,45 @@ struct Lane {
     self.memory = memory
   }
 
-  /// Asks until there is an answer, waiting as the server or our own backoff says.
+  /// Sends a request until it is answered, with waits between the tries.
   ///
-  /// Only for questions: what may have been applied must not be asked again without looking.
-  mutating func ask<Answer: Sendable>(_ what: String, _ question: () async throws -> Answer) async throws -> Answer {
+  /// Only for requests that change nothing, or that may be applied twice. An upload that may have been applied must not
+  /// be sent again before the server was asked what it holds.
+  ///
+  /// - Parameter doing: what the request does, as an error says it: "creating zone 'Notes'".
+  mutating func send<Answer: Sendable>(
+    _ doing: String, _ request: () async throws -> Answer
+  ) async throws -> Answer {
     while true {
-      do { return try await once(question) } catch let error as CloudError {
+      do { return try await sendOnce(request) } catch let error as CloudError {
         guard ErrorPolicy.request(error) == .retry else { throw error }
-        try await wait(after: error, what)
+        try await wait(after: error, doing: doing)
       }
     }
   }
 
-  /// Asks once, when the time has come.
-  mutating func once<Answer: Sendable>(_ question: () async throws -> Answer) async throws -> Answer {
+  /// Sends a request once, after the current wait.
+  mutating func sendOnce<Answer: Sendable>(_ request: () async throws -> Answer) async throws -> Answer {
     try await waitUntilAllowed()
     try Task.checkCancellation()
     report.requests += 1
     let begin = store.environment.clock.monotonicNanoseconds()
     do {
-      let answer = try await question()
+      let answer = try await request()
       failures = 0
       return answer
     } catch {
-      // A request that hung until its time-out was a wait like any other.
+      // A request that ran into its time-out counts as waiting.
       report.waitedMilliseconds += Int64((store.environment.clock.monotonicNanoseconds() &- begin) / 1_000_000)
       throw error
     }
   }
 
-  /// Waits before the next question because the last one failed, or gives up if that is longer than asked for.
-  mutating func wait(after error: CloudError, _ what: String) async throws {
+  /// Waits because a request failed; throws `error` if the cycle may not wait that long.
+  mutating func wait(after error: CloudError, doing: String) async throws {
     failures += 1
     let wall = store.environment.clock.wallMilliseconds()
-    // What the server names is a floor. Nothing, no time or next to none is no word: then our own backoff counts.
+    // The longer of both waits counts: a server that names none, or a very short one, is not asked again at once.
     let named = error.retryAfterMilliseconds ?? 0
     let whole = min(Self.backoffSecondsMax, Double(1 << min(failures - 1, 16))) * 1000
     let own = Int64(whole / 2) + Int64(store.environment.random.below(UInt64(whole / 2) + 1))
@@ -91,24 +96,24 @@ struct Lane {
         reason: "\(error.code.rawValue): \(error.reason)")
       try await store.commit { $0.append(.pace(pace)) }
     }
-    try await sleep(milliseconds, error, what, isServers: isServers)
+    try await sleep(milliseconds, after: error, doing: doing, isServers: isServers)
   }
 
-  /// Waits for the end of a wait that was said earlier, perhaps before a relaunch.
+  /// Waits for the rest of a wait that began earlier, perhaps before a relaunch.
   private mutating func waitUntilAllowed() async throws {
     guard let pace = store.core.withLock({ $0.projections.sync.pace }) else { return }
     if !pace.isServers, options.isUserInitiated { return }
     let rest = memory.remaining(of: pace, store.environment.clock)
     guard rest > 0 else { return }
-    let error = CloudError(.throttled, reason: "still waiting, as said earlier: \(pace.reason)")
-    try await sleep(rest, error, "syncing", isServers: pace.isServers)
+    let error = CloudError(.throttled, reason: "still in a wait that began earlier: \(pace.reason)")
+    try await sleep(rest, after: error, doing: "syncing", isServers: pace.isServers)
   }
 
   private mutating func sleep(
-    _ milliseconds: Int64, _ error: CloudError, _ what: String, isServers: Bool
+    _ milliseconds: Int64, after error: CloudError, doing: String, isServers: Bool
   ) async throws {
     if let limit = options.waitMillisecondsMax, report.waitedMilliseconds + milliseconds > limit {
-      throw error.asStrandlineError(what, wait: Double(milliseconds) / 1000, isServers: isServers)
+      throw error.asStrandlineError(doing, wait: Double(milliseconds) / 1000, isServers: isServers)
     }
     report.waitedMilliseconds += milliseconds
     try await store.environment.clock.sleep(milliseconds: milliseconds)
@@ -116,10 +121,10 @@ struct Lane {
 }
 
 extension CloudError {
-  /// What the server asked for, in milliseconds: not below zero, not above 48 hours, whatever number it said.
+  /// The wait that the server named, in milliseconds, within 0 and 48 hours; nil if it named none.
   var retryAfterMilliseconds: Int64? {
     guard let retryAfter else { return nil }
     guard retryAfter > 0 else { return 0 }
-    return Int64(min(retryAfter, Lane.retryAfterSecondsMax) * 1000)
+    return Int64(min(retryAfter, RequestPacer.retryAfterSecondsMax) * 1000)
   }
 }

@@ -1,0 +1,257 @@
+// What follows from one change that the server says of one record. Pure: from a situation, gathered by Intake, to the
+// events that Intake appends, in their order.
+//
+// A life is what one explicit creation of a name began (its birth). A version is dead if all its lives were deleted.
+
+/// The events that follow from a change, in order, and what the cycle's report counts.
+struct IntakeDecision {
+  enum Step {
+    /// Append the version that arrived. It becomes the record's base.
+    case store(Arrival)
+    /// Append that these lives have ended at the server.
+    case endLives(Set<Birth>, FetchedDelete.Reason)
+    /// Append that a mutation, and every earlier one of the record, is not owed any more.
+    case settle(LSN, Outcome)
+    /// Append a deletion of the version that was stored, to be sent with its tag.
+    case deleteAgain(Set<Birth>)
+    /// Append what the unsettled edit at `local` and the version that was stored merge to.
+    case merge(Version, dirty: Set<String>, edit: LoadedVersion, local: LSN, rule: String)
+    /// Append that the change was not applied, and what has to be asked because of it.
+    case block(Blocked)
+    /// Close the record's block, if it has one.
+    case closeBlock(words: String)
+    /// Freeze the record's zone.
+    case loseZone(reason: String)
+  }
+
+  var steps: [Step] = []
+  var counts = SyncReport()
+}
+
+/// All that the decision about a version depends on.
+struct VersionSituation {
+  let id: RecordID
+  let source: Intake.Source
+  let arrival: Arrival
+  /// What this store holds under the name.
+  let entry: RecordEntry?
+  /// The values of its base, as other devices know it.
+  let base: LoadedVersion?
+  /// All lives of the version were deleted.
+  let isDead: Bool
+  /// There is no base, and a life of the name has ended.
+  let wasDeleted: Bool
+  /// The newest unsettled mutation of this store that the version contains.
+  let included: LSN?
+  /// Answer to a lookup: the base is a mutation of this store that the server acknowledged, and the version lacks it.
+  let lacksAcknowledged: Bool
+
+  private var births: Set<Birth> { arrival.version.stamp.births }
+
+  /// The version continues no life of the base.
+  private var endsBase: Bool { base.map { $0.version.stamp.births.isDisjoint(with: births) } ?? false }
+
+  /// The version has seen less than the base: an old page, or a server that went back in time.
+  private var isStale: Bool {
+    guard let entry, let base, arrival.isStamped, !endsBase else { return false }
+    // Created anew at the server since: then a lookup shows no older version of the base.
+    if source == .lookup, arrival.system.created?.milliseconds != entry.base?.createdMilliseconds { return false }
+    let (known, seen) = (base.version.stamp, arrival.version.stamp)
+    return seen.seen != known.seen && known.dominates(seen)
+  }
+
+  /// The answer to a lookup was modified before the base. If neither has seen the other, the feed says which stands.
+  private var isOlderAnswer: Bool {
+    guard source == .lookup, let known = entry?.base?.modifiedMilliseconds,
+      let modified = arrival.system.modified?.milliseconds
+    else { return false }
+    return modified < known
+  }
+
+  /// A life that this log has not met, under a name that it has: the record was deleted and created anew elsewhere, or an
+  /// old page shows a life that ended before this store existed. A page cannot tell which; a lookup can.
+  private var isUnknownLife: Bool {
+    guard source != .lookup else { return false }
+    if base != nil { return included == nil && endsBase }
+    // Even for a creation of this store: a tombstone that may have been older than it was not applied, so an old page
+    // could show the record again when it is gone.
+    return wasDeleted
+  }
+
+  /// What follows from the version; nil if it meets an unsettled edit, which `decide(_:edit:)` then compares it with.
+  func decide() -> IntakeDecision? {
+    if isDead, entry?.view == nil { return decideDead() }
+    if isStale { return decideStale() }
+    if isOlderAnswer { return IntakeDecision() }
+    if isUnknownLife {
+      return blocking("another life of a name whose last one has not been seen to end", .lookup)
+    }
+    guard let pending = entry?.pending else { return decideUnopposed() }
+    guard pending.isDeletion else { return nil }
+    // The server holds another life than the one that was deleted here, or one more: that one lives.
+    return IntakeDecision(steps: [.store(arrival), .settle(pending.newest, .superseded)])
+  }
+
+  /// The version is dead, and the app sees no record.
+  private func decideDead() -> IntakeDecision {
+    if entry?.pending != nil {
+      // Another device edited what was deleted here. The deletion stands, on the version that the server holds now.
+      return IntakeDecision(steps: [.store(arrival), .deleteAgain(births)])
+    }
+    guard source == .lookup else { return blocking("a version of a deleted record", .lookup) }
+    // It does live at the server, with dead lives alone: delete it there, with the tag that it has now.
+    var decision = blocking("the server still holds a deleted record", .deleteAgain)
+    decision.steps += [.store(arrival), .deleteAgain(births)]
+    return decision
+  }
+
+  private func decideStale() -> IntakeDecision {
+    guard source == .lookup else {
+      return blocking("an older version than the one that is known here", .lookup)
+    }
+    // A lookup shows no old page. An answer that lacks what the server acknowledged to this store means that the server
+    // went back in time; one that lacks what other devices wrote may come from a replica that lags.
+    guard lacksAcknowledged else { return IntakeDecision() }
+    var decision = blocking("the server answers with an older version than it once acknowledged", .none)
+    decision.steps.append(
+      .loseZone(
+        reason: "the server went back in time: it holds an older version of '\(id)' than it once acknowledged"))
+    return decision
+  }
+
+  /// The record has no unsettled mutation.
+  private func decideUnopposed() -> IntakeDecision {
+    var decision = endsBase ? endingBase() : IntakeDecision()
+    decision.steps.append(.store(arrival))
+    decision.counts.fetchedSaves = 1
+    return decision
+  }
+
+  /// What follows from a version that meets an unsettled edit: `edit` is the newest one of `pending`.
+  func decide(_ pending: Pending, edit: LoadedVersion) -> IntakeDecision {
+    let ours = edit.version.stamp.births
+    let isOtherLife = ours.isDisjoint(with: births)
+    let isUnknown = isOtherLife && included == nil
+    if isUnknown, isDead, source != .lookup {
+      return blocking("a version of a deleted life under a name that lives again here", .lookup)
+    }
+    var decision = IntakeDecision()
+    if isUnknown, !isDead, endsBase, let base {
+      decision = endingBase()
+      if ours.isSubset(of: base.version.stamp.births) {
+        // The edit is of the life that has ended: it ends with it, and is never sent into the other.
+        decision.steps += [.settle(pending.newest, .deletedOnServer), .store(arrival)]
+        decision.counts.blocked = 1
+        return decision
+      }
+    }
+    decision.steps.append(.store(arrival))
+    if let included {
+      decision.steps.append(.settle(included, .saved))
+      decision.counts.recognized = 1
+      if included == pending.newest { return decision }
+    }
+    if isOtherLife, isDead || (base != nil && !endsBase) {
+      // The life that ended here is still at the server, perhaps edited: the one that began here takes its place.
+      decision.steps.append(
+        .merge(
+          edit.version, dirty: Set(edit.version.names), edit: edit, local: pending.newest, rule: Merged.replaceRule))
+      return decision
+    }
+    decision.counts.merged = 1
+    let joined = Join.join(edit.version, arrival.version)
+    let dirty = Join.difference(joined, from: arrival.version)
+    if dirty.isEmpty, joined.stamp.births == births {
+      decision.steps.append(.settle(pending.newest, .merged))
+    } else {
+      decision.steps.append(
+        .merge(joined, dirty: dirty, edit: edit, local: pending.newest, rule: Merged.joinRule))
+    }
+    return decision
+  }
+
+  /// The life that is known here has ended, though no tombstone of it was seen.
+  private func endingBase() -> IntakeDecision {
+    var decision = IntakeDecision(steps: [.endLives(base?.version.stamp.births ?? [], .feed)])
+    decision.counts.fetchedDeletes = 1
+    return decision
+  }
+
+  private func blocking(_ words: String, _ consequence: Blocked.Consequence) -> IntakeDecision {
+    var decision = IntakeDecision(steps: [
+      .block(
+        Blocked(
+          id: id, subject: .version, changeTag: arrival.system.changeTag ?? "", births: births,
+          consequence: consequence, words: words))
+    ])
+    decision.counts.blocked = 1
+    return decision
+  }
+}
+
+/// All that the decision about a deletion depends on.
+struct DeletionSituation {
+  let id: RecordID
+  let source: Intake.Source
+  /// What this store holds under the name.
+  let entry: RecordEntry?
+  /// The lives of its base.
+  let births: Set<Birth>
+  /// What is known of lives of the name that have ended.
+  let known: DeletionEntry?
+  /// The deletion may be older than the life that it would end.
+  let isDoubtful: Bool
+  /// The lives of the newest unsettled edit, if there is one.
+  var editBirths: Set<Birth> = []
+  /// The newest unsettled edit that a request may have carried before the deletion.
+  var attempted: LSN?
+  /// Its lives.
+  var attemptedBirths: Set<Birth> = []
+
+  /// What follows from the deletion.
+  func decide() -> IntakeDecision {
+    if isDoubtful {
+      var decision = IntakeDecision(steps: [
+        .block(
+          Blocked(
+            id: id, subject: .deletion, births: births, consequence: .lookup,
+            words: "a deletion that may be older than the life it would end"))
+      ])
+      decision.counts.blocked = 1
+      return decision
+    }
+    guard let pending = entry?.pending else {
+      if entry == nil, let known, !known.isProvisional {
+        return IntakeDecision(steps: [.closeBlock(words: "the server agrees with this store")])
+      }
+      var decision = IntakeDecision(steps: [ending(births)])
+      decision.counts.fetchedDeletes = entry == nil ? 0 : 1
+      return decision
+    }
+    if pending.isDeletion {
+      return IntakeDecision(steps: [ending(births), .settle(pending.newest, .deleted)])
+    }
+    return decideAgainstEdit(pending)
+  }
+
+  /// An edit ends with its life. A creation that a request may have carried was deleted by a device that saw it; one that
+  /// no request carried is another life and stays owed.
+  private func decideAgainstEdit(_ pending: Pending) -> IntakeDecision {
+    let dead = births.union(attemptedBirths)
+    if editBirths.isSubset(of: dead) {
+      var decision = IntakeDecision(steps: [ending(dead), .settle(pending.newest, .deletedOnServer)])
+      decision.counts.fetchedDeletes = 1
+      decision.counts.blocked = 1
+      return decision
+    }
+    // The creation stays owed. That a life of the name has ended is recorded once.
+    guard entry?.base != nil || attempted != nil || known == nil else { return IntakeDecision() }
+    var decision = IntakeDecision(steps: [ending(dead)])
+    if let attempted { decision.steps.append(.settle(attempted, .deletedOnServer)) }
+    return decision
+  }
+
+  private func ending(_ births: Set<Birth>) -> IntakeDecision.Step {
+    .endLives(births, source == .fullFetch ? .fullFetch : .feed)
+  }
+}
