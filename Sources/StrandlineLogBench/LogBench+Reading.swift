@@ -71,7 +71,7 @@ extension LogBench {
     for _ in 0..<rounds {
       try checkInterrupt()
       bare.append(try await timed { try Self.readAll(path, environment.fileSystem) })
-      Measures.forgetPeak()
+      Measures.resetPeak()
       ours.append(
         try await timed {
           let report = try LogVerifier.verify(at: path, environment: environment)
@@ -118,7 +118,7 @@ extension LogBench {
   ) async throws {
     let bench = self
     var times: [Double] = []
-    Measures.forgetPeak()
+    Measures.resetPeak()
     for _ in 0..<rounds {
       try checkInterrupt()
       times.append(try await bench.openAndReadLast(path))
@@ -142,7 +142,7 @@ extension LogBench {
         // Nor has a process that was killed a thread that goes on.
         log.waitForUpkeep()
       }
-      Measures.forgetPeak()
+      Measures.resetPeak()
       times.append(try await bench.openAndReadLast(path))
     }
     addOpen(work, suffix, times, bound: 10 + Double(tail) / Double(2 << 20), &halves)

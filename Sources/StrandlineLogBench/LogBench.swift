@@ -97,7 +97,7 @@ package struct LogBench {
         let index = (turn + round) % contenders.count
         for (place, size) in sizes.enumerated() {
           try checkInterrupt()
-          Measures.forgetPeak()
+          Measures.resetPeak()
           let sample = try await contenders[index].round(size)
           records[place][index].seconds.append(Double(sample.nanoseconds) / 1e9)
           records[place][index].latencies += sample.latencies
