@@ -1,13 +1,13 @@
 // swift-tools-version: 6.2
-// Strandline is a package without dependencies: the toolchain's libraries and the C library are all
-// there is. Arrows between targets point down only; Tests/HouseTests keeps them so.
+// Strandline is a package without dependencies: it uses the toolchain's libraries and the C library only. A target
+// depends only on targets that precede it here; Tests/HouseTests checks this.
 //
-// An app that links the product Strandline gets the targets up to StrandlineCloudKit and CStrandline, and none of those
-// that are marked below: processes, signals, the terminal, proofs and benchmarks stand beside its floors, not under them.
+// An app that links the product Strandline links StrandlineCloudKit and the targets that it depends on. It links none of
+// those marked below, which have the processes, signals, terminal, proofs and benchmarks of the command.
 
 import PackageDescription
 
-/// What every Swift target is held to: language mode 6, memory safety said aloud, no warning left.
+/// The settings of every Swift target: language mode 6, strict memory safety, warnings as errors.
 let strict: [SwiftSetting] = [
   .swiftLanguageMode(.v6),
   .strictMemorySafety(),
@@ -43,7 +43,7 @@ let package = Package(
       dependencies: ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem"],
       swiftSettings: strict),
 
-    // What an app's tests stand on: the simulated disk and clock, which need no store, and what opens a store on them.
+    // What an app's tests use: the simulated disk and clock, which need no store, and the environment of a store with them.
     .target(
       name: "StrandlineSimulation", dependencies: ["StrandlineSystem"], swiftSettings: strict),
     .target(
@@ -53,7 +53,7 @@ let package = Package(
       ],
       swiftSettings: strict),
 
-    // What only the command, the proofs and the benchmarks need.
+    // Only for the command, the proofs and the benchmarks.
     .target(name: "CStrandlineHost"),
     .target(
       name: "StrandlineHost", dependencies: ["CStrandlineHost", "StrandlineSystem"], swiftSettings: strict),

@@ -1,7 +1,7 @@
 // CRC-32C by instruction where the CPU has it, by table elsewhere.
 //
-// The loop lives here because a call for each instruction costs more than the instruction. Intrinsics
-// are the compiler's builtins: the system headers for them do not import into Swift.
+// The loop is in C because a Swift call for each instruction costs more than the instruction. The intrinsics are the
+// compiler's builtins, because the system headers that declare them do not import into Swift.
 #include "CStrandline.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static void make_table(void) {
 static void make_shifts(void);
 #endif
 
-// Runs before main, so no call can meet a half-made table.
+// Runs before main, so that no checksum is computed with an incomplete table.
 __attribute__((constructor)) static void prepare(void) {
   make_table();
 #if defined(__x86_64__)
@@ -32,7 +32,7 @@ __attribute__((constructor)) static void prepare(void) {
 }
 
 static uint32_t by_table(uint32_t c, const uint8_t *p, size_t n) {
-  // Slicing by 8: eight tables, one step for eight bytes.
+  // Slicing by 8: eight tables, one step for each eight bytes.
   while (n >= 8) {
     uint32_t low = c ^ ((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
     c = table[7][low & 0xFF] ^ table[6][(low >> 8) & 0xFF] ^ table[5][(low >> 16) & 0xFF] ^
@@ -66,14 +66,15 @@ __attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, c
   return d;
 }
 
-// The instruction takes three cycles and one can begin in each: three thirds of the bytes at once, then put together.
-// A checksum moves over n bytes of zeros when it is multiplied by x^8n modulo the polynomial; carry-less
-// multiplication and one more step of the instruction do that, with x^(8n-33), for a number n of whole words.
+// The crc32 instruction has a latency of three cycles and a throughput of one a cycle, so the bytes are divided into
+// three parts whose checksums are computed in parallel and then combined. To extend a checksum by n zero bytes it is
+// multiplied by x^8n modulo the polynomial. A carry-less multiplication by x^(8n-33) and one more crc32 instruction
+// do this, where n is a multiple of eight.
 enum { third_words_max = 64 };
 static uint32_t shifts[2 * third_words_max + 2];
 
 static void make_shifts(void) {
-  // x^31 with its bits reflected, for one word: 64 - 33 = 31.
+  // The factor for one word is x^31 (64 - 33 = 31), with its bits reflected.
   uint32_t power = 1;
   for (size_t words = 1; words < sizeof shifts / sizeof *shifts; words++) {
     shifts[words] = power;
@@ -100,7 +101,7 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t by_thirds(uint32_t c, c
     pair first = __builtin_ia32_pclmulqdq128(
         (pair){(long long)a, 0}, (pair){shifts[2 * words + 1], 0}, 0);
     pair second = __builtin_ia32_pclmulqdq128((pair){(long long)b, 0}, (pair){shifts[words + 1], 0}, 0);
-    // One more word, into which the two products are mixed.
+    // The word behind the three parts goes through the same instruction as the two products.
     p = r + 8 * words;
     memcpy(&z, p, 8);
     c = (uint32_t)__builtin_ia32_crc32di(d, z ^ (uint64_t)first[0] ^ (uint64_t)second[0]);
@@ -110,9 +111,9 @@ __attribute__((target("sse4.2,pclmul"))) static uint32_t by_thirds(uint32_t c, c
   return by_instruction(c, p, n);
 }
 
-// Asked once: each question reads and masks words of the runtime's.
+// Read once at start, because __builtin_cpu_supports loads and masks runtime variables at each call.
 static int has_crc, has_thirds;
-__attribute__((constructor)) static void ask(void) {
+__attribute__((constructor)) static void detect_instructions(void) {
   __builtin_cpu_init();
   has_crc = __builtin_cpu_supports("sse4.2") != 0;
   has_thirds = has_crc && __builtin_cpu_supports("pclmul");

@@ -1,5 +1,5 @@
-// Descriptors that no child inherits, and a thread's name and pause: what the system modules hide from Swift, or name
-// differently on each system.
+// Close-on-exec descriptors and thread names: calls that the system modules do not import into Swift, or that have
+// another name on each system.
 #define _GNU_SOURCE
 #include "CStrandline.h"
 
@@ -14,7 +14,7 @@ int strandline_pipe(int ends[2]) {
 #if defined(__linux__)
   return pipe2(ends, O_CLOEXEC) == 0 ? 0 : errno;
 #else
-  // No pipe2 here: a child spawned by another thread between the calls may inherit an end.
+  // This system has no pipe2(2). A child that another thread spawns between pipe and fcntl inherits the descriptors.
   if (pipe(ends) != 0) return errno;
   fcntl(ends[0], F_SETFD, FD_CLOEXEC);
   fcntl(ends[1], F_SETFD, FD_CLOEXEC);

@@ -1,4 +1,4 @@
-// Reserving space for a file: the calls that the system modules hide from Swift, one function for each OS.
+// Reserves disk space for a file: calls that the system modules do not import into Swift, one function for each OS.
 #define _GNU_SOURCE
 #include "CStrandline.h"
 
@@ -9,7 +9,8 @@
 
 #if defined(__APPLE__)
 int strandline_preallocate(int descriptor, int64_t offset, int64_t length) {
-  // fcntl(2), F_PREALLOCATE: reserves from the physical end of the file; the size is set apart.
+  // fcntl(2), F_PREALLOCATE reserves space from the physical end of the file and leaves the size unchanged, so
+  // ftruncate sets it.
   struct stat now;
   if (fstat(descriptor, &now) != 0) return errno;
   int64_t end = offset + length;
@@ -21,7 +22,7 @@ int strandline_preallocate(int descriptor, int64_t offset, int64_t length) {
 }
 #elif defined(__linux__)
 int strandline_preallocate(int descriptor, int64_t offset, int64_t length) {
-  // fallocate(2) mode 0: reserves and sets the size; EOPNOTSUPP where the file system cannot.
+  // fallocate(2), mode 0, reserves the space and sets the size. A file system without it returns EOPNOTSUPP.
   int result;
   do result = fallocate(descriptor, 0, offset, length);
   while (result != 0 && errno == EINTR);

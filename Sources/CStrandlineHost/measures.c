@@ -1,4 +1,4 @@
-// What a benchmark reads beside its clocks: the load of the machine, and the memory that a piece of work held.
+// What a benchmark measures besides time: the load of the machine and the peak of resident memory.
 #define _GNU_SOURCE
 #include "CStrandlineHost.h"
 
@@ -14,8 +14,8 @@ double strandline_load_average(void) {
 }
 
 #if defined(__linux__)
-int strandline_forget_peak(void) {
-  // proc(5), clear_refs: 5 sets VmHWM to what is resident now.
+int strandline_reset_peak(void) {
+  // proc(5): writing 5 to clear_refs sets VmHWM to the current resident size.
   int descriptor = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) return 0;
   int is_done = write(descriptor, "5", 1) == 1;
@@ -33,7 +33,7 @@ int64_t strandline_peak_bytes(void) {
   return line ? strtoll(line + 6, NULL, 10) * 1024 : 0;
 }
 #else
-int strandline_forget_peak(void) { return 0; }
+int strandline_reset_peak(void) { return 0; }
 
 int64_t strandline_peak_bytes(void) {
   struct rusage usage;

@@ -1,5 +1,5 @@
-// The environment and signals of this process: what the system modules hide from Swift, or what must run in a signal
-// handler, where Swift cannot.
+// The environment and signals of this process: calls that the system modules do not import into Swift, and a signal
+// handler, which cannot be written in Swift.
 #define _GNU_SOURCE
 #include "CStrandlineHost.h"
 
@@ -28,7 +28,7 @@ static volatile int interrupt_descriptor = -1;
 static void on_interrupt(int number) {
   int saved = errno;
   unsigned char byte = (unsigned char)number;
-  // A full pipe means that nobody reads; there is nobody to tell.
+  // The write fails only if the pipe is full, because no thread reads it. A signal handler cannot report this.
   if (write(interrupt_descriptor, &byte, 1) < 0) { }
   errno = saved;
 }

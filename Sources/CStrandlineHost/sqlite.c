@@ -1,5 +1,6 @@
-// SQLite as a peer in a benchmark: looked for when the program runs, never linked. The few prototypes stand here, so
-// that no header of it is needed; the numbers are those of its public interface, which never change.
+// SQLite as the database that benchmarks compare with. It is loaded at run time and never linked, and the prototypes
+// are declared here, so that a build needs neither its library nor its header. The constants are those of its public
+// interface, which is stable.
 #include "CStrandlineHost.h"
 
 #include <dlfcn.h>
@@ -75,14 +76,14 @@ static int run(struct peer *peer, const char *text) {
   return code == done ? ok : code;
 }
 
-// 0, or -1 and a message.
+// Returns 0, or -1 and fills in `message`.
 static int prepare(struct peer *peer, const char *path, char *message, size_t capacity) {
   if (sqlite.open_v2(path, &peer->database, open_readwrite | open_create | open_nomutex, NULL) != ok) goto failed;
   if (run(peer, "PRAGMA journal_mode=WAL") != ok) goto failed;
   if (run(peer, "PRAGMA synchronous=FULL") != ok) goto failed;
   if (run(peer, "CREATE TABLE IF NOT EXISTS log(id INTEGER PRIMARY KEY, body BLOB)") != ok) goto failed;
-  // What was asked for is read back: a build or a setting may say otherwise, and then the figures would be of
-  // something that is not durable.
+  // Both settings are read back, because a build of SQLite may override them, and then the benchmark would measure
+  // transactions that are not durable.
   sqlite3_stmt *statement;
   if (sqlite.prepare_v2(peer->database, "PRAGMA journal_mode", -1, &statement, NULL) != ok) goto failed;
   const unsigned char *mode = sqlite.step(statement) == row ? sqlite.column_text(statement, 0) : NULL;
@@ -127,7 +128,7 @@ static int step(sqlite3_stmt *statement) {
 
 int strandline_sqlite_insert(intptr_t handle, const void *body, size_t count, size_t times) {
   struct peer *peer = (struct peer *)handle;
-  // The bytes stand still until the statement is done, so they are not copied (SQLITE_STATIC is 0).
+  // NULL is SQLITE_STATIC: SQLite does not copy the body, which the caller keeps unchanged until this returns.
   int code = sqlite.bind_blob(peer->insert, 1, body, (int)count, NULL);
   if (code != ok) return code;
   if (times == 1) return step(peer->insert);

@@ -1,4 +1,4 @@
-// The command's entrance: words in, an exit code out, and every error in the two lines that all errors have.
+// The entry point of the command: runs a command line, reports an error in at most two lines, and returns the exit code.
 
 import Foundation
 import StrandlineHost
@@ -6,7 +6,7 @@ import StrandlineSystem
 
 @main
 package struct Tool {
-  /// That of the log's format too: what one of version 1 has written, every later one reads.
+  /// Also the version of the log's format: every later version of the command reads what version 1 has written.
   private static let version = "1"
 
   package static func main() async {
@@ -14,12 +14,12 @@ package struct Tool {
     exit(code.rawValue)
   }
 
-  /// Runs one command line, if all of its words are UTF-8 (the others are nil).
+  /// Runs one command line. A word that is not valid UTF-8 is nil and makes it fail.
   package static func run(given words: [String?], _ console: Console) async -> ExitCode {
     if let index = words.firstIndex(of: nil) {
       let failure = Failure(
-        .usage, "word \(index + 1) behind 'strandline' is not UTF-8, and a path that was mended is another one",
-        try: "from a folder above or in it, by a name that is")
+        .usage, "argument \(index + 1) is not valid UTF-8, and no path with such a name can be opened",
+        try: "the same command in that directory with the path . or with a path that is valid UTF-8")
       console.report(failure)
       return failure.code
     }
@@ -33,7 +33,8 @@ package struct Tool {
       try console.flush()
       return code
     } catch {
-      // Data that was produced before the failure is still data. If it cannot be written, the first error counts.
+      // The data that was printed before the failure is still written. If that fails too, both errors are reported,
+      // and the exit code is that of the first.
       let unwritten = Result { try console.flush() }
       let failure = failure(error, words)
       if case .failure(let second) = unwritten, failure.code != .inputOutput {

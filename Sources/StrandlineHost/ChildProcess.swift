@@ -1,7 +1,8 @@
-// A child process: for tests that kill the real binary, and for the command's own crash test.
+// A child process, for tests that kill the real binary and for the command's own crash test.
 //
-// posix_spawn, and no fork in Swift: between fork and exec only a few C calls are safe. The child gets
-// its three streams and nothing else, since every descriptor of this package is closed on exec.
+// Children are started by posix_spawn, because between fork and exec only async-signal-safe C functions may be called.
+// A child inherits its three standard streams and nothing else, because every descriptor of this package is
+// close-on-exec.
 
 package import StrandlineSystem
 internal import Synchronization
@@ -44,7 +45,7 @@ package enum ExitStatus: Hashable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// As waitpid(2) packs it; its macros do not reach Swift.
+  /// Decodes the status that waitpid(2) stores; its macros are not imported into Swift.
   fileprivate init(packed: Int32) {
     let signal = packed & 0x7F
     self = signal == 0 ? .exited((packed >> 8) & 0xFF) : .signalled(signal)
@@ -70,11 +71,11 @@ package enum ChildSignal: Sendable {
   }
 }
 
-/// A process that this one has started. Dropping it neither ends nor reaps the child.
+/// A process that this one has started. Releasing the object neither ends nor reaps the child.
 package final class ChildProcess: Sendable {
   package let processID: Int32
   private let executable: String
-  /// What the child prints, where a pipe was asked for.
+  /// The child's standard output, if that is a pipe.
   package let output: PipeReader?
   package let errorOutput: PipeReader?
   private let input: Mutex<Descriptor?>
@@ -83,9 +84,9 @@ package final class ChildProcess: Sendable {
   /// Starts a child.
   ///
   /// - Parameters:
-  ///   - executable: its path; no search in PATH.
-  ///   - arguments: without the program's name.
-  ///   - environment: "NAME=value" each; nil for this process's own.
+  ///   - executable: The path of the program; PATH is not searched.
+  ///   - arguments: The arguments without the program's name.
+  ///   - environment: Entries of the form "NAME=value"; nil for the environment of this process.
   /// - Throws: ENOENT, EACCES, EAGAIN.
   package init(
     _ executable: String, _ arguments: [String], environment: [String]? = nil, input: ChildInput = .null,
@@ -109,10 +110,11 @@ package final class ChildProcess: Sendable {
     defer { unsafe _ = posix_spawnattr_destroy(&attributes) }
 
     for (number, stream) in [standardInput, standardOutput, standardError].enumerated() {
-      // dup2 clears close-on-exec; onto itself (inherit) it does too, by POSIX's special rule for spawn.
+      // dup2 clears close-on-exec. For an inherited stream both numbers are equal; POSIX requires posix_spawn to clear
+      // close-on-exec in this case too.
       unsafe posix_spawn_file_actions_adddup2(&actions, stream.number, Int32(number))
     }
-    // What this process ignores or handles, the child must not begin with.
+    // The child starts with default signal handling, whatever this process ignores or handles.
     var defaults = sigset_t()
     var none = sigset_t()
     unsafe sigemptyset(&defaults)
@@ -129,7 +131,8 @@ package final class ChildProcess: Sendable {
       }
     }
     guard code == 0 else { throw SystemError(call: "posix_spawn", subject: executable, errno: code) }
-    // The child's ends close with these streams, so that the end of a pipe is seen when the child is gone.
+    // This process closes the child's ends of the pipes when these values are released, so that a reader sees the end
+    // of the stream when the child has ended.
     withExtendedLifetime((standardInput, standardOutput, standardError)) {}
     processID = child
     self.input = Mutex(standardInput.ours)
@@ -137,7 +140,7 @@ package final class ChildProcess: Sendable {
     self.errorOutput = standardError.ours.map { PipeReader($0, "error output of \(executable)") }
   }
 
-  /// An argument vector as C wants it, ended by nil.
+  /// Runs `body` with the strings as a C argument vector, terminated by nil.
   private static func withStrings(
     _ strings: [String], _ body: ([UnsafeMutablePointer<CChar>?]) -> Int32
   ) -> Int32 {
@@ -157,22 +160,23 @@ package final class ChildProcess: Sendable {
     }
   }
 
-  /// Ends the child's standard input.
+  /// Closes the child's standard input.
   ///
-  /// For tests: the command feeds its children from files.
+  /// For tests: the command itself gives its children files as input.
   package func closeInput() { input.withLock { $0 = nil } }
 
   // MARK: End
 
-  /// Sends a signal; nothing happens if the child is known to have ended.
+  /// Sends a signal. Does nothing if the child has ended and was reaped.
   package func kill(_ signal: ChildSignal) {
-    // Under the lock no other thread can reap the child, so the number is still the child's own.
+    // While this thread holds the lock no other thread can reap the child, so the system cannot have given its process
+    // ID to another process.
     status.withLock { status in
       if status == nil { _ = systemKill(processID, signal.number) }
     }
   }
 
-  /// Blocks until the child has ended. May be called again and from several threads.
+  /// Blocks until the child has ended and returns how. May be called repeatedly and from several threads.
   @discardableResult
   package func wait() throws(SystemError) -> ExitStatus {
     while true {
@@ -187,7 +191,7 @@ package final class ChildProcess: Sendable {
     }
   }
 
-  /// How the child ended, nil if it has not.
+  /// Reaps the child if it has ended. Returns how it ended, or nil if it still runs.
   package func waitNoHang() throws(SystemError) -> ExitStatus? {
     try status.withLock { (status) throws(SystemError) -> ExitStatus? in
       if let status { return status }
@@ -206,9 +210,9 @@ package final class ChildProcess: Sendable {
   }
 }
 
-/// One stream of a child: the end that it gets, and the end that stays here.
+/// One standard stream of a child: the end that the child gets, and for a pipe the end that this process keeps.
 private struct ChildStream {
-  /// Keeps `number` open until the child has been started; nil if it is one of this process's own streams.
+  /// Keeps `number` open until the child has been started; nil if the child inherits the stream.
   let theirs: Descriptor?
   let ours: Descriptor?
   let number: Int32
@@ -249,7 +253,7 @@ private struct ChildStream {
   }
 }
 
-/// The reading end of a pipe. One thread at a time reads; others wait.
+/// The end of a pipe to read from. One thread reads at a time; other callers wait for it.
 package final class PipeReader: Sendable {
   private struct State {
     var descriptor: Descriptor
@@ -264,7 +268,7 @@ package final class PipeReader: Sendable {
     self.subject = subject
   }
 
-  /// The next line without its end; nil after the last. Blocks until there is one.
+  /// Waits for the next line and returns it without its line end, or nil at the end of the stream.
   package func readLine() throws(SystemError) -> String? {
     try state.withLock { (state) throws(SystemError) -> String? in
       var searched = 0
@@ -285,7 +289,7 @@ package final class PipeReader: Sendable {
     }
   }
 
-  /// All that is left, to the end of the stream.
+  /// Reads to the end of the stream and returns the bytes.
   package func readAll() throws(SystemError) -> [UInt8] {
     try state.withLock { (state) throws(SystemError) -> [UInt8] in
       while !state.isAtEnd { try fill(&state) }
@@ -318,5 +322,5 @@ package func currentExecutablePath() throws(SystemError) -> String {
   #endif
 }
 
-// Outside of the type, whose method hides this name.
+// Outside of the type, because inside it this name means its method.
 private func systemKill(_ process: Int32, _ signal: Int32) -> Int32 { kill(process, signal) }

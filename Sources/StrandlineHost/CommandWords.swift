@@ -1,10 +1,10 @@
-// The words of the command line, as they were given.
+// The arguments of the process, with those found that are not valid UTF-8.
 //
-// The standard library mends what is not UTF-8, and a path that was mended is another path: two stores would become one.
+// `CommandLine.arguments` replaces invalid UTF-8, so that two different paths could become the same one.
 
-/// The words behind the command's name.
+/// The arguments after the command's name.
 package enum CommandWords {
-  /// In their order; nil for one that is not UTF-8.
+  /// Returns the arguments in their order, with nil for each one that is not valid UTF-8.
   package static func given() -> [String?] {
     (0..<Int(CommandLine.argc)).dropFirst().map { index in
       guard let word = unsafe CommandLine.unsafeArgv[index] else { return nil }

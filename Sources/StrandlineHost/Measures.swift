@@ -1,18 +1,19 @@
-// What a benchmark reads beside its clocks.
+// What a benchmark measures besides time: the load of the machine and the peak of resident memory.
 
 private import CStrandlineHost
 
-/// Readings of this machine and this process.
+/// Measurements of this machine and this process.
 package enum Measures {
-  /// How many threads wanted a processor, averaged over the last minute; nil if the system does not say.
+  /// The load average of the last minute: threads that run or wait for a processor. nil if the system has none.
   package static var loadAverage: Double? {
     let average = strandline_load_average()
     return average < 0 ? nil : average
   }
 
-  /// Begins a new peak of resident memory, where the system can (Linux); elsewhere the peak is the process's.
-  package static func forgetPeak() { _ = strandline_forget_peak() }
+  /// Resets `peakBytes` to the memory that is resident now. Has no effect where the system cannot reset it (all but
+  /// Linux).
+  package static func resetPeak() { _ = strandline_reset_peak() }
 
-  /// The most bytes that were resident since then.
+  /// The peak of resident memory in bytes since the last `resetPeak()`, or since the process began.
   package static var peakBytes: Int { Int(strandline_peak_bytes()) }
 }

@@ -1,8 +1,8 @@
-// Ctrl-C and SIGTERM as a polite request: stop, clean up, exit 0.
+// SIGINT (Ctrl-C) and SIGTERM as a request to stop, clean up and exit with 0.
 //
-// The handler, in C, does the one thing that a handler may: it writes a byte to a pipe. A thread reads the
-// pipe and calls what was registered. The second signal of a kind ends the process as ever, so that a
-// program that hangs while it cleans up can still be stopped.
+// The handler, in C, writes one byte to a pipe, which is async-signal-safe. A thread reads the pipe and calls the
+// registered closures. The second signal of the same number ends the process, so that a user can stop a program that
+// hangs while it cleans up.
 
 internal import CStrandlineHost
 package import StrandlineSystem
@@ -17,8 +17,9 @@ package enum Signals {
   }
   private static let state = Mutex(State())
 
-  /// Calls `body`, on a thread of its own, at the first SIGINT or SIGTERM; at once if there has been one since
-  /// the first registration. Handlers run in the order of their registration.
+  /// Registers a closure that runs at the first SIGINT or SIGTERM, on the thread that waits for signals. If one has
+  /// arrived since the first registration, `body` runs at once on the caller's thread. Closures run in the order of
+  /// their registration.
   package static func onInterrupt(_ body: @escaping @Sendable () -> Void) throws(SystemError) {
     let isLate = try state.withLock { (state) throws(SystemError) -> Bool in
       if state.isCaught { return true }
@@ -26,7 +27,7 @@ package enum Signals {
       if state.pipe != nil { return false }
       let pipe = try SystemPipe()
       try BlockingThread.start(name: "signals") { listen(pipe.reader) }
-      // Kept for good: the handler may run at any time from now on.
+      // Never closed, because from now on the signal handler may write to it at any time.
       state.pipe = pipe
       let code = strandline_catch_interrupts(pipe.writer.number)
       guard code == 0 else { throw SystemError(call: "sigaction", subject: "SIGINT", errno: code) }

@@ -1,7 +1,7 @@
-// The standard streams: is it a terminal, how wide, may we colour; and bytes in and out of them.
+// The standard streams: whether one is a terminal, its width, whether to use colour; and reading and writing them.
 //
-// Output goes through write(2) and throws. A buffer of the C library would hide a full disk or a closed
-// pipe until exit, where nobody can report it.
+// Output goes through write(2), which throws at once. The C library's buffer would delay the error of a full disk or a
+// closed pipe until exit, when the command can no longer report it.
 
 internal import CStrandlineHost
 package import StrandlineSystem
@@ -29,12 +29,12 @@ package enum StandardStream: Int32, Sendable {
   }
 }
 
-/// What the terminal is like.
+/// Properties of the terminal.
 package enum Terminal {
-  /// The stream is a terminal and not a file or a pipe.
+  /// Whether the stream is a terminal rather than a file or a pipe.
   package static func isTerminal(_ stream: StandardStream) -> Bool { isatty(stream.rawValue) == 1 }
 
-  /// The columns of the terminal behind a stream: what the terminal says, else `COLUMNS`, else nil.
+  /// The width in columns of a stream's terminal: as the terminal driver reports it, else `COLUMNS`, else nil.
   package static func width(_ stream: StandardStream = .output) -> Int? {
     var size = winsize()
     if unsafe ioctl(stream.rawValue, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 { return Int(size.ws_col) }
@@ -44,7 +44,7 @@ package enum Terminal {
     return width
   }
 
-  /// Colour is welcome on this stream: it is a terminal that is not "dumb", and `NO_COLOR` is empty or not set
+  /// Whether to use colour on this stream: it is a terminal, `TERM` is not "dumb", and `NO_COLOR` is empty or not set
   /// (no-color.org).
   package static func mayColor(_ stream: StandardStream = .output) -> Bool {
     guard isTerminal(stream) else { return false }
@@ -53,12 +53,12 @@ package enum Terminal {
   }
 }
 
-/// Bytes to standard output and standard error.
+/// Writes to standard output and standard error.
 package enum StandardStreams {
   /// Writes all of `bytes`.
   ///
-  /// - Throws: EPIPE if the reader is gone (after `ignoreBrokenPipes()`; a signal ends the process otherwise),
-  ///   ENOSPC for a file on a full disk.
+  /// - Throws: EPIPE if the pipe's reader has closed it (without `ignoreBrokenPipes()` SIGPIPE ends the process
+  ///   instead); ENOSPC for a file on a full disk.
   package static func write(_ bytes: [UInt8], to stream: StandardStream) throws(SystemError) {
     try SystemCall.writeAll(stream.rawValue, bytes, subject: stream.name)
   }
@@ -68,20 +68,20 @@ package enum StandardStreams {
     try write(Array(text.utf8), to: stream)
   }
 
-  /// A write to a pipe without a reader throws EPIPE from now on, instead of ending the process.
+  /// Ignores SIGPIPE, so that a write to a pipe without a reader throws EPIPE instead of ending the process.
   package static func ignoreBrokenPipes() { _ = signal(SIGPIPE, SIG_IGN) }
 }
 
-/// Bytes from standard input.
+/// Reads standard input.
 package enum StandardInput {
-  /// Up to `max` bytes, as soon as there are any; empty at the end.
+  /// Waits for bytes and returns those that have arrived, at most `max`. Returns an empty array at the end of the input.
   package static func read(max: Int) throws(SystemError) -> [UInt8] {
     try SystemCall.readSome(StandardStream.input.rawValue, max, subject: StandardStream.input.name)
   }
 }
 
 extension ProcessEnvironment {
-  /// All variables, as "NAME=value".
+  /// All variables, in the form "NAME=value".
   package static var all: [String] {
     guard let list = unsafe strandline_environment() else { return [] }
     var result: [String] = []
@@ -95,7 +95,7 @@ extension ProcessEnvironment {
 }
 
 extension SystemCall {
-  /// Writes all of `bytes` to a stream that may be a pipe or terminal in non-blocking mode.
+  /// Writes all of `bytes`, also to a pipe or terminal in non-blocking mode.
   static func writeAll(_ descriptor: Int32, _ bytes: [UInt8], subject: String) throws(SystemError) {
     let failure: Int32 = unsafe bytes.withUnsafeBytes { buffer in
       guard let base = buffer.baseAddress else { return 0 }
@@ -108,7 +108,7 @@ extension SystemCall {
         }
         let code = errno
         if code == EAGAIN || code == EWOULDBLOCK {
-          // Somebody who shares the stream has made it non-blocking; wait as a blocking one would.
+          // Another process that shares the stream has made it non-blocking.
           waitFor(descriptor, POLLOUT)
         } else if code != EINTR {
           return code
@@ -119,7 +119,7 @@ extension SystemCall {
     guard failure == 0 else { throw SystemError(call: "write", subject: subject, errno: failure) }
   }
 
-  /// Up to `max` bytes of a stream, as soon as there are any; empty at its end.
+  /// Waits for bytes and returns those that have arrived, at most `max`. Returns an empty array at the end of the stream.
   static func readSome(_ descriptor: Int32, _ max: Int, subject: String) throws(SystemError) -> [UInt8] {
     precondition(max > 0)
     var failure: Int32 = 0

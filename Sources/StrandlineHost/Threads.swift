@@ -1,9 +1,9 @@
-// Work that blocks, on a thread that may; and a flag between threads.
+// Runs blocking work on a thread of its own, and a flag that threads share.
 
 import StrandlineSystem
 import Synchronization
 
-/// Runs what blocks for long on a thread that may.
+/// Runs `body`, which may block, on a new thread, and suspends the caller until it returns.
 package func onThread<Value: Sendable>(
   _ name: String, _ body: @escaping @Sendable () throws -> Value
 ) async throws -> Value {
@@ -14,12 +14,12 @@ package func onThread<Value: Sendable>(
   }
 }
 
-/// A flag that one thread sets and another reads.
+/// A flag that one thread sets and other threads read.
 package final class Flag: Sendable {
   package init() {}
   private let value = Mutex(false)
   package var isSet: Bool { value.withLock { $0 } }
   package func set() { value.withLock { $0 = true } }
-  /// Throws when it is set: for work that an interrupt ends.
+  /// Throws `CancellationError` if the flag is set. Long work calls this so that an interrupt ends it.
   package func check() throws { if isSet { throw CancellationError() } }
 }

@@ -1,37 +1,38 @@
-// Who takes part in `bench log`: our log, SQLite, and the bare loop that knows nothing but bytes.
+// The implementations that `bench log` compares: our log, SQLite, and a bare loop of writes and syncs.
 //
-// The bare loop is the limit of the hardware: as many bytes in as many writes, each followed by a sync, into files
-// whose space was prepared. How space is best prepared differs between disks, so it runs with both methods, and the
-// better one counts. Its first file is prepared before the clock runs, as a log's first step is; later ones are not.
+// The bare loop is the limit of the hardware: as many bytes in as many writes, each followed by a sync, into files with
+// space reserved in advance. Which method of reserving is faster differs between disks, so the loop runs with both, and
+// the better one counts. Its first file is reserved before the time is measured, as the log's first step is; the
+// following files are reserved within it.
 
 import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
-/// What a round took.
+/// The measurements of one round.
 struct Sample: Sendable {
   var nanoseconds: UInt64
-  /// Of single calls, if they were taken.
+  /// The nanoseconds of each single call; empty if they were not measured.
   var latencies: [UInt64] = []
 }
 
-/// Somebody who does a work.
+/// One implementation of a workload.
 protocol Contender: Sendable {
-  /// Does `count` pieces of it.
+  /// Runs and measures a round of `count` operations.
   func round(_ count: Int) async throws -> Sample
-  /// Gives back what it holds.
+  /// Closes its files. The caller runs no round afterwards.
   func end() throws
 }
 
-/// A work that blocks, on a thread that may.
+/// A blocking implementation, which runs on a thread of its own.
 struct BlockingContender: Contender {
   let clock: any SystemClock
-  /// Before the clock runs; for works that begin anew in each round.
+  /// Runs before each round, outside of the measured time.
   var prepare: @Sendable () throws -> Void = {}
-  /// One round.
+  /// The measured operations of one round.
   let work: @Sendable (_ count: Int) throws -> Void
-  /// After the clock was stopped.
+  /// Runs after each round, outside of the measured time.
   var finish: @Sendable () throws -> Void = {}
   var close: @Sendable () throws -> Void = {}
 
@@ -49,7 +50,7 @@ struct BlockingContender: Contender {
   func end() throws { try close() }
 }
 
-/// Tasks that write to one log, each waiting for its own.
+/// Tasks that write to one log at the same time; each waits until its write is durable before the next one.
 struct TaskContender: Contender {
   let clock: any SystemClock
   let log: Log
@@ -57,7 +58,7 @@ struct TaskContender: Contender {
   let writers: Int
   let stop: Flag
 
-  /// `count` writes of each task.
+  /// Each task writes `count` times.
   func round(_ count: Int) async throws -> Sample {
     let begin = clock.monotonicNanoseconds()
     let latencies = try await withThrowingTaskGroup(of: [UInt64].self) { group in
@@ -84,13 +85,13 @@ struct TaskContender: Contender {
   func end() throws { try log.close() }
 }
 
-/// Writes and syncs of bytes that mean nothing.
+/// Writes and syncs arbitrary bytes.
 final class BareLoop: Sendable {
-  /// How the space of a file is prepared.
+  /// How the space of a file is reserved before it is used.
   enum Preset: String, CaseIterable, Sendable {
-    /// The file system reserves it.
+    /// By `File.preallocate`.
     case reserved
-    /// Zeros are written.
+    /// By writing zeros.
     case zeros
   }
 
@@ -125,7 +126,7 @@ final class BareLoop: Sendable {
     return file
   }
 
-  /// One write and one sync.
+  /// Writes the bytes at the end of the file and syncs it. Starts the next file if this one is full.
   func write(_ bytes: [UInt8]) throws {
     try state.withLock { state in
       if state.offset + bytes.count > Self.fileBytes {

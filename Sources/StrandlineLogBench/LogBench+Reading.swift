@@ -1,4 +1,4 @@
-// The works of `bench log` that read: checking every byte, opening, and what no reader may do: sync.
+// The workloads of `bench log` that read: verifying, opening, and counting the syncs of a reader, which must be none.
 
 import StrandlineHost
 import StrandlineLog
@@ -7,14 +7,14 @@ import StrandlineSystem
 import Synchronization
 
 extension LogBench {
-  /// Opens a log as somebody does who wants to go on with it and not to hear its events again.
+  /// Opens a log for writing without replaying its events.
   private func openWithoutReplay(_ path: String, _ options: LogOptions = .init()) throws -> Log {
     try Log.open(
       at: path, role: .store, options: options, environment: environment, createIfAbsent: false, from: nil
     ) { _ in }
   }
 
-  /// Appends events of 200 bytes until the log has `bytes` more, about 1 MiB a transaction.
+  /// Appends events of 200 bytes, about `bytes` in all, in transactions of about 1 MiB.
   private func fill(_ log: Log, bytes: Int) throws {
     let body = body(200)
     let frame = LogFormat.frameBytes(bodyLength: body.count)
@@ -27,7 +27,7 @@ extension LogBench {
     }
   }
 
-  /// Waits until another's round is a plain thread's.
+  /// Runs `body` on a thread of its own and returns the seconds that it took.
   private func timed(_ body: @escaping @Sendable () throws -> Void) async throws -> Double {
     let clock = environment.clock
     let nanoseconds = try await onThread("bench") {
@@ -35,7 +35,7 @@ extension LogBench {
       try body()
       return clock.monotonicNanoseconds() - begin
     }
-    // No clock that stands still makes a figure infinite.
+    // At least a microsecond, so that no rate is infinite with a clock that stands still.
     return max(Double(nanoseconds) / 1e9, 1e-6)
   }
 
@@ -44,7 +44,7 @@ extension LogBench {
     let bytes = count(1_000_000_000, quick: 4_000_000)
     let rounds = min(options.rounds, 5)
     var halves: [String: Double] = [:]
-    let path = place("corpus")
+    let path = path("corpus")
     for (suffix, size) in [("", bytes), (".x2", 2 * bytes)] {
       let bench = self
       try await onThread("bench") { [suffix] in
@@ -61,7 +61,7 @@ extension LogBench {
     try environment.fileSystem.removeTree(path)
   }
 
-  /// Every byte read and checked, beside reading every byte.
+  /// Measures verifying a log, and as the limit reading all its bytes.
   private mutating func verify(
     _ work: String, _ suffix: String, _ path: String, size: Int, rounds: Int, _ halves: inout [String: Double]
   ) async throws {
@@ -71,7 +71,7 @@ extension LogBench {
     for _ in 0..<rounds {
       try checkInterrupt()
       bare.append(try await timed { try Self.readAll(path, environment.fileSystem) })
-      Measures.forgetPeak()
+      Measures.resetPeak()
       ours.append(
         try await timed {
           let report = try LogVerifier.verify(at: path, environment: environment)
@@ -112,13 +112,13 @@ extension LogBench {
     }
   }
 
-  /// Open and read the last event, of a log that was closed.
+  /// Measures opening a log that was closed, and reading its last event.
   private mutating func openClean(
     _ work: String, _ suffix: String, _ path: String, _ rounds: Int, _ halves: inout [String: Double]
   ) async throws {
     let bench = self
     var times: [Double] = []
-    Measures.forgetPeak()
+    Measures.resetPeak()
     for _ in 0..<rounds {
       try checkInterrupt()
       times.append(try await bench.openAndReadLast(path))
@@ -126,7 +126,7 @@ extension LogBench {
     addOpen(work, suffix, times, bound: 10, &halves)
   }
 
-  /// The same after a writer that vanished in the middle of a segment: nothing promised, nothing closed.
+  /// Measures the same after a writer that ended in the middle of a segment without an idle marker and without closing.
   private mutating func openCrash(
     _ work: String, _ suffix: String, _ path: String, _ rounds: Int, _ halves: inout [String: Double]
   ) async throws {
@@ -136,19 +136,19 @@ extension LogBench {
     for _ in 0..<rounds {
       try checkInterrupt()
       try await onThread("bench") {
-        // Let go without being closed: the lock is given back, and nothing is written.
+        // The log is released and not closed: this unlocks it and writes nothing.
         let log = try bench.openWithoutReplay(path, LogOptions(controlIntervalMilliseconds: nil))
         try bench.fill(log, bytes: tail)
-        // Nor has a process that was killed a thread that goes on.
+        // A killed process has no thread that still works either.
         log.waitForUpkeep()
       }
-      Measures.forgetPeak()
+      Measures.resetPeak()
       times.append(try await bench.openAndReadLast(path))
     }
     addOpen(work, suffix, times, bound: 10 + Double(tail) / Double(2 << 20), &halves)
   }
 
-  /// Seconds until the last event was read; closing is no part of opening.
+  /// The seconds for opening a log and reading its last event, without closing it.
   private func openAndReadLast(_ path: String) async throws -> Double {
     let opened = Mutex<Log?>(nil)
     let seconds = try await timed {
@@ -177,7 +177,7 @@ extension LogBench {
 
   // MARK: Syncs
 
-  /// Counts, no clock: what a commit and a read ask of the disk.
+  /// Counts the syncs of a group commit and of a reader. Measures no time.
   mutating func countSyncs() async throws {
     guard wants("log.syncs") else { return }
     for (suffix, groups) in [("", 500), (".x2", 1_000)] {
@@ -199,21 +199,21 @@ extension LogBench {
 
   private func syncs(_ name: String, _ groups: Int) throws -> (perGroup: Double, reading: Double) {
     let counting = FaultInjector(environment.fileSystem)
-    var surroundings = environment
-    surroundings.fileSystem = counting
-    let path = place(name)
-    let log = try Log.open(at: path, role: .store, environment: surroundings) { _ in }
+    var countingEnvironment = environment
+    countingEnvironment.fileSystem = counting
+    let path = path(name)
+    let log = try Log.open(at: path, role: .store, environment: countingEnvironment) { _ in }
     let body = body(100)
     counting.resetCounts()
     for _ in 0..<groups { try log.waitUntilDurableBlocking(log.append(Self.transaction(body)).upperBound) }
     let writing = counting.count(.sync) + counting.count(.syncDirectory)
     try log.close()
     counting.resetCounts()
-    // A log that is only read, by its readers and by those who check it.
-    let reader = try LogReader.open(at: path, role: .store, environment: surroundings)
+    // From here on the log is only read and verified.
+    let reader = try LogReader.open(at: path, role: .store, environment: countingEnvironment)
     try reader.poll { _ in }
     for lsn in 1...UInt64(groups) { _ = try reader.read(lsn) }
-    _ = try LogVerifier.verify(at: path, environment: surroundings)
+    _ = try LogVerifier.verify(at: path, environment: countingEnvironment)
     return (Double(writing) / Double(groups), Double(counting.count(.sync) + counting.count(.syncDirectory)))
   }
 }

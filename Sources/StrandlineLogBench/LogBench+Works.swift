@@ -1,4 +1,4 @@
-// The works of `bench log` that write: one durable write at a time, many at once, and many in one transaction.
+// The workloads of `bench log` that write: one durable write at a time, many at once, and many in one transaction.
 
 import StrandlineHost
 import StrandlineLog
@@ -6,11 +6,11 @@ import StrandlineSystem
 import Synchronization
 
 extension LogBench {
-  /// Bytes that no file system and no disk compresses.
+  /// Random bytes, which neither a file system nor a disk can compress.
   func body(_ count: Int) -> [UInt8] { SeededRandom(seed: 0x5EED).bytes(count) }
 
   func openLog(_ name: String) throws -> Log {
-    try Log.open(at: place(name), role: .store, environment: environment) { _ in }
+    try Log.open(at: path(name), role: .store, environment: environment) { _ in }
   }
 
   static func transaction(_ body: [UInt8], times: Int = 1) -> LogTransaction {
@@ -19,11 +19,11 @@ extension LogBench {
     return transaction
   }
 
-  /// The bare loop in both manners, `bytes` a write.
+  /// The bare loop with both methods of reserving space, with `bytes` in each write.
   private func bareLoops(_ name: String, bytes: Int) throws -> [any Contender] {
     let piece = body(bytes)
     return try BareLoop.Preset.allCases.map { preset in
-      let loop = try BareLoop(environment.fileSystem, place("\(name)-\(preset.rawValue)"), preset)
+      let loop = try BareLoop(environment.fileSystem, path("\(name)-\(preset.rawValue)"), preset)
       return BlockingContender(
         clock: environment.clock,
         work: { [stop] count in
@@ -38,7 +38,7 @@ extension LogBench {
 
   private func sqlite(_ name: String, _ body: [UInt8], times: Int = 1, writers: Int = 1) throws -> [any Contender] {
     guard hasSQLite else { return [] }
-    let peer = try SQLitePeer(path: place(name + ".sqlite"))
+    let peer = try SQLitePeer(path: path(name + ".sqlite"))
     return [
       BlockingContender(
         clock: environment.clock,
@@ -68,25 +68,26 @@ extension LogBench {
     ]
   }
 
-  /// The rows of a race: the first contender is ours, then SQLite if it is there, then the bare loops.
+  /// Makes the rows of a workload, one for each size. In `records`, the first contender is our log, followed by SQLite if
+  /// it is installed, and by the bare loops.
   private func rows(
     _ work: String, unit: String, sizes: [Int], amount: Double, _ records: [[Record]]
   ) -> [LogBenchRow] {
     var result: [LogBenchRow] = []
-    for (place, size) in sizes.enumerated() {
-      let rates = records[place].map { Self.median($0.rates(Double(size) * amount)) }
+    for (index, size) in sizes.enumerated() {
+      let rates = records[index].map { Self.median($0.rates(Double(size) * amount)) }
       let peers = hasSQLite ? 1 : 0
-      let ours = records[place][0]
+      let ours = records[index][0]
       let latencies = ours.latencies.sorted()
       func quantile(_ part: Double) -> Double? {
         latencies.isEmpty ? nil : Double(latencies[Int(Double(latencies.count - 1) * part)]) / 1_000
       }
       var row = LogBenchRow(
-        work: work + (place == 0 ? "" : ".x2"), unit: unit, ours: rates[0], sqlite: hasSQLite ? rates[1] : nil,
+        work: work + (index == 0 ? "" : ".x2"), unit: unit, ours: rates[0], sqlite: hasSQLite ? rates[1] : nil,
         limit: rates[(1 + peers)...].max(), residentBytes: ours.peakBytes,
         max: ours.rates(Double(size) * amount).max(), p50: quantile(0.5), p99: quantile(0.99),
         rounds: ours.seconds.count)
-      if place > 0 {
+      if index > 0 {
         row.grows(Self.median(ours.seconds) / Swift.max(Self.median(records[0][0].seconds), 1e-9))
       }
       result.append(row)
@@ -145,10 +146,10 @@ extension LogBench {
     let body = body(100)
     let sizes = [count(250, quick: 2), count(500, quick: 4)]
     let ours = TaskContender(clock: environment.clock, log: try openLog(work), body: body, writers: writers, stop: stop)
-    // SQLite has one writer at a time. Sixty-four connections with a busy handler starve each other for seconds, one
-    // connection behind a lock does not: the better one for SQLite takes part.
+    // SQLite has one writer at a time. 64 connections with a busy handler starve each other for seconds; one connection
+    // behind a lock is faster, so that is compared.
     let peers = try sqlite(work, body, writers: writers)
-    // One thread that writes all sixty-four as one piece.
+    // The limit: one thread writes the frames of all 64 writers as one piece.
     let piece = writers * LogFormat.frameBytes(bodyLength: body.count)
     let records = try await race(
       [ours] + peers + bareLoops(work, bytes: piece), sizes: sizes, rounds: options.rounds)
@@ -172,7 +173,7 @@ extension LogBench {
     let sizes = [count(2_500, quick: 10), count(5_000, quick: 20)]
     let environment = environment
     let ours = FreshContender(
-      clock: environment.clock, stop: stop, folder: place("bulk-ours"), fileSystem: environment.fileSystem,
+      clock: environment.clock, stop: stop, directory: path("bulk-ours"), fileSystem: environment.fileSystem,
       make: { path in
         let log = try Log.open(at: path + "/log", role: .store, environment: environment) { _ in }
         return (
@@ -184,7 +185,7 @@ extension LogBench {
     if hasSQLite {
       contenders.append(
         FreshContender(
-          clock: environment.clock, stop: stop, folder: place("bulk-sqlite"), fileSystem: environment.fileSystem,
+          clock: environment.clock, stop: stop, directory: path("bulk-sqlite"), fileSystem: environment.fileSystem,
           make: { path in
             let peer = try SQLitePeer(path: path + "/bulk.sqlite")
             return ({ try peer.insert(body, times: batch) }, { peer.close() })
@@ -195,7 +196,7 @@ extension LogBench {
     for preset in BareLoop.Preset.allCases {
       contenders.append(
         FreshContender(
-          clock: environment.clock, stop: stop, folder: place("bulk-\(preset.rawValue)"),
+          clock: environment.clock, stop: stop, directory: path("bulk-\(preset.rawValue)"),
           fileSystem: environment.fileSystem,
           make: { path in
             let loop = try BareLoop(fileSystem, path + "/bulk", preset)
@@ -211,9 +212,9 @@ extension LogBench {
     }
   }
 
-  // MARK: The picture
+  // MARK: Plot
 
-  /// Durable appends a second against writers at once.
+  /// Measures and plots durable appends per second against the number of concurrent writers.
   mutating func plot(to path: String) async throws {
     let body = body(100)
     let writers = options.isQuick ? [1, 2, 4] : [1, 2, 4, 8, 16, 32, 64]
@@ -231,25 +232,25 @@ extension LogBench {
       if rates.count > 1 { peer.points.append((Double(number), rates[1])) }
     }
     let plot = Plot(
-      title: "Durable appends of 100 bytes", horizontal: "writers at once", vertical: "durable appends a second",
+      title: "Durable appends of 100 bytes", horizontal: "concurrent writers", vertical: "durable appends per second",
       lines: peer.points.isEmpty ? [ours] : [ours, peer])
     try plot.save(at: path, environment.fileSystem)
   }
 }
 
-/// A contender that begins with an empty folder in each round and leaves none.
+/// A blocking implementation that starts each round with an empty directory and removes it at the end.
 struct FreshContender: Contender {
   let clock: any SystemClock
   let stop: Flag
-  let folder: String
+  let directory: String
   let fileSystem: any FileSystem
-  /// Makes what is worked on: one piece of work, and its end.
+  /// Opens what a round works on. Returns one operation of the round, and the function that closes it.
   let make: @Sendable (_ path: String) throws -> (work: () throws -> Void, close: () throws -> Void)
 
   func round(_ count: Int) async throws -> Sample {
     try await onThread("bench") {
-      try fileSystem.makeDirectory(folder)
-      let (work, close) = try make(folder)
+      try fileSystem.makeDirectory(directory)
+      let (work, close) = try make(directory)
       let begin = clock.monotonicNanoseconds()
       for _ in 0..<count {
         try stop.check()
@@ -257,7 +258,7 @@ struct FreshContender: Contender {
       }
       let sample = Sample(nanoseconds: clock.monotonicNanoseconds() - begin)
       try close()
-      try fileSystem.removeTree(folder)
+      try fileSystem.removeTree(directory)
       return sample
     }
   }

@@ -1,20 +1,19 @@
-// `bench log`: the log's figures, beside SQLite and beside a bare loop of the same writes, all in one run.
+// `bench log`: measures the log next to SQLite and to a bare loop of the same writes, all in one run.
 //
-// Whoever is compared takes turns, round by round, in an order that rotates, so that a machine that is busy for a
-// while is busy for everybody; of the rounds the median counts. Every work is done at two sizes, to see that time
-// grows no faster than the work. The works stand in LogBench+Works.swift and LogBench+Reading.swift, who takes part in
-// Contenders.swift.
+// The contenders alternate, round by round, in an order that rotates, so that other load on the machine affects all of
+// them alike; the median of the rounds counts. Each workload runs at two sizes, to check that its time grows no faster
+// than its size. LogBench+Works.swift and LogBench+Reading.swift have the workloads, Contenders.swift the contenders.
 
 package import StrandlineHost
 import StrandlineLog
 package import StrandlineSystem
 
-/// What the command line says.
+/// The options of the command line.
 package struct LogBenchOptions: Sendable {
   var rounds: Int
-  /// Sizes that show that it works, and no figures worth quoting.
+  /// Whether to use small sizes that test the benchmark; the figures then mean nothing.
   var isQuick: Bool
-  /// Only rows whose names begin so.
+  /// Only the rows whose names begin with this.
   var prefix: String
   var plotPath: String?
 
@@ -26,7 +25,7 @@ package struct LogBenchOptions: Sendable {
   }
 }
 
-/// The log under benchmark did not do what it was asked.
+/// The log under benchmark gave a wrong result.
 package struct LogBenchFailure: Error, CustomStringConvertible {
   package var description: String
 }
@@ -34,24 +33,24 @@ package struct LogBenchFailure: Error, CustomStringConvertible {
 /// One run of the benchmark.
 package struct LogBench {
   let options: LogBenchOptions
-  private let folder: String
+  private let directory: String
   let environment: SystemEnvironment
   package private(set) var rows: [LogBenchRow] = []
-  /// Set by an interrupt; looked at before every write, because a round may be long.
+  /// Set by an interrupt. Checked before every write, because a round may be long.
   let stop: Flag
 
-  /// - Parameter folder: where it writes; what it leaves there goes with the folder.
-  package init(_ options: LogBenchOptions, in folder: String, environment: SystemEnvironment, stop: Flag) {
+  /// - Parameter directory: Where the benchmark writes. It leaves files there, which the caller removes.
+  package init(_ options: LogBenchOptions, in directory: String, environment: SystemEnvironment, stop: Flag) {
     self.options = options
-    self.folder = folder
+    self.directory = directory
     self.environment = environment
     self.stop = stop
   }
 
-  /// The path of a name in the folder.
-  func place(_ name: String) -> String { folder + "/" + name }
+  /// The path of a name in the directory.
+  func path(_ name: String) -> String { directory + "/" + name }
 
-  /// SQLite can take part: it writes to the real disk, whatever disk the log is on.
+  /// Whether SQLite can be compared: it is installed, and the log is on the real file system as it is.
   var hasSQLite: Bool { environment.fileSystem is POSIXFileSystem && SQLitePeer.version != nil }
 
   package mutating func run() async throws {
@@ -68,40 +67,40 @@ package struct LogBench {
   mutating func add(_ row: LogBenchRow) {
     guard row.work.hasPrefix(options.prefix) else { return }
     var row = row
-    // Small sizes meet or miss nothing; counts are the same at every size.
+    // At small sizes the bars of times and rates mean nothing; counts do not depend on the size.
     if options.isQuick, row.unit != "count" { row.bars = [] }
     rows.append(row)
   }
 
   func checkInterrupt() throws { try stop.check() }
 
-  // MARK: Racing
+  // MARK: Comparing
 
-  /// What one contender did in all rounds of one size.
+  /// The measurements of one contender in all rounds of one size.
   struct Record {
     var seconds: [Double] = []
     var latencies: [UInt64] = []
     var peakBytes = 0
 
-    /// Work done in a second.
+    /// The rate of each round: `amount` of work per second.
     func rates(_ amount: Double) -> [Double] { seconds.map { amount / max($0, 1e-6) } }
   }
 
-  /// Lets all contenders do every one of the `sizes`, so many rounds, by turns.
+  /// Runs `rounds` rounds of each of the `sizes` with each contender; the contenders alternate.
   ///
-  /// - Returns: by size, then by contender.
+  /// - Returns: The measurements by size, then by contender.
   func race(_ contenders: [any Contender], sizes: [Int], rounds: Int) async throws -> [[Record]] {
     var records = sizes.map { _ in contenders.map { _ in Record() } }
     for round in 0..<rounds {
       for turn in contenders.indices {
         let index = (turn + round) % contenders.count
-        for (place, size) in sizes.enumerated() {
+        for (sizeIndex, size) in sizes.enumerated() {
           try checkInterrupt()
-          Measures.forgetPeak()
+          Measures.resetPeak()
           let sample = try await contenders[index].round(size)
-          records[place][index].seconds.append(Double(sample.nanoseconds) / 1e9)
-          records[place][index].latencies += sample.latencies
-          records[place][index].peakBytes = max(records[place][index].peakBytes, Measures.peakBytes)
+          records[sizeIndex][index].seconds.append(Double(sample.nanoseconds) / 1e9)
+          records[sizeIndex][index].latencies += sample.latencies
+          records[sizeIndex][index].peakBytes = max(records[sizeIndex][index].peakBytes, Measures.peakBytes)
         }
       }
     }
@@ -113,11 +112,11 @@ package struct LogBench {
     numbers.isEmpty ? 0 : numbers.sorted()[numbers.count / 2]
   }
 
-  /// A number of calls so that the shorter of two sizes is a fair share of a second.
+  /// The number of operations: `full`, or `quick` if the sizes are small.
   func count(_ full: Int, quick: Int) -> Int { options.isQuick ? quick : full }
 }
 
-/// A figure, those beside it, and what was asked of it.
+/// A row: our figure, those of SQLite and of the bare loop, and the bars that ours must meet.
 package struct LogBenchRow {
   var work: String
   var unit: String
@@ -125,15 +124,15 @@ package struct LogBenchRow {
   var sqlite: Double?
   var limit: Double?
   var residentBytes: Int
-  /// The largest of the rounds.
+  /// The largest figure of all rounds.
   var max: Double?
-  /// Of single calls, in microseconds.
+  /// The median and the 99th percentile of single calls in microseconds.
   var p50: Double?
   var p99: Double?
   var rounds: Int
   var bars: [Bar] = []
 
-  /// Something that the figure must hold.
+  /// A bound for the figure.
   struct Bar {
     var text: String
     var isMet: Bool
@@ -153,7 +152,7 @@ package struct LogBenchRow {
     bars.append(Bar(text: "≤ \(Self.figure(bound))", isMet: ours <= bound))
   }
 
-  /// The time against that of half the work.
+  /// Adds the bar that the time is at most 2.2 times that of half the work.
   mutating func grows(_ ratio: Double) {
     bars.append(Bar(text: "\(Self.figure(ratio)) × the time of half (≤ 2.2)", isMet: ratio <= 2.2))
   }
@@ -182,7 +181,7 @@ package struct LogBenchRow {
     return number >= 100 ? Words.count(Int(number.rounded())) : "\((number * 100).rounded() / 100)"
   }
 
-  /// The rows as a table for people.
+  /// The rows as a text table.
   package static func table(_ rows: [LogBenchRow]) -> [String] {
     let heads = ["work", "unit", "ours", "max", "SQLite", "limit", "p50 µs", "p99 µs", "memory", ""]
     let cells = rows.map { row in

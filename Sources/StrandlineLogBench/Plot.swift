@@ -1,4 +1,4 @@
-// A picture of a benchmark: lines over two axes that double at each step, as SVG written by hand.
+// A plot of a benchmark as SVG: lines over two logarithmic axes.
 
 import StrandlineHost
 import StrandlineSystem
@@ -19,7 +19,7 @@ struct Plot {
   private static let (left, right, top, bottom) = (90.0, 30.0, 50.0, 70.0)
   private static let colors = ["#0b6e8f", "#c1582b", "#4a7c2c"]
 
-  /// The picture.
+  /// The plot as an SVG document.
   var svg: String {
     let points = lines.flatMap(\.points)
     let xs = Self.doublings(from: 1, to: points.map(\.x).max() ?? 1)
@@ -67,7 +67,7 @@ struct Plot {
     return (parts + ["</svg>"]).joined(separator: "\n") + "\n"
   }
 
-  /// Writes the picture in the place of what stands at `path`.
+  /// Writes the plot to `path` and atomically replaces a file of that name.
   func save(at path: String, _ fileSystem: any FileSystem) throws {
     let temporary = path + ".tmp"
     if try fileSystem.kind(of: temporary) != .absent { try fileSystem.unlink(temporary) }
@@ -87,7 +87,7 @@ struct Plot {
     return result
   }
 
-  /// Powers of ten around a range.
+  /// The powers of ten that enclose a range.
   static func tens(from least: Double, to most: Double) -> [Double] {
     var first = 1.0
     while first * 10 <= least { first *= 10 }
@@ -96,14 +96,13 @@ struct Plot {
     return result
   }
 
-  /// Where a value lies between the ends of an axis, on a logarithmic scale; found by halving, which needs no
-  /// mathematics library.
+  /// The position of a value between the ends of a logarithmic axis, from 0 to 1.
   static func part(_ value: Double, _ axis: [Double]) -> Double {
     guard let first = axis.first, let last = axis.last, value > first else { return 0 }
     return logarithm(value / first) / logarithm(last / first)
   }
 
-  /// The logarithm to the base of two of a number of at least 1.
+  /// The binary logarithm of a number of at least 1, one binary digit at a time, because no math library is imported.
   private static func logarithm(_ value: Double) -> Double {
     var rest = Swift.max(1, value)
     var result = Double(rest.exponent)

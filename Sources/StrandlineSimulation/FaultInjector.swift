@@ -1,7 +1,7 @@
-// Faults on request, around any disk: the k-th call of a kind fails, once or from then on.
+// Injects faults into any file system: the k-th call of a kind fails, once or from then on.
 //
-// The tests that sweep over every call of a scenario stand on this: run once to count, then once for
-// each number. It also counts calls by kind, so that a test can say "one sync of data, none of a folder".
+// A test that lets every call of a scenario fail uses this: it runs the scenario once to count the calls, then once for
+// each number. Calls are counted by kind, so that a test can require "one sync of data, none of a directory".
 
 package import StrandlineSystem
 internal import Synchronization
@@ -11,7 +11,7 @@ package enum DiskCall: String, Sendable, CaseIterable {
   case open, create, kind, list, makeDirectory, rename, unlink, removeDirectory, syncDirectory, lock
   case size, read, write, preallocate, truncate, sync
 
-  /// The call that the error names.
+  /// The system call that the error names.
   package var systemName: String {
     switch self {
     case .open, .create: "open"
@@ -32,7 +32,7 @@ package enum DiskCall: String, Sendable, CaseIterable {
     }
   }
 
-  /// The call changes the disk.
+  /// Whether the call changes the disk.
   package var isMutating: Bool {
     switch self {
     case .open, .kind, .list, .lock, .size, .read: false
@@ -44,26 +44,26 @@ package enum DiskCall: String, Sendable, CaseIterable {
 
 /// One fault.
 package struct DiskFault: Sendable {
-  /// When the fault strikes, and what the disk has done by then.
+  /// What the call has done before it throws.
   package enum Moment: Sendable {
-    /// The call throws and has done nothing. A sync that fails so drops pages, if the disk below does that.
+    /// The call throws and has done nothing. A failed sync drops pages, if the disk has `failedSyncLosesPages` set.
     case before
-    /// The call throws although all is done: the answer was lost.
+    /// The call throws although it has taken effect.
     case after
-    /// A write throws after this many bytes; any other call behaves as `before`.
+    /// A write throws after it has written this many bytes; any other call behaves as with `before`.
     case afterBytes(Int)
   }
 
-  /// The kinds that count; empty for all.
+  /// The kinds of calls that match; empty for all kinds.
   package var calls: Set<DiskCall>
-  /// Only paths that end so count.
+  /// Only calls whose path ends with this match.
   package var pathSuffix: String
-  /// The first call to fail, counted from 1 among those that count since the fault was planned.
+  /// The number of the first call to fail, counted from 1 among the matching calls since the fault was planned.
   package var ordinal: Int
-  /// All later calls that count fail too, until `clear()`.
+  /// All later matching calls fail too, until `clear()`.
   package var isSticky: Bool
   package var moment: Moment
-  /// The error; the call and the subject are filled in if they are empty.
+  /// The error to throw. If its call or subject is empty, those of the failing call are filled in.
   package var error: SystemError
 
   package init(
@@ -79,14 +79,15 @@ package struct DiskFault: Sendable {
   }
 }
 
-/// A disk around a disk.
+/// A file system that forwards each call to `base`, unless a planned fault makes the call fail.
 package final class FaultInjector: FileSystem {
   package let base: any FileSystem
   private let state = Mutex(State())
 
   private struct Plan {
     var fault: DiskFault
-    var met = 0
+    /// How many matching calls there have been.
+    var matches = 0
   }
   private struct State {
     var plans: [Plan] = []
@@ -97,10 +98,10 @@ package final class FaultInjector: FileSystem {
 
   package init(_ base: any FileSystem) { self.base = base }
 
-  /// Adds a fault.
+  /// Plans a fault.
   package func plan(_ fault: DiskFault) { state.withLock { $0.plans.append(Plan(fault: fault)) } }
 
-  /// Ends all faults; the counts stay.
+  /// Removes all planned faults and the limit of reads; the counts stay.
   package func clear() {
     state.withLock {
       $0.plans = []
@@ -108,34 +109,34 @@ package final class FaultInjector: FileSystem {
     }
   }
 
-  /// Every read returns at most this many bytes, as if the file ended there; nil for whole reads.
+  /// The number of bytes that every read returns at most, as if the file ended there; nil for no limit.
   package var shortReadBytes: Int? {
     get { state.withLock { $0.shortReadBytes } }
     set { state.withLock { $0.shortReadBytes = newValue } }
   }
 
-  /// How many faults have struck.
+  /// How many calls have failed by a planned fault.
   package var struckCount: Int { state.withLock { $0.struck } }
 
-  /// How many calls of a kind have begun since the start or the last `resetCounts()`.
+  /// How many calls of a kind have begun since the last `resetCounts()`.
   package func count(_ call: DiskCall) -> Int { state.withLock { $0.counts[call] ?? 0 } }
 
-  /// All calls together.
+  /// How many calls of all kinds have begun since the last `resetCounts()`.
   package var totalCount: Int { state.withLock { $0.counts.values.reduce(0, +) } }
 
   package func resetCounts() { state.withLock { $0.counts = [:] } }
 
-  /// Counts a call, and says which fault it meets.
-  fileprivate func meet(_ call: DiskCall, _ path: String) -> DiskFault? {
+  /// Counts a call and returns the fault that makes it fail, or nil.
+  fileprivate func fault(for call: DiskCall, _ path: String) -> DiskFault? {
     state.withLock { state in
       state.counts[call, default: 0] += 1
       var result: DiskFault?
       for index in state.plans.indices {
         let fault = state.plans[index].fault
         guard fault.calls.isEmpty || fault.calls.contains(call), path.hasSuffix(fault.pathSuffix) else { continue }
-        state.plans[index].met += 1
-        let met = state.plans[index].met
-        if result == nil, met == fault.ordinal || (fault.isSticky && met > fault.ordinal) {
+        state.plans[index].matches += 1
+        let matches = state.plans[index].matches
+        if result == nil, matches == fault.ordinal || (fault.isSticky && matches > fault.ordinal) {
           result = fault
           state.struck += 1
         }
@@ -149,13 +150,13 @@ package final class FaultInjector: FileSystem {
     }
   }
 
-  /// A call under faults.
+  /// Runs a call, or throws the error of its fault.
   fileprivate func run<Result>(
     _ call: DiskCall, _ path: String, _ body: () throws(SystemError) -> Result
   ) throws(SystemError) -> Result {
-    guard let fault = meet(call, path) else { return try body() }
+    guard let fault = fault(for: call, path) else { return try body() }
     if case .after = fault.moment { _ = try body() }
-    if call == .sync { (base as? SimulatedDisk)?.noteFailedSync(path) }
+    if call == .sync { (base as? SimulatedDisk)?.dropPagesAfterFailedSync(of: path) }
     throw fault.error
   }
 
@@ -178,7 +179,7 @@ package final class FaultInjector: FileSystem {
     try run(.makeDirectory, path) { () throws(SystemError) in try base.makeDirectory(path) }
   }
   package func rename(_ path: String, to newPath: String) throws(SystemError) {
-    // The new name is what a test knows: the old one is often random.
+    // Matched by the new name, because the old one is often random and a test cannot know it.
     try run(.rename, newPath) { () throws(SystemError) in try base.rename(path, to: newPath) }
   }
   package func unlink(_ path: String) throws(SystemError) {
@@ -195,7 +196,7 @@ package final class FaultInjector: FileSystem {
   }
 }
 
-/// A file of a faulty disk.
+/// A file that the fault injector has opened.
 private final class FaultyFile: File {
   let injector: FaultInjector
   let base: any File
@@ -214,7 +215,7 @@ private final class FaultyFile: File {
     return try injector.run(.read, path) { () throws(SystemError) in try base.read(at: offset, count: wanted) }
   }
   func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
-    guard let fault = injector.meet(.write, path) else { return try base.write(bytes, range, at: offset) }
+    guard let fault = injector.fault(for: .write, path) else { return try base.write(bytes, range, at: offset) }
     switch fault.moment {
     case .before: break
     case .after: try base.write(bytes, range, at: offset)

@@ -1,8 +1,8 @@
-// A disk around a disk, for who wants to see or change one call and leave the others as they are.
+// File systems that forward to another one, for tests that observe or change one call and leave the others as they are.
 
 package import StrandlineSystem
 
-/// Everything goes through to `base`, but for what a conforming type does itself.
+/// A file system that forwards every call to `base` that the conforming type does not implement itself.
 package protocol ForwardingFileSystem: FileSystem {
   var base: any FileSystem { get }
 }
@@ -21,7 +21,7 @@ extension ForwardingFileSystem {
   }
 }
 
-/// Everything goes through to `base`, but for what a conforming type does itself.
+/// A file that forwards every call to `base` that the conforming type does not implement itself.
 package protocol ForwardingFile: File {
   var base: any File { get }
 }

@@ -1,13 +1,13 @@
-// Time that moves when told.
+// A clock that stands still until a test or a sleep advances it.
 //
-// A test that waits for real seconds is slow and flaky at once; here a sleep ends when the test says so,
-// or, on a clock that advances by itself, at once with the time moved on.
+// A test that waits for real seconds is slow, and fails on a busy machine. Here a sleep ends when the test advances the
+// clock; if `autoAdvance` is set, it advances the clock itself and returns at once.
 
-// Public, because a public type's conformance is asked for it; its protocols are the package's all the same.
+// Imported publicly because a public type conforms to one of its protocols, which are visible in the package only.
 public import StrandlineSystem
 internal import Synchronization
 
-/// A wall clock and a monotonic one in the test's hand. They stand still but for what the test and sleepers do.
+/// A wall clock and a monotonic clock for tests. Only the test's calls and, with `autoAdvance`, sleeps advance them.
 public final class SimulatedClock: SystemClock {
   private struct Sleeper {
     var id: UInt64
@@ -20,17 +20,17 @@ public final class SimulatedClock: SystemClock {
     var autoAdvance: Bool
     var sleepers: [Sleeper] = []
     var nextID: UInt64 = 0
-    /// Sleeps that were cancelled before they had begun to wait.
+    /// The IDs of sleeps whose task was cancelled before they began to wait.
     var cancelled: Set<UInt64> = []
     var sleeps: [Int64] = []
   }
   private let state: Mutex<State>
 
   /// - Parameters:
-  ///   - wallMilliseconds: what the wall clock shows first, in milliseconds since 1970 (by default a day in 2026).
-  ///   - autoAdvance: a sleep, of a sync that waits to try again for instance, moves both clocks on and returns at once.
-  ///     Otherwise it lasts until the test has advanced the clock: what a store that syncs by itself needs, because
-  ///     without waits it would never rest.
+  ///   - wallMilliseconds: The first time of the wall clock in milliseconds since 1970 (by default a day in 2026).
+  ///   - autoAdvance: If true, a sleep (for instance of a sync that waits before it tries again) advances both clocks
+  ///     and returns at once. If false, it lasts until the test has advanced the clock. A store that syncs by itself
+  ///     needs false, because with sleeps that return at once it would sync without a pause.
   public init(wallMilliseconds: Int64 = 1_780_000_000_000, autoAdvance: Bool = true) {
     state = Mutex(State(wallOffset: wallMilliseconds - 1_000, autoAdvance: autoAdvance))
   }
@@ -46,27 +46,27 @@ public final class SimulatedClock: SystemClock {
     set { state.withLock { $0.autoAdvance = newValue } }
   }
 
-  /// Moves both clocks on, and wakes whose time has come.
+  /// Advances both clocks and ends the sleeps that are then over.
   public func advance(by duration: Duration) { advance(milliseconds: duration.wholeMilliseconds) }
 
-  /// Sets the wall clock forward, or back if the duration is negative, by years if need be, as a person or a dead battery
-  /// does; the monotonic clock does not notice.
+  /// Sets the wall clock forward, or back if the duration is negative, as a user or an empty battery does. The monotonic
+  /// clock does not change.
   public func turnWallClock(by duration: Duration) {
     state.withLock { $0.wallOffset += duration.wholeMilliseconds }
   }
 
-  /// Sets the wall clock, by years if need be; the monotonic clock does not notice.
+  /// Sets the wall clock. The monotonic clock does not change.
   package func setWall(milliseconds: Int64) {
     state.withLock { $0.wallOffset = milliseconds - Int64($0.now / 1_000_000) }
   }
 
-  /// How many tasks are waiting. A test advances the clock once the sleeper that it means has come.
+  /// How many tasks sleep. A test waits for the task that it wants to wake before it advances the clock.
   package var sleeperCount: Int { state.withLock { $0.sleepers.count } }
 
-  /// Every duration that somebody asked to sleep, in milliseconds, in order.
+  /// The durations of all sleeps so far, in milliseconds, in the order of the calls.
   package var sleeps: [Int64] { state.withLock { $0.sleeps } }
 
-  /// Moves both clocks on and wakes whose time has come, in the order of their times.
+  /// Advances both clocks and ends the sleeps that are then over, in the order of their ends.
   package func advance(milliseconds: Int64) { advance(nanoseconds: UInt64(max(0, milliseconds)) * 1_000_000) }
 
   package func advance(nanoseconds: UInt64) {
@@ -120,7 +120,8 @@ public final class SimulatedClock: SystemClock {
     }
   }
 
-  /// A thread cannot be parked without a real wait, so the time moves on instead.
+  /// Advances the clocks and returns at once, also without `autoAdvance`, because blocking a thread would take real
+  /// time.
   package func sleepBlocking(milliseconds: Int64) {
     state.withLock { $0.sleeps.append(milliseconds) }
     advance(milliseconds: milliseconds)
@@ -128,7 +129,7 @@ public final class SimulatedClock: SystemClock {
 }
 
 extension Duration {
-  /// Without the part below a millisecond.
+  /// The duration in milliseconds, rounded towards zero.
   fileprivate var wholeMilliseconds: Int64 {
     components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000
   }

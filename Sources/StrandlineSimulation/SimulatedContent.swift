@@ -1,14 +1,14 @@
-// The bytes of a simulated file, and what a file has done to them since its last sync.
+// The bytes of a simulated file, and the writes and changes of size since its last sync.
 //
-// Bytes past the last one written are not stored: they are zero. So setting a large size costs nothing,
-// as on a real disk, and a copy of a file shares its array until one of the two is written.
+// Bytes behind the last one written are zero and are not stored. So setting a large size costs nothing, as on a real
+// disk, and a copy of a file shares its array until one of the two is written.
 
-/// A sector: the piece of a file that a power cut keeps or loses as one.
+/// The size of a sector: a power cut keeps or loses a sector as a whole.
 package let simulatedSectorBytes = 512
 
 /// The bytes of one file.
 struct SimulatedContent: Sendable {
-  /// The bytes up to the last one written; may be shorter than `size`, and while an image is built, longer.
+  /// The bytes up to the last one written: may be fewer than `size`, and more while an image is built.
   private(set) var stored: [UInt8] = []
   private(set) var size = 0
 
@@ -20,7 +20,7 @@ struct SimulatedContent: Sendable {
 
   var all: [UInt8] { read(0..<size) }
 
-  /// The bytes of a range, which is cut at the end of the file.
+  /// The bytes of the part of a range that lies within the file.
   func read(_ range: Range<Int>) -> [UInt8] {
     let end = min(range.upperBound, size)
     guard range.lowerBound < end else { return [] }
@@ -31,7 +31,7 @@ struct SimulatedContent: Sendable {
     return result
   }
 
-  /// Puts bytes in place without touching the size: data and size reach a medium apart.
+  /// Stores bytes at `offset` without changing the size: data and size reach the medium independently.
   mutating func put(_ bytes: ArraySlice<UInt8>, at offset: Int) {
     let end = offset + bytes.count
     if stored.count < end {
@@ -44,23 +44,23 @@ struct SimulatedContent: Sendable {
     }
   }
 
-  /// Sets the size; what is cut off is gone and reads as zero should the file grow again.
+  /// Sets the size. Bytes behind it are dropped: they read as zero if the file grows again.
   mutating func resize(to newSize: Int) {
     if newSize < size { cut(to: newSize) }
     size = newSize
   }
 
-  /// Forgets bytes past `end`.
+  /// Drops the stored bytes from `end` on.
   mutating func cut(to end: Int) {
     if stored.count > end { stored.removeSubrange(end...) }
   }
 }
 
-/// Something done to a file that no sync has made durable.
+/// A change to a file that no sync has made durable.
 enum SimulatedFileEffect: Sendable {
-  /// Bytes written; each sector of them may survive or not.
+  /// A write; each of its sectors may survive or not.
   case write(offset: Int, bytes: [UInt8])
-  /// The size set, by a write past the end, a reservation or a truncation.
+  /// A change of the size by a write behind the end, a reservation or a truncation.
   case resize(from: Int, to: Int)
 
   /// The sectors that a write touches.
@@ -69,7 +69,7 @@ enum SimulatedFileEffect: Sendable {
     return offset / simulatedSectorBytes..<(offset + bytes.count - 1) / simulatedSectorBytes + 1
   }
 
-  /// The part of a write that lies in the given sectors, and where it begins.
+  /// The part of a write that lies in the given sectors, and its offset in the file.
   func part(in sectors: Range<Int>) -> (offset: Int, bytes: ArraySlice<UInt8>)? {
     guard case .write(let offset, let bytes) = self else { return nil }
     let start = max(offset, sectors.lowerBound * simulatedSectorBytes)
@@ -79,24 +79,24 @@ enum SimulatedFileEffect: Sendable {
   }
 }
 
-/// An effect with its place among the barriers of the disk, which are numbered from 1.
+/// An effect with its order relative to the barriers of the disk, which are numbered from 1.
 struct SimulatedPendingEffect: Sendable {
   var effect: SimulatedFileEffect
-  /// How many barriers there had been: this may survive only if all that those cover has survived.
+  /// The number of barriers before this effect: it may survive only if everything that they cover has survived.
   var born: Int
-  /// The first barrier that covers this effect.
+  /// The first barrier that covers this effect; nil if there is none yet.
   var sealed: Int?
 }
 
-/// A file, apart from its names.
+/// The content of a file without its names.
 struct SimulatedNode: Sendable {
-  /// What the medium holds for certain.
+  /// What survives every crash.
   var durable = SimulatedContent()
-  /// What a reader sees.
+  /// What a reader reads before a crash.
   var current = SimulatedContent()
-  /// What lies between the two, in the order of the calls.
+  /// The changes that lead from `durable` to `current`, in the order of the calls.
   var effects: [SimulatedPendingEffect] = []
-  /// A failed sync has dropped pages: `current` shows bytes that `durable` and `effects` do not have.
+  /// Whether a failed sync has dropped pages, so that `current` has bytes that are neither in `durable` nor in `effects`.
   private(set) var hasLostPages = false
 
   init() {}
@@ -124,14 +124,14 @@ struct SimulatedNode: Sendable {
     effects.removeAll()
   }
 
-  /// Puts what is pending under a barrier.
+  /// Records that `barrier` covers all effects that no earlier barrier covers.
   mutating func seal(_ barrier: Int) {
     for index in effects.indices where effects[index].sealed == nil { effects[index].sealed = barrier }
   }
 
-  /// Makes durable what barriers cover: the drive's cache has been emptied for another file's sake.
+  /// Makes durable what barriers cover, because a sync of another file has flushed the drive's cache.
   mutating func syncSealed() {
-    // What a barrier covers is the beginning of the list: it covered all there was.
+    // Each barrier covered all effects of its time, so the covered effects are a prefix of the list.
     let count = effects.prefix { $0.sealed != nil }.count
     guard count > 0 else { return }
     for pending in effects.prefix(count) { durable.apply(pending.effect) }
@@ -139,9 +139,9 @@ struct SimulatedNode: Sendable {
     effects.removeFirst(count)
   }
 
-  /// What a failed sync may do: the written pages are marked clean and read back fine, yet the medium never
-  /// gets them, whatever later syncs say. The size goes by the journal and stays pending. What a barrier has covered
-  /// is in the drive already.
+  /// Simulates what a failed sync may do: the kernel marks the written pages as clean, readers still read them, and no
+  /// later sync writes them to the medium. The size is in the file system's journal and stays pending. What a barrier
+  /// covers is in the drive's cache already and stays too.
   mutating func losePages() {
     hasLostPages = true
     effects.removeAll {
@@ -152,17 +152,17 @@ struct SimulatedNode: Sendable {
 }
 
 extension SimulatedContent {
-  /// Does to this content what the effect did to the file.
+  /// Applies an effect to this content. The caller ends a series of these calls with `finish`.
   mutating func apply(_ effect: SimulatedFileEffect) {
     switch effect {
     case .write(let offset, let bytes): put(bytes[...], at: offset)
     case .resize(let old, let new):
-      // A truncation that happened cuts bytes; the size before it is the one of its time, not of this image.
+      // Compares with the size at the time of the call (`old`), not with that of this content, to detect a truncation.
       if new < old { cut(to: new) }
       size = new
     }
   }
 
-  /// Ends a run of `apply`: data without size is no data.
+  /// Drops bytes behind the size: data whose size was lost cannot be read.
   mutating func finish() { cut(to: size) }
 }

@@ -1,7 +1,7 @@
-// A crash with everything the fault model allows, drawn from a random source.
+// A random crash, with everything that the fault model allows.
 //
-// Only the byte ranges of unsynced writes and of unsynced growth may come out wrong: bytes that an earlier
-// sync covered keep their value, also those in the same sector (power-safe overwrite).
+// Only the byte ranges of unsynced writes and of unsynced growth may be damaged. Bytes that an earlier sync covered keep
+// their values, also those in the same sector as an unsynced write (powersafe overwrite, as SQLite calls it).
 
 internal import StrandlineSystem
 
@@ -14,29 +14,30 @@ extension SimulatedDiskState {
     drawBlocks(pieces, blockSectors, &wanted, random)
     drawSizes(pieces, &wanted, random)
     drawOperations(pieces, &wanted, random)
-    // The barrier that the crash met: all that it and earlier ones cover is there, nothing that came later is.
-    let met = random.below(2) == 0 ? barriers : Int(random.below(UInt64(barriers + 1)))
+    // The last barrier before the crash: everything that it and earlier barriers cover survives, and nothing that came
+    // after it does.
+    let last = random.below(2) == 0 ? barriers : Int(random.below(UInt64(barriers + 1)))
     for (index, piece) in pieces.enumerated() {
-      if let sealed = piece.sealed, sealed <= met { wanted[index] = true }
-      if piece.born > met { wanted[index] = false }
+      if let sealed = piece.sealed, sealed <= last { wanted[index] = true }
+      if piece.born > last { wanted[index] = false }
     }
     var image = image(pieces, closed(pieces, wanted))
     for node in nodes.indices where !nodes[node].effects.isEmpty {
       let content = image.nodes[node].durable
       guard content.size > 0 else { continue }
-      let spoilt = spoil(content, nodes[node], met, blockSectors, random)
-      image.nodes[node] = SimulatedNode(durable: spoilt)
+      let damaged = damage(content, nodes[node], last, blockSectors, random)
+      image.nodes[node] = SimulatedNode(durable: damaged)
     }
     return image
   }
 
-  /// A crash whose torn writes end in an older file's bytes: all names, sizes and beginnings of writes survive, and
-  /// behind a drawn sector each unsynced write shows what lay at the same place of a file that was cut or removed.
+  /// A crash that tears each unsynced write: all names and sizes survive, and each write up to a random sector. From
+  /// there on, the file holds the bytes at the same offset of a file that was truncated or removed.
   func staleImage(_ random: any RandomSource) -> SimulatedDiskState {
     let pieces = pieces()
     var image = image(pieces, [Bool](repeating: true, count: pieces.count))
-    guard !graveyard.isEmpty else { return image }
-    let stale = graveyard[Int(random.below(UInt64(graveyard.count)))]
+    guard !removedContents.isEmpty else { return image }
+    let stale = removedContents[Int(random.below(UInt64(removedContents.count)))]
     for node in nodes.indices where !nodes[node].effects.isEmpty {
       var content = image.nodes[node].durable
       for pending in nodes[node].effects {
@@ -58,19 +59,19 @@ extension SimulatedDiskState {
     var number: Int
   }
 
-  /// Each block of each file holds one of its versions since the last sync; the write in flight is torn.
+  /// Chooses one of its versions since the last sync for each block of each file, and tears the write in flight.
   private func drawBlocks(
     _ pieces: [CrashPiece], _ blockSectors: Int, _ wanted: inout [Bool], _ random: any RandomSource
   ) {
     var blocks: [(block: Block, pieces: [Int])] = []
-    var places: [Block: Int] = [:]
+    var indexes: [Block: Int] = [:]
     for (index, piece) in pieces.enumerated() {
       guard case .sector(let node, let sector) = piece.cell else { continue }
       let block = Block(node: node, number: sector / blockSectors)
-      if let place = places[block] {
-        blocks[place].pieces.append(index)
+      if let known = indexes[block] {
+        blocks[known].pieces.append(index)
       } else {
-        places[block] = blocks.count
+        indexes[block] = blocks.count
         blocks.append((block, [index]))
       }
     }
@@ -92,8 +93,8 @@ extension SimulatedDiskState {
     }
   }
 
-  /// Which blocks of the write in flight survive, given their number and how many there are. Nil, one time in
-  /// ten: no shape, each block by itself.
+  /// Chooses which blocks of the write in flight survive: a function of a block's number and the count of blocks. In one
+  /// crash of ten it returns nil, and each block survives or not independently.
   private func drawTear(_ random: any RandomSource) -> ((Int, Int) -> Bool)? {
     let bits = random.next()
     let cut = random.next()
@@ -107,7 +108,7 @@ extension SimulatedDiskState {
     }
   }
 
-  /// Each file's size is one of its sizes since the last sync, half of the time the last one.
+  /// Chooses one of its sizes since the last sync for each file, with probability 1/2 the last one.
   private func drawSizes(_ pieces: [CrashPiece], _ wanted: inout [Bool], _ random: any RandomSource) {
     for (index, piece) in pieces.enumerated() {
       guard case .size = piece.cell else { continue }
@@ -116,24 +117,24 @@ extension SimulatedDiskState {
     }
   }
 
-  /// In one crash of four all names survive, in one of four none, else each by itself.
+  /// In one crash of four all operations on names survive, in one of four none, else each one independently.
   private func drawOperations(_ pieces: [CrashPiece], _ wanted: inout [Bool], _ random: any RandomSource) {
-    let mood = random.below(4)
+    let mode = random.below(4)
     for (index, piece) in pieces.enumerated() {
       guard case .operation = piece.cell else { continue }
-      wanted[index] = mood == 0 || (mood > 1 && random.below(2) == 0)
+      wanted[index] = mode == 0 || (mode > 1 && random.below(2) == 0)
     }
   }
 
-  /// Zeros, junk or bytes of an older file, where unsynced work was under way.
-  private func spoil(
+  /// Overwrites parts of unsynced writes and of unsynced growth with zeros, random bytes or bytes of an older file.
+  private func damage(
     _ content: SimulatedContent, _ node: SimulatedNode, _ barrier: Int, _ blockSectors: Int,
     _ random: any RandomSource
   ) -> SimulatedContent {
-    // Half of the crashes lose without inventing.
+    // Half of the crashes lose bytes and damage none.
     guard random.below(2) == 0 else { return content }
     var result = content
-    let stale = graveyard.isEmpty ? nil : graveyard[Int(random.below(UInt64(graveyard.count)))]
+    let stale = removedContents.isEmpty ? nil : removedContents[Int(random.below(UInt64(removedContents.count)))]
     func overwrite(_ range: Range<Int>) {
       let range = range.clamped(to: 0..<content.size)
       guard !range.isEmpty else { return }
@@ -142,7 +143,7 @@ extension SimulatedDiskState {
       case 0: bytes = [UInt8](repeating: 0, count: range.count)
       case 1: bytes = random.bytes(range.count)
       default:
-        // The same place of an older file: the frames there are well formed and lie at the right offsets.
+        // The same offset of an older file, where well-formed frames begin at the right offsets.
         let old = stale?.read(range) ?? []
         bytes = old + [UInt8](repeating: 0, count: range.count - old.count)
       }
@@ -162,8 +163,8 @@ extension SimulatedDiskState {
       }
     }
 
-    // Growth whose size survived: what no write has covered was never on the medium either.
-    // Growth under a barrier that was kept is as good as durable.
+    // In growth whose size survived, blocks that no write covered may hold anything, because they were never written to
+    // the medium. Growth that a surviving barrier covers counts as durable.
     var low = node.durable.size
     for pending in node.effects where (pending.sealed ?? .max) <= barrier {
       if case .resize(_, let size) = pending.effect { low = size }

@@ -1,27 +1,27 @@
-// What a crash may leave: the choices, and the disk that follows from each.
+// What may survive a crash: the choices, and the disk that each choice leaves.
 //
-// The pieces that a crash keeps or loses are: each sector of each unsynced write, each unsynced change of a
-// file's size, each unsynced operation on a name. Pieces of one cell (one sector of a file, the size of a
-// file, a name) happened in the order of the calls, so losing one loses the later ones of its cell, and
-// keeping only one keeps what it builds on. Between cells everything is possible, but for barriers where the
-// disk has them: what came after a barrier survives only if all that the barrier covered has survived.
+// The pieces that a crash keeps or loses are: each sector of each unsynced write, each unsynced change of a file's size,
+// each unsynced operation on a name. Pieces of one cell (one sector of a file, the size of a file, a name) took effect
+// in the order of the calls. So a crash that loses a piece loses all later pieces of its cell, and one that keeps a
+// piece keeps all earlier ones. Pieces of different cells are independent, except by barriers, if the disk has them:
+// what came after a barrier survives only if everything that the barrier covered has survived.
 
 package import StrandlineSystem
 internal import Synchronization
 
-/// A piece of unsynced work that a crash may lose.
+/// An unsynced change that a crash may lose.
 package struct UnsyncedEffect: Sendable, CustomStringConvertible {
   package enum Kind: Sendable, Hashable {
     /// Sector `sector` (of 512 bytes) of a write.
     case sector(Int)
     /// The size of a file.
     case size(from: Int, to: Int)
-    /// A name: created, renamed, removed. The word is the call's.
+    /// An operation on a name, with the call: create, mkdir, rename, unlink or rmdir.
     case name(String)
   }
   /// The number that `CrashLoss` takes.
   package var index: Int
-  /// The file, or what the name operation says it did. Empty for a file that has no name any more.
+  /// The path of the file or name; for a rename, both names. Empty for a file that has no name any more.
   package var path: String
   package var kind: Kind
 
@@ -40,9 +40,9 @@ package enum CrashLoss: Sendable, Hashable, CustomStringConvertible {
   case none
   /// Everything unsynced survives.
   case all
-  /// All but one, and what was built on it.
+  /// Everything survives except this one and those that depend on it.
   case allBut(Int)
-  /// One, and what it builds on.
+  /// Only this one survives, and those that it depends on.
   case only(Int)
 
   package var description: String {
@@ -55,7 +55,7 @@ package enum CrashLoss: Sendable, Hashable, CustomStringConvertible {
   }
 }
 
-/// A piece with its cell. Pieces stand in the order of files, then of calls; those of the names come last.
+/// A piece with its cell. Pieces are ordered by file, then by call; those of names come last.
 struct CrashPiece {
   enum Cell: Hashable {
     case sector(node: Int, Int)
@@ -70,40 +70,41 @@ struct CrashPiece {
 }
 
 extension SimulatedDisk {
-  /// How many pieces a crash now could lose.
+  /// How many pieces a crash at this moment could lose.
   package var unsyncedEffectCount: Int { state.withLock { $0.pieces().count } }
 
-  /// The pieces that a crash now could lose.
+  /// The pieces that a crash at this moment could lose.
   package func unsyncedEffects() -> [UnsyncedEffect] { state.withLock { $0.detached() }.unsyncedEffects() }
 
-  /// The disk after a crash at this moment with these losses: another disk, with everything on it durable,
-  /// nothing locked, power on, calls counted from 0, and no faults planned; `capacity`, `failedSyncLosesPages`
-  /// and `isOrderedSyncWeak` are as they were.
+  /// Returns the disk after a crash at this moment with these losses: another disk, on which everything is durable, no
+  /// lock is held, the power is on, calls are counted from 0 and no faults are planned. `capacity`,
+  /// `failedSyncLosesPages` and `isOrderedSyncWeak` are those of this disk.
   package func imageAfterCrash(_ loss: CrashLoss) -> SimulatedDisk {
     let state = state.withLock { $0.detached() }
     let pieces = state.pieces()
     return SimulatedDisk(state.image(pieces, state.kept(pieces, loss)))
   }
 
-  /// The same with a choice for each piece; `keeping` is asked for each once.
+  /// Returns the disk after a crash that keeps the pieces for which `keeping` returns true, as far as the pieces that
+  /// they depend on are kept. Calls `keeping` once for each piece.
   package func imageAfterCrash(keeping: (UnsyncedEffect) -> Bool) -> SimulatedDisk {
     let state = state.withLock { $0.detached() }
     let pieces = state.pieces()
     return SimulatedDisk(state.image(pieces, state.closed(pieces, state.unsyncedEffects().map(keeping))))
   }
 
-  /// The same with choices drawn from the whole fault model: versions of sectors or pages, torn writes, sizes
-  /// without data, zeros and stale bytes where unsynced writes were under way, lost names.
+  /// Returns the disk after a random crash with everything that the fault model allows: old versions of sectors or
+  /// pages, torn writes, sizes without data, zeros and stale bytes in unsynced writes, lost names.
   package func imageAfterCrash(using random: any RandomSource) -> SimulatedDisk {
     SimulatedDisk(state.withLock { $0.detached() }.randomImage(random))
   }
 
-  /// The disk after a crash that tore each unsynced write and left an older file's bytes behind the tear.
+  /// Returns the disk after a crash that tore each unsynced write and left an older file's bytes behind the tear.
   package func imageAfterCrash(staleUsing random: any RandomSource) -> SimulatedDisk {
     SimulatedDisk(state.withLock { $0.detached() }.staleImage(random))
   }
 
-  /// Every image that the exhaustive tests look at: nothing survives, everything does, and each single loss.
+  /// The losses that the exhaustive tests try: nothing survives, everything does, and each single piece is lost.
   package func crashLosses() -> [CrashLoss] {
     let count = unsyncedEffectCount
     return count == 0 ? [.all] : [.none, .all] + (0..<count).map { .allBut($0) }
@@ -139,7 +140,7 @@ extension SimulatedDiskState {
         return UnsyncedEffect(index: index, path: paths[node] ?? "", kind: .sector(sector))
       case .size(let node):
         guard case .resize(let from, let to) = nodes[node].effects[piece.effect].effect else {
-          preconditionFailure("a piece of a size points at a write")
+          preconditionFailure("a piece of kind `size` belongs to a write")
         }
         return UnsyncedEffect(index: index, path: paths[node] ?? "", kind: .size(from: from, to: to))
       case .operation:
@@ -149,11 +150,11 @@ extension SimulatedDiskState {
     }
   }
 
-  /// The later piece builds on the earlier one.
-  private func builds(_ later: CrashPiece, on earlier: CrashPiece) -> Bool {
+  /// Whether the later piece can survive only if the earlier one does, by their cell.
+  private func depends(_ later: CrashPiece, on earlier: CrashPiece) -> Bool {
     guard later.cell == earlier.cell else { return false }
     guard case .operation = later.cell else { return true }
-    return operations[later.effect].shares(nameWith: operations[earlier.effect])
+    return operations[later.effect].hasCommonName(with: operations[earlier.effect])
   }
 
   func kept(_ pieces: [CrashPiece], _ loss: CrashLoss) -> [Bool] {
@@ -172,9 +173,9 @@ extension SimulatedDiskState {
       var open = [wanted]
       while let later = open.popLast() {
         for earlier in pieces.indices where !kept[earlier] {
-          // Pieces stand by file and not by time, so what a barrier puts first may stand behind.
+          // Pieces are ordered by file and not by time, so one that a barrier orders first may have a higher index.
           let isCovered = pieces[earlier].sealed.map { $0 <= pieces[later].born } ?? false
-          guard isCovered || (earlier < later && builds(pieces[later], on: pieces[earlier])) else { continue }
+          guard isCovered || (earlier < later && depends(pieces[later], on: pieces[earlier])) else { continue }
           kept[earlier] = true
           open.append(earlier)
         }
@@ -183,11 +184,11 @@ extension SimulatedDiskState {
     }
   }
 
-  /// Takes out what was built on something lost.
+  /// Returns `wanted` without the pieces that depend on a lost one.
   func closed(_ pieces: [CrashPiece], _ wanted: [Bool]) -> [Bool] {
     var kept = wanted
-    // The first barrier that lost something: nothing that came after it can be there. What is lost for that
-    // was under later barriers only, so one round is enough.
+    // Nothing that came after the first barrier that covers a lost piece can survive. The pieces that this loop drops
+    // are covered by later barriers only, so it need not run again.
     if let broken = pieces.indices.lazy.filter({ !kept[$0] }).compactMap({ pieces[$0].sealed }).min() {
       for index in pieces.indices where pieces[index].born >= broken { kept[index] = false }
     }
@@ -195,7 +196,7 @@ extension SimulatedDiskState {
     var lostOperations: [Int] = []
     for (index, piece) in pieces.enumerated() {
       if case .operation = piece.cell {
-        if lostOperations.contains(where: { operations[piece.effect].shares(nameWith: operations[$0]) }) {
+        if lostOperations.contains(where: { operations[piece.effect].hasCommonName(with: operations[$0]) }) {
           kept[index] = false
         }
         if !kept[index] { lostOperations.append(piece.effect) }
@@ -207,14 +208,14 @@ extension SimulatedDiskState {
     return kept
   }
 
-  /// The disk on which exactly the kept pieces have happened. `kept` is closed.
+  /// The disk on which exactly the kept pieces have taken effect. Requires that `kept` comes from `closed` or `kept`.
   func image(_ pieces: [CrashPiece], _ kept: [Bool]) -> SimulatedDiskState {
     var image = SimulatedDiskState()
     image.failedSyncLosesPages = failedSyncLosesPages
     image.isOrderedSyncWeak = isOrderedSyncWeak
     image.capacity = capacity
     image.starts = starts
-    image.graveyard = graveyard
+    image.removedContents = removedContents
 
     image.directories = directories.map { SimulatedDirectory(durable: $0.durable, current: [:]) }
     var next = pieces.startIndex
@@ -235,19 +236,19 @@ extension SimulatedDiskState {
       next += 1
     }
     for index in image.directories.indices { image.directories[index].current = image.directories[index].durable }
-    image.forgetUnreachable()
+    image.emptyUnreachable()
     return image
   }
 
-  /// Empties files that no name leads to, and counts the space of the others.
-  private mutating func forgetUnreachable() {
+  /// Empties the files that have no name, and adds up the space of the others.
+  private mutating func emptyUnreachable() {
     var isNamed = [Bool](repeating: false, count: nodes.count)
-    var folders = [0]
-    while let folder = folders.popLast() {
-      for entry in directories[folder].current.values {
+    var unvisited = [0]
+    while let directory = unvisited.popLast() {
+      for entry in directories[directory].current.values {
         switch entry {
         case .file(let node): isNamed[node] = true
-        case .directory(let index): folders.append(index)
+        case .directory(let index): unvisited.append(index)
         }
       }
     }
@@ -271,7 +272,7 @@ extension SimulatedNode {
   /// The file's bytes after a crash that keeps these pieces of it.
   fileprivate func content(of pieces: ArraySlice<CrashPiece>, kept: ArraySlice<Bool>) -> SimulatedContent {
     if !kept.contains(true) { return durable }
-    // The common case costs no copy: the array is shared until somebody writes.
+    // The common case copies nothing: the array is shared until one of the disks is written.
     if !hasLostPages && !kept.contains(false) { return current }
     var content = durable
     for index in pieces.indices where kept[index] {

@@ -7,7 +7,7 @@ extension SimulatedDisk {
   package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
     switch mode {
     case .read, .readWrite:
-      let node = try look(path) { (state) throws(SystemError) in try state.file("open", path) }
+      let node = try read(path) { (state) throws(SystemError) in try state.file("open", path) }
       return SimulatedFile(disk: self, node: node, path: path, isWritable: mode == .readWrite)
     case .create, .createPrivate:
       let node = try mutate(path) { (state) throws(SystemError) in try Self.create("open", path, &state) }
@@ -18,20 +18,20 @@ extension SimulatedDisk {
   private static func create(
     _ call: String, _ path: String, _ state: inout SimulatedDiskState
   ) throws(SystemError) -> Int {
-    let place = try state.place(call, path)
-    guard state.directories[place.directory].current[place.name] == nil else { throw .taken(call, path) }
+    let location = try state.location(call, path)
+    guard state.directories[location.directory].current[location.name] == nil else { throw .taken(call, path) }
     try state.requireRoom(call, path)
     state.nodes.append(SimulatedNode())
     let node = state.nodes.count - 1
     state.perform(
       SimulatedNameOperation(
         call: "create", path: path,
-        edits: [.init(directory: place.directory, name: place.name, entry: .file(node))]))
+        edits: [.init(directory: location.directory, name: location.name, entry: .file(node))]))
     return node
   }
 
   package func kind(of path: String) throws(SystemError) -> PathKind {
-    try look(path) { (state) throws(SystemError) in
+    try read(path) { (state) throws(SystemError) in
       switch try state.entry("lstat", path) {
       case .file: .file
       case .directory: .directory
@@ -41,7 +41,7 @@ extension SimulatedDisk {
   }
 
   package func list(_ directory: String) throws(SystemError) -> [String] {
-    try look(directory) { (state) throws(SystemError) in
+    try read(directory) { (state) throws(SystemError) in
       // Sorted, so that a run does not depend on the order of a hash table.
       state.directories[try state.directory("opendir", directory)].current.keys.sorted()
     }
@@ -49,8 +49,8 @@ extension SimulatedDisk {
 
   package func makeDirectory(_ path: String) throws(SystemError) {
     try mutate(path) { (state) throws(SystemError) in
-      let place = try state.place("mkdir", path)
-      guard state.directories[place.directory].current[place.name] == nil else { throw .taken("mkdir", path) }
+      let location = try state.location("mkdir", path)
+      guard state.directories[location.directory].current[location.name] == nil else { throw .taken("mkdir", path) }
       try state.requireRoom("mkdir", path)
       state.directories.append(SimulatedDirectory())
       state.perform(
@@ -58,7 +58,7 @@ extension SimulatedDisk {
           call: "mkdir", path: path,
           edits: [
             .init(
-              directory: place.directory, name: place.name, entry: .directory(state.directories.count - 1))
+              directory: location.directory, name: location.name, entry: .directory(state.directories.count - 1))
           ]))
     }
   }
@@ -66,15 +66,15 @@ extension SimulatedDisk {
   package func rename(_ path: String, to newPath: String) throws(SystemError) {
     try mutate(path) { (state) throws(SystemError) in
       guard let entry = try state.entry("rename", path) else { throw .absent("rename", path) }
-      let from = try state.place("rename", path)
-      let to = try state.place("rename", newPath)
+      let from = try state.location("rename", path)
+      let to = try state.location("rename", newPath)
       if case .directory = entry, (newPath + "/").hasPrefix(path + "/"), newPath != path {
         throw .invalid("rename", path)
       }
       switch (entry, state.directories[to.directory].current[to.name]) {
       case (_, nil): break
       case (let old, .some(let new)) where old == new: return
-      case (.file, .file(let replaced)): state.bury(replaced)
+      case (.file, .file(let replaced)): state.release(replaced)
       case (.directory, .directory(let replaced)):
         guard state.directories[replaced].current.isEmpty else { throw .notEmpty("rename", path) }
       case (.file, .directory): throw .isDirectory("rename", path)
@@ -93,24 +93,24 @@ extension SimulatedDisk {
   package func unlink(_ path: String) throws(SystemError) {
     try mutate(path) { (state) throws(SystemError) in
       let node = try state.file("unlink", path)
-      let place = try state.place("unlink", path)
-      state.bury(node)
+      let location = try state.location("unlink", path)
+      state.release(node)
       state.perform(
         SimulatedNameOperation(
           call: "unlink", path: path,
-          edits: [.init(directory: place.directory, name: place.name, entry: nil)]))
+          edits: [.init(directory: location.directory, name: location.name, entry: nil)]))
     }
   }
 
   package func removeDirectory(_ path: String) throws(SystemError) {
     try mutate(path) { (state) throws(SystemError) in
-      let place = try state.place("rmdir", path)
+      let location = try state.location("rmdir", path)
       let directory = try state.directory("rmdir", path)
       guard state.directories[directory].current.isEmpty else { throw .notEmpty("rmdir", path) }
       state.perform(
         SimulatedNameOperation(
           call: "rmdir", path: path,
-          edits: [.init(directory: place.directory, name: place.name, entry: nil)]))
+          edits: [.init(directory: location.directory, name: location.name, entry: nil)]))
     }
   }
 
@@ -123,14 +123,14 @@ extension SimulatedDisk {
   }
 
   package func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
-    let isMissing = try look(path) { (state) throws(SystemError) in try state.entry("open", path) == nil }
+    let isMissing = try read(path) { (state) throws(SystemError) in try state.entry("open", path) == nil }
     if isMissing && exclusive {
       try mutate(path) { (state) throws(SystemError) in
-        // Another thread may have made it since; the lock below decides between the two.
+        // Another thread may have created the file meanwhile; both then try to lock it below.
         if try state.entry("open", path) == nil { _ = try Self.create("open", path, &state) }
       }
     }
-    let node = try look(path) { (state) throws(SystemError) -> Int? in
+    let node = try read(path) { (state) throws(SystemError) -> Int? in
       let node = try state.file("open", path)
       var lock = state.locks[node] ?? .init()
       guard !lock.isExclusive, !exclusive || lock.shared == 0 else { return nil }
@@ -151,7 +151,7 @@ extension SimulatedDisk {
   }
 }
 
-/// A lock that a process of the simulation holds until it lets go or the power does.
+/// A lock on a file of the simulated disk.
 private final class SimulatedLock: FileLock {
   private let disk: SimulatedDisk
   private let node: Int
@@ -171,7 +171,7 @@ private final class SimulatedLock: FileLock {
   deinit { unlock() }
 }
 
-/// An open file of the simulated disk; like a descriptor it outlives its name.
+/// An open file of the simulated disk. It stays usable after its name was removed, as a descriptor does.
 private final class SimulatedFile: File {
   let path: String
   private let disk: SimulatedDisk
@@ -179,7 +179,7 @@ private final class SimulatedFile: File {
   private let isWritable: Bool
   private let isOpen = Atomic<Bool>(true)
 
-  /// Far above any file of a test, and low enough that a stray offset costs no memory.
+  /// Larger than any file of a test, and small enough that a wrong offset cannot exhaust memory.
   private static let sizeLimit: UInt64 = 1 << 34
 
   init(disk: SimulatedDisk, node: Int, path: String, isWritable: Bool) {
@@ -201,12 +201,12 @@ private final class SimulatedFile: File {
 
   func size() throws(SystemError) -> UInt64 {
     try requireOpen("fstat")
-    return try disk.look(path) { (state) throws(SystemError) in UInt64(state.nodes[node].current.size) }
+    return try disk.read(path) { (state) throws(SystemError) in UInt64(state.nodes[node].current.size) }
   }
 
   func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
     try requireOpen("pread")
-    return try disk.look(path) { (state) throws(SystemError) in
+    return try disk.read(path) { (state) throws(SystemError) in
       let size = state.nodes[node].current.size
       guard count > 0, offset < UInt64(size) else { return [] }
       let start = Int(offset)
@@ -220,7 +220,7 @@ private final class SimulatedFile: File {
     let end = try end("pwrite", offset, UInt64(range.count))
     guard !range.isEmpty else { return }
     try disk.mutate(path) { (state) throws(SystemError) in
-      try state.claim(max(0, end - state.nodes[node].current.size), "pwrite", path)
+      try state.reserve(max(0, end - state.nodes[node].current.size), "pwrite", path)
       let barriers = state.barriers
       state.nodes[node].write(bytes[range], at: Int(offset), barriers: barriers)
       state.inFlight = .init(node: node, effect: state.nodes[node].effects.count - 1)
@@ -233,7 +233,7 @@ private final class SimulatedFile: File {
     try disk.mutate(path) { (state) throws(SystemError) in
       let growth = end - state.nodes[node].current.size
       guard growth > 0 else { return }
-      try state.claim(growth, "fallocate", path)
+      try state.reserve(growth, "fallocate", path)
       let barriers = state.barriers
       state.nodes[node].resize(to: end, barriers: barriers)
     }
@@ -245,10 +245,10 @@ private final class SimulatedFile: File {
     try disk.mutate(path) { (state) throws(SystemError) in
       let growth = end - state.nodes[node].current.size
       if growth < 0 {
-        state.bury(node)
+        state.release(node)
         state.used += end
       } else {
-        try state.claim(growth, "ftruncate", path)
+        try state.reserve(growth, "ftruncate", path)
       }
       let barriers = state.barriers
       state.nodes[node].resize(to: end, barriers: barriers)

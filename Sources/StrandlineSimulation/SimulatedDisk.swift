@@ -1,32 +1,32 @@
-// A disk in memory that can lose power: the stage on which the recovery rule is proved.
+// A disk in memory that can lose power, on which the recovery rule is proved.
 //
-// What `sync` and `syncDirectory` promise is kept; everything else may be lost at a crash, sector by sector
-// and name by name. A crash is not an event here but a question: from any state, `imageAfterCrash` makes
-// the disk that a given choice of losses would leave, as often as asked. See SimulatedCrash.swift for the
-// choices, SimulatedContent.swift for the bytes.
+// It keeps the guarantees of `sync` and `syncDirectory`. A crash may lose everything else, sector by sector and name by
+// name. A crash does not change this disk: `imageAfterCrash` returns another disk, as a given choice of losses would
+// leave it, and may be called any number of times. SimulatedCrash.swift has the choices, SimulatedContent.swift the
+// bytes.
 //
-// Nothing is random unless a random source is handed in, and no lock is held while a caller's code runs.
+// Nothing is random unless the caller passes a random source, and no lock is held while a caller's code runs.
 
-// Public, because a public type's conformance is asked for it; its protocols are the package's all the same.
+// Imported publicly because a public type conforms to one of its protocols, which are visible in the package only.
 public import StrandlineSystem
 internal import Synchronization
 
 /// A disk in memory that can lose power, fill up and fail, for an app's tests.
 ///
-/// It begins as an empty root folder: open a store at a path like "/notes". What a sync has covered survives a power cut.
-/// Everything else survives or is lost by choice: each sector (512 bytes) of each unsynced write, each change of a file's
-/// size, each creation, renaming and removal of a name; where unsynced writes were under way, zeros or older bytes may be
-/// found. Damage to synced data is not part of it.
+/// A new disk is an empty root directory: open a store at a path like "/notes". What a sync has covered survives a power
+/// cut. Of the rest, the seed chooses what survives: each sector (512 bytes) of each unsynced write, each change of a
+/// file's size, each creation, renaming and removal of a name. In the ranges of unsynced writes there may be zeros or
+/// older bytes. Synced data is never damaged.
 ///
-/// Stores that are open belong to the instance that they were opened on; what `afterPowerCut` gives is another disk.
+/// An open store uses the disk that it was opened on; `afterPowerCut` returns another disk.
 public final class SimulatedDisk: FileSystem {
   let state: Mutex<SimulatedDiskState>
 
   init(_ state: SimulatedDiskState) { self.state = Mutex(state) }
 
-  /// An empty disk, with power.
+  /// Creates an empty disk with its power on.
   ///
-  /// - Parameter capacity: how many bytes all files together may have; nil for no bound.
+  /// - Parameter capacity: The size in bytes that all files together may reach; nil for no limit.
   public convenience init(capacity: Int? = nil) {
     var state = SimulatedDiskState()
     state.capacity = capacity
@@ -35,21 +35,22 @@ public final class SimulatedDisk: FileSystem {
 
   // MARK: Power
 
-  /// The disk as it is found after a power cut at this moment: another disk, with power, nothing locked, everything on it
-  /// durable, its calls counted from 0 and no failures planned. `capacity` is as it was.
+  /// Cuts the power and returns the disk as a device finds it when it starts again: another disk with its power on, on
+  /// which everything is durable, no lock is held, calls are counted from 0 and no failures are planned. `capacity` is
+  /// that of this disk.
   ///
-  /// If this disk still has power it loses it now: every later call of a store on it throws `StrandlineError.io` or
-  /// `.outcomeUnknown`. Ask again with other seeds for what else the same cut could have left.
+  /// From now on every call of a store on this disk throws `StrandlineError.io` or `.outcomeUnknown`. May be called again
+  /// with other seeds, for other disks that the same power cut could have left.
   ///
-  /// - Parameter seed: chooses what unsynced work survives; the same seed, the same choice.
+  /// - Parameter seed: Chooses which unsynced changes survive. The same seed makes the same choice.
   public func afterPowerCut(seed: UInt64) -> SimulatedDisk {
     cutPower()
     return imageAfterCrash(using: SeededRandom(seed: seed))
   }
 
-  /// Cuts the power during the call that makes `callCount` this number: the call may take effect in part, and what it left
-  /// is among the unsynced work. A write that is awaited is synced when it returns, so a cut that tears one must be
-  /// planned with this, not made after it.
+  /// Plans a power cut during the call that makes `callCount` this number. The call may take effect in part, and what it
+  /// did counts as unsynced. A store's write is synced when it returns, so a power cut that tears it must be planned
+  /// before it.
   ///
   /// Run a test once to learn `callCount`, then once for each number up to it.
   public func cutPower(atCall number: Int) {
@@ -59,8 +60,8 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
-  /// How many calls that change the disk have begun: creating, writing, reserving space, cutting, syncing, renaming and
-  /// removing files and folders. Reads do not count.
+  /// How many calls that change the disk have begun: those that create, write, reserve space, truncate, sync, rename and
+  /// remove files and directories. Reads do not count.
   public var callCount: Int { state.withLock { $0.callCount } }
 
   /// Counts a start of the device and returns its number, from 1 on.
@@ -71,35 +72,35 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
-  /// The number of the mutating call, counted from 1, at which the power goes: it and all calls after it, reads
-  /// too, throw `SystemError.powerIsOff`.
+  /// The number of the mutating call, counted from 1, at which the power is cut. This call and all later ones, reads
+  /// included, throw `SystemError.powerIsOff`.
   package var crashAtCall: Int? {
     get { state.withLock { $0.crashAtCall } }
     set { state.withLock { $0.crashAtCall = newValue } }
   }
 
-  /// Whether the call that meets the power cut may take effect, in whole or in part. If not (the default) it
-  /// leaves nothing; if so, its effects are among the unsynced ones.
+  /// Whether the call at which the power is cut takes effect. If so, its effects count as unsynced, so that it may
+  /// survive in whole or in part. If not (the default), it changes nothing.
   package var isTearing: Bool {
     get { state.withLock { $0.isTearing } }
     set { state.withLock { $0.isTearing = newValue } }
   }
 
-  /// The power is gone. Only `imageAfterCrash` leads on from here.
+  /// Whether the power was cut. Every call then throws; `imageAfterCrash` returns a disk with its power on.
   package var isOff: Bool { state.withLock { $0.isOff } }
 
   /// Cuts the power between two calls.
   package func cutPower() { state.withLock { $0.isOff = true } }
 
-  /// Keep a copy of the disk as it was before each mutating call, so that one run of a history yields its crash
-  /// at every call. What the call in flight may have left is among the unsynced effects before the *next* call,
-  /// where a write just done is torn as one in flight. Setting it to false forgets the copies.
+  /// Whether the disk keeps a copy of itself from before each mutating call, so that one run of a scenario yields a crash
+  /// at every call. A crash *during* a call is tried with the copy from before the next call, in which the effects of the
+  /// call are unsynced and its write may be torn. Setting this to false drops the copies.
   package var keepsHistory: Bool {
     get { state.withLock { $0.history != nil } }
     set { state.withLock { $0.history = newValue ? $0.history ?? [] : nil } }
   }
 
-  /// The disks before each mutating call since `keepsHistory` was set.
+  /// The copies from before each mutating call since `keepsHistory` was set.
   package var history: [SimulatedDisk] {
     let states = state.withLock { $0.history ?? [] }
     return states.map { SimulatedDisk($0) }
@@ -107,11 +108,11 @@ public final class SimulatedDisk: FileSystem {
 
   // MARK: Other faults
 
-  /// Lets the call that makes `callCount` this number fail with an input/output error, once. A sync that fails so loses
-  /// what it should have covered at the next power cut, even if a later sync succeeds, as on Linux.
+  /// Makes the call that makes `callCount` this number fail once with an input/output error. If it is a sync, the next
+  /// power cut loses what it should have covered, even if a later sync succeeds, as on Linux.
   ///
-  /// A store's write then throws `StrandlineError.io` if nothing of it is on the disk, and `.outcomeUnknown` if that cannot
-  /// be known; such a store is to be opened again.
+  /// A store's write then throws `StrandlineError.io` if none of it is on the disk, and `.outcomeUnknown` if the store
+  /// cannot know. The caller must then open the store again.
   public func failCall(_ number: Int) {
     state.withLock { state in
       state.failingCalls.insert(number)
@@ -119,50 +120,50 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
-  /// A sync of strength `.ordered` promises order alone, as on Apple's systems: what came after it survives
-  /// only if all that it covered has. If not set (the default) it is as good as `.durable`, as on Linux.
+  /// Whether a sync of strength `.ordered` only orders writes, as on Apple's systems: what came after it survives only if
+  /// everything that it covered survives. If false (the default), it makes writes durable, as on Linux.
   package var isOrderedSyncWeak: Bool {
     get { state.withLock { $0.isOrderedSyncWeak } }
     set { state.withLock { $0.isOrderedSyncWeak = newValue } }
   }
 
-  /// After a sync that failed, the pages written before it read back fine, and are gone at the next crash even
+  /// Whether a failed sync drops pages: readers still read what was written before it, and the next crash loses it even
   /// if a later sync succeeds ("fsyncgate").
   package var failedSyncLosesPages: Bool {
     get { state.withLock { $0.failedSyncLosesPages } }
     set { state.withLock { $0.failedSyncLosesPages = newValue } }
   }
 
-  /// Lets the mutating call of this number fail with `error`, if it is a sync of a file or folder.
+  /// Makes the mutating call of this number fail with `error`, if it is a sync of a file or directory.
   package func failSync(atCall number: Int, with error: SystemError) {
     state.withLock { $0.syncFailures[number] = error }
   }
 
-  /// Ends all planned failures of syncs.
+  /// Removes all planned failures of syncs.
   package func healSyncs() { state.withLock { $0.syncFailures = [:] } }
 
-  /// Tells the disk that a sync of this file was reported as failed by a layer above.
-  package func noteFailedSync(_ path: String) {
+  /// Drops the pages of a file whose sync a fault injector has made fail, if `failedSyncLosesPages` is set.
+  package func dropPagesAfterFailedSync(of path: String) {
     state.withLock { state in
       guard state.failedSyncLosesPages, let node = try? state.file("sync", path) else { return }
       state.nodes[node].losePages()
     }
   }
 
-  /// How many bytes all files together may have; nil for no bound. May change at any time: set it to `usedBytes` and
-  /// the disk is full, to nil and there is room again. A store's write for which there is no room throws
-  /// `StrandlineError.diskFull` and has changed nothing.
+  /// The size in bytes that all files together may reach; nil for no limit. A test may change it at any time: with
+  /// `usedBytes` the disk is full, with nil there is space again. A store's write for which there is no space throws
+  /// `StrandlineError.diskFull` and changes nothing.
   public var capacity: Int? {
     get { state.withLock { $0.capacity } }
     set { state.withLock { $0.capacity = newValue } }
   }
 
-  /// The sizes of all files together, in bytes.
+  /// The sum of the sizes of all files in bytes.
   public var usedBytes: Int { state.withLock { $0.used } }
 
-  // MARK: Looking from outside
+  // MARK: Inspecting and damaging
 
-  /// The same disk at this moment, unsynced effects included, without locks. A disk that is off stays off.
+  /// Returns a copy of the disk with its unsynced effects and without its locks. The power is on or off as on this disk.
   package func clone() -> SimulatedDisk { SimulatedDisk(state.withLock { $0.detached() }) }
 
   /// The paths of all files, sorted.
@@ -173,7 +174,7 @@ public final class SimulatedDisk: FileSystem {
     return result.sorted()
   }
 
-  /// The paths of all folders but the root, sorted.
+  /// The paths of all directories except the root, sorted.
   package var directoryPaths: [String] {
     let state = state.withLock { $0 }
     var result: [String] = []
@@ -181,7 +182,7 @@ public final class SimulatedDisk: FileSystem {
     return result.sorted()
   }
 
-  /// A file's bytes as a reader would see them, power or not; nil if there is no such file.
+  /// Returns a file's bytes as a reader reads them, also while the power is off; nil if there is no such file.
   package func peek(_ path: String) -> [UInt8]? {
     state.withLock { state in
       guard let node = try? state.file("peek", path) else { return nil }
@@ -189,8 +190,7 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
-  /// Damage at rest: the file has these bytes now, durably, as if it had always had them. A file that is missing
-  /// is made, and its folders.
+  /// Damages a file at rest: replaces its bytes durably. Creates the file and its directories if they are missing.
   package func poke(_ path: String, _ bytes: [UInt8]) {
     state.withLock { state in
       if let node = try? state.file("poke", path) {
@@ -219,20 +219,20 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
-  /// Removes a file durably, as a careless hand would.
+  /// Damages the store at rest: removes a file durably.
   package func pokeRemove(_ path: String) {
     state.withLock { state in
-      guard let place = try? state.place("poke", path), let node = try? state.file("poke", path) else { return }
+      guard let location = try? state.location("poke", path), let node = try? state.file("poke", path) else { return }
       state.used -= state.nodes[node].current.size
-      state.directories[place.directory].current[place.name] = nil
-      state.directories[place.directory].durable[place.name] = nil
+      state.directories[location.directory].current[location.name] = nil
+      state.directories[location.directory].durable[location.name] = nil
     }
   }
 
-  // MARK: The two ways in
+  // MARK: Access to the state
 
-  /// A call that changes nothing.
-  func look<Result: Sendable>(
+  /// Runs a call that changes nothing. Throws if the power is off.
+  func read<Result: Sendable>(
     _ subject: String, _ body: (inout SimulatedDiskState) throws(SystemError) -> Result
   ) throws(SystemError) -> Result {
     try state.withLock { (state) throws(SystemError) -> Result in
@@ -241,8 +241,9 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
-  /// A call that changes something: counted, and cut off when its number is up. A sync in flight needs no `body`
-  /// at the cut: what it might have achieved is what the unsynced effects may survive as anyway.
+  /// Counts and runs a call that changes the disk. Cuts the power, or throws a planned failure, if one is planned for the
+  /// call's number. A sync during which the power is cut does not run: its effects count as unsynced, so that each of
+  /// them may survive anyway.
   func mutate<Result: Sendable>(
     _ subject: String, isSync: Bool = false, _ body: (inout SimulatedDiskState) throws(SystemError) -> Result
   ) throws(SystemError) -> Result {
@@ -274,6 +275,6 @@ public final class SimulatedDisk: FileSystem {
 }
 
 extension SystemError {
-  /// What every call on a disk without power throws.
+  /// The error of every call on a disk whose power is off.
   package static func powerIsOff(_ subject: String) -> SystemError { .device("power", subject) }
 }

@@ -1,24 +1,24 @@
-// Everything a simulated disk knows, as one value: copying it is how a disk is cloned.
+// The whole state of a simulated disk as one value, so that copying the value copies the disk.
 //
-// Names and contents are apart, as on a real disk: a folder is a table from names to numbers, a number is
-// a file or a folder. Each has a durable side and a current side, and what lies between them is a list of
-// operations in the order of the calls.
+// Names and contents are separate, as on a real disk: a directory is a table from names to the indexes of files and
+// directories. Each file and each directory has a durable and a current state, and a list of the operations between the
+// two in the order of the calls.
 
 internal import StrandlineSystem
 
-/// What a name leads to.
+/// What a name refers to: an index into `nodes` or `directories`.
 enum SimulatedEntry: Hashable, Sendable {
   case file(Int)
   case directory(Int)
 }
 
-/// A folder.
+/// The names in a directory, as they survive a crash and as they are now.
 struct SimulatedDirectory: Sendable {
   var durable: [String: SimulatedEntry] = [:]
   var current: [String: SimulatedEntry] = [:]
 }
 
-/// A change to one or two names, done or lost as a whole.
+/// A change to one or two names, which a crash keeps or loses as a whole.
 struct SimulatedNameOperation: Sendable {
   struct Edit: Sendable {
     var directory: Int
@@ -28,18 +28,18 @@ struct SimulatedNameOperation: Sendable {
   var call: String
   var path: String
   var edits: [Edit]
-  /// As for a file's effect; names are under no barrier themselves.
+  /// The number of barriers before this operation, as for a file's effect. No barrier covers the operation itself.
   var born = 0
 
-  /// The two concern one name, so that the later one cannot have happened without the earlier.
-  func shares(nameWith other: SimulatedNameOperation) -> Bool {
+  /// Whether both operations change the same name, so that the later one can survive only if the earlier one does.
+  func hasCommonName(with other: SimulatedNameOperation) -> Bool {
     edits.contains { mine in
       other.edits.contains { $0.directory == mine.directory && $0.name == mine.name }
     }
   }
 }
 
-/// A disk as a value.
+/// The state of a simulated disk.
 struct SimulatedDiskState: Sendable {
   struct Lock: Sendable {
     var shared = 0
@@ -51,12 +51,13 @@ struct SimulatedDiskState: Sendable {
   }
 
   var nodes: [SimulatedNode] = []
-  /// The first is the root.
+  /// All directories; the first is the root.
   var directories: [SimulatedDirectory] = [SimulatedDirectory()]
   var operations: [SimulatedNameOperation] = []
   var locks: [Int: Lock] = [:]
-  /// Contents of files that were removed or cut: what may shine through in a file that grew without data.
-  var graveyard: [SimulatedContent] = []
+  /// The contents of the last four files that were removed or truncated. After a crash their bytes may be found in a file
+  /// that grew without its data.
+  var removedContents: [SimulatedContent] = []
 
   var callCount = 0
   var crashAtCall: Int?
@@ -64,17 +65,17 @@ struct SimulatedDiskState: Sendable {
   var isOff = false
   var failedSyncLosesPages = false
   var syncFailures: [Int: SystemError] = [:]
-  /// Calls of any kind that fail, by number.
+  /// The numbers of calls, of any kind, that fail.
   var failingCalls: Set<Int> = []
-  /// How many environments were made for this disk and those that it came from by a crash.
+  /// How many environments were made for this disk and for the disks of which it is an image after a crash.
   var starts: UInt64 = 0
-  /// A sync of strength `.ordered` is a barrier and no more.
+  /// Whether a sync of strength `.ordered` is only a barrier.
   var isOrderedSyncWeak = false
-  /// The barriers so far.
+  /// The number of barriers so far.
   var barriers = 0
-  /// The write that the power cut met, if it met one; in a state of the history, the write that was just done.
+  /// The write during which the power was cut, if any; in a copy of the history, the write of the last call.
   var inFlight: WriteInFlight?
-  /// The write that the last mutating call did; nil if that was no write.
+  /// The write of the last mutating call; nil if that call was not a write.
   var lastWrite: WriteInFlight?
   var history: [SimulatedDiskState]?
 
@@ -84,12 +85,13 @@ struct SimulatedDiskState: Sendable {
 
   // MARK: Names
 
-  /// By bytes: paths are taken apart at every call, and characters would cost more than all the rest.
+  /// The components of a path. Splits by bytes, because splitting by characters at every call would take most of the
+  /// simulation's time.
   private static func parts(_ path: String) -> [Substring] {
     path.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }.filter { $0 != "." }
   }
 
-  /// What stands at a path, nil if nothing does.
+  /// What a path names, or nil if it names nothing.
   func entry(_ call: String, _ path: String) throws(SystemError) -> SimulatedEntry? {
     var entry = SimulatedEntry.directory(0)
     for part in Self.parts(path) {
@@ -116,8 +118,8 @@ struct SimulatedDiskState: Sendable {
     }
   }
 
-  /// The folder of a path, and the name in it.
-  func place(_ call: String, _ path: String) throws(SystemError) -> (directory: Int, name: String) {
+  /// The directory of a path, and the name in it.
+  func location(_ call: String, _ path: String) throws(SystemError) -> (directory: Int, name: String) {
     var parts = Self.parts(path)
     guard let name = parts.popLast() else { throw .taken(call, path) }
     return (try directory(call, parts.joined(separator: "/")), String(name))
@@ -129,29 +131,29 @@ struct SimulatedDiskState: Sendable {
     operations[operations.count - 1].born = barriers
   }
 
-  /// Makes a file's bytes durable, or puts them under a barrier.
+  /// Syncs a file: makes its bytes durable, or adds a barrier that covers them.
   mutating func syncData(of node: Int, _ strength: SyncStrength) {
     if isOrderedSyncWeak && strength == .ordered {
       barriers += 1
       nodes[node].seal(barriers)
     } else {
       nodes[node].sync()
-      emptyCache()
+      flushCache()
     }
   }
 
-  /// A durable sync empties the whole cache of the drive, and with it what barriers have put there.
-  private mutating func emptyCache() {
+  /// Makes durable what barriers cover, because a durable sync flushes the whole cache of the drive.
+  private mutating func flushCache() {
     guard barriers > 0 else { return }
     for node in nodes.indices { nodes[node].syncSealed() }
   }
 
-  /// Makes the pending operations on a folder's names durable, and those that they build on.
+  /// Makes the pending operations on a directory's names durable, and those that they depend on.
   mutating func syncNames(of directory: Int) {
     var isWanted = operations.map { $0.edits.contains { $0.directory == directory } }
     for index in operations.indices.reversed() where !isWanted[index] {
       isWanted[index] = (index + 1..<operations.count).contains {
-        isWanted[$0] && operations[$0].shares(nameWith: operations[index])
+        isWanted[$0] && operations[$0].hasCommonName(with: operations[index])
       }
     }
     var rest: [SimulatedNameOperation] = []
@@ -163,7 +165,7 @@ struct SimulatedDiskState: Sendable {
       for edit in operation.edits { directories[edit.directory].durable[edit.name] = edit.entry }
     }
     operations = rest
-    emptyCache()
+    flushCache()
   }
 
   /// Calls `body` with each path, in the order of the names.
@@ -179,26 +181,26 @@ struct SimulatedDiskState: Sendable {
 
   // MARK: Space
 
-  /// Accounts for growth, or refuses it.
-  mutating func claim(_ count: Int, _ call: String, _ path: String) throws(SystemError) {
+  /// Adds `count` to the used space, or throws ENOSPC if that would exceed the capacity.
+  mutating func reserve(_ count: Int, _ call: String, _ path: String) throws(SystemError) {
     if let capacity, count > 0, used + count > capacity { throw .full(call, path) }
     used += count
   }
 
-  /// Refuses a new name on a disk that has no byte left.
+  /// Throws ENOSPC if the disk is full. A new name needs space too.
   func requireRoom(_ call: String, _ path: String) throws(SystemError) {
     if let capacity, used >= capacity { throw .full(call, path) }
   }
 
-  /// A name has let go of a file; nobody but open handles can reach its bytes now.
-  mutating func bury(_ node: Int) {
+  /// Frees the space of a file whose name is removed, or which is truncated, and keeps its bytes in `removedContents`.
+  mutating func release(_ node: Int) {
     used -= nodes[node].current.size
     guard nodes[node].current.size > 0 else { return }
-    graveyard.append(nodes[node].current)
-    if graveyard.count > 4 { graveyard.removeFirst() }
+    removedContents.append(nodes[node].current)
+    if removedContents.count > 4 { removedContents.removeFirst() }
   }
 
-  /// The same disk for other hands: no locks, no plans for faults, no past.
+  /// A copy of the state without locks and history.
   func detached() -> SimulatedDiskState {
     var copy = self
     copy.locks = [:]

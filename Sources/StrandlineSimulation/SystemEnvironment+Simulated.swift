@@ -1,9 +1,9 @@
-// An environment for the tests of the log and of what stands on it.
+// The environment for tests of the log and of the layers above it.
 
 package import StrandlineSystem
 
 extension SystemEnvironment {
-  /// A simulated disk, a clock that moves on by itself, and dice that repeat.
+  /// The given file system, a clock whose sleeps advance it, and seeded random numbers.
   package static func simulated(_ fileSystem: any FileSystem, seed: UInt64) -> SystemEnvironment {
     SystemEnvironment(
       fileSystem: fileSystem, clock: SimulatedClock(autoAdvance: true), random: SeededRandom(seed: seed))

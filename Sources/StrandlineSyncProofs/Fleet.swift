@@ -1,7 +1,7 @@
-// Devices and a cloud in one process, on simulated disks and clocks: what sync tests and the simulator stand on.
+// Several devices and a server in one process, on simulated disks and clocks, for the sync tests and the simulation.
 //
-// Every device has a disk of its own that can lose power, a clock of its own that can be wrong by years, and reaches one
-// server object through the same JSON as over a socket. Nothing sleeps.
+// Each device has a disk that can lose power and a clock that can be wrong by years, and exchanges the same JSON with the
+// server as over a socket. Nothing sleeps.
 
 package import Strandline
 package import StrandlineCloudKit
@@ -29,7 +29,7 @@ package final class Fleet: Sendable {
       controlIntervalMilliseconds: nil)
   }
 
-  /// A new device; its store is made on first `open`.
+  /// Makes a device, whose store is created at the first `open`.
   package func device(
     _ name: String, clockSkewMilliseconds: Int64 = 0, segmentBytesMax: Int? = nil
   ) -> Device {
@@ -48,7 +48,7 @@ package final class Fleet: Sendable {
   package var applications: Int { server.statistics.appliedOperations }
 }
 
-/// A device: a store on a simulated disk, and the way to the cloud.
+/// A device: a store on a simulated disk that syncs with the fleet's server.
 package final class Device: Sendable {
   package let name: String
   package let clock: SimulatedClock
@@ -56,7 +56,7 @@ package final class Device: Sendable {
   private let random: SeededRandom
   private let parts: Mutex<(disk: SimulatedDisk, store: RecordStore?)>
   private let options: StoreOptions
-  private let meddler = Meddler()
+  private let afterRequest = RequestHook()
 
   fileprivate init(name: String, fleet: Fleet, seed: UInt64, clock: SimulatedClock, options: StoreOptions) {
     self.options = options
@@ -73,7 +73,7 @@ package final class Device: Sendable {
     StoreEnvironment(SystemEnvironment(fileSystem: disk, clock: clock, random: random))
   }
 
-  /// No idle markers: a simulated run has no thread of its own.
+  /// Options without idle markers and background work, so that a simulated run has no other threads.
   package static let options: StoreOptions = {
     var options = LogOptions()
     options.controlIntervalMilliseconds = nil
@@ -82,7 +82,7 @@ package final class Device: Sendable {
     return StoreOptions(log: options)
   }()
 
-  /// The store, opened with an engine that only `sync()` moves.
+  /// Opens the store, or returns it if it is open. Its engine syncs only in `sync()`.
   @discardableResult
   package func open(through transport: (any Transport)? = nil) async throws -> RecordStore {
     if let store = parts.withLock({ $0.store }) { return store }
@@ -90,7 +90,7 @@ package final class Device: Sendable {
     var configuration = SyncConfiguration(
       WebServicesDatabase(
         address: fleet.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
-        transport: transport ?? MeddledTransport(InProcessTransport(fleet.server), meddler),
+        transport: transport ?? HookedTransport(InProcessTransport(fleet.server), afterRequest),
         environment: environment.system))
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
@@ -107,7 +107,7 @@ package final class Device: Sendable {
     try await store?.close()
   }
 
-  /// The power goes: what was not synced is lost as `loss` says, and the store object with it.
+  /// Cuts the power: unsynced changes are lost as `loss` says, and the open store is dropped.
   package func crash(_ loss: CrashLoss = .none) {
     parts.withLock { parts in
       parts.disk = parts.disk.imageAfterCrash(loss)
@@ -115,7 +115,7 @@ package final class Device: Sendable {
     }
   }
 
-  /// The device's disk becomes a copy of another's: restored from a backup, or cloned.
+  /// Replaces the device's disk by a copy of `image`, as a restored backup or a clone does.
   package func restore(from image: SimulatedDisk) {
     parts.withLock { parts in
       parts.disk = image.clone()
@@ -123,10 +123,11 @@ package final class Device: Sendable {
     }
   }
 
-  /// What happens on this device while a request is under way: the app goes on living during a cycle.
-  package func whileAsking(_ body: (@Sendable () -> Void)?) { meddler.body.withLock { $0 = body } }
+  /// Sets what the app on this device does during a sync cycle: `body` runs after each answer, before the engine gets
+  /// it. nil for nothing.
+  package func whileAsking(_ body: (@Sendable () -> Void)?) { afterRequest.body.withLock { $0 = body } }
 
-  /// One cycle.
+  /// Runs one sync cycle.
   @discardableResult
   package func sync(
     _ direction: CycleOptions.Direction = .both, waitMillisecondsMax: Int64? = 30_000
@@ -137,7 +138,7 @@ package final class Device: Sendable {
     return try await open().sync.cycle(options)
   }
 
-  /// Everything that the app sees, one line a record, in the order of zone and name.
+  /// All records that the app sees, one on each line, ordered by zone and name.
   package func dump() async throws -> [String] {
     var lines: [String] = []
     try await open().forEachRecord { record in
@@ -147,8 +148,8 @@ package final class Device: Sendable {
     return lines
   }
 
-  /// The first relation between the projections that does not hold; nil if all do. Also held against what a fresh
-  /// replay of the log makes of it.
+  /// Returns the first invariant of the projections that does not hold, or nil. Also compares the projections with those
+  /// of a new replay of the log.
   package func brokenInvariant() async throws -> String? {
     let store = try await open()
     if let broken = store.core.withLock({ $0.projections.brokenInvariant() }) { return "\(name): \(broken)" }
@@ -157,23 +158,23 @@ package final class Device: Sendable {
     let difference = store.core.withLock { core in
       replayed.projections.difference(from: core.projections)
     }
-    return difference.isEmpty ? nil : "\(name): a replay gives others: \(difference.words)"
+    return difference.isEmpty ? nil : "\(name): a replay of the log gives other projections: \(difference.words)"
   }
 
-  /// Compacts the store. What was wrong with it afterwards, in words: everything that the projections point at must
-  /// read as before.
+  /// Compacts the store. `broken` says what is wrong afterwards, or is nil: every event that the projections refer to
+  /// must read as before.
   package func compact() async throws -> (report: StoreCompaction, broken: String?) {
     let store = try await open()
     let before = try contents(of: store)
     let report = try await store.compact()
     let after = try contents(of: store)
     if let lsn = before.keys.first(where: { before[$0] != after[$0] }) {
-      return (report, "\(name): event \(lsn) reads otherwise after a compaction")
+      return (report, "\(name): event \(lsn) has other bytes after a compaction")
     }
     return (report, try await brokenInvariant())
   }
 
-  /// The bytes of every event that the projections point at.
+  /// The bytes of every event that the projections refer to.
   private func contents(of store: RecordStore) throws -> [LSN: [UInt8]] {
     guard case .writer(let log) = store.source else { return [:] }
     let zones = store.core.withLock { $0.projections.records.zones }
@@ -186,7 +187,7 @@ package final class Device: Sendable {
     return result
   }
 
-  /// Folds the log anew, and stops where `check` says something.
+  /// Applies all events of the log to new projections. Stops at the first event after which `check` returns a violation.
   package func replay(
     _ check: (LSN, borrowing Projections) -> String?
   ) throws -> (projections: Projections, broken: String?) {
@@ -204,24 +205,24 @@ package final class Device: Sendable {
   }
 }
 
-/// What a device does while it waits for an answer.
-private final class Meddler: Sendable {
+/// What the app on a device does during a request.
+private final class RequestHook: Sendable {
   let body: Mutex<(@Sendable () -> Void)?> = Mutex(nil)
 }
 
-/// A way to the server on which the app's own life goes on.
-private struct MeddledTransport: Transport {
+/// A transport that runs the hook after each answer, before it returns the answer to the engine.
+private struct HookedTransport: Transport {
   let base: any Transport
-  let meddler: Meddler
+  let hook: RequestHook
 
-  init(_ base: any Transport, _ meddler: Meddler) {
+  init(_ base: any Transport, _ hook: RequestHook) {
     self.base = base
-    self.meddler = meddler
+    self.hook = hook
   }
 
   func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     let response = try await base.send(request)
-    meddler.body.withLock { $0 }?()
+    hook.body.withLock { $0 }?()
     return response
   }
 }

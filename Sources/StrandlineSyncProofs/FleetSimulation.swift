@@ -1,9 +1,9 @@
-// Random lives of a fleet: edits, deletions, new lives, lost answers, power cuts, expired tokens, throttling; then a quiet
-// phase in which everything must agree.
+// Random runs of several devices and a server: edits, deletions, re-creations, lost answers, power cuts, expired tokens,
+// throttling; then a quiet phase after which all of them must agree.
 //
-// The oracle shares no code with the engine beyond reading stamps: for every acknowledged write it notes the stamp that
-// the write put on its field, and at the end the living record must carry that stamp or a greater one. Deleted births
-// must stay dead, and the server's journal must not hold the same mutation twice.
+// The oracle shares no code with the engine except the decoding of stamps. For every acknowledged write it records the
+// stamp of the written field, and at the end the record must carry this stamp or a greater one. A record whose births
+// were all deleted must not exist, and the server's journal must not hold the same mutation twice.
 
 import Strandline
 import StrandlineLog
@@ -14,7 +14,7 @@ import Synchronization
 
 /// One run of a fleet, from one seed.
 package struct FleetSimulation {
-  /// What went wrong, and how to see it again.
+  /// A violation, with the seed and the steps that lead to it.
   package struct Failure: Error, CustomStringConvertible {
     package var seed: UInt64
     package var step: Int
@@ -25,7 +25,7 @@ package struct FleetSimulation {
     }
   }
 
-  /// What happened in a run: a campaign that never meets these has proved little.
+  /// How often each case occurred in a run. A campaign in which one of them never occurs does not test it.
   package struct Tally: Hashable, Sendable {
     package var steps = 0
     package var writes = 0
@@ -36,9 +36,9 @@ package struct FleetSimulation {
     package var blocked = 0
     package var resets = 0
     package var compactions = 0
-    /// Events that compactions removed.
+    /// How many events compactions have removed.
     package var removed: UInt64 = 0
-    /// Records of which a compaction dared to leave out nothing.
+    /// How many records a compaction has kept with all their events.
     package var keptWhole = 0
     package init() {}
     package mutating func add(_ other: Tally) {
@@ -63,41 +63,43 @@ package struct FleetSimulation {
   private var trace: [String] = []
   private var step = 0
   private var tally = Tally()
-  /// Every acknowledged write of a field: the stamp it got, and the lives it was for.
+  /// Every acknowledged write of a field, with its stamp and the births of the record at that time.
   private var acknowledged: [(id: RecordID, field: String, stamp: FieldStamp, births: Set<Birth>)] = []
-  /// Every life whose deletion was acknowledged to the app.
+  /// All births whose deletion a device has acknowledged to its app.
   private var deleted: [RecordID: Set<Birth>] = [:]
+  /// `deleted`, and all births that the devices' logs say were deleted.
   private var allDeleted: [RecordID: Set<Birth>] = [:]
-  /// The lives that were begun, deleted by somebody, and begun again because the first answer was lost.
+  /// The births of records that a device has created and, because the answer was lost, sent again after another device
+  /// had deleted them.
   private var sentAgain: [RecordID: Set<Birth>] = [:]
-  /// Which faults this run has at all.
+  /// Which kinds of faults this run has.
   private let hasCrashes: Bool
   private let hasLostAnswers: Bool
   private let hasThrottling: Bool
   private let hasExpiry: Bool
   private let hasStalePages: Bool
-  /// Dice of its own: a life without compaction is the same as before there was any.
+  /// A random source of its own, so that all other choices of a seed are the same with and without compactions.
   private let compaction: SeededRandom
   private let hasCompaction: Bool
-  /// What the oracle has read of a device's log before a compaction took it away.
-  private let harvests: [String: Harvest]
+  /// What the oracle has read in each device's log before compactions removed it.
+  private let readings: [String: LogReading]
 
   package init(seed: UInt64, devices count: Int = 3) throws {
     self.seed = seed
     random = SeededRandom(seed: seed)
     var limits = ServerLimits()
-    // Small pages in half of the lives: a zone of five names then has several.
+    // Half of the runs have small pages, so that a zone of five names has several.
     if random.below(2) == 0 { limits.resultsMax = 2 }
     fleet = try Fleet(seed: seed, limits: limits)
-    // Clocks that disagree by less than a minute: beyond it times are clamped, which has its own tests.
+    // The devices' clocks differ by less than a minute. Above that the engine clamps times, which other tests cover.
     compaction = SeededRandom(seed: seed ^ 0xC0_4A_C7)
     hasCompaction = compaction.below(3) > 0
     let segmentBytesMax = hasCompaction ? 8 << 10 : nil
-    devices = (0..<count).map { [random, fleet] place in
+    devices = (0..<count).map { [random, fleet] number in
       fleet.device(
-        "d\(place)", clockSkewMilliseconds: Int64(random.below(40_000)) - 20_000, segmentBytesMax: segmentBytesMax)
+        "d\(number)", clockSkewMilliseconds: Int64(random.below(40_000)) - 20_000, segmentBytesMax: segmentBytesMax)
     }
-    harvests = Dictionary(uniqueKeysWithValues: devices.map { ($0.name, Harvest()) })
+    readings = Dictionary(uniqueKeysWithValues: devices.map { ($0.name, LogReading()) })
     hasCrashes = random.below(2) == 0
     hasLostAnswers = random.below(2) == 0
     hasThrottling = random.below(2) == 0
@@ -211,25 +213,25 @@ package struct FleetSimulation {
     let compactions: Mutex<[Result<StoreCompaction, any Error>]> = Mutex([])
     var compactMeanwhile: (@Sendable () -> Void)?
     if hasCompaction, compaction.below(3) == 0 {
-      let (chance, harvest) = (SeededRandom(seed: compaction.next()), harvests[device.name])
+      let (chance, reading) = (SeededRandom(seed: compaction.next()), readings[device.name])
       compactMeanwhile = {
         guard chance.below(4) == 0 else { return }
         let result = Result {
-          try harvest?.read(store)
+          try reading?.readOn(store)
           return try store.compactBlocking()
         }
         compactions.withLock { $0.append(result) }
       }
       device.whileAsking(compactMeanwhile)
     }
-    // The app goes on editing while the cycle runs.
+    // The app edits while the cycle runs.
     if hasEdits {
       let (id, field, chance) = (name(), field(), SeededRandom(seed: random.next()))
       let words = "\(device.name) step \(step), meanwhile"
       device.whileAsking { [compactMeanwhile] in
         defer { compactMeanwhile?() }
         guard chance.below(3) == 0 else { return }
-        // A name that is deleted by now refuses, as it must.
+        // If the name was deleted meanwhile, the write throws, as it must.
         _ = try? store.writeBlocking { tx in
           var record = try tx.record(id) ?? Record(type: "Note", id: id)
           record[field] = .string("\(words) \(chance.next())")
@@ -240,25 +242,26 @@ package struct FleetSimulation {
     defer { device.whileAsking(nil) }
     do {
       let report = try await device.sync(direction, waitMillisecondsMax: 10_000)
-      note(report)
+      count(report)
       trace.append("\(step) \(device.name) syncs \(direction): \(report)")
     } catch let error as StrandlineError where error.code.isTransient {
       trace.append("\(step) \(device.name) syncs \(direction): \(error.code.rawValue)")
     }
     for result in compactions.withLock({ $0 }) {
       let report = try result.get()
-      note(report)
+      count(report)
       trace.append("\(step) \(device.name) compacted meanwhile \(report.eventsBefore) to \(report.eventsAfter)")
     }
   }
 
-  private mutating func note(_ report: SyncReport) {
+  private mutating func count(_ report: SyncReport) {
     tally.recognized += report.recognized
     tally.merged += report.merged
     tally.blocked += report.blocked
   }
 
-  /// The server applies a batch and the device never hears of it; then perhaps the device's power goes too.
+  /// Syncs a device whose connection breaks after the server has applied a batch. In some runs the device's power is cut
+  /// then.
   private mutating func syncLosingTheAnswer(_ device: Device) async throws {
     let store = try await device.open()
     let dropped = fleet.server.statistics.droppedAnswers
@@ -280,7 +283,7 @@ package struct FleetSimulation {
     faults.dropAnswer = nil
     fleet.server.setFaults(faults)
     if fleet.server.statistics.droppedAnswers > dropped { tally.lostAnswers += 1 }
-    if case .success(let report) = result { note(report) }
+    if case .success(let report) = result { count(report) }
     trace.append("\(step) \(device.name) syncs, answer lost: \(fleet.server.statistics.droppedAnswers - dropped)")
     if hasCrashes, random.below(2) == 0 { try await crash(device) }
   }
@@ -292,14 +295,14 @@ package struct FleetSimulation {
   }
 
   private mutating func compact(_ device: Device) async throws {
-    try harvests[device.name]?.read(try await device.open())
+    try readings[device.name]?.readOn(try await device.open())
     let (report, broken) = try await device.compact()
-    note(report)
+    count(report)
     trace.append("\(step) \(device.name) compacts \(report.eventsBefore) events to \(report.eventsAfter)")
     if let broken { throw failure(broken) }
   }
 
-  private mutating func note(_ report: StoreCompaction) {
+  private mutating func count(_ report: StoreCompaction) {
     tally.compactions += 1
     tally.removed += report.eventsBefore - report.eventsAfter
     tally.keptWhole += report.recordsKeptWhole
@@ -334,7 +337,7 @@ package struct FleetSimulation {
       for device in devices {
         device.clock.advance(milliseconds: 60_000)
         let report = try await device.sync(waitMillisecondsMax: nil)
-        note(report)
+        count(report)
         trace.append("quiet \(round) \(device.name): \(report)")
         if let broken = try await device.brokenInvariant() { throw failure(broken) }
       }
@@ -345,28 +348,28 @@ package struct FleetSimulation {
       let status = try await device.open().status()
       guard status.unsettled == 0 else {
         let ids = Set(try await device.open().core.withLock { Array($0.projections.outbox.records.values) })
-        throw failure("\(device.name) still owes \(status.unsettled) mutations\n\(try await story(ids))")
+        throw failure("\(device.name) still has \(status.unsettled) unsettled mutations\n\(try await events(of: ids))")
       }
       guard status.openBlocks == 0 else {
-        throw failure("\(device.name) has \(status.openBlocks) blocks without an end")
+        throw failure("\(device.name) still has \(status.openBlocks) blocked records to look up")
       }
     }
     allDeleted = deleted
     for device in devices {
-      try harvests[device.name]?.read(try await device.open())
-      for (id, births) in harvests[device.name]?.found.deleted ?? [:] { allDeleted[id, default: []].formUnion(births) }
+      try readings[device.name]?.readOn(try await device.open())
+      for (id, births) in readings[device.name]?.found.deleted ?? [:] { allDeleted[id, default: []].formUnion(births) }
     }
-    // A device that joins late sees what the server holds.
+    // A device that syncs for the first time sees what the server holds.
     let late = fleet.device("late")
     try await late.sync()
     dumps.append(try await late.dump())
-    for (place, dump) in dumps.enumerated() where dump != dumps[0] {
+    for (number, dump) in dumps.enumerated() where dump != dumps[0] {
       let (mine, others) = (Set(dump).subtracting(dumps[0]).sorted(), Set(dumps[0]).subtracting(dump).sorted())
       let ids = Set(
         (mine + others).compactMap { $0.split(separator: "/", maxSplits: 1).last?.prefix { $0 != " " } }.map {
           RecordID(String($0))
         })
-      throw failure("device \(place) ends with \(mine), and device 0 with \(others)\n\(try await story(ids))")
+      throw failure("only device \(number) has \(mine), only device 0 has \(others)\n\(try await events(of: ids))")
     }
     try await checkJournal()
     try await checkWrites(on: late)
@@ -374,12 +377,13 @@ package struct FleetSimulation {
 
   private func checkWrites(on device: Device) async throws {
     let store = try await device.open()
-    // A life that nobody deleted must be there.
+    // A record with a birth that no device has deleted must exist.
     for write in acknowledged where deletedBirths(write.id).isDisjoint(with: write.births) {
       let births = try store.core.withLock { core in try core.view(write.id)?.version.stamp.births }
       guard let births, !births.isDisjoint(with: write.births) else {
         throw failure(
-          "\(write.id): an acknowledged life \(write.births) is gone, though nobody deleted it\n\(try await story([write.id]))"
+          "\(write.id): the acknowledged births \(write.births) are lost, but no device deleted them\n"
+            + (try await events(of: [write.id]))
         )
       }
     }
@@ -388,29 +392,31 @@ package struct FleetSimulation {
       guard let version else { continue }
       if let dead = deleted[id], version.stamp.births.isSubset(of: dead.subtracting(sentAgain[id] ?? [])) {
         throw failure(
-          "\(id) lives, though all its births were deleted: \(version.stamp.births)\n\(try await story([id]))")
+          "\(id) exists, but all its births were deleted: \(version.stamp.births)\n\(try await events(of: [id]))")
       }
       for write in acknowledged where write.id == id && !write.births.isDisjoint(with: version.stamp.births) {
-        // A write into a life that somebody deleted went with it, though the name may live on in another life.
+        // A write is lost with the births that a device has deleted, although a record of that name may have others.
         if !write.births.isDisjoint(with: deletedBirths(id)) { continue }
         let final = version.stamp.fields[write.field]
         guard let final, final >= write.stamp else {
           throw failure(
-            "\(id).\(write.field): an acknowledged write with stamp \(write.stamp) ended as \(String(describing: final))\n"
-              + (try await story([id])))
+            "\(id).\(write.field): an acknowledged write has stamp \(write.stamp), but the field has "
+              + "\(String(describing: final)) at the end\n" + (try await events(of: [id])))
         }
       }
     }
   }
 
-  /// No mutation was applied twice: two versions of a record in a row with the same `seen` would be one.
+  /// Checks that the server has applied no mutation twice, which would show as two consecutive versions of a record with
+  /// the same `seen`.
   ///
-  /// With a deletion in between it is the one case that the rules allow: a creation whose answer was lost, which somebody
-  /// deleted before this device had its first token. A fetch without token cannot tell whose tombstone it shows, so the
-  /// creation is kept and sent again. Nor can a page tell that shows another life under the name by then: the tombstone
-  /// in between is no longer in the feed, and the creation is joined with that life.
+  /// With a deletion between the two versions the rules allow it in one case: the answer to a creation was lost, and
+  /// another device deleted the record before this device had its first token. A fetch without a token cannot tell which
+  /// births a tombstone is for, so the device keeps the creation and sends it again. Nor can it tell from a page that has
+  /// a re-created record under the name: the feed no longer has the tombstone between the two, and the device merges its
+  /// creation with the re-created record.
   private mutating func checkJournal() async throws {
-    let joinedUnheard = joinedUnheard()
+    let mergedUnconfirmed = mergedUnconfirmed()
     try fleet.server.close()
     var living: [String: Set<Birth>] = [:]
     var ended: [String: Set<Birth>] = [:]
@@ -433,7 +439,7 @@ package struct FleetSimulation {
         living[record.name] = stamp.births
         let again = stamp.births.intersection(ended[record.name] ?? [])
         sentAgain[RecordID(record.name), default: []]
-          .formUnion(again.intersection(joinedUnheard[RecordID(record.name)] ?? []))
+          .formUnion(again.intersection(mergedUnconfirmed[RecordID(record.name)] ?? []))
       case .recordDeleted(_, let name, _)?:
         ended[name, default: []].formUnion(living.removeValue(forKey: name) ?? [])
         if let seen = last.removeValue(forKey: name) { beforeDeletion[name, default: []].append(seen) }
@@ -441,18 +447,18 @@ package struct FleetSimulation {
       }
     }
     if let duplicate {
-      let story = try await story([RecordID(duplicate.name)])
-      throw failure("\(duplicate.name) was applied twice: \(duplicate.seen)\n\(story)")
+      let events = try await events(of: [RecordID(duplicate.name)])
+      throw failure("\(duplicate.name) was applied twice: \(duplicate.seen)\n\(events)")
     }
   }
 
-  /// The lives that a device began and joined with another one's before it had heard that the server knew of them.
-  private func joinedUnheard() -> [RecordID: Set<Birth>] {
-    harvests.values.reduce(into: [:]) { $0.merge($1.found.joinedUnheard) { $0.union($1) } }
+  /// The births that a device has created and merged with others before the server had confirmed them.
+  private func mergedUnconfirmed() -> [RecordID: Set<Birth>] {
+    readings.values.reduce(into: [:]) { $0.merge($1.found.mergedUnconfirmed) { $0.union($1) } }
   }
 
-  /// The events of some records on every device, for a failure's message.
-  private func story(_ ids: Set<RecordID>) async throws -> String {
+  /// The events of some records on every device, for the message of a failure.
+  private func events(of ids: Set<RecordID>) async throws -> String {
     var lines: [String] = []
     for device in devices {
       let store = try await device.open()
@@ -483,7 +489,7 @@ package struct FleetSimulation {
     }
   }
 
-  /// The lives that anybody deleted, by the logs of all devices: also those deleted while a cycle ran.
+  /// The births that any device has deleted according to the logs, also during a sync cycle.
   private func deletedBirths(_ id: RecordID) -> Set<Birth> { allDeleted[id] ?? [] }
 
   private func births(of id: RecordID, on device: Device) async throws -> Set<Birth> {
@@ -491,46 +497,50 @@ package struct FleetSimulation {
   }
 }
 
-/// What the oracle has read of a device's log, before a compaction takes it away.
-private final class Harvest: Sendable {
+/// What the oracle has read in a device's log, which it reads before each compaction.
+private final class LogReading: Sendable {
   struct Found: Sendable {
     var upTo: LSN = .none
+    /// The births of the version that an event wrote.
     var births: [LSN: Set<Birth>] = [:]
     var deleted: [RecordID: Set<Birth>] = [:]
-    var begun: [RecordID: Set<Birth>] = [:]
-    var heard: [RecordID: Set<Birth>] = [:]
-    var joinedUnheard: [RecordID: Set<Birth>] = [:]
+    /// The births of creations on this device.
+    var created: [RecordID: Set<Birth>] = [:]
+    /// The births that the device knows to have been on the server.
+    var confirmed: [RecordID: Set<Birth>] = [:]
+    /// The births of own creations that were merged before they were confirmed.
+    var mergedUnconfirmed: [RecordID: Set<Birth>] = [:]
   }
   private let state = Mutex(Found())
   var found: Found { state.withLock { $0 } }
 
-  /// Reads on, from where it was read last.
-  func read(_ store: RecordStore) throws {
+  /// Reads the events after those that were read before.
+  func readOn(_ store: RecordStore) throws {
     try state.withLock { found in
       while found.upTo < store.durableLSN {
         found.upTo = found.upTo.advanced(by: 1)
-        if let event = try store.source.eventIfKept(at: found.upTo) { found.take(event) }
+        if let event = try store.source.eventIfKept(at: found.upTo) { found.apply(event) }
       }
     }
   }
 }
 
-extension Harvest.Found {
-  mutating func take(_ event: Event) {
+extension LogReading.Found {
+  mutating func apply(_ event: Event) {
     switch event {
     case .saved(let event):
       births[upTo] = event.births
-      if event.isCreation { begun[event.id, default: []].formUnion(event.births) }
+      if event.isCreation { created[event.id, default: []].formUnion(event.births) }
     case .deleted(let event): deleted[event.id, default: []].formUnion(event.births)
-    // A creation that may have arrived goes with the tombstone that follows it, and says so.
+    // This event also names the births of a creation that the server may have applied before the deletion.
     case .fetchedDelete(let event): deleted[event.id, default: []].formUnion(event.births)
-    case .fetchedSave(let event): heard[event.id, default: []].formUnion(event.births)
+    case .fetchedSave(let event): confirmed[event.id, default: []].formUnion(event.births)
     case .settled(let event) where event.outcome == .saved:
-      heard[event.id, default: []].formUnion(births[event.lsn] ?? [])
+      confirmed[event.id, default: []].formUnion(births[event.lsn] ?? [])
     case .merged(let event):
       births[upTo] = event.births
-      let own = event.births.intersection(begun[event.id] ?? [])
-      joinedUnheard[event.id, default: []].formUnion(own.subtracting(heard[event.id] ?? []))
+      let own = event.births.intersection(created[event.id] ?? [])
+      mergedUnconfirmed[event.id, default: []].formUnion(own.subtracting(confirmed[event.id] ?? []))
     default: break
     }
   }

@@ -1,28 +1,28 @@
-// Everything that a test must be able to turn: the disk, the clocks, the dice.
+// What a test must be able to replace: the file system, the clocks and the random source.
 //
-// Library code reads no clock and draws no random number but through these. The real ones stand in
-// SystemClock.swift and Randomness.swift; the simulated ones in StrandlineSimulation.
+// Library code reads every clock and draws every random number through these protocols. The real implementations are
+// in SystemClock.swift and Randomness.swift, the simulated ones in StrandlineSimulation.
 
 /// The clocks.
 package protocol SystemClock: Sendable {
   /// Milliseconds since 1970 by the wall clock, which may jump and may be wrong by years.
   func wallMilliseconds() -> Int64
-  /// Nanoseconds by a clock that never goes back; its zero means nothing.
+  /// Nanoseconds by a clock that never goes back. Its zero is arbitrary, so only differences have a meaning.
   func monotonicNanoseconds() -> UInt64
-  /// Suspends a task. Throws `CancellationError` if the task is cancelled meanwhile.
+  /// Suspends the calling task. Throws `CancellationError` if the task is cancelled meanwhile.
   func sleep(milliseconds: Int64) async throws
-  /// Blocks a plain thread.
+  /// Blocks the calling thread, which must not belong to Swift's concurrency pool.
   func sleepBlocking(milliseconds: Int64)
 }
 
-/// The dice.
+/// A source of random numbers.
 package protocol RandomSource: Sendable {
   /// The next 64 random bits.
   func next() -> UInt64
 }
 
 extension RandomSource {
-  /// Random bytes.
+  /// The next `count` random bytes.
   package func bytes(_ count: Int) -> [UInt8] {
     var result: [UInt8] = []
     result.reserveCapacity(count)
@@ -36,14 +36,14 @@ extension RandomSource {
     return result
   }
 
-  /// A number in `0 ..< bound` (bound > 0).
+  /// A random number in `0 ..< bound` (bound > 0).
   package func below(_ bound: UInt64) -> UInt64 {
-    // Lemire's multiplication; the bias of 2^-64 · bound is of no account here.
+    // Lemire's method without its rejection step: the bias is at most bound / 2^64, which no caller can observe.
     next().multipliedFullWidth(by: bound).high
   }
 }
 
-/// What a store or log stands on.
+/// The file system, clocks and random source that a store or log uses.
 package struct SystemEnvironment: Sendable {
   package var fileSystem: any FileSystem
   package var clock: any SystemClock

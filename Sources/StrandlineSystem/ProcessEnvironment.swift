@@ -1,4 +1,4 @@
-// The variables that the process was started with: an API token for the server, TMPDIR.
+// The environment variables of the process, of which the package reads a server's API token and TMPDIR.
 
 #if canImport(Glibc)
   internal import Glibc
@@ -8,9 +8,9 @@
   internal import Darwin
 #endif
 
-/// The variables of this process's environment.
+/// The environment variables of this process.
 package enum ProcessEnvironment {
-  /// The value of a variable, nil if it is not set.
+  /// Returns the value of a variable, or nil if it is not set.
   package static func value(of name: String) -> String? {
     guard let value = unsafe getenv(name) else { return nil }
     return unsafe String(cString: value)

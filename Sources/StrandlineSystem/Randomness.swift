@@ -1,8 +1,8 @@
-// The real dice, and dice that fall the same way each time.
+// The operating system's random source, and one that repeats its numbers from a seed.
 
 internal import Synchronization
 
-/// Random numbers of the operating system.
+/// Random numbers from the operating system.
 package struct SystemRandom: RandomSource {
   package init() {}
 
@@ -12,10 +12,10 @@ package struct SystemRandom: RandomSource {
   }
 }
 
-/// Random numbers that follow from a seed: the same seed, the same numbers, on every machine.
+/// Random numbers that are computed from a seed: the same seed yields the same numbers on every machine.
 ///
-/// xoshiro256** (Blackman and Vigna), its state filled by splitmix64 as its authors advise. Printing it
-/// shows the seed, so that a failing test can say how to repeat it.
+/// xoshiro256** (Blackman and Vigna), with its state filled by splitmix64 as its authors recommend. Its description
+/// shows the seed, so that a failing test says how to repeat it.
 package final class SeededRandom: RandomSource, CustomStringConvertible {
   package let seed: UInt64
   private let state: Mutex<Xoshiro>

@@ -14,7 +14,7 @@ package struct RealClock: SystemClock {
 
   package func wallMilliseconds() -> Int64 {
     let now = Self.now(CLOCK_REALTIME)
-    // Whatever the system says, an hour it says wrong is no reason to trap.
+    // Wraps instead of trapping if the system returns a time that does not fit.
     return Int64(now.tv_sec) &* 1_000 &+ Int64(now.tv_nsec) / 1_000_000
   }
 
@@ -24,7 +24,7 @@ package struct RealClock: SystemClock {
   }
 
   private static func now(_ clock: clockid_t) -> timespec {
-    // Fails only for a clock that the system does not have, and it has these two.
+    // clock_gettime fails only for an unknown clock, and every system has these two.
     var result = timespec()
     unsafe _ = clock_gettime(clock, &result)
     return result
@@ -38,7 +38,7 @@ package struct RealClock: SystemClock {
     guard milliseconds > 0 else { return }
     var rest = timespec(
       tv_sec: Int(clamping: milliseconds / 1_000), tv_nsec: Int(milliseconds % 1_000) * 1_000_000)
-    // A signal ends the sleep early and leaves in `rest` what is still to sleep.
+    // A signal ends nanosleep early, which then stores the remaining time in `rest`.
     while true {
       let wanted = rest
       if unsafe withUnsafePointer(to: wanted, { unsafe nanosleep($0, &rest) }) == 0 || errno != EINTR { return }
@@ -47,7 +47,7 @@ package struct RealClock: SystemClock {
 }
 
 extension SystemEnvironment {
-  /// The machine that the process runs on.
+  /// The real file system, clocks and random source of this machine.
   package static let real = SystemEnvironment(
     fileSystem: POSIXFileSystem(), clock: RealClock(), random: SystemRandom())
 }

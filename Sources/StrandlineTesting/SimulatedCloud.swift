@@ -1,5 +1,5 @@
-// A cloud for an app's tests: the local server's semantics and the Web Services client, in one process, without a
-// socket, an account or a wait.
+// A simulated cloud for an app's tests: the local server and the Web Services client in one process, without sockets,
+// accounts or waiting.
 
 public import Strandline
 internal import StrandlineCloudKit
@@ -7,19 +7,20 @@ public import StrandlineServer
 public import StrandlineSimulation
 internal import StrandlineSystem
 
-/// A cloud in the test's own process, with CloudKit's zones, change tags, feeds and refusals. It forgets everything with
-/// the test.
+/// A cloud in the test's own process, with CloudKit's zones, change tags, change feeds and refusals. It exists in memory
+/// only.
 public struct SimulatedCloud: Sendable {
-  /// Its server: faults (`setFaults`: lost answers, throttling, expired tokens, stale pages) and statistics.
+  /// The server, with which a test injects faults (`setFaults`: lost answers, throttling, expired tokens, stale pages)
+  /// and reads statistics.
   public let server: CloudServer
   private let clock: SimulatedClock
 
-  /// An empty cloud.
+  /// Creates an empty cloud.
   ///
   /// - Parameters:
-  ///   - clock: gives records their times at the server; its own, unless a device shall share it. Each request takes a
-  ///     millisecond of it.
-  ///   - seed: for what the server draws at random.
+  ///   - clock: The server's clock, from which records get their server times. Pass a device's clock to share it with
+  ///     that device. Each request advances it by a millisecond.
+  ///   - seed: The seed of the server's random numbers.
   public init(clock: SimulatedClock = SimulatedClock(), seed: UInt64 = 0) {
     self.clock = clock
     server = CloudServer(
@@ -27,14 +28,14 @@ public struct SimulatedCloud: Sendable {
         fileSystem: SimulatedDisk(), clock: clock, random: SeededRandom(seed: seed ^ 0x5EC1_0D00)))
   }
 
-  /// A way to it for one more device.
+  /// Makes the transport of one more device.
   fileprivate func transport() -> any Transport {
     PassingTime(base: InProcessTransport(server, waitsForDroppedAnswers: false), clock)
   }
 }
 
-/// Requests that take time: what the server makes in one request and in the next never has the same time of creation,
-/// by which a record is told from one that was made anew.
+/// Advances the clock by a millisecond for each request, so that records which the server creates in two requests never
+/// have the same creation time. By this time a client tells a record from one that was deleted and created again.
 private struct PassingTime: Transport {
   private let base: any Transport
   private let clock: SimulatedClock
@@ -51,12 +52,12 @@ private struct PassingTime: Transport {
 }
 
 extension SyncConfiguration {
-  /// Syncs with a simulated cloud, in the private database of its one user. Give the same cloud to as many stores as
-  /// there are devices.
+  /// Syncs with the private database of the simulated cloud's one user. To simulate several devices, pass the same cloud
+  /// to several stores.
   ///
-  /// The store syncs when `store.sync.now()` is called, and by itself only if `isAutomatic` is set (with a clock that
-  /// does not advance by itself). An answer that the server was told to drop is a connection that breaks, and is
-  /// asked for again within the same sync.
+  /// The store syncs when the test calls `store.sync.now()`. It syncs by itself only if `isAutomatic` is set, which
+  /// requires a clock with `autoAdvance: false`. If the server drops an answer as a fault, the client's connection
+  /// breaks, and the same sync sends the request again.
   public static func simulated(_ cloud: SimulatedCloud) -> SyncConfiguration {
     var configuration = SyncConfiguration.cloudKit(
       CloudAddress(container: "iCloud.simulated"), apiToken: "", baseURL: "http://cloud.invalid",

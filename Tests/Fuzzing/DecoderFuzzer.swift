@@ -1,14 +1,14 @@
 // A coverage-guided fuzzer for every decoder of bytes from disk. `.ci/fuzz` builds it against libFuzzer and runs it.
 //
-// No test target: SwiftPM does not see this folder. The first byte of an input chooses the decoder, the second says
-// whether checksums are repaired before the bytes are decoded: without that, nothing behind a checksum would ever be
-// met; with it alone, the checks themselves would not be. What a decoder says is held against what another one says of
-// the same bytes. A trap, a hang, too much memory or two answers that differ end the run.
+// This directory is not a target of the package. The first byte of an input chooses the decoder, the second says whether
+// checksums are repaired before the bytes are decoded: without repair, hardly any input would pass a checksum; with
+// repair alone, the checksums would not be tested. The result of a decoder is compared with that of another one for the
+// same bytes. A trap, a hang, too much memory or two results that differ end the run.
 
 import StrandlineLog
 import StrandlineSystem
 
-/// What may be fuzzed. The numbers stand in the inputs of the corpus: a new decoder goes to the end, with its line in
+/// The decoders. The inputs of the corpus contain their numbers, so a new decoder is added at the end, with its line in
 /// `run` and a function in a file of its own.
 enum Decoder: UInt8, CaseIterable {
   case log
@@ -27,13 +27,13 @@ enum Decoder: UInt8, CaseIterable {
     }
   }
 
-  /// The only one to run, if the script asked for one.
+  /// The only decoder to run, if the script has set one.
   static let wanted = ProcessEnvironment.value(of: "STRANDLINE_FUZZ_TARGET").flatMap { name in
     allCases.first { "\($0)" == name }
   }
 }
 
-/// What libFuzzer calls with each input; -1 keeps it out of the corpus.
+/// libFuzzer calls this with each input. Returns -1 to keep the input out of the corpus.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzzOneInput(_ data: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
   var input = FuzzInput(unsafe Array(UnsafeBufferPointer(start: data, count: count)))
@@ -42,7 +42,7 @@ public func fuzzOneInput(_ data: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
   return 0
 }
 
-/// The bytes of an input, from the front; zeros where it ends.
+/// Reads the bytes of an input from the front; behind its end, zeros.
 struct FuzzInput {
   private let bytes: [UInt8]
   private var at = 0
@@ -73,25 +73,25 @@ struct FuzzInput {
 /// The second byte of an input.
 struct FuzzFlags: OptionSet {
   let rawValue: UInt8
-  /// Checksums are made right.
+  /// Checksums are repaired.
   static let repaired = FuzzFlags(rawValue: 1)
-  /// What must follow from the rest is made right, too: LSNs, predecessors and chains of a log.
+  /// Values that follow from others are repaired too: LSNs, predecessors and chains of a log.
   static let consistent = FuzzFlags(rawValue: 2)
-  /// A log: there are two segments.
+  /// A log: it has two segments.
   static let two = FuzzFlags(rawValue: 4)
-  /// A log: its files are named by their headers.
+  /// A log: its files have the names that their headers require.
   static let named = FuzzFlags(rawValue: 8)
   /// A log: it has a lock file.
   static let lockable = FuzzFlags(rawValue: 16)
-  /// A log: a writer holds it.
+  /// A log: a writer holds its lock.
   static let held = FuzzFlags(rawValue: 32)
   /// A log: space was reserved behind what was written.
   static let reserved = FuzzFlags(rawValue: 64)
-  /// A log: its writer closed it, as CONTROL says.
+  /// A log: CONTROL says that its writer has closed it.
   static let bounded = FuzzFlags(rawValue: 128)
 }
 
-/// Two answers that differ end the run, with words.
+/// Ends the run with a message if two results differ.
 func require(_ holds: Bool, _ what: @autoclosure () -> String) {
   if !holds { preconditionFailure(what()) }
 }

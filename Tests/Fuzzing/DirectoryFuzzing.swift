@@ -1,10 +1,10 @@
-// The list of a log's segments, and the bounds beside it.
+// Fuzzes MANIFEST, the list of a log's segments, and CONTROL with its bounds.
 
 import StrandlineLog
 import StrandlineSystem
 
 enum DirectoryFuzzing {
-  /// Flags, and the bytes of a MANIFEST. One that is taken for what it says is written again as it was.
+  /// Input: flags, and the bytes of a MANIFEST. One that is decoded must be encoded to the same bytes.
   static func runManifest(_ input: inout FuzzInput) {
     let flags = FuzzFlags(rawValue: input.byte())
     var bytes = input.rest()
@@ -21,7 +21,7 @@ enum DirectoryFuzzing {
     }
   }
 
-  /// Flags, and the first bytes of a slot of CONTROL.
+  /// Input: flags, and the first bytes of a slot of CONTROL.
   static func runControl(_ input: inout FuzzInput) {
     let flags = FuzzFlags(rawValue: input.byte())
     var bytes = Array(input.rest().prefix(LogFormat.controlSlotBytes))
@@ -36,7 +36,7 @@ enum DirectoryFuzzing {
     }
   }
 
-  /// A list and bounds that fit segments as they are, so that a log is refused for its segments and nothing else.
+  /// A MANIFEST and CONTROL that match the segments, so that a log is refused only because of its segments.
   static func add(
     to files: inout [String: [UInt8]], _ segments: [(id: UInt64, bytes: [UInt8])], lastLSN: UInt64?
   ) {
@@ -59,7 +59,7 @@ enum DirectoryFuzzing {
     files["\(FuzzDisk.folder)/\(LogFormat.controlName)"] = control.encoded()
   }
 
-  /// The entry of a segment, as its opening frame says.
+  /// The entry of a segment with the values of its opening frame.
   private static func entry(_ id: UInt64, _ bytes: [UInt8]) -> ManifestEntry {
     let salt = bytes.u32(at: LogFormat.Header.salt)
     guard bytes.count >= LogFormat.openingEnd else { return ManifestEntry(segmentID: id, salt: salt, firstLSN: 1) }

@@ -1,10 +1,10 @@
-// One frame, and the bodies that the log itself writes.
+// Fuzzes a single frame, and the bodies of the log's own frames.
 
 import StrandlineLog
 import StrandlineSystem
 
 enum FrameFuzzing {
-  /// Flags, the identity of a segment, a place in it, and the bytes there.
+  /// Input: flags, the identity of a segment, an offset in it, and the bytes there.
   static func runFrame(_ input: inout FuzzInput) {
     let flags = FuzzFlags(rawValue: input.byte())
     let identity = SegmentIdentity(storeUUID: input.padded(16), segmentID: input.u64(), salt: input.u32())
@@ -21,7 +21,7 @@ enum FrameFuzzing {
     require(matches || !flags.contains(.repaired), "a repaired body does not match")
   }
 
-  /// Bodies that are taken for what they say are written again as they were.
+  /// A body that is decoded must be encoded to the same bytes.
   static func runBodies(_ input: inout FuzzInput) {
     let bytes = input.rest()
     if let index = IndexBody.decode(bytes, at: 0, count: bytes.count) {

@@ -1,10 +1,10 @@
-// A folder in memory that can be read and nothing else, and a clock that counts: what readers stand on while they are
-// fuzzed. Writing is refused, so a reader that changed a byte would fail.
+// A read-only directory in memory, and a clock that counts its calls, for readers that are fuzzed. Every write throws, so
+// a reader that tries to change a byte fails.
 
 import StrandlineSystem
 import Synchronization
 
-/// The folder and its files.
+/// The directory and its files.
 final class FuzzDisk: FileSystem {
   static let folder = "/s"
   private let files: [String: [UInt8]]
@@ -58,7 +58,7 @@ private final class FuzzFile: File {
   func size() throws(SystemError) -> UInt64 { UInt64(bytes.count) }
   func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
     guard count > 0, offset < UInt64(bytes.count) else { return [] }
-    // The buffer that a real file would be read into has the size that was asked for.
+    // Allocates as many bytes as a read of a real file does: the requested count.
     var result: [UInt8] = []
     result.reserveCapacity(count)
     let start = Int(offset)

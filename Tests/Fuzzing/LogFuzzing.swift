@@ -1,12 +1,12 @@
-// Whole logs: one or two segments in a folder, read by a reader and by verify, whose answers must agree.
+// Fuzzes whole logs of one or two segments: a reader and verify read them, and their results must agree.
 //
-// An input holds a segment without the zeros of its header's page: the fuzzer would spend its time on them.
+// An input omits the zeros of a segment's header page, because the fuzzer would spend its time on them.
 
 import StrandlineLog
 import StrandlineSystem
 
 enum LogFuzzing {
-  /// Flags, the length of the first segment if there are two, the segments.
+  /// Input: flags, the length of the first segment if there are two, the segments.
   static func run(_ input: inout FuzzInput) {
     let flags = FuzzFlags(rawValue: input.byte())
     var parts: [[UInt8]] = []
@@ -31,7 +31,7 @@ enum LogFuzzing {
     compare(FuzzDisk(files, isHeld: flags.contains(.held)), isHeld: flags.isSuperset(of: [.held, .lockable]))
   }
 
-  /// The header in a page of its own.
+  /// The header, filled up with zeros to a page.
   private static func expanded(_ part: [UInt8]) -> [UInt8] {
     guard part.count > LogFormat.headerBytes else { return part }
     var bytes = Array(part[..<LogFormat.headerBytes])
@@ -39,7 +39,7 @@ enum LogFuzzing {
     return bytes + part[LogFormat.headerBytes...]
   }
 
-  // MARK: Two answers
+  // MARK: Comparing results
 
   private static func compare(_ disk: FuzzDisk, isHeld: Bool) {
     var events: [LogEvent] = []
@@ -60,7 +60,7 @@ enum LogFuzzing {
           let again = try reader.read(event.lsn)
           require(again == event, "LSN \(event.lsn) is not the same when it is read again")
         } catch {
-          // A reader that refused what came next may have forgotten where this was.
+          // A reader that has thrown at the next segment may not be able to read this event again.
           require(refusal != nil, "LSN \(event.lsn) was handed out and cannot be read: \(error)")
         }
       }
@@ -82,7 +82,7 @@ enum LogFuzzing {
       require(report.isDamaged, "a reader says \(refusal); verify says \(report)")
       return
     }
-    // Zeros that are none, and places that an index names wrongly, harm no event; only verify looks at them.
+    // Padding that is not zero and wrong offsets in an index affect no event, so only verify checks them.
     let harmful = report.findings.filter { finding in
       finding.kind == .damage && !["not zero", "index names"].contains { finding.message.contains($0) }
     }
@@ -96,17 +96,17 @@ enum LogFuzzing {
 
   // MARK: Repair
 
-  /// Where a history stands after the segments before.
+  /// The state of the log at the end of the previous segments.
   struct Position {
     var segmentID: UInt64 = 0
     var lsn: UInt64 = 0
     var end: UInt32 = 0
-    /// Where the segment's index begins.
+    /// The offset of the segment's index.
     var index: UInt32 = 0
     var chain = Chain()
   }
 
-  /// Makes the checksums of a segment right; with a position also what must follow from it and from its events.
+  /// Repairs the checksums of a segment; with a position also the values that follow from it and from the events.
   private static func repair(_ bytes: inout [UInt8], consistentWith before: Position?, _ position: inout Position) {
     typealias Field = LogFormat.Header
     guard bytes.count >= LogFormat.headerBytes else { return }
@@ -129,7 +129,7 @@ enum LogFuzzing {
     }
   }
 
-  /// Tag and checksums of the frame at `at`; its length, if it lies within the bytes.
+  /// Repairs tag and checksums of the frame at `at`. Returns its length, or nil if it exceeds the bytes.
   static func repairFrame(_ bytes: inout [UInt8], at: Int, offset: UInt32, identity: SegmentIdentity) -> Int? {
     typealias Field = LogFormat.FrameField
     let length = Int(bytes.u32(at: at + Field.bodyLength))
@@ -144,7 +144,7 @@ enum LogFuzzing {
     return fits ? frameBytes : nil
   }
 
-  /// The numbers of a frame that follow from the frames before it.
+  /// Repairs the values of a frame that follow from the frames before it.
   private static func adjust(
     _ bytes: inout [UInt8], _ at: Int, _ before: Position, _ position: inout Position
   ) {
@@ -159,7 +159,7 @@ enum LogFuzzing {
       position.lsn &+= 1
       if bytes[at + Field.flags] & LogFormat.flagLast != 0 { position.end = UInt32(end) }
     case .opening:
-      // A rewritten segment says itself where it ends; what follows from others is said by live and prepared ones.
+      // A rewritten segment states its own end; in live and prepared segments the values follow from other segments.
       let kind = bytes[LogFormat.Header.kind]
       guard kind != SegmentKind.rewritten.rawValue, length == LogFormat.openingBodyBytes else { return }
       let opening = OpeningBody(

@@ -1,12 +1,12 @@
-// The rules about what is declared: functions that fit on a screen, and no declaration without a use.
+// The rules about declarations: a limit for the length of functions, and no unused declarations.
 
 extension Rules {
-  /// The most lines of a function, from its keyword to its closing brace; TigerBeetle's number.
+  /// The most lines of a function, from its keyword to its closing brace. TigerBeetle has the same limit.
   static let functionLinesMax = 70
 
   /// Functions, accessors, and closures outside of functions, that are too long.
   ///
-  /// - Parameter exceptions: "path: declaration" of those that may be, for now; one that is not needed is a finding too.
+  /// - Parameter exceptions: "path: declaration" of functions that are still too long. An exception that is not needed is a finding too.
   static func functionsAreShort(_ sources: [SourceText], exceptions: Set<String> = []) -> [String] {
     var unneeded = exceptions
     var findings: [String] = []
@@ -18,7 +18,7 @@ extension Rules {
         findings.append("\(source.path):\(block.firstLine): \(name) has \(block.lines) lines")
       }
     }
-    return findings + unneeded.sorted().map { "an exception that is not needed: \($0)" }
+    return findings + unneeded.sorted().map { "an unneeded exception: \($0)" }
   }
 
   /// Targets whose callers are tests.
@@ -26,22 +26,22 @@ extension Rules {
     "StrandlineSimulation", "StrandlineTesting", "StrandlineLogProofs", "StrandlineSyncProofs",
   ]
 
-  /// What the standard library and Foundation call by name: no source of ours does.
+  /// Declarations that the standard library and Foundation call by name, and no source of ours.
   private static let calledFromOutside: Set<Substring> = [
     "description", "debugDescription", "hash", "next", "makeIterator", "encode", "errorDescription",
     "callAsFunction", "superEncoder", "superDecoder", "userInfo", "urlSession",
   ]
 
-  /// An enumeration with one of these as its raw type is read from bytes: no source needs to name its cases.
+  /// An enumeration with one of these raw types is decoded from bytes, so no source need name its cases.
   private static let rawTypes: Set<Substring> = ["UInt8", "UInt16", "UInt32", "Int32", "Character", "String"]
 
-  /// What stands above a declaration that only tests use, with the reason behind it.
-  static let testDoor = "/// For tests:"
+  /// The beginning of the comment of a declaration that only tests use. The reason follows it.
+  static let testOnlyComment = "/// For tests:"
 
-  /// Declarations that are not public and that no source names but where they are declared. By word: of two
-  /// declarations of one name, the use of one counts for both.
+  /// Declarations that are not public and that no source names outside of their declaration. Matches by name: of two
+  /// declarations with one name, the use of one counts for both.
   ///
-  /// - Parameter exceptions: "path: name" of those that may be, for now; one that is not needed is a finding too.
+  /// - Parameter exceptions: "path: name" of declarations that are allowed for now. An exception that is not needed is a finding too.
   static func everythingIsUsed(_ sources: [SourceText], exceptions: Set<String> = []) -> [String] {
     var unneeded = exceptions
     var inTests: Set<Substring> = []
@@ -78,7 +78,7 @@ extension Rules {
         findings.append("\(source.path):\(declaration.line): \(user) \(declaration.keyword) \(name)")
       }
     }
-    return findings + unneeded.sorted().map { "an exception that is not needed: \($0)" }
+    return findings + unneeded.sorted().map { "an unneeded exception: \($0)" }
   }
 
   private static func isCalledFromOutside(_ declaration: Declaration) -> Bool {
@@ -92,7 +92,7 @@ extension Rules {
     var line = declaration.line - 2
     while line >= 0, lines.indices.contains(line) {
       let text = lines[line].drop { $0 == " " }
-      if text.hasPrefix(testDoor) { return true }
+      if text.hasPrefix(testOnlyComment) { return true }
       guard text.hasPrefix("///") || text.hasPrefix("@") else { return false }
       line -= 1
     }

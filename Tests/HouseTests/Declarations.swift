@@ -1,5 +1,5 @@
-// What a Swift file declares and where its blocks of code begin and end: enough of the grammar for the rules about long
-// functions and unused declarations, and no more.
+// Parses the declarations of a Swift file and the extents of its blocks: only the grammar that the rules about long
+// functions and unused declarations need.
 
 /// A pair of braces.
 struct CodeBlock {
@@ -8,19 +8,19 @@ struct CodeBlock {
   /// The line of the keyword that declares it, else of its opening brace; from 1 on.
   var firstLine: Int
   var lastLine: Int
-  /// What is declared: the words from the keyword to the brace.
+  /// The declaration: the words from the keyword to the brace.
   var header: String
-  /// It stands in no other block than those of types.
+  /// Whether all enclosing blocks are those of types.
   var isOutermost: Bool
   var lines: Int { lastLine - firstLine + 1 }
 }
 
-/// Something that has a name, at the top of a file or in a type.
+/// A named declaration, at the top of a file or in a type.
 struct Declaration {
   var name: Substring
   var keyword: Substring
   var line: Int
-  /// The words before the keyword, and what stands behind an attribute's @.
+  /// The words before the keyword, and the names of its attributes without the @.
   var modifiers: [Substring]
   /// The header of the type that it is declared in; empty at the top.
   var container: String
@@ -45,7 +45,7 @@ struct CodeStructure {
     /// Parentheses and brackets that are open around the block.
     var depth: Int
   }
-  /// A word of the statement that is being read.
+  /// A word of the current statement.
   private struct Word {
     var text: Substring
     var line: Int
@@ -54,9 +54,9 @@ struct CodeStructure {
   private var open: [Open] = []
   private var depth = 0
   private var line = 1
-  /// The words since the last brace or declaration that stand in no parentheses.
+  /// The words since the last brace or declaration that are not in parentheses.
   private var words: [Word] = []
-  /// A keyword has been read, and its name has not.
+  /// The keyword whose name has not been read yet.
   private var naming: (keyword: Substring, modifiers: [Substring])?
   /// The names that follow a case, a comma apart.
   private var isListingCases = false
@@ -81,7 +81,7 @@ struct CodeStructure {
   }
 
   private var isInCode: Bool { open.last?.kind == .code }
-  /// In no parentheses but those around the block.
+  /// Whether the current position is in no parentheses except those around the block.
   private var isBare: Bool { depth == (open.last?.depth ?? 0) }
 
   private mutating func read(_ word: Substring, after previous: UInt8) {

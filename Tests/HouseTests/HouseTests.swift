@@ -1,4 +1,4 @@
-// The rules of the house, held over the whole package. Each is followed by a planted violation that it must find.
+// Applies the rules of the house to the whole package. Each test also checks that its rule finds a planted violation.
 
 import StrandlineSystem
 import Testing
@@ -20,43 +20,43 @@ struct `The house` {
 
   @Test func `has a table of imports that is Package swift's`() throws {
     let manifest = try House.text("Package.swift")
-    let arrows = Rules.arrows(manifest)
+    let dependencies = Rules.dependencies(manifest)
     let targets = Set(Rules.imports.keys).union(["CStrandline", "CStrandlineHost"])
     for (target, allowed) in Rules.imports {
-      // No arrow more either: an app links what the manifest names, whether a source imports it or not.
-      #expect(allowed.intersection(targets) == arrows[target], "\(target)")
+      // The manifest names no other dependency either: an app links what it names, whether a source imports it or not.
+      #expect(allowed.intersection(targets) == dependencies[target], "\(target)")
     }
-    // The arrows point down: the order of the targets in the manifest is an order of floors.
+    // A target depends only on targets that precede it in the manifest: they are in the order of the layers.
     var below: Set<String> = []
     for target in [
       "CStrandline", "StrandlineSystem", "StrandlineLog", "Strandline", "StrandlineCloudKit", "StrandlineServer",
       "StrandlineSimulation", "StrandlineTesting", "CStrandlineHost", "StrandlineHost", "StrandlineLogProofs",
       "StrandlineLogBench", "StrandlineSyncProofs", "StrandlineCLI",
     ] {
-      #expect(arrows[target]?.isSubset(of: below) == true, "\(target)")
+      #expect(dependencies[target]?.isSubset(of: below) == true, "\(target)")
       below.insert(target)
     }
-    #expect(Rules.arrows(".target(name: \"A\", dependencies: [\"B\", \"C\"])") == ["A": ["B", "C"]])
+    #expect(Rules.dependencies(".target(name: \"A\", dependencies: [\"B\", \"C\"])") == ["A": ["B", "C"]])
   }
 
-  @Test func `has floors in Strandline that point down`() throws {
-    expectNone(Rules.floorsPointDown(try House.swift()))
+  @Test func `has layers in Strandline that name only lower ones`() throws {
+    expectNone(Rules.namesOnlyLowerLayers(try House.swift()))
     let planted = [
       SourceText(
         "Sources/Strandline/Sync/Engine.swift", "// x\npublic final class Engine {}\nprivate struct Record {}\n"),
       SourceText("Sources/Strandline/Model/Record.swift", "// Engine\nstruct Record {\n  let engine: Engine\n}\n"),
       SourceText("Sources/Strandline/Elsewhere/A.swift", "// x\n"),
     ]
-    #expect(Rules.floorsPointDown(planted).count == 2)
+    #expect(Rules.namesOnlyLowerLayers(planted).count == 2)
   }
 
-  @Test func `says unsafe only where the system is called`() throws {
-    expectNone(try House.swift().flatMap(Rules.unsafeCallsTheSystem))
+  @Test func `has unsafe code only in the targets that call the system`() throws {
+    expectNone(try House.swift().flatMap(Rules.unsafeOnlyInSystemTargets))
     let text =
       "// unsafe in a comment\nlet a = \"unsafe\"\n@Test func `unsafe`() {}\nlet b = unsafe f()\nvar p: UnsafeRawPointer\n"
-    #expect(Rules.unsafeCallsTheSystem(SourceText("Sources/StrandlineLog/A.swift", text)).count == 2)
-    #expect(Rules.unsafeCallsTheSystem(SourceText("Sources/StrandlineSystem/A.swift", text)).isEmpty)
-    #expect(Rules.unsafeCallsTheSystem(SourceText("Sources/StrandlineHost/A.swift", text)).isEmpty)
+    #expect(Rules.unsafeOnlyInSystemTargets(SourceText("Sources/StrandlineLog/A.swift", text)).count == 2)
+    #expect(Rules.unsafeOnlyInSystemTargets(SourceText("Sources/StrandlineSystem/A.swift", text)).isEmpty)
+    #expect(Rules.unsafeOnlyInSystemTargets(SourceText("Sources/StrandlineHost/A.swift", text)).isEmpty)
   }
 
   @Test func `does no file IO through Foundation`() throws {
@@ -68,20 +68,20 @@ struct `The house` {
     ] { #expect(Rules.noFoundationFiles(SourceText("Sources/Strandline/A.swift", bad)).count == 1, "\(bad)") }
   }
 
-  @Test func `neither traps nor claims without proof`() throws {
+  @Test func `neither traps nor silences a check of the compiler`() throws {
     expectNone(try House.swift().flatMap(Rules.noTraps))
     for bad in ["let a = try! f()", "fatalError(\"x\")", "final class A: @unchecked Sendable {}"] {
       #expect(Rules.noTraps(SourceText("Tests/A/A.swift", bad)).count == 1, "\(bad)")
     }
   }
 
-  @Test func `leaves no markers`() throws {
+  @Test func `has no leftover markers`() throws {
     expectNone(try House.everything().flatMap(Rules.noLeftovers))
     #expect(Rules.noLeftovers(SourceText("Sources/A/A.swift", "// TO" + "DO: later")).count == 1)
     #expect(Rules.noLeftovers(SourceText("Sources/A/A.swift", "// todo lists are records")).isEmpty)
   }
 
-  @Test func `reads no clock that a test cannot turn`() throws {
+  @Test func `reads no clock that a test cannot replace`() throws {
     expectNone(try House.swift().flatMap(Rules.clocksAreInjected))
     for bad in ["try await Task.sleep(for: .seconds(1))", "let now = Date()", "ContinuousClock().now"] {
       #expect(Rules.clocksAreInjected(SourceText("Sources/Strandline/Sync/A.swift", bad)).count == 1, "\(bad)")
@@ -108,14 +108,14 @@ struct `The house` {
     #expect(Rules.opensWithAComment(SourceText("Sources/A/A.swift", "// A.swift\n")).count == 1)
   }
 
-  @Test func `speaks of the project alone`() throws {
+  @Test func `mentions nothing but the project`() throws {
     expectNone(try House.everything().flatMap(Rules.speaksOfTheProjectAlone))
     for bad in ["see /wo" + "rk/notes.md", "as issue" + " #12 says", "cd /ro" + "ot/x"] {
       #expect(Rules.speaksOfTheProjectAlone(SourceText("README.md", bad)).count == 1, "\(bad)")
     }
   }
 
-  @Test func `has a top level of five names`() throws {
+  @Test func `has five names at the top level`() throws {
     expectNone(Rules.topLevel(try House.disk.list(House.root)))
     #expect(
       Rules.topLevel(["Formats", "Package.swift", "README.md", "Sources", "Tests", ".git", "notes.txt"]).count == 1)
@@ -160,7 +160,7 @@ struct `The house` {
         var used: Int
         var unused: Int { let local = used; return local }
         static let tested = 1
-        /// For tests: shows what no caller sees.
+        /// For tests: returns what no caller needs.
         package static let door = 2
         public func shown() {}
         enum Kind { case first, second(Int) }
@@ -176,10 +176,10 @@ struct `The house` {
         "Sources/A/A.swift:10: nothing uses func made", "Sources/A/A.swift:11: nothing uses let hidden",
       ])
     let excepted = Rules.everythingIsUsed([used], exceptions: ["Sources/A/A.swift: unused"])
-    #expect(excepted == ["an exception that is not needed: Sources/A/A.swift: unused"])
+    #expect(excepted == ["an unneeded exception: Sources/A/A.swift: unused"])
   }
 
-  @Test func `takes comments, strings and backticks out of code`() {
+  @Test func `removes comments, strings and backticked names from code`() {
     let text = #"""
       let a = "try! \"x\"" // try!
       let b = #"try!"# /* try!

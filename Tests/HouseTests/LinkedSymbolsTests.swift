@@ -1,8 +1,8 @@
-// What an app that links the product Strandline gets, read from the symbols of what was built: nothing that only the
-// command, its proofs or its benchmarks need.
+// Checks in the symbols of the built objects that an app which links the product Strandline links nothing that only the
+// command, its proofs or its benchmarks use.
 //
-// A library of this package is no file of its own: SwiftPM hands the objects of its targets to the app's linker. These
-// are the objects that were linked into this test, and what they define and ask for is what the app's linker sees.
+// A library of this package is not a file: SwiftPM passes the objects of its targets to the app's linker. These objects
+// were also linked into this test, and the app's linker sees the symbols that they define and reference.
 
 import StrandlineHost
 import StrandlineSystem
@@ -13,12 +13,12 @@ private struct ModuleSymbols {
   private(set) var defined: Set<Substring> = []
   private(set) var undefined: Set<Substring> = []
 
-  /// - Parameter listing: what `nm -P -g` prints: a name, a letter for its kind, and numbers where it is defined.
+  /// - Parameter listing: The output of `nm -P -g`: a name, a letter for its kind, and numbers if it is defined.
   init(_ listing: String) {
     for line in listing.split(separator: "\n") {
       let parts = line.split(separator: " ")
       guard parts.count > 1, parts[1].utf8.count == 1 else { continue }
-      // Apple's names of C begin with an underscore.
+      // On Apple's systems the symbols of C functions begin with an underscore.
       #if canImport(Darwin)
         let name = parts[0].hasPrefix("_") ? parts[0].dropFirst() : parts[0]
       #else
@@ -41,14 +41,14 @@ private struct ModuleSymbols {
 private struct LinkedModules {
   private(set) var modules: [Substring: ModuleSymbols] = [:]
 
-  /// Those that are linked into the running test.
+  /// The modules that are linked into the running test.
   init() throws {
     let built = try currentExecutablePath().split(separator: "/", omittingEmptySubsequences: false).dropLast()
       .joined(separator: "/")
     let list = try House.disk.open("\(built)/StrandlinePackageTests.product/Objects.LinkFileList", .read)
     defer { list.close() }
     let text = String(decoding: try list.read(at: 0, count: Int(try list.size())), as: UTF8.self)
-    // Objects of removed files may still lie beside them; the list has those that count.
+    // The directory may still have objects of removed files; the list names those that are linked.
     var objects: [Substring: [String]] = [:]
     for line in text.split(separator: "\n") {
       let path = line.filter { $0 != "'" && $0 != "\"" }
@@ -60,7 +60,7 @@ private struct LinkedModules {
     }
   }
 
-  /// The modules that a linker needs for these.
+  /// The modules that a linker pulls in for these.
   func closure(of names: Set<Substring>) -> Set<Substring> {
     var result = names
     while true {
@@ -73,8 +73,8 @@ private struct LinkedModules {
     }
   }
 
-  /// Calls that no app needs and that these modules make: of other processes, signals, the terminal, libraries looked
-  /// for at run time, measures of the process, and SQLite.
+  /// Calls that no app needs and that these modules make: for processes, signals, the terminal, libraries loaded at run
+  /// time, measurements of the process, and SQLite.
   func strangeCalls(_ names: Set<Substring>) -> [Substring] {
     let beginnings = [
       "posix_spawn", "fork", "vfork", "exec", "wait", "kill", "raise", "system", "popen", "sig", "tcget", "tcset",
@@ -84,7 +84,7 @@ private struct LinkedModules {
     return Set(asked.map(Self.systemName)).filter { name in beginnings.contains { name.hasPrefix($0) } }.sorted()
   }
 
-  /// The C library's name of a call that Swift makes through its module for it: `$s5Glibc5ioctl…` is ioctl.
+  /// The C function that a symbol of Swift's Glibc module calls: `$s5Glibc5ioctl…` is ioctl.
   private static func systemName(_ symbol: Substring) -> Substring {
     for module in ["$s5Glibc", "$s4Musl", "$s6Darwin"] where symbol.hasPrefix(module) {
       let rest = symbol.dropFirst(module.count)
@@ -101,23 +101,23 @@ private struct LinkedModules {
       "CStrandline", "StrandlineSystem", "StrandlineLog", "Strandline", "StrandlineCloudKit",
     ]
 
-    @Test func `gets its floors alone, and no call that only the command makes`() throws {
+    @Test func `links only the modules below it, and no call that only the command makes`() throws {
       let linked = try LinkedModules()
       #expect(linked.closure(of: ["Strandline", "StrandlineCloudKit"]) == Self.library)
       #expect(linked.strangeCalls(Self.library) == [])
-      // The same calls are found where they belong.
+      // The same calls are found in the modules that make them.
       let ofTheCommand = linked.strangeCalls(["StrandlineHost", "CStrandlineHost"])
       for name in ["posix_spawn", "waitpid", "kill", "sigaction", "ioctl", "isatty", "dlopen", "dlsym", "getloadavg"] {
         #expect(ofTheCommand.contains(name[...]), "\(name)")
       }
     }
 
-    @Test func `gets nothing of the campaigns with the server or with its tests' simulations`() throws {
+    @Test func `links no campaign with the server or with the simulations for its tests`() throws {
       let linked = try LinkedModules()
       #expect(linked.closure(of: ["StrandlineServer"]) == Self.library.union(["StrandlineServer"]))
       let testing: Set<Substring> = ["StrandlineServer", "StrandlineSimulation", "StrandlineTesting"]
       #expect(linked.closure(of: ["StrandlineTesting"]) == Self.library.union(testing))
-      // The log's campaigns are built beside the store: they need none of it.
+      // The log's campaigns do not depend on the store, so that both can be built at the same time.
       let campaigns = linked.closure(of: ["StrandlineLogProofs"])
       #expect(
         campaigns == [
@@ -125,7 +125,7 @@ private struct LinkedModules {
         ])
     }
 
-    @Test func `is read from symbols as a linker reads them`() {
+    @Test func `resolves symbols as a linker does`() {
       let symbols = ModuleSymbols("/a/b.o:\n_begin T 0 10\nlocal t 0 4\nposix_spawn U         \nweak w\n")
       #expect(symbols.undefined == ["posix_spawn", "weak"])
       #expect(symbols.defined.contains("_begin"))

@@ -1,5 +1,5 @@
-// The rules about pages: what README, the documentation and the pages for contributors name exists, and what tests and
-// comments cite stands on a page.
+// The rules about pages: everything that README, the documentation and the pages for contributors name exists, and every
+// decision that a test or a comment cites is on a page.
 
 extension House {
   /// Strandline's documentation.
@@ -15,7 +15,7 @@ extension House {
 extension Rules {
   // MARK: Files and symbols
 
-  /// What stands between single backticks outside of fences.
+  /// The text in single backticks outside of fences.
   static func codeSpans(_ page: String) -> [Substring] {
     var isFenced = false
     var result: [Substring] = []
@@ -31,7 +31,7 @@ extension Rules {
     return result
   }
 
-  /// Files that a page names in code and that are not there: paths from the top, and names of Swift files.
+  /// Files that a page names in code and that do not exist: paths from the top level, and names of Swift files.
   static func missingFiles(_ page: SourceText, paths: Set<String>) -> [String] {
     let tops = ["Sources/", "Tests/", "Formats/", ".ci/", ".github/"]
     let names = Set(paths.compactMap { $0.split(separator: "/").last.map(String.init) })
@@ -77,7 +77,7 @@ extension Rules {
     return result
   }
 
-  /// Public types that a page of topics leaves out; those within a type stand on its page.
+  /// Public types that a page of topics omits. Nested types are on the page of their outer type.
   static func unlistedTypes(_ sources: [SourceText], page: String) -> [String] {
     let listed = Set(page.split(separator: "\n"))
     let kinds: Set<Substring> = ["struct", "class", "enum", "protocol", "actor", "typealias"]
@@ -125,13 +125,13 @@ extension Rules {
     return result
   }
 
-  /// 9 or L9.
+  /// Whether a word is the number of a decision: 9 or L9.
   private static func isDecision(_ word: Substring) -> Bool {
     let digits = word.first == "L" ? word.dropFirst() : word
     return !digits.isEmpty && digits.count < 3 && digits.allSatisfy { $0.isASCII && $0.isNumber }
   }
 
-  /// The first column of a page's tables, as far as it is a number of a decision.
+  /// The numbers of decisions in the first column of a page's tables.
   static func listedDecisions(_ page: String) -> Set<String> {
     Set(
       page.split(separator: "\n").compactMap { line in

@@ -1,4 +1,4 @@
-// README.md against the package: its commands exist, its example is the one that is compiled, its links lead somewhere.
+// Checks README.md against the package: its commands exist, its example is the one that is compiled, its links resolve.
 
 import Testing
 
@@ -13,7 +13,7 @@ struct `The README` {
     #expect(products.contains(".executable(name: \"strandline\""))
   }
 
-  /// The verbs are declared in one folder of the command.
+  /// Whether the directory with the declarations of the verbs exists.
   private static func hasCommands() throws -> Bool { try House.exists("Sources/StrandlineCLI/Commands") }
 
   @Test(.enabled("the command's verbs are declared in Sources/StrandlineCLI/Commands") { try hasCommands() })
@@ -23,7 +23,7 @@ struct `The README` {
     #expect(Rules.verbs(try Self.page().text).subtracting(["help"]) == declared)
   }
 
-  @Test func `is read for verbs as a person reads it`() {
+  @Test func `finds the verbs that a page mentions`() {
     let page = """
       The strandline of a beach, and `strandline verify STORE`; `swift run -c release strandline demo --keep X`.
       ```
@@ -50,7 +50,7 @@ struct `The README` {
     #expect(try Self.page().text.contains("```swift\n\(example)\n```\n"))
   }
 
-  @Test func `leads somewhere with every link, as the pages of the formats do`() throws {
+  @Test func `has links that resolve, as the pages of the formats do`() throws {
     let pages = try House.everything().filter { $0.path.hasSuffix(".md") }
     #expect(pages.count > 5)
     for page in pages { #expect(try Rules.brokenLinks(page, exists: House.exists) == []) }

@@ -1,18 +1,18 @@
-// The rules of the house as functions: files in, findings out. HouseTests runs them over the package, and over planted
-// violations, because a rule that cannot fail is none.
+// The rules of the house as functions from files to findings. HouseTests applies them to the package and to planted
+// violations, because a rule that cannot fail checks nothing.
 
 /// The rules.
 enum Rules {
-  // MARK: Who may know whom
+  // MARK: Dependencies
 
   /// Modules of the toolchain that every target may import.
   private static let free: Set<String> = ["Synchronization", "Dispatch"]
 
-  /// What each target may import, besides what is free: the arrows of Package.swift.
+  /// The modules that each target may import in addition: its dependencies in Package.swift.
   static let imports: [String: Set<String>] = [
     "StrandlineSystem": ["CStrandline", "Glibc", "Musl", "Darwin", "MachO"],
     "StrandlineLog": ["StrandlineSystem"],
-    // Foundation for what apps store in typed records: Date, Data, URL, UUID. No files, no network.
+    // Foundation for the values that apps store in typed records: Date, Data, URL, UUID. Not for files or network.
     "Strandline": ["StrandlineLog", "StrandlineSystem", "Foundation", "FoundationEssentials"],
     "StrandlineCloudKit": ["Strandline", "StrandlineSystem", "Foundation", "FoundationNetworking", "CloudKit"],
     "StrandlineServer": ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation"],
@@ -21,7 +21,7 @@ enum Rules {
       "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",
     ],
     "StrandlineHost": ["CStrandlineHost", "StrandlineSystem", "Glibc", "Musl", "Darwin", "MachO"],
-    // The log's proofs and benchmarks are built beside the store, and must not wait for it.
+    // The log's proofs and benchmarks do not depend on the store, so that both can be built at the same time.
     "StrandlineLogProofs": ["StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
     "StrandlineLogBench": ["StrandlineHost", "StrandlineSimulation", "StrandlineLog", "StrandlineSystem"],
     "StrandlineSyncProofs": [
@@ -37,7 +37,7 @@ enum Rules {
 
   static func importsOnly(_ source: SourceText) -> [String] {
     guard source.path.hasPrefix("Sources/"), !source.target.hasPrefix("CStrandline") else { return [] }
-    guard let allowed = imports[source.target] else { return ["\(source.path): a target that the table does not know"] }
+    guard let allowed = imports[source.target] else { return ["\(source.path): the table has no row for this target"] }
     return source.codeLines.enumerated().compactMap { number, line in
       guard let module = imported(line), !allowed.contains(module), !free.contains(module) else { return nil }
       return "\(source.path):\(number + 1): \(source.target) imports \(module)"
@@ -57,33 +57,33 @@ enum Rules {
     return name.split(separator: ".").first.map(String.init)
   }
 
-  /// The floors of Strandline, lowest first. A floor names no type that a higher one declares.
-  static let floors = ["Model", "Events", "Projections", "Compaction", "Remote", "Store", "Sync"]
+  /// The layers of Strandline, lowest first. A layer names no type that a higher one declares.
+  static let layers = ["Model", "Events", "Projections", "Compaction", "Remote", "Store", "Sync"]
 
-  static func floorsPointDown(_ sources: [SourceText]) -> [String] {
-    func floor(_ source: SourceText) -> Int? {
+  static func namesOnlyLowerLayers(_ sources: [SourceText]) -> [String] {
+    func layer(_ source: SourceText) -> Int? {
       let parts = source.path.split(separator: "/")
       guard parts.count > 3, parts[0] == "Sources", parts[1] == "Strandline" else { return nil }
-      return floors.firstIndex(of: String(parts[2]))
+      return layers.firstIndex(of: String(parts[2]))
     }
     var findings: [String] = []
     var declared: [Substring: Int] = [:]
     for source in sources where source.path.hasPrefix("Sources/Strandline/") {
-      guard let floor = floor(source) else {
-        findings.append("\(source.path): lies on no floor")
+      guard let layer = layer(source) else {
+        findings.append("\(source.path): is in no layer")
         continue
       }
       for line in source.codeLines {
-        if let name = declaredType(line) { declared[name] = min(floor, declared[name] ?? floor) }
+        if let name = declaredType(line) { declared[name] = min(layer, declared[name] ?? layer) }
       }
     }
     for source in sources {
-      guard let own = floor(source) else { continue }
+      guard let own = layer(source) else { continue }
       for (number, line) in source.codeLines.enumerated() {
         for word in line.words {
           guard let theirs = declared[word], theirs > own else { continue }
           findings.append(
-            "\(source.path):\(number + 1): \(floors[own]) names \(word), which \(floors[theirs]) declares")
+            "\(source.path):\(number + 1): \(layers[own]) names \(word), which \(layers[theirs]) declares")
         }
       }
     }
@@ -101,17 +101,17 @@ enum Rules {
     return words.dropFirst().first
   }
 
-  // MARK: What may be said
+  // MARK: Forbidden code and text
 
-  /// Where libFuzzer hands over its input, by pointer; no product has this file.
-  private static let fuzzersDoor = "Tests/Fuzzing/DecoderFuzzer.swift"
+  /// The file in which libFuzzer passes its input by pointer. It is part of no product.
+  private static let fuzzerSource = "Tests/Fuzzing/DecoderFuzzer.swift"
 
-  /// The targets that call the system: what the library needs of it, and what only the command needs.
+  /// The targets that call the system: one for the library, one for the command.
   private static let unsafeTargets: Set<String> = ["StrandlineSystem", "StrandlineHost"]
 
-  /// `unsafe`, and the types that need it, in the two targets that call the system.
-  static func unsafeCallsTheSystem(_ source: SourceText) -> [String] {
-    guard !unsafeTargets.contains(source.target), source.path != fuzzersDoor else { return [] }
+  /// Finds `unsafe`, and the types that need it, in all targets except the two that call the system.
+  static func unsafeOnlyInSystemTargets(_ source: SourceText) -> [String] {
+    guard !unsafeTargets.contains(source.target), source.path != fuzzerSource else { return [] }
     return source.findings("unsafe code outside StrandlineSystem and StrandlineHost") { line in
       line.words.contains { word in
         word == "unsafe" || word == "withUnsafeBytes" || (word.hasPrefix("Unsafe") && word.hasSuffix("Pointer"))
@@ -120,14 +120,14 @@ enum Rules {
   }
 
   static func noFoundationFiles(_ source: SourceText) -> [String] {
-    source.findings("file IO that does not go through StrandlineSystem") { line in
+    source.findings("file IO without StrandlineSystem") { line in
       line.words.contains { ["FileManager", "FileHandle", "fopen"].contains($0) }
         || ["Data(contentsOf", "String(contentsOf", "contentsOfFile:", ".write(toFile:"].contains { line.contains($0) }
         || writesAValue(line)
     }
   }
 
-  /// `value.write(to:)` is Foundation's; `Type.write(to:)` is a function of somebody's own.
+  /// `value.write(to:)` is Foundation's; `Type.write(to:)` is a function of the package.
   private static func writesAValue(_ line: Substring) -> Bool {
     line.split(separator: ".write(to:", omittingEmptySubsequences: false).dropLast().contains { before in
       !(before.words.last?.first?.isUppercase ?? false)
@@ -142,18 +142,18 @@ enum Rules {
     }
   }
 
-  /// Also in comments: the words are put together here, so that this file does not hold them.
+  /// Applies to comments too. The words are concatenated here, so that this file does not contain them.
   static func noLeftovers(_ source: SourceText) -> [String] {
     let markers: [Substring] = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]
     let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false)
     return lines.enumerated().compactMap { number, line in
-      line.words.contains { markers.contains($0) } ? "\(source.path):\(number + 1): a marker that was left" : nil
+      line.words.contains { markers.contains($0) } ? "\(source.path):\(number + 1): a leftover marker" : nil
     }
   }
 
   static func clocksAreInjected(_ source: SourceText) -> [String] {
     guard source.path.hasPrefix("Sources/"), source.target != "StrandlineSystem" else { return [] }
-    return source.findings("a clock or a sleep that no test can turn") { line in
+    return source.findings("a clock or a sleep that no test can replace") { line in
       ["Task.sleep", "Date()", "Date.now", "DispatchTime.now", "DispatchWallTime.now", "Thread.sleep"]
         .contains { line.contains($0) }
         || line.words.contains {
@@ -168,13 +168,13 @@ enum Rules {
     return []
   }
 
-  /// The text speaks of the project alone: not of where or in what order it was made.
+  /// The text mentions nothing but the project: not where or in what order it was made.
   static func speaksOfTheProjectAlone(_ source: SourceText) -> [String] {
     let places = ["/wo" + "rk/", "/tmp/" + "wt/", "/ro" + "ot/", "/ho" + "me/"]
     let numbered: [Substring] = ["issue", "Issue", "ticket", "Ticket", "PR"]
     let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false)
     return lines.enumerated().flatMap { number, line -> [String] in
-      var found = places.filter { line.contains($0) }.map { "a place of work: \($0)" }
+      var found = places.filter { line.contains($0) }.map { "a path of a workplace: \($0)" }
       let words = line.split(separator: " ")
       for (word, next) in zip(words, words.dropFirst()) where numbered.contains(word) {
         let digits = next.drop { $0 == "#" || $0 == "(" }.prefix { $0.isNumber }
@@ -186,11 +186,11 @@ enum Rules {
 
   // MARK: Tests
 
-  /// Each test has a time limit: its own, or that of a suite around it. A suite and its limit may stand in another file
-  /// than an extension of it.
+  /// Each test has a time limit: its own, or that of an enclosing suite. A suite and its limit may be in another file than
+  /// an extension of the suite.
   ///
-  /// The limit is half an hour everywhere: it runs while a test waits for a core, which on a busy machine may be as long as
-  /// all others take. It is there for what would never end.
+  /// The limit is half an hour everywhere, because it includes the time in which a test waits for a core: on a busy machine
+  /// this may be as long as all other tests take. It is meant for a test that hangs.
   static func testsAreLimited(_ sources: [SourceText]) -> [String] {
     var limited: Set<String> = []
     var findings: [(suite: String?, what: String)] = []
@@ -212,15 +212,15 @@ enum Rules {
   static func topLevel(_ names: [String]) -> [String] {
     let visible = names.filter { !$0.hasPrefix(".") }.sorted()
     let expected = ["Formats", "Package.swift", "README.md", "Sources", "Tests"]
-    return visible == expected ? [] : ["the top level holds \(visible), and should hold \(expected)"]
+    return visible == expected ? [] : ["the top level has \(visible), not \(expected)"]
   }
 
   static func hasNoDependencies(_ manifest: SourceText) -> [String] {
     manifest.findings("a dependency on another package") { $0.contains(".package(") || $0.contains(".product(") }
   }
 
-  /// The arrows of Package.swift, from its text: target to the targets that it names.
-  static func arrows(_ manifest: String) -> [String: Set<String>] {
+  /// The dependencies in the text of Package.swift: for each target, the targets that it names.
+  static func dependencies(_ manifest: String) -> [String: Set<String>] {
     var result: [String: Set<String>] = [:]
     for part in manifest.split(separator: "arget(").dropFirst() {
       let names = part.split(separator: "\"", omittingEmptySubsequences: false)
@@ -235,7 +235,7 @@ enum Rules {
 
   // MARK: README
 
-  /// Lines of code in a page: within fences, without prompt.
+  /// The lines of code in a page: those within fences, without their prompt.
   static func fenced(_ page: String) -> [String] {
     var isInside = false
     var result: [String] = []
@@ -282,7 +282,7 @@ enum Rules {
     return result
   }
 
-  /// Links to files of the package that are not there.
+  /// The links to files of the package that do not exist.
   static func brokenLinks(_ page: SourceText, exists: (String) throws -> Bool) rethrows -> [String] {
     let folder = page.path.split(separator: "/").dropLast().joined(separator: "/")
     var result: [String] = []
@@ -290,7 +290,7 @@ enum Rules {
       let target = part.prefix { $0 != ")" && $0 != "\n" && $0 != "#" }
       guard !target.isEmpty, !target.contains("://"), !target.contains(" ") else { continue }
       let path = folder.isEmpty ? String(target) : "\(folder)/\(target)"
-      if try !exists(path) { result.append("\(page.path): a link to \(target), which is not there") }
+      if try !exists(path) { result.append("\(page.path): a link to \(target), which does not exist") }
     }
     return result
   }

@@ -1,14 +1,14 @@
-// The package's own text: its files, and Swift with comments and strings taken out, so that a rule about code is not
-// broken by a sentence about the rule.
+// The package's own files, and Swift code without comments and strings, so that a sentence about a rule in a comment does
+// not break the rule.
 
 import StrandlineSystem
 
 /// A file of the package.
 struct SourceText: Sendable {
-  /// From the package's folder on.
+  /// The path relative to the package's directory.
   var path: String
   var text: String
-  /// The text without comments and string literals, and names in backticks as underscores; lines stay where they are.
+  /// The text without comments and string literals, and with names in backticks as underscores. Line numbers do not change.
   var code: String
 
   init(_ path: String, _ text: String) {
@@ -25,12 +25,12 @@ struct SourceText: Sendable {
 
   var codeLines: [Substring] { code.split(separator: "\n", omittingEmptySubsequences: false) }
 
-  /// Places at which a rule is broken, as "file:line: what".
+  /// The violations of a rule, in the form "file:line: what".
   func findings(_ what: String, where isBroken: (Substring) -> Bool) -> [String] {
     codeLines.enumerated().filter { isBroken($0.element) }.map { "\(path):\($0.offset + 1): \(what)" }
   }
 
-  /// Takes comments, strings and backticked names out of Swift. Code that a string interpolates stays.
+  /// Removes comments, strings and backticked names from Swift. The code in a string's interpolations stays.
   static func code(_ text: String) -> String {
     var reader = CodeReader(text)
     reader.readCode(isInterpolated: false)
@@ -38,7 +38,7 @@ struct SourceText: Sendable {
   }
 }
 
-/// Reads Swift and keeps the code.
+/// Reads Swift source and keeps the code.
 private struct CodeReader {
   private let bytes: [UInt8]
   private var at = 0
@@ -112,7 +112,7 @@ private struct CodeReader {
     } while depth > 0 && at < bytes.count
   }
 
-  /// Passes over a string from its first quotation mark on, and keeps its line ends and what it interpolates.
+  /// Skips a string literal that begins at the current position. Keeps its line ends and its interpolations.
   private mutating func skipString(hashes: Int) {
     let quotes = starts("\"\"\"") ? 3 : 1
     at += quotes
@@ -129,7 +129,7 @@ private struct CodeReader {
           readCode(isInterpolated: true)
           out.append(contentsOf: ") ".utf8)
         } else {
-          // The line end that a long line escapes stays.
+          // An escaped line end is kept, so that line numbers do not change.
           if byte(at) != UInt8(ascii: "\n") { at += 1 }
         }
       case UInt8(ascii: "\"")
@@ -139,7 +139,7 @@ private struct CodeReader {
       case UInt8(ascii: "\n"):
         out.append(bytes[at])
         at += 1
-        // A string of one line ends with it, whatever it holds.
+        // A single-line string ends at the end of the line at the latest.
         if quotes == 1 { return }
       default: at += 1
       }
@@ -165,7 +165,7 @@ struct TopLevelDeclaration {
   /// The braces and all between them.
   var body: Substring
 
-  /// It is a test, or holds one.
+  /// Whether it is a test or contains one.
   var hasTest: Bool { head.contains("@Test") || body.contains("@Test") }
 
   /// The name of a type or of what an extension extends; nil for a function, and for a name in backticks.
@@ -176,7 +176,7 @@ struct TopLevelDeclaration {
     return words[(place + 1)...].first
   }
 
-  /// Those of a file that have a body. A brace within parentheses is a closure in an attribute or a default value.
+  /// The declarations of a file that have a body. A brace in parentheses is a closure in an attribute or a default value.
   static func all(in source: SourceText) -> [TopLevelDeclaration] {
     var result: [TopLevelDeclaration] = []
     let code = source.code[...]
@@ -208,7 +208,7 @@ extension Substring {
   var words: [Substring] { utf8.split { !$0.isPartOfWord }.map { Substring($0) } }
 }
 
-/// The package's folder.
+/// The package's directory.
 enum House {
   static let disk = POSIXFileSystem()
   static let root = String(
@@ -222,7 +222,7 @@ enum House {
 
   static func exists(_ path: String) throws -> Bool { try disk.kind(of: "\(root)/\(path)") != .absent }
 
-  /// Every file below a folder, sorted; dotfiles aside.
+  /// Every file below a directory, sorted, except those whose names begin with a dot.
   static func files(_ folder: String) throws -> [String] {
     var result: [String] = []
     for name in try disk.list("\(root)/\(folder)").sorted() where !name.hasPrefix(".") && name != "__pycache__" {
@@ -235,10 +235,10 @@ enum House {
     return result
   }
 
-  /// Every file that people read: sources of all languages, pages, the manifest. Golden bytes are none.
+  /// Every text file: sources of all languages, pages, the manifest. Golden files are not text.
   static func everything() throws -> [SourceText] { try read.get() }
 
-  /// Read once: every rule looks at the same text.
+  /// Read once, because every rule uses the same text.
   private static let read = Result<[SourceText], any Error> {
     let kinds = [".swift", ".md", ".c", ".h", ".py", ".txt", ".jsonl", ".ksy"]
     let paths = try files("Sources") + files("Tests") + files("Formats") + ["Package.swift", "README.md"]

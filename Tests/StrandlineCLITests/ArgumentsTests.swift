@@ -1,4 +1,4 @@
-// The parser alone, and what the screens say about every verb: forms of options, and mistakes with their remedy.
+// The parser, and the help screens of all verbs: forms of options, and wrong usage with its remedy.
 
 import StrandlineCLI
 import Testing
@@ -49,17 +49,20 @@ struct ArgumentsTests {
     (["sync", "S"], "sync needs --url URL"),
     (
       ["sync", "--url", "notaurl", "--container", "c", "S"],
-      "--url takes http:// or https://, a host and perhaps a port, not 'notaurl'"
+      "--url takes http:// or https://, a host and optionally a port, not 'notaurl'"
     ),
     (
       ["sync", "--url", "http://127.0.0.1:99999", "--container", "c", "S"],
-      "--url takes http:// or https://, a host and perhaps a port, not 'http://127.0.0.1:99999'"
+      "--url takes http:// or https://, a host and optionally a port, not 'http://127.0.0.1:99999'"
     ),
     (["serve", "--throttle", "x", "D"], "--throttle takes N or N:SECONDS, not 'x'"),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),
     (["crash-test", "--call", "3"], "--operation, --call and --image need --level"),
-    (["crash-test", "--real", "--rot", "3"], "--exhaustive, --ordered, --level and --rot are for the simulated disk"),
+    (
+      ["crash-test", "--real", "--rot", "3"],
+      "--exhaustive, --ordered, --level and --rot can be used with the simulated disk only"
+    ),
   ])
   func `a mistake is named and answered with 64`(words: [String], message: String) async {
     let screen = await Machine().run(words, input: [])
@@ -77,40 +80,40 @@ struct ArgumentsTests {
 
 @Suite(.timeLimit(.minutes(30)))
 struct HelpTests {
-  @Test func `the command alone shows what there is, and exits with 0`() async {
+  @Test func `without arguments the command shows the list of verbs and exits with 0`() async {
     let screen = await Machine().run()
     #expect(screen.code == .done)
     #expect(screen.err == "")
     #expect(
       screen.out == """
-        OVERVIEW: An event-sourced sync engine for records: local store, CloudKit, and proofs.
+        OVERVIEW: An event-sourced sync engine for records: local store, CloudKit client and server, crash tests.
 
         USAGE: strandline VERB [options] STORE …
 
         VERBS:
-          demo                    The whole story on this machine: a crash, a conflict, a deletion.
+          demo                    Sync two devices here through a crash, a conflict and a deletion.
           import                  Save records from JSON Lines.
           export                  Print records as JSON Lines.
           get                     Show one record.
           put                     Change or create one record.
           delete                  Delete records.
           sync                    Sync a store with CloudKit or a local server, once.
-          status                  Show what a store holds, owes and waits for.
+          status                  Show what a store holds, has to send and waits for.
           log-dump                Show the events of a store, or of a server's journal.
           verify                  Check every byte of a store, or of a server's journal.
-          repair                  Show what a damaged store still holds; write it as a new store.
-          compact                 Remove from a store's log what nothing needs any more.
+          repair                  Recover what a damaged store still holds into a new store.
+          compact                 Remove the events that are no longer needed from a store's log.
           serve                   Run a local server that speaks CloudKit Web Services.
-          bench                   Measure the store on this machine, beside a bare loop of writes and syncs.
-          crash-test              Crash on purpose, and check that nothing acknowledged is lost.
-          help [VERB]             Show this screen, or that of a verb.
-          help exit-codes         Show what each exit code means.
+          bench                   Measure the store against a bare loop of writes and syncs.
+          crash-test              Cut the power or kill processes; check that nothing acknowledged is lost.
+          help [VERB]             Show this screen, or the help of a verb.
+          help exit-codes         Show the exit codes and their meanings.
           --version               Show the version.
 
         EXAMPLES:
-          # The whole story on this machine in under a minute
+          # Two devices, a server, a crash and a conflict, in under a minute
           $ strandline demo
-          # What a store holds, and what happened to it
+          # The contents of a store and its events
           $ strandline status STORE && strandline log-dump STORE
 
         """)
@@ -121,10 +124,10 @@ struct HelpTests {
   }
 
   @Test func `the version is one line`() async {
-    // A path that the standard library has mended would be another one.
-    let mended = await Machine().run(["put", nil, "{}"], input: [])
+    // The standard library would replace the invalid bytes, and the result would be another path.
+    let invalid = await Machine().run(["put", nil, "{}"], input: [])
     #expect(
-      mended.code == .usage && mended.out.isEmpty && mended.err.contains("word 2 behind 'strandline' is not UTF-8"))
+      invalid.code == .usage && invalid.out.isEmpty && invalid.err.contains("argument 2 is not valid UTF-8"))
     #expect(await Machine().run("--version") == Screen(code: .done, out: "strandline 1\n", err: ""))
   }
 
@@ -137,12 +140,12 @@ struct HelpTests {
           out: """
             OVERVIEW: Delete records.
 
-            All of them in one transaction; if one of them does not live, none is deleted.
+            Deletes them in one transaction. If one of them does not exist, none is deleted.
 
             USAGE: strandline delete [options] STORE NAME…
 
             OPTIONS:
-              --zone ZONE             The zone of records; Main if it is not said.
+              --zone ZONE             The zone of the records; default: Main.
               -h, --help              Show this screen.
 
             EXAMPLES:
@@ -167,7 +170,7 @@ struct HelpTests {
     let lines = screen.out.split(separator: "\n", omittingEmptySubsequences: false)
     #expect(lines.contains { $0.hasPrefix("  $ strandline \(verb)") || $0.contains("strandline \(verb) ") })
     #expect(lines.allSatisfy { $0.count <= 120 })
-    // Every example but those with a shell's own words is taken by the parser.
+    // The parser accepts every example, except those with shell syntax.
     let command = try #require(Command.named(verb))
     for line in lines where line.hasPrefix("  $ strandline \(verb)") && !line.contains("|") && !line.contains("'") {
       let words = line.split(separator: " ").dropFirst(3).prefix { $0 != ">" && $0 != "&&" }.map(String.init)

@@ -1,6 +1,6 @@
-// What the command says of a failing disk and of a server that cannot be reached: the first cause, in the user's own
-// names, once; and an exit code that is not 0. Method: every call that changes the disk fails in turn, alone and with
-// all that follow it.
+// The messages for a failing disk and an unreachable server: the first cause, with the user's own paths, once, and an
+// exit code that is not 0. Method: each call that changes the disk fails in turn, first alone and then with all calls
+// that follow it.
 
 import Strandline
 import StrandlineCLI
@@ -11,9 +11,9 @@ import Testing
 
 @Suite(.timeLimit(.minutes(30)))
 struct ErrorLinesTests {
-  /// Runs a command line once for each call by which it changes the disk, which fails.
+  /// Runs a command line once for each of its calls that change the disk, and makes this call fail.
   ///
-  /// - Parameter untilEnd: the calls after it fail too, those of the clean-up among them.
+  /// - Parameter untilEnd: Whether all later calls fail too, including those of the clean-up.
   private func sweep(
     _ words: [String?], untilEnd: Bool = false, on prepared: () async throws -> Machine,
     _ check: (Int, Machine, Screen) async throws -> Void
@@ -81,15 +81,15 @@ struct ErrorLinesTests {
     }
   }
 
-  /// The first line of a screen, without what differs from run to run: the random part of the building folder's name,
-  /// and offsets, before which an idle marker may lie.
+  /// The first line of a screen without the parts that differ between runs: the random part of the temporary directory's
+  /// name, and offsets, before which there may be an idle marker.
   private static func cause(_ err: String) -> String {
     String(err.prefix { $0 != "\n" }).replacing(/\.init-[0-9a-f]+/, with: "").replacing(/@\d+/, with: "")
   }
 
   @Test func `a disk that fails in the merge at close is an exit code and a line`() async throws {
     func segments(_ machine: Machine) -> Int { machine.disk.paths.count { $0.hasSuffix(LogFormat.segmentSuffix) } }
-    // The writer that finds enough small segments merges them when it closes.
+    // A writer merges small segments when it closes, if there are enough of them.
     let probe = Machine()
     var puts = 0
     var before = 0
@@ -105,31 +105,31 @@ struct ErrorLinesTests {
       for index in 1..<last { _ = await machine.run("put", "/A", note("n-\(index)", "1")) }
       return machine
     }
-    var told = 0
+    var reported = 0
     try await sweep(["put", "/A", note("n-\(last)", "1")], on: prepared) { call, machine, screen in
-      // By the list: inputs that could not be removed after the merge lie there until the next writer removes them.
+      // Counts listed segments: inputs that could not be removed after the merge stay until the next writer removes them.
       let isMerged = try LogVerifier.verify(at: "/A", environment: machine.environment).segments < last
       #expect(screen.code != .done || isMerged, "call \(call) failed, nothing was merged, and the exit code is 0")
       if screen.err.contains("merging its segments failed") {
-        told += 1
+        reported += 1
         #expect(screen.code == .inputOutput)
         #expect(screen.err.contains("what was acknowledged is safe"))
-        // What it said is so, and the next writer merges.
+        // The acknowledged record is there, and the next writer merges.
         #expect(await machine.run("get", "/A", "n-\(last)").code == .done)
         #expect(await machine.run("put", "/A", note("later", "1")).code == .done)
         #expect(segments(machine) < last)
       }
       #expect(await machine.run("verify", "/A").code != .dataDamaged, "call \(call)")
     }
-    #expect(told > 0)
+    #expect(reported > 0)
   }
 
-  @Test func `a server that cannot be reached has one word about when to try again`() async {
+  @Test func `for an unreachable server one line says when to try again`() async {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let screen = await machine.run("sync", "--url", "http://127.0.0.1:1", "--container", "iCloud.test", "/A")
     #expect(screen.code == .unreachable)
-    #expect(screen.err.contains("try: the same again in a minute; nothing is lost meanwhile"))
-    #expect(!screen.err.contains("come back") && screen.err.matches(of: /again/).count == 1, "\(screen.err)")
+    #expect(screen.err.contains("try: the same command in a minute; the store keeps what was not sent"))
+    #expect(!screen.err.contains("come back") && screen.err.matches(of: /in a minute/).count == 1, "\(screen.err)")
   }
 }

@@ -1,4 +1,4 @@
-// `import`: which lines it takes, what it says of those it does not, and what an acknowledgement means.
+// `import`: which lines it accepts, its messages for bad lines, and what an acknowledgement guarantees.
 
 import Strandline
 import StrandlineCLI
@@ -22,7 +22,7 @@ struct ImportTests {
     #expect(out == Screen(code: .done, out: lines, err: ""))
     #expect(await machine.run("import", "/B", "-", input: out.out).code == .done)
     #expect(await machine.run("export", "/B").out == lines)
-    // The same again changes nothing.
+    // Importing the same lines again changes nothing.
     let before = await machine.run("log-dump", "/A").out
     #expect(await machine.run("import", "/A", "-", input: lines).code == .done)
     #expect(await machine.run("log-dump", "/A").out == before)
@@ -68,10 +68,10 @@ struct ImportTests {
     let machine = Machine()
     let lines = (0..<5).map { note("r\($0)", "t") }.joined()
     let screen = await machine.run("import", "--acks", "--batch", "2", "/A", "-", input: lines)
-    // Event 1 is the writer's opening.
+    // Event 1 is the `opened` event of the writer.
     #expect(screen.out == "ACK 3\nACK 5\nACK 6\n")
     #expect(machine.writes.withLock { $0 } == ["ACK 3\n", "ACK 5\n", "ACK 6\n"])
-    // A batch that changes nothing: the last durable event.
+    // A batch that changes nothing is acknowledged with the last durable event.
     let again = await machine.run("import", "--acks", "--batch", "3", "/A", "-", input: lines)
     #expect(again.out == "ACK 6\nACK 6\n")
   }
@@ -92,16 +92,16 @@ struct ImportTests {
     #expect(
       screen.err == """
         3 records imported before the bad line
-        error: standard input, line 4: not valid JSON: cut short, a quote or comma amiss, or an escape that is no character
-        try: mend the line, or the same with --keep-going; what was saved is not saved twice
+        error: standard input, line 4: not valid JSON: incomplete, a missing or misplaced quote or comma, or an invalid escape
+        try: correct the line, or add --keep-going; records that are saved already are not saved again
 
         """)
     #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 3)
   }
 
-  @Test func `with keep-going a bad line is no part of a batch, whoever finds it bad`() async {
+  @Test func `with keep-going a bad line is not part of a batch, whether the decoder or the store rejects it`() async {
     let machine = Machine()
-    // Line 2 is refused by the decoder, line 4 by the store; the batches are a+c, d+e.
+    // The decoder rejects line 2, the store line 4; the batches are a+c, d+e.
     let lines =
       note("a", "1") + "{\n" + note("c", "2") + note("_bad", "3") + note("d", "4") + note("e", "5")
     let screen = await machine.run("import", "--acks", "--keep-going", "--batch", "2", "/A", "-", input: lines)
@@ -109,7 +109,7 @@ struct ImportTests {
     #expect(screen.out == "ACK 3\nACK 5\n")
     #expect(
       screen.err == """
-        error: standard input, line 2: not valid JSON: cut short, a quote or comma amiss, or an escape that is no character
+        error: standard input, line 2: not valid JSON: incomplete, a missing or misplaced quote or comma, or an invalid escape
         error: standard input, line 4: '_bad' cannot be a record's name: it begins with '_', which CloudKit reserves for the system
         4 records imported, 2 bad lines skipped
 
@@ -125,7 +125,7 @@ struct ImportTests {
     #expect(screen.out == "ACK 3\n")
     #expect(screen.err.contains("error: cannot write to standard output"))
     machine.writesLeft.withLock { $0 = nil }
-    // The second batch was durable before it could not be acknowledged; the third was never begun.
+    // The second batch is durable, but writing its acknowledgement failed; the third was not started.
     #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 4)
   }
 
@@ -138,14 +138,14 @@ struct ImportTests {
 
   // MARK: Deleted names
 
-  @Test func `a deleted name is a bad line, and begins a new life with recreate`() async {
+  @Test func `the name of a deleted record is a bad line; with --recreate it is a new record`() async {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     #expect(await machine.run("delete", "/A", "a").code == .done)
     let refused = await machine.run("import", "/A", "-", input: note("b", "1") + note("a", "2"))
     #expect(refused.code == .dataDamaged)
     #expect(refused.err.contains("line 2: record 'Main/a' was deleted here (event 4)"))
-    #expect(refused.err.hasSuffix("try: the same with --recreate, if a new record of that name is meant\n"))
+    #expect(refused.err.hasSuffix("try: the same command with --recreate, to create a new record with this name\n"))
     #expect(await machine.run("import", "--recreate", "/A", "-", input: note("a", "2")).code == .done)
     #expect(await machine.run("get", "--json", "/A", "a").out.contains(#""title":"2""#))
   }
@@ -153,28 +153,28 @@ struct ImportTests {
   // MARK: Lines that are no records
 
   @Test(arguments: [
-    (#"{"recordType":"N","recordName":"x","foo":1}"#, "the key 'foo' is not known"),
+    (#"{"recordType":"N","recordName":"x","foo":1}"#, "unknown key 'foo'"),
     (#"{"recordType":"N"}"#, "the key 'recordName' is missing"),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{}}}"#,
-      "fields.a: a value that is an object has 'type' and 'value'; null clears a field"
+      "fields.a: an object as a value has the keys 'type' and 'value'; null clears a field"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"STRING"}}}"#,
-      "fields.a: a value that is an object has 'type' and 'value'; null clears a field"
+      "fields.a: an object as a value has the keys 'type' and 'value'; null clears a field"
     ),
     (#"{"recordName":"x"}"#, "the key 'recordType' is missing"),
-    (#"{"recordType":"N","recordName":5}"#, "recordName: a value of another kind stands where text is meant"),
+    (#"{"recordType":"N","recordName":5}"#, "recordName: expected a string, found another kind of value"),
     (
       #"{"recordType":"N","recordName":"x","fields":[]}"#,
-      "fields: a value of another kind stands where an object is meant"
+      "fields: expected an object, found another kind of value"
     ),
-    (#"{"recordType":"N","recordName":"x","recordName":"y"}"#, "the key 'recordName' stands there twice in one object"),
+    (#"{"recordType":"N","recordName":"x","recordName":"y"}"#, "the key 'recordName' occurs twice in one object"),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":1,"b":{"type":"INT64","value":1},"\u0061" :2}}"#, "the key 'a'"
     ),
     (
-      #"{"recordType":"N","recordName":"x","fields":{"a":{"value":1,"value":1}}}"#, "the key 'value' stands there twice"
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"value":1,"value":1}}}"#, "the key 'value' occurs twice"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":1.5}}}"#,
@@ -190,24 +190,24 @@ struct ImportTests {
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":{}}}}"#,
-      "fields.a.value: a value of another kind stands where a whole number is meant"
+      "fields.a.value: expected an integer, found another kind of value"
     ),
-    ("[1]", "a value of another kind stands where an object is meant"),
+    ("[1]", "expected an object, found another kind of value"),
     ("hello", "not valid JSON"),
     (#"{"recordType":"N","recordName":"x"}}"#, "not valid JSON"),
     (#"{"recordType":"N","recordName":"x","fields":{"a":"\ud800"}}"#, "not valid JSON"),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":9223372036854775808}}"#,
-      "fields.a: a whole number beyond 64 bits"
+      "fields.a: the integer does not fit into 64 bits"
     ),
-    (#"{"recordType":"N","recordName":"x","fields":{"a":1e400}}"#, "fields.a: a number that no double can hold"),
+    (#"{"recordType":"N","recordName":"x","fields":{"a":1e400}}"#, "fields.a: the number does not fit into a double"),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"FOO","value":1}}}"#,
       "fields.a: a value of the unknown type 'FOO'"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"typ":"STRING","value":"x"}}}"#,
-      "fields.a: the key 'typ' is not known"
+      "fields.a: unknown key 'typ'"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"BYTES","value":"%%"}}}"#,
@@ -215,9 +215,9 @@ struct ImportTests {
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":[1,"b"]}}"#,
-      "fields.a: a plain list holds text only or numbers only"
+      "fields.a: a plain list holds only strings or only numbers"
     ),
-    (#"{"recordType":"N","recordName":"x","fields":{"a":[null]}}"#, "fields.a: a null in a list"),
+    (#"{"recordType":"N","recordName":"x","fields":{"a":[null]}}"#, "fields.a: a list cannot hold null"),
     (#"{"recordType":"N","recordName":"","fields":{}}"#, "'' cannot be a record's name: it is empty"),
     (#"{"recordType":"N","recordName":"_x","fields":{}}"#, "it begins with '_'"),
     (#"{"recordType":"N","recordName":"é","fields":{}}"#, "it holds a character that is not printable ASCII"),
@@ -238,7 +238,7 @@ struct ImportTests {
     #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 1)
   }
 
-  @Test func `a name of 255 characters is taken, one of 256 is not`() async {
+  @Test func `a name of 255 characters is accepted, one of 256 is not`() async {
     let machine = Machine()
     #expect(await machine.run("import", "/A", "-", input: note(String(repeating: "n", count: 255), "1")).code == .done)
     let screen = await machine.run("import", "/A", "-", input: note(String(repeating: "n", count: 256), "1"))
@@ -255,14 +255,14 @@ struct ImportTests {
       await machine.run("import", "/A", "-", input: note("a", String(repeating: "x", count: 999_000))).code == .done)
   }
 
-  @Test func `a line without end is given up and not held in memory, and the next line is read`() async {
+  @Test func `a line that is too long is skipped without holding it in memory, and the next line is read`() async {
     let machine = Machine()
     let endless = String(repeating: "x", count: 17 << 20) + "\n" + note("b", "2")
     let screen = await machine.run("import", "--keep-going", "/A", "-", input: endless)
     #expect(screen.err == "error: standard input, line 1: longer than 16 MB\n1 record imported, 1 bad line skipped\n")
   }
 
-  @Test func `what only looks like a repeated key is none`() async {
+  @Test func `equal keys in different objects are not a repeated key`() async {
     let machine = Machine()
     let line =
       #"{"recordType":"N","recordName":"a","fields":{"a":"a","b":["a","a"],"c":"{\"a\":1,\"a\":2}","#
@@ -281,21 +281,22 @@ struct ImportTests {
     #expect(try machine.disk.kind(of: "/A") == .absent)
   }
 
-  @Test func `a store cannot be made where there is no folder`() async {
+  @Test func `a store cannot be created in a directory that does not exist`() async {
     let screen = await Machine().run("import", "/no/such/A", "-", input: note("a", "1"))
     #expect(screen.code == .cannotCreate, "\(screen.err)")
   }
 
-  @Test func `a batch beyond what a transaction takes says to make it smaller`() async {
+  @Test func `for a batch that is too large for a transaction the remedy is a smaller one`() async {
     let lines = (0..<76).map { note("r\($0)", String(repeating: "x", count: 900_000)) }.joined()
     let screen = await Machine().run("import", "/A", "-", input: lines)
     #expect(screen.code == .dataDamaged)
     #expect(
-      screen.err.hasSuffix("try: the same with --batch 50; what was saved is not saved twice\n"),
+      screen.err.hasSuffix(
+        "try: the same command with --batch 50; records that are saved already are not saved again\n"),
       "\(screen.err.suffix(300))")
   }
 
-  @Test func `a folder with other files is no store`() async throws {
+  @Test func `a directory with other files is not a store`() async throws {
     let machine = Machine()
     try machine.disk.makeDirectory("/D")
     try machine.file("/D/letter.txt", "dear")
@@ -306,7 +307,7 @@ struct ImportTests {
     }
   }
 
-  @Test func `a store that somebody writes is held: 75, and readers are not kept out`() async throws {
+  @Test func `a store with a writer is locked: 75, and readers can open it`() async throws {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)

@@ -1,4 +1,4 @@
-// `log-dump` and `verify`: whole screens, ranges, following, and what is said of a torn tail and of damage.
+// `log-dump`, `verify` and `compact`: whole screens, ranges, --follow, and the messages for a torn tail and for damage.
 
 import Strandline
 import StrandlineCLI
@@ -73,7 +73,7 @@ struct LogVerbsTests {
   @Test func `following shows what another writer writes meanwhile, once`() async throws {
     let machine = await machine()
     let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
-    // The follower looks until it has shown event 9, the new record.
+    // `log-dump --follow` polls until it has shown event 9, the new record.
     async let following = machine.run("log-dump", "--follow", "--from", "8", "--to", "10", "/A")
     try store.writeBlocking { try $0.save(Record(type: "Note", id: RecordID("late"))) }
     let screen = await following
@@ -100,9 +100,9 @@ struct LogVerbsTests {
     "/A/" + (try #require(try machine.disk.list("/A").filter { $0.hasSuffix(".seg") }.max()))
   }
 
-  @Test func `a torn tail is 1, changes nothing, and is gone after the next write`() async throws {
+  @Test func `verify of a torn tail exits with 1; the next write sets the tail aside`() async throws {
     let machine = await machine()
-    // A writer that is interrupted: its segment has no end that a file names.
+    // A writer that is interrupted: neither a marker nor CONTROL names the end of its segment.
     do {
       let options = StoreOptions(log: LogOptions(controlIntervalMilliseconds: nil, upkeep: .onDemand))
       let store = try RecordStore.openBlocking(
@@ -122,14 +122,47 @@ struct LogVerbsTests {
     try #require(lines.count == 2)
     #expect(lines[0].hasPrefix("\(path):"))
     #expect(lines[0].contains("  torn  "))
-    let tail = "torn tail: the next open sets it aside; nothing that the log can show to be acknowledged is in it; "
+    let tail = "torn tail: the next open sets it aside; it holds no event that the log shows to be acknowledged; "
     #expect(lines[1].hasPrefix(tail))
     #expect(await machine.run("verify", "/A").code == .recoverable)
     #expect(await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":6}}"#).code == .done)
     #expect(await machine.run("verify", "/A").code == .done)
   }
 
-  @Test func `damage is 65, with the file and the place, and the other verbs send one here`() async throws {
+  @Test func `an open that moves a segment to quarantine says so, and verify, status and compact list it`()
+    async throws
+  {
+    let machine = await machine()
+    // A copy of the store is written three times, the store itself once. Segment 6 of the copy continues its segment 5,
+    // which the store does not have.
+    let copy = machine.disk.clone()
+    for number in 0..<3 {
+      let environment = SystemEnvironment(
+        fileSystem: copy, clock: StandingClock(), random: SeededRandom(seed: 70 + UInt64(number)))
+      let store = try RecordStore.openBlocking(at: "/A", environment: StoreEnvironment(environment))
+      try store.writeBlocking { try $0.save(Record(type: "Note", id: RecordID("copy-\(number)"))) }
+      try store.closeBlocking()
+    }
+    #expect(await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":6}}"#).err == "")
+    let name = SegmentName.name(6)
+    let bytes = try #require(copy.peek("/A/" + name))
+    machine.disk.poke("/A/" + name, bytes)
+    #expect(await machine.run("verify", "--json", "/A").out.contains(#""quarantine":[]"#))
+
+    let put = await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":7}}"#)
+    #expect(put.code == .done)
+    #expect(put.err.hasPrefix("note: moved '/A/\(name)' to '/A/quarantine'; "), "\(put.err)")
+    let line = "quarantine: '/A/quarantine/\(name)', \(bytes.count) bytes; no command reads it"
+    for verb in ["verify", "status", "compact"] {
+      let screen = await machine.run(verb, "/A")
+      #expect(screen.code == .done && screen.err == "")
+      #expect(screen.out.split(separator: "\n").contains { $0 == line }, "\(verb): \(screen.out)")
+      let json = await machine.run(verb, "--json", "/A")
+      #expect(json.out.contains(#""quarantine":[{"bytes":\#(bytes.count),"name":"\#(name)"}]"#), "\(json.out)")
+    }
+  }
+
+  @Test func `verify of damage exits with 65 and names file and offset; other verbs refer to verify`() async throws {
     let machine = await machine()
     let path = try #require(try machine.disk.list("/A").filter { $0.hasSuffix(".seg") }.min())
     let file = try machine.disk.open("/A/" + path, .readWrite)
@@ -147,13 +180,13 @@ struct LogVerbsTests {
     #expect(json.out.contains(#""finding":"damage""#) && json.out.contains(#""result":"damaged""#))
   }
 
-  @Test func `nothing there is 66`() async {
+  @Test func `a missing store is 66`() async {
     for verb in ["verify", "log-dump", "status", "export"] {
       #expect(await Machine().run(verb, "/nope").code == .noSuchStore)
     }
   }
 
-  @Test func `compact says what it did, and changes nothing that another verb says`() async throws {
+  @Test func `compact prints what it removed, and changes the output of no other verb`() async throws {
     let machine = await machine()
     for number in 0..<30 {
       _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"n":\#(number)}}"#)

@@ -1,4 +1,4 @@
-// `serve` and `sync` over a real socket of this machine: a server in one task, devices in another, disks in memory.
+// `serve` and `sync` over a loopback socket: the server in one task, the devices in another, disks in memory.
 
 import StrandlineCLI
 import StrandlineSimulation
@@ -7,7 +7,7 @@ import StrandlineTestSupport
 import Synchronization
 import Testing
 
-/// A server that runs as a command, and is ended by Ctrl-C.
+/// A server that runs as a command until Ctrl-C.
 private final class Serving: Sendable {
   let machine: Machine
   let url: String
@@ -59,24 +59,24 @@ struct NetworkVerbsTests {
     let dump = await server.machine.run("log-dump", "/srv").out
     #expect(dump.contains("zoneCreated") && dump.contains("recordSaved    a "))
     #expect(await server.machine.run("verify", "/srv").code == .done)
-    // A server's journal is no store.
+    // A server's journal cannot be opened as a store.
     let refused = await server.machine.run("export", "/srv")
     #expect(refused.code == .noSuchStore)
     #expect(refused.err.contains("is a server's journal, not a store's log"))
   }
 
-  @Test func `a server that asks for a long wait is 75 and says when to come back`() async {
+  @Test func `if a server asks for a long wait, sync exits with 75 and says when to try again`() async {
     let server = await Serving("--throttle", "100:120")
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let screen = await sync(machine, server)
     #expect(screen.code == .tryLater)
-    #expect(screen.err.contains("try: the same again in 120 seconds; nothing is lost meanwhile"))
+    #expect(screen.err.contains("try: the same command in 120 seconds; the store keeps what was not sent"))
     #expect(await machine.run("status", "/A").out.contains("waiting "))
     _ = await server.end()
   }
 
-  @Test func `a server that is gone is 69`() async {
+  @Test func `an unreachable server is 69`() async {
     let server = await Serving()
     _ = await server.end()
     let screen = await sync(Machine(), server)
@@ -85,19 +85,19 @@ struct NetworkVerbsTests {
   }
 
   @Test func `a server that accepts and never answers is 69, in bounded time`() async throws {
-    // Each request ends by its time-out; the waits between them pass on a clock that nobody sits through.
+    // Each request takes its time-out; the waits between requests take no time on this clock.
     let server = try ByteServer("", keepsOpen: true)
     let machine = Machine(requestTimeout: 0.2)
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let screen = await machine.run("sync", "--url", server.url, "--container", "iCloud.test", "/A")
     #expect(screen.code == .unreachable)
     #expect(screen.err.contains("\(server.url): timed out"))
-    #expect(screen.err.contains("try: the same again in "))
+    #expect(screen.err.contains("try: the same command in "))
     #expect(screen.out == "")
     #expect(await machine.run("status", "/A").out.contains("1"))
   }
 
-  @Test func `what a sync leaves owed is counted, though the store is closed by then`() async {
+  @Test func `sync counts the unsettled mutations before it closes the store`() async {
     let server = await Serving()
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
@@ -108,14 +108,15 @@ struct NetworkVerbsTests {
     _ = await server.end()
   }
 
-  @Test func `a zone that nobody has is worth a word`() async {
+  @Test func `sync prints a note for a zone that does not exist`() async {
     let server = await Serving()
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let screen = await sync(machine, server, "--zone", "Mian")
     #expect(screen.code == .done)
     #expect(
-      screen.err.hasPrefix("note: neither this store nor the server has a zone 'Mian'; there is Main\n"), "\(screen)")
+      screen.err.hasPrefix(
+        "note: neither this store nor the server has a zone 'Mian'; the zones of this store are Main\n"), "\(screen)")
     let known = await sync(machine, server, "--zone", "Main")
     #expect(known.code == .done && known.err == "")
     _ = await server.end()
@@ -130,8 +131,8 @@ struct NetworkVerbsTests {
     #expect(try machine.disk.kind(of: "/taken.tmp") == .absent)
   }
 
-  @Test func `a server's words cannot steer the terminal`() async throws {
-    // A title for the window, a colour, a line written over, and an order of reading turned round.
+  @Test func `a server's text cannot control the terminal`() async throws {
+    // Sets the window's title, sets a colour, overwrites the line, and reverses the direction of text.
     let words = #"\u001b]0;owned\u0007 \u001b[31mred\rgone \u009b2J \u202Eback"#
     let body = #"{"serverErrorCode":"ACCESS_DENIED","reason":"\#(words)"}"#
     let server = try ByteServer(
@@ -154,7 +155,7 @@ struct NetworkVerbsTests {
     #expect(refused.err.contains("STRANDLINE_SESSION"))
     machine.set("STRANDLINE_SESSION", token)
     #expect(await sync(machine, server).code == .done)
-    // The successor is kept beside the log: the spent token in the environment does no harm, and is not needed.
+    // The next token is stored beside the log, so the used token in the environment is ignored.
     #expect(await sync(machine, server).code == .done)
     machine.set("STRANDLINE_SESSION", nil)
     let last = await sync(machine, server)
@@ -163,7 +164,7 @@ struct NetworkVerbsTests {
     _ = await server.end()
   }
 
-  @Test func `a port that is taken is an error, and leaves nothing running`() async {
+  @Test func `a port in use is an error, and no server keeps running`() async {
     let first = await Serving()
     let port = first.url.split(separator: ":").last.map(String.init) ?? ""
     let second = await Machine().run("serve", "--port", port, "/srv")

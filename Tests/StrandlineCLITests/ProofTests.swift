@@ -1,5 +1,5 @@
-// The counters behind `demo` and `crash-test` count: a log in which something was lost, doubled or brought back is
-// written by hand, and they say so. A proof whose oracle cannot fail proves nothing.
+// The counters of `demo` and `crash-test`: each test writes a log in which a record was lost, duplicated or resurrected
+// and checks that the counters find it. A proof whose oracle cannot fail proves nothing.
 
 import Strandline
 import StrandlineCLI
@@ -90,7 +90,7 @@ struct ProofTests {
     #expect(reading.resurrected.isEmpty)
   }
 
-  @Test func `a record that lives again under a deleted birth is resurrected`() throws {
+  @Test func `a record with a deleted birth that exists again is resurrected`() throws {
     let reading = try reading([
       fetched(), .fetchedDelete(FetchedDelete(id: id, births: [birth], reason: .feed)), fetched(),
     ])

@@ -1,4 +1,4 @@
-// `put`, `get`, `delete`, `status`: one record or a few, and whole screens.
+// `put`, `get`, `delete` and `status`: whole screens for one record or a few.
 
 import StrandlineCLI
 import StrandlineSimulation
@@ -31,7 +31,7 @@ struct RecordVerbsTests {
         == #"{"fields":{"title":"Milk","x":[1]},"recordName":"n1","recordType":"Note","zoneName":"Main"}"# + "\n")
   }
 
-  @Test func `what a record or a command line holds cannot steer the terminal`() async throws {
+  @Test func `text in a record or a command line cannot control the terminal`() async throws {
     #expect(
       isTame("plain – ü\n") && !isTame("\u{1B}[2J") && !isTame("\u{9B}2J") && !isTame("\u{202E}") && !isTame("\r"))
     let machine = Machine()
@@ -74,12 +74,15 @@ struct RecordVerbsTests {
     #expect(await machine.run("get", "/new", "n").code == .done)
   }
 
-  @Test func `put refuses what cannot be`() async {
+  @Test func `put rejects invalid records`() async {
     let machine = Machine()
     _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"n1"}"#)
     for (json, words) in [
       (#"{"recordName":"new","fields":{}}"#, "record 'Main/new': the key 'recordType' is missing"),
-      (#"{"recordName":"n1","recordType":"Other"}"#, "the record is a 'Note' and cannot become a 'Other'"),
+      (
+        #"{"recordName":"n1","recordType":"Other"}"#,
+        "the record has the type 'Note', which cannot be changed to 'Other'"
+      ),
       (#"{"fields":{}}"#, "the key 'recordName' is missing"), ("{", "not valid JSON"),
     ] {
       let screen = await machine.run("put", "/A", json)
@@ -89,7 +92,7 @@ struct RecordVerbsTests {
     }
   }
 
-  @Test func `a deleted record stays deleted until it is created anew`() async {
+  @Test func `a deleted record stays deleted until --recreate`() async {
     let machine = Machine()
     let json = #"{"recordType":"Note","recordName":"n1","fields":{}}"#
     _ = await machine.run("put", "/A", json)
@@ -101,7 +104,7 @@ struct RecordVerbsTests {
     #expect(await machine.run("get", "/A", "n1").code == .done)
   }
 
-  @Test func `get of what is not there is 66 and says where to look`() async {
+  @Test func `get of a missing record is 66 and names a command to find out more`() async {
     let machine = Machine()
     _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"n1"}"#)
     #expect(
@@ -109,7 +112,7 @@ struct RecordVerbsTests {
         == Screen(
           code: .noSuchStore, out: "",
           err: """
-            error: there is no record 'Main/n 2' in '/A'
+            error: '/A' has no record 'Main/n 2'
             try: strandline log-dump --record 'n 2' /A
 
             """))
@@ -124,7 +127,7 @@ struct RecordVerbsTests {
             """))
   }
 
-  @Test func `delete is all or nothing, and names those that do not live`() async {
+  @Test func `delete is all or nothing, and names the records that do not exist`() async {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
     let screen = await machine.run("delete", "/A", "a", "x", "b", "y")
@@ -132,14 +135,14 @@ struct RecordVerbsTests {
       screen
         == Screen(
           code: .noSuchStore, out: "",
-          err: "error: nothing was deleted: in '/A' there is no record 'Main/x', 'Main/y'\n"))
+          err: "error: nothing was deleted: '/A' has no record 'Main/x', 'Main/y'\n"))
     #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 2)
     #expect(await machine.run("delete", "/A", "a", "b", "a").code == .done)
     #expect(await machine.run("export", "/A").out == "")
     #expect(await machine.run("delete", "/nope", "a").code == .noSuchStore)
   }
 
-  @Test func `status in words and as JSON, without any value`() async {
+  @Test func `status as text and as JSON, without field values`() async {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "secret") + note("b", "2") + note("c", "3"))
     _ = await machine.run("delete", "/A", "c")
@@ -150,17 +153,17 @@ struct RecordVerbsTests {
         unsettled       4 mutations of 3 records, the oldest 0 s old
         newest event    6
         all settled to  1
-        account         none yet (never synced)
+        account         none: never synced
         zone Main       2 records, never fetched
 
         """)
     #expect(
       await machine.run("status", "--json", "/A").out
-        == #"{"account":null,"checkpoint":1,"deleted":1,"durableLSN":6,"held":[],"oldestUnsettledMilliseconds":0,"openBlocks":0,"records":2,"unsettled":4,"unsettledRecords":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"isLost":false,"records":2,"zoneName":"Main"}]}"#
+        == #"{"account":null,"checkpoint":1,"deleted":1,"durableLSN":6,"held":[],"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":4,"unsettledRecords":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"isLost":false,"records":2,"zoneName":"Main"}]}"#
         + "\n")
   }
 
-  @Test func `a record name with control characters cannot repaint the terminal`() async {
+  @Test func `a record name with control characters cannot control the terminal`() async {
     let machine = Machine()
     _ = await machine.run("put", "/A", #"{"recordType":"N","recordName":"n","fields":{"t":"a\u001b[31mb"}}"#)
     let screen = await machine.run("get", "/A", "n")

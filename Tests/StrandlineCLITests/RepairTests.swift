@@ -1,4 +1,4 @@
-// `repair`: the plan changes nothing, `--apply` writes a new store beside a damaged one, and both say the same.
+// `repair`: the plan changes nothing, `--apply` writes a new store, and both print the same report.
 
 import Strandline
 import StrandlineCLI
@@ -38,10 +38,10 @@ struct RepairTests {
     let lines = screen.out.split(separator: "\n").map(String.init)
     #expect(lines[0].hasPrefix("/A/0000000000000001.seg:"))
     #expect(lines[0].hasSuffix("the checksum of a frame's body does not match (LSN \(lsn))"))
-    #expect(lines.contains("lost events  LSN \(lsn)"))
-    #expect(lines.contains("records      2"))
-    #expect(lines.contains("unsettled    2 mutations of 2 records"))
-    #expect(lines.contains("their bytes  NEW/quarantine"))
+    #expect(lines.contains("lost events    LSN \(lsn)"))
+    #expect(lines.contains("records        2"))
+    #expect(lines.contains("unsettled      2 mutations of 2 records"))
+    #expect(lines.contains("damaged bytes  copied to NEW/quarantine"))
     #expect(
       lines.last == "nothing was written; to write the new store: strandline repair /A --apply --into NEW")
     #expect(everything(machine) == before)
@@ -69,22 +69,22 @@ struct RepairTests {
     let export = await machine.run("export", "/N")
     #expect(export.code == .done)
     #expect(export.out.split(separator: "\n").count == 2 && !export.out.contains(#""recordName":"b""#))
-    // It is a store like any other.
+    // The new store can be written and read.
     #expect(await machine.run("import", "/N", "-", input: note("b", "again")).code == .done)
     #expect(await machine.run("get", "/N", "b").code == .done)
     #expect(await machine.run("log-dump", "/N").code == .done)
     #expect(await machine.run("status", "/N").code == .done)
   }
 
-  @Test func `a folder that is taken is refused, and the two options need each other`() async throws {
+  @Test func `a directory that is not empty is refused, and each of the two options needs the other`() async throws {
     let (machine, _) = try await damaged()
     try machine.disk.makeDirectory("/full")
     try machine.file("/full/x", "mine")
     let before = everything(machine)
-    for place in ["/full", "/A", "/A/inner"] {
-      let screen = await machine.run("repair", "/A", "--apply", "--into", place)
-      #expect(screen.code == .cannotCreate && screen.out == "", "\(place)")
-      #expect(screen.err.hasSuffix("try: the same with another folder after --into\n"))
+    for target in ["/full", "/A", "/A/inner"] {
+      let screen = await machine.run("repair", "/A", "--apply", "--into", target)
+      #expect(screen.code == .cannotCreate && screen.out == "", "\(target)")
+      #expect(screen.err.hasSuffix("try: the same command with another directory after --into\n"))
     }
     #expect(await machine.run("repair", "/A", "--apply").code == .usage)
     #expect(await machine.run("repair", "/A", "--into", "/N").code == .usage)
@@ -92,7 +92,7 @@ struct RepairTests {
     #expect(everything(machine) == before)
   }
 
-  @Test func `a store that is whole is left alone`() async throws {
+  @Test func `repair of an undamaged store does nothing`() async throws {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let before = everything(machine)

@@ -1,4 +1,4 @@
-// What the command's tests share: a machine in memory, on which whole command lines run, and the screens they leave.
+// Helpers of the command's tests: a simulated machine that runs whole command lines and returns their output.
 
 import Strandline
 import StrandlineCLI
@@ -6,7 +6,7 @@ import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
 
-/// A wall clock that stands still, so that screens with times are the same each time; waiting costs nothing.
+/// A wall clock that stands still, so that output with times is the same in each run. Sleeps return at once.
 final class StandingClock: SystemClock {
   private let slept = Mutex<UInt64>(0)
   func wallMilliseconds() -> Int64 { 1_767_225_600_000 }
@@ -19,30 +19,30 @@ final class StandingClock: SystemClock {
   func sleepBlocking(milliseconds: Int64) { slept.withLock { $0 += UInt64(max(0, milliseconds)) * 1_000_000 } }
 }
 
-/// What a command line left on the screen.
+/// The exit code and output of a command line.
 struct Screen: Equatable {
   var code: ExitCode
   var out: String
   var err: String
 }
 
-/// A machine: a disk, a clock, variables, and nobody else.
+/// A simulated machine: a disk, a clock and environment variables.
 final class Machine: Sendable {
   let disk = SimulatedDisk()
   let environment: SystemEnvironment
   private let variables = Mutex<[String: String]>([:])
   private let out = Mutex<[UInt8]>([])
   private let err = Mutex<[UInt8]>([])
-  /// Each write to standard output apart.
+  /// Each write to standard output separately.
   let writes = Mutex<[String]>([])
-  /// After so many writes standard output is closed; nil for never.
+  /// The number of writes after which standard output is closed; nil for never.
   let writesLeft = Mutex<Int?>(nil)
   private let interruptHandlers = Mutex<[@Sendable () -> Void]>([])
-  /// Ctrl-C is pressed as soon as somebody listens.
+  /// Whether Ctrl-C is pressed as soon as a command registers a handler.
   let isImpatient = Mutex(false)
   private let onOutput: @Sendable (String) -> Void
 
-  /// Seconds that a server may be silent.
+  /// The seconds after which a request without an answer fails.
   private let requestTimeout: Double
 
   init(seed: UInt64 = 1, requestTimeout: Double = 20, onOutput: @escaping @Sendable (String) -> Void = { _ in }) {
@@ -62,7 +62,7 @@ final class Machine: Sendable {
   /// Runs a command line.
   func run(_ words: String..., input: String = "") async -> Screen { await run(words, input: Array(input.utf8)) }
 
-  /// - Parameter words: nil for one that is not UTF-8.
+  /// - Parameter words: The arguments; nil for one that is not valid UTF-8.
   func run(_ words: [String?], input: [UInt8]) async -> Screen {
     let rest = Mutex(input[...])
     let console = Console(
@@ -101,7 +101,7 @@ final class Machine: Sendable {
     return Screen(code: code, out: take(out), err: take(err))
   }
 
-  /// Puts a file on the disk.
+  /// Writes a file to the disk.
   func file(_ path: String, _ text: String) throws {
     let file = try disk.open(path, .create)
     try file.write(Array(text.utf8), at: 0)
@@ -109,17 +109,17 @@ final class Machine: Sendable {
   }
 }
 
-/// A line of import: a note with a title.
+/// A line for `import`: a note with a title.
 func note(_ name: String, _ title: String) -> String {
   #"{"recordType":"Note","recordName":"\#(name)","fields":{"title":"\#(title)"}}"# + "\n"
 }
 
 extension Machine {
-  /// For stores that a test opens itself, on the same disk.
+  /// The environment for stores that a test opens itself on the same disk.
   var storeEnvironment: StoreEnvironment { StoreEnvironment(environment) }
 }
 
-/// Whether a terminal shows a screen as it is: no character in it steers.
+/// Whether a screen has no control characters, so that a terminal shows it as it is.
 func isTame(_ screen: String) -> Bool {
   screen.unicodeScalars.allSatisfy { scalar in
     switch scalar.properties.generalCategory {

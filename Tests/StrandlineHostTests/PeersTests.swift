@@ -1,11 +1,11 @@
-// SQLite as a peer, where the machine has it: what was inserted is there, and a place that cannot be opened is an error.
+// SQLite as a peer in benchmarks, if it is installed: inserted rows can be read, and a failing open throws.
 
 import StrandlineHost
 import StrandlineSystem
 import StrandlineTestSupport
 import Testing
 
-@Suite(.enabled(if: SQLitePeer.version != nil, "SQLite is not on this machine"), .timeLimit(.minutes(30)))
+@Suite(.enabled(if: SQLitePeer.version != nil, "SQLite is not installed on this machine"), .timeLimit(.minutes(30)))
 struct `SQLite as a peer` {
   @Test func `inserts one by one and many in a transaction`() throws {
     let folder = try TemporaryFolder()

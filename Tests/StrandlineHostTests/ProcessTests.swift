@@ -65,7 +65,7 @@ struct ProcessTests {
   }
 
   @Test func `output to a stream is whole`() throws {
-    // To the child's own standard output: this process's streams belong to the test's report.
+    // Writes to the child's standard output, because this process's streams are used for the tests' report.
     let child = try ChildProcess("/bin/cat", [], input: .pipe, output: .pipe)
     let bytes = SeededRandom(seed: 3).bytes(1 << 20)
     let feeder = try BlockingThread.start(name: "feeder") {
@@ -77,8 +77,8 @@ struct ProcessTests {
     #expect(try child.wait() == .exited(0))
   }
 
-  @Test func `the first request to stop is heard, the second ends the process`() async {
-    // To the process and not by raise(3): the threads that run tests have all signals blocked.
+  @Test func `the first signal calls the handler, the second ends the process`() async {
+    // The signal is sent to the process and not raised, because the threads that run tests block all signals.
     await #expect(processExitsWith: .exitCode(3)) {
       try Signals.onInterrupt { exit(3) }
       kill(getpid(), SIGTERM)

@@ -1,4 +1,4 @@
-// Checksums against the published values, and bytes out and in again.
+// Checksums against the published values, and encoding and decoding of bytes.
 
 import StrandlineSystem
 import Testing
@@ -23,7 +23,7 @@ struct BytesTests {
         #expect(CRC32C.checksum(bytes, offset..<offset + length) == CRC32C.checksumByTable(part))
       }
     }
-    // Long ones are taken by thirds, of at most 64 words each at a time.
+    // Long inputs are divided into thirds of at most 64 words each.
     let long = SeededRandom(seed: 8).bytes(10_000)
     for length in Array(1_500...1_600) + [3_088, 3_089, 4_632, 9_999, 10_000] {
       #expect(CRC32C.checksum(long, 0..<length) == CRC32C.checksumByTable(Array(long[..<length])), "\(length)")
@@ -126,7 +126,7 @@ struct BytesTests {
     #expect(throws: Never.self) { try fits.count(minimumBytes: 1) }
   }
 
-  @Test func `a seed repeats, and says what it is`() {
+  @Test func `a seed repeats its numbers, and the description shows it`() {
     let first = SeededRandom(seed: 0xAB)
     let second = SeededRandom(seed: 0xAB)
     #expect(first.bytes(1_000) == second.bytes(1_000))

@@ -1,4 +1,4 @@
-// The instruments of the other tests: faults strike where planned, time moves when told.
+// The fault injector and the simulated clock: faults hit the planned calls, and time advances when a test says so.
 
 import StrandlineSimulation
 import StrandlineSystem
@@ -54,7 +54,7 @@ struct FaultInjectorTests {
     #expect(disk.count(.syncDirectory) == 1)
   }
 
-  @Test func `a sleeper wakes when the time has come`() async throws {
+  @Test func `a sleep ends when the clock has reached its end`() async throws {
     let clock = SimulatedClock(autoAdvance: false)
     let wall = clock.wallMilliseconds()
     let sleeper = Task { try await clock.sleep(milliseconds: 1_000) }

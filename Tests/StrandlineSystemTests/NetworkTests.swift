@@ -1,4 +1,4 @@
-// Sockets over loopback: bytes there and back, limits in time, and closing from another thread.
+// Sockets over loopback: sending and receiving, time limits, and closing from another thread.
 
 import StrandlineSystem
 import Testing
@@ -12,12 +12,12 @@ struct NetworkTests {
     return (listener, client, server)
   }
 
-  @Test func `bytes go there and back`() throws {
+  @Test func `bytes are sent and received in both directions`() throws {
     let (listener, client, server) = try pair()
     #expect(listener.port != 0)
     try client.send(Array("hello".utf8))
     #expect(try server.receive(max: 100, timeoutMilliseconds: 5_000) == Array("hello".utf8))
-    // More than the buffers of both sides hold: the sender must wait for the reader.
+    // More bytes than the buffers of both sides hold, so that the sender must wait for the reader.
     let bytes = SeededRandom(seed: 1).bytes(8 << 20)
     let sender = try BlockingThread.start(name: "sender") {
       try? server.send(bytes, timeoutMilliseconds: 30_000)
@@ -35,7 +35,7 @@ struct NetworkTests {
     #expect(server.waitUntilPeerCloses(timeoutMilliseconds: 5_000))
   }
 
-  @Test func `waiting ends with the time`() throws {
+  @Test func `a wait ends at its time limit`() throws {
     let (listener, client, server) = try pair()
     #expect(try listener.accept(timeoutMilliseconds: 1) == nil)
     let error = #expect(throws: SystemError.self) { try client.receive(max: 1, timeoutMilliseconds: 1) }
@@ -45,13 +45,13 @@ struct NetworkTests {
     #expect(server.waitUntilPeerCloses(timeoutMilliseconds: 5_000))
   }
 
-  @Test func `closing wakes whoever waits`() throws {
+  @Test func `closing a socket ends the calls that wait on it`() throws {
     let (listener, client, server) = try pair()
     let accepting = try BlockingThread.start(name: "accept") {
       #expect(throws: SystemError.self) { try listener.accept() }
     }
     let receiving = try BlockingThread.start(name: "receive") {
-      // The end of the stream, or the refusal of a closed socket, by when the close came.
+      // The end of the stream, or the error of a closed socket: depends on when the close happens.
       _ = try? client.receive(max: 1)
     }
     listener.close()
@@ -62,7 +62,7 @@ struct NetworkTests {
     server.close()
   }
 
-  @Test func `a peer that is gone is an error and no signal`() throws {
+  @Test func `sending to a closed connection throws and raises no signal`() throws {
     let (_, client, server) = try pair()
     server.close()
     #expect(throws: SystemError.self) {
@@ -70,7 +70,7 @@ struct NetworkTests {
     }
   }
 
-  @Test func `an address in use, and one that is no address`() throws {
+  @Test func `an address in use and an invalid address throw`() throws {
     let listener = try Listener.bind(host: "127.0.0.1", port: 0)
     let error = #expect(throws: SystemError.self) { try Listener.bind(host: "127.0.0.1", port: listener.port) }
     #expect(error?.description.contains("in use") == true)

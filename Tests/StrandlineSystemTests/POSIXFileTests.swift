@@ -1,4 +1,4 @@
-// The real disk and the real errno, in a folder of its own for each test.
+// The real file system and its errno values. Each test has a directory of its own.
 
 import StrandlineHost
 import StrandlineSystem
@@ -12,7 +12,7 @@ struct POSIXFileTests {
 
   init() throws { folder = try TemporaryFolder() }
 
-  @Test func `a pipe that lies about as a file is refused and holds nobody`() throws {
+  @Test func `opening a pipe in the place of a file throws and does not block`() throws {
     let folder = try TemporaryFolder()
     let path = folder.path + "/0000000000000001.seg"
     let child = try ChildProcess("/usr/bin/env", ["mkfifo", path])
@@ -20,8 +20,8 @@ struct POSIXFileTests {
     #expect(throws: SystemError.self) { try POSIXFileSystem().open(path, .read) }
   }
 
-  @Test func `a sync is the system's, and what the system refuses is thrown`() throws {
-    // A pipe has nothing to sync, and the kernel says so: a sync that does not reach it would succeed here.
+  @Test func `a sync calls the system, and throws when that fails`() throws {
+    // The kernel refuses to sync a pipe. A sync that did not call it would succeed here.
     let path = folder("pipe")
     #expect(try ChildProcess("/usr/bin/env", ["mkfifo", path]).wait() == .exited(0))
     let pipe = try disk.open(path, .readWrite)
@@ -33,7 +33,7 @@ struct POSIXFileTests {
       #endif
     }
     #if os(Linux)
-      // No file system of a disk: its folders cannot be synced.
+      // /proc is not on a disk, and its directories cannot be synced.
       let error = #expect(throws: SystemError.self) { try disk.syncDirectory("/proc") }
       #expect(error?.call == "fsync")
     #endif
@@ -76,7 +76,7 @@ struct POSIXFileTests {
     #expect(try file.read(at: 3, count: 10) == [])
     #expect(try file.read(at: 1 << 40, count: 1 << 40) == [])
     #expect(try file.read(at: 0, count: 0) == [])
-    // Above what the kernel can address: an error, not a trap.
+    // An offset beyond the kernel's range throws and does not trap.
     #expect(throws: SystemError.self) { try file.read(at: .max, count: 1) }
     #expect(throws: SystemError.tooLarge("pwrite", folder("a"))) { try file.write([1], at: .max) }
   }
@@ -107,25 +107,25 @@ struct POSIXFileTests {
   }
 
   #if os(Linux)
-    @Test func `a full device says so`() throws {
+    @Test func `a write to a full device throws ENOSPC`() throws {
       let file = try disk.open("/dev/full", .readWrite)
       let error = #expect(throws: SystemError.self) { try file.write([1], at: 0) }
       #expect(error?.isFull == true)
     }
 
-    @Test func `a private file is nobody else's`() throws {
+    @Test func `only the owner can read a private file`() throws {
       _ = try disk.open(folder("session"), .createPrivate)
       _ = try disk.open(folder("plain"), .create)
       let child = try ChildProcess(
         "/usr/bin/stat", ["-c", "%a", folder("session"), folder("plain")], output: .pipe)
       #expect(try child.output?.readLine() == "600")
-      // The umask of whoever runs the tests may take bits from the other.
+      // The umask may remove bits from the mode of the other file.
       #expect(try child.output?.readLine()?.hasPrefix("6") == true)
       #expect(try child.wait() == .exited(0))
     }
   #endif
 
-  @Test func `a closed file refuses`() throws {
+  @Test func `calls on a closed file throw`() throws {
     let file = try disk.open(folder("a"), .create)
     file.close()
     file.close()
@@ -136,7 +136,7 @@ struct POSIXFileTests {
   }
 
   @Test func `a close during reads never reaches another file`() throws {
-    // Threads read a file of ones while it is closed and files of twos take its number.
+    // Threads read a file of ones while it is closed, and files of twos are opened with its descriptor number.
     for _ in 0..<20 {
       let file = try disk.open(folder("ones"), .create)
       try file.write([UInt8](repeating: 1, count: 4_096), at: 0)
@@ -156,7 +156,7 @@ struct POSIXFileTests {
     }
   }
 
-  @Test func `folders list, rename and go`() throws {
+  @Test func `directories are listed, renamed and removed`() throws {
     try disk.makeDirectory(folder("ünï cødé"))
     #expect(throws: SystemError.taken("mkdir", folder("ünï cødé"))) { try disk.makeDirectory(folder("ünï cødé")) }
     _ = try disk.open(folder("ünï cødé/x"), .create)

@@ -1,7 +1,7 @@
-// The simulated disk's own promises: what survives, what may be lost, and that nothing else changes.
+// What the simulated disk guarantees: what survives a crash, what may be lost, and that nothing else changes.
 //
-// Method: small histories by hand for each promise; for the random crashes, a few thousand seeds held
-// against a bound that is computed from the history without the disk's code.
+// Method: a short history for each guarantee; for the random crashes, a few thousand seeds, whose results are compared
+// with a bound that is computed from the history without the disk's code.
 
 import StrandlineSimulation
 import StrandlineSystem
@@ -27,7 +27,7 @@ struct SimulatedDiskTests {
     #expect(disk.unsyncedEffects().isEmpty)
   }
 
-  @Test func `a created file is lost until its folder is synced`() throws {
+  @Test func `a created file may be lost until its directory is synced`() throws {
     let disk = SimulatedDisk()
     let file = try disk.open("/a", .create)
     try file.write([1], at: 0)
@@ -60,7 +60,7 @@ struct SimulatedDiskTests {
     #expect(disk.imageAfterCrash(.none).paths == ["/d/old"])
   }
 
-  @Test func `a folder renamed into place takes its files along`() throws {
+  @Test func `a renamed directory keeps its files`() throws {
     let disk = SimulatedDisk()
     try disk.makeDirectory("/s.init")
     let file = try disk.open("/s.init/LOCK", .create)
@@ -72,21 +72,21 @@ struct SimulatedDiskTests {
     #expect(disk.imageAfterCrash(.none).paths == ["/s/LOCK"])
   }
 
-  @Test func `operations on one name are lost from the end`() throws {
+  @Test func `of the operations on one name, a crash loses the last ones`() throws {
     let disk = SimulatedDisk()
     _ = try disk.open("/a.tmp", .create)
     try disk.rename("/a.tmp", to: "/a")
     _ = try disk.open("/b", .create)
     let effects = disk.unsyncedEffects()
     #expect(effects.count == 3)
-    // Without the creation there is nothing to rename; the other name does not care.
+    // The rename depends on the creation; the operation on the other name does not.
     #expect(disk.imageAfterCrash(.allBut(0)).paths == ["/b"])
     #expect(disk.imageAfterCrash(.only(1)).paths == ["/a"])
     #expect(disk.imageAfterCrash(.only(0)).paths == ["/a.tmp"])
     #expect(disk.imageAfterCrash(keeping: { $0.index != 1 }).paths == ["/a.tmp", "/b"])
   }
 
-  @Test func `each sector and each size is lost by itself`() throws {
+  @Test func `each sector and each size may be lost independently`() throws {
     let (disk, file) = try disk(512)
     try file.write([UInt8](repeating: 2, count: 1_024), at: 256)
     // The size, and sectors 0, 1 and 2.
@@ -135,7 +135,7 @@ struct SimulatedDiskTests {
     #expect(first == disk.imageAfterCrash(using: SeededRandom(seed: 5)).peek("/a"))
   }
 
-  @Test func `cut bytes do not come back`() throws {
+  @Test func `truncated bytes read as zero when the file grows again`() throws {
     let (disk, file) = try disk(1_024)
     try file.truncate(to: 100)
     try file.preallocate(at: 0, length: 1_024)
@@ -144,7 +144,7 @@ struct SimulatedDiskTests {
     #expect(disk.imageAfterCrash(.none).peek("/a")?[100...].allSatisfy { $0 == 0 } == true)
   }
 
-  @Test func `pages of a failed sync are gone although a later sync succeeds`() throws {
+  @Test func `a crash loses the pages of a failed sync although a later sync succeeded`() throws {
     let (disk, file) = try disk(512)
     disk.failedSyncLosesPages = true
     try file.write([5], at: 0)
@@ -175,12 +175,12 @@ struct SimulatedDiskTests {
       outcomes.insert(try check(disk.imageAfterCrash(using: SeededRandom(seed: UInt64(seed))), "seed \(seed)"))
     }
     #expect(outcomes.isSuperset(of: [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [1, 1, 2]]))
-    // A durable sync of one file empties the drive's cache of what the other has put there.
+    // A durable sync of one file also makes durable what a barrier has covered of the other.
     try other.sync(.durable)
     #expect(disk.imageAfterCrash(.none).peek("/a")?[600] == 1)
   }
 
-  /// The later write is there only if the earlier ones are.
+  /// Whether a later write survived only if the earlier ones did.
   @discardableResult
   private func check(_ image: SimulatedDisk, _ what: Comment) throws -> [UInt8] {
     let first = try #require(image.peek("/a"))
@@ -189,7 +189,7 @@ struct SimulatedDiskTests {
     return [first[0], first[600], second[0]]
   }
 
-  @Test func `the power goes at the call that was named, and stays gone`() throws {
+  @Test func `the power is cut at the planned call and stays off`() throws {
     for isTearing in [false, true] {
       let (disk, file) = try disk(512)
       disk.crashAtCall = 2
@@ -215,7 +215,7 @@ struct SimulatedDiskTests {
     #expect(history[1].imageAfterCrash(.all).peek("/a")?[0] == 5)
   }
 
-  @Test func `a full disk refuses growth and nothing else`() throws {
+  @Test func `on a full disk only growth fails`() throws {
     let (disk, file) = try disk(512)
     disk.capacity = 512
     #expect(throws: SystemError.full("pwrite", "/a")) { try file.write([1], at: 512) }
@@ -244,7 +244,7 @@ struct SimulatedDiskTests {
     shared.unlock()
   }
 
-  @Test func `a clone and its original do not see each other`() throws {
+  @Test func `a clone and its original do not share changes`() throws {
     let (disk, file) = try disk(512)
     try file.write([5], at: 0)
     let clone = disk.clone()
@@ -253,7 +253,7 @@ struct SimulatedDiskTests {
     #expect(clone.imageAfterCrash(.none).peek("/a")?[0] == 1)
   }
 
-  @Test func `a closed file refuses`() throws {
+  @Test func `calls on a closed file throw`() throws {
     let (disk, file) = try disk(512)
     file.close()
     #expect(throws: SystemError.closed("pread", "/a")) { try file.read(at: 0, count: 1) }

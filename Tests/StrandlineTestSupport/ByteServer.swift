@@ -1,16 +1,16 @@
-// A server on a real socket that does wrong: it answers every request with the same bytes, or never.
+// A faulty server on a real socket: it answers every request with the same bytes, or not at all.
 
 internal import StrandlineSystem
 
 /// A server that reads a request's head, sends bytes and closes.
 package final class ByteServer: Sendable {
   private let listener: Listener
-  /// Where it listens, for a client.
+  /// The URL of the server.
   package var url: String { "http://127.0.0.1:\(listener.port)" }
 
   /// - Parameters:
-  ///   - answer: what every request gets; nothing, if it is empty.
-  ///   - keepsOpen: says no more, and does not close either.
+  ///   - answer: The bytes that it sends for every request; none if it is empty.
+  ///   - keepsOpen: Whether it keeps the connection open after the answer instead of closing it.
   package init(_ answer: String, keepsOpen: Bool = false) throws {
     let listener = try Listener.bind(host: "127.0.0.1", port: 0)
     self.listener = listener

@@ -1,8 +1,8 @@
-// A folder on the real disk that is gone when its test is.
+// A directory on the real disk that is removed when its test ends.
 
 internal import StrandlineSystem
 
-/// A new folder in `TMPDIR` (or /tmp), removed with all it holds when this object goes.
+/// A new directory in `TMPDIR` (or /tmp), which is removed with everything in it when this object is released.
 package final class TemporaryFolder: Sendable {
   package let path: String
   private let disk = POSIXFileSystem()
@@ -13,12 +13,12 @@ package final class TemporaryFolder: Sendable {
     try disk.makeDirectory(path)
   }
 
-  /// The path of a name in the folder.
+  /// The path of a name in the directory.
   package func callAsFunction(_ name: String) -> String { path + "/" + name }
 
   deinit { remove(path) }
 
-  /// Removes a name first as a file, so that a link is removed and never followed.
+  /// Removes a file, or a directory with everything in it. A symbolic link is removed and not followed.
   private func remove(_ path: String) {
     if (try? disk.unlink(path)) != nil { return }
     for name in (try? disk.list(path)) ?? [] { remove(path + "/" + name) }

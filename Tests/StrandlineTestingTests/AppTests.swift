@@ -1,6 +1,6 @@
-// Tests as the author of an app writes them: nothing here but what Strandline, StrandlineServer and StrandlineTesting
-// make public, which PublicInterfaceTests compiles this file for, as another package would. What stands between the two
-// marks is the README's example, and one of the documentation's with the next test, letter by letter.
+// Tests as the author of an app writes them: they use only what Strandline, StrandlineServer and StrandlineTesting make
+// public. PublicInterfaceTests checks this by compiling this file as part of another package. The code between the two
+// marks is the README's example; with the next test it is an example of the documentation, character by character.
 
 import Strandline
 import StrandlineTesting
@@ -59,8 +59,8 @@ private func code(_ body: () async throws -> Void) async -> StrandlineError.Code
   return nil
 }
 
-/// The day of an app: one note, then two edits in one transaction, then a deletion. Returns what was acknowledged last,
-/// and what the write that did not return would have made of it.
+/// The writes of an app: one note, then two edits in one transaction, then a deletion. Returns the state that was
+/// acknowledged last, and the state after the write that did not return.
 private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: String], issued: [String: String]) {
   var states: [[String: String]] = [[:], ["a": "1"], ["a": "2", "b": "1"], ["b": "1"]]
   var acknowledged = states.removeFirst()
@@ -94,8 +94,8 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   }
 }
 
-@Test(.timeLimit(.minutes(30))) func `a power cut loses what nobody synced, as the seed says`() async throws {
-  // The names of files that were just made: with enough seeds, both what was kept and what was lost.
+@Test(.timeLimit(.minutes(30))) func `a power cut loses unsynced work, as the seed chooses`() async throws {
+  // The names of files that were just created: with enough seeds each of them is kept by some and lost by others.
   let disk = SimulatedDisk()
   disk.cutPower(atCall: 4)
   _ = await live(on: disk)
@@ -104,7 +104,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(disk.afterPowerCut(seed: 3).usedBytes == disk.afterPowerCut(seed: 3).usedBytes)
 }
 
-@Test(.timeLimit(.minutes(30))) func `a store without power says so, and ends`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a store on a disk without power throws, and can be closed`() async throws {
   let disk = SimulatedDisk()
   let store = try await open(disk)
   _ = disk.afterPowerCut(seed: 1)
@@ -112,7 +112,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(code == .io || code == .outcomeUnknown)
 }
 
-@Test(.timeLimit(.minutes(30))) func `a full disk refuses a write cleanly and takes the next`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a write to a full disk throws and changes nothing`() async throws {
   let disk = SimulatedDisk()
   let store = try await open(disk)
   try await store.write { try $0.save(Note(id: "a", title: "before")) }
@@ -126,7 +126,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(try titles(try await open(disk)) == ["a": "before", "b": "after"])
 }
 
-@Test(.timeLimit(.minutes(30))) func `a disk that is too small for what is written refuses it`() async throws {
+@Test(.timeLimit(.minutes(30))) func `a write that does not fit onto the disk throws`() async throws {
   let disk = SimulatedDisk(capacity: 1 << 20)
   let store = try await open(disk)
   let long = String(repeating: "tide ", count: 150_000)
@@ -140,7 +140,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(try titles(store).count == 4)
 }
 
-@Test(.timeLimit(.minutes(30))) func `any call that fails leaves what was acknowledged`() async throws {
+@Test(.timeLimit(.minutes(30))) func `whichever call fails, nothing acknowledged is lost`() async throws {
   let calm = SimulatedDisk()
   _ = await live(on: calm)
   var failures = 0
@@ -163,7 +163,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   try await store.write { try $0.save(Note(id: "a", title: "1")) }
   try await store.sync.now()
   clock.turnWallClock(by: .seconds(-10 * 365 * 86_400))
-  // The later edit wins, whatever the clock says; also after a start in the past, and at another device.
+  // The later edit wins although the clock was turned back, also after a restart and on another device.
   try await store.write { try $0.save(Note(id: "a", title: "2")) }
   try await store.sync.now()
   try await store.close()
@@ -177,7 +177,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
   #expect(try titles(other) == ["a": "3"])
 }
 
-@Test(.timeLimit(.minutes(30))) func `two devices that edit apart end alike`() async throws {
+@Test(.timeLimit(.minutes(30))) func `two devices that edit offline agree after a sync`() async throws {
   let cloud = SimulatedCloud()
   let phone = try await open(SimulatedDisk(), seed: 1, cloud: cloud)
   let tablet = try await open(SimulatedDisk(), seed: 2, cloud: cloud)
@@ -195,7 +195,7 @@ private func live(on disk: SimulatedDisk) async -> (acknowledged: [String: Strin
 }
 
 @Test(.timeLimit(.minutes(30)))
-func `an answer that was lost is asked for again, and nothing is sent twice`() async throws {
+func `after a lost answer the request is repeated, and nothing is applied twice`() async throws {
   let cloud = SimulatedCloud()
   let store = try await open(SimulatedDisk(), cloud: cloud)
   var faults = ServerFaults()

@@ -1,4 +1,4 @@
-// What a simulated device is made of, seen from within the package: its dice, and where time stands still.
+// The parts of a simulated device, tested from within the package: its random numbers and its clock.
 
 import Strandline
 import StrandlineSimulation
@@ -22,7 +22,7 @@ struct EnvironmentTests {
         first, second, draws(.simulated(disk: found, seed: 1)), draws(.simulated(disk: SimulatedDisk(), seed: 2)),
       ]
     }
-    // Two writers that drew the same would take each other's frames for their own.
+    // With equal random numbers, a writer could not tell another writer's frames from its own.
     #expect(Set(life()).count == 4)
     #expect(life() == life())
   }

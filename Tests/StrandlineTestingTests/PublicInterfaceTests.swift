@@ -1,5 +1,5 @@
-// Whether an app outside of this package can write its tests: the compiler is asked, without the package's name, which
-// hides everything that is not public.
+// Checks that an app outside of this package can write such tests: compiles them without the package's name, so that
+// only public declarations are visible.
 
 import StrandlineHost
 import StrandlineSimulation
@@ -12,7 +12,7 @@ struct `The public interface` {
   private static let folder = #filePath.split(separator: "/", omittingEmptySubsequences: false).dropLast()
     .joined(separator: "/")
 
-  /// The compiler's complaints about a file that is compiled as one of another package; nil if it has none.
+  /// Compiles a file as part of another package. Returns the compiler's errors, or nil if there are none.
   private func complaints(about file: String) throws -> String? {
     let built = try currentExecutablePath().split(separator: "/", omittingEmptySubsequences: false).dropLast()
       .joined(separator: "/")
@@ -28,13 +28,13 @@ struct `The public interface` {
     return try compiler.wait() == .exited(0) ? nil : words
   }
 
-  @Test func `is enough for an app's tests`() throws {
+  @Test func `suffices for an app's tests`() throws {
     let complaints = try complaints(about: "\(Self.folder)/AppTests.swift")
     #expect(complaints == nil)
   }
 
-  @Test func `shows nothing of the floors below`() throws {
-    // Each line is good within the package.
+  @Test func `hides the modules below it`() throws {
+    // Each line compiles within the package.
     let folder = try TemporaryFolder()
     let planted = """
       import Strandline

@@ -1,4 +1,4 @@
-// A lock under contention, and a race: what the thread sanitizer must be silent about, and what it must report.
+// A contended lock, which the thread sanitizer must not report, and a data race, which it must report.
 
 import Dispatch
 import Synchronization

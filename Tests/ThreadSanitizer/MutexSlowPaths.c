@@ -1,13 +1,13 @@
-// What the thread sanitizer cannot see of Swift's Mutex, told to it.
+// Annotates Swift's Mutex for the thread sanitizer.
 //
-// `Synchronization.Mutex` takes and gives a free lock in the code of its caller, which the sanitizer has instrumented.
-// A contended one goes through three functions of libswiftSynchronization.so, which is shipped without: the sanitizer
-// then knows of no order between two critical sections, and calls every access in the second one a race. This library
-// is loaded before that one, has functions of the same names, and calls the real ones between the two annotations
-// that an instrumented lock would have made. Nothing is suppressed: a race outside a lock is reported as ever.
+// `Synchronization.Mutex` locks and unlocks a free mutex in code that is inlined into the caller and instrumented there.
+// A contended mutex calls three functions of libswiftSynchronization.so, which is not instrumented: the sanitizer then
+// sees no order between two critical sections and reports every access in the second one as a race. This library is
+// loaded before that one, defines functions with the same names, and calls the real ones between the annotations that
+// an instrumented lock would make. It suppresses nothing: the sanitizer still reports a race outside of a lock.
 //
-// The names are Swift 6's for Linux (swift/stdlib/public/Synchronization/Mutex/LinuxImpl.swift); the script that loads
-// this checks that the toolchain has them, and that a contended lock is clean with it and not without it.
+// The names are those of Swift 6 for Linux (swift/stdlib/public/Synchronization/Mutex/LinuxImpl.swift). The script that
+// loads this library checks that the toolchain has them, and that a contended lock is reported only without it.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

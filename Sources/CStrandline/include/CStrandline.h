@@ -1,5 +1,5 @@
-// The whole C surface that the library links: what Swift cannot express, and nothing else. What only the command and
-// its proofs need is in CStrandlineHost.
+// All C functions that the library links: only what Swift cannot express. Those that only the command and its proofs
+// need are in CStrandlineHost.
 #ifndef CSTRANDLINE_H
 #define CSTRANDLINE_H
 
@@ -7,23 +7,24 @@
 #include <stdint.h>
 
 /// CRC-32C (Castagnoli, reflected polynomial 0x82F63B78, init and xorout 0xFFFFFFFF) of `count`
-/// bytes, continuing from `crc` (0 to begin). By instruction where the CPU has it, by table elsewhere.
+/// bytes, continuing from `crc` (0 to begin). Uses the CPU's instruction if there is one, else a table.
 uint32_t strandline_crc32c(uint32_t crc, const void *bytes, size_t count);
 
-/// The same by table alone; exists so that a test can hold the two against each other.
+/// The same checksum, always by table, so that a test can compare the two implementations.
 uint32_t strandline_crc32c_table(uint32_t crc, const void *bytes, size_t count);
 
-/// Reserves space for bytes `offset ..< offset + length` and sets the file's size to at least that end.
-/// Returns 0, or an errno. ENOTSUP where the file system cannot.
+/// Reserves disk space for bytes `offset ..< offset + length` and sets the file's size to at least
+/// `offset + length`. Returns 0 or an errno; ENOTSUP or EOPNOTSUPP if the file system cannot reserve space.
 int strandline_preallocate(int descriptor, int64_t offset, int64_t length);
 
-/// A pipe whose both ends are closed on exec from the first moment: `ends[0]` reads. 0, or an errno.
+/// Makes a pipe whose ends are both close-on-exec (set atomically on Linux only). `ends[0]` is the end to read from.
+/// Returns 0 or an errno.
 int strandline_pipe(int ends[2]);
 
-/// accept(2), the new descriptor closed on exec and not blocking. Returns it, or minus an errno.
+/// accept(2), with the new descriptor close-on-exec and non-blocking. Returns the descriptor, or a negated errno.
 int strandline_accept(int listener);
 
-/// Names the calling thread for debuggers; names that are too long are cut.
+/// Names the calling thread for debuggers. Only the first 15 bytes are used.
 void strandline_name_thread(const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-// The C surface of the command, its proofs and its benchmarks, which no app links: the environment, signals, SQLite as
-// a peer, and measures of this process.
+// The C functions of the command, its proofs and its benchmarks, which no app links: environment, signals, SQLite as
+// the database to compare with, load and memory of this process.
 #ifndef CSTRANDLINEHOST_H
 #define CSTRANDLINEHOST_H
 
@@ -9,34 +9,37 @@
 /// The environment of this process, as execve(2) takes it.
 char **strandline_environment(void);
 
-/// From now on the first SIGINT and the first SIGTERM write their number as one byte to `descriptor`; a second
-/// one of a kind ends the process as ever. 0, or an errno.
+/// Installs a handler with which the first SIGINT and the first SIGTERM write their number as one byte to
+/// `descriptor`. A second signal of the same number has its default effect and ends the process. Returns 0 or an errno.
 int strandline_catch_interrupts(int descriptor);
 
-// SQLite, where the machine has it, as a peer in benchmarks.
+// SQLite, if it is installed, for comparison in benchmarks.
 
-/// Looks for the library. Its version, or NULL if it is not there. Not to be called by two threads at once.
+/// Loads the SQLite library. Returns its version, or NULL if it is not installed. Not thread-safe.
 const char *strandline_sqlite_load(void);
 
-/// A connection to the database at `path`, made if it is not there: a table of numbered bodies, WAL, synchronous
-/// FULL, both read back. 0 and a message if that is not to be had. Of one thread at a time.
+/// Opens the database at `path`, and creates it if it is missing, with a table of numbered bodies. Sets journal mode
+/// WAL and synchronous FULL, and reads both settings back. Returns 0 and fills in `message` if this fails. Only one
+/// thread at a time may use the connection.
 intptr_t strandline_sqlite_open(const char *path, char *message, size_t capacity);
 
-/// Inserts a body `times` times in one transaction, which is durable when this returns. 0, or SQLite's code.
+/// Inserts the body `times` times in one transaction, which is durable when this returns. Returns 0 or SQLite's
+/// result code.
 int strandline_sqlite_insert(intptr_t handle, const void *body, size_t count, size_t times);
 
-/// The length of the last body; -1 if there is none or it cannot be read.
+/// Returns the length of the body that was inserted last, or -1 if there is none or it cannot be read.
 int strandline_sqlite_last(intptr_t handle);
 
+/// Closes the connection.
 void strandline_sqlite_close(intptr_t handle);
 
-/// The system's count of runnable threads over the last minute; negative if it does not say.
+/// Returns the load average of the last minute, or a negative number if the system has none.
 double strandline_load_average(void);
 
-/// Forgets how much memory was resident, so that the next peak is that of what follows. 0 if the system cannot.
-int strandline_forget_peak(void);
+/// Resets the peak of resident memory to what is resident now. Returns 1, or 0 if the system cannot reset it.
+int strandline_reset_peak(void);
 
-/// The most bytes that were resident since the process began, or since the peak was forgotten.
+/// Returns the peak of resident memory in bytes since the process began, or since the last successful reset.
 int64_t strandline_peak_bytes(void);
 
 #endif

@@ -1,14 +1,14 @@
-// The one parser: words in, options and operands out. It knows no command; each command declares what it takes
-// (CommandLine/Command.swift), and parser and help read the same declaration.
+// Parses a command line into options and operands. The parser knows no command: each command declares its options and
+// operands (CommandLine/Command.swift), and both the parser and the help read this declaration.
 //
 // `--name VALUE` and `--name=VALUE`; `--` ends options; `-` is an operand; options and operands in any order.
 
-/// A word in the command line that the command cannot mean.
+/// A command line that the command does not accept.
 package struct UsageError: Error, Equatable {
   package var message: String
 }
 
-/// What a command was given.
+/// The parsed arguments of a command.
 package struct Arguments: Sendable {
   package private(set) var values: [String: [String]] = [:]
   package private(set) var flags: Set<String> = []
@@ -80,19 +80,20 @@ package struct Arguments: Sendable {
   }
 }
 
-/// "Did you mean".
+/// "Did you mean …?" for an unknown name.
 package enum Suggestion {
-  /// The nearest name below a distance of four, as a sentence; empty if there is none.
+  /// A sentence that suggests the name nearest to `word`, or an empty string if none is closer than an edit distance of
+  /// four.
   package static func sentence(_ word: String, among names: [String]) -> String {
     let near = names.map { (name: $0, distance: distance(word, $0)) }.filter { $0.distance < 4 }
-    // A word of two letters is near to everything: at least half of it must be right.
+    // A short word has a small distance to every name, so at least half of its letters must be right.
     guard let best = near.min(by: { $0.distance < $1.distance }), best.distance * 2 <= max(word.count, 4) else {
       return ""
     }
     return "; did you mean '\(best.name)'?"
   }
 
-  /// Levenshtein's distance.
+  /// The Levenshtein distance.
   package static func distance(_ left: String, _ right: String) -> Int {
     let left = Array(left)
     let right = Array(right)

@@ -1,11 +1,11 @@
-// What a command is, and the list of them. The list exists once: the parser, the help and the documentation's tests
-// read it here.
+// The declaration of a command, and the list of all commands. The parser, the help and the documentation's tests read
+// this one list.
 
 /// An option that a command takes.
 package struct Option: Sendable {
-  /// With its dashes.
+  /// The name with its dashes.
   package var name: String
-  /// What stands for its value in the help; nil for a flag.
+  /// The placeholder of its value in the help; nil for a flag.
   var value: String?
   var help: String
   var short: String?
@@ -25,11 +25,11 @@ package struct Option: Sendable {
   }
 
   static let help = Option("--help", short: "-h", "Show this screen.")
-  static let zone = Option("--zone", "ZONE", "The zone of records; Main if it is not said.")
-  static let json = Option("--json", "One JSON object a line; keys in Formats/cli-json.md.")
+  static let zone = Option("--zone", "ZONE", "The zone of the records; default: Main.")
+  static let json = Option("--json", "Print one JSON object on each line; Formats/cli-json.md lists the keys.")
 }
 
-/// A line to paste, and what it does.
+/// An example: a command line to copy, and what it does.
 package struct Example: Sendable {
   var comment: String
   var line: String
@@ -40,17 +40,17 @@ package struct Example: Sendable {
   }
 }
 
-/// A verb of the command line.
+/// A verb of the command line tool.
 package struct Command: Sendable {
   package var name: String
-  /// One line of the list.
+  /// The description in the list of verbs: one line.
   package var summary: String
-  /// The operands as the usage line shows them, in order.
+  /// The operands in order, as the usage line shows them.
   var operands: [String]
   var operandsMin: Int
   /// nil for any number.
   var operandsMax: Int?
-  /// What one has to know, in lines.
+  /// The description on the verb's own help screen, as lines.
   var details: [String]
   package var options: [Option]
   package var examples: [Example]

@@ -1,20 +1,20 @@
-// Everything a command may touch, in one value: streams, variables, disk, clock. Tests hand in their own and compare
-// whole screens.
+// Everything outside the process that a command uses, in one value: standard streams, environment variables, file
+// system, clock. Tests pass their own and compare whole screens.
 //
-// Data goes to standard output, through a buffer that is empty whenever a command ends, follows or acknowledges;
-// talk goes to standard error at once. A standard output that cannot be written ends the command (exit 74); a
-// standard error that cannot be written has nobody left to tell.
+// Data goes to standard output through a buffer, which is flushed before a command ends, waits for more events or
+// acknowledges a batch. Messages go to standard error at once. If standard output cannot be written, the command ends
+// with exit code 74. If standard error cannot be written, there is no stream left on which to report it.
 
 import StrandlineHost
 package import StrandlineSystem
 import Synchronization
 
-/// The surroundings of a command. Safe to use from every task and thread.
+/// The streams, variables and system environment of a command. Safe to use from every task and thread.
 package final class Console: Sendable {
   let environment: SystemEnvironment
   let isErrorTerminal: Bool
   let mayColorErrors: Bool
-  /// Seconds of a server's silence after which a request fails: a person waits at the terminal.
+  /// The seconds without any byte from the server after which a request fails. Short, because a user waits for it.
   let requestTimeout: Double
   private let variables: @Sendable (String) -> String?
   private let writeOutput: @Sendable ([UInt8]) throws -> Void
@@ -43,7 +43,7 @@ package final class Console: Sendable {
     self.interrupts = interrupts
   }
 
-  /// The process's own.
+  /// The console of this process.
   static func real() -> Console {
     StandardStreams.ignoreBrokenPipes()
     return Console(
@@ -75,13 +75,13 @@ package final class Console: Sendable {
     if let full { try emit(full) }
   }
 
-  /// Writes what is waiting, with one write(2).
+  /// Writes the buffered data with one call.
   func flush() throws {
-    let waiting = buffer.withLock { buffer in
+    let buffered = buffer.withLock { buffer in
       defer { buffer = [] }
       return buffer
     }
-    if !waiting.isEmpty { try emit(waiting) }
+    if !buffered.isEmpty { try emit(buffered) }
   }
 
   private func emit(_ bytes: [UInt8]) throws {
@@ -92,29 +92,29 @@ package final class Console: Sendable {
 
   // MARK: Standard error
 
-  /// Says a line on standard error.
+  /// Writes a line to standard error.
   func say(_ line: String) { writeError(Array((line + "\n").utf8)) }
 
-  /// Writes to standard error as it is; for progress.
+  /// Writes text to standard error without a line end, for progress.
   func sayRaw(_ text: String) { writeError(Array(text.utf8)) }
 
-  /// Reports an error in its two lines.
+  /// Reports an error: a line with what happened, and if there is one, a line with the remedy.
   func report(_ failure: Failure) {
     let word = mayColorErrors ? "\u{1B}[1;31merror:\u{1B}[0m" : "error:"
     say("\(word) \(printable(failure.message))")
     if let remedy = failure.remedy { say("try: \(printable(remedy))") }
   }
 
-  // MARK: The rest
+  // MARK: Input, variables, interrupts
 
-  /// Up to `max` bytes of standard input; empty at its end.
+  /// Waits for standard input and returns at most `max` bytes; an empty array at its end.
   func read(max: Int) throws -> [UInt8] {
     do { return try readInput(max) } catch {
       throw Failure(.inputOutput, "cannot read standard input: \(error)")
     }
   }
 
-  /// A variable of the environment; nil if it is not set or empty.
+  /// The value of an environment variable; nil if it is not set or empty.
   func variable(_ name: String) -> String? { variables(name).flatMap { $0.isEmpty ? nil : $0 } }
 
   /// Calls `body` at the first Ctrl-C or SIGTERM.
@@ -123,7 +123,7 @@ package final class Console: Sendable {
   var fileSystem: any FileSystem { environment.fileSystem }
 }
 
-/// Text from elsewhere as a terminal may see it: control characters are written out.
+/// Escapes control and format characters of text from a file or a server, so that it cannot control the terminal.
 func printable(_ text: String) -> String {
   if text.utf8.allSatisfy({ $0 >= 0x20 && $0 != 0x7F && $0 < 0x80 }) { return text }
   var result = ""

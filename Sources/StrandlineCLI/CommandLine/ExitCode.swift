@@ -1,5 +1,5 @@
-// What a command's end says to the shell: one table, printed by `strandline help exit-codes`, and the one place
-// where errors become numbers. The values are those of sysexits(3).
+// The exit codes: the table that `strandline help exit-codes` prints, and the only place that maps errors to codes. The
+// values are those of sysexits(3).
 
 import Strandline
 import StrandlineLog
@@ -19,31 +19,32 @@ package enum ExitCode: Int32, CaseIterable, Sendable {
   case tryLater = 75
   case notPermitted = 77
 
-  /// One line of the table.
+  /// The description in the table of exit codes.
   var meaning: String {
     switch self {
-    case .done: "done; for verify: nothing wrong"
+    case .done: "success; verify: the store is sound"
     case .recoverable:
-      "the check found something recoverable (verify: a torn tail; repair: a plan); demo, crash-test: not as promised"
-    case .usage: "wrong usage: an unknown option, a bad value"
+      "verify: a torn tail, which the next open sets aside; repair: a plan was printed and nothing written; demo, "
+        + "crash-test: a check failed"
+    case .usage: "wrong usage: an unknown option or an invalid value"
     case .dataDamaged: "bad data: a damaged store, or input that cannot be stored"
     case .noSuchStore: "no such store, file or record"
-    case .unreachable: "the server cannot be reached, or refuses for good"
-    case .ourBug: "a bug of ours, caught; please report it"
+    case .unreachable: "the server cannot be reached, or refuses the request permanently"
+    case .ourBug: "an internal error of strandline; please report it"
     case .cannotCreate: "a file or directory cannot be created"
-    case .inputOutput: "input/output error; also a full disk and a closed standard output"
-    case .tryLater: "try again later: throttled, or the store is held by another process"
-    case .notPermitted: "not permitted: a sign-in is needed, or the system refuses access"
+    case .inputOutput: "input/output error, including a full disk and a closed standard output"
+    case .tryLater: "try again later: the server throttles requests, or another process has locked the store"
+    case .notPermitted: "not permitted: a sign-in is needed, or the system denies access"
     }
   }
 }
 
-/// An error with everything that its two lines on standard error say.
+/// An error with its exit code and the two lines that are printed for it on standard error.
 struct Failure: Error {
   var code: ExitCode
   /// What happened, and where.
   var message: String
-  /// The command that helps.
+  /// What the user can do about it, usually a command.
   var remedy: String?
 
   init(_ code: ExitCode, _ message: String, try remedy: String? = nil) {
@@ -54,7 +55,7 @@ struct Failure: Error {
 }
 
 extension Failure {
-  /// Whatever a command threw. `path` is the store that it was about.
+  /// Converts an error that a command threw. `path` is the store of the command.
   init(_ error: any Error, store path: String?) {
     switch error {
     case let failure as Failure: self = failure
@@ -64,23 +65,23 @@ extension Failure {
     case let error as SystemError: self = Failure(Self.code(of: error), "\(error)")
     case is CancellationError: self = Failure(.tryLater, "interrupted")
     default:
-      self = Failure(.ourBug, "\(error)", try: "report this, with the command line")
+      self = Failure(.ourBug, "\(error)", try: "report this together with the command line")
     }
   }
 
   private init(_ error: StrandlineError, store path: String?) {
-    // What a closure of `write` threw comes back wrapped.
+    // `write` wraps an error that its closure threw.
     if let inner = error.underlying as? Failure {
       self = inner
       return
     }
     var code = Self.code(of: error.code)
     var cause: (any Error)? = error.underlying
-    // The system's word on what is not permitted lies below the log's.
+    // A denied access has the exit code 77 whatever the store was doing; the system's error is one of the causes.
     while let below = cause {
       if let system = below as? SystemError {
         if system.isForbidden { code = .notPermitted }
-        // An absent store has its own code; what is absent here is the folder that it was to be made in.
+        // A missing store has a code of its own, so what is missing here is the directory in which to create it.
         if system.isAbsent, code == .inputOutput { code = .cannotCreate }
       }
       cause = (below as? StrandlineError)?.underlying
@@ -112,22 +113,23 @@ extension Failure {
     let store = path.map { ShellWord.quote($0) } ?? "STORE"
     switch code {
     case .noSuchStore: return "strandline import \(store) FILE   (a store is created by the first write)"
-    case .notAStore: return "another path (log-dump and verify read a server's journal too)"
-    case .storeHeld: return "the same again when the other process is done; get, export, status and log-dump work now"
+    case .notAStore: return "another path (of a server's journal, only log-dump and verify can read it)"
+    case .storeHeld:
+      return "the same command when the other process has ended; get, export, status and log-dump work meanwhile"
     case .damaged: return "strandline verify \(store)"
-    case .diskFull: return "make room on the disk, then the same again; nothing that was acknowledged is lost"
-    case .outcomeUnknown: return "strandline verify \(store), then the same again"
-    case .needsSignIn: return "sign in anew and give the token with --session-token-file or STRANDLINE_SESSION"
-    case .recordWasDeleted: return "the same with --recreate, if a new record of that name is meant"
-    case .accountMismatch: return "strandline status \(store)   (it names the account that the store belongs to)"
+    case .diskFull: return "free space on the disk, then the same command; nothing that was acknowledged is lost"
+    case .outcomeUnknown: return "strandline verify \(store), then the same command"
+    case .needsSignIn: return "sign in again and pass the new token with --session-token-file or STRANDLINE_SESSION"
+    case .recordWasDeleted: return "the same command with --recreate, to create a new record with this name"
+    case .accountMismatch: return "strandline status \(store)   (shows the account that the store belongs to)"
     default: return nil
     }
   }
 }
 
-/// Words for a shell.
+/// Quoting for a POSIX shell.
 enum ShellWord {
-  /// The word as a shell takes it back, quoted only where it must be.
+  /// Quotes the word for a shell, if it needs quotes.
   static func quote(_ word: String) -> String {
     let plain = word.utf8.allSatisfy { byte in
       (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)

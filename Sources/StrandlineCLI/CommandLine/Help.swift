@@ -1,5 +1,5 @@
-// The screens: what the command can do, what one verb takes, what the exit codes mean. Made from the declarations
-// of the commands; nothing is written twice.
+// The help screens: the list of verbs, the options of one verb, the exit codes. All are made from the declarations of
+// the commands and of the exit codes.
 
 /// Help screens, as lines.
 enum Help {
@@ -9,22 +9,22 @@ enum Help {
   /// The list of verbs.
   static var overview: [String] {
     var lines = [
-      "OVERVIEW: An event-sourced sync engine for records: local store, CloudKit, and proofs.", "",
+      "OVERVIEW: An event-sourced sync engine for records: local store, CloudKit client and server, crash tests.", "",
       "USAGE: strandline VERB [options] STORE …", "", "VERBS:",
     ]
     for command in Command.all { lines += entry(command.name, command.summary) }
-    lines += entry("help [VERB]", "Show this screen, or that of a verb.")
-    lines += entry("help exit-codes", "Show what each exit code means.")
+    lines += entry("help [VERB]", "Show this screen, or the help of a verb.")
+    lines += entry("help exit-codes", "Show the exit codes and their meanings.")
     lines += entry("--version", "Show the version.")
     lines += ["", "EXAMPLES:"]
     lines += examples([
-      Example("The whole story on this machine in under a minute", "strandline demo"),
-      Example("What a store holds, and what happened to it", "strandline status STORE && strandline log-dump STORE"),
+      Example("Two devices, a server, a crash and a conflict, in under a minute", "strandline demo"),
+      Example("The contents of a store and its events", "strandline status STORE && strandline log-dump STORE"),
     ])
     return lines
   }
 
-  /// One verb.
+  /// The help screen of one verb.
   static func screen(_ command: Command) -> [String] {
     var lines = ["OVERVIEW: \(command.summary)", ""]
     if !command.details.isEmpty { lines += command.details + [""] }
@@ -54,7 +54,7 @@ enum Help {
     examples.flatMap { ["  # \($0.comment)", "  $ \($0.line)"] }
   }
 
-  /// A name in the left column, its explanation wrapped in the right one.
+  /// An entry of a list: the name in the left column, the text wrapped in the right one.
   private static func entry(_ name: String, _ text: String) -> [String] {
     var lines: [String] = []
     var line = "  " + name

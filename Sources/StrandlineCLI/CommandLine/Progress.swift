@@ -1,5 +1,5 @@
-// A line that moves while a command works: on standard error, only on a terminal, only after a second, and gone
-// when the command ends.
+// The progress line of a command: on standard error, only if that is a terminal, only after a second, and cleared when
+// the command ends.
 
 import StrandlineSystem
 
@@ -19,7 +19,7 @@ struct Progress {
     last = start
   }
 
-  /// Shows how far it is, if it is time to.
+  /// Shows `text`, at most five times a second.
   mutating func update(_ text: @autoclosure () -> String) {
     guard console.isErrorTerminal else { return }
     let now = console.environment.clock.monotonicNanoseconds()
@@ -35,6 +35,6 @@ struct Progress {
     isShown = false
   }
 
-  /// Since the start.
+  /// The time since the start.
   var nanoseconds: UInt64 { console.environment.clock.monotonicNanoseconds() - start }
 }

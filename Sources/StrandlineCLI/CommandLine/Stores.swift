@@ -1,15 +1,20 @@
-// How verbs open stores: for writing, with the lock and a close whatever happens; for reading, with neither.
+// How verbs open stores: for writing, with the lock, and closed whether or not the verb fails; for reading, without the
+// lock.
 
 import Strandline
+import StrandlineCloudKit
+import StrandlineLog
 import StrandlineSystem
 
 extension Command {
-  /// Opens a store for writing, creating it if there is none, and closes it whatever happens.
+  /// Opens a store for writing (creating it if it is missing and `create` is true), runs `body` and closes the store,
+  /// also if `body` throws.
   static func withStore(
     _ path: String, _ console: Console, create: Bool = true, _ body: (RecordStore) throws -> ExitCode
   ) throws -> ExitCode {
     let store = try RecordStore.openBlocking(
       at: path, environment: StoreEnvironment(console.environment), createIfAbsent: create)
+    sayRecovery(of: store, at: path, console)
     let outcome = Result { try body(store) }
     let closed = Result { try store.closeBlocking() }
     let code = try outcome.get()
@@ -17,8 +22,34 @@ extension Command {
     return code
   }
 
+  /// Prints a note for each segment that this open for writing has removed or moved to `quarantine/`.
+  static func sayRecovery(of store: RecordStore, at path: String, _ console: Console) {
+    let path = printable(path)
+    for id in store.recovery.removed {
+      console.say(
+        "note: removed '\(path)/\(SegmentName.name(id))', which an interrupted process had left; no event is lost")
+    }
+    for id in store.recovery.quarantined {
+      console.say(
+        "note: moved '\(path)/\(SegmentName.name(id))' to '\(path)/\(LogFormat.quarantineName)'; it belongs to this "
+          + "store, does not continue its log, and has events that the log does not have")
+    }
+  }
+
   /// Opens a store for reading.
   static func readOnly(_ path: String, _ console: Console) throws -> RecordStore {
     try RecordStore.openReadOnly(at: path, environment: StoreEnvironment(console.environment))
+  }
+}
+
+extension QuarantinedFile {
+  /// The line that `verify`, `status` and `compact` print for the file in the store at `path`.
+  func line(in path: String) -> String {
+    "quarantine: '\(printable("\(path)/\(LogFormat.quarantineName)/\(name)"))', \(bytes) bytes; no command reads it"
+  }
+
+  /// The object in their JSON.
+  var json: JSONValue {
+    .object(["name": .string(name), "bytes": .integer(Int64(clamping: bytes))])
   }
 }

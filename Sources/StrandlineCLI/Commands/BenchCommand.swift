@@ -1,7 +1,7 @@
-// `bench`: what the store does on this machine, beside a bare loop of the same writes on the same disk in the same run.
+// `bench`: measures the store on this machine, next to a bare loop of the same writes on the same disk in the same run.
 //
-// Competitors take turns and the median of the rounds counts, because machines are shared and noisy: read the ratios. The
-// bare loop knows nothing of records: it writes as many bytes as the store's log did, in as many pieces, and syncs each.
+// The two alternate and the median of the rounds counts, because machines are shared and noisy: compare the ratios. The
+// bare loop has no records: it writes as many bytes as the store's log did, in as many pieces, and syncs each piece.
 
 import Strandline
 import StrandlineHost
@@ -11,39 +11,39 @@ import StrandlineSystem
 
 extension Command {
   static let bench = Command(
-    "bench", "Measure the store on this machine, beside a bare loop of writes and syncs.", operands: ["FILE|log"],
+    "bench", "Measure the store against a bare loop of writes and syncs.", operands: ["FILE|log"],
     details: [
-      "With FILE, records in JSON Lines: the store. With the word log: the log below it, beside SQLite where the machine",
-      "has it and beside a bare loop of the same writes; each of them by turns, in many short rounds.",
+      "With FILE (records in JSON Lines) it measures the store. With the word log it measures the log below the store,",
+      "next to SQLite, if that is installed, and to a bare loop of the same writes; these alternate in many short rounds.",
     ],
     options: [
       .json,
-      Option("--rounds", "N", "How often each work is done; the median counts. 3 if it is not said; 7 for log."),
-      Option("--singles", "N", "Records for the work with one a transaction. 5,000 if it is not said."),
-      Option("--quick", "log: sizes that show that it works, and no figures worth quoting."),
-      Option("--only", "PREFIX", "log: only the rows whose names begin so."),
-      Option("--directory", "DIR", "Where to write; TMPDIR or /tmp if it is not said. Nothing stays there."),
-      Option("--plot", "FILE.svg", "log: draw durable appends a second against the number of writers."),
+      Option("--rounds", "N", "How often each workload runs; the median counts. Default: 3; for log: 7."),
+      Option("--singles", "N", "Records in the workload with one record in each transaction. Default: 5,000."),
+      Option("--quick", "log: small sizes, to test the benchmark; the figures mean nothing."),
+      Option("--only", "PREFIX", "log: only the rows whose names begin with PREFIX."),
+      Option("--directory", "DIR", "Where to write; all files are removed at the end. Default: TMPDIR or /tmp."),
+      Option("--plot", "FILE.svg", "log: plot durable appends per second against the number of writers."),
     ],
     examples: [
       Example("With records in JSON Lines", "strandline bench records.jsonl"),
-      Example("For a program", "strandline bench --json records.jsonl"),
-      Example("The log alone", "strandline bench log"),
-      Example("One row of it, with a picture", "strandline bench --only log.group64 --plot writers.svg log"),
+      Example("The same as JSON", "strandline bench --json records.jsonl"),
+      Example("Only the log", "strandline bench log"),
+      Example("Some rows of it, with a plot", "strandline bench --only log.group64 --plot writers.svg log"),
     ],
     run: { arguments, console in
       let rounds: Int? = try arguments.number("--rounds", in: 1...99)
       if arguments.operands[0] == "log" { return try await benchLog(arguments, console, rounds: rounds ?? 7) }
       for name in ["--only", "--plot"] where arguments[name] != nil {
-        throw UsageError(message: "\(name) goes with 'bench log'")
+        throw UsageError(message: "\(name) can be used with 'bench log' only")
       }
-      if arguments.has("--quick") { throw UsageError(message: "--quick goes with 'bench log'") }
+      if arguments.has("--quick") { throw UsageError(message: "--quick can be used with 'bench log' only") }
       let singles = try arguments.number("--singles", in: 1...10_000_000) ?? 5_000
       let records = try Bench.records(arguments.operands[0], console)
       guard !records.isEmpty else { throw Failure(.dataDamaged, "'\(arguments.operands[0])' holds no records") }
-      let place = try Workplace(console, kept: nil, parent: arguments["--directory"])
-      defer { try? place.close() }
-      var bench = Bench(records: records, place: place, console: console, rounds: rounds ?? 3)
+      let work = try WorkDirectory(console, kept: nil, parent: arguments["--directory"])
+      defer { try? work.close() }
+      var bench = Bench(records: records, work: work, console: console, rounds: rounds ?? 3)
       try bench.run(singles: min(singles, records.count))
       for row in bench.rows { try console.print(arguments.has("--json") ? row.json : row.text) }
       return .done
@@ -53,25 +53,26 @@ extension Command {
     let options = LogBenchOptions(
       rounds: arguments.has("--quick") ? min(rounds, 2) : rounds, isQuick: arguments.has("--quick"),
       prefix: arguments["--only"] ?? "", plotPath: arguments["--plot"])
-    let place = try Workplace(console, kept: nil, parent: arguments["--directory"])
+    let work = try WorkDirectory(console, kept: nil, parent: arguments["--directory"])
     let rows: [LogBenchRow]
     do {
       let stop = Flag()
       try console.onInterrupt { stop.set() }
-      var bench = LogBench(options, in: place.path, environment: console.environment, stop: stop)
+      var bench = LogBench(options, in: work.path, environment: console.environment, stop: stop)
       try await bench.run()
       rows = bench.rows
     } catch {
-      try place.close()
+      try work.close()
       throw error
     }
-    try place.close()
+    try work.close()
     if arguments.has("--json") {
       for row in rows { try console.print(row.json) }
       return .done
     }
     for line in LogBenchRow.table(rows) { try console.print(line) }
-    let peer = SQLitePeer.version.map { "SQLite \($0), WAL, synchronous FULL" } ?? "SQLite is not on this machine"
+    let peer =
+      SQLitePeer.version.map { "SQLite \($0), WAL, synchronous FULL" } ?? "SQLite is not installed on this machine"
     let load = Measures.loadAverage.map { "; load average \(LogBenchRow.figure($0))" } ?? ""
     try console.print("medians of the rounds; \(peer)\(load)")
     return .done
@@ -80,7 +81,7 @@ extension Command {
 
 /// One run of the benchmark.
 private struct Bench {
-  /// A figure, and the bare loop's beside it.
+  /// A figure, and that of the bare loop.
   struct Row {
     var work: String
     var unit: String
@@ -104,20 +105,20 @@ private struct Bench {
   }
 
   let records: [Record]
-  let place: Workplace
+  let work: WorkDirectory
   let console: Console
   let rounds: Int
   var rows: [Row] = []
   private var number = 0
 
-  init(records: [Record], place: Workplace, console: Console, rounds: Int) {
+  init(records: [Record], work: WorkDirectory, console: Console, rounds: Int) {
     self.records = records
-    self.place = place
+    self.work = work
     self.console = console
     self.rounds = rounds
   }
 
-  /// Parses the input before any clock runs.
+  /// Parses the input before the time is measured.
   static func records(_ path: String, _ console: Console) throws -> [Record] {
     let file = try console.fileSystem.open(path, .read)
     defer { file.close() }
@@ -143,9 +144,10 @@ private struct Bench {
     try puts(count: 1_000)
   }
 
-  private mutating func fresh() -> String {
+  /// A path that was not used before.
+  private mutating func newPath() -> String {
     number += 1
-    return place("bench-\(number)")
+    return work("bench-\(number)")
   }
 
   private func seconds(_ body: () throws -> Void) rethrows -> Double {
@@ -156,12 +158,12 @@ private struct Bench {
 
   private static func median(_ numbers: [Double]) -> Double { numbers.sorted()[numbers.count / 2] }
 
-  /// Durable transactions, one after the other, and the bare loop of as many bytes in as many pieces.
+  /// Measures durable transactions, one after the other, and the bare loop with as many bytes in as many pieces.
   private mutating func transactions(_ work: String, _ records: [Record], batch: Int) throws {
     var ours: [Double] = []
     var bare: [Double] = []
     for _ in 0..<rounds {
-      let path = fresh()
+      let path = newPath()
       let store = try RecordStore.openBlocking(at: path, environment: StoreEnvironment(console.environment))
       ours.append(
         try seconds {
@@ -182,9 +184,9 @@ private struct Bench {
         limit: Double(records.count) / Self.median(bare)))
   }
 
-  /// pwrite and fdatasync of the same bytes, growing a file.
+  /// Measures a write and a sync of each piece, at the end of a growing file.
   private mutating func bareLoop(bytes: Int, pieces: Int) throws -> Double {
-    let path = fresh()
+    let path = newPath()
     let file = try console.fileSystem.open(path, .create)
     defer { file.close() }
     let piece = Array(repeating: UInt8(0x5A), count: max(1, bytes / pieces))
@@ -196,9 +198,9 @@ private struct Bench {
     }
   }
 
-  /// From a closed store to the first record read.
+  /// Measures opening a store and reading one record.
   private mutating func opening(_ work: String, _ records: [Record]) throws {
-    let path = fresh()
+    let path = newPath()
     let environment = StoreEnvironment(console.environment)
     let store = try RecordStore.openBlocking(at: path, environment: environment)
     var next = 0
@@ -220,9 +222,9 @@ private struct Bench {
     rows.append(Row(work: work, unit: "ms", ours: Self.median(times) * 1000, limit: nil))
   }
 
-  /// A store that was opened, written once and closed a thousand times, and how long it then takes to open.
+  /// Measures opening a store, writing one record and closing it, `count` times; then opening a store with that history.
   private mutating func puts(count: Int) throws {
-    let path = fresh()
+    let path = newPath()
     let environment = StoreEnvironment(console.environment)
     let spent = try seconds {
       for index in 0..<count {

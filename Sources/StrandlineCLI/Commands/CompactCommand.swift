@@ -1,28 +1,32 @@
-// `compact`: the log becomes as large as what it says.
+// `compact`: removes the events that no record, upload or deletion needs any more.
 
 import Strandline
 import StrandlineCloudKit
 import StrandlineHost
+import StrandlineLog
 
 extension Command {
   static let compact = Command(
-    "compact", "Remove from a store's log what nothing needs any more.", operands: ["STORE"],
+    "compact", "Remove the events that are no longer needed from a store's log.", operands: ["STORE"],
     details: [
-      "Every record, what is owed to the server and what must stay deleted is the same afterwards; event numbers",
-      "stay. If it is interrupted, nothing was removed. While it runs, what stays is on the disk twice.",
+      "Records, unsent changes and the names of deleted records are the same afterwards, and the remaining events keep",
+      "their LSNs. If it is interrupted, nothing is removed. While it runs, the disk holds the remaining events twice.",
     ],
     options: [.json],
     examples: [
-      Example("A smaller log", "strandline compact STORE"),
-      Example("What it saved, for a program", "strandline compact --json STORE"),
+      Example("Compact a store", "strandline compact STORE"),
+      Example("The sizes before and after, as JSON", "strandline compact --json STORE"),
     ],
     run: { arguments, console in
-      try withStore(arguments.operands[0], console, create: false) { store in
+      let path = arguments.operands[0]
+      return try withStore(path, console, create: false) { store in
         let report = try store.compactBlocking()
+        let quarantine = try QuarantinedFile.all(at: path, console.fileSystem)
         if arguments.has("--json") {
-          try console.write(report.json.canonicalBytes + [UInt8(ascii: "\n")])
+          try console.write(report.json(quarantine).canonicalBytes + [UInt8(ascii: "\n")])
         } else {
           try console.print(report.text)
+          for line in quarantine.map({ $0.line(in: path) }) { try console.print(line) }
         }
         return .done
       }
@@ -38,8 +42,9 @@ extension StoreCompaction {
   }
 
   /// The object that `compact --json` prints.
-  fileprivate var json: JSONValue {
+  fileprivate func json(_ quarantine: [QuarantinedFile]) -> JSONValue {
     .object([
+      "quarantine": .array(quarantine.map(\.json)),
       "bytesBefore": .integer(Int64(clamping: bytesBefore)), "bytesAfter": .integer(Int64(clamping: bytesAfter)),
       "eventsKept": .integer(Int64(clamping: eventsAfter)),
       "eventsDropped": .integer(Int64(clamping: eventsBefore - eventsAfter)),

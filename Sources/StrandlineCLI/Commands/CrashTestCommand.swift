@@ -1,6 +1,6 @@
-// `crash-test`: the proofs, for anybody to run. Simulated: histories of the log on a disk that loses power, complete
-// for short ones. Real: processes killed at random moments over a real file system. A failure prints the one command
-// that repeats it.
+// `crash-test`: runs the proofs. Simulated: histories of the log on a disk that loses power, all of them up to a short
+// length. Real: processes that are killed at random moments on a real file system. A failure prints the command that
+// repeats it.
 
 import Strandline
 import StrandlineHost
@@ -12,37 +12,43 @@ import Synchronization
 
 extension Command {
   static let crashTest = Command(
-    "crash-test", "Crash on purpose, and check that nothing acknowledged is lost.", operands: [],
+    "crash-test", "Cut the power or kill processes; check that nothing acknowledged is lost.", operands: [],
     details: [
-      "Without --real: the log on a simulated disk that loses power at every call of a long run, in its recoveries and",
-      "in theirs, and in every history of up to three operations; damage to every kind of file; then random histories",
-      "until the time is over. It says what was complete. With --real: import, sync and serve as processes, killed at",
-      "random moments over real records; at the end two devices and a fresh third one are equal byte for byte.",
+      "Without --real, the log runs on a simulated disk. Its power is cut at every call of a long run, at every call of",
+      "the recoveries and of their recoveries, and in every history of up to three operations; every kind of file is",
+      "damaged; then random histories run until the time is over. The output says which parts are complete.",
+      "With --real, import, sync and serve run as processes on real records and are killed at random moments; at the",
+      "end two devices and a new third one must be equal byte for byte.",
     ],
     options: [
-      Option("--seconds", "S", "How long; 60 if it is not said (with --real: at least, and until the kills are done)."),
-      Option("--seed", "N", "Draws every choice; printed, and drawn itself if it is not said."),
-      Option("--exhaustive", "Simulated: everything, with every bit of every file flipped, however long it takes."),
-      Option("--ordered", "Simulated: syncs keep order and promise no more, as on Apple systems."),
+      Option("--seconds", "S", "How long to run. Default: 60; with --real 0, and always until the kills are done."),
+      Option("--seed", "N", "The seed of all random choices. Default: a random one. It is printed."),
+      Option("--exhaustive", "Simulated: all cases, including each bit of each file flipped, however long it takes."),
+      Option("--ordered", "Simulated: syncs only order writes, as F_BARRIERFSYNC does on Apple systems."),
       Option(
         "--history", "WORD",
-        "Simulated: only this history, in a failure's letters, or 'random', 'legal' or 'live' for the seed's own."),
-      Option("--level", "L", "Simulated: only one crash of the long run, of this level, at"),
-      Option("--operation", "K", "this operation,"),
-      Option("--call", "C", "this call of it,"),
-      Option("--image", "I", "and what is left."),
-      Option("--rot", "N", "Simulated: only the damage of this number."),
+        "Simulated: only this history: the letters that a failure printed, or 'random', 'legal' or 'live' of this seed."
+      ),
+      Option(
+        "--level", "L",
+        "Simulated: only one crash of the long run. 1: in the run, 2: in a recovery, 3: in the recovery from that."),
+      Option("--operation", "K", "With --level: the number of the operation."),
+      Option("--call", "C", "With --level: the number of the disk call in that operation."),
+      Option("--image", "I", "With --level: the number of the disk that the crash left."),
+      Option("--rot", "N", "Simulated: only the damage with this number."),
       Option(
         "--fleet", "LIVES",
-        "Instead: so many lives of a fleet of devices and a server, with lost answers, stale pages and power cuts."),
+        "Run only this many simulations of devices and a server, with lost answers, stale pages and power cuts."),
       Option("--real", "Kill real processes."),
-      Option("--kills", "K", "With --real: at least so many kills; 50 if it is not said."),
-      Option("--records", "FILE", "With --real: JSON Lines to work on; without it, something that this machine has."),
+      Option("--kills", "K", "With --real: the least number of kills. Default: 50."),
+      Option(
+        "--records", "FILE",
+        "With --real: records in JSON Lines. Default: packages, services or time zones of this machine."),
     ],
     examples: [
       Example("Half a minute of power cuts", "strandline crash-test --seconds 30"),
-      Example("Everything, some minutes long", "strandline crash-test --exhaustive --seed 1"),
-      Example("A thousand lives of a fleet", "strandline crash-test --fleet 1000"),
+      Example("All cases, in some minutes", "strandline crash-test --exhaustive --seed 1"),
+      Example("A thousand simulations of devices and a server", "strandline crash-test --fleet 1000"),
       Example("Two hundred kills", "strandline crash-test --real --kills 200"),
     ],
     run: { arguments, console in
@@ -53,7 +59,7 @@ extension Command {
       }
     })
 
-  /// Lives of a fleet, one seed after the other.
+  /// Runs simulations of devices and a server, each with the next seed.
   private static func runFleet(_ lives: UInt64, _ options: CrashTestOptions, _ console: Console) async throws
     -> ExitCode
   {
@@ -63,10 +69,10 @@ extension Command {
     for number in 0..<lives {
       let seed = options.seed &+ number
       do { tally.add(try await FleetSimulation.run(seed: seed)) } catch let failure as FleetSimulation.Failure {
-        // An error has one line; the story of the life is told before it.
+        // An error message has one line, so the steps of the simulation are printed before it.
         for line in "\(failure)".split(separator: "\n") { console.say(printable(String(line))) }
         throw Failure(
-          .ourBug, "the life of the fleet with seed \(seed) ended wrongly",
+          .ourBug, "the simulation of devices and a server with seed \(seed) failed",
           try: "strandline crash-test --fleet 1 --seed \(seed)")
       }
     }
@@ -76,27 +82,28 @@ extension Command {
       (tally.blocked, "blocked"), (tally.resets, "expired tokens"),
     ]
     try console.print(counts.map { "\(Words.count($0.0)) \($0.1)" }.joined(separator: ", "))
-    try console.print("crash-test: \(Words.count(lives)) lives of a fleet ended in agreement")
+    try console.print(
+      "crash-test: in \(Words.plural(lives, "simulation")) all devices and the server agreed at the end")
     return .done
   }
 
   private static func runReal(_ options: CrashTestOptions, _ console: Console) throws -> ExitCode {
-    let place = try Workplace(console, kept: nil)
-    let outcome = Result { try KillLoop(place, options).run() }
+    let work = try WorkDirectory(console, kept: nil)
+    let outcome = Result { try KillLoop(work, options).run() }
     if case .failure(let error) = outcome {
-      place.keep()
-      console.say("what was left is in \(place.path)")
+      work.keep()
+      console.say("the stores and the server's journal are left in \(work.path)")
       console.say(
-        "repeat it with: \(options.replay)   (the moments of kills are drawn alike; the machine's are its own)")
-      try place.close()
+        "repeat it with: \(options.replay)   (the random choices repeat; the timing of the processes does not)")
+      try work.close()
       throw error
     }
-    try place.close()
+    try work.close()
     return try outcome.get()
   }
 }
 
-/// How a crash test is asked for.
+/// The options of a crash test.
 struct CrashTestOptions: Sendable {
   var seconds: Int64
   var seed: UInt64
@@ -104,14 +111,14 @@ struct CrashTestOptions: Sendable {
   var isReal: Bool
   var kills: Int
   var records: String?
-  /// Lives of a fleet, if they are what is asked for.
+  /// The number of simulations of devices and a server, if only these are to run.
   var lives: UInt64?
-  /// All suites to their end.
+  /// Whether all suites run to their end.
   var isExhaustive: Bool
   var strength: SyncStrength
-  /// One crash of the long run, if it is what is asked for.
+  /// The crash of the long run to repeat, if only this one is to run.
   var point: CrashPoint?
-  /// One damage, if it is what is asked for.
+  /// The number of the damage to repeat, if only this one is to run.
   var rot: Int?
 
   private static let secondsDefault: Int64 = 60
@@ -139,25 +146,25 @@ struct CrashTestOptions: Sendable {
       throw UsageError(message: "--operation, --call and --image need --level")
     }
     if isReal || lives != nil, isExhaustive || strength == .ordered || point != nil || rot != nil {
-      throw UsageError(message: "--exhaustive, --ordered, --level and --rot are for the simulated disk")
+      throw UsageError(message: "--exhaustive, --ordered, --level and --rot can be used with the simulated disk only")
     }
     if lives != nil, isReal || history != nil {
-      throw UsageError(message: "--fleet goes with neither --real nor --history")
+      throw UsageError(message: "--fleet cannot be used with --real or --history")
     }
-    if isReal, history != nil { throw UsageError(message: "--history is for simulated histories, not for --real") }
+    if isReal, history != nil { throw UsageError(message: "--history cannot be used with --real") }
     if !isReal, records != nil || arguments["--kills"] != nil {
       throw UsageError(message: "--kills and --records need --real")
     }
   }
 
-  /// Decimal, or hexadecimal with 0x before it.
+  /// Parses a seed: decimal, or hexadecimal after "0x".
   private static func seed(_ text: String) throws(UsageError) -> UInt64 {
     let value = text.hasPrefix("0x") ? UInt64(text.dropFirst(2), radix: 16) : UInt64(text)
     guard let value else { throw UsageError(message: "--seed takes a number, decimal or 0x…, not '\(text)'") }
     return value
   }
 
-  /// The command that does the same again.
+  /// The command that repeats this run.
   var replay: String {
     var words = ["strandline", "crash-test"]
     if isReal { words += ["--real", "--kills", String(kills)] }
@@ -167,7 +174,7 @@ struct CrashTestOptions: Sendable {
   }
 }
 
-/// The campaign on the simulated disk.
+/// The proofs on the simulated disk.
 struct SimulatedCrashTest {
   private let options: CrashTestOptions
   private let console: Console
@@ -234,7 +241,7 @@ struct SimulatedCrashTest {
     return what + (result.isComplete ? " (complete)" : " (\(result.partsDone) of \(result.parts) parts in the time)")
   }
 
-  // MARK: One thing again
+  // MARK: Repeating one failure
 
   private func replay(_ point: CrashPoint) throws -> ExitCode {
     var run = CrashPoints(seed: options.seed, strength: options.strength)
@@ -248,7 +255,7 @@ struct SimulatedCrashTest {
   private func replay(_ rot: Int) throws -> ExitCode {
     var run = try BitRot(seed: options.seed)
     guard run.damages.indices.contains(rot) else {
-      throw UsageError(message: "--rot is a number below \(run.damages.count) here")
+      throw UsageError(message: "--rot takes a number from 0 to \(run.damages.count - 1) with this seed, not \(rot)")
     }
     try run.run([rot])
     try console.print("crash-test: nothing lost in \(run.report)")
@@ -279,7 +286,7 @@ struct SimulatedCrashTest {
         guard let operation = LogOperation(rawValue: letter) else {
           throw UsageError(
             message:
-              "--history is a word of the letters \(String(LogOperation.allCases.map(\.rawValue))), 'random', 'legal' or 'live'"
+              "--history takes 'random', 'legal', 'live' or letters of \(String(LogOperation.allCases.map(\.rawValue)))"
           )
         }
         return operation

@@ -1,11 +1,11 @@
-// `delete`: records by name, all of them or none.
+// `delete`: deletes records by name, all of them or none.
 
 import Strandline
 
 extension Command {
   static let delete = Command(
     "delete", "Delete records.", operands: ["STORE", "NAME…"], operandsMax: .some(nil),
-    details: ["All of them in one transaction; if one of them does not live, none is deleted."],
+    details: ["Deletes them in one transaction. If one of them does not exist, none is deleted."],
     options: [.zone],
     examples: [Example("Two notes", "strandline delete STORE n1 n2")],
     run: { arguments, console in
@@ -19,7 +19,7 @@ extension Command {
           guard absent.isEmpty else {
             throw Failure(
               .noSuchStore,
-              "nothing was deleted: in '\(path)' there is no record "
+              "nothing was deleted: '\(path)' has no record "
                 + absent.map { "'\(printable($0.description))'" }.joined(separator: ", "))
           }
           for id in ids { try transaction.delete(id) }

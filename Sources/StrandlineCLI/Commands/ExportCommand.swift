@@ -1,4 +1,5 @@
-// `export`: a store as JSON Lines, in one order and one form, so that equal stores give equal bytes. Takes no lock.
+// `export`: prints a store as JSON Lines in a fixed order and form, so that equal stores print equal bytes. Takes no
+// lock.
 
 import Strandline
 import StrandlineHost
@@ -7,19 +8,19 @@ extension Command {
   static let export = Command(
     "export", "Print records as JSON Lines.", operands: ["STORE"],
     details: [
-      "In the order of zone and name. Without --zone each line names its zone; import takes every line back."
+      "The records are ordered by zone and name. Without --zone each line names its zone. import accepts every line."
     ],
-    options: [Option("--zone", "ZONE", "Only the records of this zone, which the lines then do not name.")],
+    options: [Option("--zone", "ZONE", "Only the records of this zone; the lines then do not name it.")],
     examples: [
-      Example("A backup to read", "strandline export STORE > notes.jsonl"),
-      Example("Whether two devices agree", "diff <(strandline export A) <(strandline export B)"),
+      Example("All records as text", "strandline export STORE > notes.jsonl"),
+      Example("Compare two devices", "diff <(strandline export A) <(strandline export B)"),
     ],
     run: { arguments, console in
       try export(arguments.operands[0], zone: arguments["--zone"], console) { try console.write($0) }
       return .done
     })
 
-  /// Hands out the lines of an export, each with its end.
+  /// Calls `body` with each line of an export, including its line end.
   static func export(
     _ path: String, zone: String?, _ console: Console, _ body: ([UInt8]) throws -> Void
   ) throws {

@@ -1,4 +1,4 @@
-// `get`: one record, to read or as JSON. Takes no lock.
+// `get`: shows one record, as text or as JSON. Takes no lock.
 
 import Foundation
 import Strandline
@@ -10,7 +10,7 @@ extension Command {
     "get", "Show one record.", operands: ["STORE", "NAME"],
     options: [.zone, .json],
     examples: [
-      Example("To read", "strandline get STORE n1"), Example("For a program", "strandline get --json STORE n1"),
+      Example("As text", "strandline get STORE n1"), Example("As JSON", "strandline get --json STORE n1"),
     ],
     run: { arguments, console in
       let path = arguments.operands[0]
@@ -18,7 +18,7 @@ extension Command {
       let store = try readOnly(path, console)
       guard let record = try store.record(id) else {
         throw Failure(
-          .noSuchStore, "there is no record '\(printable(id.description))' in '\(path)'",
+          .noSuchStore, "'\(path)' has no record '\(printable(id.description))'",
           try: "strandline log-dump --record \(ShellWord.quote(id.name)) \(ShellWord.quote(path))")
       }
       if arguments.has("--json") {
@@ -46,7 +46,7 @@ extension Command {
     }
   }
 
-  /// A time in UTC, to the second.
+  /// Formats a time in UTC with whole seconds.
   static func time(_ milliseconds: Int64) -> String {
     Date(timeIntervalSince1970: Double(milliseconds) / 1_000).formatted(.iso8601)
   }

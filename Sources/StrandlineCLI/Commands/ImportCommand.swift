@@ -1,7 +1,7 @@
-// `import`: JSON Lines into a store, N records a transaction, each batch acknowledged when it is durable.
+// `import`: saves records from JSON Lines, N in each transaction, and acknowledges each batch when it is durable.
 //
-// The batches are the good lines in order, N each: a bad line, found by the decoder or by the store, is never part
-// of one. So the lines are read inside the transaction, until it is full, a line is bad, or the input ends.
+// A batch is N good lines in order. A bad line, whether the decoder or the store rejects it, is never part of one. So
+// the lines are read inside the transaction, until it has N records, a line is bad, or the input ends.
 
 import Strandline
 import StrandlineHost
@@ -11,23 +11,25 @@ extension Command {
   static let importing = Command(
     "import", "Save records from JSON Lines.", operands: ["STORE", "FILE|-"],
     details: [
-      "Each line is a record: {\"recordType\": …, \"recordName\": …, \"fields\": {name: value, …}}, and if wanted",
-      "\"zoneName\" (wins over --zone) and \"parent\". A record that exists is replaced; an equal one changes nothing.",
-      "A line that is not a record, or that the store cannot take, ends the import with its number and exit code 65,",
-      "after everything before it was saved.",
+      "Each line is a record: {\"recordType\": …, \"recordName\": …, \"fields\": {name: value, …}}, and optionally",
+      "\"zoneName\" (overrides --zone) and \"parent\". A line replaces an existing record; an equal one changes nothing.",
+      "A line that is not a record, or that the store rejects, ends the import with exit code 65 and the number of the",
+      "line. Everything before it is saved.",
     ],
     options: [
       .zone,
-      Option("--batch", "N", "Records a transaction; 400 if it is not said."),
+      Option("--batch", "N", "Records in each transaction. Default: 400."),
       Option(
         "--acks",
-        "Print 'ACK LSN' for each batch when it is durable, and nothing else, on standard output."),
-      Option("--keep-going", "Report bad lines, skip them, and exit with 65 at the end if there were any."),
-      Option("--recreate", "Begin a new life for records whose names were deleted."),
+        "Print 'ACK LSN' on standard output for each batch when it is durable, and nothing else."),
+      Option("--keep-going", "Report and skip bad lines; if there were any, the exit code is 65."),
+      Option("--recreate", "Create new records for names that were deleted."),
     ],
     examples: [
-      Example("Notes into a new store", "strandline import ~/notes.strand notes.jsonl"),
-      Example("From another store, zones and all", "strandline export A.strand | strandline import B.strand -"),
+      Example("Import records into a new store", "strandline import ~/notes.strand notes.jsonl"),
+      Example(
+        "Copy the records of another store, with their zones",
+        "strandline export A.strand | strandline import B.strand -"),
     ],
     run: { try ImportCommand($0, $1).run() })
 }
@@ -57,7 +59,7 @@ struct ImportCommand {
     self.console = console
   }
 
-  /// What ends a batch, or the whole import.
+  /// Why a batch has ended.
   private enum End {
     case full
     case input
@@ -66,11 +68,12 @@ struct ImportCommand {
   }
 
   func run() throws -> ExitCode {
-    // The input is opened first: a mistyped name must not leave an empty store behind.
+    // The input is opened first, so that a mistyped path of it does not create an empty store.
     var (lines, size) = try LineReader.opening(filePath, console)
     let store = try RecordStore.openBlocking(at: storePath, environment: StoreEnvironment(console.environment))
+    Command.sayRecovery(of: store, at: storePath, console)
     let outcome = Result { try importAll(&lines, size, into: store) }
-    // A failure to import is worth more than one to close.
+    // If both fail, the error of the import is reported.
     let closed = Result { try store.closeBlocking() }
     let code = try outcome.get()
     try closed.get()
@@ -91,7 +94,9 @@ struct ImportCommand {
       } catch let error as StrandlineError where error.code == .tooLarge {
         throw Failure(
           .dataDamaged, "the batch that ends with line \(lines.number): \(error.message)",
-          try: "the same with --batch \(max(1, batchSize / 8)); what was saved is not saved twice")
+          try:
+            "the same command with --batch \(max(1, batchSize / 8)); records that are saved already are not saved again"
+        )
       }
       saved += count
       if count > 0, acknowledges {
@@ -116,8 +121,8 @@ struct ImportCommand {
     }
   }
 
-  /// Saves lines into the transaction until it is full. Whatever goes wrong with a line leaves the transaction with
-  /// the lines before it, so that those are saved.
+  /// Saves lines into the transaction until it has `batchSize` records. If a line fails, this returns the failure instead
+  /// of throwing it, so that the transaction with the lines before it is committed.
   private func fill(
     _ transaction: inout WriteTransaction, from lines: inout LineReader, count: inout Int, skipped: inout Int
   ) -> End {
@@ -139,7 +144,7 @@ struct ImportCommand {
     return .full
   }
 
-  /// Saves one line; false for an empty one.
+  /// Saves one line. Returns false for an empty line.
   private func save(_ line: LineReader.Line, into transaction: inout WriteTransaction) throws -> Bool {
     guard case .bytes(let bytes) = line else {
       throw BadLine("longer than \(Words.bytes(UInt64(LineReader.lineBytesMax)))")
@@ -155,10 +160,10 @@ struct ImportCommand {
   }
 
   private func failure(_ error: any Error, line: Int) -> Failure {
-    let place = "\(filePath == "-" ? "standard input" : "'\(filePath)'"), line \(line)"
-    if let bad = error as? BadLine { return Failure(.dataDamaged, "\(place): \(bad.words)", try: remedy(nil)) }
+    let location = "\(filePath == "-" ? "standard input" : "'\(filePath)'"), line \(line)"
+    if let bad = error as? BadLine { return Failure(.dataDamaged, "\(location): \(bad.words)", try: remedy(nil)) }
     var failure = Failure(error, store: storePath)
-    failure.message = "\(place): \(failure.message)"
+    failure.message = "\(location): \(failure.message)"
     if !isDamage(error) { failure.remedy = remedy((error as? StrandlineError)?.code) }
     return failure
   }
@@ -169,8 +174,9 @@ struct ImportCommand {
   }
 
   private func remedy(_ code: StrandlineError.Code?) -> String? {
-    if code == .recordWasDeleted { return "the same with --recreate, if a new record of that name is meant" }
-    return keepsGoing ? nil : "mend the line, or the same with --keep-going; what was saved is not saved twice"
+    if code == .recordWasDeleted { return "the same command with --recreate, to create a new record with this name" }
+    return keepsGoing
+      ? nil : "correct the line, or add --keep-going; records that are saved already are not saved again"
   }
 
   private func words(_ saved: Int, _ bytes: UInt64, _ size: UInt64?) -> String {

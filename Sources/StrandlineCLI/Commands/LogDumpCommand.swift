@@ -1,5 +1,5 @@
-// `log-dump`: the events of a store's log or of a server's journal, also while another process writes it. Takes no
-// lock.
+// `log-dump`: shows the events of a store's log or of a server's journal, also while another process writes it. Takes
+// no lock.
 
 import Strandline
 import StrandlineCloudKit
@@ -13,17 +13,18 @@ extension Command {
     "log-dump", "Show the events of a store, or of a server's journal.", operands: ["STORE"],
     details: ["Columns: LSN, kind, record (or zone), detail. Field values are not shown; get shows them."],
     options: [
-      Option("--from", "LSN", "The first event to show; included."),
-      Option("--to", "LSN", "The first event not to show; excluded."),
-      Option("--kind", "KIND[,KIND]", "Only events of these kinds, such as saved,merged; unknown for later ones."),
+      Option("--from", "LSN", "Only events with this LSN or a greater one."),
+      Option("--to", "LSN", "Only events with a smaller LSN than this."),
+      Option(
+        "--kind", "KIND[,KIND]", "Only events of these kinds, such as saved,merged; unknown: kinds of newer versions."),
       Option("--record", "NAME", "Only events of this record."),
-      Option("--follow", short: "-f", "Wait for more, until Ctrl-C (exit code 0)."),
+      Option("--follow", short: "-f", "Wait for new events until Ctrl-C (exit code 0)."),
       .json,
-      Option("--hex", "Show segment, offset and the event's bytes too."),
+      Option("--hex", "Also show the segment, the offset and the bytes of each event."),
     ],
     examples: [
-      Example("The life of one record", "strandline log-dump --record n1 STORE"),
-      Example("What syncing does, as it does it", "strandline log-dump --follow --kind sent,settled,merged STORE"),
+      Example("The events of one record", "strandline log-dump --record n1 STORE"),
+      Example("Watch a sync", "strandline log-dump --follow --kind sent,settled,merged STORE"),
     ],
     run: { try await LogDump($0, $1).run() })
 }
@@ -40,7 +41,7 @@ struct LogDump {
   private let showsBytes: Bool
   private let console: Console
 
-  /// How often a follower looks; a writer promises what is durable at least every 200 ms.
+  /// How often `--follow` polls the log. A writer publishes what is durable at least every 200 ms.
   private static let pollMilliseconds: Int64 = 200
 
   init(_ arguments: Arguments, _ console: Console) throws {

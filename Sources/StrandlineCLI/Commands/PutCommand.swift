@@ -1,4 +1,4 @@
-// `put`: one record from the command line, changing only what it names.
+// `put`: creates one record, or changes those of its fields that the command line names.
 
 import Strandline
 import StrandlineHost
@@ -9,10 +9,10 @@ extension Command {
   static let put = Command(
     "put", "Change or create one record.", operands: ["STORE", "JSON|-"],
     details: [
-      "JSON is a line as import takes it. Only the fields it names are changed; null clears one.",
-      "\"recordType\" is needed for a record that does not exist yet.",
+      "JSON is a line as import accepts it. Only the fields that it names are changed; null clears a field.",
+      "\"recordType\" is required for a record that does not exist yet.",
     ],
-    options: [.zone, Option("--recreate", "Begin a new life for a record whose name was deleted.")],
+    options: [.zone, Option("--recreate", "Create a new record if this name was deleted.")],
     examples: [
       Example(
         "A new note",
@@ -30,13 +30,14 @@ extension Command {
         return .done
       }
       if try console.fileSystem.kind(of: path) == .absent {
-        // A record that cannot be put must not leave an empty store at a mistyped path: it is put into one in memory first.
+        // The record is first saved into a store in memory, so that one that cannot be saved does not create an empty
+        // store at a mistyped path.
         var inMemory = console.environment
         inMemory.fileSystem = SimulatedDisk()
-        let rehearsal = try RecordStore.openBlocking(
-          at: "/rehearsal", environment: StoreEnvironment(inMemory, isSimulated: true))
-        _ = try write(rehearsal)
-        try rehearsal.closeBlocking()
+        let trial = try RecordStore.openBlocking(
+          at: "/trial", environment: StoreEnvironment(inMemory, isSimulated: true))
+        _ = try write(trial)
+        try trial.closeBlocking()
       }
       return try withStore(path, console, write)
     })
@@ -51,7 +52,7 @@ extension Command {
         bytes += more
         if bytes.count > LineReader.lineBytesMax {
           throw Failure(
-            .dataDamaged, "standard input: longer than \(Words.bytes(UInt64(LineReader.lineBytesMax)))")
+            .dataDamaged, "standard input: the record is longer than \(Words.bytes(UInt64(LineReader.lineBytesMax)))")
         }
       }
     }

@@ -1,5 +1,5 @@
-// `repair`: what can be saved of a damaged store. Without `--apply` a plan, and nothing is written; with it a new
-// store in a new folder. The damaged one is never touched.
+// `repair`: recovers what a damaged store still holds. Without `--apply` it prints a plan and writes nothing; with it,
+// it writes a new store into a new directory. It never changes the damaged store.
 
 import Strandline
 import StrandlineCloudKit
@@ -9,50 +9,50 @@ import StrandlineSystem
 
 extension Command {
   static let repair = Command(
-    "repair", "Show what a damaged store still holds; write it as a new store.", operands: ["STORE"],
+    "repair", "Recover what a damaged store still holds into a new store.", operands: ["STORE"],
     details: [
-      "Without --apply it prints a plan and writes nothing. With it the new store gets every event that still",
-      "verifies; STORE stays as it is, and copies of the damaged bytes go to NEW/quarantine. The next sync fetches",
-      "what was lost and the server has. A byte that the disk cannot read is an error: copy the folder to another",
-      "disk first, with a tool that goes on behind such bytes, and repair the copy.",
-      "Exit code 0: nothing to repair, or NEW is written; 1: the plan of a repair; 65: nothing can be saved.",
+      "Without --apply it prints a plan and writes nothing. With --apply it copies every event that still verifies to a",
+      "new store and the damaged bytes to NEW/quarantine; it does not change STORE. The next sync fetches the lost",
+      "records that the server has. If the disk cannot read a byte, repair fails: first copy the directory to another",
+      "disk with a tool that continues after unreadable bytes, and repair the copy.",
+      "Exit code 0: there is nothing to repair, or NEW was written; 1: a plan was printed; 65: nothing can be recovered.",
     ],
     options: [
       Option("--apply", "Write the new store."),
-      Option("--into", "NEW", "Where: a folder that is new or empty."),
+      Option("--into", "NEW", "The directory of the new store; it must be empty or not exist."),
       .json,
     ],
     examples: [
-      Example("What could be saved", "strandline repair STORE"),
-      Example("Save it", "strandline repair STORE --apply --into NEW"),
+      Example("Show what can be recovered", "strandline repair STORE"),
+      Example("Recover it", "strandline repair STORE --apply --into NEW"),
     ],
     run: { arguments, console in
-      let place = arguments["--into"]
-      guard arguments.has("--apply") == (place != nil) else {
-        throw UsageError(message: place == nil ? "--apply needs --into NEW" : "--into needs --apply")
+      let target = arguments["--into"]
+      guard arguments.has("--apply") == (target != nil) else {
+        throw UsageError(message: target == nil ? "--apply needs --into NEW" : "--into needs --apply")
       }
       let path = arguments.operands[0]
       let repair = try StoreRepair(at: path, environment: StoreEnvironment(console.environment))
-      let screen = RepairScreen(path: path, place: place, plan: repair.plan)
-      guard let place, repair.plan.isNeeded else {
+      let screen = RepairScreen(path: path, target: target, plan: repair.plan)
+      guard let target, repair.plan.isNeeded else {
         try screen.show(console, json: arguments.has("--json"), isWritten: false)
         return repair.plan.isNeeded ? .recoverable : .done
       }
       do {
-        try repair.apply(into: place)
+        try repair.apply(into: target)
       } catch let error as StrandlineError where error.code == .notAStore {
-        // The store itself was read already: what is taken is the new one's place.
-        throw Failure(.cannotCreate, error.message, try: "the same with another folder after --into")
+        // The damaged store was read without an error, so this is about the directory of the new one.
+        throw Failure(.cannotCreate, error.message, try: "the same command with another directory after --into")
       }
       try screen.show(console, json: arguments.has("--json"), isWritten: true)
       return .done
     })
 }
 
-/// The report of a repair: the same before and after it.
+/// The report of a repair: the plan, and after `--apply` the same report as the result.
 struct RepairScreen {
   let path: String
-  let place: String?
+  let target: String?
   let plan: StoreRepair.Plan
 
   private var salvage: SalvageReport { plan.salvage }
@@ -79,7 +79,7 @@ struct RepairScreen {
 
   private func verdict(isWritten: Bool) -> String {
     let store = ShellWord.quote(path)
-    if isWritten { return "written: \(place ?? ""); \(path) is as it was" }
+    if isWritten { return "written: \(target ?? ""); \(path) was not changed" }
     if !plan.isNeeded { return "nothing to repair; nothing was written" }
     return "nothing was written; to write the new store: strandline repair \(store) --apply --into NEW"
   }
@@ -102,15 +102,19 @@ struct RepairScreen {
       rows.append(
         (
           "incomplete",
-          "\(Words.plural(salvage.partialTransactions, "transaction")): local saves and deletions are kept, what came "
-            + "from the server is fetched again"
+          "\(Words.plural(salvage.partialTransactions, "transaction")): their local saves and deletions are kept; the "
+            + "next sync fetches the server's part again"
         ))
     }
     if plan.eventsLeftBehind > 0 { rows.append(("left behind", Words.plural(plan.eventsLeftBehind, "event"))) }
     if plan.eventsUnreadable > 0 { rows.append(("unreadable", Words.plural(plan.eventsUnreadable, "event"))) }
     if salvage.eventsBehindEnds > 0 {
       rows.append(
-        ("from behind", "\(Words.plural(salvage.eventsBehindEnds, "event")) whose copies in the next segment are lost"))
+        (
+          "behind ends",
+          "\(Words.plural(salvage.eventsBehindEnds, "event")) kept from behind the end of a segment, because the copies "
+            + "in the next segment are lost"
+        ))
     }
     rows.append(("records", Words.count(plan.records)))
     rows.append(
@@ -121,18 +125,25 @@ struct RepairScreen {
       ))
     for zone in plan.zonesReset {
       rows.append(
-        ("zone \(printable(zone.description))", "fetched from its beginning; nothing is removed for being absent"))
+        (
+          "zone \(printable(zone.description))",
+          "the next sync fetches it from the beginning and removes no record that the server does not send"
+        ))
     }
-    if plan.hasHoles, !plan.isBound { rows.append(("account", "not known any more: the next sync decides it")) }
-    for stray in salvage.strays { rows.append(("stray", "\(printable(stray)): no part of the history, not read")) }
-    if salvage.bytesDamaged > 0 { rows.append(("their bytes", "\(place ?? "NEW")/quarantine")) }
+    if plan.hasHoles, !plan.isBound {
+      rows.append(("account", "lost: the next sync binds the store to the account that it signs in with"))
+    }
+    for stray in salvage.strays {
+      rows.append(("stray", "\(printable(stray)): not a segment of this store's log; it is not copied"))
+    }
+    if salvage.bytesDamaged > 0 { rows.append(("damaged bytes", "copied to \(target ?? "NEW")/quarantine")) }
     return rows
   }
 
   private var lost: String {
     var words = salvage.lost.prefix(8).map(self.words)
     if salvage.lost.count > words.count { words.append("\(salvage.lost.count - words.count) more ranges") }
-    if salvage.isOpenEnded { words.append("whatever followed LSN \(salvage.lastLSN)") }
+    if salvage.isOpenEnded { words.append("any events after LSN \(salvage.lastLSN)") }
     return words.isEmpty ? "none" : words.joined(separator: ", ")
   }
 
@@ -152,7 +163,7 @@ struct RepairScreen {
   private func summary(isWritten: Bool) -> JSONValue {
     .object([
       "result": .string(isWritten ? "written" : plan.isNeeded ? "plan" : "nothingToRepair"),
-      "into": isWritten ? .string(place ?? "") : .null,
+      "into": isWritten ? .string(target ?? "") : .null,
       "segments": .integer(Int64(salvage.segments)),
       "eventsKept": .integer(Int64(clamping: plan.eventsKept)),
       "eventsLeftBehind": .integer(Int64(clamping: plan.eventsLeftBehind)),

@@ -1,7 +1,7 @@
-// `serve`: a cloud of one's own on this machine, with faults on request.
+// `serve`: runs a local server that speaks CloudKit Web Services, with faults for tests.
 //
-// Standard output is for whoever started it: the URL, then a line for each fault that struck (`dropped answer N`).
-// If nobody reads it any more, the server ends.
+// Standard output is for the process that started it: the URL, then a line for each answer that a fault has dropped
+// (`dropped answer N`). If standard output cannot be written, the server stops.
 
 import Strandline
 import StrandlineHost
@@ -13,25 +13,27 @@ extension Command {
   static let serve = Command(
     "serve", "Run a local server that speaks CloudKit Web Services.", operands: ["DIRECTORY"],
     details: [
-      "Keeps its journal in DIRECTORY, listens on 127.0.0.1 only, prints its URL, and ends with Ctrl-C or SIGTERM.",
-      "Exit code 74 if its journal cannot be written any more. The faults are for tests.",
+      "Keeps its journal in DIRECTORY, listens on 127.0.0.1 only, prints its URL, and stops at Ctrl-C or SIGTERM.",
+      "If its journal cannot be written, it stops with exit code 74. The faults are for tests.",
     ],
     options: [
-      Option("--port", "PORT", "The port; 0, or not said, for any that is free."),
-      Option("--port-file", "FILE", "Write the port to this file once the server answers."),
+      Option("--port", "PORT", "The port. Default: 0, which means any free port."),
+      Option("--port-file", "FILE", "Write the port to this file when the server accepts requests."),
       Option("--latency", "MS", "Wait before each answer."),
-      Option("--throttle", "N[:SECONDS]", "Refuse the first N requests with THROTTLED; come back after SECONDS (1)."),
-      Option("--drop-answer", "N", "Apply the N-th upload and never answer it; prints 'dropped answer N'."),
-      Option("--expired-tokens", "Refuse the change tokens that were given out before this start."),
-      Option("--replay-page", "After a deletion, show the records once more as they were first."),
-      Option("--quota-exceeded", "Refuse every write: the user's storage is full."),
-      Option("--require-session", "Ask for a sign-in; each answer brings the next token."),
-      Option("--strict-rotation", "With --require-session: a token dies with the request that carried it."),
-      Option("--session", "FILE", "With --require-session: write a token, as of a fresh sign-in, to this file."),
+      Option(
+        "--throttle", "N[:SECONDS]",
+        "Refuse the first N requests with THROTTLED and this retry-after. Default: 1 second."),
+      Option("--drop-answer", "N", "Apply the N-th upload, print 'dropped answer N' and close without an answer."),
+      Option("--expired-tokens", "Refuse the change tokens of earlier runs as expired."),
+      Option("--replay-page", "After a deletion, send the first page of changes once more as it was."),
+      Option("--quota-exceeded", "Refuse every write with QUOTA_EXCEEDED."),
+      Option("--require-session", "Require a sign-in; each answer carries the next session token."),
+      Option("--strict-rotation", "With --require-session: each token is valid for one request."),
+      Option("--session", "FILE", "With --require-session: write the token of a new sign-in to this file."),
     ],
     examples: [
       Example("A server on port 8080", "strandline serve --port 8080 ~/server.strand"),
-      Example("One that asks to wait", "strandline serve --throttle 3:2 ~/server.strand"),
+      Example("A server that throttles", "strandline serve --throttle 3:2 ~/server.strand"),
     ],
     run: { arguments, console in
       let serve = try ServeCommand(arguments, console)
@@ -65,7 +67,7 @@ struct ServeCommand: Sendable {
     faults.requireSession = arguments.has("--require-session")
     faults.strictRotation = arguments.has("--strict-rotation")
     if faults.strictRotation || sessionFile != nil, !faults.requireSession {
-      throw UsageError(message: "--strict-rotation and --session mean nothing without --require-session")
+      throw UsageError(message: "--strict-rotation and --session need --require-session")
     }
     self.faults = faults
     self.console = console
@@ -80,9 +82,9 @@ struct ServeCommand: Sendable {
   }
 
   func run() throws -> ExitCode {
-    // The server may say something before it is known here; whoever cannot be told makes it stop.
+    // The server may print a line before `running` is set. If the line cannot be written, the server is stopped.
     let running = Mutex<LocalServer?>(nil)
-    let unheard = Flag()
+    let isOutputClosed = Flag()
     let server = try LocalServer.run(
       directory: directory, port: port, faults: faults, environment: console.environment,
       onLine: { [console] line in
@@ -90,7 +92,7 @@ struct ServeCommand: Sendable {
           try console.print(line)
           try console.flush()
         } catch {
-          unheard.set()
+          isOutputClosed.set()
           running.withLock { $0 }?.stop()
         }
       })
@@ -100,7 +102,7 @@ struct ServeCommand: Sendable {
     let ended = Result { try server.waitUntilStopped() }
     try begun.get()
     try ended.get()
-    if unheard.isSet { throw Failure(.inputOutput, "nobody reads standard output any more") }
+    if isOutputClosed.isSet { throw Failure(.inputOutput, "cannot write to standard output; the server has stopped") }
     return .done
   }
 
@@ -110,10 +112,10 @@ struct ServeCommand: Sendable {
     if let portFile { try write(String(server.port), to: portFile, .create) }
     try console.print(server.url)
     try console.flush()
-    console.say("serving '\(directory)'; Ctrl-C ends it")
+    console.say("serving '\(directory)'; press Ctrl-C to stop")
   }
 
-  /// A reader of the file sees nothing of it or all of it.
+  /// Writes a file atomically: a reader sees either no file or the whole file.
   private func write(_ text: String, to path: String, _ mode: OpenMode) throws {
     let fileSystem = console.fileSystem
     let temporary = path + ".tmp"
@@ -125,7 +127,7 @@ struct ServeCommand: Sendable {
         try file.write(Array((text + "\n").utf8), at: 0)
         try fileSystem.rename(temporary, to: path)
       } catch {
-        // Ours alone, and of no use to anybody; if it cannot be removed, the first error says more.
+        // Removing the temporary file may fail too; then the first error is reported.
         try? fileSystem.unlink(temporary)
         throw error
       }

@@ -1,23 +1,27 @@
-// `status`: what a store holds, owes and waits for, in numbers and words; no field values. Takes no lock.
+// `status`: shows what a store holds, what it has to send and what it waits for, without field values. Takes no lock.
 
 import Strandline
 import StrandlineCloudKit
 import StrandlineHost
+import StrandlineLog
 
 extension Command {
   static let status = Command(
-    "status", "Show what a store holds, owes and waits for.", operands: ["STORE"],
+    "status", "Show what a store holds, has to send and waits for.", operands: ["STORE"],
     options: [.json],
     examples: [
-      Example("To read", "strandline status STORE"),
-      Example("Whether everything is uploaded", "strandline status --json STORE | grep '\"unsettled\":0'"),
+      Example("As text", "strandline status STORE"),
+      Example("Check that everything is uploaded", "strandline status --json STORE | grep '\"unsettled\":0'"),
     ],
     run: { arguments, console in
-      let status = try readOnly(arguments.operands[0], console).status()
+      let path = arguments.operands[0]
+      let status = try readOnly(path, console).status()
+      let quarantine = try QuarantinedFile.all(at: path, console.fileSystem)
       if arguments.has("--json") {
-        try console.write(status.json.canonicalBytes + [UInt8(ascii: "\n")])
+        try console.write(status.json(quarantine).canonicalBytes + [UInt8(ascii: "\n")])
       } else {
         for line in text(status) { try console.print(line) }
+        for line in quarantine.map({ $0.line(in: path) }) { try console.print(line) }
       }
       return .done
     })
@@ -37,10 +41,10 @@ extension Command {
     }
     for zone in status.zones {
       var words = [Words.plural(zone.records, "record")]
-      if zone.isLost { words.append("gone at the server, frozen here") }
-      if zone.isDirty { words.append("changes to fetch") }
+      if zone.isLost { words.append("lost: the server does not have it; kept here, not synced") }
+      if zone.isDirty { words.append("has changes to fetch") }
       if !zone.hasToken { words.append("never fetched") }
-      if zone.ghostsPossible { words.append("ghosts possible: deletions may have been missed") }
+      if zone.ghostsPossible { words.append("may hold records that the server has deleted") }
       rows.append(("zone \(printable(zone.id.description))", words.joined(separator: ", ")))
     }
     for held in status.held {
@@ -62,16 +66,17 @@ extension Command {
   }
 
   private static func account(_ status: StoreStatus) -> String {
-    guard let account = status.account else { return "none yet (never synced)" }
+    guard let account = status.account else { return "none: never synced" }
     return "\(printable(account.container)), \(printable(account.environment)), \(account.scope)"
   }
 }
 
 extension StoreStatus {
   /// The object that `status --json` prints.
-  var json: JSONValue {
+  func json(_ quarantine: [QuarantinedFile]) -> JSONValue {
     func optional(_ number: Int64?) -> JSONValue { number.map { .integer($0) } ?? .null }
     return .object([
+      "quarantine": .array(quarantine.map(\.json)),
       "records": .integer(Int64(records)),
       "deleted": .integer(Int64(deleted)),
       "unsettled": .integer(Int64(unsettled)),

@@ -1,5 +1,5 @@
-// `sync`: one cycle with a server, then it says what happened. A secret is read from a file or the environment,
-// never from an argument, where every user of the machine could read it.
+// `sync`: runs one sync cycle with a server and prints what it did. Tokens are read from a file or the environment and
+// never from an argument, because every user of the machine can read the arguments of a process.
 
 import Foundation
 import Strandline
@@ -12,21 +12,21 @@ extension Command {
   static let sync = Command(
     "sync", "Sync a store with CloudKit or a local server, once.", operands: ["STORE"],
     details: [
-      "Pulls, pushes, and pulls again if anything conflicted. Waits at most 30 seconds in all for a server that asks",
-      "for it; then exits with 75 (or 69, if the server cannot be reached) and says when to come back. The session's",
-      "token changes with each answer; its file is rewritten. Without --session-token-file it is kept in STORE.",
-      "In the environment: STRANDLINE_API_TOKEN, and STRANDLINE_SESSION, the token of a fresh sign-in.",
+      "Fetches, sends, and fetches again after a conflict. If the server throttles requests, it waits at most 30 seconds",
+      "in all; then it exits with 75 (69 if the server cannot be reached) and says when to try again. The session token",
+      "changes with each answer, and its file is rewritten. Without --session-token-file it is kept in STORE.",
+      "Environment variables: STRANDLINE_API_TOKEN, and STRANDLINE_SESSION with the token of a new sign-in.",
     ],
     options: [
-      Option("--url", "URL", "The server: https://api.apple-cloudkit.com, or what serve prints."),
+      Option("--url", "URL", "The server: https://api.apple-cloudkit.com, or the URL that serve prints."),
       Option("--container", "ID", "The container, such as iCloud.com.example.notes."),
-      Option("--environment", "NAME", "development (if it is not said) or production."),
+      Option("--environment", "NAME", "development or production. Default: development."),
       Option("--zone", "ZONE", "Only this zone."),
-      Option("--pull-only", "Fetch, and send nothing."),
-      Option("--push-only", "Send, and fetch nothing."),
+      Option("--pull-only", "Fetch only; send nothing."),
+      Option("--push-only", "Send only; fetch nothing."),
       .json,
       Option("--api-token-file", "FILE", "A file that holds the container's API token."),
-      Option("--session-token-file", "FILE", "A file that holds the session's token, and will hold its successors."),
+      Option("--session-token-file", "FILE", "A file with the session token; each new token is written to it."),
     ],
     examples: [
       Example(
@@ -52,15 +52,16 @@ struct SyncCommand {
     guard let url = arguments["--url"] else { throw UsageError(message: "sync needs --url URL") }
     guard let container = arguments["--container"] else { throw UsageError(message: "sync needs --container ID") }
     guard Self.isAddress(url) else {
-      throw UsageError(message: "--url takes http:// or https://, a host and perhaps a port, not '\(printable(url))'")
+      throw UsageError(
+        message: "--url takes http:// or https://, a host and optionally a port, not '\(printable(url))'")
     }
     let environment = arguments["--environment"] ?? "development"
     guard ["development", "production"].contains(environment) else {
-      throw UsageError(message: "--environment is development or production, not '\(environment)'")
+      throw UsageError(message: "--environment takes development or production, not '\(environment)'")
     }
     var options = CycleOptions()
     switch (arguments.has("--pull-only"), arguments.has("--push-only")) {
-    case (true, true): throw UsageError(message: "--pull-only and --push-only leave nothing to do")
+    case (true, true): throw UsageError(message: "--pull-only and --push-only cannot be used together")
     case (true, false): options.direction = .pullOnly
     case (false, true): options.direction = .pushOnly
     case (false, false): break
@@ -94,7 +95,7 @@ struct SyncCommand {
     let text = String(decoding: try file.read(at: 0, count: tokenBytesMax + 1), as: UTF8.self)
     let token = text.split(whereSeparator: \.isWhitespace)
     guard token.count == 1, let word = token.first, word.utf8.count <= tokenBytesMax else {
-      throw Failure(.dataDamaged, "the token file '\(path)' does not hold one token and nothing else")
+      throw Failure(.dataDamaged, "the token file '\(path)' must hold one token and nothing else")
     }
     return String(word)
   }
@@ -112,26 +113,27 @@ struct SyncCommand {
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
       at: storePath, syncing: configuration, environment: StoreEnvironment(console.environment))
+    Command.sayRecovery(of: store, at: storePath, console)
     let outcome: Result<SyncReport, any Error>
     do {
       outcome = .success(try await cycle(store.sync, session))
     } catch {
       outcome = .failure(error)
     }
-    // Read before the store is closed: what is still owed is looked up in the log.
+    // Read before the store is closed, because the status reads unsettled events from the log.
     let status = Result { try store.status() }
     do { try await store.close() } catch {
-      // A sync that failed says more than a close that failed after it.
+      // If both the sync and the close fail, the error of the sync is reported.
       if case .success = outcome { throw error }
     }
     let (report, found) = (try outcome.mapError(failure).get(), try status.get())
-    noteUnknownZone(found)
+    warnAboutUnknownZone(found)
     try show(report, found)
     return .done
   }
 
-  /// One cycle. The token of a fresh sign-in is used when there is no session yet, or the server refuses the one
-  /// that is kept: a token that was used once has a successor, which is the one kept.
+  /// Runs one cycle. The token of a new sign-in (STRANDLINE_SESSION) is used only if there is no session yet or the
+  /// server refuses the stored token: each request replaces the token, so the stored one is newer than the variable's.
   private func cycle(_ engine: SyncEngine, _ session: SessionBox) async throws -> SyncReport {
     let fresh = console.variable("STRANDLINE_SESSION")
     if let fresh, let session = session.get(), !session.hasToken {
@@ -147,14 +149,15 @@ struct SyncCommand {
     }
   }
 
-  /// A zone's name is free, so a mistyped one is a new zone that has nothing in it: no error, and worth a word.
-  private func noteUnknownZone(_ status: StoreStatus) {
+  /// Prints a note if `--zone` names a zone that does not exist. It is not an error, because any name may become a zone,
+  /// but the name may be mistyped.
+  private func warnAboutUnknownZone(_ status: StoreStatus) {
     guard let zone = options.zone, !status.zones.contains(where: { $0.id.name == zone.name }) else { return }
-    let whose = options.direction == .pushOnly ? "this store does not have" : "neither this store nor the server has"
+    let owner = options.direction == .pushOnly ? "this store does not have" : "neither this store nor the server has"
     let names = status.zones.map { printable($0.id.name) }
     console.say(
-      "note: \(whose) a zone '\(printable(zone.name))'"
-        + (names.isEmpty ? "" : "; there is \(names.joined(separator: ", "))"))
+      "note: \(owner) a zone '\(printable(zone.name))'"
+        + (names.isEmpty ? "" : "; the zones of this store are \(names.joined(separator: ", "))"))
   }
 
   private func failure(_ error: any Error) -> any Error {
@@ -162,7 +165,7 @@ struct SyncCommand {
     var failure = Failure(error, store: storePath)
     if error.code == .throttled || error.code == .unreachable {
       let wait = error.retryAfter.map { "in \(Int($0.rounded(.up))) seconds" } ?? "in a minute"
-      failure.remedy = "the same again \(wait); nothing is lost meanwhile"
+      failure.remedy = "the same command \(wait); the store keeps what was not sent"
     }
     return failure
   }
@@ -199,7 +202,7 @@ struct SyncCommand {
   }
 }
 
-/// Hands the session from where the database is made to where it is signed in.
+/// Passes the session from the closure that makes the database to the code that signs in.
 private final class SessionBox: Sendable {
   private let session = Mutex<WebSession?>(nil)
   func set(_ opened: WebSession) { session.withLock { $0 = opened } }

@@ -1,5 +1,5 @@
-// `verify`: every byte of a log, then every event, then what the events add up to. Changes nothing, takes no lock,
-// and works on the copy of a directory whose writer was killed.
+// `verify`: checks every byte of a log, then every event, then the state that follows from the events. Changes nothing,
+// takes no lock, and also works on the copy of a directory whose writer was killed.
 
 import Strandline
 import StrandlineCloudKit
@@ -12,13 +12,13 @@ extension Command {
   static let verify = Command(
     "verify", "Check every byte of a store, or of a server's journal.", operands: ["STORE"],
     details: [
-      "Changes nothing. Exit code 0: sound; 1: a torn tail, which the next open sets aside (nothing acknowledged",
-      "is in it); 65: damage to what was acknowledged.",
+      "Changes nothing. Exit code 0: sound; 1: a torn tail, which the next open sets aside and which holds no event that",
+      "the log shows to be acknowledged; 65: acknowledged events are damaged.",
     ],
     options: [.json],
     examples: [
       Example("After a crash", "strandline verify STORE"),
-      Example("A backup, without touching it", "strandline verify --json /mnt/backup/notes.strand"),
+      Example("A backup on a read-only volume", "strandline verify --json /mnt/backup/notes.strand"),
     ],
     run: { arguments, console in
       let result = try Verification(arguments.operands[0], console.environment)
@@ -27,9 +27,9 @@ extension Command {
     })
 }
 
-/// The result of a verification, bytes and meaning.
+/// The result of a verification: of the log's bytes, and of the contents of its events.
 struct Verification {
-  /// Something wrong with what the events say; their checksums are right.
+  /// An event whose checksum is right and whose contents are not valid.
   struct Defect {
     var lsn: UInt64
     var words: String
@@ -39,13 +39,13 @@ struct Verification {
   private(set) var defects: [Defect] = []
   private(set) var role: LogRole?
 
-  /// How many defects of meaning are listed; one cause may have thousands.
+  /// The most defects that are listed, because one cause may have thousands.
   private static let defectsMax = 20
 
   init(_ path: String, _ environment: SystemEnvironment) throws {
     self.path = path
     report = try LogVerifier.verify(at: path, environment: environment)
-    // A log whose bytes are not what was written cannot be asked what they mean.
+    // The events of a damaged log cannot be read from beginning to end.
     if !report.isDamaged { try checkMeaning(environment) }
   }
 
@@ -64,7 +64,7 @@ struct Verification {
         case .server: _ = try JournalEvent.decode(event.body)
         case .store:
           let decoded = try EventSource.decode(event)
-          // Opening reads the heads alone; here the values are read too.
+          // Opening a store decodes the event's head only; this decodes the field values too.
           _ = try LoadedVersion(decoded, at: LSN(event.lsn))
           projections.apply(decoded, at: LSN(event.lsn), isDurable: true)
         }
@@ -73,7 +73,7 @@ struct Verification {
       }
     }
     if found.isEmpty, let broken = projections.brokenInvariant() {
-      found.append(Defect(lsn: reader.lastLSN, words: "the events do not add up: \(broken)"))
+      found.append(Defect(lsn: reader.lastLSN, words: "the events contradict each other: \(broken)"))
     }
     defects = found
   }
@@ -101,6 +101,7 @@ struct Verification {
     if json {
       try console.write(summaryJSON.canonicalBytes + [UInt8(ascii: "\n")])
     } else {
+      for line in report.quarantine.map({ $0.line(in: path) }) { try console.print(line) }
       try console.print(summary)
     }
   }
@@ -112,14 +113,14 @@ struct Verification {
       switch code {
       case .done: "sound"
       case .recoverable:
-        "torn tail: the next open sets it aside; nothing that the log can show to be acknowledged is in it"
+        "torn tail: the next open sets it aside; it holds no event that the log shows to be acknowledged"
       default: "damaged: " + Words.plural(report.findings.count + defects.count, "finding")
       }
     return "\(words); \(Words.plural(report.segments, "segment")), \(Words.plural(report.frames, "frame")), "
       + "\(Words.plural(report.events, "event")), \(Words.bytes(report.bytes)), "
       + Words.seconds(nanoseconds: report.nanoseconds)
-      + (report.isControlTorn ? "; one of the two slots of CONTROL does not verify, the other one holds" : "")
-      + (report.isHeldByWriter ? "; a writer is at work, so its last moments were not judged" : "")
+      + (report.isControlTorn ? "; one of the two slots of CONTROL does not verify, the other one does" : "")
+      + (report.isHeldByWriter ? "; another process is writing, so the end of the log was not checked" : "")
   }
 
   private var summaryJSON: JSONValue {
@@ -128,7 +129,7 @@ struct Verification {
       "segments": .integer(Int64(report.segments)), "frames": .integer(Int64(clamping: report.frames)),
       "events": .integer(Int64(clamping: report.events)), "bytes": .integer(Int64(clamping: report.bytes)),
       "lastLSN": .integer(Int64(clamping: report.lastLSN)), "isHeldByWriter": .bool(report.isHeldByWriter),
-      "isControlTorn": .bool(report.isControlTorn),
+      "isControlTorn": .bool(report.isControlTorn), "quarantine": .array(report.quarantine.map(\.json)),
     ])
   }
 }

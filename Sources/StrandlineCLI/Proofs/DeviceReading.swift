@@ -1,5 +1,5 @@
-// What a device's log says of itself, read without the store's own answers: which mutations were acknowledged and
-// which of them have an outcome, which lives were deleted, which live.
+// Reads a device's log independently of the store's own code: which mutations have an outcome, which records were
+// deleted, and which exist.
 
 package import Strandline
 import StrandlineLog
@@ -9,13 +9,13 @@ package import StrandlineSystem
 package struct DeviceReading {
   /// Mutations without an outcome.
   package private(set) var open: [RecordID: [LSN]] = [:]
-  /// Mutations in all.
+  /// The number of all mutations.
   package private(set) var mutations = 0
-  /// Outcomes by name.
+  /// The outcomes of each record's mutations.
   package private(set) var outcomes: [RecordID: Set<Outcome>] = [:]
-  /// Records of which a version was refused here, because it would have brought back what is deleted or old.
+  /// Records of which the device has blocked a version, because it was deleted here or older than the one here.
   package private(set) var blocked: Set<RecordID> = []
-  /// Living records of whose births every one was deleted.
+  /// Existing records all of whose births were deleted.
   package private(set) var resurrected: [RecordID] = []
   package private(set) var lastLSN: LSN = .none
 
@@ -31,7 +31,7 @@ package struct DeviceReading {
       let decoded = try EventSource.decode(event)
       let lsn = LSN(event.lsn)
       projections.apply(decoded, at: lsn, isDurable: true)
-      result.take(decoded, at: lsn)
+      result.apply(decoded, at: lsn)
     }
     result.lastLSN = LSN(reader.lastLSN)
     for (zone, names) in projections.records.zones {
@@ -46,10 +46,10 @@ package struct DeviceReading {
     self = result
   }
 
-  /// Mutations without an outcome, all together.
+  /// The number of mutations without an outcome.
   package var openCount: Int { open.values.reduce(0) { $0 + $1.count } }
 
-  private mutating func take(_ event: Event, at lsn: LSN) {
+  private mutating func apply(_ event: Event, at lsn: LSN) {
     switch event {
     case .saved(let saved): begin(saved.id, lsn)
     case .deleted(let deleted):

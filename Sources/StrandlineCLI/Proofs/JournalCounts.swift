@@ -1,9 +1,9 @@
-// How often each change was applied, by the word of the server's own journal: "exactly once" is counted here and not
-// believed from what clients say.
+// Counts in the server's journal how often each change was applied, so that "exactly once" does not rely on what
+// clients report.
 //
-// A version that a device uploads says in its stamp up to which of its mutations it goes. So an applied save that
-// goes no further, for any writer, than the save before it was applied before: it is a duplicate. A deletion of what
-// is deleted is one too.
+// The stamp of an uploaded version says which mutation of each writer is the newest that it includes. So a save that
+// includes no newer mutation of any writer than the previous save of the record was applied twice: it is a duplicate.
+// So is the deletion of a record that is deleted already.
 
 import Strandline
 import StrandlineLog
@@ -14,9 +14,9 @@ package import StrandlineSystem
 package struct JournalCounts {
   /// Saves and deletions of records.
   package private(set) var applied = 0
-  /// Names of records to which the same change was applied more than once, as often as it was.
+  /// The names of records to which a change was applied again; one entry for each repetition.
   package private(set) var duplicated: [String] = []
-  /// Records that live at the server.
+  /// The number of records that exist on the server.
   package private(set) var living = 0
 
   private struct Key: Hashable {
@@ -37,7 +37,7 @@ package struct JournalCounts {
         alive.insert(key)
         guard case .bytes(let bytes)? = record.fields[Names.stampField] else { return }
         let now = try StampCodec.decode(bytes).seen
-        if let before = seen[key], !Self.goesFurther(now, than: before) { result.duplicated.append(record.name) }
+        if let before = seen[key], !Self.isNewer(now, than: before) { result.duplicated.append(record.name) }
         seen[key] = now
       case .recordDeleted(let zone, let name, _):
         result.applied += 1
@@ -51,7 +51,8 @@ package struct JournalCounts {
 
   private init() {}
 
-  private static func goesFurther(_ now: [WriterID: Seen], than before: [WriterID: Seen]) -> Bool {
+  /// Whether `now` includes a newer mutation of some writer than `before`.
+  private static func isNewer(_ now: [WriterID: Seen], than before: [WriterID: Seen]) -> Bool {
     now.contains { writer, seen in
       guard let old = before[writer] else { return true }
       return (seen.time, seen.lsn) > (old.time, old.lsn)

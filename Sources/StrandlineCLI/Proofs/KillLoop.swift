@@ -1,12 +1,13 @@
-// The kill loop: import, sync and serve as processes over real records and a real file system, each killed with
-// SIGKILL at a drawn moment, again and again.
+// The kill loop: import, sync and serve run as processes on real records and a real file system, and are killed with
+// SIGKILL at random moments, again and again.
 //
-// After each kill: verify never says damage, and every record of every acknowledged batch is there, at least as new
-// as it was acknowledged. At the end, when everything is settled: a fresh third device equals both byte for byte,
-// every acknowledged record lives (or was deleted by us), nothing was applied twice, and nothing came back.
+// After each kill, verify must find no damage, and every record of every acknowledged batch must be there in the
+// acknowledged version or a newer one. At the end, when everything is settled, a new third device must equal both
+// others byte for byte, every acknowledged record must exist (unless this loop deleted it), no change may have been
+// applied twice, and no deleted record may exist.
 //
-// Each save carries the number of its round. Rounds follow one another on one machine's clock, so by the merge's rule
-// the greater round wins wherever two devices wrote the same record: "at least as new" can be checked by number.
+// Each save carries the number of its round. Rounds follow one another on one machine's clock, so where two devices
+// wrote the same record the merge keeps the greater round, and "or a newer one" can be checked by number.
 
 import Strandline
 import StrandlineHost
@@ -15,13 +16,13 @@ import StrandlineSystem
 
 /// One run of the kill loop.
 final class KillLoop {
-  private let place: Workplace
+  private let work: WorkDirectory
   private let console: Console
   private let options: CrashTestOptions
   private let random: SeededRandom
   private let start: UInt64
   private let serverPath: String
-  private var server: Workplace.Server?
+  private var server: WorkDirectory.Server?
   private var population: [Record] = []
   private var devices: [Device]
   private var round: Int64 = 0
@@ -29,7 +30,7 @@ final class KillLoop {
   private var acknowledged = 0
   private var deleted: Set<RecordID> = []
 
-  /// A device, and what it has acknowledged.
+  /// A device, and the saves that it has acknowledged.
   private struct Device {
     var name: String
     var path: String
@@ -45,14 +46,14 @@ final class KillLoop {
   private static let sliceMax = 1_000
   private static let settlingRoundsMax = 8
 
-  init(_ place: Workplace, _ options: CrashTestOptions) {
-    self.place = place
+  init(_ work: WorkDirectory, _ options: CrashTestOptions) {
+    self.work = work
     self.options = options
-    console = place.console
+    console = work.console
     random = SeededRandom(seed: options.seed)
     start = console.environment.clock.monotonicNanoseconds()
-    serverPath = place("server.strand")
-    devices = ["A", "B"].map { Device(name: $0, path: place("\($0).strand")) }
+    serverPath = work("server.strand")
+    devices = ["A", "B"].map { Device(name: $0, path: work("\($0).strand")) }
   }
 
   private var elapsedNanoseconds: UInt64 { console.environment.clock.monotonicNanoseconds() - start }
@@ -61,7 +62,7 @@ final class KillLoop {
   func run() throws -> ExitCode {
     try console.print("seed \(options.seed)")
     try loadRecords()
-    server = try place.startServer(serverPath)
+    server = try work.startServer(serverPath)
     var progress = Progress(console)
     defer { progress.end() }
     while killCount < options.kills || elapsedNanoseconds < UInt64(options.seconds) * 1_000_000_000 {
@@ -79,7 +80,7 @@ final class KillLoop {
     try settle()
     let count = try checkThird()
     try checkEnd()
-    if let server { try place.stop(server) }
+    if let server { try work.stop(server) }
     let words = kills.sorted { $0.key < $1.key }.map { "\($0.value) of \($0.key)" }.joined(separator: ", ")
     try console.print(
       "crash-test: \(killCount) kills (\(words)), \(Words.plural(acknowledged, "acknowledged save")), 0 lost, "
@@ -91,7 +92,7 @@ final class KillLoop {
   private func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
 
   private func loadRecords() throws {
-    var path = place("records.jsonl")
+    var path = work("records.jsonl")
     if let records = options.records {
       path = records
     } else {
@@ -100,22 +101,23 @@ final class KillLoop {
     let given = try GivenRecords(path, console)
     population = given.order.prefix(Self.populationMax).compactMap { given.records[$0] }
     try expect(!population.isEmpty, "there are no records in '\(path)'")
-    try console.print("working on \(Words.plural(population.count, "record")) in \(place.path)")
+    try console.print("working on \(Words.plural(population.count, "record")) in \(work.path)")
     try console.flush()
   }
 
   // MARK: Kills
 
-  /// Waits for a drawn moment.
+  /// Waits for a random time.
   private func pause(_ millisecondsMax: Int) {
     console.environment.clock.sleepBlocking(milliseconds: Int64(below(millisecondsMax + 1)))
   }
 
-  /// Kills a child; whether that is what ended it. Another end must be a good one, or one that is retried.
+  /// Kills a child and returns whether the kill has ended it. If it had ended before, its exit code must be 0, or one
+  /// after which a sync is tried again.
   private func kill(_ child: ChildProcess, _ verb: String, _ errorPath: String) throws -> Bool {
     child.kill(.kill)
-    let status = try place.finish(child)
-    let words = try place.takeText(errorPath)
+    let status = try work.finish(child)
+    let words = try work.removeText(errorPath)
     switch status {
     case .signalled(ChildSignal.kill.number):
       kills[verb, default: 0] += 1
@@ -135,7 +137,7 @@ final class KillLoop {
       record.fields[Self.roundField] = .int64(round)
       return record
     }
-    let path = place("slice.jsonl")
+    let path = work("slice.jsonl")
     let file = try console.fileSystem.open(path, .create)
     try file.write(slice.flatMap { $0.line(zone: true) + [UInt8(ascii: "\n")] }, at: 0)
     file.close()
@@ -143,12 +145,12 @@ final class KillLoop {
 
     let batch = 10 + below(90)
     let batches = (slice.count + batch - 1) / batch
-    let (child, errorPath) = try place.spawn(
+    let (child, errorPath) = try work.spawn(
       ["import", "--acks", "--batch", String(batch), devices[which].path, path])
     var acks: [UInt64] = []
     func readAck() throws -> Bool {
       guard let line = try child.output?.readLine() else { return false }
-      // The last line of a killed process may be cut short; what is whole counts.
+      // The last line of a killed process may be incomplete; only whole lines count.
       guard line.hasPrefix("ACK "), let lsn = UInt64(line.dropFirst(4)) else { return false }
       acks.append(lsn)
       return true
@@ -168,7 +170,7 @@ final class KillLoop {
   }
 
   private func killSync(_ which: Int) throws {
-    let (child, errorPath) = try place.spawn(syncArguments(devices[which].path))
+    let (child, errorPath) = try work.spawn(syncArguments(devices[which].path))
     pause(150)
     _ = try kill(child, "sync", errorPath)
     try check(which)
@@ -176,16 +178,16 @@ final class KillLoop {
 
   private func killServer(_ which: Int) throws {
     guard let old = server else { return }
-    let (child, errorPath) = try place.spawn(syncArguments(devices[which].path))
+    let (child, errorPath) = try work.spawn(syncArguments(devices[which].path))
     pause(100)
     _ = try kill(old.child, "serve", old.errorPath)
     try expect(!Verification(serverPath, console.environment).isDamaged, "the server's journal is damaged")
     let survives = below(4) == 0
     if !survives { _ = try kill(child, "sync", errorPath) }
-    server = try place.startServer(serverPath, port: old.port)
+    server = try work.startServer(serverPath, port: old.port)
     if survives {
-      let status = try place.finish(child)
-      let words = try place.takeText(errorPath)
+      let status = try work.finish(child)
+      let words = try work.removeText(errorPath)
       let good = [ExitCode.done, .unreachable, .tryLater].map { ExitStatus.exited($0.rawValue) }
       try expect(good.contains(status), "a sync whose server was killed ended with \(status): \(words)")
     }
@@ -200,49 +202,49 @@ final class KillLoop {
     let candidates = try (0..<5).compactMap { _ in try store.record(population[below(population.count)].id) }
     let ids = Set(candidates.filter { $0.system != nil }.map(\.id)).sorted()
     guard !ids.isEmpty else { return }
-    for id in ids { try place.succeed(["delete", "--zone", id.zone.name, devices[which].path, id.name]) }
+    for id in ids { try work.succeed(["delete", "--zone", id.zone.name, devices[which].path, id.name]) }
     deleted.formUnion(ids)
     population.removeAll { ids.contains($0.id) }
   }
 
   // MARK: Checks
 
-  /// What a device acknowledged is there, and nothing is damaged.
+  /// Checks that a device holds what it has acknowledged and that its log is not damaged.
   private func check(_ which: Int) throws {
     let device = devices[which]
     guard try console.fileSystem.kind(of: device.path) == .directory else {
-      return try expect(device.lsn == 0, "\(device.name) acknowledged, and is not there")
+      return try expect(device.lsn == 0, "\(device.name) has acknowledged saves, but its store is missing")
     }
     let verification = try Verification(device.path, console.environment)
     try expect(!verification.isDamaged, "\(device.name) is damaged: \(verification.summary)")
     try expect(
       verification.report.lastLSN >= device.lsn,
-      "\(device.name) acknowledged event \(device.lsn) and ends at \(verification.report.lastLSN)")
+      "\(device.name) acknowledged LSN \(device.lsn), but its log ends at LSN \(verification.report.lastLSN)")
     guard !device.rounds.isEmpty else { return }
     let store = try Command.readOnly(device.path, console)
     for (id, round) in device.rounds where !deleted.contains(id) {
       guard case .int64(let found)? = try store.record(id)?.fields[Self.roundField], found >= round else {
-        throw failure("\(device.name) acknowledged '\(id)' in round \(round), and it is lost")
+        throw failure("\(device.name) acknowledged '\(id)' in round \(round), but it is lost")
       }
     }
   }
 
   private func settle() throws {
     for _ in 0..<Self.settlingRoundsMax {
-      for device in devices { try place.succeed(syncArguments(device.path)) }
+      for device in devices { try work.succeed(syncArguments(device.path)) }
       let owed = try devices.map { try Command.readOnly($0.path, console).status().unsettled }
       if owed.allSatisfy({ $0 == 0 }), try export(devices[0].path) == export(devices[1].path) { return }
     }
-    throw failure("the devices do not come to rest")
+    throw failure("the devices still differ or have unsettled mutations after \(Self.settlingRoundsMax) syncs of each")
   }
 
-  /// A fresh device equals both; returns how many records there are.
+  /// Checks that a new device equals both others, and returns the number of records.
   private func checkThird() throws -> Int {
-    let third = place("C.strand")
-    try place.succeed(syncArguments(third))
+    let third = work("C.strand")
+    try work.succeed(syncArguments(third))
     let exports = try (devices.map(\.path) + [third]).map { try export($0) }
     try expect(exports[0] == exports[1], "A and B differ")
-    try expect(exports[0] == exports[2], "a fresh device differs from A and B")
+    try expect(exports[0] == exports[2], "a new device differs from A and B")
     return exports[0].count { $0 == UInt8(ascii: "\n") }
   }
 
@@ -252,13 +254,14 @@ final class KillLoop {
       let reading = try DeviceReading(devices[which].path, console.environment)
       try expect(reading.openCount == 0, "\(devices[which].name) has \(reading.openCount) mutations without an outcome")
       try expect(
-        reading.resurrected.isEmpty, "\(devices[which].name): came back: \(reading.resurrected.prefix(5))")
+        reading.resurrected.isEmpty,
+        "\(devices[which].name) has deleted records again: \(reading.resurrected.prefix(5))")
     }
-    // Whatever either acknowledged must live on every device in the end, and hence on the other one.
+    // What one device has acknowledged must in the end exist on the other one too.
     let store = try Command.readOnly(devices[0].path, console)
     for (id, round) in devices[1].rounds where !deleted.contains(id) {
       guard case .int64(let found)? = try store.record(id)?.fields[Self.roundField], found >= round else {
-        throw failure("B acknowledged '\(id)' in round \(round), and A does not have it in the end")
+        throw failure("B acknowledged '\(id)' in round \(round), but A does not have it at the end")
       }
     }
     try expect(!Verification(serverPath, console.environment).isDamaged, "the server's journal is damaged")
@@ -266,7 +269,7 @@ final class KillLoop {
     try expect(journal.duplicated.isEmpty, "applied more than once: \(journal.duplicated.prefix(5))")
   }
 
-  // MARK: Small parts
+  // MARK: Helpers
 
   private func syncArguments(_ path: String) -> [String] {
     ["sync", "--url", server?.url ?? "", "--container", Self.container, path]
@@ -280,7 +283,7 @@ final class KillLoop {
 
   private func remove(_ path: String) {
     do { try console.fileSystem.unlink(path) } catch {
-      // The folder goes as a whole.
+      // The whole directory is removed at the end.
     }
   }
 

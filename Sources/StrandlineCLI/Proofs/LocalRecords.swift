@@ -1,5 +1,5 @@
-// Something real to work on, which every machine has: its installed packages, or else its list of services, or else
-// its time zones. Made into JSON Lines as `import` takes them.
+// Real input for `demo` and `crash-test` that every machine has: its installed packages, or else its list of network
+// services, or else its time zones, converted to the JSON Lines that `import` accepts.
 
 import Strandline
 import StrandlineHost
@@ -12,7 +12,7 @@ enum LocalRecords {
   private static let zones = ["/usr/share/zoneinfo/tzdata.zi", "/var/db/timezone/zoneinfo/tzdata.zi"]
   private static let bytesMax = 64 << 20
 
-  /// Writes them to a file, and says what they are.
+  /// Writes the records of the first source that has enough of them to a file. Returns a description of them.
   static func save(at path: String, _ fileSystem: any FileSystem) throws -> String {
     let sources: [(path: String, what: String, parse: (String) -> [Record])] =
       [(dpkg, "installed packages", packages), (services, "network services", serviceRecords)]
@@ -20,7 +20,7 @@ enum LocalRecords {
     for source in sources {
       guard try fileSystem.kind(of: source.path) == .file else { continue }
       let records = source.parse(try text(source.path, fileSystem))
-      // Too few show nothing.
+      // Fewer records would be no useful test.
       guard records.count >= 20 else { continue }
       let file = try fileSystem.open(path, .create)
       defer { file.close() }
@@ -28,8 +28,8 @@ enum LocalRecords {
       return "\(Words.count(records.count)) \(source.what) of this machine (\(source.path))"
     }
     throw Failure(
-      .noSuchStore, "this machine has none of \(([dpkg, services] + zones).joined(separator: ", "))",
-      try: "the same with --records FILE")
+      .noSuchStore, "no input: this machine has none of \(([dpkg, services] + zones).joined(separator: ", "))",
+      try: "the same command with --records FILE")
   }
 
   private static func text(_ path: String, _ fileSystem: any FileSystem) throws -> String {

@@ -1,5 +1,5 @@
-// An event as `log-dump` and `verify` see it, whatever its log's role and whether or not its kind is known: name,
-// record, and what it says, as pairs from which the text and the JSON are both made. No field values.
+// An event as `log-dump` shows it, of a store or of a server's journal, of a known or an unknown kind: its kind, its
+// record, and its details as pairs from which both the text and the JSON are made. Field values are not shown.
 
 import Foundation
 import Strandline
@@ -8,21 +8,21 @@ import StrandlineLog
 import StrandlineServer
 import StrandlineSystem
 
-/// One event, described.
+/// The description of one event.
 struct EventView {
   var lsn: UInt64
-  /// "saved"; "unknown-99" for a kind of a later version.
+  /// The kind's name; "unknown-99" for kind 99 of a newer version.
   var kind: String
-  /// nil where the event is not of one record.
+  /// nil if the event does not concern a single record.
   var recordName: String?
   var zoneName: String?
   var details: [(name: String, value: JSONValue)]
 
-  /// The names that `--kind` takes.
+  /// The names that `--kind` accepts.
   static let kindNames: [String] =
     EventKind.allCases.map(\.name) + JournalEventKind.allCases.map { String(describing: $0) } + ["unknown"]
 
-  /// Describes an event. Never fails: what cannot be read is shown with its number and length.
+  /// Describes an event. An event that cannot be decoded is described by the number of its kind and its length.
   init(_ event: LogEvent, role: LogRole) {
     do {
       switch role {
@@ -46,10 +46,10 @@ struct EventView {
     self.details = details.map { (name: $0.0, value: $0.1) }
   }
 
-  private init(_ event: Event, at place: LogEvent) throws {
+  private init(_ event: Event, at source: LogEvent) throws {
     self.init(
-      lsn: place.lsn, kind: event.kindName, recordName: event.recordID?.name, zoneName: event.recordID?.zone.name,
-      details: try Self.details(event, at: LSN(place.lsn), bytes: place.body.count))
+      lsn: source.lsn, kind: event.kindName, recordName: event.recordID?.name, zoneName: event.recordID?.zone.name,
+      details: try Self.details(event, at: LSN(source.lsn), bytes: source.body.count))
   }
 
   // MARK: A store's events
@@ -111,7 +111,7 @@ struct EventView {
     }
   }
 
-  /// What a version says beside its values: what it stands on, and which fields this very event wrote.
+  /// The details of a version except its values: among them its base, and the fields that this event itself wrote.
   private static func version(_ event: Event, at lsn: LSN) throws -> [(String, JSONValue)] {
     guard let loaded = try LoadedVersion(event, at: lsn) else { return [] }
     var result: [(String, JSONValue)] = [("type", .string(loaded.version.type))]
@@ -187,7 +187,7 @@ struct EventView {
     ] + (cause.isCascade ? [("cascade", .bool(true))] : [])
   }
 
-  // MARK: Small parts
+  // MARK: Helpers
 
   private static func hex(_ number: UInt64) -> JSONValue { .string(String(number, radix: 16)) }
 
@@ -199,7 +199,7 @@ struct EventView {
     .string(births.sorted().map(\.description).joined(separator: " "))
   }
 
-  /// Ascending numbers, runs of them as one word.
+  /// Ascending LSNs as text, with runs of consecutive ones as ranges.
   private static func ranges(_ lsns: [LSN]) -> String {
     var runs: [(UInt64, UInt64)] = []
     for lsn in lsns.map(\.rawValue) {
@@ -251,22 +251,22 @@ extension EventView {
 enum HexText {
   private static let digits = Array("0123456789abcdef".utf8)
 
-  /// Two digits a byte.
+  /// Two digits for each byte.
   static func of(_ bytes: some Sequence<UInt8>) -> String {
     var text: [UInt8] = []
     for byte in bytes { text += [digits[Int(byte >> 4)], digits[Int(byte & 15)]] }
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Lines of 16 bytes, each with its place.
+  /// Lines of 16 bytes, each with its offset.
   static func lines(_ bytes: [UInt8]) -> [String] {
     stride(from: 0, to: bytes.count, by: 16).map { start in
       let row = bytes[start..<min(start + 16, bytes.count)]
-      let place = String(start, radix: 16)
+      let offset = String(start, radix: 16)
       let text = String(
         decoding: row.map { (0x20..<0x7F).contains($0) ? $0 : UInt8(ascii: ".") }, as: UTF8.self)
       let hex = row.map { of([$0]) }.joined(separator: " ")
-      return "    " + String(repeating: "0", count: max(0, 6 - place.count)) + place + "  "
+      return "    " + String(repeating: "0", count: max(0, 6 - offset.count)) + offset + "  "
         + hex + String(repeating: " ", count: 47 - hex.count) + "  " + text
     }
   }

@@ -1,33 +1,33 @@
-// Lines out of a stream, in pieces: memory is one line and one piece, however long the stream is.
+// Reads lines from a stream piece by piece, so that memory holds one line and one piece, however long the stream is.
 
 import StrandlineSystem
 
-/// Cuts a stream into lines.
+/// Splits a stream into lines.
 struct LineReader {
   /// A line, without its end.
   enum Line {
     case bytes([UInt8])
-    /// Longer than any record could need; its bytes are gone.
+    /// A line longer than `lineBytesMax`; its bytes were dropped.
     case tooLong
   }
 
-  /// The longest line that is kept. A record has at most 1 MB; base64 and escapes may make six of each byte.
+  /// The longest line that is returned. A record has at most 1 MB, and base64 and escapes may make each byte six.
   static let lineBytesMax = 16 << 20
   private static let chunkBytes = 256 << 10
 
-  /// The number of the line that `next` gave last, from 1.
+  /// The number of the line that `next` returned last, counted from 1.
   private(set) var number = 0
-  /// Bytes taken from the stream.
+  /// How many bytes were read from the stream.
   private(set) var bytesRead: UInt64 = 0
   private let read: (Int) throws -> [UInt8]
   private var buffer: [UInt8] = []
   private var start = 0
   private var isAtEnd = false
 
-  /// Reads from `read`, which gives up to so many bytes, none at the end.
+  /// Reads from `read`, which returns at most the given number of bytes, and an empty array at the end.
   init(_ read: @escaping (Int) throws -> [UInt8]) { self.read = read }
 
-  /// The next line; nil after the last. A last line need not have an end.
+  /// The next line, or nil after the last. The last line need not end with a line feed.
   mutating func next() throws -> Line? {
     var searched = start
     var isTooLong = false
@@ -58,7 +58,7 @@ struct LineReader {
 }
 
 extension LineReader {
-  /// Reads a file, or standard input for `-`. The second value is the file's size, where it has one.
+  /// Opens a file, or standard input for `-`. `size` is the file's size; nil for standard input.
   static func opening(_ path: String, _ console: Console) throws -> (reader: LineReader, size: UInt64?) {
     if path == "-" { return (LineReader { try console.read(max: $0) }, nil) }
     let fileSystem = console.fileSystem
@@ -68,7 +68,7 @@ extension LineReader {
     case .other:
       throw Failure(
         .noSuchStore, "'\(path)' is not a regular file",
-        try: "the same with - for the file, and < \(ShellWord.quote(path))")
+        try: "the same command with - instead of the path, and < \(ShellWord.quote(path))")
     case .file: break
     }
     let file = try fileSystem.open(path, .read)

@@ -1,12 +1,12 @@
-// A record as one line of JSON, going out: what `export` and `get --json` print. One form for each value, keys
-// sorted, so that two exports of equal stores are equal byte for byte.
+// Encodes a record as one line of JSON, as `export` and `get --json` print it. Each value has one form and keys are
+// sorted, so that the exports of equal stores are equal byte for byte.
 
 import Foundation
 import Strandline
 import StrandlineCloudKit
 
 extension Record {
-  /// The line without its end. `zone` says whether it names its zone.
+  /// The line without its line end. `zone` says whether the line names the record's zone.
   func line(zone isNamed: Bool) -> [UInt8] {
     var members: [String: JSONValue] = [
       "recordType": .string(type), "recordName": .string(id.name),
@@ -19,7 +19,7 @@ extension Record {
 }
 
 extension FieldValue {
-  /// Plain JSON for text, whole numbers and lists of them (an empty list does not say of what); otherwise with type.
+  /// Plain JSON for strings, integers and non-empty lists of them; for all other values an object with the type.
   var lineJSON: JSONValue {
     switch self {
     case .string(let text): .string(text)
@@ -32,7 +32,7 @@ extension FieldValue {
     }
   }
 
-  /// The value as it stands beside its type.
+  /// The value in an object that has the type.
   private var bareJSON: JSONValue {
     switch self {
     case .string(let text): .string(text)
@@ -41,7 +41,7 @@ extension FieldValue {
     case .date(let milliseconds): .integer(milliseconds)
     case .bytes(let bytes): .string(Data(bytes).base64EncodedString())
     case .reference(let reference): reference.json
-    case .location(let place): place.json
+    case .location(let location): location.json
     case .asset(let asset): asset.json
     case .list(_, let items): .array(items.map(\.bareJSON))
     case .encrypted(let inner): inner.bareJSON

@@ -1,19 +1,19 @@
-// A record as one line of JSON, coming in: what `import` and `put` take. Going out: RecordLine+Writing.swift.
+// Decodes a record from one line of JSON, as `import` and `put` accept it. RecordLine+Writing.swift encodes it.
 //
-// A field's value is plain JSON (text, a whole number, another number, a list of them, true and false as 1 and 0,
-// null to clear) or CloudKit's {"type", "value"}. What cannot be meant is refused with the name of the key; nothing
-// is bent. The page for people: Formats/cli-json.md.
+// A field's value is plain JSON (a string, an integer, another number, a list of them, true and false as 1 and 0, null
+// to clear the field) or CloudKit's {"type", "value"}. A value of any other form is refused with the name of its key
+// and never converted. Formats/cli-json.md describes the lines.
 
 import Foundation
 import Strandline
 import StrandlineCloudKit
 
-/// One line, decoded and not yet checked against any store.
+/// A decoded line, not yet checked against a store.
 struct RecordLine: Decodable {
   var recordType: String?
   var recordName: String
   var zoneName: String?
-  /// nil if the line does not say; `.some(nil)` to have none.
+  /// nil if the line has no key "parent"; `.some(nil)` if it is null.
   var parent: String??
   var fields: [String: LineField]
 
@@ -23,7 +23,7 @@ struct RecordLine: Decodable {
     let container = try decoder.container(keyedBy: AnyKey.self)
     for key in container.allKeys where Key(rawValue: key.stringValue) == nil {
       throw BadLine(
-        "the key '\(printable(String(key.stringValue.prefix(80))))' is not known; a line has "
+        "unknown key '\(printable(String(key.stringValue.prefix(80))))'; the keys of a line are "
           + Key.allCases.map(\.rawValue).joined(separator: ", "))
     }
     func text(_ key: Key) throws -> String? {
@@ -46,22 +46,22 @@ struct RecordLine: Decodable {
     do {
       self = try JSONDecoder().decode(RecordLine.self, from: Data(json))
     } catch let error as DecodingError {
-      // Corrupted data without a path is a text that is not JSON; what is wrong in a value has its key for a path.
+      // Without a coding path the text is not JSON; an invalid value has its key as the path.
       if case .dataCorrupted(let context) = error, context.codingPath.isEmpty {
-        throw BadLine("not valid JSON: cut short, a quote or comma amiss, or an escape that is no character")
+        throw BadLine("not valid JSON: incomplete, a missing or misplaced quote or comma, or an invalid escape")
       }
       throw BadLine(error)
     }
-    // The decoder takes one of two values and says nothing.
+    // JSONDecoder silently drops one of the values of a repeated key.
     if let key = RepeatedKey.first(in: json) {
-      throw BadLine("the key '\(printable(String(key.prefix(80))))' stands there twice in one object")
+      throw BadLine("the key '\(printable(String(key.prefix(80))))' occurs twice in one object")
     }
   }
 
-  /// Whose record it is, where `zone` is meant unless the line says otherwise.
+  /// The record's ID. `zone` is the zone of a line that names none.
   func id(in zone: String) -> RecordID { RecordID(recordName, zone: ZoneID(zoneName ?? zone)) }
 
-  /// The record as the line gives it whole: what it does not name is null.
+  /// The record with only the fields that the line names.
   func record(in zone: String) throws -> Record {
     guard let recordType else { throw BadLine("the key 'recordType' is missing") }
     let id = id(in: zone)
@@ -70,10 +70,10 @@ struct RecordLine: Decodable {
     return record
   }
 
-  /// The record that comes of changing another one in what the line names.
+  /// A copy of `record` in which the fields that the line names are changed.
   func changing(_ record: Record) throws -> Record {
     if let recordType, recordType != record.type {
-      throw BadLine("the record is a '\(record.type)' and cannot become a '\(recordType)'")
+      throw BadLine("the record has the type '\(record.type)', which cannot be changed to '\(recordType)'")
     }
     var record = record
     if let parent { record.parent = parent }
@@ -82,7 +82,7 @@ struct RecordLine: Decodable {
   }
 }
 
-/// A line that is no record, in words.
+/// The reason why a line is not a record.
 struct BadLine: Error {
   var words: String
   init(_ words: String) { self.words = words }
@@ -91,8 +91,8 @@ struct BadLine: Error {
     switch error {
     case .dataCorrupted(let context): words = Self.words(context, context.debugDescription)
     case .typeMismatch(let type, let context):
-      words = Self.words(context, "a value of another kind stands where \(Self.name(of: type)) is meant")
-    case .valueNotFound(_, let context): words = Self.words(context, "null stands where a value is needed")
+      words = Self.words(context, "expected \(Self.name(of: type)), found another kind of value")
+    case .valueNotFound(_, let context): words = Self.words(context, "expected a value, found null")
     case .keyNotFound(let key, let context): words = Self.words(context, "the key '\(key.stringValue)' is missing")
     @unknown default: words = "\(error)"
     }
@@ -104,8 +104,8 @@ struct BadLine: Error {
   }
 
   private static func name(of type: any Any.Type) -> String {
-    if type == String.self { return "text" }
-    if type is any BinaryInteger.Type { return "a whole number" }
+    if type == String.self { return "a string" }
+    if type is any BinaryInteger.Type { return "an integer" }
     if type is any BinaryFloatingPoint.Type { return "a number" }
     if type is any JSONObject.Type { return "an object" }
     if type is any JSONList.Type { return "a list" }
@@ -137,25 +137,27 @@ struct LineField: Decodable {
       for key in keys where !["type", "value", "isEncrypted"].contains(key) {
         throw DecodingError.dataCorruptedError(
           in: container,
-          debugDescription: "the key '\(printable(String(key.prefix(80))))' is not known; a value that is an object "
-            + "has 'type' and 'value'")
+          debugDescription: "unknown key '\(printable(String(key.prefix(80))))'; an object as a value has the keys "
+            + "'type' and 'value'")
       }
       guard keys.contains("value") else {
         throw DecodingError.dataCorruptedError(
-          in: container, debugDescription: "a value that is an object has 'type' and 'value'; null clears a field")
+          in: container,
+          debugDescription: "an object as a value has the keys 'type' and 'value'; null clears a field")
       }
       value = try WireField(from: decoder).value
     }
   }
 
-  /// Text, a number or a truth value; nil if it is none of them. The decoder says by a type mismatch what it is not.
+  /// Decodes a string, a number or a Boolean. Returns nil if the value is none of them: the decoder then throws a type
+  /// mismatch.
   private static func plain(_ container: any SingleValueDecodingContainer) throws -> FieldValue? {
     do { return .string(try container.decode(String.self)) } catch DecodingError.typeMismatch {}
     do { return .int64(try container.decode(Bool.self) ? 1 : 0) } catch DecodingError.typeMismatch {}
     do { return .int64(try container.decode(Int64.self)) } catch DecodingError.typeMismatch {
       return nil
     } catch {
-      // A number, and no Int64. Foundation says so by an error of its own that has no public name.
+      // A number that is not an Int64. Foundation throws a private error type for it.
       return .double(try double(container))
     }
   }
@@ -163,19 +165,19 @@ struct LineField: Decodable {
   private static func double(_ container: any SingleValueDecodingContainer) throws -> Double {
     let number: Double
     do { number = try container.decode(Double.self) } catch {
-      throw DecodingError.dataCorruptedError(in: container, debugDescription: "a number that no double can hold")
+      throw DecodingError.dataCorruptedError(in: container, debugDescription: "the number does not fit into a double")
     }
-    // A whole number that no Int64 holds: whether a rounded double would do, only the sender knows.
+    // An integer that does not fit into an Int64. Only the sender knows whether a rounded double would do.
     guard number.rounded() != number || number.magnitude < 0x1p63 else {
       throw DecodingError.dataCorruptedError(
         in: container,
-        debugDescription: "a whole number beyond 64 bits; "
-          + "if a rounded one will do, say {\"type\": \"DOUBLE\", \"value\": …}")
+        debugDescription: "the integer does not fit into 64 bits; "
+          + "to store it rounded, write {\"type\": \"DOUBLE\", \"value\": …}")
     }
     return number == 0 ? 0 : number
   }
 
-  /// A plain list of one kind; a whole number beside a broken one is a number. nil if it is no list.
+  /// Decodes a plain list of values of one kind; a list of integers and other numbers is a list of doubles.
   private static func list(_ decoder: any Decoder) throws -> FieldValue? {
     let container: any UnkeyedDecodingContainer
     do { container = try decoder.unkeyedContainer() } catch DecodingError.typeMismatch { return nil }
@@ -184,7 +186,8 @@ struct LineField: Decodable {
     while !items.isAtEnd {
       let path = items.codingPath
       guard let item = try items.decode(LineField.self).value else {
-        throw DecodingError.dataCorrupted(DecodingError.Context(codingPath: path, debugDescription: "a null in a list"))
+        throw DecodingError.dataCorrupted(
+          DecodingError.Context(codingPath: path, debugDescription: "a list cannot hold null"))
       }
       values.append(item)
     }
@@ -201,7 +204,7 @@ struct LineField: Decodable {
     throw DecodingError.dataCorrupted(
       DecodingError.Context(
         codingPath: container.codingPath,
-        debugDescription: "a plain list holds text only or numbers only; for other kinds say "
+        debugDescription: "a plain list holds only strings or only numbers; for other types write "
           + "{\"type\": \"…_LIST\", \"value\": […]}"))
   }
 }

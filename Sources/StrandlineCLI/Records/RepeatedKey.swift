@@ -1,13 +1,13 @@
-// A key that an object of JSON has twice: allowed by the letter, and one of the two values would be lost unasked.
+// Finds a key that occurs twice in a JSON object. RFC 8259 allows it, but the decoder would silently drop one value.
 
 import Foundation
 
 enum RepeatedKey {
-  /// The first key that stands twice in one object, at any depth; nil if there is none.
+  /// Returns the first key that occurs twice in one object, at any depth, or nil.
   ///
-  /// The text has been decoded before: only its strings and brackets are looked at.
+  /// Requires JSON that the decoder has accepted: this only reads strings and brackets.
   static func first(in json: [UInt8]) -> String? {
-    // The keys of each object that is open; nil for a list.
+    // The keys so far of each enclosing object; nil for a list.
     var open: [Set<String>?] = []
     var at = 0
     while at < json.count {
@@ -30,19 +30,19 @@ enum RepeatedKey {
     return nil
   }
 
-  /// Where a string ends that begins at a quote: behind its other quote.
+  /// The index behind the closing quote of the string that begins at `start`.
   private static func endOfString(_ json: [UInt8], from start: Int) -> Int {
     var at = start + 1
     while at < json.count, json[at] != UInt8(ascii: "\"") { at += json[at] == UInt8(ascii: "\\") ? 2 : 1 }
     return min(at + 1, json.count)
   }
 
-  /// In an object a string is a key if a colon follows.
+  /// Whether a colon follows: in an object, the string before `end` is then a key.
   private static func isKey(_ json: [UInt8], after end: Int) -> Bool {
     json[end...].first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) } == UInt8(ascii: ":")
   }
 
-  /// A string's characters, its escapes resolved: two spellings are one key.
+  /// The characters of a string with its escapes resolved, because two spellings may be the same key.
   private static func text(_ quoted: ArraySlice<UInt8>) -> String {
     let plain = String(decoding: quoted.dropFirst().dropLast(), as: UTF8.self)
     guard quoted.contains(UInt8(ascii: "\\")) else { return plain }

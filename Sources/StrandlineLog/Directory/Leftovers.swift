@@ -6,7 +6,7 @@
 // and what a compaction removed would stay readable. A file with events that the log does not have is unknown, and
 // nothing unknown is ever removed: it is moved to `quarantine/` (decisions L7, L23).
 
-import StrandlineSystem
+package import StrandlineSystem
 
 /// The unlisted segments of a log that was opened.
 struct Leftovers: Sendable {
@@ -128,5 +128,14 @@ package struct QuarantinedFile: Hashable, Sendable {
   package init(name: String, bytes: UInt64) {
     self.name = name
     self.bytes = bytes
+  }
+
+  /// The files in the `quarantine/` of the store at `path`, sorted by name.
+  ///
+  /// - Throws: `.io` if the directory or a file in it cannot be read.
+  package static func all(
+    at path: String, _ fileSystem: any FileSystem
+  ) throws(LogError) -> [QuarantinedFile] {
+    try StoreDirectory(path).quarantined(fileSystem)
   }
 }

@@ -1,7 +1,7 @@
-// Bytes in: a cursor with bounds. Every read can fail, none can trap, and no length is believed before it is
-// held against what is left.
+// Decodes bytes: a cursor that checks bounds. Every read may throw and none can trap, and each length is compared
+// with the bytes that are left before it is used.
 
-/// A read went past the end, or met bytes that mean nothing. `offset` counts from the array's start.
+/// A read past the end, or bytes that no encoder writes. `offset` counts from the start of the array.
 package struct ByteReaderError: Error, Hashable, Sendable, CustomStringConvertible {
   package var offset: Int
   package var what: String
@@ -78,10 +78,10 @@ package struct ByteReader: Sendable {
     return Array(bytes[at..<at + count])
   }
 
-  /// Passes over all that is left.
+  /// Moves the cursor to the end.
   package mutating func skipToEnd() { offset = end }
 
-  /// All that is left.
+  /// Reads all bytes that are left.
   package mutating func rest() -> [UInt8] {
     defer { offset = end }
     return Array(bytes[offset..<end])
@@ -91,7 +91,7 @@ package struct ByteReader: Sendable {
     try raw(try length("bytes"))
   }
 
-  /// UTF-8, checked: bytes that are no UTF-8 are refused.
+  /// Reads a string and throws if its bytes are not valid UTF-8.
   package mutating func string() throws(ByteReaderError) -> String {
     let at = try advance(try length("text"), "text")
     guard let value = String(validating: bytes[at..<offset], as: UTF8.self) else {
@@ -100,12 +100,13 @@ package struct ByteReader: Sendable {
     return value
   }
 
-  /// A count of items of at least `minimumBytes` each: refused if they could not fit into what is left.
+  /// Reads a count of items and throws if so many items, of at least `minimumBytes` each, cannot fit into the bytes
+  /// that are left. So the caller may reserve memory for the count.
   package mutating func count(minimumBytes: Int) throws(ByteReaderError) -> Int {
     let start = offset
     let value = try varint()
     guard value <= UInt64(remaining / max(1, minimumBytes)) else {
-      throw ByteReaderError(offset: start, what: "a count of \(value) that cannot fit")
+      throw ByteReaderError(offset: start, what: "a count of \(value) for which \(remaining) bytes are too few")
     }
     return Int(value)
   }
@@ -121,7 +122,7 @@ package struct ByteReader: Sendable {
 }
 
 extension [UInt8] {
-  /// The four bytes at `offset` as a number, least first. The caller has checked the bounds.
+  /// Decodes the four bytes at `offset`, little-endian. Requires that they are within bounds.
   package func u32(at offset: Int) -> UInt32 {
     precondition(offset >= 0 && offset + 4 <= count)
     return unsafe withUnsafeBytes {
@@ -129,7 +130,7 @@ extension [UInt8] {
     }
   }
 
-  /// The eight bytes at `offset` as a number, least first. The caller has checked the bounds.
+  /// Decodes the eight bytes at `offset`, little-endian. Requires that they are within bounds.
   package func u64(at offset: Int) -> UInt64 {
     precondition(offset >= 0 && offset + 8 <= count)
     return unsafe withUnsafeBytes {

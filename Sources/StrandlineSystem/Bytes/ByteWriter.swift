@@ -1,4 +1,4 @@
-// Bytes out: little-endian integers, LEB128 varints, length-prefixed bytes. ByteReader is its mirror.
+// Encodes bytes: little-endian integers, LEB128 varints, length-prefixed bytes. ByteReader decodes them.
 
 /// Builds a byte string.
 package struct ByteWriter: Sendable {
@@ -24,7 +24,8 @@ package struct ByteWriter: Sendable {
     unsafe withUnsafeBytes(of: value.littleEndian) { unsafe bytes.append(contentsOf: $0) }
   }
 
-  /// Unsigned LEB128: seven bits a byte, least first, the high bit says that more follow. At most 10 bytes.
+  /// Unsigned LEB128: seven bits in each byte, the least significant first; the high bit is set if another byte
+  /// follows. At most 10 bytes.
   package mutating func varint(_ value: UInt64) {
     var rest = value
     while rest >= 0x80 {
@@ -59,14 +60,14 @@ package struct ByteWriter: Sendable {
     bytes.append(contentsOf: repeatElement(0, count: count))
   }
 
-  /// Overwrites four bytes at `offset`.
+  /// Overwrites the four bytes at `offset`.
   package mutating func patch(u32 value: UInt32, at offset: Int) {
     bytes.patch(u32: value, at: offset)
   }
 }
 
 extension [UInt8] {
-  /// Overwrites four bytes at `offset`, least first.
+  /// Overwrites the four bytes at `offset`, little-endian. Requires that they are within bounds.
   package mutating func patch(u32 value: UInt32, at offset: Int) {
     precondition(offset >= 0 && offset + 4 <= count)
     unsafe withUnsafeMutableBytes {
@@ -74,7 +75,7 @@ extension [UInt8] {
     }
   }
 
-  /// Overwrites eight bytes at `offset`, least first.
+  /// Overwrites the eight bytes at `offset`, little-endian. Requires that they are within bounds.
   package mutating func patch(u64 value: UInt64, at offset: Int) {
     precondition(offset >= 0 && offset + 8 <= count)
     unsafe withUnsafeMutableBytes {

@@ -1,4 +1,4 @@
-// The checksum of every byte on disk, and its published test value.
+// The checksum of everything on disk, and its published test value.
 //
 // CRC-32C (Castagnoli): polynomial 0x1EDC6F41, reflected, init and xorout 0xFFFFFFFF; the check value of the
 // nine bytes "123456789" is 0xE3069283 (RFC 3720, appendix B.4 gives more).
@@ -21,9 +21,9 @@ package enum CRC32C {
     checksum(bytes, 0..<bytes.count, continuing: crc)
   }
 
-  /// The same by table alone.
+  /// The same checksum, always by table.
   ///
-  /// For tests: the checksum by instruction is compared with it.
+  /// For tests: they compare the two implementations.
   package static func checksumByTable(_ bytes: [UInt8]) -> UInt32 {
     unsafe bytes.withUnsafeBytes { buffer in
       guard let base = buffer.baseAddress else { return 0 }
@@ -33,7 +33,7 @@ package enum CRC32C {
 }
 
 extension CRC32C {
-  /// The checksum of the first `count` bytes of three numbers, each least byte first.
+  /// The checksum of the first `count` bytes (0 to 24) of three little-endian numbers.
   package static func checksum(words first: UInt64, _ second: UInt64, _ third: UInt64, count: Int) -> UInt32 {
     precondition((0...24).contains(count))
     return unsafe withUnsafeBytes(of: (first.littleEndian, second.littleEndian, third.littleEndian)) { buffer in
@@ -42,7 +42,7 @@ extension CRC32C {
     }
   }
 
-  /// The checksum of eight bytes: two numbers, each least byte first. For a prefix that is not worth an array.
+  /// The checksum of two little-endian numbers: eight bytes, without allocating an array for them.
   package static func checksum(words first: UInt32, _ second: UInt32) -> UInt32 {
     unsafe withUnsafeBytes(of: (first.littleEndian, second.littleEndian)) { buffer in
       guard let base = buffer.baseAddress else { return 0 }

@@ -1,5 +1,5 @@
-// The order of texts that every file and every device agrees on: that of their UTF-8 bytes. Swift's own `<` calls texts
-// equal that differ in their bytes, and takes longer to say so.
+// The order of strings in every file and on every device: by their UTF-8 bytes. Swift's own `<` compares canonical
+// forms: strings with different bytes may be equal to it, and it is slower.
 
 #if canImport(Glibc)
   private import Glibc
@@ -10,7 +10,7 @@
 #endif
 
 extension String {
-  /// Whether this text stands before another one by their UTF-8 bytes.
+  /// Whether this string sorts before `other` by UTF-8 bytes.
   package func precedesByUTF8(_ other: String) -> Bool {
     let fast: Bool?? = unsafe utf8.withContiguousStorageIfAvailable { mine in
       unsafe other.utf8.withContiguousStorageIfAvailable { theirs in
@@ -23,7 +23,7 @@ extension String {
       }
     }
     if let fast, let fast { return fast }
-    // A text that another system lent may have no bytes in a row.
+    // A string bridged from Objective-C may have no contiguous UTF-8.
     return utf8.lexicographicallyPrecedes(other.utf8)
   }
 }

@@ -1,5 +1,4 @@
-// Zeros: whether bytes are, where they end, and adding some. By words and copies, because whole unwritten files
-// are looked through with this.
+// Finds and appends zero bytes, a word or a block at a time, because recovery searches whole unwritten files with it.
 
 extension [UInt8] {
   /// The index of the last byte in `range` that is not zero; nil if all are.
@@ -23,7 +22,7 @@ extension [UInt8] {
 
   private static let zeros = [UInt8](repeating: 0, count: 4096)
 
-  /// Appends zeros.
+  /// Appends `count` zero bytes.
   package mutating func append(zeros count: Int) {
     var rest = count
     while rest > Self.zeros.count {

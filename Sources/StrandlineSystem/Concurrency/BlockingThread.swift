@@ -1,6 +1,7 @@
-// A thread that is allowed to block.
+// A thread that may block.
 //
-// Swift's own threads are few and must never wait for a disk or a socket; whoever has to, does it here.
+// Swift's concurrency pool has few threads, and none may wait for a disk or a socket. Code that waits for one runs on
+// a thread of this type.
 
 internal import CStrandline
 internal import Synchronization
@@ -13,16 +14,16 @@ internal import Synchronization
   internal import Darwin
 #endif
 
-/// A plain thread of the system.
+/// A thread of the operating system.
 package final class BlockingThread: Sendable {
   private let completion: Completion
 
   private init(_ completion: Completion) { self.completion = completion }
 
-  /// Starts a thread that runs `body` and ends.
+  /// Starts a thread that runs `body` and then ends.
   ///
-  /// - Parameter name: for debuggers; 15 bytes of it count.
-  /// - Throws: EAGAIN if the system has no room for a thread.
+  /// - Parameter name: Shown by debuggers; only the first 15 bytes are used.
+  /// - Throws: EAGAIN if the system cannot start another thread.
   @discardableResult
   package static func start(
     name: String, _ body: @escaping @Sendable () -> Void
@@ -33,7 +34,7 @@ package final class BlockingThread: Sendable {
     unsafe pthread_attr_init(&attributes)
     defer { unsafe _ = pthread_attr_destroy(&attributes) }
     unsafe pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
-    // Apple's default of 512 KiB is little for a parser; Linux goes by the process's limit.
+    // Apple's default of 512 KiB is too small for a recursive parser; Linux uses the process's limit.
     unsafe pthread_attr_setstacksize(&attributes, 4 << 20)
     #if canImport(Darwin)
       var thread: pthread_t?
@@ -56,10 +57,10 @@ package final class BlockingThread: Sendable {
     return BlockingThread(completion)
   }
 
-  /// Blocks until the thread's work is done. Not for Swift's own threads.
+  /// Blocks until the thread has run its body. Must not be called on a thread of Swift's concurrency pool.
   package func join() { completion.wait() }
 
-  /// What the new thread is handed.
+  /// What the new thread runs.
   private final class Work {
     let name: String
     let body: @Sendable () -> Void
@@ -72,7 +73,7 @@ package final class BlockingThread: Sendable {
     }
 
     static func run(_ raw: UnsafeMutableRawPointer) -> UnsafeMutableRawPointer? {
-      // Balances passRetained in start.
+      // Releases what passRetained in `start` retained.
       let work = unsafe Unmanaged<Work>.fromOpaque(raw).takeRetainedValue()
       unsafe strandline_name_thread(work.name)
       work.body()
@@ -81,8 +82,8 @@ package final class BlockingThread: Sendable {
     }
   }
 
-  /// Said once, heard by any number of waiters: a pipe whose writing end is closed when the work is done, so
-  /// that every reader meets its end.
+  /// A pipe that is closed for writing when the thread's body has returned: every thread that waits for this reads
+  /// the end of the stream.
   private final class Completion: Sendable {
     private let reader: Descriptor
     private let writer: Mutex<Descriptor?>
@@ -108,7 +109,7 @@ package final class BlockingThread: Sendable {
   }
 }
 
-/// The two ends of a pipe, closed on exec.
+/// The two ends of a pipe, both close-on-exec.
 package struct SystemPipe {
   package let reader: Descriptor
   package let writer: Descriptor

@@ -1,12 +1,12 @@
-// What the log asks of a disk, and what each call promises after a crash.
+// The file system as the log uses it, and what each call guarantees after a crash.
 //
-// Nothing else in the package opens, writes or syncs a file. Three implementations: the real one
-// (POSIXFileSystem), a simulated disk that can lose power, and a fault injector around either. The
-// recovery rule is written against the promises on this page and proved on the simulated disk.
+// Nothing else in the package opens, writes or syncs a file. There are three implementations: the real file system
+// (POSIXFileSystem), a simulated disk that can lose power, and a fault injector around either. The recovery rule
+// relies on the guarantees in this file and on no others, and is proved on the simulated disk.
 //
-// Paths are plain strings with "/" between parts. Every call may throw `SystemError`; a call that throws
-// has promised nothing, and after a failed `sync` nothing that was written since the last successful one
-// may be believed to be on the medium, even if a later sync succeeds (fsync(2); "fsyncgate").
+// Paths are strings with "/" between their components. Every call may throw `SystemError`, and a call that throws
+// guarantees nothing. After a failed `sync` the caller must not assume that anything written since the last successful
+// one is on the medium, even if a later sync succeeds (fsync(2); "fsyncgate").
 
 /// How a file is opened.
 package enum OpenMode: Sendable {
@@ -16,21 +16,21 @@ package enum OpenMode: Sendable {
   case readWrite
   /// For reading and writing; the file must not exist and is created, empty (mode 0644).
   case create
-  /// As `create`, but for nobody else's eyes (mode 0600): a file that holds a secret.
+  /// As `create`, but only the user who owns it may read it (mode 0600): for a file that holds a secret.
   case createPrivate
 }
 
-/// How hard a sync works.
+/// What a sync guarantees.
 package enum SyncStrength: UInt32, Sendable {
-  /// After a power cut a suffix of what was written may be missing, never a hole (`F_BARRIERFSYNC` on
-  /// Apple systems; the same as `.durable` elsewhere).
+  /// Orders writes: after a power cut a suffix of what was written may be missing, but no write that precedes one that
+  /// survived (`F_BARRIERFSYNC` on Apple systems; the same as `.durable` elsewhere).
   case ordered = 1
   /// What was written survives a power cut when the call returns (`F_FULLFSYNC` on Apple systems,
   /// fdatasync(2) on Linux).
   case durable = 2
 }
 
-/// What stands at a path.
+/// What a path names.
 package enum PathKind: Sendable {
   case absent
   case file
@@ -38,38 +38,40 @@ package enum PathKind: Sendable {
   case other
 }
 
-/// A disk.
+/// A file system.
 package protocol FileSystem: Sendable {
-  /// Opens a file. A created name survives a crash only after `syncDirectory` of its folder.
+  /// Opens a file. The name of a created file survives a crash only after `syncDirectory` of its directory.
   func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File
 
-  /// What stands at `path`; `.absent` is an answer, every other failure is thrown: unreadable is not absent.
+  /// Returns what `path` names: `.absent` if nothing has this name. Throws if the path cannot be read, because it may
+  /// then name a file.
   func kind(of path: String) throws(SystemError) -> PathKind
 
-  /// The names in a folder, without "." and "..", in no particular order.
+  /// Returns the names in a directory, without "." and "..", in no particular order.
   func list(_ directory: String) throws(SystemError) -> [String]
 
-  /// Makes one folder; its parent must exist. The name survives a crash after `syncDirectory` of the parent.
+  /// Makes one directory. Its parent must exist, and the name survives a crash after `syncDirectory` of the parent.
   func makeDirectory(_ path: String) throws(SystemError)
 
-  /// Atomically gives a file or folder another name on the same file system, replacing a file or an empty
-  /// folder of that name. Which of the two names survives a crash is open until `syncDirectory` of the
-  /// folder (or of both folders, if they differ).
+  /// Atomically renames a file or directory within one file system, and replaces a file or an empty directory of the
+  /// new name. Until `syncDirectory` of its directory (of both, if they differ) either name may survive a crash.
   func rename(_ path: String, to newPath: String) throws(SystemError)
 
   /// Removes a file's name.
   func unlink(_ path: String) throws(SystemError)
 
-  /// Removes an empty folder.
+  /// Removes an empty directory.
   func removeDirectory(_ path: String) throws(SystemError)
 
-  /// When this returns, the names in this folder are on the medium: creations, renames and removals that
-  /// were done in it before the call.
+  /// Makes the names in a directory durable. When this returns, the creations, renames and removals in it that
+  /// preceded the call are on the medium.
   func syncDirectory(_ path: String) throws(SystemError)
 
-  /// Takes an advisory lock on a file, creating it if it is missing and `exclusive` is asked for; nil if
-  /// somebody else holds a lock that excludes this one. A shared lock on a missing file is nil-free:
-  /// it throws ENOENT. The lock ends with `unlock()` or with the process (flock(2)).
+  /// Takes an advisory lock on a file (flock(2)) without waiting for it. The lock ends with `unlock()` or with the
+  /// process.
+  ///
+  /// - Returns: The lock, or nil if another holder's lock excludes it.
+  /// - Throws: ENOENT if `exclusive` is false and the file is missing. An exclusive lock creates the file.
   func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)?
 }
 
@@ -80,29 +82,29 @@ package protocol File: AnyObject, Sendable {
   /// The size in bytes.
   func size() throws(SystemError) -> UInt64
 
-  /// Reads up to `count` bytes at `offset`: fewer only at the end of the file (short reads are repeated).
+  /// Reads `count` bytes at `offset`, or fewer if the file ends before them. Continues after a short read.
   func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8]
 
-  /// The same into an array that is there, whose memory is used again: for reading a file from end to end.
-  /// Afterwards `buffer` holds what was read, and nothing if this throws.
+  /// Reads as `read(at:count:)` does, but reuses the memory of `buffer`, for a caller that reads a whole file in steps.
+  /// Afterwards `buffer` holds the bytes that were read; it is empty if this throws.
   func read(at offset: UInt64, count: Int, into buffer: inout [UInt8]) throws(SystemError)
 
-  /// Writes all of `bytes[range]` at `offset` (short writes are repeated). When it throws, any part of the
-  /// range may have been written. Nothing is durable before `sync`.
+  /// Writes all of `bytes[range]` at `offset`, and continues after a short write. If it throws, any part of the range
+  /// may have been written. Nothing is durable before `sync`.
   func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError)
 
-  /// Reserves space and sets the size to at least `offset + length`; the new bytes read as zero. A disk
-  /// that is full throws here (ENOSPC) and has written nothing that a reader can see but zeros.
+  /// Reserves disk space and sets the size to at least `offset + length`; the new bytes read as zero. Throws ENOSPC if
+  /// the disk is full; a reader may then see some of the zeros and nothing else.
   func preallocate(at offset: UInt64, length: UInt64) throws(SystemError)
 
-  /// Sets the size; cut bytes are gone.
+  /// Sets the size. Bytes beyond it are lost.
   func truncate(to size: UInt64) throws(SystemError)
 
-  /// When this returns, everything written to this file before the call (and its size) is on the medium, as
-  /// `strength` says. EINTR counts as failure and is thrown: it is never repeated.
+  /// Makes everything durable that was written to this file before the call, and its size, with the guarantee of
+  /// `strength`. Throws EINTR instead of repeating the call, because an interrupted sync may have failed.
   func sync(_ strength: SyncStrength) throws(SystemError)
 
-  /// Ends the use of the descriptor. Further calls throw EBADF; closing twice is harmless.
+  /// Closes the file. Later calls throw EBADF; a second `close` does nothing.
   func close()
 }
 
@@ -120,6 +122,6 @@ extension File {
 
 /// An advisory lock that is held.
 package protocol FileLock: AnyObject, Sendable {
-  /// Gives the lock back; a second call is harmless.
+  /// Releases the lock. A second call does nothing.
   func unlock()
 }

@@ -1,8 +1,8 @@
-// An open file on the real disk: what "write", "preallocate" and "sync" mean on each OS, and why.
+// An open file on the real file system: which calls write, preallocate and sync it on each OS, and why.
 //
-// Short reads and writes are repeated until all is done. A sync is called once and its failure is
-// thrown, EINTR included: after a failed sync the kernel may have dropped the pages and marked them
-// clean, so a second sync that succeeds proves nothing.
+// Short reads and writes are continued until they are complete. A sync is called once and its failure is thrown,
+// EINTR included: after a failed sync the kernel may have dropped the pages and marked them clean, so a second sync
+// that succeeds proves nothing.
 
 internal import CStrandline
 internal import Synchronization
@@ -15,35 +15,36 @@ internal import Synchronization
   internal import Darwin
 #endif
 
-/// A file of the real disk. Safe to call from any thread; see `Descriptor` for what closing means meanwhile.
+/// A file of the real file system. Safe to call from any thread; `Descriptor` says what a `close` during a call does.
 package final class POSIXFile: File {
   package let path: String
-  private let held: Mutex<Descriptor?>
+  /// nil after `close`.
+  private let descriptor: Mutex<Descriptor?>
 
   init(path: String, descriptor: Descriptor) {
     self.path = path
-    self.held = Mutex(descriptor)
+    self.descriptor = Mutex(descriptor)
   }
 
-  /// Runs `body` on the descriptor, which stays open until it is done.
-  private func use<Result>(
+  /// Runs `body` with the descriptor, which stays open until `body` returns.
+  private func withDescriptor<Result>(
     _ call: String, _ body: (Int32) throws(SystemError) -> Result
   ) throws(SystemError) -> Result {
-    guard let descriptor = held.withLock({ $0 }) else { throw .closed(call, path) }
+    guard let descriptor = descriptor.withLock({ $0 }) else { throw .closed(call, path) }
     return try withExtendedLifetime(descriptor) { () throws(SystemError) -> Result in
       try body(descriptor.number)
     }
   }
 
-  /// `offset + count` as the kernel's signed offset, or EFBIG.
-  private func checked(_ call: String, _ offset: UInt64, _ count: UInt64) throws(SystemError) -> off_t {
+  /// Converts `offset` to the kernel's signed type. Throws EFBIG if `offset + count` does not fit into it.
+  private func kernelOffset(_ call: String, _ offset: UInt64, _ count: UInt64) throws(SystemError) -> off_t {
     let (end, overflow) = offset.addingReportingOverflow(count)
     guard !overflow, end <= UInt64(Int64.max) else { throw SystemError(call: call, subject: path, errno: EFBIG) }
     return off_t(offset)
   }
 
   package func size() throws(SystemError) -> UInt64 {
-    try use("fstat") { (descriptor) throws(SystemError) in try sizeOf(descriptor) }
+    try withDescriptor("fstat") { (descriptor) throws(SystemError) in try sizeOf(descriptor) }
   }
 
   private func sizeOf(_ descriptor: Int32) throws(SystemError) -> UInt64 {
@@ -51,14 +52,15 @@ package final class POSIXFile: File {
     return UInt64(max(0, status.st_size))
   }
 
-  /// A read above this size is first held against the size of the file, so that a hostile length costs no memory.
-  private static let unquestionedCount = 64 << 10
+  /// A read of more bytes than this is first limited to what the file holds, so that a length from crafted or damaged
+  /// bytes cannot make it allocate more memory than that.
+  private static let unlimitedReadMax = 64 << 10
 
   package func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
-    try use("pread") { (descriptor) throws(SystemError) in
-      let wanted = try bounded(descriptor, offset, count)
+    try withDescriptor("pread") { (descriptor) throws(SystemError) in
+      let wanted = try limitedCount(descriptor, offset, count)
       guard wanted > 0 else { return [] }
-      let start = try checked("pread", offset, UInt64(wanted))
+      let start = try kernelOffset("pread", offset, UInt64(wanted))
       var failure: Int32 = 0
       let result = unsafe [UInt8](unsafeUninitializedCapacity: wanted) { buffer, done in
         failure = unsafe Self.fill(UnsafeMutableRawBufferPointer(buffer), wanted, &done, descriptor, start)
@@ -70,10 +72,10 @@ package final class POSIXFile: File {
 
   package func read(at offset: UInt64, count: Int, into buffer: inout [UInt8]) throws(SystemError) {
     do throws(SystemError) {
-      try use("pread") { (descriptor) throws(SystemError) in
-        let wanted = try bounded(descriptor, offset, count)
-        let start = try checked("pread", offset, UInt64(wanted))
-        // Zeros only where the buffer grows: as a rule it has the length of the last read.
+      try withDescriptor("pread") { (descriptor) throws(SystemError) in
+        let wanted = try limitedCount(descriptor, offset, count)
+        let start = try kernelOffset("pread", offset, UInt64(wanted))
+        // Only new bytes of the buffer are set to zero. It usually has the length of the last read already.
         if buffer.count < wanted { buffer.append(zeros: wanted - buffer.count) }
         var done = 0
         let failure = unsafe buffer.withUnsafeMutableBytes { bytes in
@@ -88,14 +90,14 @@ package final class POSIXFile: File {
     }
   }
 
-  /// `count`, or if it is large and the file is shorter, what the file has from `offset` on.
-  private func bounded(_ descriptor: Int32, _ offset: UInt64, _ count: Int) throws(SystemError) -> Int {
-    guard count > Self.unquestionedCount else { return max(0, count) }
+  /// Returns `count`; if it is above `unlimitedReadMax`, at most the number of bytes from `offset` to the file's end.
+  private func limitedCount(_ descriptor: Int32, _ offset: UInt64, _ count: Int) throws(SystemError) -> Int {
+    guard count > Self.unlimitedReadMax else { return max(0, count) }
     let size = try sizeOf(descriptor)
     return size > offset ? Int(min(UInt64(count), size - offset)) : 0
   }
 
-  /// Reads until `wanted` bytes are there or the file ends. 0, or an errno.
+  /// Reads until `buffer` holds `wanted` bytes or the file ends. Returns 0 or an errno.
   private static func fill(
     _ buffer: UnsafeMutableRawBufferPointer, _ wanted: Int, _ done: inout Int, _ descriptor: Int32, _ start: off_t
   ) -> Int32 {
@@ -116,8 +118,8 @@ package final class POSIXFile: File {
   package func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
     precondition(range.lowerBound >= 0 && range.upperBound <= bytes.count)
     guard !range.isEmpty else { return }
-    let start = try checked("pwrite", offset, UInt64(range.count))
-    try use("pwrite") { (descriptor) throws(SystemError) in
+    let start = try kernelOffset("pwrite", offset, UInt64(range.count))
+    try withDescriptor("pwrite") { (descriptor) throws(SystemError) in
       let failure: Int32 = unsafe bytes.withUnsafeBytes { buffer in
         guard let base = buffer.baseAddress else { return 0 }
         var done = 0
@@ -127,7 +129,7 @@ package final class POSIXFile: File {
           if put > 0 {
             done += put
           } else if put == 0 {
-            // POSIX leaves a write of nothing open; a device that makes no progress is a broken one.
+            // POSIX does not say when pwrite returns 0. Repeating it might never end, so it counts as a device error.
             return EIO
           } else if errno != EINTR {
             return errno
@@ -139,14 +141,14 @@ package final class POSIXFile: File {
     }
   }
 
-  /// Space is reserved first, so that a full disk shows before a byte is written, and then written with zeros: a
-  /// file system keeps reserved space as "unwritten", and the first sync over it has to change that in its journal,
-  /// which costs as much as the sync itself, and far more on a busy machine.
+  /// Reserves the space first, so that a full disk fails before a byte is written, and then writes zeros to it. A file
+  /// system marks reserved space as unwritten, and the first sync after a write to it commits the change of that mark
+  /// to its journal. This costs as much as the sync itself, and far more on a busy machine.
   package func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
     guard length > 0 else { return }
-    let start = try checked("fallocate", offset, length)
+    let start = try kernelOffset("fallocate", offset, length)
     let old = try size()
-    try use("fallocate") { (descriptor) throws(SystemError) in
+    try withDescriptor("fallocate") { (descriptor) throws(SystemError) in
       let code = strandline_preallocate(descriptor, Int64(start), Int64(length))
       guard code == 0 || code == ENOTSUP || code == EOPNOTSUPP || code == ENOSYS else {
         throw SystemError(call: "fallocate", subject: path, errno: code)
@@ -155,8 +157,7 @@ package final class POSIXFile: File {
     try writeZeros(from: old, to: offset + length)
   }
 
-  /// Zeros from the old end of the file on. Bytes that stood already are not touched. If the disk fills up, the
-  /// file gets its old size back.
+  /// Writes zeros from the old end of the file to `end`. If a write fails, the file is truncated to its old size.
   private func writeZeros(from old: UInt64, to end: UInt64) throws(SystemError) {
     var at = old
     while at < end {
@@ -174,8 +175,8 @@ package final class POSIXFile: File {
   private static let zeros = [UInt8](repeating: 0, count: 256 << 10)
 
   package func truncate(to size: UInt64) throws(SystemError) {
-    let length = try checked("ftruncate", size, 0)
-    try use("ftruncate") { (descriptor) throws(SystemError) in
+    let length = try kernelOffset("ftruncate", size, 0)
+    try withDescriptor("ftruncate") { (descriptor) throws(SystemError) in
       while ftruncate(descriptor, length) != 0 {
         let code = errno
         if code != EINTR { throw SystemError(call: "ftruncate", subject: path, errno: code) }
@@ -184,18 +185,18 @@ package final class POSIXFile: File {
   }
 
   package func sync(_ strength: SyncStrength) throws(SystemError) {
-    try use("sync") { (descriptor) throws(SystemError) in
+    try withDescriptor("sync") { (descriptor) throws(SystemError) in
       try Self.sync(descriptor, strength, subject: path)
     }
   }
 
-  /// One sync of one descriptor.
+  /// Syncs one descriptor.
   ///
-  /// - Linux: fdatasync(2) for both strengths. It leaves out only metadata that no reader of the data needs;
-  ///   a changed size is written.
-  /// - Apple: fsync(2) hands the data to the drive and orders nothing there. `F_BARRIERFSYNC` orders,
-  ///   `F_FULLFSYNC` empties the drive's cache. Volumes that know neither (network, FAT) get the next
-  ///   stronger call that works, at last fsync.
+  /// - Linux: fdatasync(2) for both strengths. It omits only metadata that reading the data does not need, so a changed
+  ///   size is written.
+  /// - Apple: fsync(2) passes the data to the drive and does not order writes there. `F_BARRIERFSYNC` orders them,
+  ///   `F_FULLFSYNC` flushes the drive's cache. On a volume without `F_BARRIERFSYNC` (network, FAT) `F_FULLFSYNC` is
+  ///   tried, and without that, fsync.
   static func sync(_ descriptor: Int32, _ strength: SyncStrength, subject: String) throws(SystemError) {
     #if canImport(Darwin)
       if strength == .ordered, fcntl(descriptor, F_BARRIERFSYNC) != -1 { return }
@@ -211,11 +212,11 @@ package final class POSIXFile: File {
   }
 
   #if canImport(Darwin)
-    /// The volume does not know this fcntl; any other failure is a failed sync.
+    /// Whether this errno means that the volume does not support the fcntl. Any other errno means a failed sync.
     private static func isUnsupported(_ code: Int32) -> Bool {
       code == ENOTSUP || code == EOPNOTSUPP || code == EINVAL || code == ENOTTY
     }
   #endif
 
-  package func close() { held.withLock { $0 = nil } }
+  package func close() { descriptor.withLock { $0 = nil } }
 }

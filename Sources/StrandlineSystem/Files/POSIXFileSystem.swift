@@ -1,7 +1,7 @@
-// The real disk, by POSIX calls alone.
+// The real file system, by POSIX calls.
 //
-// Every descriptor is opened close-on-exec: a child process must not inherit a store's files, and above
-// all not its lock, which would outlive the parent in it.
+// Every descriptor is opened close-on-exec: a child process must not inherit a store's files, and above all not its
+// lock, which would then be held until the child ends.
 
 internal import Synchronization
 
@@ -13,21 +13,22 @@ internal import Synchronization
   internal import Darwin
 #endif
 
-/// The disk of this machine.
+/// The file system of this machine.
 package struct POSIXFileSystem: FileSystem {
   package init() {}
 
   package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
     let number =
       switch mode {
-      // Without O_NONBLOCK a pipe that lies about as a file would hold its reader for ever; a file knows no difference.
+      // Without O_NONBLOCK, opening a pipe in the place of a file would block until a writer opens it. It has no
+      // effect on a regular file.
       case .read: try SystemCall.open(path, O_RDONLY | O_NONBLOCK)
       case .readWrite: try SystemCall.open(path, O_RDWR)
       case .create: try SystemCall.open(path, O_RDWR | O_CREAT | O_EXCL, 0o644)
       case .createPrivate: try SystemCall.open(path, O_RDWR | O_CREAT | O_EXCL, 0o600)
       }
     let descriptor = Descriptor(number)
-    // open(2) gives a folder or a pipe to a reader; refuse it here, where the path is known, and not at the first read.
+    // open(2) also opens a directory or a pipe for reading. Refuse them here rather than at the first read.
     if mode == .read {
       let kind = try SystemCall.status(number, path).st_mode & S_IFMT
       if kind == S_IFDIR { throw .isDirectory("open", path) }
@@ -44,7 +45,7 @@ package struct POSIXFileSystem: FileSystem {
       throw SystemError(call: "lstat", subject: path, errno: code)
     }
     if status.st_mode & S_IFMT == S_IFLNK {
-      // A link is what it leads to; a link to nowhere is something, hence not absent: a create would fail.
+      // A symbolic link has the kind of its target. A link without a target is not absent: creating a file there fails.
       guard unsafe stat(path, &status) == 0 else {
         let code = errno
         if code == ENOENT { return .other }
@@ -65,7 +66,7 @@ package struct POSIXFileSystem: FileSystem {
     defer { unsafe _ = closedir(stream) }
     var names: [String] = []
     while true {
-      // readdir(3) tells its end from a failure by errno alone.
+      // readdir(3) returns NULL both at the end and on failure; only errno distinguishes the two.
       errno = 0
       guard let entry = unsafe readdir(stream) else {
         let code = errno
@@ -120,22 +121,23 @@ package struct POSIXFileSystem: FileSystem {
   }
 }
 
-/// A lock of flock(2), held through a descriptor of its own.
+/// A lock of flock(2), with a descriptor of its own.
 private final class POSIXLock: FileLock {
-  private let held: Mutex<Descriptor?>
+  /// nil after `unlock`.
+  private let descriptor: Mutex<Descriptor?>
 
-  init(_ descriptor: Descriptor) { held = Mutex(descriptor) }
+  init(_ descriptor: Descriptor) { self.descriptor = Mutex(descriptor) }
 
   func unlock() {
-    guard let descriptor = held.withLock({ $0.take() }) else { return }
-    // Closing would do, but for a child between fork and exec that still shares the open file: the lock
-    // belongs to that, and would stay until the exec. LOCK_UN ends it for all.
+    guard let descriptor = descriptor.withLock({ $0.take() }) else { return }
+    // The lock belongs to the open file, which a child between fork and exec shares: if this process only closed its
+    // descriptor, the lock would last until the child's exec. LOCK_UN releases it at once.
     withExtendedLifetime(descriptor) { _ = flock(descriptor.number, LOCK_UN) }
   }
 
   deinit { unlock() }
 }
 
-// Outside of the type, whose methods hide these names.
+// Outside of the type, because inside it these names mean its methods.
 private func systemRename(_ path: String, _ newPath: String) -> Int32 { unsafe rename(path, newPath) }
 private func systemUnlink(_ path: String) -> Int32 { unsafe unlink(path) }

@@ -1,9 +1,8 @@
-// The few system calls whose names collide with our own methods, and the one rule for EINTR.
+// System calls whose names our methods hide, and the rule for EINTR.
 //
-// A method called `close` hides close(2) inside its type; these give each call a name that nothing hides,
-// on every C library. A call interrupted by a signal before it did anything is repeated here; sync is
-// not, because nobody says what an interrupted sync has written, and close is not, because the
-// descriptor is gone on Linux although the call says EINTR.
+// Inside a type with a method `close`, the name `close` does not mean close(2). Here each call has a name that no
+// method hides. An `open` that a signal interrupts is repeated. A sync is not, because no system says what an
+// interrupted sync has written. A close is not, because Linux releases the descriptor even if close returns EINTR.
 
 #if canImport(Glibc)
   internal import Glibc
@@ -13,7 +12,7 @@
   internal import Darwin
 #endif
 
-/// Calls by names of their own.
+/// System calls.
 package enum SystemCall {
   /// The errno of this thread's last failed call.
   static var lastError: Int32 { errno }
@@ -46,7 +45,7 @@ package enum SystemCall {
   }
 }
 
-// Outside of every type, so that these names still mean the C library's.
+// Outside of every type, where these names mean the C library's functions.
 private func systemOpen(_ path: UnsafePointer<CChar>, _ flags: Int32, _ mode: mode_t) -> Int32 {
   unsafe open(path, flags, mode)
 }
@@ -58,11 +57,11 @@ private func systemWrite(_ descriptor: Int32, _ buffer: UnsafeRawPointer, _ coun
   unsafe write(descriptor, buffer, count)
 }
 
-/// A descriptor that is open for as long as somebody holds this object.
+/// A descriptor that is closed when the last reference to this object is released.
 ///
-/// `close` of a file or socket lets go of it; a call on another thread that is still running holds it
-/// too, and only when that call is done does the number go back to the system. So no call can ever
-/// reach a stranger's file under a number that was given out again.
+/// `close` of a file or socket releases its reference. A call that still runs on another thread has a reference of its
+/// own, so the number is closed only when that call returns. Therefore no call can reach another file whose open got
+/// the same number.
 package final class Descriptor: Sendable {
   package let number: Int32
   package init(_ number: Int32) { self.number = number }

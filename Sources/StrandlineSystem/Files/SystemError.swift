@@ -1,4 +1,4 @@
-// A failed system call: which, on what, why. The one table from errno to words.
+// A failed system call, its subject and its errno, and the table of messages for each errno.
 
 #if canImport(Glibc)
   private import Glibc
@@ -12,7 +12,7 @@
 package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   /// The call, as its man page names it: "open", "pwrite", "fdatasync".
   package var call: String
-  /// What it was called on: a path, an address.
+  /// The path or address that it was called with.
   package var subject: String
   /// The errno.
   package var errno: Int32
@@ -25,19 +25,19 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
 
   package var description: String { "\(call) '\(subject)': \(Self.words(for: errno)) (errno \(errno))" }
 
-  /// No room is left: on the disk, in the quota, or under the largest file size.
+  /// The disk is full, the quota is used up, or the file has reached the largest size.
   package var isFull: Bool { errno == ENOSPC || errno == EDQUOT || errno == EFBIG }
-  /// Nothing stands at the path.
+  /// The path names nothing.
   package var isAbsent: Bool { errno == ENOENT }
-  /// The caller may not do this here.
+  /// The caller has no permission, or the file system is read-only.
   package var isForbidden: Bool { errno == EACCES || errno == EPERM || errno == EROFS }
-  /// The name is taken (rename onto a folder that is not empty says so in one of two ways).
+  /// The name exists already. (For a rename onto a directory that is not empty, POSIX allows either errno.)
   package var isTaken: Bool { errno == EEXIST || errno == ENOTEMPTY }
 
-  /// The time that the caller allowed is up.
+  /// The caller's time limit has passed.
   package var isTimeout: Bool { errno == ETIMEDOUT }
 
-  /// errno in words. strerror(3) would do, were it safe to call from two threads.
+  /// The message for an errno. strerror(3) is not used, because it is not thread-safe.
   package static func words(for errno: Int32) -> String {
     switch errno {
     case EPERM: "operation not permitted"
@@ -74,7 +74,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   }
 }
 
-// The codes that other files name, so that no file but this one and the POSIX ones needs the C library.
+// Errors by the names that other files use, so that only this file and the POSIX ones import the C library.
 extension SystemError {
   package static func full(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: ENOSPC)
@@ -100,11 +100,11 @@ extension SystemError {
   package static func isDirectory(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EISDIR)
   }
-  /// For tests: a fault to plan.
+  /// For tests: they inject it as a fault.
   package static func interrupted(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EINTR)
   }
-  /// For tests: a fault to plan.
+  /// For tests: they inject it as a fault.
   package static func forbidden(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EACCES)
   }
@@ -117,7 +117,7 @@ extension SystemError {
   package static func invalid(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EINVAL)
   }
-  /// For tests: what a standard output without a reader throws.
+  /// For tests: what a write to standard output throws when the pipe's reader has closed it.
   package static func brokenPipe(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EPIPE)
   }

@@ -1,7 +1,7 @@
-// Plain TCP sockets for the loopback server and its tests: blocking calls with a limit in time.
+// TCP sockets for the loopback server and its tests: blocking calls with time limits.
 //
-// Every socket is non-blocking underneath and waits in poll(2), in slices: closing a socket from another
-// thread ends a wait within one slice on every OS (shutdown(2) of a listener wakes nobody on Apple's).
+// Every descriptor is non-blocking, and a call waits in poll(2) for at most 100 ms at a time. So a call ends within
+// 100 ms after another thread closes its socket, on every OS (on Apple's, shutdown(2) of a listener wakes no thread).
 
 internal import CStrandline
 internal import Synchronization
@@ -17,23 +17,26 @@ internal import Synchronization
 /// A socket that any thread may close.
 private final class Socket: Sendable {
   let subject: String
-  private let held: Mutex<Descriptor?>
+  /// nil after `close`.
+  private let descriptor: Mutex<Descriptor?>
 
   init(_ descriptor: Descriptor, _ subject: String) {
-    self.held = Mutex(descriptor)
+    self.descriptor = Mutex(descriptor)
     self.subject = subject
   }
 
-  private static let sliceMilliseconds: Int64 = 100
+  /// The longest wait in poll(2) before the descriptor is checked again.
+  private static let pollMillisecondsMax: Int64 = 100
 
   func current(_ call: String) throws(SystemError) -> Descriptor {
-    guard let descriptor = held.withLock({ $0 }) else { throw .closed(call, subject) }
+    guard let descriptor = descriptor.withLock({ $0 }) else { throw .closed(call, subject) }
     return descriptor
   }
 
-  /// Repeats `attempt` until it answers, waiting for `events` between; nil when the time is up.
+  /// Calls `attempt` until it returns a result, and waits for `events` between the calls. Returns nil when the time
+  /// limit has passed.
   ///
-  /// `attempt` returns a result, or nil for "would block".
+  /// `attempt` returns nil if the system call would block.
   func wait<Result>(
     _ call: String, _ events: Int32, _ timeoutMilliseconds: Int64?,
     _ attempt: (Int32) throws(SystemError) -> Result?
@@ -44,40 +47,40 @@ private final class Socket: Sendable {
       let descriptor = try current(call)
       let result = try withExtendedLifetime(descriptor) { () throws(SystemError) in try attempt(descriptor.number) }
       if let result { return result }
-      var slice = Self.sliceMilliseconds
+      var pollMilliseconds = Self.pollMillisecondsMax
       if let timeoutMilliseconds {
         let passed = Int64(clamping: (clock.monotonicNanoseconds() - start) / 1_000_000)
         if passed >= timeoutMilliseconds { return nil }
-        slice = min(slice, timeoutMilliseconds - passed)
+        pollMilliseconds = min(pollMilliseconds, timeoutMilliseconds - passed)
       }
       withExtendedLifetime(descriptor) {
         var wanted = pollfd(fd: descriptor.number, events: Int16(events), revents: 0)
-        // Whatever poll says, the next attempt finds out; EINTR and a timeout look the same from here.
-        unsafe _ = poll(&wanted, 1, Int32(slice))
+        // The result is not needed: the next attempt succeeds, would block or throws.
+        unsafe _ = poll(&wanted, 1, Int32(pollMilliseconds))
       }
     }
   }
 
-  /// Ends both directions at once and gives the descriptor back when its last call is done.
+  /// Shuts down both directions at once. The descriptor is closed when the last call on it returns.
   func close() {
-    guard let descriptor = held.withLock({ $0.take() }) else { return }
+    guard let descriptor = descriptor.withLock({ $0.take() }) else { return }
     withExtendedLifetime(descriptor) { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
   }
 
   deinit { close() }
 
-  /// "Would block" and "interrupted" are no failures: the caller waits and tries again.
+  /// Whether the call would block or was interrupted, so that the caller waits and tries again.
   static func mustWait(_ code: Int32) -> Bool { code == EAGAIN || code == EWOULDBLOCK || code == EINTR }
 }
 
-/// Makes non-blocking sockets for a literal address.
+/// Creates a non-blocking, close-on-exec socket for a literal address and runs `body` with both.
 private func withAddress<Result>(
   _ call: String, _ host: String, _ port: UInt16,
   _ body: (Descriptor, UnsafePointer<sockaddr>, socklen_t) throws(SystemError) -> Result
 ) throws(SystemError) -> Result {
   let subject = "\(host):\(port)"
   var hints = unsafe addrinfo()
-  // Literal addresses only: a name could lead off this machine.
+  // Only literal addresses: a host name could resolve to another machine.
   unsafe hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV
   #if canImport(Glibc)
     let stream = Int32(SOCK_STREAM.rawValue)
@@ -104,13 +107,13 @@ private func withAddress<Result>(
 
 private func setOption(_ descriptor: Int32, _ level: Int32, _ option: Int32) {
   var on: Int32 = 1
-  // An option that the system refuses costs speed or comfort, never correctness.
+  // A failure is ignored: no option set here is needed for correctness.
   unsafe _ = setsockopt(descriptor, level, option, &on, socklen_t(MemoryLayout<Int32>.size))
 }
 
 /// A socket that waits for connections.
 package final class Listener: Sendable {
-  /// The port that it listens on; the one that the system picked if 0 was asked for.
+  /// The port that it listens on. If `bind` was called with 0, the port that the system chose.
   package let port: UInt16
   private let socket: Socket
 
@@ -145,19 +148,19 @@ package final class Listener: Sendable {
       }
     }
     guard code == 0 else { throw SystemError(call: "getsockname", subject: subject, errno: errno) }
-    // The port stands at the same place for IPv4 and IPv6: after two bytes of family, most significant first.
+    // In both sockaddr_in and sockaddr_in6 the port follows two bytes of family, big-endian.
     return unsafe withUnsafeBytes(of: &storage) { unsafe UInt16($0[2]) << 8 | UInt16($0[3]) }
   }
 
-  /// The next connection; nil when the time is up (nil for no limit).
+  /// Waits for the next connection and returns it, or nil when the time limit has passed (nil for no limit).
   ///
-  /// - Throws: EBADF once the listener is closed, at the latest a tenth of a second after.
+  /// - Throws: EBADF within 100 ms after another thread has closed the listener.
   package func accept(timeoutMilliseconds: Int64? = nil) throws(SystemError) -> Connection? {
     try socket.wait("accept", Int32(POLLIN), timeoutMilliseconds) { (descriptor) throws(SystemError) in
       let number = strandline_accept(descriptor)
       if number >= 0 { return Connection(Descriptor(number), "a client of \(socket.subject)") }
-      // A client that gave up before it was accepted is not the listener's failure. A shut-down listener says
-      // EINVAL until the next turn finds it closed.
+      // ECONNABORTED means that the client has closed the connection already. EINVAL means that the listener was shut
+      // down; the next attempt then finds that its descriptor is nil.
       if Socket.mustWait(-number) || -number == ECONNABORTED || -number == EINVAL { return nil }
       throw SystemError(call: "accept", subject: socket.subject, errno: -number)
     }
@@ -207,9 +210,9 @@ package final class Connection: Sendable {
     }
   }
 
-  /// Up to `max` bytes as soon as there are any; empty at the end of the stream.
+  /// Waits for bytes and returns those that have arrived, at most `max`. Returns an empty array at the end of the stream.
   ///
-  /// - Throws: ETIMEDOUT, ECONNRESET, EBADF once it is closed here.
+  /// - Throws: ETIMEDOUT, ECONNRESET, EBADF after `close`.
   package func receive(max: Int, timeoutMilliseconds: Int64? = nil) throws(SystemError) -> [UInt8] {
     precondition(max > 0)
     let bytes = try socket.wait("recv", Int32(POLLIN), timeoutMilliseconds) {
@@ -227,9 +230,10 @@ package final class Connection: Sendable {
     return bytes
   }
 
-  /// Sends all of `bytes`. The limit is for the whole; when it throws, any part may have been sent.
+  /// Sends all of `bytes` within the time limit. If it throws, any part may have been sent.
   ///
-  /// - Throws: ETIMEDOUT, EPIPE or ECONNRESET if the peer is gone (never a signal), EBADF.
+  /// - Throws: ETIMEDOUT; EPIPE or ECONNRESET if the peer has closed the connection (without raising SIGPIPE); EBADF
+  ///   after `close`.
   package func send(_ bytes: [UInt8], timeoutMilliseconds: Int64? = nil) throws(SystemError) {
     #if canImport(Darwin)
       let flags: Int32 = 0
@@ -258,16 +262,17 @@ package final class Connection: Sendable {
     guard isSent != nil else { throw .timedOut("send", socket.subject) }
   }
 
-  /// Says that no more will be sent; the peer reads to the end of the stream.
+  /// Shuts down the direction to the peer, which then reads the end of the stream.
   package func shutdown() {
     guard let descriptor = try? socket.current("shutdown") else { return }
     withExtendedLifetime(descriptor) { _ = systemShutdown(descriptor.number, Int32(SHUT_WR)) }
   }
 
-  /// Reads and drops what the peer still sends until it closes. True if it did before the time was up.
+  /// Reads and drops what the peer still sends until the peer closes the connection. Returns whether it did within the
+  /// time limit.
   ///
-  /// For after `shutdown`: a socket closed with unread bytes resets the connection, and the peer may lose
-  /// the answer that it had not read yet.
+  /// Called after `shutdown`, because closing a socket that has unread bytes resets the connection, and the peer may
+  /// then lose an answer that it has not read yet.
   package func waitUntilPeerCloses(timeoutMilliseconds: Int64) -> Bool {
     let clock = RealClock()
     let start = clock.monotonicNanoseconds()
@@ -277,7 +282,7 @@ package final class Connection: Sendable {
       do {
         if try receive(max: 16 << 10, timeoutMilliseconds: timeoutMilliseconds - passed).isEmpty { return true }
       } catch {
-        // A reset is a close of the rude kind.
+        // Any other error, such as a reset, means that the connection has ended.
         return error.errno != ETIMEDOUT
       }
     }
@@ -287,7 +292,7 @@ package final class Connection: Sendable {
   package func close() { socket.close() }
 }
 
-// Outside of the types, whose methods hide these names.
+// Outside of the types, because inside them these names mean their methods.
 private func systemBind(_ descriptor: Int32, _ address: UnsafePointer<sockaddr>, _ length: socklen_t) -> Int32 {
   unsafe bind(descriptor, address, length)
 }

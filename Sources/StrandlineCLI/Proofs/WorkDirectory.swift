@@ -1,13 +1,13 @@
-// Where `demo` and `crash-test` work: a folder that goes when they end, and child processes of this same program
-// that end when they do, however they end.
+// The working directory of `demo`, `bench` and `crash-test` and the child processes that they start. The directory is
+// removed and the children are killed when the command ends, also after an error or an interrupt.
 
 import StrandlineHost
 import StrandlineSystem
 import Synchronization
 
-/// A folder and the children that were started for it.
-final class Workplace: Sendable {
-  /// How a child ended, and what it said.
+/// A working directory and the child processes that work in it.
+final class WorkDirectory: Sendable {
+  /// How a child ended, and what it printed.
   struct Finished {
     var status: ExitStatus
     var output: String
@@ -27,14 +27,14 @@ final class Workplace: Sendable {
     var isInterrupted = false
   }
 
-  /// Makes the folder: `kept`, which stays, or one of its own in `parent`.
+  /// Makes the directory: `kept`, which is not removed at the end, or a new one in `parent` (by default TMPDIR or /tmp).
   init(_ console: Console, kept: String?, parent: String? = nil) throws {
     self.console = console
     isKept = Mutex(kept != nil)
     executable = try currentExecutablePath()
     let parent = parent ?? console.variable("TMPDIR") ?? "/tmp"
     path = kept ?? parent + "/strandline-" + String(console.environment.random.next(), radix: 16)
-    // A proxy between a program and its own machine, or somebody's credentials, have no part in a proof.
+    // Children get neither proxy settings, because they only connect to this machine, nor the user's tokens.
     childEnvironment = ProcessEnvironment.all.filter { entry in
       let name = entry.prefix { $0 != "=" }.lowercased()
       return !name.hasSuffix("_proxy") && !name.hasPrefix("strandline_")
@@ -50,10 +50,10 @@ final class Workplace: Sendable {
     try console.onInterrupt { [weak self] in self?.interrupt() }
   }
 
-  /// The path of a name in the folder.
+  /// The path of a name in the directory.
   func callAsFunction(_ name: String) -> String { path + "/" + name }
 
-  /// The folder stays, for whoever looks into what went wrong.
+  /// Keeps the directory after `close`, so that a failure can be examined.
   func keep() { isKept.withLock { $0 = true } }
 
   // MARK: Children
@@ -84,10 +84,10 @@ final class Workplace: Sendable {
     let output = try child.output?.readAll() ?? []
     let status = try finish(child)
     return Finished(
-      status: status, output: String(decoding: output, as: UTF8.self), error: try takeText(errorPath))
+      status: status, output: String(decoding: output, as: UTF8.self), error: try removeText(errorPath))
   }
 
-  /// Runs `strandline` to its end, which must be a good one.
+  /// Runs `strandline` to its end, and throws unless it exits with 0. Returns its output.
   @discardableResult
   func succeed(_ arguments: [String]) throws -> String {
     let finished = try run(arguments)
@@ -100,7 +100,7 @@ final class Workplace: Sendable {
     return finished.output
   }
 
-  /// Waits for a child's end and forgets it.
+  /// Waits until a child has ended and returns how.
   @discardableResult
   func finish(_ child: ChildProcess) throws -> ExitStatus {
     let status = try child.wait()
@@ -108,8 +108,8 @@ final class Workplace: Sendable {
     return status
   }
 
-  /// A file's text; the file is removed.
-  func takeText(_ path: String) throws -> String {
+  /// Reads a file's text and removes the file.
+  func removeText(_ path: String) throws -> String {
     let file = try console.fileSystem.open(path, .read)
     defer { file.close() }
     let text = String(decoding: try file.read(at: 0, count: 64 << 10), as: UTF8.self)
@@ -125,7 +125,7 @@ final class Workplace: Sendable {
     for child in children { child.kill(.kill) }
   }
 
-  /// Ends every child and removes the folder, unless it is kept.
+  /// Kills and reaps the children that still run, and removes the directory unless it is kept.
   func close() throws {
     let left = state.withLock { $0.children }
     for child in left {
@@ -135,9 +135,9 @@ final class Workplace: Sendable {
     if !isKept.withLock({ $0 }) { try console.fileSystem.removeTree(path) }
   }
 
-  // MARK: A server
+  // MARK: Server
 
-  /// A child that serves.
+  /// A child that runs `serve`.
   struct Server {
     let child: ChildProcess
     let url: String
@@ -145,22 +145,22 @@ final class Workplace: Sendable {
     var port: String { url.split(separator: ":").last.map(String.init) ?? "" }
   }
 
-  /// Starts a server on a directory; it answers when this returns.
+  /// Starts a server on a directory. When this returns, the server accepts requests.
   func startServer(_ directory: String, port: String = "0", _ switches: [String] = []) throws -> Server {
     let (child, errorPath) = try spawn(["serve", "--port", port] + switches + [directory])
     guard let url = try child.output?.readLine(), url.hasPrefix("http://") else {
       try finish(child)
-      throw Failure(.recoverable, "the server did not start: \(try takeText(errorPath))")
+      throw Failure(.recoverable, "the server did not start: \(try removeText(errorPath))")
     }
     return Server(child: child, url: url, errorPath: errorPath)
   }
 
-  /// Asks a server to end, and waits until it has, with exit code 0.
+  /// Sends SIGTERM to a server and waits until it has ended. Throws unless it exits with 0.
   func stop(_ server: Server) throws {
     server.child.kill(.terminate)
     let status = try finish(server.child)
     guard status == .exited(0) else {
-      throw Failure(.recoverable, "the server ended with \(status): \(try takeText(server.errorPath))")
+      throw Failure(.recoverable, "the server ended with \(status): \(try removeText(server.errorPath))")
     }
   }
 }
