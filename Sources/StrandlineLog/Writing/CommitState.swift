@@ -35,6 +35,8 @@ struct CommitState: ~Copyable {
   var tables: [SegmentTable]
   /// A thread is writing, or is about to: no other needs to begin.
   var isLed = false
+  /// The tasks that were woken last run before the next group is written; a plain thread leads all the same.
+  var awaitsCallers = false
   /// The watch is running (Log+Watching.swift).
   var isWatched = false
   /// The end of what a full sync has covered, for CONTROL; nil if this writer has added nothing to it.
@@ -76,8 +78,9 @@ struct CommitState: ~Copyable {
           + "nothing was written; make it smaller")
     }
     let first = nextLSN
-    if let last = queue.last, last.frames.count + transaction.frameBytes <= options.groupBytesMax {
-      queue[queue.count - 1].append(transaction)
+    let last = queue.count - 1
+    if last >= 0, queue[last].frames.count + transaction.frameBytes <= options.groupBytesMax {
+      queue[last].append(transaction)
     } else {
       var group = spare.take() ?? PendingGroup(firstLSN: first)
       group.reset(firstLSN: first)
@@ -132,7 +135,7 @@ struct CommitState: ~Copyable {
   ///
   /// - Returns: the callers to wake.
   mutating func becameDurable(
-    _ group: consuming PendingGroup, offsets: [UInt32], end: UInt32, flushed: LogBound
+    _ group: inout PendingGroup, offsets: [UInt32], end: UInt32, flushed: LogBound
   ) -> CommitNews {
     durableLSN = group.endLSN - 1
     tables[tables.count - 1].append(offsets, end: end)
@@ -140,7 +143,9 @@ struct CommitState: ~Copyable {
     unraisedBytes += group.frames.count
     if spare == nil {
       group.reset(firstLSN: 0)
-      spare = consume group
+      var emptied = PendingGroup(firstLSN: 0)
+      swap(&emptied, &group)
+      spare = emptied
     }
     var ready: [Waiter] = []
     if lastAwaited <= durableLSN {

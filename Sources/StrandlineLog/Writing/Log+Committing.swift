@@ -22,6 +22,7 @@ extension Log {
   package func append(_ transaction: LogTransaction) throws(LogError) -> ClosedRange<UInt64> {
     let (lsns, beginsWatch) = try queue.withLock { state throws(LogError) in
       let lsns = try state.enqueue(transaction, options)
+      lastAppended.store(lsns.upperBound, ordering: .relaxed)
       let begins = options.controlIntervalMilliseconds != nil && !state.isWatched
       if begins { state.isWatched = true }
       return (lsns, begins)
@@ -41,8 +42,8 @@ extension Log {
       let (known, begins) = queue.withLock { state -> (CommitOutcome?, Bool) in
         if let known = state.outcome(of: lsn) { return (known, false) }
         state.wait(for: lsn, WaitingTask(continuation: continuation))
-        let begins = !state.isLed
-        state.isLed = true
+        let begins = !state.isLed && !state.awaitsCallers
+        if begins { state.isLed = true }
         return (nil, begins)
       }
       if let known { continuation.resume(returning: known) }
@@ -75,7 +76,10 @@ extension Log {
   }
 
   /// Makes one group durable, or fails everything that is queued. Does nothing if nothing is.
-  func writeNextGroup() {
+  ///
+  /// - Returns: how many callers it has woken.
+  @discardableResult
+  func writeNextGroup() -> Int {
     let news = disk.withLock { writer -> CommitNews? in
       guard var group = queue.withLock({ $0.removeFirstGroup() }) else { return nil }
       do throws(WriteFailure) {
@@ -87,7 +91,7 @@ extension Log {
         let (offsets, end) = try writer.write(&group)
         let flushed = writer.flushed
         defer { if options.upkeep == .inBackground, writer.wantsPreparation || upkeep.hasWork { lookAfterFiles() } }
-        return queue.withLock { $0.becameDurable(group, offsets: offsets, end: end, flushed: flushed) }
+        return queue.withLock { $0.becameDurable(&group, offsets: offsets, end: end, flushed: flushed) }
       } catch {
         return queue.withLock { state in
           switch error {
@@ -100,6 +104,7 @@ extension Log {
     // Callers are woken without a lock: one that writes again at once finds both free.
     news?.tell()
     raiseControlIfFar()
+    return news?.waiters.count ?? 0
   }
 
   /// A thread has led as long as it needed to; callers that wait meanwhile are served by the writer thread.
@@ -112,15 +117,54 @@ extension Log {
   }
 
   /// Leads on the log's own thread until nothing is queued.
+  ///
+  /// Tasks that were woken together often write again at once. The next group is written when they have had their turn:
+  /// what begins it is queued behind them, in the same executor. Else the first of them would be synced alone, and all
+  /// others had to wait for two syncs instead of one. No thread waits for it, and no clock is read.
   private func leadInBackground() {
     writerQueue.async {
-      repeat {
-        self.writeNextGroup()
-      } while self.queue.withLock { state in
-        state.isLed = state.hasQueue
-        return state.isLed
+      while true {
+        let woken = self.writeNextGroup()
+        if woken > 1 {
+          self.queue.withLock { state in
+            state.isLed = false
+            state.awaitsCallers = true
+          }
+          Task.detached { self.leadAfterCallers() }
+          return
+        }
+        if woken == 1 { self.stayAwake() }
+        let goesOn = self.queue.withLock { state in
+          state.isLed = state.hasQueue
+          return state.isLed
+        }
+        guard goesOn else { return }
       }
     }
+  }
+
+  /// A lone task that was woken often writes again at once, and there is a core for it. To sleep until then and be woken
+  /// costs the writer thread about as much as a sync, so it stays awake for a moment.
+  private func stayAwake() {
+    let durable = durableLSN
+    let until = clock.monotonicNanoseconds() &+ Self.awakeNanoseconds
+    // For a clock that stands still.
+    for _ in 0..<Self.awakeReadsMax {
+      if lastAppended.load(ordering: .relaxed) > durable || clock.monotonicNanoseconds() >= until { return }
+    }
+  }
+
+  private static let awakeNanoseconds: UInt64 = 60_000
+  private static let awakeReadsMax = 2_000
+
+  private func leadAfterCallers() {
+    let leads = queue.withLock { state in
+      state.awaitsCallers = false
+      guard state.hasQueue, !state.isLed else { return false }
+      state.isLed = true
+      return true
+    }
+    if leads { leadInBackground() }
   }
 
   // MARK: Flushing

@@ -40,6 +40,8 @@ package final class Log: Sendable {
   let disk: Mutex<SegmentWriter>
   /// Held for a moment.
   let queue: Mutex<CommitState>
+  /// The last LSN that was given, to be read without the lock.
+  let lastAppended = Atomic<UInt64>(0)
   /// The end of the log could not be copied when it was opened, for want of space.
   private let stalled: Mutex<StalledRecovery?>
   let keeper: DirectoryKeeper
