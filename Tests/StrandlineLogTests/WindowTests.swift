@@ -76,6 +76,26 @@ struct `A live segment that is cut or zeroed` {
     try log.close()
   }
 
+  @Test func `is covered also when its first sync took longer than the watch slept`() throws {
+    let disk = SimulatedDisk()
+    let slow = DiskWithSlowSync(disk)
+    let clock = WatchClock()
+    var options = tiny
+    options.controlIntervalMilliseconds = 200
+    let environment = SystemEnvironment(fileSystem: slow, clock: clock, random: SeededRandom(seed: 7))
+    let log = try Log.open(at: storePath, role: .store, options: options, environment: environment) { _ in }
+    // The watch wakes in the middle of the sync, finds nothing that it may promise, and sleeps again.
+    slow.duringNextSync {
+      clock.waitUntilAsleep()
+      clock.wake()
+      clock.waitUntilAsleep()
+    }
+    try log.write(body(1))
+    clock.wake()
+    while try control(disk).lsn < 1 {}
+    try log.close()
+  }
+
   @Test func `has lost no more than 4 MiB, however fast a writer is`() throws {
     let disk = SimulatedDisk()
     let clock = WatchClock()

@@ -330,7 +330,7 @@ struct `Appending` {
 }
 
 /// A disk on which something happens during a sync of a file.
-private final class DiskWithSlowSync: ForwardingFileSystem {
+final class DiskWithSlowSync: ForwardingFileSystem {
   let base: any FileSystem
   private let action = Mutex<(@Sendable () -> Void)?>(nil)
 
