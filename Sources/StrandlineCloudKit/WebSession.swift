@@ -51,7 +51,10 @@ public final class WebSession: Sendable, CustomStringConvertible {
 
   /// Stores the token of a new sign-in. When this returns, it is durable in the session file.
   ///
-  /// - Parameter token: the web auth token that the sign-in page returned.
+  /// - Parameters:
+  ///   - token: the web auth token that the sign-in page returned.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` if it cannot be a token, `.io` and `.diskFull` if the file cannot be
   ///   written; then the session keeps its old token.
   public func signIn(token: String, fileID: String = #fileID, line: Int = #line) throws {

@@ -19,7 +19,7 @@ struct `The pages` {
       #expect(pages.contains(".github/\(name).md"))
     }
     for name in [
-      "GettingStarted", "Architecture", "Words", "Durability", "Syncing", "Testing", "CommandLine", "Decisions",
+      "GettingStarted", "Architecture", "Words", "WhatSurvives", "Syncing", "Testing", "CommandLine", "Decisions",
     ] { #expect(pages.contains("\(House.documentation)/Articles/\(name).md")) }
   }
 
