@@ -259,7 +259,8 @@ package struct BitRot {
     let whole = contents[change.file]
     guard let bytes = change.bytes else { return 0 }
     return (0..<LogFormat.controlSlots).count { slot in
-      let range = slot * LogFormat.controlSlotBytes..<(slot + 1) * LogFormat.controlSlotBytes
+      let start = slot * LogFormat.controlPageBytes
+      let range = start..<start + LogFormat.controlSlotBytes
       return bytes.count >= range.upperBound && bytes[range] == whole[range]
     }
   }

@@ -112,13 +112,13 @@ struct `A decoder written from the pages` {
     }
     let files = try vector.make()
     for (name, bytes) in files.sorted(by: { $0.key < $1.key }) {
-      // Most of the header's page says nothing, and most of CONTROL is zero; a few places stand for all.
+      // Most of the header's page says nothing, and so does most of CONTROL; a few places stand for all.
       let (lengths, places): ([Int], [Int]) =
         switch name {
         case LogFormat.controlName:
           (
-            [0, 80, 4095, 4096, 8191],
-            (0...1).flatMap { slot in [0, 8, 20, 35, 50, 60, 74, 76, 99, 4095].map { slot * 4096 + $0 } }
+            [0, 63, 64, 4096, 4159, 4160],
+            (0...1).flatMap { slot in [0, 8, 20, 35, 40, 50, 56, 60, 63, 64, 4095].map { slot * 4096 + $0 } }
           )
         case LogFormat.manifestName: (Array(stride(from: 0, to: bytes.count, by: 9)), Array(bytes.indices))
         default: ([0, 60, 128, 4095] + Array(4096...bytes.count), Array(0..<130) + Array(4096..<bytes.count))

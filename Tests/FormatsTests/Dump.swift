@@ -32,9 +32,9 @@ enum Dump {
 
   /// Both slots of CONTROL; null for one that does not verify.
   private static func control(_ file: any File) throws -> JSON {
-    let bytes = try file.read(at: 0, count: LogFormat.controlSlotBytes * LogFormat.controlSlots)
+    let bytes = try file.read(at: 0, count: LogFormat.controlPageBytes * LogFormat.controlSlots)
     let slots = try (0..<LogFormat.controlSlots).map { slot -> JSON in
-      guard let control = try Control.decode(bytes, at: slot * LogFormat.controlSlotBytes, file: file.path)
+      guard let control = try Control.decode(bytes, at: slot * LogFormat.controlPageBytes, file: file.path)
       else { return .null }
       return .object([
         "storeUUID": .hexed(control.storeUUID), "sequence": .uint(control.sequence),

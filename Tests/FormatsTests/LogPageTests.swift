@@ -51,7 +51,7 @@ struct `The page of the log` {
         ("magic", Slot.magic), ("version", Slot.version), ("reserved", Slot.reserved),
         ("incompatibleBits", Slot.incompatibleBits), ("storeUUID", Slot.storeUUID), ("sequence", Slot.sequence),
         ("tailSegmentID", Slot.tailSegmentID), ("durableLSN", Slot.durableLSN), ("durableEnd", Slot.durableEnd),
-        ("reserved2", Slot.reservedEnd), ("crc", Slot.crc),
+        ("crc", Slot.crc),
       ], end: LogFormat.controlSlotBytes)
   }
 
@@ -141,7 +141,7 @@ struct `The page of the log` {
       [
         ("version", UInt64(LogFormat.version)), ("incompatibleBits", 0), ("sequence", 0x5_0000_0005),
         ("tailSegmentID", 0x1_0000_0001), ("durableLSN", 0x2_0000_0002), ("durableEnd", 0x0404_0404),
-        ("crc", UInt64(CRC32C.checksum(bytes, 0..<4092))),
+        ("crc", UInt64(CRC32C.checksum(bytes, 0..<60))),
       ])
   }
 
@@ -189,7 +189,8 @@ struct `The page of the log` {
         + "\(LogFormat.openingEnd)",
       "A body of \(LogFormat.sealBodyBytes) bytes, a frame of \(LogFormat.sealFrameBytes)",
       "One entry of \(LogFormat.indexEntryBytes) bytes", "begins \(LogFormat.indexStepBytes) bytes or more behind",
-      "\(LogFormat.controlSlots * LogFormat.controlSlotBytes) bytes: two slots of \(LogFormat.controlSlotBytes)",
+      "\(LogFormat.controlSlots * LogFormat.controlPageBytes) bytes: two slots of \(LogFormat.controlSlotBytes), at 0 and at "
+        + "\(LogFormat.controlPageBytes)",
       "above \(LogFormat.ownerBytesMax): *damage*", "\(LogFormat.manifestEntryBytes) bytes. Entries",
       "`\(LogFormat.manifestName)`", "`\(LogFormat.controlName)`", "`\(LogFormat.ballastName)`",
       "`\(LogFormat.quarantineName)`", "(\(LogOptions().ballastBytes >> 20) MiB by default)",

@@ -68,8 +68,8 @@ import Testing
     let manifest = try Repository.bytes("\(vector.folder)/\(LogFormat.manifestName)")
     #expect(try Manifest.decode(manifest, file: "MANIFEST").encoded() == manifest)
     let control = try Repository.bytes("\(vector.folder)/\(LogFormat.controlName)")
-    #expect(control.count == LogFormat.controlSlots * LogFormat.controlSlotBytes)
-    for start in stride(from: 0, to: control.count, by: LogFormat.controlSlotBytes) {
+    #expect(control.count == LogFormat.controlSlots * LogFormat.controlPageBytes)
+    for start in stride(from: 0, to: control.count, by: LogFormat.controlPageBytes) {
       let slot = Array(control[start..<start + LogFormat.controlSlotBytes])
       // A slot that was never written is zero.
       if let decoded = try Control.decode(control, at: start, file: "CONTROL") {

@@ -28,7 +28,7 @@ assert crc(b"123456789") == 0xE3069283
 
 NUMBERS = 1 << 62  # LSNs, segment IDs and sequences stay below
 LARGEST_BODY = 1 << 26
-HEADER, PAGE, OPENING_END, SLOT = 128, 4096, 4160, 4096
+HEADER, PAGE, OPENING_END, SLOT = 128, 4096, 4160, 64
 FIRST, LAST, SYNCED = 1, 2, 4
 LIVE, PREPARED, REWRITTEN = 0, 1, 2
 TYPES = {1: "event", 2: "opening", 3: "index", 4: "seal"}
@@ -74,13 +74,13 @@ def common(data, letter, file, writing):
 
 def slot(data, place):
     """One slot of CONTROL; None if it does not verify."""
-    data = data[place * SLOT : (place + 1) * SLOT]
-    if len(data) < SLOT or data[:8] != magic(b"C") or crc(data[:4092]) != number(data, 4092, 4):
+    data = data[place * PAGE :][:SLOT]
+    if len(data) < SLOT or data[:8] != magic(b"C") or crc(data[:60]) != number(data, 60, 4):
         return None
     sequence, tail, durable_lsn, durable_end = struct.unpack("<QQQI", data[32:60])
     if sequence >= NUMBERS or durable_lsn >= NUMBERS or sequence % 2 != place:
         return None
-    if number(data, 8, 2) != 1 or number(data, 10, 2) or number(data, 12, 4) or any(data[60:4092]):
+    if number(data, 8, 2) != 1 or number(data, 10, 2) or number(data, 12, 4):
         raise Refused("future", "CONTROL")
     return {
         "storeUUID": data[16:32].hex(),

@@ -43,7 +43,7 @@ struct `The bounds beside a log` {
     guard effect.path == storePath + "/" + LogFormat.controlName, case .sector(let sector) = effect.kind else {
       return nil
     }
-    return sector * 512 / LogFormat.controlSlotBytes
+    return sector * 512 / LogFormat.controlPageBytes
   }
 
   /// What a power cut may keep of the sectors of a slot that was being written.
@@ -78,7 +78,7 @@ struct `The bounds beside a log` {
           for other in Kept.allCases {
             let image = state.imageAfterCrash { effect in
               guard let slot = slot(of: effect) else { return true }
-              let start = slot * LogFormat.controlSlotBytes / 512
+              let start = slot * LogFormat.controlPageBytes / 512
               return (slot == 0 ? one : other).keeps(effect, from: start)
             }
             cuts += 1
@@ -90,5 +90,33 @@ struct `The bounds beside a log` {
     }
     // The history that this is about has happened.
     #expect(killsWithUnsyncedBounds > 0 && cuts > 100)
+  }
+
+  @Test func `never say again what a raise had said that a power cut tore`() throws {
+    let disk = SimulatedDisk()
+    let store = try openLog(disk, seed: 1)
+    try store.close()
+    // Two transactions. That the second is durable is said by an unsynced raise and nothing else.
+    let log = try openLog(disk, seed: 2)
+    try log.write(body(0))
+    try log.write(body(1))
+    try log.raiseControl()
+    let torn = disk.unsyncedEffects().filter { slot(of: $0) != nil }
+    #expect(!torn.isEmpty)
+    for effect in torn {
+      guard case .sector(let sector) = effect.kind else { continue }
+      // The cut ruins one sector of the raise. The next writer copies the second transaction into another segment.
+      let ruined = disk.imageAfterCrash(.all)
+      let path = storePath + "/" + LogFormat.controlName
+      var bytes = try #require(ruined.peek(path))
+      bytes.replaceSubrange(sector * 512..<sector * 512 + 4, with: [1, 2, 3, 4])
+      ruined.poke(path, bytes)
+      let second = try openLog(ruined, seed: 3)
+      try second.write(body(2))
+      try second.raiseControl()
+      // Of its raise this cut keeps that sector only.
+      let image = ruined.imageAfterCrash { slot(of: $0) == nil || $0.kind == .sector(sector) }
+      #expect(try recovered(image) == [body(0), body(1), body(2)], "sector \(sector)")
+    }
   }
 }

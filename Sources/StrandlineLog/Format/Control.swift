@@ -1,4 +1,4 @@
-// How far a log reaches at least, said apart from it: two slots of a page each.
+// How far a log reaches at least, said apart from it: two slots, a page apart.
 //
 // A log cannot tell by itself that its end was cut away: what promises a group lies behind it and is cut with it.
 // CONTROL says from another file how far the log must reach (decision L21). It is written and synced when a store is
@@ -9,6 +9,10 @@
 // tears at most that; two bad slots are damage. A slot that was read may be in memory and not on the medium, so it is
 // written again and synced before the other one is overwritten (decision L7); not if the other one is torn, because
 // then its writer had made sure of the slot that counts, and to write that again could tear both.
+//
+// A slot lies within one sector. When it had several, a raise that tore was completed by a later raise that tore as well,
+// because most sectors of both were the same zeros: the slot said again what had been true before a writer in between
+// ended that segment earlier.
 // Layout: Formats/log.md, "CONTROL".
 
 import StrandlineSystem
@@ -38,7 +42,6 @@ package struct Control: Hashable, Sendable {
     writer.u64(bound.segmentID)
     writer.u64(bound.lsn)
     writer.u32(bound.end)
-    writer.zeros(LogFormat.controlSlotBytes - writer.count - 4)
     writer.u32(CRC32C.checksum(writer.bytes))
     precondition(writer.count == LogFormat.controlSlotBytes)
     return writer.bytes
@@ -56,7 +59,7 @@ package struct Control: Hashable, Sendable {
     else { return nil }
     let version = bytes.u16(at: start + Field.version)
     guard version == LogFormat.version, bytes.u16(at: start + Field.reserved) == 0,
-      bytes.u32(at: start + Field.incompatibleBits) == 0, bytes.isZero(in: start + Field.reservedEnd..<crc)
+      bytes.u32(at: start + Field.incompatibleBits) == 0
     else { throw .fromTheFuture(file, at: UInt64(start), "a slot has another form (version \(version))") }
     let bound = LogBound(
       segmentID: bytes.u64(at: start + Field.tailSegmentID), lsn: bytes.u64(at: start + Field.durableLSN),
@@ -107,7 +110,9 @@ struct ControlFile: Sendable {
   /// The file of a new store: both slots.
   static func new(_ control: Control) -> (bytes: [UInt8], file: ControlFile) {
     let file = ControlFile(current: control, durability: .synced)
-    return (control.encoded() + [UInt8](repeating: 0, count: LogFormat.controlSlotBytes), file)
+    let slot = control.encoded()
+    let unwritten = [UInt8](repeating: 0, count: LogFormat.controlSlots * LogFormat.controlPageBytes - slot.count)
+    return (slot + unwritten, file)
   }
 
   private init(current: Control, durability: Durability) {
@@ -121,7 +126,7 @@ struct ControlFile: Sendable {
   ///   `.io`.
   static func read(_ fileSystem: any FileSystem, _ directory: StoreDirectory) throws(LogError) -> ControlFile {
     let path = directory.control
-    let wholeBytes = LogFormat.controlSlotBytes * LogFormat.controlSlots
+    let wholeBytes = LogFormat.controlPageBytes * LogFormat.controlSlots
     let bytes: [UInt8]
     do {
       let file = try fileSystem.open(path, .read)
@@ -135,7 +140,7 @@ struct ControlFile: Sendable {
     var whole: [Control] = []
     var hasJunk = false
     for slot in 0..<LogFormat.controlSlots {
-      let start = slot * LogFormat.controlSlotBytes
+      let start = slot * LogFormat.controlPageBytes
       if let found = try Control.decode(bytes, at: start, file: path), found.slot == slot {
         whole.append(found)
       } else {
@@ -188,7 +193,7 @@ struct ControlFile: Sendable {
   }
 
   private static func write(_ control: Control, _ file: any File) throws(SystemError) {
-    try file.write(control.encoded(), at: UInt64(control.slot * LogFormat.controlSlotBytes))
+    try file.write(control.encoded(), at: UInt64(control.slot * LogFormat.controlPageBytes))
   }
 }
 

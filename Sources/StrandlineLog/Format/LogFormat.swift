@@ -129,8 +129,12 @@ package enum LogFormat {
   /// What is read of MANIFEST before its header was checked.
   package static let manifestReadBytes = 64 << 10
   package static let ownerBytesMax = 256
-  package static let controlSlotBytes = 4096
+  /// Within one sector: a power cut that tears a write leaves a slot as it was, as it should be, or not verifying, and
+  /// no later write that tears can complete what an earlier one left.
+  package static let controlSlotBytes = 64
   package static let controlSlots = 2
+  /// A slot begins every so many bytes, alone in its page: a drive may rewrite 4 KiB around a sector.
+  package static let controlPageBytes = 4096
   /// Where each field of a slot lies.
   package enum ControlField {
     package static let magic = 0
@@ -142,8 +146,7 @@ package enum LogFormat {
     package static let tailSegmentID = 40
     package static let durableLSN = 48
     package static let durableEnd = 56
-    package static let reservedEnd = 60
-    package static let crc = 4092
+    package static let crc = 60
   }
 
   // MARK: Reading

@@ -286,15 +286,19 @@ extension ConformanceCase {
       $0["CONTROL"]?.removeLast(4096)
     },
     file("control-cut", .sound(6, events: 6), "the last byte of slot 1 is gone: slot 0 counts") {
-      $0["CONTROL"]?.removeLast()
+      $0["CONTROL"] = $0["CONTROL"].map { Array($0[..<4159]) }
     },
+    file("control-shorter", .sound(6, events: 6), "both slots are there, and nothing behind the second") {
+      $0["CONTROL"] = $0["CONTROL"].map { Array($0[..<4160]) }
+    },
+    file("control-between", .sound(6, events: 6), "a byte between the slots is not zero") { $0["CONTROL"]?[64] = 1 },
     file("control-longer", .sound(6, events: 6), "bytes behind the slots") { $0["CONTROL"]?.append(1) },
     file("control-exchanged", .damaged("CONTROL"), "each slot lies at the place of the other") {
       let bytes = $0["CONTROL"] ?? []
       $0["CONTROL"] = Array(bytes[4096...] + bytes[..<4096])
     },
     file("control-torn", .sound(6, events: 6), "a write of slot 1 tore: slot 0 counts") {
-      for place in 4096 + 512..<8192 { $0["CONTROL"]?[place] = 0xFF }
+      for place in 4096 + 40..<4096 + 512 { $0["CONTROL"]?[place] = 0xFF }
     },
     file("first-gone", .missing(segment1), "the first segment") { $0[segment1] = nil },
     file("middle-gone", .missing(segment2), "a segment in the middle") { $0[segment2] = nil },

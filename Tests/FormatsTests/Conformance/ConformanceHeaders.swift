@@ -251,9 +251,5 @@ extension ConformanceCase {
     bound("tail-0", .sound(6, events: 6), "it speaks of no segment; its LSN still counts") {
       try $0.set("tailSegmentID", 0)
     },
-    bound("reserved-first", .future("CONTROL"), "a reserved byte is not zero") { try $0.set("reserved2", byte: 0, 1) },
-    bound("reserved-last", .future("CONTROL"), "a reserved byte is not zero") {
-      try $0.set("reserved2", byte: 4031, 1)
-    },
   ]
 }

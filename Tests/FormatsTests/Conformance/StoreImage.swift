@@ -142,7 +142,8 @@ struct StoreImage: Sendable {
     list += littleEndian(CRC32C.checksum(list))
     var bounds: [UInt8] = []
     for slot in slots {
-      bounds += try slot.map { try withChecksum($0, over: 4092) } ?? [UInt8](repeating: 0, count: 4096)
+      bounds += try slot.map { try withChecksum($0, over: 60) } ?? [UInt8](repeating: 0, count: 64)
+      bounds += [UInt8](repeating: 0, count: 4096 - 64)
     }
     var files = ["MANIFEST": list, "CONTROL": bounds]
     for segment in segments { files[segment.name] = try segment.encoded() }
