@@ -31,33 +31,16 @@ struct ErrorLinesTests {
     }
   }
 
-  /// A store of three notes, of which the second one's event is damaged.
-  private func damaged() async throws -> Machine {
-    let machine = Machine()
-    _ = await machine.run(
-      "import", "--batch", "1", "/A", "-", input: note("a", "1") + note("b", "2") + note("c", "3"))
-    var hit: LogEvent?
-    try LogReader.open(at: "/A", environment: machine.environment).poll { found in
-      if try EventSource.decode(found).recordID?.name == "b" { hit = found }
-    }
-    let event = try #require(hit)
-    let path = "/A/" + SegmentName.name(event.segmentID)
-    var bytes = try #require(machine.disk.peek(path))
-    bytes[Int(event.offset) + 40] ^= 1
-    machine.disk.poke(path, bytes)
-    return machine
-  }
-
   @Test func `a repair that cannot write names the new store and the first cause, whatever fails later`() async throws {
     let words = ["repair", "/A", "--apply", "--into", "/N"]
     var lines: [Int: String] = [:]
-    try await sweep(words, on: damaged) { call, _, screen in
+    try await sweep(words, on: { try await Machine.withDamagedNote().machine }) { call, _, screen in
       #expect([.inputOutput, .cannotCreate].contains(screen.code), "call \(call): \(screen.err)")
       #expect(screen.err.contains("cannot repair '/A' into '/N': "), "call \(call): \(screen.err)")
       #expect(!screen.err.contains("reading '"), "call \(call): \(screen.err)")
       lines[call] = Self.cause(screen.err)
     }
-    try await sweep(words, untilEnd: true, on: damaged) { call, _, screen in
+    try await sweep(words, untilEnd: true, on: { try await Machine.withDamagedNote().machine }) { call, _, screen in
       #expect(screen.err.contains("cannot repair '/A' into '/N': "), "call \(call): \(screen.err)")
       guard let line = lines[call], line.contains("cannot make a store") else { return }
       #expect(Self.cause(screen.err) == line, "call \(call)")

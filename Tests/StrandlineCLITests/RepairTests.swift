@@ -2,7 +2,6 @@
 
 import Strandline
 import StrandlineCLI
-import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
 import Testing
@@ -13,25 +12,8 @@ struct RepairTests {
     Dictionary(uniqueKeysWithValues: machine.disk.paths.map { ($0, machine.disk.peek($0) ?? []) })
   }
 
-  /// A store of three notes, of which the second one's event is damaged.
-  private func damaged() async throws -> (machine: Machine, lsn: UInt64) {
-    let machine = Machine()
-    _ = await machine.run(
-      "import", "--batch", "1", "/A", "-", input: note("a", "1") + note("b", "2") + note("c", "3"))
-    var hit: LogEvent?
-    try LogReader.open(at: "/A", environment: machine.environment).poll { found in
-      if try EventSource.decode(found).recordID?.name == "b" { hit = found }
-    }
-    let event = try #require(hit)
-    let path = "/A/" + SegmentName.name(event.segmentID)
-    var bytes = try #require(machine.disk.peek(path))
-    bytes[Int(event.offset) + 40] ^= 1
-    machine.disk.poke(path, bytes)
-    return (machine, event.lsn)
-  }
-
   @Test func `the plan says what is lost, and writes nothing`() async throws {
-    let (machine, lsn) = try await damaged()
+    let (machine, lsn) = try await Machine.withDamagedNote()
     let before = everything(machine)
     let screen = await machine.run("repair", "/A")
     #expect(screen.code == .recoverable && screen.err == "")
@@ -50,7 +32,7 @@ struct RepairTests {
   }
 
   @Test func `apply writes a new store, and leaves the damaged one`() async throws {
-    let (machine, lsn) = try await damaged()
+    let (machine, lsn) = try await Machine.withDamagedNote()
     let before = everything(machine)
     let plan = await machine.run("repair", "--json", "/A").out.split(separator: "\n")
     let screen = await machine.run("repair", "/A", "--json", "--apply", "--into", "/N")
@@ -77,7 +59,7 @@ struct RepairTests {
   }
 
   @Test func `a directory that is not empty is refused, and each of the two options needs the other`() async throws {
-    let (machine, _) = try await damaged()
+    let (machine, _) = try await Machine.withDamagedNote()
     try machine.disk.makeDirectory("/full")
     try machine.file("/full/x", "mine")
     let before = everything(machine)

@@ -2,9 +2,11 @@
 
 import Strandline
 import StrandlineCLI
+import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
+import Testing
 
 /// A wall clock that stands still, so that output with times is the same in each run. Sleeps return at once.
 final class StandingClock: SystemClock {
@@ -117,6 +119,23 @@ func note(_ name: String, _ title: String) -> String {
 extension Machine {
   /// The environment for stores that a test opens itself on the same disk.
   var storeEnvironment: StoreEnvironment { StoreEnvironment(environment) }
+
+  /// A store of three notes in `/A`; the event of the second one, at `lsn`, is damaged.
+  static func withDamagedNote() async throws -> (machine: Machine, lsn: UInt64) {
+    let machine = Machine()
+    _ = await machine.run(
+      "import", "--batch", "1", "/A", "-", input: note("a", "1") + note("b", "2") + note("c", "3"))
+    var hit: LogEvent?
+    try LogReader.open(at: "/A", environment: machine.environment).poll { found in
+      if try EventSource.decode(found).recordID?.name == "b" { hit = found }
+    }
+    let event = try #require(hit)
+    let path = "/A/" + SegmentName.name(event.segmentID)
+    var bytes = try #require(machine.disk.peek(path))
+    bytes[Int(event.offset) + 40] ^= 1
+    machine.disk.poke(path, bytes)
+    return (machine, event.lsn)
+  }
 }
 
 /// Whether a screen has no control characters, so that a terminal shows it as it is.

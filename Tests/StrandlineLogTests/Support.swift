@@ -1,8 +1,10 @@
 // What the suites of the log share: a small log on a simulated disk, and a look at its bytes.
 
+import Dispatch
 import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
+import Synchronization
 import Testing
 
 /// Small enough that a few appends fill a segment.
@@ -78,4 +80,25 @@ func logError(_ body: () throws -> Void) -> LogError? {
   } catch {
     return error as? LogError
   }
+}
+
+/// A clock that moves when a thread sleeps on it, and tells a test what the watch does meanwhile.
+final class WatchClock: SystemClock {
+  private let state = Mutex<(now: UInt64, naps: Int, allowed: Int)>((0, 0, 0))
+  private let permits = DispatchSemaphore(value: 0)
+  private let asleep = DispatchSemaphore(value: 0)
+
+  func wallMilliseconds() -> Int64 { 0 }
+  func monotonicNanoseconds() -> UInt64 { state.withLock { $0.now } }
+  func sleep(milliseconds: Int64) async throws {}
+  func sleepBlocking(milliseconds: Int64) {
+    asleep.signal()
+    permits.wait()
+    state.withLock { $0.now += UInt64(milliseconds) * 1_000_000 }
+  }
+
+  /// Returns when a thread sleeps.
+  func waitUntilAsleep() { asleep.wait() }
+  /// Ends a sleep.
+  func wake() { permits.signal() }
 }

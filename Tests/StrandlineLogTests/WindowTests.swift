@@ -1,34 +1,11 @@
 // What outlives damage at rest to the segment that a writer was appending to: everything that was acknowledged when
 // CONTROL was last raised. The window that is left is measured here, and named in Formats/log.md, "The window".
 
-import Dispatch
 import StrandlineLog
 import StrandlineLogProofs
 import StrandlineSimulation
 import StrandlineSystem
-import Synchronization
 import Testing
-
-/// A clock that moves when a thread sleeps on it, and tells a test what the watch does meanwhile.
-private final class WatchClock: SystemClock {
-  private let state = Mutex<(now: UInt64, naps: Int, allowed: Int)>((0, 0, 0))
-  private let permits = DispatchSemaphore(value: 0)
-  private let asleep = DispatchSemaphore(value: 0)
-
-  func wallMilliseconds() -> Int64 { 0 }
-  func monotonicNanoseconds() -> UInt64 { state.withLock { $0.now } }
-  func sleep(milliseconds: Int64) async throws {}
-  func sleepBlocking(milliseconds: Int64) {
-    asleep.signal()
-    permits.wait()
-    state.withLock { $0.now += UInt64(milliseconds) * 1_000_000 }
-  }
-
-  /// Returns when a thread sleeps.
-  func waitUntilAsleep() { asleep.wait() }
-  /// Ends a sleep.
-  func wake() { permits.signal() }
-}
 
 @Suite(.timeLimit(.minutes(30)))
 struct `A live segment that is cut or zeroed` {

@@ -205,24 +205,25 @@ struct `Appending` {
     let log = try openLog(slow, options: options)
     let others = DispatchQueue(label: "others", attributes: .concurrent)
     let group = DispatchGroup()
-    // During the first sync two more threads queue up; the first needs only its own group. (Not tasks: their pool
-    // may be busy with other tests, and a latecomer would lead for all.)
-    slow.duringNextSync {
-      for number in 2...3 {
-        group.enter()
-        others.async {
-          do { try log.write(body(number)) } catch { Issue.record("\(error)") }
-          group.leave()
+    let rounds: UInt64 = 20
+    for round in 0..<rounds {
+      // During the first sync two more threads queue up; the first needs only its own group. Most of them wait by the
+      // time when it ends; the others lead, which must be right too. (Not tasks: their pool may be busy with other
+      // tests, and a latecomer would lead for all.)
+      slow.duringNextSync {
+        for number in 2...3 {
+          group.enter()
+          others.async {
+            do { try log.write(body(number)) } catch { Issue.record("\(error)") }
+            group.leave()
+          }
         }
+        while log.nextLSN < round * 3 + 4 {}
       }
-      let clock = RealClock()
-      for _ in 0..<200 where log.nextLSN < 4 { clock.sleepBlocking(milliseconds: 5) }
-      // They have appended; give them the moment until they wait.
-      clock.sleepBlocking(milliseconds: 20)
+      try log.write(body(1))
+      await withCheckedContinuation { done in group.notify(queue: others) { done.resume() } }
+      #expect(log.durableLSN == round * 3 + 3)
     }
-    try log.write(body(1))
-    await withCheckedContinuation { done in group.notify(queue: others) { done.resume() } }
-    #expect(log.durableLSN == 3)
     try log.close()
   }
 
@@ -291,7 +292,7 @@ struct `Appending` {
     let disk = SimulatedDisk()
     var options = tiny
     options.controlIntervalMilliseconds = 200
-    let clock = ClockThatWaits()
+    let clock = WatchClock()
     let log = try Log.open(
       at: storePath, role: .store, options: options,
       environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 3))
@@ -302,12 +303,11 @@ struct `Appending` {
     let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1))
     var seen = 0
     for _ in 0..<10_000 where seen < 2 {
-      clock.release()
+      clock.wake()
       await Task.yield()
       try reader.poll { _ in seen += 1 }
     }
     #expect(seen == 2 && reader.lastLSN == 2)
-    clock.end()
     let end = disk.everything
     try log.raiseControl()
     #expect(disk.everything == end)
@@ -366,22 +366,4 @@ private final class SlowFile: ForwardingFile {
 /// What was appended, in the order of calls.
 private final class Noted: Sendable {
   let list = Mutex<[(lsn: UInt64, body: [UInt8])]>([])
-}
-
-/// A clock whose blocking sleeps end when the test says so.
-final class ClockThatWaits: SystemClock {
-  private let clock = SimulatedClock(autoAdvance: true)
-  private let semaphore = DispatchSemaphore(value: 0)
-  private let isOver = Atomic<Bool>(false)
-  func wallMilliseconds() -> Int64 { clock.wallMilliseconds() }
-  func monotonicNanoseconds() -> UInt64 { clock.monotonicNanoseconds() }
-  func sleep(milliseconds: Int64) async throws { try await clock.sleep(milliseconds: milliseconds) }
-  func sleepBlocking(milliseconds: Int64) {
-    if !isOver.load(ordering: .acquiring) { semaphore.wait() }
-  }
-  func release() { semaphore.signal() }
-  func end() {
-    isOver.store(true, ordering: .releasing)
-    semaphore.signal()
-  }
 }

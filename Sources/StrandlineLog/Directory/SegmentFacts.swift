@@ -1,0 +1,181 @@
+// What one segment file says of itself by its first page, before it is known whether it belongs to the log: its header, its
+// opening frame, or why one of them does not verify. A survey (LogSurvey.swift) holds the facts of all files against each
+// other. Rules: Formats/log.md, "Recovery".
+
+import StrandlineSystem
+
+/// A segment's header and opening frame.
+package struct SegmentSummary: Sendable {
+  package let path: String
+  package let header: SegmentHeader
+  package let opening: OpeningBody
+  package let identity: SegmentIdentity
+  package var segmentID: UInt64 { header.segmentID }
+  package var isRewritten: Bool { header.kind == .rewritten }
+  /// MANIFEST lists it with its first LSN: then its first group was on the medium.
+  var isListedInUse = false
+
+  init(path: String, header: SegmentHeader, opening: OpeningBody) {
+    self.path = path
+    self.header = header
+    self.opening = opening
+    identity = header.identity
+  }
+
+  /// The end that a rewritten segment says itself.
+  var rewrittenEnd: SegmentEnd? {
+    guard isRewritten else { return nil }
+    return SegmentEnd(offset: opening.durableEnd, lastLSN: opening.rangeLastLSN, chain: opening.rangeChain)
+  }
+
+  /// The end of the segment before it.
+  var predecessorEnd: SegmentEnd {
+    SegmentEnd(offset: opening.predecessorEnd, lastLSN: opening.predecessorLastLSN, chain: opening.chain)
+  }
+
+  /// Whether it stands behind `previous`.
+  func continues(_ previous: SegmentSummary) -> Bool {
+    if let end = previous.rewrittenEnd {
+      return opening.predecessorLastLSN == end.lastLSN && opening.chain == end.chain
+    }
+    return opening.predecessorID == previous.segmentID
+  }
+}
+
+/// What one segment file says by its first page.
+struct SegmentFacts: Sendable {
+  let segmentID: UInt64
+  let path: String
+  var size: UInt64 = 0
+  /// nil if it does not verify.
+  var header: SegmentHeader?
+  /// nil if it does not verify, or is not there.
+  var opening: OpeningBody?
+  /// Why the header or the opening frame does not verify; nil for a prepared segment that is not in use.
+  var problem: LogError?
+  /// The header's page and the opening frame; kept only if something in them does not verify.
+  var firstBytes: [UInt8] = []
+
+  /// A prepared segment that no group was written to.
+  var isUnopened: Bool { header?.kind == .prepared && opening == nil && problem == nil }
+  var summary: SegmentSummary? {
+    guard let header, let opening else { return nil }
+    return SegmentSummary(path: path, header: header, opening: opening)
+  }
+
+  init(segmentID: UInt64, path: String) {
+    self.segmentID = segmentID
+    self.path = path
+  }
+
+  /// Reads them.
+  ///
+  /// - Parameter untilUnwritten: whether the first chunk of zeros proves that a prepared segment is not in use; for a
+  ///   reader that looks often.
+  /// - Throws: `.io`.
+  static func read(
+    _ fileSystem: any FileSystem, _ path: String, _ segmentID: UInt64, untilUnwritten: Bool
+  ) throws(LogError) -> SegmentFacts {
+    let file = try SegmentFile.open(fileSystem, path)
+    defer { file.close() }
+    var facts = SegmentFacts(segmentID: segmentID, path: path)
+    facts.size = try SegmentFile.size(of: file)
+    let bytes: [UInt8]
+    do {
+      bytes = try file.read(at: 0, count: LogFormat.openingEnd)
+    } catch {
+      throw .system("cannot read segment '\(path)'", error, file: path)
+    }
+    do throws(LogError) {
+      let header = try SegmentHeader.decode(bytes, file: path, named: segmentID)
+      facts.header = header
+      facts.opening = try Self.opening(bytes, header, path)
+    } catch {
+      facts.problem = error
+      facts.firstBytes = bytes
+    }
+    // A prepared segment's opening frame goes into its first group. Without one that verifies it is unused, unless
+    // something in it is promised: then the frame was there.
+    if let header = facts.header, header.kind == .prepared, facts.problem?.code == .damaged {
+      let resync = try Resync.scan(
+        file, identity: header.identity, from: UInt64(LogFormat.headerPageBytes), untilUnwritten: untilUnwritten)
+      if resync.promise == nil { facts.problem = nil }
+    }
+    return facts
+  }
+
+  /// The opening frame in the first bytes of a segment.
+  ///
+  /// - Throws: `.damaged`, `.fromTheFuture`.
+  private static func opening(
+    _ bytes: [UInt8], _ header: SegmentHeader, _ path: String
+  ) throws(LogError) -> OpeningBody {
+    func damaged(_ what: String) -> LogError {
+      .damaged(path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.openingEnd), lsns: nil, what)
+    }
+    switch decodeOpening(bytes, header.identity) {
+    case .failure(.fault(let fault)): throw damaged("its opening frame: \(fault.rawValue)")
+    case .failure(.unknownForm):
+      throw .fromTheFuture(
+        path, at: UInt64(LogFormat.headerPageBytes), "it does not begin with an opening frame of this version")
+    case .success(let opening):
+      guard opening.isConsistent(header.kind) else { throw damaged("its opening frame contradicts itself") }
+      return opening
+    }
+  }
+
+  enum OpeningFault: Error {
+    case fault(FrameFault)
+    case unknownForm
+  }
+
+  /// The opening frame under an identity; what it says is not checked.
+  static func decodeOpening(
+    _ bytes: [UInt8], _ identity: SegmentIdentity
+  ) -> Result<OpeningBody, OpeningFault> {
+    let start = LogFormat.headerPageBytes
+    guard bytes.count >= start + LogFormat.frameHeaderBytes else { return .failure(.fault(.cut)) }
+    let frame: FrameHeader
+    switch FrameHeader.decode(bytes, at: start, offset: UInt32(start), identity: identity) {
+    case .failure(let error): return .failure(.fault(error.fault))
+    case .success(let decoded): frame = decoded
+    }
+    guard frame.type == FrameType.opening.rawValue, frame.flags == 0, frame.schema == 0,
+      frame.indexInTransaction == 0, frame.frameBytes == LogFormat.openingFrameBytes
+    else { return .failure(.unknownForm) }
+    guard bytes.count >= LogFormat.openingEnd else { return .failure(.fault(.cut)) }
+    guard frame.bodyMatches(bytes, at: start) else { return .failure(.fault(.bodyCRC)) }
+    let body = start + LogFormat.frameHeaderBytes
+    guard let opening = OpeningBody.decode(bytes, at: body, count: frame.bodyLength, lsn: frame.lsn) else {
+      return .failure(.unknownForm)
+    }
+    return .success(opening)
+  }
+}
+
+/// Calls on a segment's file, with the log's errors.
+enum SegmentFile {
+  static func open(_ fileSystem: any FileSystem, _ path: String) throws(LogError) -> any File {
+    do {
+      return try fileSystem.open(path, .read)
+    } catch {
+      throw .system("cannot open segment '\(path)'", error, file: path)
+    }
+  }
+
+  static func isDirectory(_ fileSystem: any FileSystem, _ path: String) throws(LogError) -> Bool {
+    do {
+      return try fileSystem.kind(of: path) == .directory
+    } catch {
+      throw .system("cannot look at '\(path)'", error, file: path)
+    }
+  }
+
+  static func size(of file: any File) throws(LogError) -> UInt64 {
+    do {
+      return try file.size()
+    } catch {
+      throw .system("cannot read segment '\(file.path)'", error, file: file.path)
+    }
+  }
+}
