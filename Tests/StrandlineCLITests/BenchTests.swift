@@ -73,8 +73,21 @@ struct BenchTests {
     }
   }
 
+  @Test func `of a file measures a single record, also when the clock stands still`() async throws {
+    let machine = try machine()
+    try machine.file("/one.jsonl", note("a", "1"))
+    let words = ["bench", "/one.jsonl", "--quick", "--directory", "/bench"]
+    let screen = await machine.run(words + ["--json"], input: [])
+    #expect(screen.code == .done, "\(screen.err)")
+    let lines = screen.out.split(separator: "\n")
+    #expect(lines.count >= 6)
+    try JSONPage.check(screen.out, of: "bench")
+    #expect(await machine.run(words, input: []).out.contains("import.400.half"))
+    #expect(try machine.disk.list("/bench") == [])
+  }
+
   @Test func `options of the log's benchmark are refused with the store's`() async throws {
-    for option in [["--quick"], ["--only", "x"], ["--plot", "x"]] {
+    for option in [["--only", "x"], ["--plot", "x"]] {
       #expect(await Machine().run(["bench", "records.jsonl"] + option, input: []).code == .usage)
     }
   }

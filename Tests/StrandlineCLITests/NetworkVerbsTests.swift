@@ -50,6 +50,7 @@ struct NetworkVerbsTests {
     #expect(uploaded.code == .done && uploaded.err == "")
     #expect(uploaded.out.hasPrefix("2 uploaded; ") && uploaded.out.hasSuffix(" requests, 0 unsettled\n"))
     let fetched = await sync(b, server, "--json")
+    try JSONPage.check(fetched.out, of: "sync")
     #expect(fetched.code == .done)
     #expect(fetched.out.contains(#""fetchedSaves":2"#) && fetched.out.contains(#""unsettled":0"#))
     #expect(await b.run("export", "/A").out == (await a.run("export", "/A").out))

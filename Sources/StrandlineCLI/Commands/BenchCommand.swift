@@ -20,7 +20,7 @@ extension Command {
       .json,
       Option("--rounds", "N", "How often each workload runs; the median counts. Default: 3; for log: 7."),
       Option("--singles", "N", "Records in the workload with one record in each transaction. Default: 5,000."),
-      Option("--quick", "log: small sizes, to test the benchmark; the figures mean nothing."),
+      Option("--quick", "Small sizes, to test the benchmark; the figures mean nothing."),
       Option("--only", "PREFIX", "log: only the rows whose names begin with PREFIX."),
       Option("--directory", "DIR", "Where to write; all files are removed at the end. Default: TMPDIR or /tmp."),
       Option("--plot", "FILE.svg", "log: plot durable appends per second against the number of writers."),
@@ -37,14 +37,13 @@ extension Command {
       for name in ["--only", "--plot"] where arguments[name] != nil {
         throw UsageError(message: "\(name) can be used with 'bench log' only")
       }
-      if arguments.has("--quick") { throw UsageError(message: "--quick can be used with 'bench log' only") }
       let singles = try arguments.number("--singles", in: 1...10_000_000) ?? 5_000
       let records = try Bench.records(arguments.operands[0], console)
       guard !records.isEmpty else { throw Failure(.dataDamaged, "'\(arguments.operands[0])' holds no records") }
       let work = try WorkDirectory(console, kept: nil, parent: arguments["--directory"])
       defer { try? work.close() }
       var bench = Bench(records: records, work: work, console: console, rounds: rounds ?? 3)
-      try bench.run(singles: min(singles, records.count))
+      try bench.run(singles: min(singles, records.count), puts: arguments.has("--quick") ? 10 : 1_000)
       for row in bench.rows { try console.print(arguments.has("--json") ? row.json : row.text) }
       return .done
     })
@@ -98,9 +97,13 @@ private struct Bench {
       "{\"limit\":\(limit.map { Self.plain($0) } ?? "null"),\"ours\":\(Self.plain(ours)),\"unit\":\"\(unit)\",\"work\":\"\(work)\"}"
     }
 
-    private static func plain(_ number: Double) -> String { "\((number * 1000).rounded() / 1000)" }
+    // A rate is not finite if the clock did not move meanwhile.
+    private static func plain(_ number: Double) -> String {
+      number.isFinite ? "\((number * 1000).rounded() / 1000)" : "null"
+    }
     private static func figure(_ number: Double) -> String {
-      number >= 100 ? Words.count(Int(number)) : plain(number)
+      guard number.isFinite else { return "-" }
+      return number >= 100 ? Words.count(Int(number)) : plain(number)
     }
   }
 
@@ -135,13 +138,15 @@ private struct Bench {
     return records
   }
 
-  mutating func run(singles: Int) throws {
+  mutating func run(singles: Int, puts: Int) throws {
+    // Of one record the half is one record.
+    let half = Array(records.prefix((records.count + 1) / 2))
     try transactions("import.400", records, batch: 400)
-    try transactions("import.400.half", Array(records.prefix(records.count / 2)), batch: 400)
+    try transactions("import.400.half", half, batch: 400)
     try transactions("import.1", Array(records.prefix(singles)), batch: 1)
     try opening("open", records)
-    try opening("open.half", Array(records.prefix(records.count / 2)))
-    try puts(count: 1_000)
+    try opening("open.half", half)
+    try self.puts(count: puts)
   }
 
   /// A path that was not used before.
@@ -235,7 +240,7 @@ private struct Bench {
         try store.closeBlocking()
       }
     }
-    rows.append(Row(work: "put.1000", unit: "ms", ours: spent * 1000, limit: nil))
+    rows.append(Row(work: "put.\(count)", unit: "ms", ours: spent * 1000, limit: nil))
     var times: [Double] = []
     for _ in 0..<rounds {
       times.append(
@@ -243,6 +248,6 @@ private struct Bench {
           try RecordStore.openBlocking(at: path, environment: environment).closeBlocking()
         })
     }
-    rows.append(Row(work: "open.after1000puts", unit: "ms", ours: Self.median(times) * 1000, limit: nil))
+    rows.append(Row(work: "open.after\(count)puts", unit: "ms", ours: Self.median(times) * 1000, limit: nil))
   }
 }
