@@ -48,8 +48,8 @@ package enum LogOperation: Character, CaseIterable, Sendable {
   /// What every short history is made of; the others are for long ones, which are drawn.
   package static let alphabet: [LogOperation] = [.small, .three, .large, .filling, .pair, .idle, .close, .vanish]
 
-  /// What drawn histories are made of: also what looks after files.
-  static let drawn: [LogOperation] = alphabet + [.prepare, .merge, .compact]
+  /// What drawn histories are made of: also what looks after files, and a full disk.
+  static let drawn: [LogOperation] = alphabet + [.prepare, .merge, .compact, .full]
 
   /// How often it is drawn, beside the others.
   var weight: Int {
@@ -252,6 +252,8 @@ package struct LogHistories {
         crash = "in operation \(step + 1), at call \(disk.callCount)"
         let bounds = scene.bounds(beforeCall: .max).afterPowerCut
         scene.letGo()
+        // The cut may have come while the disk was full.
+        disk.capacity = nil
         if random.below(4) == 0 {
           try check(
             disk.imageAfterCrash(using: random), bounds, word: word, crash: crash)

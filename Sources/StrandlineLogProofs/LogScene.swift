@@ -121,7 +121,7 @@ final class LogScene {
       let rejection = try failingAppend([[900], [options.preallocationStepBytesMax]])
       disk.capacity = nil
       if rejection != nil { log?.resume() }
-      try append([[5]])
+      try goOnAfterRefusal()
     case .prepare: try prepare()
     case .merge:
       guard let log else { throw LogProblem("the scene has no writer") }
@@ -131,6 +131,21 @@ final class LogScene {
       try readBack(log)
     case .compact: try compact()
     }
+  }
+
+  /// The log may have gone on in a segment that is empty, because its first group was refused: an owner need not append
+  /// next.
+  private func goOnAfterRefusal() throws {
+    switch bounds.issued.count % 4 {
+    case 0: break
+    case 1:
+      try log?.flushBlocking()
+      bounds.flushed = bounds.acknowledged
+      try perform(.idle)
+    case 2: try log?.finishSegment()
+    default: return try perform(.close)
+    }
+    try append([[5]])
   }
 
   /// More calls than an append makes.
@@ -250,6 +265,8 @@ extension LogScene {
     // Before the first call: from now on a crash may find them or not.
     note()
     var dropped: Set<UInt64> = []
+    // As a store does: the segment that it writes to is left first, so that it is rewritten too.
+    if bounds.rounds % 2 == 0 { try log.finishSegment() }
     let report = try log.compact { events in
       let lsns = events.map(\.lsn)
       guard givenUp.isSuperset(of: lsns) else { return events.map(LogSurvivor.init) }

@@ -122,11 +122,12 @@ final class DirectoryKeeper: Sendable {
 
   // MARK: CONTROL
 
-  /// Writes a bound, if it is ahead of the last one. When this returns it is on the medium.
+  /// Writes a bound, unless CONTROL promises more. When this returns, what CONTROL promises is on the medium.
   func write(_ bound: LogBound) throws(SystemError) {
     try bounding.withLock { control throws(SystemError) in
-      guard bound.isAhead(of: control.current.bound) else { return }
-      try control.write(bound, environment.fileSystem, directory)
+      let current = control.current.bound
+      guard bound.isAhead(of: current) || control.isRaised else { return }
+      try control.write(bound.isAhead(of: current) ? bound : current, environment.fileSystem, directory)
     }
   }
 

@@ -97,6 +97,9 @@ struct ControlFile: Sendable {
   /// The other slot does not verify, and not because no writer has written it yet.
   private(set) var isTorn = false
 
+  /// The last write was not synced.
+  var isRaised: Bool { if case .raised = durability { true } else { false } }
+
   /// What is known of the slot of `current`.
   private enum Durability: Sendable {
     /// It is on the medium: the next write goes to the other slot.

@@ -140,7 +140,7 @@ extension Log {
 
   /// Says in CONTROL how far the log is durable now, and syncs it: once for each segment that a writer has left.
   private func writeBound() throws(LogError) {
-    guard let bound = queue.withLock({ $0.boundToRaise() }) else { return }
+    guard let bound = queue.withLock({ $0.bound }) else { return }
     do {
       try keeper.write(bound)
     } catch {

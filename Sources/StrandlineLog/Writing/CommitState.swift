@@ -172,17 +172,26 @@ struct CommitState: ~Copyable {
     return true
   }
 
-  /// What CONTROL does not cover and may; nil if it covers all, if it is less than `minimumBytes` behind, or after a
-  /// failure, when nothing is written any more.
+  /// What CONTROL may promise; nil if this writer has added nothing to it, or after a failure, when nothing is written any
+  /// more.
+  var bound: LogBound? {
+    switch phase {
+    case .open, .rejecting: flushed
+    case .poisoned, .closed: nil
+    }
+  }
+
+  /// The same; nil also if CONTROL covers it, or if it is less than `minimumBytes` behind.
   func boundToRaise(minimumBytes: Int = 0) -> LogBound? {
-    guard isOpen, unraisedBytes >= minimumBytes, let flushed, flushed.lsn > raisedLSN else { return nil }
-    return flushed
+    guard unraisedBytes >= minimumBytes, let bound, bound.lsn > raisedLSN else { return nil }
+    return bound
   }
 
   /// CONTROL covers everything up to `bound`.
   mutating func raised(to bound: LogBound) {
     raisedLSN = max(raisedLSN, bound.lsn)
-    unraisedBytes = 0
+    // Of a group that became durable meanwhile nothing is covered; then all of them count until the next time.
+    if bound == flushed { unraisedBytes = 0 }
   }
 
   /// The log goes on in another segment.

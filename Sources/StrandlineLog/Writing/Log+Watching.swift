@@ -41,8 +41,8 @@ extension Log {
     if let bound = queue.withLock({ $0.boundToRaise() }) { raise(to: bound) }
     return queue.withLock { state in
       // A group that is being written is neither queued nor durable: its raise is still owed.
-      let isUnderWay = state.durableLSN + 1 < state.nextLSN
-      state.isWatched = state.isOpen && (isUnderWay || state.boundToRaise() != nil)
+      let isUnderWay = state.isOpen && state.durableLSN + 1 < state.nextLSN
+      state.isWatched = isUnderWay || state.boundToRaise() != nil
       return state.isWatched
     }
   }

@@ -12,7 +12,7 @@ struct SegmentWriter: Sendable {
   let keeper: DirectoryKeeper
   let preparation: PreparedSegments
   let options: LogOptions
-  /// The segment that holds the end of the log: the live one, or the one that the next will continue.
+  /// The segment that holds the end of the log: the live one, once a group is in it, or the one that it continues.
   private(set) var segmentID: UInt64
   /// The end of what is durable as the options' strength says, in that segment.
   private(set) var durable: LogPosition
@@ -44,6 +44,9 @@ struct SegmentWriter: Sendable {
   /// Whether the next group needs another segment.
   var needsSegment: Bool { live.map(\.isSealed) ?? true }
 
+  /// Whether the live segment is one that was prepared, and nothing is in it yet, not even its opening frame.
+  var isLiveEmpty: Bool { live?.pendingOpening != nil }
+
   /// Whether half of the reserved space is used up, and no next segment is prepared or being prepared.
   var wantsPreparation: Bool {
     guard let live else { return false }
@@ -71,6 +74,7 @@ struct SegmentWriter: Sendable {
     let predecessor = (segmentID: segmentID, end: UInt64(durable.offset))
     let next: LiveSegment
     if let prepared = preparation.removeReady() {
+      // Until its first group is in, the log ends in the predecessor.
       next = use(prepared)
     } else {
       next = try make()
@@ -79,11 +83,11 @@ struct SegmentWriter: Sendable {
       } catch {
         // Merged meanwhile; or it keeps its reserved space until upkeep tries again. No event depends on it.
       }
+      segmentID = next.identity.segmentID
+      durable.offset = next.end
     }
     live?.file.close()
     live = next
-    segmentID = next.identity.segmentID
-    durable.offset = next.end
     return Rotation(
       table: SegmentTable(path: next.path, identity: next.identity, firstLSN: next.firstLSN),
       predecessor: predecessor)
@@ -188,6 +192,7 @@ struct SegmentWriter: Sendable {
     live.isSealed = seals
     live.end = position.offset
     self.live = live
+    segmentID = identity.segmentID
     durable = position
     if options.strength == .durable { noteFlushed() }
     return (stamped.offsets, stamped.position.offset)
@@ -236,11 +241,20 @@ struct SegmentWriter: Sendable {
   /// The end of a clean use: seals the segment, gives reserved space back, syncs, and says in CONTROL where the log ends;
   /// does nothing if this writer has appended nothing. The files are closed by `release`.
   mutating func finish() throws(SystemError) {
-    // Opened and not written to: the log ends in the predecessor, which was sealed. The next writer drops it.
-    guard var live, live.pendingOpening == nil else { return }
+    guard var live else { return }
     guard hasAppended else {
-      // Made by this writer, for nothing or for the copies in it: all of it is synced, and what it reserved is not used.
+      // Prepared and not used: the next writer drops it. Or made by this writer, for nothing or for the copies in it: all
+      // of it is synced, and what it reserved is not used.
+      guard !isLiveEmpty else { return }
       try live.file.truncate(to: UInt64(live.end))
+      live.allocated = UInt64(live.end)
+      self.live = live
+      return
+    }
+    if isLiveEmpty {
+      // The log ends in the predecessor, which this writer has sealed.
+      try flush()
+      try keeper.write(flushed)
       return
     }
     if !live.isSealed {
