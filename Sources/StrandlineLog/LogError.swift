@@ -62,6 +62,8 @@ package struct LogError: Error, Sendable, CustomStringConvertible {
   package var lsns: ClosedRange<UInt64>?
   /// The system call that failed.
   package var underlying: SystemError?
+  /// Of damage: what does not verify, without place and advice.
+  private(set) var fault: String?
 
   package init(
     _ code: Code, _ message: String, file: String? = nil, offset: UInt64? = nil,
@@ -91,25 +93,33 @@ extension LogError {
       error.isFull ? .full : .io, "\(doing): \(error)", file: file ?? error.subject, underlying: error)
   }
 
-  /// The sentence that every report of damage ends with.
-  static let innocentCauses =
-    "nothing was changed; besides a failing medium, a drive or virtual machine that acknowledges flushes early, "
-    + "a file system mounted with nobarrier, a partial restore from a backup, or a copy of the files made one by one "
-    + "while a writer ran (copy a store that is closed, or a snapshot of its file system) leads to this; keep the "
-    + "directory as it is and run verify; 'strandline repair' then shows what can be saved into a new store"
+  /// What every report of damage ends with: causes that are not a failing disk, and what to do.
+  static let damageAdvice =
+    "nothing was changed; an incomplete backup, or a copy that was made while a writer ran, leads to this too (copy a "
+    + "closed store, or a snapshot of its file system), and so does a disk that loses what it had synced; 'strandline "
+    + "verify' names every damaged place, 'strandline repair' shows what can be saved into a new store"
 
   /// Acknowledged bytes that do not verify.
   static func damaged(
     _ file: String, at range: Range<UInt64>, lsns: ClosedRange<UInt64>?, _ what: String
   ) -> LogError {
-    let events = lsns.map {
-      $0.lowerBound == $0.upperBound ? "LSN \($0.lowerBound)" : "LSNs \($0.lowerBound) to \($0.upperBound)"
-    }
-    return LogError(
+    let events = lsns.map { ", \(words(of: $0))" } ?? ""
+    var error = LogError(
       .damaged,
-      "'\(file)' is damaged at byte \(range.lowerBound) (up to \(range.upperBound)\(events.map { ", \($0)" } ?? "")): "
-        + "\(what); \(innocentCauses)",
+      "'\(file)' is damaged at byte \(range.lowerBound) (up to \(range.upperBound)\(events)): \(what); \(damageAdvice)",
       file: file, offset: range.lowerBound, lsns: lsns)
+    error.fault = what
+    return error
+  }
+
+  private static func words(of lsns: ClosedRange<UInt64>) -> String {
+    lsns.count == 1 ? "LSN \(lsns.lowerBound)" : "LSNs \(lsns.lowerBound) to \(lsns.upperBound)"
+  }
+
+  /// What a list of findings says beside the place: of damage the fault and its events, else the whole message.
+  var finding: String {
+    guard let fault else { return message }
+    return lsns.map { "\(fault) (\(Self.words(of: $0)))" } ?? fault
   }
 
   static func compacted(_ lsn: UInt64) -> LogError {
@@ -120,7 +130,7 @@ extension LogError {
 
   /// A file of another store or history, or under another file's name.
   static func foreign(_ file: String, at offset: UInt64, _ what: String) -> LogError {
-    LogError(.foreignSegment, "'\(file)': \(what); \(innocentCauses)", file: file, offset: offset)
+    LogError(.foreignSegment, "'\(file)': \(what); \(damageAdvice)", file: file, offset: offset)
   }
 
   /// The same, where a salvage meets it.
@@ -134,7 +144,7 @@ extension LogError {
 
   /// A listed file that is not there.
   static func missing(_ file: String, lsns: ClosedRange<UInt64>?, _ what: String) -> LogError {
-    LogError(.missingSegment, "'\(file)' is missing\(what); \(innocentCauses)", file: file, lsns: lsns)
+    LogError(.missingSegment, "'\(file)' is missing\(what); \(damageAdvice)", file: file, lsns: lsns)
   }
 
   static func misnamedSegment(_ file: String) -> LogError {

@@ -170,7 +170,7 @@ private struct Verification {
     report.findings.append(
       VerificationFinding(
         kind: .damage, code: error.code, file: error.file ?? path, offset: error.offset ?? 0,
-        end: end ?? error.offset.map { $0 + 1 } ?? 0, lsns: error.lsns, message: error.message))
+        end: end ?? error.offset.map { $0 + 1 } ?? 0, lsns: error.lsns, message: error.finding))
   }
 
   /// One segment, and what is known of its end.
@@ -220,6 +220,8 @@ private struct Verification {
     try checkHeaderPage(file, summary.path)
     var walk = SegmentWalk(
       summary, file: file, limit: sealed.map { min(size, UInt64($0.offset)) } ?? size, bound: bound)
+    // Up to where the segment was looked at.
+    var looked: UInt64?
     walk.checksPadding = true
     walk.collectsEvents = false
     var begins: [IndexBody.Entry] = []
@@ -246,7 +248,9 @@ private struct Verification {
     } catch  where error.code == .io || error.code == .fromTheFuture {
       throw error
     } catch {
-      try addDamage(error, walk, summary, end: min(size, try acknowledgedEnd(walk, sealed)))
+      let end = min(size, try acknowledgedEnd(walk, sealed))
+      try addDamage(error, walk, summary, end: end)
+      looked = max(end, walk.scanner.offset)
     }
     if let offset = walk.paddingFault {
       add(
@@ -255,7 +259,7 @@ private struct Verification {
         in: summary.path)
     }
     report.frames += walk.frames
-    report.bytes += walk.scanner.bytesRead + UInt64(LogFormat.openingEnd)
+    report.bytes += looked ?? walk.scanner.bytesRead + UInt64(LogFormat.openingEnd)
     if isLast || sealed == nil { report.lastLSN = max(report.lastLSN, walk.unitEnd.lsn) }
   }
 
@@ -356,7 +360,6 @@ private struct Verification {
           before = header.lsn
         }
       }
-      report.bytes += scanner.bytesRead
       begin = scanner.offset
       guard begin < end else { return }
       error = .damaged(

@@ -379,8 +379,8 @@ class Store:
             if not re.fullmatch("[0-9a-f]{16}\\.seg", name) or not 1 <= int(name[:16], 16) < NUMBERS:
                 raise Refused("foreign", name)
             present[int(name[:16], 16)] = os.path.join(path, name)
-        if not present:
-            raise Refused("missing" if "MANIFEST" in names else "no store", ".")
+        if not present and "MANIFEST" not in names:
+            raise Refused("no store", ".")
         for name in ("CONTROL", "MANIFEST"):
             if name not in names:
                 raise Refused("damaged", name)

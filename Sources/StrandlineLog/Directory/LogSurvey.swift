@@ -300,7 +300,7 @@ extension SegmentSummary {
     throw LogError(
       .missingSegment,
       "'\(path)' continues segment \(opening.predecessorID), which is missing: "
-        + "its events end with LSN \(opening.predecessorLastLSN); \(LogError.innocentCauses)", file: path,
+        + "its events end with LSN \(opening.predecessorLastLSN); \(LogError.damageAdvice)", file: path,
       offset: offset, lsns: lower...max(lower, opening.predecessorLastLSN))
   }
 }

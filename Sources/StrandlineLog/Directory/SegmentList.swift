@@ -78,7 +78,7 @@ extension ControlFile {
     guard current.bound.lsn > lsn else { return }
     throw LogError(
       .missingSegment,
-      "the log in '\(path)' ends with LSN \(lsn), but LSN \(current.bound.lsn) was durable; \(LogError.innocentCauses)",
+      "the log in '\(path)' ends with LSN \(lsn), but LSN \(current.bound.lsn) was durable; \(LogError.damageAdvice)",
       file: path, lsns: lsn + 1...current.bound.lsn)
   }
 }

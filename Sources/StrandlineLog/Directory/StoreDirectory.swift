@@ -48,11 +48,11 @@ struct StoreDirectory: Sendable {
 
   /// Looks.
   ///
-  /// - Throws: `.notAStore`, `.notEmptyDirectory`, `.missingSegment` if only the list of segments is left, `.io`.
+  /// - Throws: `.notAStore`, `.notEmptyDirectory`, `.io`.
   func contents(_ fileSystem: any FileSystem) throws(LogError) -> Contents {
     guard let names = try names(fileSystem) else { return .absent }
     let segments = names.filter { $0.hasSuffix(LogFormat.segmentSuffix) }
-    if !segments.isEmpty {
+    if !segments.isEmpty || names.contains(LogFormat.manifestName) {
       func segmentID(_ name: String) -> UInt64? {
         SegmentName.segmentID(of: name).flatMap { 1..<LogFormat.numberMax ~= $0 ? $0 : nil }
       }
@@ -63,11 +63,6 @@ struct StoreDirectory: Sendable {
           temporaries: names.filter(Self.isTemporary).sorted()))
     }
     if names.isEmpty { return .empty }
-    if names.contains(LogFormat.manifestName) {
-      throw LogError(
-        .missingSegment,
-        "'\(path)' has a list of segments, and none of them is there; \(LogError.innocentCauses)", file: path)
-    }
     if names == [LogFormat.lockName] {
       throw LogError(
         .notAStore,

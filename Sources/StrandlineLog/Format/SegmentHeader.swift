@@ -87,7 +87,7 @@ package struct SegmentHeader: Hashable, Sendable {
       throw LogError(
         .foreignSegment,
         "'\(file)' holds segment \(header.segmentID) under the name of segment \(segmentID); "
-          + "\(LogError.innocentCauses)", file: file, offset: UInt64(Field.segmentID))
+          + "\(LogError.damageAdvice)", file: file, offset: UInt64(Field.segmentID))
     }
     return header
   }

@@ -267,7 +267,7 @@ struct SegmentWalk {
       throw LogError(
         .foreignSegment,
         "'\(path)' ends with LSN \(unitEnd.lsn), but the log goes on behind LSN \(end.lastLSN) "
-          + "of another history; \(LogError.innocentCauses)", file: path, offset: whole,
+          + "of another history; \(LogError.damageAdvice)", file: path, offset: whole,
         lsns: min(unitEnd.lsn, end.lastLSN)...max(unitEnd.lsn, end.lastLSN))
     }
   }

@@ -80,15 +80,14 @@ struct SalvageParts: Sendable {
     do throws(LogError) {
       found = try directory.contents(fileSystem)
     } catch {
-      guard error.code == .missingSegment || error.code == .notEmptyDirectory || error.code == .notAStore,
+      guard error.code == .notEmptyDirectory || error.code == .notAStore,
         try SegmentFile.isDirectory(fileSystem, path)
       else { throw error }
     }
     if case .absent = found { throw LogError(.absent, "there is no store at '\(path)'", file: path) }
-    guard case .log(let files) = found, !files.segmentIDs.isEmpty else {
+    guard case .log(let files) = found else {
       throw LogError(
-        .notAStore, "'\(path)' has no segment (a file named by 16 hex digits and .seg): there is nothing to repair",
-        file: path)
+        .notAStore, "'\(path)' has neither a list of segments nor a segment: there is nothing to repair", file: path)
     }
     return files
   }

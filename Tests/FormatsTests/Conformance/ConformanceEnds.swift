@@ -303,7 +303,7 @@ extension ConformanceCase {
     file("first-gone", .missing(segment1), "the first segment") { $0[segment1] = nil },
     file("middle-gone", .missing(segment2), "a segment in the middle") { $0[segment2] = nil },
     file("last-gone", .missing(segment3), "the last segment") { $0[segment3] = nil },
-    file("all-gone", .missing("."), "a list, and no segment") { files in
+    file("all-gone", .missing(segment1), "a list, and no segment") { files in
       for name in files.keys where name.hasSuffix(".seg") { files[name] = nil }
     },
     file("unused-gone", .missing(segment2), "a prepared segment that is not in use", .unused) { $0[segment2] = nil },
