@@ -259,4 +259,32 @@ struct `A reader of another process` {
     try await writing.value
     #expect(try LogVerifier.verify(at: path, environment: .real).isSound)
   }
+
+  @Test func `of what a failed sync left in memory is taken back with an error, not in silence`() throws {
+    let disk = SimulatedDisk()
+    let faults = FaultInjector(disk)
+    var log: Log? = try openLog(faults)
+    try log?.write(body(1))
+    let end = try #require(disk.peek(disk.segments[0])).lastIndex { $0 != 0 }
+    faults.plan(DiskFault([.sync], error: .device("", "")))
+    #expect(logError { try log?.write(body(2)) }?.code == .outcomeUnknown)
+    log = nil
+    let reader = try reader(disk)
+    var seen: [[UInt8]] = []
+    try reader.poll { seen.append($0.body) }
+    #expect(seen == [body(1), body(2)])
+    // The system forgets the pages that it could not write.
+    var bytes = try #require(disk.peek(disk.segments[0]))
+    for place in try #require(end) + 1..<bytes.count { bytes[place] = 0 }
+    disk.poke(disk.segments[0], bytes)
+    let next = try openLog(disk)
+    try next.write(body(3))
+    try next.write(body(4))
+    for _ in 0..<3 {
+      #expect(logError { try reader.poll { seen.append($0.body) } }?.code == .foreignSegment)
+      #expect(seen == [body(1), body(2)])
+    }
+    try next.close()
+    #expect(try recovered(disk) == [body(1), body(3), body(4)])
+  }
 }

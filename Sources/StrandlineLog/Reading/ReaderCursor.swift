@@ -1,8 +1,9 @@
 // Where a reader stands, and how it goes on: one pass over the directory, segment by segment.
 //
 // In a segment that has an end everything up to it is durable. In the last one a promise makes durable what precedes it;
-// what follows the last promise is kept back until it is known whether a writer holds the store. A successor may seal its predecessor before a place that was already read: its copies
-// carry the same LSNs, and only those above the last one handed out are handed out.
+// what follows the last promise is kept back until it is known whether a writer holds the store. A successor may end its
+// predecessor before a place that was already read: its copies carry the same LSNs, and only those above the last one
+// handed out are handed out. If they are no copies, what was handed out was in memory only, and the reader says so.
 
 import StrandlineSystem
 import Synchronization
@@ -18,6 +19,8 @@ struct ReaderCursor {
   private var walk: SegmentWalk?
   /// Transactions that were read and are not promised yet.
   private var heldBack: [LogEvent] = []
+  /// The last event that was handed out of a segment that ends before it, until the copy of it was met.
+  private var uncopied: (position: LogPosition, path: String)?
   /// Counted over the segments before the current one.
   private var finished = RecoveryReport()
 
@@ -171,6 +174,7 @@ struct ReaderCursor {
         return try walk.checkReached(end, .order)
       }
       heldBack = []
+      if served.withLock({ $0.lastLSN > end.lastLSN }) { uncopied = (walk.unitEnd, walk.path) }
       served.withLock { $0.tables[$0.tables.count - 1].cut(to: end.position) }
       count(walk)
       return
@@ -185,7 +189,7 @@ struct ReaderCursor {
         try walk.checkReached(end, fault)
         break
       }
-      if case .transaction = step { keepBack(walk, served) }
+      if case .transaction = step { try keepBack(walk, served) }
     }
     try handOut(upTo: end.lastLSN, served, visit)
     served.withLock { served in
@@ -205,7 +209,7 @@ struct ReaderCursor {
     var promised = promisedLSN(walk, list)
     reading: while true {
       switch try walk.next() {
-      case .transaction: keepBack(walk, served)
+      case .transaction: try keepBack(walk, served)
       case .other: break
       case .stop: break reading
       }
@@ -244,11 +248,27 @@ struct ReaderCursor {
     }
   }
 
-  private mutating func keepBack(_ walk: SegmentWalk, _ served: borrowing Mutex<LogReader.Served>) {
+  private mutating func keepBack(
+    _ walk: SegmentWalk, _ served: borrowing Mutex<LogReader.Served>
+  ) throws(LogError) {
+    try checkCopy(walk)
     heldBack.append(contentsOf: walk.transaction)
     served.withLock { served in
       served.tables[served.tables.count - 1].append(walk.places, end: walk.unitEnd.offset)
     }
+  }
+
+  /// Compares what was handed out of a segment that ends before it with its copy. A writer whose sync fails leaves in
+  /// memory what is not on the medium; if it is gone from there too, the next writer gives the LSNs to other events.
+  private mutating func checkCopy(_ walk: SegmentWalk) throws(LogError) {
+    guard let (position, path) = uncopied, walk.unitEnd.lsn >= position.lsn else { return }
+    guard walk.summary.isRewritten || (walk.unitEnd.lsn == position.lsn && walk.unitEnd.chain == position.chain) else {
+      throw LogError(
+        .foreignSegment,
+        "LSN \(position.lsn) was read from '\(path)', whose writer could not sync it, and the log has another event "
+          + "there now; open the reader again", file: path, lsns: position.lsn...position.lsn)
+    }
+    uncopied = nil
   }
 
   /// Hands out what was held back, up to an LSN.
