@@ -70,6 +70,14 @@ struct LogVerbsTests {
     #expect(screen.out.split(separator: "\n").count == 2)
   }
 
+  @Test func `following up to an LSN that has passed ends at once`() async {
+    let machine = await machine()
+    for to in ["0", "1", "8"] {
+      let screen = await machine.run("log-dump", "--follow", "--to", to, "/A")
+      #expect(screen.code == .done && screen.err == "", "--to \(to)")
+    }
+  }
+
   @Test func `following shows what another writer writes meanwhile, once`() async throws {
     let machine = await machine()
     let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)

@@ -67,7 +67,8 @@ struct LogDump {
     guard follows else { return .done }
     let isInterrupted = Flag()
     try console.onInterrupt { isInterrupted.set() }
-    while !isInterrupted.isSet, reader.lastLSN < to - 1 {
+    // `to` may be 0, and `lastLSN` is at most Int64.max.
+    while !isInterrupted.isSet, reader.lastLSN + 1 < to {
       try console.flush()
       try await console.environment.clock.sleep(milliseconds: Self.pollMilliseconds)
       try reader.poll { try show($0, reader.role) }
