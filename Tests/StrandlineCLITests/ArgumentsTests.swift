@@ -55,6 +55,21 @@ struct ArgumentsTests {
       ["sync", "--url", "http://127.0.0.1:99999", "--container", "c", "S"],
       "--url takes http:// or https://, a host and optionally a port, not 'http://127.0.0.1:99999'"
     ),
+    (
+      ["sync", "--url", "http://127.0.0.1:80/database", "--container", "c", "S"],
+      "--url takes http:// or https://, a host and optionally a port, and neither a path nor a query, not "
+        + "'http://127.0.0.1:80/database'"
+    ),
+    (
+      ["sync", "--url", "http://127.0.0.1?a=b", "--container", "c", "S"],
+      "--url takes http:// or https://, a host and optionally a port, and neither a path nor a query, not "
+        + "'http://127.0.0.1?a=b'"
+    ),
+    (
+      ["sync", "--url", "http://user:secret@127.0.0.1", "--container", "c", "S"],
+      "--url takes http:// or https://, a host and optionally a port, and no user name or password; tokens are read "
+        + "from files or the environment"
+    ),
     (["serve", "--throttle", "x", "D"], "--throttle takes N or N:SECONDS, not 'x'"),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),

@@ -51,9 +51,8 @@ struct SyncCommand {
   init(_ arguments: Arguments, _ console: Console) throws {
     guard let url = arguments["--url"] else { throw UsageError(message: "sync needs --url URL") }
     guard let container = arguments["--container"] else { throw UsageError(message: "sync needs --container ID") }
-    guard Self.isAddress(url) else {
-      throw UsageError(
-        message: "--url takes http:// or https://, a host and optionally a port, not '\(printable(url))'")
+    if let defect = Self.defect(url: url) {
+      throw UsageError(message: "--url takes http:// or https://, a host and optionally a port, \(defect)")
     }
     let environment = arguments["--environment"] ?? "development"
     guard ["development", "production"].contains(environment) else {
@@ -79,11 +78,20 @@ struct SyncCommand {
       ?? console.variable("STRANDLINE_API_TOKEN") ?? ""
   }
 
-  private static func isAddress(_ text: String) -> Bool {
+  /// What is wrong with a server's URL, if anything.
+  ///
+  /// The URL is part of errors that the store keeps in its log, so it must not hold a password, and a refused one is not
+  /// repeated: the user's terminal may be recorded.
+  private static func defect(url text: String) -> String? {
+    if text.contains("@") { return "and no user name or password; tokens are read from files or the environment" }
     guard let parts = URLComponents(string: text), ["http", "https"].contains(parts.scheme ?? ""),
-      let host = parts.host, !host.isEmpty
-    else { return false }
-    return parts.port.map { (1...65535).contains($0) } ?? true
+      let host = parts.host, !host.isEmpty, parts.port.map({ (1...65535).contains($0) }) ?? true
+    else { return "not '\(printable(text))'" }
+    // A lone slash at the end means the same as none.
+    guard ["", "/"].contains(parts.path), parts.query == nil, parts.fragment == nil else {
+      return "and neither a path nor a query, not '\(printable(text))'"
+    }
+    return nil
   }
 
   private static func token(in path: String, _ console: Console) throws -> String {
