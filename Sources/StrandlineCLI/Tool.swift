@@ -1,5 +1,6 @@
 // The entry point of the command: runs a command line, reports an error in at most two lines, and returns the exit code.
 
+import Dispatch
 import Foundation
 import StrandlineHost
 import StrandlineSystem
@@ -9,9 +10,14 @@ package struct Tool {
   /// Also the version of the log's format: every later version of the command reads what version 1 has written.
   private static let version = "1"
 
-  package static func main() async {
-    let code = await run(given: CommandWords.given(), Console.real())
-    exit(code.rawValue)
+  /// Not async, because the runtime of an async `main` may open descriptors before its first line runs.
+  package static func main() {
+    StandardStreams.openClosed()
+    Task.detached {
+      let code = await run(given: CommandWords.given(), Console.real())
+      exit(code.rawValue)
+    }
+    dispatchMain()
   }
 
   /// Runs one command line. A word that is not valid UTF-8 is nil and makes it fail.

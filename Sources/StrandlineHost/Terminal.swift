@@ -68,6 +68,20 @@ package enum StandardStreams {
     try write(Array(text.utf8), to: stream)
   }
 
+  /// Opens /dev/null on each of the descriptors 0, 1 and 2 that the process was started without.
+  ///
+  /// The system gives the lowest free number to the next file that is opened. Without this call that file may be one of
+  /// a store or of the dispatch library, and the next message would be written into it. So this must be the first call
+  /// of the process. The descriptors are opened against their direction, as the C library does it for privileged
+  /// programs: a write to a closed standard output must fail (EBADF), because data that is dropped silently is lost.
+  package static func openClosed() {
+    for stream in [StandardStream.input, .output, .error] {
+      // If /dev/null cannot be opened, the descriptor stays closed: there is nowhere to report it.
+      guard fcntl(stream.rawValue, F_GETFD) == -1, errno == EBADF else { continue }
+      _ = unsafe open("/dev/null", stream == .input ? O_WRONLY : O_RDONLY)
+    }
+  }
+
   /// Ignores SIGPIPE, so that a write to a pipe without a reader throws EPIPE instead of ending the process.
   package static func ignoreBrokenPipes() { _ = signal(SIGPIPE, SIG_IGN) }
 }

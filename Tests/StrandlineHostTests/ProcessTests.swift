@@ -77,6 +77,25 @@ struct ProcessTests {
     #expect(try child.wait() == .exited(0))
   }
 
+  @Test func `a stream that was closed at the start is open, and using it is an error`() async {
+    await #expect(processExitsWith: .exitCode(3)) {
+      for number: Int32 in 0...2 { close(number) }
+      StandardStreams.openClosed()
+      let areOpen = (0...2).allSatisfy { fcntl(Int32($0), F_GETFD) != -1 }
+      // A message must not go into the file that is opened next, and its loss must not go unnoticed.
+      let isFree = try SystemPipe().reader.number > 2
+      #expect(throws: SystemError.self) { try StandardStreams.write("data", to: .output) }
+      #expect(throws: SystemError.self) { try StandardStreams.write("words", to: .error) }
+      #expect(throws: SystemError.self) { try StandardInput.read(max: 1) }
+      exit(areOpen && isFree ? 3 : 4)
+    }
+    await #expect(processExitsWith: .exitCode(3)) {
+      let before = (0...2).map { fcntl(Int32($0), F_GETFL) }
+      StandardStreams.openClosed()
+      exit((0...2).map { fcntl(Int32($0), F_GETFL) } == before ? 3 : 4)
+    }
+  }
+
   @Test func `the first signal calls the handler, the second ends the process`() async {
     // The signal is sent to the process and not raised, because the threads that run tests block all signals.
     await #expect(processExitsWith: .exitCode(3)) {
