@@ -73,6 +73,15 @@ struct ArgumentsTests {
     (["serve", "--throttle", "x", "D"], "--throttle takes N or N:SECONDS, not 'x'"),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),
+    (["crash-test", "--seconds", "0"], "--seconds takes a whole number from 1 to 604800, not '0'"),
+    (
+      ["crash-test", "--level", "1"],
+      "--level needs --seed, --operation and --call, as a failure of crash-test prints them"
+    ),
+    (
+      ["crash-test", "--level", "1", "--operation", "16", "--call", "3"],
+      "--level needs --seed, --operation and --call, as a failure of crash-test prints them"
+    ),
     (["crash-test", "--call", "3"], "--operation, --call and --image need --level"),
     (
       ["crash-test", "--real", "--rot", "3"],

@@ -2,18 +2,13 @@
 
 import Foundation
 import StrandlineCLI
-import StrandlineSystem
 import Testing
 
 /// The keys of each verb, as the page lists them.
 enum JSONPage {
   /// The words in backticks of a section: the keys, among others.
   private static func words(of verb: String) throws -> Set<String> {
-    let file = try SystemEnvironment.real.fileSystem.open(
-      #filePath.replacing("Tests/StrandlineCLITests/JSONPageTests.swift", with: "Formats/cli-json.md"), .read)
-    defer { file.close() }
-    let page = String(decoding: try file.read(at: 0, count: Int(try file.size())), as: UTF8.self)
-    let sections = page.components(separatedBy: "\n## ")
+    let sections = try Page.text("Formats/cli-json.md").components(separatedBy: "\n## ")
     let section = try #require(sections.first { $0.hasPrefix("`\(verb) --json`") }, "no section for \(verb)")
     return Set(section.matches(of: /`([A-Za-z][A-Za-z0-9_]*)`/).map { String($0.output.1) })
   }

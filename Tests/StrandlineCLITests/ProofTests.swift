@@ -5,6 +5,7 @@ import Strandline
 import StrandlineCLI
 import StrandlineLog
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSystem
 import Testing
 
@@ -110,6 +111,49 @@ struct ProofTests {
     #expect(wrong.code == .usage)
     #expect(await machine.run("crash-test", "--seed", "5", "--history", "legal").code == .done)
     #expect(await machine.run("crash-test", "--seed", "5", "--history", "random:9:2", "--ordered").code == .done)
+  }
+
+  @Test func `the commands that the page for contributors shows repeat one crash`() async throws {
+    let start = "$ swift run -c release strandline crash-test "
+    let lines = try Page.text(".github/CONTRIBUTING.md").split(separator: "\n").filter { $0.hasPrefix(start) }
+    #expect(lines.count == 3)
+    // The others run for a minute, or with processes.
+    let replays = lines.filter { $0.contains("--level") }
+    #expect(!replays.isEmpty)
+    for line in replays {
+      let words = line.dropFirst(start.count).split(separator: " ").map(String.init)
+      let screen = await machine.run(["crash-test"] + words, input: [])
+      #expect(screen.code == .done, "\(line): \(screen.err)")
+    }
+  }
+
+  @Test func `records that cannot be used are named before anything is made`() async throws {
+    machine.set("TMPDIR", "/work")
+    try machine.disk.makeDirectory("/work")
+    try machine.file("/bad", note("a", "1") + "{\n")
+    try machine.file("/empty", "\n")
+    try machine.file("/few", (0..<9).map { note("n", "\($0)") }.joined())
+    for (words, code, message) in [
+      (["crash-test", "--real", "--records", "/none"], ExitCode.noSuchStore, "there is no file '/none'"),
+      (["crash-test", "--real", "--records", "/bad"], .dataDamaged, "'/bad', line 2: not valid JSON"),
+      (["crash-test", "--real", "--records", "/empty"], .dataDamaged, "'/empty' holds no records"),
+      (
+        ["demo", "--records", "/few"], .dataDamaged,
+        "at least 5 different names, but the records of '/few' have 1\ntry: "
+      ), (["demo", "--records", "/bad"], .dataDamaged, "'/bad', line 2: not valid JSON"),
+    ] {
+      let screen = await machine.run(words, input: [])
+      #expect(screen.code == code && screen.err.contains(message), "\(words): \(screen)")
+      #expect(!screen.err.contains("left in") && !screen.err.contains("repeat it"), "\(words): \(screen)")
+      #expect(try machine.disk.list("/work") == [], "\(words)")
+    }
+  }
+
+  @Test func `a working directory that cannot be made is 73`() async throws {
+    #expect(await machine.run("demo", "--keep", "/no/such").code == .cannotCreate)
+    try machine.disk.makeDirectory("/full")
+    try machine.file("/full/letter", "dear")
+    #expect(await machine.run("demo", "--keep", "/full").code == .cannotCreate)
   }
 
   @Test func `one crash of the long run by its numbers, and one damage`() async {

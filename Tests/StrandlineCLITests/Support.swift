@@ -147,3 +147,14 @@ func isTame(_ screen: String) -> Bool {
     }
   }
 }
+
+/// A page of the package.
+enum Page {
+  /// The text of the page at a path below the package's directory.
+  static func text(_ path: String) throws -> String {
+    let package = #filePath.split(separator: "/").dropLast(3).joined(separator: "/")
+    let file = try POSIXFileSystem().open("/\(package)/\(path)", .read)
+    defer { file.close() }
+    return String(decoding: try file.read(at: 0, count: Int(try file.size())), as: UTF8.self)
+  }
+}

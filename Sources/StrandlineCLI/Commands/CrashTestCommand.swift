@@ -31,10 +31,11 @@ extension Command {
       ),
       Option(
         "--level", "L",
-        "Simulated: only one crash of the long run. 1: in the run, 2: in a recovery, 3: in the recovery from that."),
+        "Simulated: only one crash of the long run of this seed. 1: in the run, 2: in a recovery, 3: in the recovery from that."
+      ),
       Option("--operation", "K", "With --level: the number of the operation."),
       Option("--call", "C", "With --level: the number of the disk call in that operation."),
-      Option("--image", "I", "With --level: the number of the disk that the crash left."),
+      Option("--image", "I", "With --level: the number of the disk that the crash left. Default: 0."),
       Option("--rot", "N", "Simulated: only the damage with this number."),
       Option(
         "--fleet", "LIVES",
@@ -88,9 +89,16 @@ extension Command {
   }
 
   private static func runReal(_ options: CrashTestOptions, _ console: Console) throws -> ExitCode {
+    // Read first, so that a mistyped path or a bad line leaves no directory behind.
+    let given = try options.records.map { try GivenRecords($0, console) }
+    if let given, given.records.isEmpty {
+      throw Failure(
+        .dataDamaged, "'\(options.records ?? "")' holds no records", try: "a file with records after --records")
+    }
     let work = try WorkDirectory(console, kept: nil)
-    let outcome = Result { try KillLoop(work, options).run() }
-    if case .failure(let error) = outcome {
+    let loop = KillLoop(work, options, given)
+    let outcome = Result { try loop.run() }
+    if case .failure(let error) = outcome, loop.isUnderTest {
       work.keep()
       console.say("the stores and the server's journal are left in \(work.path)")
       console.say(
@@ -127,7 +135,7 @@ struct CrashTestOptions: Sendable {
 
   init(_ arguments: Arguments, _ console: Console) throws {
     isReal = arguments.has("--real")
-    let given = try arguments.number("--seconds", in: 0...Self.weekSeconds)
+    let given = try arguments.number("--seconds", in: (isReal ? 0 : 1)...Self.weekSeconds)
     seconds = given ?? (isReal ? 0 : Self.secondsDefault)
     seed = try arguments["--seed"].map { text in try Self.seed(text) } ?? console.environment.random.next() >> 32
     history = arguments["--history"]
@@ -138,9 +146,15 @@ struct CrashTestOptions: Sendable {
     strength = arguments.has("--ordered") ? .ordered : .durable
     rot = try arguments.number("--rot", in: 0...1_000_000_000)
     if let level: Int = try arguments.number("--level", in: 1...3) {
+      // The numbers mean a crash only together with the run that they were counted in.
+      guard arguments["--seed"] != nil, let operation: Int = try arguments.number("--operation", in: 0...1_000_000),
+        let call: Int = try arguments.number("--call", in: 0...1_000_000)
+      else {
+        throw UsageError(
+          message: "--level needs --seed, --operation and --call, as a failure of crash-test prints them")
+      }
       point = CrashPoint(
-        level: level, operation: try arguments.number("--operation", in: 0...1_000_000) ?? 0,
-        call: try arguments.number("--call", in: 0...1_000_000) ?? 0,
+        level: level, operation: operation, call: call,
         image: try arguments.number("--image", in: 0...1_000_000) ?? 0)
     } else if ["--operation", "--call", "--image"].contains(where: { arguments[$0] != nil }) {
       throw UsageError(message: "--operation, --call and --image need --level")
@@ -218,6 +232,11 @@ struct SimulatedCrashTest {
     for result in results where result.parts > 0 || result.tally.images > 0 { try console.print(Self.line(result)) }
     for line in results.flatMap(\.tally.rot.lines) { try console.print("  " + line) }
     let images = results.reduce(0) { $0 + $1.tally.images }
+    guard images > 0 else {
+      throw Failure(
+        .recoverable, "crash-test: the time was over before a disk was checked, so nothing is proven",
+        try: "the same command with a greater number after --seconds")
+    }
     let rate = nanoseconds > 0 ? UInt64(images) * 1_000_000_000 / nanoseconds : 0
     try console.print(
       "crash-test: nothing lost in \(Words.count(images)) disks, \(Words.count(rate)) a second, "

@@ -75,7 +75,9 @@ struct Demo {
     let given = try GivenRecords(recordsPath, console)
     guard given.records.count >= Self.recordsMin else {
       throw Failure(
-        .recoverable, "the demo needs at least \(Self.recordsMin) records, but the input has \(given.records.count)")
+        .dataDamaged,
+        "the demo needs records with at least \(Self.recordsMin) different names, but \(source) have "
+          + "\(given.records.count)", try: "a file with more records after --records, or no --records")
     }
     let drop = given.records.count > Self.uploadBatch ? 2 : 1
     let server = try work.startServer(serverPath, ["--drop-answer", String(drop), "--replay-page"])
@@ -309,16 +311,9 @@ struct GivenRecords {
   private(set) var lineCount = 0
 
   init(_ path: String, _ console: Console) throws {
-    var (lines, _) = try LineReader.opening(path, console)
-    while let line = try lines.next() {
-      guard case .bytes(let bytes) = line, !bytes.isEmpty else { continue }
-      do {
-        let record = try RecordLine(json: bytes).record(in: ZoneID.main.name)
-        if records.updateValue(record, forKey: record.id) == nil { order.append(record.id) }
-        lineCount += 1
-      } catch let bad as BadLine {
-        throw Failure(.dataDamaged, "'\(path)', line \(lines.number): \(bad.words)")
-      }
+    try LineReader.forEachRecord(of: path, console) { record in
+      if records.updateValue(record, forKey: record.id) == nil { order.append(record.id) }
+      lineCount += 1
     }
   }
 

@@ -146,10 +146,7 @@ struct ImportCommand {
 
   /// Saves one line. Returns false for an empty line.
   private func save(_ line: LineReader.Line, into transaction: inout WriteTransaction) throws -> Bool {
-    guard case .bytes(let bytes) = line else {
-      throw BadLine("longer than \(Words.bytes(UInt64(LineReader.lineBytesMax)))")
-    }
-    if bytes.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { return false }
+    guard let bytes = try line.content() else { return false }
     let record = try RecordLine(json: bytes).record(in: zone)
     do {
       try transaction.save(record)

@@ -29,6 +29,10 @@ final class KillLoop {
   private var kills: [String: Int] = ["import": 0, "sync": 0, "serve": 0]
   private var acknowledged = 0
   private var deleted: Set<RecordID> = []
+  /// The records of `--records`; nil to take those of this machine.
+  private let given: GivenRecords?
+  /// Whether a failure may be one of the stores, so that they are worth keeping: from the first round to the last check.
+  private(set) var isUnderTest = false
 
   /// A device, and the saves that it has acknowledged.
   private struct Device {
@@ -46,7 +50,8 @@ final class KillLoop {
   private static let sliceMax = 1_000
   private static let settlingRoundsMax = 8
 
-  init(_ work: WorkDirectory, _ options: CrashTestOptions) {
+  init(_ work: WorkDirectory, _ options: CrashTestOptions, _ given: GivenRecords?) {
+    self.given = given
     self.work = work
     self.options = options
     console = work.console
@@ -63,6 +68,7 @@ final class KillLoop {
     try console.print("seed \(options.seed)")
     try loadRecords()
     server = try work.startServer(serverPath)
+    isUnderTest = true
     var progress = Progress(console)
     defer { progress.end() }
     while killCount < options.kills || elapsedNanoseconds < UInt64(options.seconds) * 1_000_000_000 {
@@ -74,16 +80,24 @@ final class KillLoop {
       case 7..<9: try killServer(device)
       default: try deleteSome(device)
       }
-      progress.update("\(killCount) kills, \(Words.plural(acknowledged, "acknowledged record"))")
+      progress.update("\(Words.plural(killCount, "kill")), \(Words.plural(acknowledged, "acknowledged record"))")
     }
     progress.end()
     try settle()
     let count = try checkThird()
     try checkEnd()
     if let server { try work.stop(server) }
+    isUnderTest = false
+    guard acknowledged > 0, count > 0 else {
+      throw Failure(
+        .dataDamaged,
+        "crash-test: too few records or kills: \(Words.plural(acknowledged, "acknowledged save")), "
+          + "\(Words.plural(count, "record")) compared, so nothing is proven",
+        try: "the same command with more records after --records, or a greater number after --kills")
+    }
     let words = kills.sorted { $0.key < $1.key }.map { "\($0.value) of \($0.key)" }.joined(separator: ", ")
     try console.print(
-      "crash-test: \(killCount) kills (\(words)), \(Words.plural(acknowledged, "acknowledged save")), 0 lost, "
+      "crash-test: \(Words.plural(killCount, "kill")) (\(words)), \(Words.plural(acknowledged, "acknowledged save")), 0 lost, "
         + "0 duplicated, 0 resurrected; \(Words.plural(count, "record")) on three devices, byte for byte; "
         + Words.seconds(nanoseconds: elapsedNanoseconds))
     return .done
@@ -92,15 +106,13 @@ final class KillLoop {
   private func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
 
   private func loadRecords() throws {
-    var path = work("records.jsonl")
-    if let records = options.records {
-      path = records
-    } else {
+    var records = given
+    if records == nil {
+      let path = work("records.jsonl")
       try console.print("records: " + LocalRecords.save(at: path, console.fileSystem))
+      records = try GivenRecords(path, console)
     }
-    let given = try GivenRecords(path, console)
-    population = given.order.prefix(Self.populationMax).compactMap { given.records[$0] }
-    try expect(!population.isEmpty, "there are no records in '\(path)'")
+    population = records.map { given in given.order.prefix(Self.populationMax).compactMap { given.records[$0] } } ?? []
     try console.print("working on \(Words.plural(population.count, "record")) in \(work.path)")
     try console.flush()
   }

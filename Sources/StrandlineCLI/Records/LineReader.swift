@@ -1,5 +1,7 @@
 // Reads lines from a stream piece by piece, so that memory holds one line and one piece, however long the stream is.
 
+import Strandline
+import StrandlineHost
 import StrandlineSystem
 
 /// Splits a stream into lines.
@@ -9,6 +11,16 @@ struct LineReader {
     case bytes([UInt8])
     /// A line longer than `lineBytesMax`; its bytes were dropped.
     case tooLong
+
+    /// The bytes; nil if there are only spaces.
+    ///
+    /// - Throws: `BadLine` if the line is too long.
+    func content() throws -> [UInt8]? {
+      guard case .bytes(let bytes) = self else {
+        throw BadLine("longer than \(Words.bytes(UInt64(lineBytesMax)))")
+      }
+      return bytes.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D } ? nil : bytes
+    }
   }
 
   /// The longest line that is returned. A record has at most 1 MB, and base64 and escapes may make each byte six.
@@ -58,6 +70,23 @@ struct LineReader {
 }
 
 extension LineReader {
+  /// Calls `body` with each record of a file, or of standard input for `-`; empty lines are passed over.
+  ///
+  /// - Throws: `Failure` with the number of the first bad line.
+  static func forEachRecord(of path: String, _ console: Console, _ body: (Record) throws -> Void) throws {
+    var (lines, _) = try opening(path, console)
+    while let line = try lines.next() {
+      do {
+        guard let bytes = try line.content() else { continue }
+        try body(RecordLine(json: bytes).record(in: ZoneID.main.name))
+      } catch let bad as BadLine {
+        throw Failure(
+          .dataDamaged, "\(path == "-" ? "standard input" : "'\(path)'"), line \(lines.number): \(bad.words)",
+          try: "correct the line, then the same command")
+      }
+    }
+  }
+
   /// Opens a file, or standard input for `-`. `size` is the file's size; nil for standard input.
   static func opening(_ path: String, _ console: Console) throws -> (reader: LineReader, size: UInt64?) {
     if path == "-" { return (LineReader { try console.read(max: $0) }, nil) }
