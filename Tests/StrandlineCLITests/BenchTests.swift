@@ -42,6 +42,28 @@ struct BenchTests {
       #expect(works.contains(work) && works.contains(work + ".x2"), "\(work)")
     }
     #expect(try machine.disk.list("/bench") == [])
+
+    // The error for a mistyped row lists those that exist.
+    let mistyped = await machine.run(Self.quick + ["--only", "log.durabel"], input: [])
+    #expect(mistyped.code == .usage && mistyped.out == "")
+    let listed = Set(mistyped.err.matches(of: /log\.[a-z0-9.]*[a-z0-9]/).map { String($0.output) })
+    #expect(listed.subtracting(["log.durabel"]) == works.filter { !$0.hasSuffix(".x2") }, "\(mistyped.err)")
+    #expect(works == Set(works.filter { !$0.hasSuffix(".x2") }.flatMap { [$0, $0 + ".x2"] }))
+  }
+
+  @Test func `an input or a plot that cannot be used is named before the benchmark runs`() async throws {
+    let machine = try machine()
+    try machine.file("/bad", "\n" + note("a", "1") + "[]\n")
+    for (words, code, message) in [
+      (["/nofile"], ExitCode.noSuchStore, "there is no file '/nofile'"),
+      (["/bench"], .noSuchStore, "'/bench' is a directory, not a file of JSON Lines"),
+      (["/bad"], .dataDamaged, "'/bad', line 3: "),
+      (["log", "--plot", "/no/x.svg"], .cannotCreate, "there is no directory '/no' to write '/no/x.svg' in"),
+      (["log", "--plot", "/bench"], .cannotCreate, "cannot write '/bench': it is a directory"),
+    ] {
+      let screen = await machine.run(["bench", "--directory", "/bench"] + words, input: [])
+      #expect(screen.code == code && screen.err.contains(message), "\(words): \(screen)")
+    }
   }
 
   @Test func `counts one sync a group and none for reading`() async throws {

@@ -36,6 +36,24 @@ extension Command {
     }
   }
 
+  /// Checks that the directory in which a store or a file is to be made exists.
+  ///
+  /// - Throws: `Failure` with the exit code 73, because what is missing is not the store but the place for it.
+  static func checkParent(of path: String, _ console: Console, purpose: String) throws {
+    var name = path[...]
+    while name.count > 1, name.last == "/" { name.removeLast() }
+    guard let slash = name.lastIndex(of: "/"), slash > name.startIndex else { return }
+    let parent = String(name[..<slash])
+    switch try console.fileSystem.kind(of: parent) {
+    case .directory: return
+    case .absent:
+      throw Failure(
+        .cannotCreate, "there is no directory '\(parent)' \(purpose)", try: "mkdir -p \(ShellWord.quote(parent))")
+    case .file, .other:
+      throw Failure(.cannotCreate, "'\(parent)' is not a directory \(purpose)", try: "another path")
+    }
+  }
+
   /// Opens a store for reading.
   static func readOnly(_ path: String, _ console: Console) throws -> RecordStore {
     try RecordStore.openReadOnly(at: path, environment: StoreEnvironment(console.environment))

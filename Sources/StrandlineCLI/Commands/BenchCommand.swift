@@ -33,7 +33,10 @@ extension Command {
     ],
     run: { arguments, console in
       let rounds: Int? = try arguments.number("--rounds", in: 1...99)
-      if arguments.operands[0] == "log" { return try await benchLog(arguments, console, rounds: rounds ?? 7) }
+      if arguments.operands[0] == "log" {
+        try checkLogOptions(arguments, console)
+        return try await benchLog(arguments, console, rounds: rounds ?? 7)
+      }
       for name in ["--only", "--plot"] where arguments[name] != nil {
         throw UsageError(message: "\(name) can be used with 'bench log' only")
       }
@@ -47,6 +50,26 @@ extension Command {
       for row in bench.rows { try console.print(arguments.has("--json") ? row.json : row.text) }
       return .done
     })
+
+  /// The rows of `bench log`, each of which is measured at two sizes. A test compares them with the output.
+  private static let logWorks = [
+    "log.durable.100", "log.durable.1k", "log.durable.100.async", "log.group64.100",
+    "log.bulk400.100", "log.verify.200", "log.open.clean", "log.open.crash", "log.syncs", "log.syncs.reading",
+  ]
+
+  /// Checks what a run of minutes would otherwise find out at its end.
+  private static func checkLogOptions(_ arguments: Arguments, _ console: Console) throws {
+    if let prefix = arguments["--only"], !logWorks.contains(where: { "\($0).x2".hasPrefix(prefix) }) {
+      throw UsageError(
+        message: "--only '\(prefix)' begins the name of no row; the rows are \(logWorks.joined(separator: ", ")), and "
+          + "each of them with .x2 behind it")
+    }
+    guard let plot = arguments["--plot"] else { return }
+    try checkParent(of: plot, console, purpose: "to write '\(plot)' in")
+    if try console.fileSystem.kind(of: plot) == .directory {
+      throw Failure(.cannotCreate, "cannot write '\(plot)': it is a directory", try: "the path of a file after --plot")
+    }
+  }
 
   private static func benchLog(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
     let options = LogBenchOptions(
@@ -123,18 +146,8 @@ private struct Bench {
 
   /// Parses the input before the time is measured.
   static func records(_ path: String, _ console: Console) throws -> [Record] {
-    let file = try console.fileSystem.open(path, .read)
-    defer { file.close() }
-    var offset: UInt64 = 0
-    var lines = LineReader { count in
-      let bytes = try file.read(at: offset, count: count)
-      offset += UInt64(bytes.count)
-      return bytes
-    }
     var records: [Record] = []
-    while case .bytes(let bytes)? = try lines.next() {
-      records.append(try RecordLine(json: bytes).record(in: "Main"))
-    }
+    try LineReader.forEachRecord(of: path, console) { records.append($0) }
     return records
   }
 
