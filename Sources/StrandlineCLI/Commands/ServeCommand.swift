@@ -132,7 +132,8 @@ struct ServeCommand: Sendable {
         throw error
       }
     } catch {
-      throw Failure(.cannotCreate, "cannot write '\(path)': \(error)")
+      let isForbidden = (error as? SystemError)?.isForbidden == true
+      throw Failure(isForbidden ? .notPermitted : .cannotCreate, "cannot write '\(path)': \(error)")
     }
   }
 }

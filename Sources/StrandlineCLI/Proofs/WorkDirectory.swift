@@ -45,7 +45,8 @@ final class WorkDirectory: Sendable {
         throw Failure(.cannotCreate, "'\(path)' is not empty", try: "another directory for --keep")
       }
     } catch let error as SystemError {
-      throw Failure(.cannotCreate, "cannot make the directory '\(path)': \(error)")
+      throw Failure(
+        error.isForbidden ? .notPermitted : .cannotCreate, "cannot make the directory '\(path)': \(error)")
     }
     try console.onInterrupt { [weak self] in self?.interrupt() }
   }
