@@ -131,7 +131,8 @@ struct RepairScreen {
         ))
     }
     if plan.hasHoles, !plan.isBound {
-      rows.append(("account", "lost: the next sync binds the store to the account that it signs in with"))
+      rows.append(
+        ("account", "unknown: if it was synced, the next sync binds it to the account that it signs in with"))
     }
     for stray in salvage.strays {
       rows.append(("stray", "\(printable(stray)): not a segment of this store's log; it is not copied"))
