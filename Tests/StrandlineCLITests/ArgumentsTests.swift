@@ -45,7 +45,12 @@ struct ArgumentsTests {
     (["--verbose"], "unknown option '--verbose'"),
     (["help", "verifi"], "no help on 'verifi'; did you mean 'verify'?"),
     (["log-dump", "--from", "9", "--to", "8", "S"], "--from 9 is after --to 8"),
-    (["log-dump", "--kind", "savd", "S"], "unknown kind 'savd'; did you mean 'saved'?"),
+    (["status", "--json", "--json", "S"], "--json is given twice"),
+    (["log-dump", "-f", "--follow", "S"], "--follow is given twice"),
+    (["import", "", "f"], "the path STORE is empty"),
+    (["import", "S", ""], "the path FILE|- is empty"),
+    (["serve", ""], "the path DIRECTORY is empty"),
+    (["repair", "--apply", "--into=", "S"], "the path after --into is empty"),
     (["sync", "S"], "sync needs --url URL"),
     (
       ["sync", "--url", "notaurl", "--container", "c", "S"],
@@ -70,7 +75,14 @@ struct ArgumentsTests {
       "--url takes http:// or https://, a host and optionally a port, and no user name or password; tokens are read "
         + "from files or the environment"
     ),
-    (["serve", "--throttle", "x", "D"], "--throttle takes N or N:SECONDS, not 'x'"),
+    (
+      ["serve", "--throttle", "x", "D"],
+      "--throttle takes N or N:SECONDS, with N from 1 and SECONDS from 0 to 86400, not 'x'"
+    ),
+    (
+      ["serve", "--throttle", "1:1e9", "D"],
+      "--throttle takes N or N:SECONDS, with N from 1 and SECONDS from 0 to 86400, not '1:1e9'"
+    ),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),
     (["crash-test", "--seconds", "0"], "--seconds takes a whole number from 1 to 604800, not '0'"),
@@ -92,6 +104,24 @@ struct ArgumentsTests {
     let screen = await Machine().run(words, input: [])
     let verb = Command.named(words[0]).map { " \($0.name)" } ?? ""
     #expect(screen == Screen(code: .usage, out: "", err: "error: \(message)\ntry: strandline help\(verb)\n"))
+  }
+
+  @Test(arguments: [
+    ["import", "S", "-"], ["export", "S"], ["get", "S", "n"], ["put", "S", "{}"], ["delete", "S", "n"],
+    ["sync", "--url", "http://127.0.0.1", "--container", "c", "S"],
+  ])
+  func `a name that cannot be a zone's is a mistake in the option`(words: [String]) async {
+    for (name, defect) in [
+      ("é", "it holds a character that is not printable ASCII"), ("", "it is empty"),
+      ("_x", "it begins with '_', which CloudKit reserves for the system"),
+    ] {
+      let screen = await Machine().run(words + ["--zone", name], input: Array(note("n", "1").utf8))
+      #expect(
+        screen
+          == Screen(
+            code: .usage, out: "",
+            err: "error: --zone '\(name)' cannot be a zone's name here: \(defect)\ntry: strandline help \(words[0])\n"))
+    }
   }
 
   @Test func `distances are Levenshtein's`() {
@@ -165,6 +195,7 @@ struct HelpTests {
             OVERVIEW: Delete records.
 
             Deletes them in one transaction. If one of them does not exist, none is deleted.
+            Prints nothing when they are deleted.
 
             USAGE: strandline delete [options] STORE NAME…
 

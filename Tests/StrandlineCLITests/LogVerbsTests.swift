@@ -62,6 +62,27 @@ struct LogVerbsTests {
     #expect(text.contains("  segment 3, offset ") && text.contains("    000000  04 00 01 00"))
   }
 
+  @Test func `a kind that the log cannot have is a mistake, and the error lists the kinds`() async throws {
+    let machine = await machine()
+    for (kind, words) in [
+      ("frob", "unknown kind 'frob'. The kinds of a store are opened, "),
+      ("savd", "unknown kind 'savd'; did you mean 'saved'? The kinds of a store are opened, "),
+      ("", "unknown kind ''. The kinds of a store are opened, "),
+      ("saved,", "unknown kind ''. The kinds of a store are opened, "),
+      ("recordSaved", "'recordSaved' is a kind of a server's journal, and '/A' is a store; its kinds are opened, "),
+    ] {
+      let screen = await machine.run("log-dump", "--kind", kind, "/A")
+      #expect(screen.code == .usage && screen.out == "" && screen.err.hasPrefix("error: \(words)"), "\(screen)")
+    }
+    try Log.open(at: "/srv", role: .server, environment: machine.environment) { _ in }.close()
+    let journal = await machine.run("log-dump", "--kind", "saved", "/srv")
+    #expect(
+      journal.code == .usage
+        && journal.err.hasPrefix("error: 'saved' is a kind of a store, and '/srv' is a server's journal; "),
+      "\(journal)")
+    #expect(await machine.run("log-dump", "--kind", "recordSaved,unknown", "/srv").code == .done)
+  }
+
   @Test func `following ends with Ctrl-C and exit code 0`() async {
     let machine = await machine()
     machine.isImpatient.withLock { $0 = true }

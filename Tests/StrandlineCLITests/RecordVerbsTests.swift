@@ -74,6 +74,18 @@ struct RecordVerbsTests {
     #expect(await machine.run("get", "/new", "n").code == .done)
   }
 
+  @Test func `export prints a note for a zone that the store does not have`() async {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    #expect(
+      await machine.run("export", "--zone", "Mian", "/A")
+        == Screen(code: .done, out: "", err: "note: '/A' has no zone 'Mian'; its zones are Main\n"))
+    #expect(await machine.run("export", "--zone", "Main", "/A").err == "")
+    // A zone whose records were all deleted is still a zone.
+    _ = await machine.run("delete", "/A", "a")
+    #expect(await machine.run("export", "--zone", "Main", "/A") == Screen(code: .done, out: "", err: ""))
+  }
+
   @Test func `put rejects invalid records`() async {
     let machine = Machine()
     _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"n1"}"#)

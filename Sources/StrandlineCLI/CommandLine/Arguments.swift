@@ -3,6 +3,8 @@
 //
 // `--name VALUE` and `--name=VALUE`; `--` ends options; `-` is an operand; options and operands in any order.
 
+import Strandline
+
 /// A command line that the command does not accept.
 package struct UsageError: Error, Equatable {
   package var message: String
@@ -36,7 +38,9 @@ package struct Arguments: Sendable {
       }
       if option.value == nil {
         guard equals == nil else { throw UsageError(message: "\(option.name) takes no value") }
-        flags.insert(option.name)
+        guard flags.insert(option.name).inserted || option.name == Option.help.name else {
+          throw UsageError(message: "\(option.name) is given twice")
+        }
         continue
       }
       let value: String
@@ -49,6 +53,9 @@ package struct Arguments: Sendable {
         value = next
       }
       if values[option.name] != nil { throw UsageError(message: "\(option.name) is given twice") }
+      if value.isEmpty, Self.paths.contains(option.value ?? "") {
+        throw UsageError(message: "the path after \(option.name) is empty")
+      }
       values[option.name] = [value]
     }
     if flags.contains(Option.help.name) { return }
@@ -59,13 +66,32 @@ package struct Arguments: Sendable {
     if let most = command.operandsMax, operands.count > most {
       throw UsageError(message: "\(command.name) does not take '\(operands[most])'")
     }
+    for (placeholder, operand) in zip(command.operands, operands)
+    where operand.isEmpty && Self.paths.contains(placeholder) {
+      throw UsageError(message: "the path \(placeholder) is empty")
+    }
   }
+
+  /// The placeholders of operands and values that are paths. An empty one, mostly a shell variable that is not set, would
+  /// be reported by the system in words that name no path.
+  private static let paths: Set<String> = [
+    "STORE", "DIRECTORY", "FILE|-", "FILE|log", "FILE", "FILE.svg", "DIR", "NEW",
+  ]
 
   /// Whether a flag was given.
   package func has(_ name: String) -> Bool { flags.contains(name) }
 
   /// An option's value; nil if it was not given.
   package subscript(_ name: String) -> String? { values[name]?.first }
+
+  /// The zone of `--zone`; nil if it was not given.
+  func zone() throws(UsageError) -> ZoneID? {
+    guard let name = self[Option.zone.name] else { return nil }
+    if let defect = Names.defect(zoneName: name) {
+      throw UsageError(message: "--zone '\(name.prefix(80))' cannot be a zone's name here: \(defect)")
+    }
+    return ZoneID(name)
+  }
 
   /// An option's value as a whole number in a range.
   func number<Value: FixedWidthInteger & LosslessStringConvertible>(

@@ -5,12 +5,15 @@ import Strandline
 extension Command {
   static let delete = Command(
     "delete", "Delete records.", operands: ["STORE", "NAME…"], operandsMax: .some(nil),
-    details: ["Deletes them in one transaction. If one of them does not exist, none is deleted."],
+    details: [
+      "Deletes them in one transaction. If one of them does not exist, none is deleted.",
+      "Prints nothing when they are deleted.",
+    ],
     options: [.zone],
     examples: [Example("Two notes", "strandline delete STORE n1 n2")],
     run: { arguments, console in
       let path = arguments.operands[0]
-      let zone = ZoneID(arguments["--zone"] ?? ZoneID.main.name)
+      let zone = try arguments.zone() ?? .main
       let ids = arguments.operands.dropFirst().map { RecordID($0, zone: zone) }
       return try withStore(path, console, create: false) { store in
         try store.writeBlocking { transaction in

@@ -8,7 +8,8 @@ extension Command {
   static let export = Command(
     "export", "Print records as JSON Lines.", operands: ["STORE"],
     details: [
-      "The records are ordered by zone and name. Without --zone each line names its zone. import accepts every line."
+      "The records are ordered by zone and name. Without --zone each line names its zone. import accepts every line,",
+      "except one with a number that is not finite in a list of DOUBLEs or in a LOCATION: JSON cannot express it.",
     ],
     options: [Option("--zone", "ZONE", "Only the records of this zone; the lines then do not name it.")],
     examples: [
@@ -16,9 +17,26 @@ extension Command {
       Example("Compare two devices", "diff <(strandline export A) <(strandline export B)"),
     ],
     run: { arguments, console in
-      try export(arguments.operands[0], zone: arguments["--zone"], console) { try console.write($0) }
+      let path = arguments.operands[0]
+      let zone = try arguments.zone()
+      var count = 0
+      try export(path, zone: zone?.name, console) {
+        try console.write($0)
+        count += 1
+      }
+      if let zone, count == 0 { try warnAboutUnknownZone(zone, path, console) }
       return .done
     })
+
+  /// Prints a note if the store has no such zone. It is not an error, because any name may become a zone.
+  private static func warnAboutUnknownZone(_ zone: ZoneID, _ path: String, _ console: Console) throws {
+    let zones = try readOnly(path, console).status().zones.map(\.id)
+    guard !zones.contains(zone) else { return }
+    let names = zones.map { printable($0.name) }
+    console.say(
+      "note: '\(printable(path))' has no zone '\(printable(zone.name))'"
+        + (names.isEmpty ? "" : "; its zones are \(names.joined(separator: ", "))"))
+  }
 
   /// Calls `body` with each line of an export, including its line end.
   static func export(

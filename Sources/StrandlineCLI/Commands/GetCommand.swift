@@ -14,7 +14,7 @@ extension Command {
     ],
     run: { arguments, console in
       let path = arguments.operands[0]
-      let id = RecordID(arguments.operands[1], zone: ZoneID(arguments["--zone"] ?? ZoneID.main.name))
+      let id = try RecordID(arguments.operands[1], zone: arguments.zone() ?? .main)
       let store = try readOnly(path, console)
       guard let record = try store.record(id) else {
         throw Failure(

@@ -51,7 +51,7 @@ struct ImportCommand {
   init(_ arguments: Arguments, _ console: Console) throws {
     storePath = arguments.operands[0]
     filePath = arguments.operands[1]
-    zone = arguments["--zone"] ?? ZoneID.main.name
+    zone = try (arguments.zone() ?? .main).name
     batchSize = try arguments.number("--batch", in: 1...Self.batchSizeMax) ?? Self.batchSizeDefault
     acknowledges = arguments.has("--acks")
     keepsGoing = arguments.has("--keep-going")

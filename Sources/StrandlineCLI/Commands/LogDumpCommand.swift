@@ -11,10 +11,13 @@ import Synchronization
 extension Command {
   static let logDump = Command(
     "log-dump", "Show the events of a store, or of a server's journal.", operands: ["STORE"],
-    details: ["Columns: LSN, kind, record (or zone), detail. Field values are not shown; get shows them."],
+    details: [
+      "Columns: LSN, kind, record (or zone), detail. Field values are not shown; get shows them.",
+      "The LSN (log sequence number) is an event's number: 1 for the first, one more for each that follows.",
+    ],
     options: [
-      Option("--from", "LSN", "Only events with this LSN or a greater one."),
-      Option("--to", "LSN", "Only events with a smaller LSN than this."),
+      Option("--from", "LSN", "Only events from this LSN on."),
+      Option("--to", "LSN", "Only events up to this LSN, not included."),
       Option(
         "--kind", "KIND[,KIND]", "Only events of these kinds, such as saved,merged; unknown: kinds of newer versions."),
       Option("--record", "NAME", "Only events of this record."),
@@ -49,9 +52,13 @@ struct LogDump {
     from = try arguments.number("--from", in: 0...UInt64(Int64.max)) ?? 0
     to = try arguments.number("--to", in: 0...UInt64(Int64.max)) ?? .max
     guard from <= to else { throw UsageError(message: "--from \(from) is after --to \(to)") }
-    kinds = Set(arguments["--kind"]?.split(separator: ",").map(String.init) ?? [])
-    for kind in kinds where !EventView.kindNames.contains(kind) {
-      throw UsageError(message: "unknown kind '\(kind)'" + Suggestion.sentence(kind, among: EventView.kindNames))
+    kinds = Set(arguments["--kind"]?.split(separator: ",", omittingEmptySubsequences: false).map(String.init) ?? [])
+    let known = EventView.kindNames(of: .store) + EventView.kindNames(of: .server)
+    for kind in kinds.sorted() where !known.contains(kind) {
+      let suggestion = Suggestion.sentence(kind, among: known)
+      throw UsageError(
+        message: "unknown kind '\(kind)'\(suggestion.isEmpty ? "." : suggestion) The kinds of a store are "
+          + "\(Self.list(.store)); those of a server's journal are \(Self.list(.server))")
     }
     record = arguments["--record"]
     follows = arguments.has("--follow")
@@ -60,8 +67,21 @@ struct LogDump {
     self.console = console
   }
 
+  private static func list(_ role: LogRole) -> String { EventView.kindNames(of: role).joined(separator: ", ") }
+
+  /// Checks that a log of this role may have events of the kinds.
+  private func checkKinds(_ role: LogRole) throws(UsageError) {
+    let known = EventView.kindNames(of: role)
+    guard let kind = kinds.sorted().first(where: { !known.contains($0) }) else { return }
+    let (here, there) =
+      role == .store ? ("a store", "a server's journal") : ("a server's journal", "a store")
+    throw UsageError(
+      message: "'\(kind)' is a kind of \(there), and '\(path)' is \(here); its kinds are \(Self.list(role))")
+  }
+
   func run() async throws -> ExitCode {
     let reader = try LogReader.open(at: path, environment: console.environment)
+    try checkKinds(reader.role)
     if !isJSON { try console.print(EventView.header) }
     try reader.poll { try show($0, reader.role) }
     guard follows else { return .done }

@@ -11,6 +11,7 @@ extension Command {
     details: [
       "JSON is a line as import accepts it. Only the fields that it names are changed; null clears a field.",
       "\"recordType\" is required for a record that does not exist yet.",
+      "Prints nothing when the record is saved.",
     ],
     options: [.zone, Option("--recreate", "Create a new record if this name was deleted.")],
     examples: [
@@ -20,7 +21,7 @@ extension Command {
       Example("Another title", #"strandline put STORE '{"recordName": "n1", "fields": {"title": "Bread"}}'"#),
     ],
     run: { arguments, console in
-      let zone = arguments["--zone"] ?? ZoneID.main.name
+      let zone = try (arguments.zone() ?? .main).name
       let line = try input(arguments.operands[1], console)
       let path = arguments.operands[0]
       func write(_ store: RecordStore) throws -> ExitCode {

@@ -22,7 +22,8 @@ extension Command {
       Option("--latency", "MS", "Wait before each answer."),
       Option(
         "--throttle", "N[:SECONDS]",
-        "Refuse the first N requests with THROTTLED and this retry-after. Default: 1 second."),
+        "Refuse the first N requests with 503 (TRY_AGAIN_LATER) and this retry-after, at most 86400. Default: 1 second."
+      ),
       Option("--drop-answer", "N", "Apply the N-th upload, print 'dropped answer N' and close without an answer."),
       Option("--expired-tokens", "Refuse the change tokens of earlier runs as expired."),
       Option("--replay-page", "After a deletion, send the first page of changes once more as it was."),
@@ -50,6 +51,7 @@ struct ServeCommand: Sendable {
   private let faults: ServerFaults
   private let console: Console
 
+  private static let daySeconds: Double = 86_400
   private static let dayMilliseconds: Int64 = 86_400_000
 
   init(_ arguments: Arguments, _ console: Console) throws {
@@ -76,8 +78,11 @@ struct ServeCommand: Sendable {
   private static func throttle(_ text: String) throws(UsageError) -> ServerFaults.Throttle {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count <= 2, let requests = Int(parts[0]), requests > 0,
-      let seconds = parts.count == 2 ? Double(parts[1]) : 1, seconds >= 0, seconds.isFinite
-    else { throw UsageError(message: "--throttle takes N or N:SECONDS, not '\(text)'") }
+      let seconds = parts.count == 2 ? Double(parts[1]) : 1, (0...Self.daySeconds).contains(seconds)
+    else {
+      throw UsageError(
+        message: "--throttle takes N or N:SECONDS, with N from 1 and SECONDS from 0 to 86400, not '\(text)'")
+    }
     return ServerFaults.Throttle(status: 503, retryAfter: seconds, requests: requests)
   }
 

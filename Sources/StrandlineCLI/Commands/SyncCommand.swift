@@ -65,7 +65,7 @@ struct SyncCommand {
     case (false, true): options.direction = .pushOnly
     case (false, false): break
     }
-    options.zone = arguments["--zone"].map { ZoneID($0) }
+    options.zone = try arguments.zone()
     self.url = url
     self.options = options
     self.console = console
@@ -182,7 +182,7 @@ struct SyncCommand {
     let counts: [(key: String, words: String, count: Int)] = [
       ("fetchedSaves", "fetched", report.fetchedSaves),
       ("fetchedDeletes", "deletions fetched", report.fetchedDeletes),
-      ("echoes", "own writes seen again", report.echoes),
+      ("echoes", "of this device came back from the server", report.echoes),
       ("uploaded", "uploaded", report.uploaded),
       ("recognized", "found uploaded already", report.recognized),
       ("merged", "merged", report.merged),

@@ -18,9 +18,13 @@ struct EventView {
   var zoneName: String?
   var details: [(name: String, value: JSONValue)]
 
-  /// The names that `--kind` accepts.
-  static let kindNames: [String] =
-    EventKind.allCases.map(\.name) + JournalEventKind.allCases.map { String(describing: $0) } + ["unknown"]
+  /// The names that `--kind` accepts for a log of this role.
+  static func kindNames(of role: LogRole) -> [String] {
+    switch role {
+    case .store: EventKind.allCases.map(\.name) + ["unknown"]
+    case .server: JournalEventKind.allCases.map { String(describing: $0) } + ["unknown"]
+    }
+  }
 
   /// Describes an event. An event that cannot be decoded is described by the number of its kind and its length.
   init(_ event: LogEvent, role: LogRole) {
