@@ -42,7 +42,7 @@ package struct Tool {
       // The data that was printed before the failure is still written. If that fails too, both errors are reported,
       // and the exit code is that of the first.
       let unwritten = Result { try console.flush() }
-      let failure = failure(error, words)
+      let failure = failure(error, words, console)
       if case .failure(let second) = unwritten, failure.code != .inputOutput {
         console.report(Failure(second, store: nil))
       }
@@ -96,13 +96,13 @@ package struct Tool {
     for line in lines { try console.print(line) }
   }
 
-  private static func failure(_ error: any Error, _ words: [String]) -> Failure {
+  private static func failure(_ error: any Error, _ words: [String], _ console: Console) -> Failure {
     let verb = words.first.flatMap { Command.named($0) }
     if let usage = error as? UsageError {
       return Failure(.usage, usage.message, try: "strandline help" + (verb.map { " \($0.name)" } ?? ""))
     }
     // The store is the first operand of every verb that has one.
     let store = verb.flatMap { verb in (try? Arguments(Array(words.dropFirst()), for: verb))?.operands.first }
-    return Failure(error, store: store)
+    return Failure(error, of: verb, store: store, console.fileSystem)
   }
 }

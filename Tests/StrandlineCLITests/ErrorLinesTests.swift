@@ -4,9 +4,12 @@
 
 import Strandline
 import StrandlineCLI
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 import StrandlineSimulation
+import StrandlineTestSupport
+import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(30)))
@@ -105,6 +108,23 @@ struct ErrorLinesTests {
       #expect(await machine.run("verify", "/A").code != .dataDamaged, "call \(call)")
     }
     #expect(reported > 0)
+  }
+
+  @Test func `a file that is missing inside a store is 74, and not a directory that cannot be made`() async throws {
+    // A link without a target, which the simulated disk does not have.
+    let folder = try TemporaryFolder()
+    let errors = Mutex("")
+    let console = Console(
+      environment: .real, variables: { _ in nil }, output: { _ in },
+      error: { bytes in errors.withLock { $0 += String(decoding: bytes, as: UTF8.self) } }, input: { _ in [] },
+      interrupts: { _ in })
+    #expect(await Tool.run(given: ["put", folder("A"), note("a", "1")], console) == .done)
+    let link = try ChildProcess("/bin/ln", ["-s", "nowhere", folder("A") + "/" + SegmentName.name(9)])
+    #expect(try link.wait() == .exited(0))
+    for verb in ["verify", "status", "repair"] {
+      let code = await Tool.run(given: [verb, folder("A")], console)
+      #expect(code == .inputOutput, "\(verb): \(errors.withLock { $0 })")
+    }
   }
 
   @Test func `for an unreachable server one line says when to try again`() async {

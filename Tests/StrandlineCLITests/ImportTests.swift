@@ -284,6 +284,15 @@ struct ImportTests {
   @Test func `a store cannot be created in a directory that does not exist`() async {
     let screen = await Machine().run("import", "/no/such/A", "-", input: note("a", "1"))
     #expect(screen.code == .cannotCreate, "\(screen.err)")
+    #expect(
+      screen.err == "error: there is no directory '/no/such' to make the store in\ntry: mkdir -p /no/such\n")
+  }
+
+  @Test func `a failed import says that it has made a store`() async {
+    let machine = Machine()
+    let note = "note: made a new store at '/A'\n"
+    #expect(await machine.run("import", "/A", "-", input: "{").err.contains(note))
+    #expect(await !machine.run("import", "/A", "-", input: "{").err.contains(note))
   }
 
   @Test func `for a batch that is too large for a transaction the remedy is a smaller one`() async {
@@ -304,6 +313,17 @@ struct ImportTests {
       let screen = await machine.run(words, input: [])
       #expect(screen.code == .noSuchStore, "\(words)")
       #expect(screen.err.hasPrefix("error: "))
+      // A verb that reads asks for a store, and not for a new place to make one.
+      let isReading = words[0] != "import"
+      #expect(screen.err.contains("'/D' is not a store: it holds no segment") == isReading, "\(screen.err)")
+      #expect(screen.err.contains("new or empty") == !isReading, "\(screen.err)")
+    }
+    for verb in ["export", "status", "verify", "log-dump", "compact", "repair"] {
+      let screen = await machine.run(verb, "/D/letter.txt")
+      #expect(screen.code == .noSuchStore, "\(verb)")
+      #expect(
+        screen.err == "error: '/D/letter.txt' is not a directory, and a store is one\ntry: the path of a store; to make "
+          + "one of a file of JSON Lines: strandline import STORE /D/letter.txt\n", "\(verb): \(screen.err)")
     }
   }
 

@@ -98,6 +98,48 @@ struct NetworkVerbsTests {
     #expect(await machine.run("status", "/A").out.contains("1"))
   }
 
+  @Test func `sync says that it has made a store, and only then`() async throws {
+    let server = await Serving()
+    let machine = Machine()
+    let note = "note: made a new store at '/A'\n"
+    #expect(await sync(machine, server).err == note)
+    #expect(await sync(machine, server).err == "")
+    let lost = await machine.run("sync", "--url", server.url, "--container", "iCloud.test", "/no/such/A")
+    #expect(lost.code == .cannotCreate)
+    #expect(
+      lost.err == "error: there is no directory '/no/such' to make the store in\ntry: mkdir -p /no/such\n", "\(lost)")
+    _ = await server.end()
+  }
+
+  @Test func `a session file that cannot be read is named with the cause`() async throws {
+    let machine = Machine()
+    try machine.disk.makeDirectory("/token")
+    let screen = await machine.run(
+      "sync", "--url", "http://127.0.0.1:1", "--container", "c", "--session-token-file", "/token", "/A")
+    #expect(screen.code == .inputOutput)
+    #expect(screen.err.contains("cannot read the session file '/token': "), "\(screen.err)")
+    #expect(screen.err.contains("is a directory"), "\(screen.err)")
+  }
+
+  @Test func `a locked journal, and a store in its place, have remedies of their own`() async throws {
+    let server = await Serving()
+    let second = await server.machine.run("serve", "/srv")
+    #expect(second.code == .tryLater)
+    #expect(
+      second.err.hasSuffix(
+        "\ntry: another directory, or the same command when the other server has ended; log-dump and verify work "
+          + "meanwhile\n"), "\(second.err)")
+    _ = await server.end()
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let store = await machine.run("serve", "/A")
+    #expect(store.code == .noSuchStore)
+    #expect(
+      store.err.hasSuffix(
+        "\ntry: another directory; a server's journal and a device's store cannot be in the same one\n"),
+      "\(store.err)")
+  }
+
   @Test func `sync counts the unsettled mutations before it closes the store`() async {
     let server = await Serving()
     let machine = Machine()
@@ -170,7 +212,9 @@ struct NetworkVerbsTests {
     let port = first.url.split(separator: ":").last.map(String.init) ?? ""
     let second = await Machine().run("serve", "--port", port, "/srv")
     #expect(second.code == .inputOutput)
-    #expect(second.err.contains("cannot listen on 127.0.0.1"))
+    #expect(second.err.contains("cannot listen on 127.0.0.1, port \(port): "))
+    #expect(second.err.contains("the address is in use"))
+    #expect(second.err.hasSuffix("\ntry: another port after --port, or no --port for any free one\n"), "\(second.err)")
     _ = await first.end()
   }
 }

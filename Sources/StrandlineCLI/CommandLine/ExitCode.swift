@@ -76,17 +76,59 @@ extension Failure {
       return
     }
     var code = Self.code(of: error.code)
+    var message = error.message
     var cause: (any Error)? = error.underlying
     // A denied access has the exit code 77 whatever the store was doing; the system's error is one of the causes.
     while let below = cause {
       if let system = below as? SystemError {
         if system.isForbidden { code = .notPermitted }
-        // A missing store has a code of its own, so what is missing here is the directory in which to create it.
-        if system.isAbsent, code == .inputOutput { code = .cannotCreate }
+        // Not each layer quotes the system's error in its message.
+        if !message.contains(SystemError.words(for: system.errno)) { message += ": \(system)" }
       }
       cause = (below as? StrandlineError)?.underlying
     }
-    self.init(code, error.message, try: Self.remedy(for: error.code, store: path))
+    self.init(code, message, try: Self.remedy(for: error.code, store: path))
+  }
+
+  /// Converts an error that `verb` threw. The remedy for a path that is no store, or is locked, depends on the verb and
+  /// on what is there.
+  init(_ error: any Error, of verb: Command?, store path: String?, _ fileSystem: any FileSystem) {
+    self.init(error, store: path)
+    guard let verb, let path else { return }
+    switch (error as? StrandlineError)?.code ?? (error as? LogError).map({ StrandlineError($0, "").code }) {
+    case .storeHeld? where verb.name == Command.serve.name:
+      remedy =
+        "another directory, or the same command when the other server has ended; log-dump and verify work meanwhile"
+    case .notAStore?: describe(notAStore: path, verb, fileSystem)
+    default: break
+    }
+  }
+
+  private mutating func describe(notAStore path: String, _ verb: Command, _ fileSystem: any FileSystem) {
+    let makes = ["import", "put", "sync", "serve"].contains(verb.name)
+    // If the system cannot say what is there, the message of the layer below stays.
+    guard let kind = try? fileSystem.kind(of: path) else { return }
+    guard kind == .directory else {
+      message = "'\(path)' is not a directory, and a store is one"
+      remedy =
+        makes
+        ? "the path of a directory, which need not exist"
+        : "the path of a store; to make one of a file of JSON Lines: strandline import STORE \(ShellWord.quote(path))"
+      return
+    }
+    guard let names = try? fileSystem.list(path) else { return }
+    if names.contains(where: { $0.hasSuffix(LogFormat.segmentSuffix) }) {
+      // A log, but of the other role.
+      remedy =
+        verb.name == Command.serve.name
+        ? "another directory; a server's journal and a device's store cannot be in the same one"
+        : "another path; log-dump and verify can read a server's journal, and only serve writes it"
+    } else if makes {
+      remedy = "the path of a new or empty directory"
+    } else if !names.contains(LogFormat.manifestName), names != [LogFormat.lockName] {
+      message = "'\(path)' is not a store: it holds no segment (a file named by 16 hex digits and .seg)"
+      remedy = "the path of a store: a directory that import, put, sync or an app has made"
+    }
   }
 
   static func code(of error: SystemError) -> ExitCode {
@@ -113,7 +155,6 @@ extension Failure {
     let store = path.map { ShellWord.quote($0) } ?? "STORE"
     switch code {
     case .noSuchStore: return "strandline import \(store) FILE   (a store is created by the first write)"
-    case .notAStore: return "another path (of a server's journal, only log-dump and verify can read it)"
     case .storeHeld:
       return "the same command when the other process has ended; get, export, status and log-dump work meanwhile"
     case .damaged: return "strandline verify \(store)"

@@ -12,6 +12,7 @@ extension Command {
   static func withStore(
     _ path: String, _ console: Console, create: Bool = true, _ body: (RecordStore) throws -> ExitCode
   ) throws -> ExitCode {
+    if create { try checkParent(of: path, console, purpose: "to make the store in") }
     let store = try RecordStore.openBlocking(
       at: path, environment: StoreEnvironment(console.environment), createIfAbsent: create)
     sayRecovery(of: store, at: path, console)
@@ -44,7 +45,11 @@ extension Command {
     while name.count > 1, name.last == "/" { name.removeLast() }
     guard let slash = name.lastIndex(of: "/"), slash > name.startIndex else { return }
     let parent = String(name[..<slash])
-    switch try console.fileSystem.kind(of: parent) {
+    let kind: PathKind
+    do { kind = try console.fileSystem.kind(of: parent) } catch {
+      throw Failure(error.isForbidden ? .notPermitted : .cannotCreate, "cannot look at '\(parent)': \(error)")
+    }
+    switch kind {
     case .directory: return
     case .absent:
       throw Failure(
@@ -52,6 +57,17 @@ extension Command {
     case .file, .other:
       throw Failure(.cannotCreate, "'\(parent)' is not a directory \(purpose)", try: "another path")
     }
+  }
+
+  /// Whether nothing is at the path, so that opening a store there makes one.
+  static func isNew(_ path: String, _ console: Console) -> Bool {
+    // If the system cannot say it, the open that follows reports why.
+    (try? console.fileSystem.kind(of: path)) == .absent
+  }
+
+  /// Prints a note that a store was made: the path may be mistyped, and the store is otherwise found by chance.
+  static func sayNew(_ path: String, _ console: Console) {
+    console.say("note: made a new store at '\(printable(path))'")
   }
 
   /// Opens a store for reading.

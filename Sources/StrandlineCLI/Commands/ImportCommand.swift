@@ -70,9 +70,13 @@ struct ImportCommand {
   func run() throws -> ExitCode {
     // The input is opened first, so that a mistyped path of it does not create an empty store.
     var (lines, size) = try LineReader.opening(filePath, console)
+    try Command.checkParent(of: storePath, console, purpose: "to make the store in")
+    let isNew = Command.isNew(storePath, console)
     let store = try RecordStore.openBlocking(at: storePath, environment: StoreEnvironment(console.environment))
     Command.sayRecovery(of: store, at: storePath, console)
     let outcome = Result { try importAll(&lines, size, into: store) }
+    // If records were saved, the number of them has been printed.
+    if case .failure = outcome, isNew, (try? store.status().records) == 0 { Command.sayNew(storePath, console) }
     // If both fail, the error of the import is reported.
     let closed = Result { try store.closeBlocking() }
     let code = try outcome.get()

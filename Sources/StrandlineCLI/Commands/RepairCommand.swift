@@ -38,6 +38,7 @@ extension Command {
         try screen.show(console, json: arguments.has("--json"), isWritten: false)
         return repair.plan.isNeeded ? .recoverable : .done
       }
+      try checkParent(of: target, console, purpose: "to make the new store in")
       do {
         try repair.apply(into: target)
       } catch let error as StrandlineError where error.code == .notAStore {

@@ -90,17 +90,16 @@ struct ServeCommand: Sendable {
     // The server may print a line before `running` is set. If the line cannot be written, the server is stopped.
     let running = Mutex<LocalServer?>(nil)
     let isOutputClosed = Flag()
-    let server = try LocalServer.run(
-      directory: directory, port: port, faults: faults, environment: console.environment,
-      onLine: { [console] line in
-        do {
-          try console.print(line)
-          try console.flush()
-        } catch {
-          isOutputClosed.set()
-          running.withLock { $0 }?.stop()
-        }
-      })
+    try Command.checkParent(of: directory, console, purpose: "to make the server's journal in")
+    let server = try listen { [console] line in
+      do {
+        try console.print(line)
+        try console.flush()
+      } catch {
+        isOutputClosed.set()
+        running.withLock { $0 }?.stop()
+      }
+    }
     running.withLock { $0 = server }
     let begun = Result { try begin(server) }
     if case .failure = begun { server.stop() }
@@ -109,6 +108,17 @@ struct ServeCommand: Sendable {
     try ended.get()
     if isOutputClosed.isSet { throw Failure(.inputOutput, "cannot write to standard output; the server has stopped") }
     return .done
+  }
+
+  private func listen(_ onLine: @escaping @Sendable (String) -> Void) throws -> LocalServer {
+    do {
+      return try LocalServer.run(
+        directory: directory, port: port, faults: faults, environment: console.environment, onLine: onLine)
+    } catch let error as StrandlineError where ["bind", "listen"].contains((error.underlying as? SystemError)?.call) {
+      var failure = Failure(error, store: directory)
+      failure.remedy = "another port after --port, or no --port for any free one"
+      throw failure
+    }
   }
 
   private func begin(_ server: LocalServer) throws {

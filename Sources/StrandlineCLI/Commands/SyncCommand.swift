@@ -119,8 +119,11 @@ struct SyncCommand {
         transport: URLSessionTransport(timeout: timeout, totalTimeout: 6 * timeout), environment: environment.system)
     }
     configuration.isAutomatic = false
+    try Command.checkParent(of: storePath, console, purpose: "to make the store in")
+    let isNew = Command.isNew(storePath, console)
     let store = try await RecordStore.open(
       at: storePath, syncing: configuration, environment: StoreEnvironment(console.environment))
+    if isNew { Command.sayNew(storePath, console) }
     Command.sayRecovery(of: store, at: storePath, console)
     let outcome: Result<SyncReport, any Error>
     do {
