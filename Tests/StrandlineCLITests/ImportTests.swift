@@ -238,6 +238,21 @@ struct ImportTests {
     #expect(await machine.run("export", "/A").out.split(separator: "\n").count == 1)
   }
 
+  @Test func `a line that is not UTF-8, and one that is nested too deeply, are named as such`() async {
+    let machine = Machine()
+    let deep = String(repeating: "[", count: 100_000)
+    for (line, words) in [
+      (Array(#"{"recordType":"N","recordName":"x","fields":{"a":""#.utf8) + [0xFF] + Array(#""}}"#.utf8), "not UTF-8"),
+      ([0xC3, 0x28], "not UTF-8"), (Array(deep.utf8), "nested too deeply"),
+      (Array(#"{"fields":{"a":"#.utf8) + Array(deep.utf8), "nested too deeply"),
+      (Array(("{\"a\":\"" + deep).utf8), "incomplete"),
+    ] {
+      let screen = await machine.run(["import", "/A", "-"], input: line)
+      #expect(screen.code == .dataDamaged)
+      #expect(screen.err.contains("standard input, line 1: not valid JSON: \(words)"), "\(screen.err.prefix(300))")
+    }
+  }
+
   @Test func `a name of 255 characters is accepted, one of 256 is not`() async {
     let machine = Machine()
     #expect(await machine.run("import", "/A", "-", input: note(String(repeating: "n", count: 255), "1")).code == .done)
@@ -322,7 +337,8 @@ struct ImportTests {
       let screen = await machine.run(verb, "/D/letter.txt")
       #expect(screen.code == .noSuchStore, "\(verb)")
       #expect(
-        screen.err == "error: '/D/letter.txt' is not a directory, and a store is one\ntry: the path of a store; to make "
+        screen.err
+          == "error: '/D/letter.txt' is not a directory, and a store is one\ntry: the path of a store; to make "
           + "one of a file of JSON Lines: strandline import STORE /D/letter.txt\n", "\(verb): \(screen.err)")
     }
   }

@@ -43,11 +43,16 @@ struct RecordLine: Decodable {
   ///
   /// - Throws: `BadLine`.
   init(json: [UInt8]) throws {
+    // The decoder has the same words for these as for a missing quote.
+    guard String(validating: json, as: UTF8.self) != nil else { throw BadLine("not valid JSON: not UTF-8") }
     do {
       self = try JSONDecoder().decode(RecordLine.self, from: Data(json))
     } catch let error as DecodingError {
       // Without a coding path the text is not JSON; an invalid value has its key as the path.
       if case .dataCorrupted(let context) = error, context.codingPath.isEmpty {
+        if Self.depth(json) > Self.depthMax {
+          throw BadLine("not valid JSON: nested too deeply, more than \(Self.depthMax) lists and objects in each other")
+        }
         throw BadLine("not valid JSON: incomplete, a missing or misplaced quote or comma, or an invalid escape")
       }
       throw BadLine(error)
@@ -56,6 +61,32 @@ struct RecordLine: Decodable {
     if let key = RepeatedKey.first(in: json) {
       throw BadLine("the key '\(printable(String(key.prefix(80))))' occurs twice in one object")
     }
+  }
+
+  /// The depth that JSONDecoder accepts.
+  private static let depthMax = 512
+
+  /// How deeply lists and objects are nested, for text that need not be JSON.
+  private static func depth(_ json: [UInt8]) -> Int {
+    var depth = 0
+    var most = 0
+    var isInString = false
+    var isEscaped = false
+    for byte in json {
+      if isInString {
+        if byte == UInt8(ascii: "\""), !isEscaped { isInString = false }
+        isEscaped = byte == UInt8(ascii: "\\") && !isEscaped
+        continue
+      }
+      switch byte {
+      case UInt8(ascii: "\""): isInString = true
+      case UInt8(ascii: "["), UInt8(ascii: "{"): depth += 1
+      case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
+      default: break
+      }
+      most = max(most, depth)
+    }
+    return most
   }
 
   /// The record's ID. `zone` is the zone of a line that names none.
