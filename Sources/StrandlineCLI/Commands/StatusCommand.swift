@@ -8,6 +8,7 @@ import StrandlineLog
 extension Command {
   static let status = Command(
     "status", "Show what a store holds, has to send and waits for.", operands: ["STORE"],
+    details: ["Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused."],
     options: [.json],
     examples: [
       Example("As text", "strandline status STORE"),

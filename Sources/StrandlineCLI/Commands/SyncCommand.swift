@@ -15,6 +15,7 @@ extension Command {
       "Fetches, sends, and fetches again after a conflict. If the server throttles requests, it waits at most 30 seconds",
       "in all; then it exits with 75 (69 if the server cannot be reached) and says when to try again. The session token",
       "changes with each answer, and its file is rewritten. Without --session-token-file it is kept in STORE.",
+      "Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused.",
       "Environment variables: STRANDLINE_API_TOKEN, and STRANDLINE_SESSION with the token of a new sign-in.",
     ],
     options: [
