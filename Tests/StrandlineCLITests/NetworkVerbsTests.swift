@@ -98,6 +98,20 @@ struct NetworkVerbsTests {
     #expect(await machine.run("status", "/A").out.contains("1"))
   }
 
+  @Test func `sync counts in the singular and in the plural`() async {
+    let server = await Serving()
+    let a = Machine(seed: 1)
+    let b = Machine(seed: 2)
+    _ = await a.run("import", "/A", "-", input: note("a", "1"))
+    #expect(await sync(a, server).out.hasPrefix("1 uploaded; "))
+    #expect(await sync(a, server).out.hasPrefix("1 own write came back from the server; "))
+    _ = await sync(b, server)
+    _ = await a.run("delete", "/A", "a")
+    _ = await sync(a, server)
+    #expect(await sync(b, server).out.hasPrefix("1 deletion fetched; "))
+    _ = await server.end()
+  }
+
   @Test func `sync says that it has made a store, and only then`() async throws {
     let server = await Serving()
     let machine = Machine()

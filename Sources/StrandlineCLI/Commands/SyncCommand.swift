@@ -183,15 +183,17 @@ struct SyncCommand {
   }
 
   private func show(_ report: SyncReport, _ status: StoreStatus) throws {
-    let counts: [(key: String, words: String, count: Int)] = [
-      ("fetchedSaves", "fetched", report.fetchedSaves),
-      ("fetchedDeletes", "deletions fetched", report.fetchedDeletes),
-      ("echoes", "of this device came back from the server", report.echoes),
-      ("uploaded", "uploaded", report.uploaded),
-      ("recognized", "found uploaded already", report.recognized),
-      ("merged", "merged", report.merged),
-      ("blocked", "blocked", report.blocked),
-      ("held", "held", report.held),
+    let counts: [(key: String, one: String, many: String, count: Int)] = [
+      ("fetchedSaves", "fetched", "fetched", report.fetchedSaves),
+      ("fetchedDeletes", "deletion fetched", "deletions fetched", report.fetchedDeletes),
+      (
+        "echoes", "own write came back from the server", "own writes came back from the server", report.echoes
+      ),
+      ("uploaded", "uploaded", "uploaded", report.uploaded),
+      ("recognized", "found uploaded already", "found uploaded already", report.recognized),
+      ("merged", "merged", "merged", report.merged),
+      ("blocked", "blocked", "blocked", report.blocked),
+      ("held", "held", "held", report.held),
     ]
     if isJSON {
       var members = Dictionary(uniqueKeysWithValues: counts.map { ($0.key, JSONValue.integer(Int64($0.count))) })
@@ -201,7 +203,7 @@ struct SyncCommand {
       try console.write(JSONValue.object(members).canonicalBytes + [UInt8(ascii: "\n")])
       return
     }
-    let words = counts.filter { $0.count > 0 }.map { "\(Words.count($0.count)) \($0.words)" }
+    let words = counts.filter { $0.count > 0 }.map { Words.plural($0.count, $0.one, $0.many) }
     try console.print(
       (words.isEmpty ? "nothing new" : words.joined(separator: ", "))
         + "; \(Words.plural(report.requests, "request")), \(Words.count(status.unsettled)) unsettled")
