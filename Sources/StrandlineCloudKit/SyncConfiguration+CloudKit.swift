@@ -15,7 +15,7 @@ extension SyncConfiguration {
   /// Syncs with a CloudKit container through CloudKit Web Services.
   ///
   /// The signed-in user's token is kept in the file `session` of the store's folder; `WebSession(path:)` and
-  /// `signIn(token:)` put the first one there. Until then a sync throws `.needsSignIn`, with the URL of the sign-in page.
+  /// `signIn(token:)` put the first one there, after the store was opened once: it is made only in an empty folder. Until then a sync throws `.needsSignIn`, with the URL of the sign-in page.
   ///
   /// - Parameters:
   ///   - container: the container's identifier, "iCloud." first.

@@ -25,7 +25,7 @@ package struct LiveSegmentLossReport: Sendable, CustomStringConvertible {
   }
 
   package var description: String {
-    "\(damages) cuts and holes in a live segment: \(refused) refused, \(healed) above the last raise"
+    "\(damages) cuts and holes in a live segment: \(refused) refused, \(healed) later than CONTROL's last update"
   }
 }
 

@@ -113,15 +113,17 @@ struct ProofTests {
     #expect(await machine.run("crash-test", "--seed", "5", "--history", "random:9:2", "--ordered").code == .done)
   }
 
-  @Test func `the commands that the page for contributors shows repeat one crash`() async throws {
+  @Test func `the commands that the pages show repeat one crash`() async throws {
     let start = "$ swift run -c release strandline crash-test "
     let lines = try Page.text(".github/CONTRIBUTING.md").split(separator: "\n").filter { $0.hasPrefix(start) }
     #expect(lines.count == 3)
     // The others run for a minute, or with processes.
     let replays = lines.filter { $0.contains("--level") }
     #expect(!replays.isEmpty)
-    for line in replays {
-      let words = line.dropFirst(start.count).split(separator: " ").map(String.init)
+    let readme = try Page.text("README.md").matches(of: /strandline crash-test ([^`]*--level[^`]*)`/)
+    #expect(readme.count == 1)
+    for line in replays.map({ String($0.dropFirst(start.count)) }) + readme.map({ String($0.output.1) }) {
+      let words = line.split(separator: " ").map(String.init)
       let screen = await machine.run(["crash-test"] + words, input: [])
       #expect(screen.code == .done, "\(line): \(screen.err)")
     }
