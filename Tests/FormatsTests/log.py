@@ -77,11 +77,11 @@ def slot(data, place):
     data = data[place * PAGE :][:SLOT]
     if len(data) < SLOT or data[:8] != magic(b"C") or crc(data[:60]) != number(data, 60, 4):
         return None
+    if number(data, 8, 2) != 1 or number(data, 10, 2) or number(data, 12, 4):
+        raise Refused("future", "CONTROL")
     sequence, tail, durable_lsn, durable_end = struct.unpack("<QQQI", data[32:60])
     if sequence >= NUMBERS or durable_lsn >= NUMBERS or sequence % 2 != place:
         return None
-    if number(data, 8, 2) != 1 or number(data, 10, 2) or number(data, 12, 4):
-        raise Refused("future", "CONTROL")
     return {
         "storeUUID": data[16:32].hex(),
         "sequence": sequence,
@@ -387,10 +387,10 @@ class Store:
         self.slots = control(os.path.join(path, "CONTROL"))
         self.control = max((one for one in self.slots if one), key=lambda one: one["sequence"])
         self.manifest = manifest(os.path.join(path, "MANIFEST"), writing)
-        if role and role != self.manifest["role"]:
-            raise Refused("wrongRole", "MANIFEST")
         if self.control["storeUUID"] != self.manifest["storeUUID"]:
             raise Refused("foreign", "CONTROL")
+        if role and role != self.manifest["role"]:
+            raise Refused("wrongRole", "MANIFEST")
         self.segments, self.entries, self.leftovers, self.quarantine = [], {}, [], []
         self.read(present)
 

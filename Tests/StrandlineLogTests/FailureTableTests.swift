@@ -419,6 +419,25 @@ struct `A full disk` {
     #expect(try recovered(roomy(disk)).count == 2)
   }
 
+  @Test func `L16: at an open keeps the list as it is, until the end of the log is copied`() throws {
+    let disk = try store(tiny)
+    let before = disk.everything
+    let log = try openLog(disk, seed: 8)
+    // There is space again, and a caller looks after files before it resumes the log.
+    disk.capacity = nil
+    for work in [
+      { try log.prepareSegment() }, { try log.mergeSegments() },
+      { _ = try log.compact { $0.map(LogSurvivor.init) } },
+    ] as [() throws -> Void] {
+      #expect(logError(work)?.isFull == true)
+      #expect(disk.everything == before)
+    }
+    log.resume()
+    try log.prepareSegment()
+    try log.close()
+    #expect(try recovered(disk).count == 2)
+  }
+
   @Test func `L16: an end that is promised needs no room at an open`() throws {
     let disk = SimulatedDisk()
     let first = try openLog(disk)

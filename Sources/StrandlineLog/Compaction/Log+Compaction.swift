@@ -129,6 +129,7 @@ extension Log {
     upTo limit: UInt64 = .max, prepare: (FinishedEvents) throws -> Void = { _ in },
     survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws -> CompactionReport {
+    try checkCopied()
     try upkeep.enter()
     defer { upkeep.leave() }
     var report = CompactionReport()

@@ -12,6 +12,7 @@ extension Log {
   /// - Throws: `.damaged`, `.io`, `.full`; the log goes on as it was. The failure is in `upkeepReport` too.
   /// - Complexity: O(bytes that are merged); O(segments) if none are.
   package func mergeSegments() throws(LogError) {
+    try checkCopied()
     try upkeep.enter()
     defer { upkeep.leave() }
     try mergeNow()

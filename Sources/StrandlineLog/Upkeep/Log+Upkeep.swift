@@ -58,6 +58,7 @@ extension Log {
   ///
   /// - Throws: `.io` or `.full`; the log goes on without.
   package func prepareSegment() throws(LogError) {
+    try checkCopied()
     try upkeep.enter()
     defer { upkeep.leave() }
     do throws(LogError) {

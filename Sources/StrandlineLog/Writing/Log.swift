@@ -119,6 +119,13 @@ package final class Log: Sendable {
     }
   }
 
+  /// Until the end of the log is copied, MANIFEST lists the only place where it is, and nothing may change that list.
+  ///
+  /// - Throws: what kept the open from copying it.
+  func checkCopied() throws(LogError) {
+    if let cause = stalled.withLock({ $0?.cause }) { throw cause }
+  }
+
   /// Space that a recovery has made free.
   func leaveToUpkeep(_ recovered: Recovery) {
     guard let finished = recovered.finished else { return }
