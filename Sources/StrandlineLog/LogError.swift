@@ -113,7 +113,7 @@ extension LogError {
   }
 
   private static func words(of lsns: ClosedRange<UInt64>) -> String {
-    lsns.count == 1 ? "LSN \(lsns.lowerBound)" : "LSNs \(lsns.lowerBound) to \(lsns.upperBound)"
+    lsns.lowerBound == lsns.upperBound ? "LSN \(lsns.lowerBound)" : "LSNs \(lsns.lowerBound) to \(lsns.upperBound)"
   }
 
   /// What a list of findings says beside the place: of damage the fault and its events, else the whole message.
