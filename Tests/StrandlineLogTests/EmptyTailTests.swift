@@ -10,12 +10,6 @@ import Testing
 
 @Suite(.timeLimit(.minutes(30)))
 struct `A log whose next segment is empty` {
-  private func control(_ disk: SimulatedDisk) throws -> LogBound {
-    let bytes = try #require(disk.peek(storePath + "/CONTROL"))
-    let slots = try [0, LogFormat.controlPageBytes].compactMap { try Control.decode(bytes, at: $0, file: "CONTROL") }
-    return try #require(slots.max { $0.sequence < $1.sequence }).bound
-  }
-
   /// Checks what a kill and a power cut leave.
   private func check(_ disk: SimulatedDisk, _ bodies: [[UInt8]], _ what: Comment) throws {
     for image in [disk.clone(), disk.imageAfterCrash(.none)] {
@@ -85,7 +79,7 @@ struct `A log whose next segment is empty` {
     log = try refused(closed, options)
     try log.close()
     try check(closed, bodies, "closed")
-    #expect(try control(closed.imageAfterCrash(.none)).lsn == 2)
+    #expect(try bound(closed.imageAfterCrash(.none)).lsn == 2)
   }
 
   @Test func `is bounded on the medium by a clean close, also if CONTROL was raised before`() throws {
@@ -96,7 +90,7 @@ struct `A log whose next segment is empty` {
     try log.write(body(2, count: 2_000))
     try log.raiseControl()
     try log.close()
-    #expect(try control(disk.imageAfterCrash(.none)).lsn == 2)
+    #expect(try bound(disk.imageAfterCrash(.none)).lsn == 2)
   }
 
   @Test func `is bounded while it takes nothing`() throws {
@@ -106,7 +100,7 @@ struct `A log whose next segment is empty` {
     disk.capacity = disk.usedBytes
     #expect(logError { try log.write(body(2, count: 20_000)) }?.code == .rejected)
     try log.raiseControl()
-    #expect(try control(disk).lsn == 1)
+    #expect(try bound(disk).lsn == 1)
     disk.capacity = nil
     log.resume()
     try log.close()

@@ -41,6 +41,13 @@ func recovered(_ disk: SimulatedDisk, seed: UInt64 = 99) throws -> [[UInt8]] {
   return bodies
 }
 
+/// What CONTROL promises.
+func bound(_ disk: SimulatedDisk) throws -> LogBound {
+  let bytes = try #require(disk.peek(storePath + "/" + LogFormat.controlName))
+  let slots = try [0, LogFormat.controlPageBytes].compactMap { try Control.decode(bytes, at: $0, file: "CONTROL") }
+  return try #require(slots.max { $0.sequence < $1.sequence }).bound
+}
+
 /// Bytes that tell which event they are of.
 func body(_ number: Int, count: Int = 20) -> [UInt8] {
   (0..<count).map { UInt8(truncatingIfNeeded: number &* 31 &+ $0 &* ($0 &+ number)) }

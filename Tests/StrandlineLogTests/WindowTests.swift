@@ -20,12 +20,6 @@ struct `A live segment that is cut or zeroed` {
     #expect(report.refused > 500 && report.healed > 100)
   }
 
-  private func control(_ disk: SimulatedDisk) throws -> LogBound {
-    let bytes = try #require(disk.peek(storePath + "/CONTROL"))
-    let slots = try [0, 4096].compactMap { try Control.decode(bytes, at: $0, file: "CONTROL") }
-    return try #require(slots.max { $0.sequence < $1.sequence }).bound
-  }
-
   @Test func `has lost no more than what was acknowledged in the last 200 ms`() throws {
     let disk = SimulatedDisk()
     let clock = WatchClock()
@@ -33,14 +27,14 @@ struct `A live segment that is cut or zeroed` {
     options.controlIntervalMilliseconds = 200
     let environment = SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 7))
     let log = try Log.open(at: storePath, role: .store, options: options, environment: environment) { _ in }
-    #expect(try control(disk).lsn == 0)
+    #expect(try bound(disk).lsn == 0)
     try log.write(body(1))
     // The watch sleeps since the first append; whatever is written meanwhile does not put it off.
     clock.waitUntilAsleep()
     for number in 2...5 { try log.write(body(number)) }
-    #expect(try control(disk).lsn == 0)
+    #expect(try bound(disk).lsn == 0)
     clock.wake()
-    while try control(disk).lsn < 5 {}
+    while try bound(disk).lsn < 5 {}
     #expect(clock.monotonicNanoseconds() == 200 * 1_000_000)
     let path = disk.segments[0]
     let bytes = try #require(disk.peek(path))
@@ -69,7 +63,7 @@ struct `A live segment that is cut or zeroed` {
     }
     try log.write(body(1))
     clock.wake()
-    while try control(disk).lsn < 1 {}
+    while try bound(disk).lsn < 1 {}
     try log.close()
   }
 
@@ -83,7 +77,7 @@ struct `A live segment that is cut or zeroed` {
     var behind = 0
     for number in 0..<150 {
       let last = try log.write(body(number, count: 100_000)).upperBound
-      behind = max(behind, Int(last - (try control(disk).lsn)) * 100_032)
+      behind = max(behind, Int(last - (try bound(disk).lsn)) * 100_032)
     }
     // The watch never woke.
     #expect(clock.monotonicNanoseconds() == 0)

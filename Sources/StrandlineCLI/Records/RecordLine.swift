@@ -43,13 +43,13 @@ struct RecordLine: Decodable {
   ///
   /// - Throws: `BadLine`.
   init(json: [UInt8]) throws {
-    // The decoder has the same words for these as for a missing quote.
-    guard String(validating: json, as: UTF8.self) != nil else { throw BadLine("not valid JSON: not UTF-8") }
     do {
       self = try JSONDecoder().decode(RecordLine.self, from: Data(json))
     } catch let error as DecodingError {
       // Without a coding path the text is not JSON; an invalid value has its key as the path.
       if case .dataCorrupted(let context) = error, context.codingPath.isEmpty {
+        // The decoder has the same words for these two as for a missing quote.
+        guard String(validating: json, as: UTF8.self) != nil else { throw BadLine("not valid JSON: not UTF-8") }
         if Self.depth(json) > Self.depthMax {
           throw BadLine("not valid JSON: nested too deeply, more than \(Self.depthMax) lists and objects in each other")
         }

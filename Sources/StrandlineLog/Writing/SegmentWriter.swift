@@ -242,19 +242,18 @@ struct SegmentWriter: Sendable {
   /// does nothing if this writer has appended nothing. The files are closed by `release`.
   mutating func finish() throws(SystemError) {
     guard var live else { return }
+    if isLiveEmpty {
+      // The log ends in the predecessor, which is sealed; the next writer drops this one.
+      guard hasAppended else { return }
+      try flush()
+      try keeper.write(flushed)
+      return
+    }
     guard hasAppended else {
-      // Prepared and not used: the next writer drops it. Or made by this writer, for nothing or for the copies in it: all
-      // of it is synced, and what it reserved is not used.
-      guard !isLiveEmpty else { return }
+      // Made by this writer, for nothing or for the copies in it: all of it is synced, and what it reserved is not used.
       try live.file.truncate(to: UInt64(live.end))
       live.allocated = UInt64(live.end)
       self.live = live
-      return
-    }
-    if isLiveEmpty {
-      // The log ends in the predecessor, which this writer has sealed.
-      try flush()
-      try keeper.write(flushed)
       return
     }
     if !live.isSealed {

@@ -293,6 +293,12 @@ extension ConformanceCase {
       let end = try $0.segment(5).end
       try $0.entries[0].set("end", UInt64(end))
     },
+    ConformanceCase(
+      "damage-before-far-lsn", .closed, .damaged(segment1), "behind an event out of order stands an LSN near 2^64"
+    ) {
+      try $0.frame(1, 2) { try $0.set("lsn", 99) }
+      try $0.frame(1, 3) { try $0.set("lsn", .max - 1) }
+    },
     ConformanceCase("seal-longer-tail", .closed, .future(segment1), "a longer body at the log's end") {
       $0.slots[1] = nil
       try $0.frame(1, 5) { try $0.replace(body: $0.body + [0, 0, 0, 0]) }
