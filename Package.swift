@@ -94,6 +94,7 @@ let package = Package(
       name: "StrandlineLogTests",
       dependencies: [
         "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineLogProofs", "StrandlineTestSupport",
+        "StrandlineHost",
       ],
       swiftSettings: strict),
     .testTarget(

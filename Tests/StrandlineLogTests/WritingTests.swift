@@ -1,7 +1,7 @@
 // Appending: how many syncs a commit costs, that many share one, in which order LSNs are given, and what a
 // cancelled task learns.
 
-import Dispatch
+import StrandlineHost
 import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
@@ -169,30 +169,26 @@ struct `Appending` {
     #expect(seen == issued.map(\.body))
   }
 
+  // The threads of these tests are the system's own: a queue of Dispatch shares its threads with tasks, and a test that
+  // blocks or spins there while it waits for another one can take the last.
+
   @Test func `from threads and tasks together leaves no caller waiting`() async throws {
     let log = try openLog(SimulatedDisk())
-    let threads = DispatchQueue(label: "writers", attributes: .concurrent)
-    await withTaskGroup(of: Void.self) { group in
+    try await withThrowingTaskGroup(of: Void.self) { group in
       for number in 0..<16 {
         group.addTask {
-          do {
-            for round in 0..<10 {
-              let lsn = try log.append(transaction([body(number * 10 + round, count: 700)])).upperBound
-              try await log.waitUntilDurable(lsn)
-            }
-          } catch { Issue.record("\(error)") }
+          for round in 0..<10 {
+            let lsn = try log.append(transaction([body(number * 10 + round, count: 700)])).upperBound
+            try await log.waitUntilDurable(lsn)
+          }
         }
         group.addTask {
-          await withCheckedContinuation { done in
-            threads.async {
-              do {
-                for round in 0..<10 { try log.write(body(1_000 + number * 10 + round, count: 300)) }
-              } catch { Issue.record("\(error)") }
-              done.resume()
-            }
+          try await onThread("test") {
+            for round in 0..<10 { try log.write(body(1_000 + number * 10 + round, count: 300)) }
           }
         }
       }
+      try await group.waitForAll()
     }
     #expect(log.durableLSN == 320)
     try log.close()
@@ -203,26 +199,68 @@ struct `Appending` {
     var options = tiny
     options.groupBytesMax = 1
     let log = try openLog(slow, options: options)
-    let others = DispatchQueue(label: "others", attributes: .concurrent)
-    let group = DispatchGroup()
     let rounds: UInt64 = 20
-    for round in 0..<rounds {
-      // During the first sync two more threads queue up; the first needs only its own group. Most of them wait by the
-      // time when it ends; the others lead, which must be right too. (Not tasks: their pool may be busy with other
-      // tests, and a latecomer would lead for all.)
-      slow.duringNextSync {
-        for number in 2...3 {
-          group.enter()
-          others.async {
-            do { try log.write(body(number)) } catch { Issue.record("\(error)") }
-            group.leave()
+    try await onThread("test") {
+      for round in 0..<rounds {
+        // During the first sync two more threads queue up; the first needs only its own group. Most of them wait by
+        // the time when it ends; the others lead, which must be right too.
+        let others = Mutex<[BlockingThread]>([])
+        slow.duringNextSync {
+          for number in 2...3 {
+            do {
+              let other = try BlockingThread.start(name: "other") {
+                do { try log.write(body(number)) } catch { Issue.record("\(error)") }
+              }
+              others.withLock { $0.append(other) }
+            } catch { Issue.record("\(error)") }
           }
+          while log.nextLSN < round * 3 + 4 {}
         }
-        while log.nextLSN < round * 3 + 4 {}
+        try log.write(body(1))
+        for other in others.withLock({ $0 }) { other.join() }
+        #expect(log.durableLSN == round * 3 + 3)
       }
-      try log.write(body(1))
-      await withCheckedContinuation { done in group.notify(queue: others) { done.resume() } }
-      #expect(log.durableLSN == round * 3 + 3)
+    }
+    try log.close()
+  }
+
+  @Test func `a thread does not wait for a task to run`() async throws {
+    let slow = DiskWithSlowSync(SimulatedDisk())
+    var options = tiny
+    options.groupBytesMax = 1
+    let log = try openLog(slow, options: options)
+    for round: UInt64 in 0..<20 {
+      let isWritten = Flag()
+      let hasGivenUp = Flag()
+      try await withThrowingTaskGroup(of: Void.self) { group in
+        let thread = Mutex<BlockingThread?>(nil)
+        // During the sync of a group that two tasks wait for, a thread queues up for the next one, and tasks that do
+        // not end before it is written take all threads that tasks run on.
+        slow.duringNextSync {
+          do {
+            let started = try BlockingThread.start(name: "other") {
+              do { try log.write(body(2)) } catch { Issue.record("\(error)") }
+              isWritten.set()
+            }
+            thread.withLock { $0 = started }
+          } catch { Issue.record("\(error)") }
+          for _ in 0..<64 {
+            Task.detached {
+              for _ in 0..<5_000_000 {
+                if isWritten.isSet || hasGivenUp.isSet { return }
+              }
+              hasGivenUp.set()
+            }
+          }
+          while log.nextLSN < round * 2 + 3 {}
+        }
+        let lsn = try log.append(transaction([body(1)])).upperBound
+        for _ in 0..<2 { group.addTask { try await log.waitUntilDurable(lsn) } }
+        try await group.waitForAll()
+        try await onThread("test") { thread.withLock { $0 }?.join() }
+      }
+      try #require(!hasGivenUp.isSet, "round \(round)")
+      #expect(log.durableLSN == round * 2 + 2)
     }
     try log.close()
   }

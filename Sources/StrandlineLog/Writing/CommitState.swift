@@ -53,6 +53,8 @@ struct CommitState: ~Copyable {
   private var waiters: [Waiter] = []
   /// The highest LSN that a caller waits for.
   private var lastAwaited: UInt64 = 0
+  /// One of the callers that wait is a thread.
+  private var hasWaitingThread = false
 
   init(durableLSN: UInt64, tables: [SegmentTable], rejecting: LogError? = nil) {
     self.durableLSN = durableLSN
@@ -122,9 +124,21 @@ struct CommitState: ~Copyable {
   mutating func wait(for lsn: UInt64, _ waiter: any CommitWaiter) {
     waiters.append(Waiter(lsn: lsn, waiter: waiter))
     lastAwaited = max(lastAwaited, lsn)
+    if waiter.isThread { hasWaitingThread = true }
   }
 
   // MARK: Leading
+
+  /// The leader stops until the tasks that it has woken have run.
+  ///
+  /// - Returns: false if a thread waits. What begins the next group is a task, and the thread may be one of those that
+  ///   the system runs tasks on: if all of them wait like this, none is left to begin the group.
+  mutating func leaveToCallers() -> Bool {
+    guard !hasWaitingThread else { return false }
+    isLed = false
+    awaitsCallers = true
+    return true
+  }
 
   /// Takes the next group off the queue; nil if there is none.
   mutating func removeFirstGroup() -> PendingGroup? {
@@ -152,12 +166,14 @@ struct CommitState: ~Copyable {
       // No caller waits for more: the array changes hands, and the next one is as large.
       ready.reserveCapacity(min(waiters.count, 1024))
       swap(&ready, &waiters)
+      hasWaitingThread = false
     } else {
       var rest: [Waiter] = []
       for waiter in waiters {
         if waiter.lsn <= durableLSN { ready.append(waiter) } else { rest.append(waiter) }
       }
       waiters = rest
+      if hasWaitingThread { hasWaitingThread = rest.contains { $0.waiter.isThread } }
     }
     return CommitNews(waiters: ready, outcome: .durable)
   }
@@ -240,6 +256,7 @@ struct CommitState: ~Copyable {
     defer {
       waiters = []
       lastAwaited = 0
+      hasWaitingThread = false
     }
     return CommitNews(waiters: waiters, outcome: .failed(error))
   }
@@ -262,6 +279,7 @@ struct CommitState: ~Copyable {
 
 /// A caller that waits for an LSN. It is resumed exactly once.
 protocol CommitWaiter: Sendable {
+  var isThread: Bool { get }
   func tell(_ outcome: CommitOutcome)
 }
 

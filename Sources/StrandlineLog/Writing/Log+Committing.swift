@@ -125,11 +125,7 @@ extension Log {
     writerQueue.async {
       while true {
         let woken = self.writeNextGroup()
-        if woken > 1 {
-          self.queue.withLock { state in
-            state.isLed = false
-            state.awaitsCallers = true
-          }
+        if woken > 1, self.queue.withLock({ $0.leaveToCallers() }) {
           Task.detached { self.leadAfterCallers() }
           return
         }
