@@ -152,12 +152,10 @@ package final class Device: Sendable {
   /// of a new replay of the log.
   package func brokenInvariant() async throws -> String? {
     let store = try await open()
-    if let broken = store.core.withLock({ $0.projections.brokenInvariant() }) { return "\(name): \(broken)" }
+    if let broken = store.projections.withLock({ $0.brokenInvariant() }) { return "\(name): \(broken)" }
     let replayed = try replay { _, projections in projections.brokenInvariant() }
     if let broken = replayed.broken { return "\(name), replayed: \(broken)" }
-    let difference = store.core.withLock { core in
-      replayed.projections.difference(from: core.projections)
-    }
+    let difference = store.projections.withLock { replayed.projections.difference(from: $0) }
     return difference.isEmpty ? nil : "\(name): a replay of the log gives other projections: \(difference.words)"
   }
 
@@ -177,13 +175,14 @@ package final class Device: Sendable {
   /// The bytes of every event that the projections refer to.
   private func contents(of store: RecordStore) throws -> [LSN: [UInt8]] {
     guard case .writer(let log) = store.source else { return [:] }
-    let zones = store.core.withLock { $0.projections.records.zones }
+    let (zones, attempted) = store.projections.withLock { ($0.records.zones, $0.outbox.attempted.all()) }
     var result: [LSN: [UInt8]] = [:]
     for entry in zones.values.flatMap(\.values) {
-      for lsn in [entry.base?.version, entry.base?.content, entry.pending?.newest, entry.pending?.attempted] {
+      for lsn in [entry.base?.version, entry.base?.content, entry.pending?.newest] {
         if let lsn { result[lsn] = try log.read(lsn.rawValue).body }
       }
     }
+    for lsn in attempted { result[lsn] = try log.read(lsn.rawValue).body }
     return result
   }
 
@@ -196,7 +195,7 @@ package final class Device: Sendable {
     var lsn = LSN(1)
     while lsn <= store.durableLSN {
       if let event = try store.source.eventIfKept(at: lsn) {
-        projections.apply(event, at: lsn, isDurable: true)
+        try projections.apply(event, at: lsn, isDurable: true)
         if let broken = check(lsn, projections) { return (projections, "at \(lsn): \(broken)") }
       }
       lsn = lsn.advanced(by: 1)

@@ -347,7 +347,8 @@ package struct FleetSimulation {
       dumps.append(try await device.dump())
       let status = try await device.open().status()
       guard status.unsettled == 0 else {
-        let ids = Set(try await device.open().core.withLock { Array($0.projections.outbox.records.values) })
+        let store = try await device.open()
+        let ids = Set(try store.projections.unsettled.compactMap { try store.source.eventIfKept(at: $0)?.recordID })
         throw failure("\(device.name) still has \(status.unsettled) unsettled mutations\n\(try await events(of: ids))")
       }
       guard status.openBlocks == 0 else {

@@ -15,7 +15,7 @@ struct HistoryFold {
   /// Applies the event in the body of a frame.
   mutating func apply(_ body: [UInt8], at lsn: LSN) throws {
     let event = try EventCodec.decode(body)
-    projections.apply(event, at: lsn, isDurable: true)
+    try projections.apply(event, at: lsn, isDurable: true)
     versions[lsn] = try LoadedVersion(event, at: lsn)
     text += "\(lsn.rawValue) \(hex(body))\n"
     kinds.insert(event.kindName)
@@ -84,8 +84,9 @@ struct HistoryFold {
       } ?? .null,
       "pending": entry.pending.map { pending in
         .object([
-          "isDeletion": .bool(pending.isDeletion), "lsns": .list(pending.lsns.map { .uint($0.rawValue) }),
-          "attempted": .uint((pending.attempted ?? .none).rawValue),
+          "isDeletion": .bool(pending.isDeletion),
+          "lsns": .list(projections.outbox.mutations(of: id, pending).map { .uint($0.rawValue) }),
+          "attempted": .uint((projections.outbox.attempted(of: id, pending) ?? .none).rawValue),
         ])
       } ?? .null,
     ])

@@ -280,7 +280,7 @@ private func agree(_ devices: Device...) async throws {
     try await agree(a, b)
     #expect(try await a.read() == "from the original")
     #expect(try await a.read("body") == "from the clone")
-    let names = try await [a.open(), b.open()].map { $0.core.withLock { $0.projections.sync.writer } }
+    let names = try await [a.open(), b.open()].map { $0.projections.sync.writer }
     #expect(names[0] != names[1])
   }
 

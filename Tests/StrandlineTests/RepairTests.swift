@@ -79,7 +79,7 @@ extension Device {
     try disk.rename("/new", to: "/store")
     #expect(try LogVerifier.verify(at: "/store", environment: environment.system).isSound)
     let store = try await open()
-    #expect(store.core.withLock { $0.projections.outbox.count } == plan.unsettled)
+    #expect(store.projections.withLock { $0.outbox.count } == plan.unsettled)
     let broken = try await brokenInvariant()
     #expect(broken == nil)
     // Whatever is shown can be read.
@@ -300,9 +300,9 @@ private func isSettlement(_ placed: Placed) -> Bool {
         guard try image.kind(of: "/new") != .absent else { continue }
         born += 1
         let store = try RecordStore.openReadOnly(at: "/new", environment: environment(image))
-        let sync = store.core.withLock { $0.projections.sync }
+        let sync = store.projections.sync
         #expect(sync.zones.values.allSatisfy { $0.token == nil && $0.isDirty }, "call \(call)")
-        #expect(store.core.withLock { $0.projections.outbox.count } == plan.unsettled, "call \(call)")
+        #expect(store.projections.withLock { $0.outbox.count } == plan.unsettled, "call \(call)")
         #expect(sync.tenures.count == 3, "call \(call)")
       }
     }
@@ -336,7 +336,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
     }
     try await a.save(RecordID("r9"), ["title": "unsent"])
     try await a.reopen()
-    let owed = try await a.open().core.withLock { $0.projections.outbox.records }
+    let owed = Set(try await a.open().projections.unsettled)
     try await a.close()
     let before = try a.placed()
 
@@ -365,8 +365,10 @@ private func isSettlement(_ placed: Placed) -> Bool {
     // Compared by their bytes too: the LSNs of a lost end are unknown, and events of the new store may have them.
     let left = Dictionary(uniqueKeysWithValues: try a.placed().map { ($0.lsn, $0.found.body) })
     let survived = Set(before.filter { left[$0.lsn] == $0.found.body }.map(\.lsn))
-    let pending = try await a.open().core.withLock { core in
-      Set(core.projections.outbox.records.values.filter { core.projections.records[$0]?.pending?.isDeletion == false })
+    let pending: Set<RecordID> = try await a.open().projections.withLock { state in
+      let entries = state.records.zones.flatMap { zone, names in names.map { (RecordID($0.key, zone: zone), $0.value) }
+      }
+      return Set(entries.filter { $0.1.pending?.isDeletion == false }.map(\.0))
     }
     try await agree(a, b, observer, comment: comment)
     let late = fleet.device("late")
@@ -389,7 +391,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
       }
     }
     // What was not sent and is still there arrives.
-    for placed in before where owed[placed.lsn] != nil && survived.contains(placed.lsn) {
+    for placed in before where owed.contains(placed.lsn) && survived.contains(placed.lsn) {
       guard let loaded = try LoadedVersion(placed.event, at: placed.lsn), let id = placed.event.recordID,
         loaded.version.stamp.births.isDisjoint(with: deleted[id] ?? [])
       else { continue }

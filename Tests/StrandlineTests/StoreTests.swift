@@ -76,7 +76,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(store.durableLSN == before)
     #expect(try store.record(RecordID("gone")) == nil)
     #expect(try store.record(RecordID("kept")) != nil)
-    #expect(store.core.withLock { $0.projections.brokenInvariant() } == nil)
+    #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
     try store.writeBlocking { tx in try tx.save(record("gone", ["title": "now"])) }
     #expect(try store.record(RecordID("gone"))?["title"] == "now")
   }
@@ -94,7 +94,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
       try tx.create(record("n", ["count": 3]))
     }
     #expect(try store.record(RecordID("n"))?["count"] == 3)
-    #expect(store.core.withLock { $0.projections.brokenInvariant() } == nil)
+    #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
   }
 
   @Test func `L11: a closure sees the one before it although neither is durable yet`() async throws {
@@ -114,7 +114,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
       try await group.waitForAll()
     }
     #expect(try store.record(RecordID("n"))?["count"] == 64)
-    #expect(store.core.withLock { $0.projections.brokenInvariant() } == nil)
+    #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
   }
 
   @Test func `readers do not see what is not durable`() throws {
@@ -151,7 +151,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(refusal == .diskFull)
     #expect(written * 100_000 > (1 << 21) * 4 / 5, "a whole step of reserved space does not fit; what is needed does")
     #expect(store.recordCount == written)
-    #expect(store.core.withLock { $0.projections.brokenInvariant() } == nil)
+    #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
     disk.capacity = 1 << 24
     try store.writeBlocking { tx in try tx.save(record("after", ["title": "room again"])) }
     #expect(store.recordCount == written + 1)
@@ -276,7 +276,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
         guard image.paths.contains(where: { $0.hasSuffix(".seg") && $0.hasPrefix("/store/") }) else { continue }
         let after = try Bench(disk: image, seed: 2).open()
         #expect(after.recordCount % 4 == 0)
-        #expect(after.core.withLock { $0.projections.brokenInvariant() } == nil)
+        #expect(after.projections.withLock { $0.brokenInvariant() } == nil)
         images += 1
       }
     }

@@ -65,7 +65,7 @@ package struct CompactionPlan {
         let known = folded.deletions[deleted.id]
         if known?.isProvisional != true { before[deleted.id] = known }
       }
-      folded.apply(event, at: lsn, isDurable: true)
+      try folded.apply(event, at: lsn, isDurable: true)
     }
     state = folded
     self.before = before
@@ -116,7 +116,7 @@ package struct CompactionPlan {
     case .opened, .confirmed, .listed, .assetUploaded, .unknown: return true
     case .saved(let event): return isWhole(event.id, lsn)
     case .merged(let event): return isWhole(event.id, lsn)
-    case .deleted: return state.outbox.records[lsn] != nil
+    case .deleted: return state.outbox.unsettled.contains(lsn)
     case .fetchedSave(let event): return isBase(event.id, lsn)
     case .settled(let event): return isBase(event.id, lsn)
     case .bound, .tokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace:
@@ -136,8 +136,8 @@ package struct CompactionPlan {
   private func isWhole(_ id: RecordID, _ lsn: LSN) -> Bool {
     guard let entry = state.records[id] else { return false }
     if entry.base?.content == lsn { return true }
-    guard let pending = entry.pending, state.outbox.records[lsn] != nil else { return false }
-    return pending.newest == lsn || pending.attempted == lsn || needed.contains(lsn)
+    guard let pending = entry.pending, state.outbox.unsettled.contains(lsn) else { return false }
+    return pending.newest == lsn || state.outbox.attempted(of: id, pending) == lsn || needed.contains(lsn)
   }
 
   // MARK: Deciding
@@ -175,13 +175,13 @@ package struct CompactionPlan {
       }
       switch event {
       case .saved(let saved):
-        if state.outbox.records[lsn] == saved.id { saves.add(saved.id, saved.type, lsn, saved.time, at: lsn) }
+        if state.outbox.unsettled.contains(lsn) { saves.add(saved.id, saved.type, lsn, saved.time, at: lsn) }
       case .merged(let merged):
-        if state.outbox.records[lsn] == merged.id { saves.add(merged.id, merged.type, lsn, merged.time, at: lsn) }
+        if state.outbox.unsettled.contains(lsn) { saves.add(merged.id, merged.type, lsn, merged.time, at: lsn) }
       case .superseded(let packed):
         for mutation in packed.mutations {
           let record = packed.records[mutation.record]
-          guard state.outbox.records[mutation.lsn] == record.id || whole.contains(record.id) else { continue }
+          guard state.outbox.unsettled.contains(mutation.lsn) || whole.contains(record.id) else { continue }
           saves.add(record.id, record.type, mutation.lsn, mutation.time, at: lsn)
         }
       case .deleted(let deleted): deletions.add(deleted.id, lsn)
@@ -263,10 +263,7 @@ package struct CompactionPlan {
   }
 
   private mutating func addAttempts(_ sent: Sent, _ lsn: LSN) {
-    for mutation in sent.lsns {
-      guard let id = state.outbox.records[mutation], state.records[id]?.pending?.attempted == mutation else { continue }
-      attempts[mutation] = lsn
-    }
+    for mutation in sent.lsns where state.outbox.attempted.contains(mutation) { attempts[mutation] = lsn }
   }
 
   // MARK: The proof
@@ -274,7 +271,7 @@ package struct CompactionPlan {
   private func fold(_ read: Reading) throws -> Projections {
     var result = Projections()
     try read { event, lsn in
-      if let event = survivor(event, at: lsn).event { result.apply(event, at: lsn, isDurable: true) }
+      if let event = survivor(event, at: lsn).event { try result.apply(event, at: lsn, isDurable: true) }
     }
     return result
   }
@@ -316,9 +313,15 @@ extension Projections {
     for (mine, theirs) in [(self, other), (other, self)] {
       for (zone, names) in mine.records.zones {
         let others = theirs.records.zones[zone] ?? [:]
-        for (name, entry) in names where others[name] != entry { result.ids.insert(RecordID(name, zone: zone)) }
+        for (name, entry) in names {
+          let id = RecordID(name, zone: zone)
+          let isSame =
+            others[name] == entry
+            && mine.outbox.attempted(of: id, entry.pending) == theirs.outbox.attempted(of: id, entry.pending)
+          if !isSame { result.ids.insert(id) }
+        }
       }
-      for (lsn, id) in mine.outbox.records where theirs.outbox.records[lsn] != id { result.ids.insert(id) }
+      for (id, lsns) in mine.outbox.earlier where theirs.outbox.earlier[id] != lsns { result.ids.insert(id) }
       for (id, entry) in mine.deletions.entries where theirs.deletions[id] != entry { result.ids.insert(id) }
       for (id, held) in mine.sync.held where theirs.sync.held[id] != held { result.ids.insert(id) }
       for (id, held) in mine.sync.unread where theirs.sync.unread[id] != held { result.ids.insert(id) }
@@ -331,7 +334,7 @@ extension Projections {
         for (hash, entry) in mine where theirs[hash] != entry && !known.contains(hash) { result.hashes += 1 }
       }
     }
-    if outbox.all != other.outbox.all, result.ids.isEmpty { result.isMemoryOther = true }
+    if outbox.unsettled != other.outbox.unsettled, result.ids.isEmpty { result.isMemoryOther = true }
     let (ours, others) = (sync, other.sync)
     result.isMemoryOther =
       result.isMemoryOther || ours.bound != others.bound || ours.zones != others.zones

@@ -19,6 +19,11 @@ package struct DeletionEntry: Hashable, Sendable {
 
   package var isProvisional: Bool { provisional != nil }
 
+  /// Whether a version with these births is of deleted lives only.
+  package func isDead(_ births: Set<Birth>) -> Bool {
+    !births.isEmpty && !self.births.isEmpty && births.isSubset(of: self.births)
+  }
+
   /// The entry without its provisional deletion; nil if nothing else was deleted under the name.
   package var refused: DeletionEntry? {
     guard let provisional else { return self }
@@ -65,12 +70,6 @@ package struct DeletionIndex: Sendable {
   /// Adds the names of a pack.
   package mutating func add(_ deletions: Deletions) {
     for item in deletions.items { packed[deletions.key, default: [:]][item.hash] = DeletionEntry(item) }
-  }
-
-  /// Whether a version with these births is of deleted lives only.
-  package func isDead(_ id: RecordID, births: Set<Birth>) -> Bool {
-    guard !births.isEmpty, let entry = self[id], !entry.births.isEmpty else { return false }
-    return births.isSubset(of: entry.births)
   }
 
   /// All entries by the hash of their ID; those that were packed under another key stand under that.

@@ -13,13 +13,20 @@ package struct Projections: Sendable {
   /// The newest event that was applied.
   package private(set) var appliedLSN: LSN = .none
 
-  /// What an event changed, as it was before. Kept from the append until the event is durable.
+  /// How to undo one change. Kept from the append until the event is durable.
   private struct Undo: Sendable {
     var lsn: LSN
-    var id: RecordID?
-    var entry: RecordEntry?
-    var deletion: DeletionEntry?
-    var sync: SyncState?
+    var change: Change
+  }
+  private enum Change: Sendable {
+    /// The entry and the deletion that there were.
+    case record(RecordID, RecordEntry?, DeletionEntry?)
+    /// A mutation was added to the outbox, after another one of the record.
+    case appended(RecordID, after: LSN?)
+    case settled(RecordID, [Outbox.Settled], newest: LSN)
+    case attempted(LSN)
+    case unattempted(LSN)
+    case sync(SyncState.Change)
   }
   private var undos: [Undo] = []
   private var undosByID: [RecordID: [Int]] = [:]
@@ -29,225 +36,211 @@ package struct Projections: Sendable {
 
   package init() {}
 
+  // MARK: Records
+
+  /// A record's entry, with everything that was applied.
+  package func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? { records[id] }
+
+  /// What is known of a deleted name, with everything that was applied.
+  package func deletion(_ id: RecordID) throws(StrandlineError) -> DeletionEntry? { deletions[id] }
+
   // MARK: Applying
 
   /// Applies the next event. One that `isDurable` is never undone.
-  package mutating func apply(_ event: Event, at lsn: LSN, isDurable: Bool) {
+  ///
+  /// - Throws: what the look-ups of the records that the event is about throw; nothing has changed then.
+  package mutating func apply(_ event: Event, at lsn: LSN, isDurable: Bool) throws(StrandlineError) {
     precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
     keepsUndo = !isDurable
-    appliedLSN = lsn
     switch event {
     case .opened(let opened):
-      changeSync(lsn) { $0.tenures.append(Tenure(tenure: opened.tenure, writer: opened.writer, first: lsn)) }
-    case .bound(let bound): changeSync(lsn) { $0.bound = bound }
-    case .saved(let saved): apply(saved, at: lsn)
-    case .deleted(let deleted): apply(deleted, at: lsn)
-    case .sent(let sent): apply(sent, at: lsn)
-    case .settled(let settled): apply(settled, at: lsn)
-    case .merged(let merged): apply(merged, at: lsn)
-    case .fetchedSave(let fetched): apply(fetched, at: lsn)
-    case .fetchedDelete(let fetched): apply(fetched, at: lsn)
-    case .blocked(let blocked):
-      changeSync(lsn) { sync in
-        guard blocked.consequence != .none else {
-          sync.openBlocks[blocked.id] = nil
-          return
-        }
-        // The answer to a doubtful deletion also settles an old version of the same record, but not the reverse.
-        if sync.openBlocks[blocked.id]?.subject == .deletion, blocked.subject == .version { return }
-        sync.openBlocks[blocked.id] = blocked
-      }
+      change(.tenure(Tenure(tenure: opened.tenure, writer: opened.writer, first: lsn)), at: lsn)
+    case .bound(let bound): change(.bound(bound), at: lsn)
+    case .saved(let saved): try apply(saved, at: lsn)
+    case .deleted(let deleted): try apply(deleted, at: lsn)
+    case .sent(let sent):
+      for mutation in sent.lsns where outbox.attempt(mutation) { keep(.attempted(mutation), lsn) }
+    case .settled(let settled): try apply(settled, at: lsn)
+    case .merged(let merged): try apply(merged, at: lsn)
+    case .fetchedSave(let fetched): try apply(fetched, at: lsn)
+    case .fetchedDelete(let fetched): try apply(fetched, at: lsn)
+    case .blocked(let blocked): apply(blocked, at: lsn)
     case .held(let held):
+      switch held.direction {
       // The mutation may have been lost to damage; then there is nothing to hold.
-      if held.direction == .upload, records[held.id]?.pending == nil { break }
-      changeSync(lsn) {
-        switch held.direction {
-        case .upload: $0.held[held.id] = held
-        case .download: $0.unread[held.id] = held
-        }
+      case .upload: if try entry(held.id)?.pending != nil { change(.held(held.id, held), at: lsn) }
+      case .download: change(.unread(held.id, held), at: lsn)
       }
     case .released(let released):
-      changeSync(lsn) {
-        $0.held[released.id] = nil
-        $0.unread[released.id] = nil
-      }
-    case .discarded(let discarded):
-      change(discarded.id, at: lsn) { entry, deletion, outbox in
-        if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
-        Self.settle(&entry, upTo: discarded.lsn, outbox: &outbox)
-        if entry?.pending == nil { deletion?.provisional = nil }
-      }
-      closeHold(discarded.id, at: lsn)
+      closeHold(released.id, at: lsn)
+      if sync.unread[released.id] != nil { change(.unread(released.id, nil), at: lsn) }
+    case .discarded(let discarded): try apply(discarded, at: lsn)
     case .tokenAdvanced(let advanced): apply(advanced, at: lsn)
     case .zoneChanged(let changed): apply(changed, at: lsn)
-    case .sweepBegan(let began): changeSync(lsn) { $0.zones[began.zone, default: ZoneState()].sweepEpoch = began.epoch }
+    case .sweepBegan(let began): change(began.zone, at: lsn) { $0.sweepEpoch = began.epoch }
     case .sweepEnded(let ended):
-      changeSync(lsn) {
-        $0.zones[ended.zone, default: ZoneState()].sweepEpoch = 0
-        $0.zones[ended.zone]?.hasGhosts = false
+      change(ended.zone, at: lsn) { zone in
+        zone.sweepEpoch = 0
+        zone.hasGhosts = false
       }
-    case .accountChanged(let changed): changeSync(lsn) { $0.isParked = changed.isParked }
-    case .pace(let pace): changeSync(lsn) { $0.pace = pace }
+    case .accountChanged(let changed): change(.parked(changed.isParked), at: lsn)
+    case .pace(let pace): change(.pace(pace), at: lsn)
     case .deletions(let packed):
       precondition(isDurable, "compaction alone writes packed events, and they are durable when they are read")
       deletions.add(packed)
-      learn(packed.latest, at: lsn)
-    case .superseded(let packed): apply(packed, at: lsn)
+      sync.learn(packed.latest)
+    case .superseded(let packed):
+      precondition(isDurable, "compaction alone writes packed events, and they are durable when they are read")
+      try apply(packed, at: lsn)
     case .confirmed, .listed, .assetUploaded, .unknown: break
     }
+    appliedLSN = lsn
   }
 
-  private mutating func apply(_ saved: Saved, at lsn: LSN) {
-    change(saved.id, at: lsn) { entry, _, outbox in
-      var now = entry ?? RecordEntry(type: saved.type)
-      now.type = saved.type
-      var pending = now.pending ?? Pending(isDeletion: false, lsns: [])
-      pending.isDeletion = false
-      pending.lsns.append(lsn)
-      now.pending = pending
-      entry = now
-      outbox.insert(lsn, saved.id)
-    }
-    learn(saved.time, at: lsn)
+  private mutating func apply(_ saved: Saved, at lsn: LSN) throws(StrandlineError) {
+    let old = try (entry(saved.id), deletion(saved.id))
+    var entry = old.0 ?? RecordEntry(type: saved.type)
+    entry.type = saved.type
+    append(to: &entry, of: saved.id, isDeletion: false, at: lsn)
+    set(saved.id, old, (entry, old.1), at: lsn)
+    sync.learn(saved.time)
     closeHold(saved.id, at: lsn)
   }
 
-  private mutating func apply(_ deleted: Deleted, at lsn: LSN) {
-    change(deleted.id, at: lsn) { entry, deletion, outbox in
-      // There may be no entry if damage took every version of the record. Its name is deleted all the same.
-      var now = entry ?? RecordEntry(type: "")
-      var pending = now.pending ?? Pending(isDeletion: true, lsns: [])
-      pending.isDeletion = true
-      pending.lsns.append(lsn)
-      now.pending = pending
-      entry = now
-      outbox.insert(lsn, deleted.id)
-      deletion = DeletionEntry(
-        births: (deletion?.births ?? []).union(deleted.births), createdMilliseconds: now.base?.createdMilliseconds,
-        changeTag: now.base?.changeTag, lsn: lsn,
-        provisional: (deletion?.provisional ?? []).union(deleted.births.subtracting(deletion?.births ?? [])),
-        isLocal: true)
-    }
-    learn(deleted.time, at: lsn)
+  private mutating func apply(_ deleted: Deleted, at lsn: LSN) throws(StrandlineError) {
+    let old = try (entry(deleted.id), deletion(deleted.id))
+    // There may be no entry if damage took every version of the record. Its name is deleted all the same.
+    var entry = old.0 ?? RecordEntry(type: "")
+    append(to: &entry, of: deleted.id, isDeletion: true, at: lsn)
+    let deletion = DeletionEntry(
+      births: (old.1?.births ?? []).union(deleted.births), createdMilliseconds: entry.base?.createdMilliseconds,
+      changeTag: entry.base?.changeTag, lsn: lsn,
+      provisional: (old.1?.provisional ?? []).union(deleted.births.subtracting(old.1?.births ?? [])),
+      isLocal: true)
+    set(deleted.id, old, (entry, deletion), at: lsn)
+    sync.learn(deleted.time)
     closeHold(deleted.id, at: lsn)
   }
 
-  private mutating func apply(_ sent: Sent, at lsn: LSN) {
-    for mutation in sent.lsns {
-      guard let id = outbox.records[mutation] else { continue }
-      change(id, at: lsn) { entry, _, _ in
-        let before = entry?.pending?.attempted ?? .none
-        entry?.pending?.attempted = max(before, mutation)
+  private mutating func apply(_ settled: Settled, at lsn: LSN) throws(StrandlineError) {
+    let old = try (entry(settled.id), deletion(settled.id))
+    var (entry, deletion) = old
+    switch settled.outcome {
+    case .saved:
+      // Without a tag, the mutation was recognized in a fetched version that is the base already. A mutation that is not
+      // pending here (given up meanwhile, or lost to damage) is no base: the feed will bring the server's version.
+      if let tag = settled.changeTag, outbox.contains(settled.lsn, of: settled.id, entry?.pending) {
+        entry?.base = Base(
+          version: lsn, content: settled.lsn, changeTag: tag,
+          createdMilliseconds: settled.created?.milliseconds, modifiedMilliseconds: settled.modified?.milliseconds)
       }
+    case .deleted, .deletedOnServer: entry?.base = nil
+    case .rejected, .discarded:
+      // A deletion that the server refused or the app gave up: the record is alive again.
+      if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
+    case .merged, .superseded, .cancelled: break
     }
-  }
-
-  private mutating func apply(_ settled: Settled, at lsn: LSN) {
-    change(settled.id, at: lsn) { entry, deletion, outbox in
-      switch settled.outcome {
-      case .saved:
-        // Without a tag, the mutation was recognized in a fetched version that is the base already. A mutation that is not
-        // pending here (given up meanwhile, or lost to damage) is no base: the feed will bring the server's version.
-        if let tag = settled.changeTag, entry?.pending?.lsns.contains(settled.lsn) == true {
-          entry?.base = Base(
-            version: lsn, content: settled.lsn, changeTag: tag,
-            createdMilliseconds: settled.created?.milliseconds, modifiedMilliseconds: settled.modified?.milliseconds)
-        }
-      case .deleted, .deletedOnServer: entry?.base = nil
-      case .rejected, .discarded:
-        // A deletion that the server refused or the app gave up: the record is alive again.
-        if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
-      case .merged, .superseded, .cancelled: break
-      }
-      Self.settle(&entry, upTo: settled.lsn, outbox: &outbox)
-      if entry?.pending == nil { deletion?.provisional = nil }
-    }
+    settle(&entry, of: settled.id, upTo: settled.lsn, at: lsn)
+    if entry?.pending == nil { deletion?.provisional = nil }
+    set(settled.id, old, (entry, deletion), at: lsn)
     closeHold(settled.id, at: lsn)
   }
 
-  private mutating func apply(_ merged: Merged, at lsn: LSN) {
-    change(merged.id, at: lsn) { entry, _, outbox in
-      // There may be no entry: compaction removes the version that this was merged with once this is settled.
-      var now = entry ?? RecordEntry(type: merged.type)
-      var settling = entry
-      Self.settle(&settling, upTo: merged.local, outbox: &outbox)
-      now.pending = settling?.pending ?? Pending(isDeletion: false, lsns: [])
-      now.type = merged.type
-      now.pending?.isDeletion = false
-      now.pending?.lsns.append(lsn)
-      now.pending?.attempted = nil
-      entry = now
-      outbox.insert(lsn, merged.id)
+  private mutating func apply(_ discarded: Discarded, at lsn: LSN) throws(StrandlineError) {
+    let old = try (entry(discarded.id), deletion(discarded.id))
+    var (entry, deletion) = old
+    if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
+    settle(&entry, of: discarded.id, upTo: discarded.lsn, at: lsn)
+    if entry?.pending == nil { deletion?.provisional = nil }
+    set(discarded.id, old, (entry, deletion), at: lsn)
+    closeHold(discarded.id, at: lsn)
+  }
+
+  private mutating func apply(_ merged: Merged, at lsn: LSN) throws(StrandlineError) {
+    let old = try (entry(merged.id), deletion(merged.id))
+    // There may be no entry: compaction removes the version that this was merged with once this is settled.
+    var entry = old.0 ?? RecordEntry(type: merged.type)
+    settle(&entry, of: merged.id, upTo: merged.local, at: lsn)
+    for mutation in outbox.mutations(of: merged.id, entry.pending) where outbox.unattempt(mutation) {
+      keep(.unattempted(mutation), lsn)
     }
-    learn(merged.time, at: lsn)
+    entry.type = merged.type
+    append(to: &entry, of: merged.id, isDeletion: false, at: lsn)
+    set(merged.id, old, (entry, old.1), at: lsn)
+    sync.learn(merged.time)
     closeHold(merged.id, at: lsn)
   }
 
-  private mutating func apply(_ packed: Superseded, at lsn: LSN) {
+  private mutating func apply(_ packed: Superseded, at lsn: LSN) throws(StrandlineError) {
     for mutation in packed.mutations {
       let record = packed.records[mutation.record]
-      change(record.id, at: lsn) { entry, _, outbox in
-        var now = entry ?? RecordEntry(type: record.type)
-        var pending = now.pending ?? Pending(isDeletion: false, lsns: [])
-        now.type = record.type
-        if mutation.lsn > pending.newest { pending.isDeletion = false }
-        pending.insert(mutation.lsn)
-        now.pending = pending
-        entry = now
-        outbox.insert(mutation.lsn, record.id)
-      }
+      let old = try (entry(record.id), deletion(record.id))
+      var entry = old.0 ?? RecordEntry(type: record.type)
+      var pending = entry.pending ?? Pending(isDeletion: false, newest: mutation.lsn)
+      entry.type = record.type
+      if mutation.lsn > pending.newest { pending.isDeletion = false }
+      pending.newest = outbox.insert(mutation.lsn, of: record.id, newest: entry.pending?.newest)
+      entry.pending = pending
+      set(record.id, old, (entry, old.1), at: lsn)
     }
     outbox.learn(packed)
-    learn(packed.latest, at: lsn)
+    sync.learn(packed.latest)
   }
 
   /// Learns the times of mutations whose events a compaction is about to replace by `packed`.
   package mutating func learn(aboutToBePacked packed: Superseded) { outbox.learn(packed) }
 
-  private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) {
-    change(fetched.id, at: lsn) { entry, _, _ in
-      var now = entry ?? RecordEntry(type: fetched.type)
-      if now.pending?.isDeletion ?? true { now.type = fetched.type }
-      now.base = Base(
-        version: lsn, content: lsn, changeTag: fetched.changeTag,
-        createdMilliseconds: fetched.created?.milliseconds, modifiedMilliseconds: fetched.modified?.milliseconds)
-      entry = now
-    }
-    learn(fetched.latest, at: lsn)
+  private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) throws(StrandlineError) {
+    let old = try (entry(fetched.id), deletion(fetched.id))
+    var entry = old.0 ?? RecordEntry(type: fetched.type)
+    if entry.pending?.isDeletion ?? true { entry.type = fetched.type }
+    entry.base = Base(
+      version: lsn, content: lsn, changeTag: fetched.changeTag,
+      createdMilliseconds: fetched.created?.milliseconds, modifiedMilliseconds: fetched.modified?.milliseconds)
+    set(fetched.id, old, (entry, old.1), at: lsn)
+    sync.learn(fetched.latest)
     closeBlock(fetched.id, at: lsn)
   }
 
-  private mutating func apply(_ fetched: FetchedDelete, at lsn: LSN) {
-    change(fetched.id, at: lsn) { entry, deletion, _ in
-      deletion = DeletionEntry(
-        births: (deletion?.births ?? []).union(fetched.births),
-        createdMilliseconds: entry?.base?.createdMilliseconds ?? deletion?.createdMilliseconds,
-        changeTag: entry?.base?.changeTag ?? deletion?.changeTag, lsn: lsn, provisional: nil,
-        isLocal: deletion?.isLocal ?? false)
-      entry?.base = nil
-      if entry?.pending == nil { entry = nil }
-    }
+  private mutating func apply(_ fetched: FetchedDelete, at lsn: LSN) throws(StrandlineError) {
+    let old = try (entry(fetched.id), deletion(fetched.id))
+    var (entry, deletion) = old
+    deletion = DeletionEntry(
+      births: (deletion?.births ?? []).union(fetched.births),
+      createdMilliseconds: entry?.base?.createdMilliseconds ?? deletion?.createdMilliseconds,
+      changeTag: entry?.base?.changeTag ?? deletion?.changeTag, lsn: lsn, provisional: nil,
+      isLocal: deletion?.isLocal ?? false)
+    entry?.base = nil
+    if entry?.pending == nil { entry = nil }
+    set(fetched.id, old, (entry, deletion), at: lsn)
     closeBlock(fetched.id, at: lsn)
+  }
+
+  private mutating func apply(_ blocked: Blocked, at lsn: LSN) {
+    guard blocked.consequence != .none else {
+      change(.block(blocked.id, nil), at: lsn)
+      return
+    }
+    // The answer to a doubtful deletion also settles an old version of the same record, but not the reverse.
+    if sync.openBlocks[blocked.id]?.subject == .deletion, blocked.subject == .version { return }
+    change(.block(blocked.id, blocked), at: lsn)
   }
 
   private mutating func apply(_ advanced: TokenAdvanced, at lsn: LSN) {
-    changeSync(lsn) { sync in
-      guard let zone = advanced.zone else {
-        sync.databaseToken = advanced.token
-        return
-      }
-      var state = sync.zones[zone] ?? ZoneState()
-      state.wasSeen = true
-      state.token = advanced.token
-      state.tokenLSN = lsn
-      if advanced.asked == nil { state.isFullFetch = true }
-      sync.zones[zone] = state
+    guard let id = advanced.zone else {
+      change(.databaseToken(advanced.token), at: lsn)
+      return
+    }
+    change(id, at: lsn) { zone in
+      zone.wasSeen = true
+      zone.token = advanced.token
+      zone.tokenLSN = lsn
+      if advanced.asked == nil { zone.isFullFetch = true }
     }
   }
 
   private mutating func apply(_ changed: ZoneChanged, at lsn: LSN) {
-    changeSync(lsn) { sync in
-      var state = sync.zones[changed.zone] ?? ZoneState()
+    change(changed.zone, at: lsn) { state in
       switch changed.change {
       case .created:
         state.wasSeen = true
@@ -269,7 +262,6 @@ package struct Projections: Sendable {
         state.isDirty = true
         state.isLost = false
       }
-      sync.zones[changed.zone] = state
     }
   }
 
@@ -278,82 +270,123 @@ package struct Projections: Sendable {
 
   // MARK: Parts of an application
 
-  /// Removes every mutation up to `lsn` from the record's unsettled ones, and the entry if nothing is left of it.
-  private static func settle(_ entry: inout RecordEntry?, upTo lsn: LSN, outbox: inout Outbox) {
-    guard var pending = entry?.pending else {
-      if entry?.base == nil { entry = nil }
-      return
-    }
-    for mutation in pending.lsns where mutation <= lsn { outbox.remove(mutation) }
-    let isOwed = pending.settle(upTo: lsn)
-    entry?.pending = isOwed ? pending : nil
-    if !isOwed, entry?.base == nil { entry = nil }
+  /// Adds a mutation to what the server is owed of a record.
+  private mutating func append(to entry: inout RecordEntry, of id: RecordID, isDeletion: Bool, at lsn: LSN) {
+    let newest = entry.pending?.newest
+    outbox.append(lsn, of: id, after: newest)
+    keep(.appended(id, after: newest), lsn)
+    entry.pending = Pending(isDeletion: isDeletion, newest: lsn)
   }
 
-  private mutating func change(
-    _ id: RecordID, at lsn: LSN, _ body: (inout RecordEntry?, inout DeletionEntry?, inout Outbox) -> Void
+  /// Removes every mutation up to `limit` from the record's unsettled ones, and the entry if nothing is left of it.
+  private mutating func settle(_ entry: inout RecordEntry?, of id: RecordID, upTo limit: LSN, at lsn: LSN) {
+    if var known = entry {
+      settle(&known, of: id, upTo: limit, at: lsn)
+      entry = known
+    }
+    if entry?.base == nil, entry?.pending == nil { entry = nil }
+  }
+
+  private mutating func settle(_ entry: inout RecordEntry, of id: RecordID, upTo limit: LSN, at lsn: LSN) {
+    guard let newest = entry.pending?.newest else { return }
+    let done = outbox.settle(id, newest: newest, upTo: limit)
+    if !done.isEmpty { keep(.settled(id, done, newest: newest), lsn) }
+    if newest <= limit { entry.pending = nil }
+  }
+
+  private mutating func set(
+    _ id: RecordID, _ old: (RecordEntry?, DeletionEntry?), _ new: (RecordEntry?, DeletionEntry?), at lsn: LSN
   ) {
-    var entry = records[id]
-    var deletion = deletions[id]
-    let before = (entry, deletion)
-    body(&entry, &deletion, &outbox)
-    if entry != before.0 { records[id] = entry }
-    if deletion != before.1 { deletions[id] = deletion }
+    if new.0 != old.0 { records[id] = new.0 }
+    if new.1 != old.1 { deletions[id] = new.1 }
     guard keepsUndo else { return }
     undosByID[id, default: []].append(trimmed + undos.count)
-    undos.append(Undo(lsn: lsn, id: id, entry: before.0, deletion: before.1))
+    keep(.record(id, old.0, old.1), lsn)
   }
 
-  private mutating func changeSync(_ lsn: LSN, _ body: (inout SyncState) -> Void) {
-    if keepsUndo { undos.append(Undo(lsn: lsn, sync: sync)) }
-    body(&sync)
+  private mutating func change(_ id: ZoneID, at lsn: LSN, _ body: (inout ZoneState) -> Void) {
+    var zone = sync.zones[id] ?? ZoneState()
+    body(&zone)
+    change(.zone(id, zone), at: lsn)
   }
 
-  /// Needs no undo: the greatest time only grows, and one that is greater than necessary does no harm.
-  private mutating func learn(_ time: HybridTime, at lsn: LSN) { sync.latest = max(sync.latest, time) }
+  private mutating func change(_ change: SyncState.Change, at lsn: LSN) { keep(.sync(sync.assign(change)), lsn) }
+
+  private mutating func keep(_ change: Change, _ lsn: LSN) {
+    if keepsUndo { undos.append(Undo(lsn: lsn, change: change)) }
+  }
 
   private mutating func closeHold(_ id: RecordID, at lsn: LSN) {
-    if sync.held[id] != nil { changeSync(lsn) { $0.held[id] = nil } }
+    if sync.held[id] != nil { change(.held(id, nil), at: lsn) }
   }
 
   /// Ends the record's block and its download hold: the server's version or deletion of it has been applied.
   private mutating func closeBlock(_ id: RecordID, at lsn: LSN) {
-    guard sync.openBlocks[id] != nil || sync.unread[id] != nil else { return }
-    changeSync(lsn) {
-      $0.openBlocks[id] = nil
-      $0.unread[id] = nil
-    }
+    if sync.openBlocks[id] != nil { change(.block(id, nil), at: lsn) }
+    if sync.unread[id] != nil { change(.unread(id, nil), at: lsn) }
   }
 
   // MARK: What is durable
 
   /// A record's entry as of `durable`, whatever has been appended since.
-  package func entry(_ id: RecordID, asOf durable: LSN) -> RecordEntry? {
-    undo(id, after: durable).map(\.entry) ?? records[id]
+  package func entry(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> RecordEntry? {
+    if let (entry, _) = before(id, after: durable) { return entry }
+    return try entry(id)
   }
 
   /// A deletion as of `durable`.
-  package func deletion(_ id: RecordID, asOf durable: LSN) -> DeletionEntry? {
-    undo(id, after: durable).map(\.deletion) ?? deletions[id]
+  package func deletion(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> DeletionEntry? {
+    if let (_, deletion) = before(id, after: durable) { return deletion }
+    return try deletion(id)
   }
 
-  private func undo(_ id: RecordID, after durable: LSN) -> Undo? {
+  /// What there was of a record before the first change after `durable`; nil if it has not changed since.
+  private func before(_ id: RecordID, after durable: LSN) -> (RecordEntry?, DeletionEntry?)? {
     guard let places = undosByID[id] else { return nil }
-    for place in places where place >= trimmed {
-      let undo = undos[place - trimmed]
-      if undo.lsn > durable { return undo }
+    // Ascending, as their LSNs are.
+    var (low, high) = (0, places.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if places[middle] < trimmed || undos[places[middle] - trimmed].lsn <= durable {
+        low = middle + 1
+      } else {
+        high = middle
+      }
     }
-    return nil
+    guard low < places.count, case .record(_, let entry, let deletion) = undos[places[low] - trimmed].change else {
+      return nil
+    }
+    return (entry, deletion)
   }
 
   /// The sync state as of `durable`.
   package func sync(asOf durable: LSN) -> SyncState {
-    undos.first { $0.lsn > durable && $0.sync != nil }?.sync ?? sync
+    var result = sync
+    for undo in undos.reversed() {
+      if undo.lsn <= durable { break }
+      if case .sync(let change) = undo.change { _ = result.assign(change) }
+    }
+    return result
   }
 
-  /// The IDs whose entries are not the same for readers and writers.
-  package func idsInFlight(after durable: LSN) -> Set<RecordID> {
-    Set(undos.lazy.filter { $0.lsn > durable }.compactMap(\.id))
+  /// The records that have changed after `durable`, with the entries that they had.
+  package func changes(after durable: LSN) -> [RecordID: RecordEntry?] {
+    var before: [RecordID: RecordEntry?] = [:]
+    for undo in undos.reversed() {
+      if undo.lsn <= durable { break }
+      if case .record(let id, let entry, _) = undo.change { before[id] = .some(entry) }
+    }
+    return before
+  }
+
+  /// How many records live, by zone, as of `durable`.
+  package func living(asOf durable: LSN) -> [ZoneID: Int] {
+    var living = records.living
+    for (id, entry) in changes(after: durable) {
+      let change = (entry?.view == nil ? 0 : 1) - (records[id]?.view == nil ? 0 : 1)
+      if change != 0 { living[id.zone, default: 0] += change }
+    }
+    return living
   }
 
   /// Forgets how to undo what has become durable.
@@ -368,7 +401,7 @@ package struct Projections: Sendable {
       return
     }
     for undo in undos[..<count] {
-      guard let id = undo.id, let places = undosByID[id] else { continue }
+      guard case .record(let id, _, _) = undo.change, let places = undosByID[id] else { continue }
       let left = places.filter { $0 >= trimmed + count }
       undosByID[id] = left.isEmpty ? nil : left
     }
@@ -380,14 +413,18 @@ package struct Projections: Sendable {
   package mutating func undo(to lsn: LSN) {
     while let undo = undos.last, undo.lsn > lsn {
       undos.removeLast()
-      if let old = undo.sync { sync = old }
-      guard let id = undo.id else { continue }
-      undosByID[id]?.removeLast()
-      if undosByID[id]?.isEmpty == true { undosByID[id] = nil }
-      for mutation in records[id]?.pending?.lsns ?? [] { outbox.remove(mutation) }
-      records[id] = undo.entry
-      deletions[id] = undo.deletion
-      for mutation in undo.entry?.pending?.lsns ?? [] { outbox.insert(mutation, id) }
+      switch undo.change {
+      case .record(let id, let entry, let deletion):
+        undosByID[id]?.removeLast()
+        if undosByID[id]?.isEmpty == true { undosByID[id] = nil }
+        records[id] = entry
+        deletions[id] = deletion
+      case .appended(let id, let newest): outbox.removeLast(undo.lsn, of: id, after: newest)
+      case .settled(let id, let done, let newest): outbox.unsettle(done, of: id, newest: newest)
+      case .attempted(let mutation): _ = outbox.unattempt(mutation)
+      case .unattempted(let mutation): _ = outbox.attempt(mutation)
+      case .sync(let change): _ = sync.assign(change)
+      }
     }
     appliedLSN = min(appliedLSN, lsn)
   }

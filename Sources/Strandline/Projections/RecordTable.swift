@@ -14,34 +14,15 @@ package struct Base: Hashable, Sendable {
   package var modifiedMilliseconds: Int64?
 }
 
-/// The unsettled mutations of a record: what the server is owed.
+/// What the server is owed of a record. The outbox has all its unsettled mutations; the newest alone is enough to send.
 package struct Pending: Hashable, Sendable {
   /// Whether the newest mutation is a deletion.
   package var isDeletion: Bool
-  /// The unsettled mutations, ascending; the newest alone is enough to send.
-  package var lsns: [LSN]
-  /// The newest mutation that a request may have carried and whose outcome is not known.
-  package var attempted: LSN?
-
-  package var newest: LSN { lsns.last ?? .none }
-
-  /// Inserts a mutation in the order of LSNs.
-  mutating func insert(_ lsn: LSN) {
-    var place = lsns.count
-    while place > 0, lsns[place - 1] > lsn { place -= 1 }
-    if place > 0, lsns[place - 1] == lsn { return }
-    lsns.insert(lsn, at: place)
-  }
-
-  /// Removes every mutation up to `lsn`; returns whether any is left.
-  mutating func settle(upTo lsn: LSN) -> Bool {
-    lsns.removeAll { $0 <= lsn }
-    if let attempted, attempted <= lsn { self.attempted = nil }
-    return !lsns.isEmpty
-  }
+  /// The newest unsettled mutation.
+  package var newest: LSN
 }
 
-/// One record: its base and its unsettled mutations.
+/// One record: its base and what the server is owed.
 package struct RecordEntry: Hashable, Sendable {
   package var type: String
   package var base: Base?
@@ -57,23 +38,20 @@ package struct RecordEntry: Hashable, Sendable {
 /// The records, zone by zone.
 package struct RecordTable: Sendable {
   package private(set) var zones: [ZoneID: [String: RecordEntry]] = [:]
+  /// How many have an entry.
   package private(set) var count = 0
+  /// How many live, by zone.
+  package private(set) var living: [ZoneID: Int] = [:]
 
   package init() {}
 
   package subscript(id: RecordID) -> RecordEntry? {
     get { zones[id.zone]?[id.name] }
     set {
-      let old = zones[id.zone, default: [:]].updateOrRemove(newValue, forKey: id.name)
+      let old = zones[id.zone, default: [:]].assign(newValue, id.name)
       count += (newValue == nil ? 0 : 1) - (old == nil ? 0 : 1)
+      let change = (newValue?.view == nil ? 0 : 1) - (old?.view == nil ? 0 : 1)
+      if change != 0 { living[id.zone, default: 0] += change }
     }
-  }
-}
-
-extension Dictionary {
-  /// Sets or removes in one look-up; returns what was there.
-  fileprivate mutating func updateOrRemove(_ value: Value?, forKey key: Key) -> Value? {
-    if let value { return updateValue(value, forKey: key) }
-    return removeValue(forKey: key)
   }
 }

@@ -31,22 +31,65 @@ package struct Tenure: Hashable, Sendable {
 
 /// What the sync engine has learned, from the log.
 package struct SyncState: Sendable {
-  package var bound: Bound?
-  package var zones: [ZoneID: ZoneState] = [:]
-  package var databaseToken: ChangeToken?
-  package var tenures: [Tenure] = []
+  package private(set) var bound: Bound?
+  package private(set) var zones: [ZoneID: ZoneState] = [:]
+  package private(set) var databaseToken: ChangeToken?
+  package private(set) var tenures: [Tenure] = []
   /// Mutations that are not sent for now.
-  package var held: [RecordID: Held] = [:]
+  package private(set) var held: [RecordID: Held] = [:]
   /// Versions that the server could not show.
-  package var unread: [RecordID: Held] = [:]
+  package private(set) var unread: [RecordID: Held] = [:]
   /// Open blocks: what has to be asked of the server.
-  package var openBlocks: [RecordID: Blocked] = [:]
-  package var pace: Pace?
+  package private(set) var openBlocks: [RecordID: Blocked] = [:]
+  package private(set) var pace: Pace?
   /// The greatest hybrid time in the log.
-  package var latest: HybridTime = .zero
-  package var isParked = false
+  package private(set) var latest: HybridTime = .zero
+  package private(set) var isParked = false
 
   package init() {}
+
+  /// A new value of one part. An event copies no other part, however many holds there are.
+  enum Change: Sendable {
+    case bound(Bound?)
+    case zone(ZoneID, ZoneState?)
+    case databaseToken(ChangeToken?)
+    case held(RecordID, Held?)
+    case unread(RecordID, Held?)
+    case block(RecordID, Blocked?)
+    case pace(Pace?)
+    case parked(Bool)
+    /// One more tenure; nil: one less.
+    case tenure(Tenure?)
+  }
+
+  /// Changes one part; returns the change that undoes it.
+  mutating func assign(_ change: Change) -> Change {
+    switch change {
+    case .bound(let new):
+      defer { bound = new }
+      return .bound(bound)
+    case .zone(let id, let new): return .zone(id, zones.assign(new, id))
+    case .databaseToken(let new):
+      defer { databaseToken = new }
+      return .databaseToken(databaseToken)
+    case .held(let id, let new): return .held(id, held.assign(new, id))
+    case .unread(let id, let new): return .unread(id, unread.assign(new, id))
+    case .block(let id, let new): return .block(id, openBlocks.assign(new, id))
+    case .pace(let new):
+      defer { pace = new }
+      return .pace(pace)
+    case .parked(let new):
+      defer { isParked = new }
+      return .parked(isParked)
+    case .tenure(let new?):
+      tenures.append(new)
+      return .tenure(nil)
+    case .tenure(nil): return .tenure(tenures.popLast())
+    }
+  }
+
+  /// Needs no undo: the greatest time only grows, and one that is greater than necessary does no harm.
+  mutating func learn(_ time: HybridTime) { latest = max(latest, time) }
 
   /// The writer that the newest tenure writes as.
   package var writer: WriterID? { tenures.last?.writer }
@@ -58,5 +101,13 @@ package struct SyncState: Sendable {
   package func owns(_ lsn: LSN, tenure: UInt64, upTo end: LSN) -> Bool {
     guard lsn != .none, lsn <= end else { return false }
     return tenures.last { $0.first <= lsn }?.tenure == tenure
+  }
+}
+
+extension Dictionary {
+  /// Sets or removes; returns what was there.
+  mutating func assign(_ value: Value?, _ key: Key) -> Value? {
+    if let value { return updateValue(value, forKey: key) }
+    return removeValue(forKey: key)
   }
 }

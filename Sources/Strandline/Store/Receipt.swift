@@ -59,7 +59,7 @@ public struct Receipt: Sendable {
     return try await CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
       // The event that settled the mutation may not be durable yet, and only durable events can be read.
       if case .writer(let log) = store.source {
-        try await log.waitUntilDurable(store.core.withLock { $0.projections.appliedLSN.rawValue })
+        try await log.waitUntilDurable(store.projections.appliedLSN.rawValue)
       }
       return try store.outcomes(of: lsns, fileID: fileID, line: line)
     }
@@ -127,17 +127,7 @@ package final class SettledWaiters: Sendable {
 }
 
 extension RecordStore {
-  fileprivate func isSettled(_ lsns: ClosedRange<LSN>) -> Bool {
-    core.withLock { core in
-      let outbox = core.projections.outbox
-      var lsn = max(lsns.lowerBound, outbox.oldest ?? lsns.upperBound.advanced(by: 1))
-      while lsn <= lsns.upperBound {
-        if outbox.records[lsn] != nil { return false }
-        lsn = lsn.advanced(by: 1)
-      }
-      return true
-    }
-  }
+  fileprivate func isSettled(_ lsns: ClosedRange<LSN>) -> Bool { !projections.owes(lsns) }
 
   /// A receipt again, from a position that an earlier one gave, perhaps before a relaunch.
   ///
@@ -152,7 +142,7 @@ extension RecordStore {
 
   private func findReceipt(at position: LogPosition) throws -> Receipt {
     let durable = source.durableLSN
-    let isOurs = core.withLock { $0.projections.sync.owns(position.lsn, tenure: position.tenure, upTo: durable) }
+    let isOurs = projections.sync.owns(position.lsn, tenure: position.tenure, upTo: durable)
     guard isOurs else {
       throw StrandlineError(
         .noSuchRecord,

@@ -64,7 +64,7 @@ extension RecordStore {
       let report = try log.compact(prepare: { finished in
         let made = try self.plan(finished)
         core.withLock { core in
-          for packed in made.superseded { core.projections.learn(aboutToBePacked: packed) }
+          for packed in made.superseded { core.projections.withLock { $0.learn(aboutToBePacked: packed) } }
         }
         plan = made
       }) { transaction in
@@ -105,13 +105,14 @@ extension StoreCore {
   ///
   /// Whatever else is pointed at now or later was a base or a newest mutation at `limit`, or is newer.
   fileprivate func needed(upTo limit: LSN) -> Set<LSN> {
-    var needed = sending
-    for names in projections.records.zones.values {
-      for entry in names.values {
-        if let base = entry.base, base.version > limit, base.content <= limit { needed.insert(base.content) }
-        if let attempted = entry.pending?.attempted, attempted <= limit { needed.insert(attempted) }
+    projections.withLock { state in
+      var needed = sending.union(state.outbox.attempted.all(upTo: limit))
+      for names in state.records.zones.values {
+        for entry in names.values {
+          if let base = entry.base, base.version > limit, base.content <= limit { needed.insert(base.content) }
+        }
       }
+      return needed
     }
-    return needed
   }
 }

@@ -16,8 +16,9 @@ extension RecordStore {
     }
   }
 
-  private func entry(_ id: RecordID) -> RecordEntry? {
-    core.withLock { $0.projections.entry(id, asOf: source.durableLSN) }
+  private func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
+    let durable = source.durableLSN
+    return try projections.withLock { (state) throws(StrandlineError) in try state.entry(id, asOf: durable) }
   }
 
   /// The identities of the records that live, in the order of zone and name; of one zone and one type if asked.
@@ -56,26 +57,27 @@ extension RecordStore {
   }
 
   /// How many records live.
-  public var recordCount: Int { living(ofType: nil, in: nil).count }
+  public var recordCount: Int {
+    let durable = source.durableLSN
+    return projections.withLock { $0.living(asOf: durable).values.reduce(0, +) }
+  }
 
   private func living(ofType type: String?, in zone: ZoneID?) -> [(RecordID, RecordEntry)] {
-    let found: [(RecordID, RecordEntry)] = core.withLock { core in
-      let durable = source.durableLSN
-      let inFlight = core.projections.idsInFlight(after: durable)
+    let durable = source.durableLSN
+    let found: [(RecordID, RecordEntry)] = projections.withLock { state in
+      let changed = state.changes(after: durable)
       var found: [(RecordID, RecordEntry)] = []
       func add(_ id: RecordID, _ entry: RecordEntry?) {
         guard let entry, entry.view != nil, type == nil || entry.type == type else { return }
         found.append((id, entry))
       }
-      for (zoneID, names) in core.projections.records.zones where zone == nil || zone == zoneID {
+      for (zoneID, names) in state.records.zones where zone == nil || zone == zoneID {
         for (name, entry) in names {
           let id = RecordID(name, zone: zoneID)
-          if inFlight.isEmpty || !inFlight.contains(id) { add(id, entry) }
+          if changed.isEmpty || changed[id] == nil { add(id, entry) }
         }
       }
-      for id in inFlight where zone == nil || zone == id.zone {
-        add(id, core.projections.entry(id, asOf: durable))
-      }
+      for (id, entry) in changed where zone == nil || zone == id.zone { add(id, entry) }
       return found
     }
     return found.sorted { $0.0 < $1.0 }
@@ -96,7 +98,7 @@ extension RecordStore {
         error.message = "reading record '\(id)': \(error.message)"
         throw error
       }
-      entry = self.entry(id)
+      entry = try self.entry(id)
       if entry != known { continue }
       if case .reader = source {
         throw StrandlineError(

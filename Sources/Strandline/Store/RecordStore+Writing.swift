@@ -7,10 +7,10 @@ import Synchronization
 extension RecordStore {
   /// Writes one transaction.
   ///
-  /// The closure runs at once, alone among closures, and sees everything written before it. Within it, read through the
-  /// transaction: the store itself waits for the closure's end. What it saved, created and
-  /// deleted becomes durable together or not at all; if it throws, nothing happened. Writers that wait together share
-  /// one sync.
+  /// The closure runs at once, alone among closures, and sees everything written before it. Within it, the transaction
+  /// shows what the closure has changed; the store itself may be read too, and shows what is durable. What the closure
+  /// saved, created and deleted becomes durable together or not at all; if it throws, nothing happened. Writers that wait
+  /// together share one sync.
   ///
   /// - Returns: a receipt, after the sync: the transaction survives a crash and a power cut.
   /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;

@@ -20,7 +20,10 @@ public final class RecordStore: Sendable {
   public let path: String
   package let source: EventSource
   package let environment: SystemEnvironment
+  /// The writer's state. Held as long as a closure of `write` runs, so no reader takes it.
   package let core: Mutex<StoreCore>
+  /// What readers look into.
+  package let projections: SharedProjections
   package let settledWaiters = SettledWaiters()
   /// Set when a close begins: from then on every public call that throws throws `.closed`.
   private let isClosed = Atomic(false)
@@ -31,7 +34,8 @@ public final class RecordStore: Sendable {
     self.path = path
     self.source = source
     self.environment = environment
-    self.core = Mutex(StoreCore(projections: projections, source: source, environment: environment))
+    self.projections = SharedProjections(projections)
+    self.core = Mutex(StoreCore(projections: self.projections, source: source, environment: environment))
   }
 
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there, on a plain
@@ -52,7 +56,7 @@ public final class RecordStore: Sendable {
         at: path, role: .store, options: logOptions, environment: environment.system,
         createIfAbsent: createIfAbsent
       ) { found in
-        projections.apply(try EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
+        try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
       }
       projections.advance(to: LSN(log.durableLSN))
       return RecordStore(path: path, source: .writer(log), environment: environment.system, projections: projections)
@@ -72,7 +76,7 @@ public final class RecordStore: Sendable {
       let reader = try LogReader.open(at: path, role: .store, environment: environment.system)
       var projections = Projections()
       try reader.poll { found in
-        projections.apply(try EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
+        try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
       }
       projections.advance(to: LSN(reader.lastLSN))
       return RecordStore(

@@ -8,7 +8,7 @@ package import StrandlineSystem
 
 /// The state behind the lock. There is one of it: it is moved into a transaction and back, never copied.
 package struct StoreCore: ~Copyable, Sendable {
-  package var projections: Projections
+  package let projections: SharedProjections
   package var clock: HybridClock
   package let source: EventSource
   package let environment: SystemEnvironment
@@ -25,13 +25,14 @@ package struct StoreCore: ~Copyable, Sendable {
   private var firstInFlight: LSN = .none
   private var openTransaction: (first: LSN, log: LogTransaction)?
 
-  package init(projections: Projections, source: EventSource, environment: SystemEnvironment) {
+  package init(projections: SharedProjections, source: EventSource, environment: SystemEnvironment) {
     self.projections = projections
     self.source = source
     self.environment = environment
-    self.writer = projections.sync.writer ?? max(1, environment.random.next())
+    let sync = projections.sync
+    self.writer = sync.writer ?? max(1, environment.random.next())
     self.clock = HybridClock()
-    clock.learn(projections.sync.latest)
+    clock.learn(sync.latest)
     firstInFlight = projections.appliedLSN.advanced(by: 1)
   }
 
@@ -74,7 +75,7 @@ package struct StoreCore: ~Copyable, Sendable {
         "the log gave \(lsns) to events \(before.rawValue + 1)...\(projections.appliedLSN)")
       return (value, LSN(lsns.lowerBound)...LSN(lsns.upperBound))
     } catch {
-      projections.undo(to: before)
+      projections.withLock { $0.undo(to: before) }
       dropInFlight(after: before)
       hasOpened = opened
       writer = name
@@ -83,33 +84,38 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   /// Appends an event to the open transaction. The projections take it in at once.
+  ///
+  /// - Throws: what looking for the event's record throws; the transaction must not go on then.
   @discardableResult
-  package mutating func append(_ event: Event) -> LSN {
+  package mutating func append(_ event: Event) throws(StrandlineError) -> LSN {
     precondition(openTransaction != nil, "append outside a transaction")
-    appendOpened()
-    return add(event)
+    try appendOpened()
+    return try add(event)
   }
 
   /// Appends `opened`, which names the writer of what follows, unless this store has done so. `append` does it before its
   /// first event; a repair does it alone.
-  package mutating func appendOpened() {
+  package mutating func appendOpened() throws(StrandlineError) {
     precondition(openTransaction != nil, "append outside a transaction")
     if !hasOpened {
       hasOpened = true
       var uuid: [UInt8] = Array(repeating: 0, count: 16)
       if case .writer(let log) = source { uuid = log.storeUUID }
-      add(.opened(Opened(writer: writer, storeUUID: uuid, tenure: tenure)))
+      try add(.opened(Opened(writer: writer, storeUUID: uuid, tenure: tenure)))
     }
   }
 
   @discardableResult
-  private mutating func add(_ event: Event) -> LSN {
-    let lsn = projections.appliedLSN.advanced(by: 1)
+  private mutating func add(_ event: Event) throws(StrandlineError) -> LSN {
+    let (lsn, latest) = try projections.withLock { (state) throws(StrandlineError) in
+      let lsn = state.appliedLSN.advanced(by: 1)
+      try state.apply(event, at: lsn, isDurable: false)
+      return (lsn, state.sync.latest)
+    }
     let body = EventCodec.encode(event)
     openTransaction?.log.add(schema: EventCodec.schema, body: body)
     inFlight[lsn] = body
-    projections.apply(event, at: lsn, isDurable: false)
-    clock.learn(projections.sync.latest)
+    clock.learn(latest)
     return lsn
   }
 
@@ -129,8 +135,11 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   private mutating func settle(_ durable: LSN) {
-    projections.trim(upTo: durable)
-    if durable >= projections.appliedLSN {
+    let applied = projections.withLock { state in
+      state.trim(upTo: durable)
+      return state.appliedLSN
+    }
+    if durable >= applied {
       inFlight.removeAll(keepingCapacity: true)
       firstInFlight = durable.advanced(by: 1)
       return
@@ -142,11 +151,14 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   private mutating func undo(to durable: LSN) {
-    projections.undo(to: durable)
-    projections.trim(upTo: durable)
+    let (applied, last) = projections.withLock { state in
+      state.undo(to: durable)
+      state.trim(upTo: durable)
+      return (state.appliedLSN, state.sync.tenures.last)
+    }
     inFlight.removeAll()
-    firstInFlight = projections.appliedLSN.advanced(by: 1)
-    hasOpened = projections.sync.tenures.last?.tenure == tenure && projections.sync.writer == writer
+    firstInFlight = applied.advanced(by: 1)
+    hasOpened = last?.tenure == tenure && last?.writer == writer
   }
 
   private mutating func dropInFlight(after lsn: LSN) {
@@ -176,7 +188,7 @@ package struct StoreCore: ~Copyable, Sendable {
 
   /// What the app sees of a record, with everything that is appended; nil if it sees none.
   package func view(_ id: RecordID) throws -> LoadedVersion? {
-    try projections.records[id].flatMap { try view($0) }
+    try projections.entry(id).flatMap { try view($0) }
   }
 
   /// The same, of a record's entry.

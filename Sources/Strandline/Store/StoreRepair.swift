@@ -61,7 +61,7 @@ package struct StoreRepair: Sendable {
       self.path = path
       self.salvage = salvage
       self.environment = environment
-      plan = reading.plan(report)
+      plan = try reading.plan(report)
     } catch { throw StrandlineError.translating(error, "reading the damaged store at '\(path)'") }
   }
 
@@ -105,18 +105,18 @@ package struct StoreRepair: Sendable {
   private func begin(_ store: RecordStore) throws {
     try store.commitBlocking { core in
       core.renameWriter()
-      core.appendOpened()
+      try core.appendOpened()
       for zone in plan.zonesReset {
         // That the server has it may have been said in a hole.
-        core.append(.zoneChanged(ZoneChanged(zone: zone, change: .dirty, reason: Self.reason)))
-        core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: Self.reason)))
+        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .dirty, reason: Self.reason)))
+        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: Self.reason)))
       }
     }
     var rest = plan.settlements[...]
     while !rest.isEmpty {
       let some = rest.prefix(10_000)
       rest = rest.dropFirst(some.count)
-      try store.commitBlocking { core in for settled in some { core.append(.settled(settled)) } }
+      try store.commitBlocking { core in for settled in some { try core.append(.settled(settled)) } }
     }
   }
 
@@ -164,7 +164,7 @@ private struct RepairReading {
     for (found, event) in read {
       let lsn = LSN(found.lsn)
       recordBirthsAndZones(of: event, at: lsn)
-      projections.apply(event, at: lsn, isDurable: true)
+      try projections.apply(event, at: lsn, isDurable: true)
     }
   }
 
@@ -184,7 +184,7 @@ private struct RepairReading {
     }
   }
 
-  consuming func plan(_ report: SalvageReport) -> StoreRepair.Plan {
+  consuming func plan(_ report: SalvageReport) throws -> StoreRepair.Plan {
     var plan = StoreRepair.Plan(salvage: report)
     plan.eventsUnreadable = unreadable
     plan.eventsKept = kept
@@ -199,10 +199,10 @@ private struct RepairReading {
       plan.settlements = settlements()
     }
     for settled in plan.settlements {
-      projections.apply(.settled(settled), at: projections.appliedLSN.advanced(by: 1), isDurable: true)
+      try projections.apply(.settled(settled), at: projections.appliedLSN.advanced(by: 1), isDurable: true)
     }
     plan.unsettled = projections.outbox.count
-    plan.unsettledRecords = Set(projections.outbox.records.values).count
+    plan.unsettledRecords = projections.outbox.recordCount
     plan.records = projections.records.count
     return plan
   }

@@ -63,7 +63,7 @@ extension RecordStore {
   /// The store's state, as far as it is durable.
   ///
   /// - Throws: `StrandlineError`: `.damaged` and `.io` if the oldest unsettled mutation cannot be read, `.closed`.
-  /// - Complexity: O(records).
+  /// - Complexity: O(zones + what is held), and one read of the log.
   public func status(fileID: String = #fileID, line: Int = #line) throws -> StoreStatus {
     try CallSite(fileID, line).run("reading the status of the store at '\(path)'") {
       try requireOpen()
@@ -73,20 +73,21 @@ extension RecordStore {
 
   private func makeStatus() throws -> StoreStatus {
     let durable = source.durableLSN
-    let (sync, outbox, deleted, tables) = core.withLock { core in
-      (
-        core.projections.sync(asOf: durable), core.projections.outbox, core.projections.deletions.count,
-        core.projections.records.zones
+    let known = projections.withLock { state in
+      let oldest = state.outbox.oldest.flatMap { $0 <= durable ? $0 : nil }
+      return (
+        sync: state.sync(asOf: durable), living: state.living(asOf: durable), deleted: state.deletions.count,
+        unsettled: state.outbox.unsettled.count(upTo: durable), unsettledRecords: state.outbox.recordCount,
+        oldest: oldest, oldestTime: oldest.flatMap { state.outbox.times[$0] }
       )
     }
-    let unsettled = outbox.all.filter { $0 <= durable }
+    let (sync, living) = (known.sync, known.living)
     let now = environment.clock.wallMilliseconds()
     var oldest: Int64?
-    if let first = unsettled.first, let time = try outbox.times[first] ?? mutationTime(first) {
+    if let first = known.oldest, let time = try known.oldestTime ?? mutationTime(first) {
       oldest = max(0, now - time.milliseconds)
     }
-    let living = tables.mapValues { names in names.values.reduce(0) { $0 + ($1.view == nil ? 0 : 1) } }
-    let zones = Set(tables.keys).union(sync.zones.keys).sorted().map { id in
+    let zones = Set(living.keys).union(sync.zones.keys).sorted().map { id in
       let state = sync.zones[id] ?? ZoneState()
       return StoreStatus.Zone(
         id: id, records: living[id] ?? 0, isDirty: state.isDirty, isLost: state.isLost,
@@ -94,10 +95,10 @@ extension RecordStore {
     }
     let wait = sync.pace.map { $0.remaining(wall: now) }.flatMap { $0 > 0 ? $0 : nil }
     return StoreStatus(
-      durableLSN: durable, checkpoint: unsettled.first.map { LSN($0.rawValue - 1) } ?? durable,
-      records: living.values.reduce(0, +), unsettled: unsettled.count,
-      unsettledRecords: Set(unsettled.compactMap { outbox.records[$0] }).count, oldestUnsettledMilliseconds: oldest,
-      deleted: deleted, openBlocks: sync.openBlocks.count,
+      durableLSN: durable, checkpoint: known.oldest.map { LSN($0.rawValue - 1) } ?? durable,
+      records: living.values.reduce(0, +), unsettled: known.unsettled,
+      unsettledRecords: min(known.unsettled, known.unsettledRecords), oldestUnsettledMilliseconds: oldest,
+      deleted: known.deleted, openBlocks: sync.openBlocks.count,
       held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
         StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))
       }, zones: zones, waitMilliseconds: wait, waitReason: wait == nil ? nil : sync.pace?.reason,

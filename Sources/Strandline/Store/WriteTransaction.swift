@@ -24,7 +24,7 @@ public struct WriteTransaction: ~Copyable {
   /// The record as this transaction sees it.
   func find(_ id: RecordID) throws -> Record? {
     guard let loaded = try core.view(id) else { return nil }
-    let base = core.projections.records[id]?.base
+    let base = try core.projections.entry(id)?.base
     let system = base.map {
       SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { Touch(milliseconds: $0) })
     }
@@ -56,8 +56,8 @@ public struct WriteTransaction: ~Copyable {
   }
 
   private mutating func remove(_ id: RecordID) throws -> Bool {
-    guard let entry = core.projections.records[id], let view = entry.view else { return false }
-    core.append(
+    guard let entry = try core.projections.entry(id), let view = entry.view else { return false }
+    try core.append(
       .deleted(
         Deleted(
           id: id, births: try core.births(view), base: entry.base?.version ?? .none, time: core.tick(),
@@ -67,13 +67,13 @@ public struct WriteTransaction: ~Copyable {
 
   private mutating func put(_ record: Record, creating: Bool) throws {
     let id = record.id
-    let entry = core.projections.records[id]
+    let entry = try core.projections.entry(id)
     let current = try entry.flatMap { try core.view($0) }
     if creating, current != nil {
       throw StrandlineError(
         .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it anew")
     }
-    if current == nil, !creating, let deletion = core.projections.deletions[id] {
+    if current == nil, !creating, let deletion = try core.projections.deletion(id) {
       throw StrandlineError(
         .recordWasDeleted,
         "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
@@ -112,7 +112,7 @@ public struct WriteTransaction: ~Copyable {
     let time = core.tick()
     let content = EncodedContent(newLife: fields, stamp: FieldStamp(time: time, writer: core.writer), seen: seen)
     try checkSize(fields: fields.count, content, id)
-    core.append(
+    try core.append(
       .saved(
         Saved(
           id: id, type: type, births: [Birth(time: time, writer: core.writer)], base: entry?.base?.version ?? .none,
@@ -136,7 +136,7 @@ public struct WriteTransaction: ~Copyable {
     }
     let content = EncodedContent(version, dirty: dirty)
     try checkSize(fields: version.fields.count, content, id)
-    core.append(
+    try core.append(
       .saved(
         Saved(
           id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .none, time: time,

@@ -61,7 +61,8 @@ extension Cycle {
         if token == nil, asked != nil {
           // A list from the beginning does not name zones that were deleted meanwhile: fetch each known zone.
           for zone in core.projections.sync.zones.keys.sorted() {
-            core.append(.zoneChanged(ZoneChanged(zone: zone, change: .dirty, reason: "the database's token expired")))
+            try core.append(
+              .zoneChanged(ZoneChanged(zone: zone, change: .dirty, reason: "the database's token expired")))
           }
         }
         for zone in page.zones {
@@ -70,14 +71,14 @@ extension Cycle {
           if zone.isDeleted {
             // A zone that this log never saw at the server has nothing here to freeze.
             if core.projections.sync.zones[id]?.wasSeen == true {
-              core.append(
+              try core.append(
                 .zoneChanged(ZoneChanged(zone: id, change: .lost, reason: "deleted at the server", policy: "freeze")))
             }
           } else {
-            core.append(.zoneChanged(ZoneChanged(zone: id, change: .dirty)))
+            try core.append(.zoneChanged(ZoneChanged(zone: id, change: .dirty)))
           }
         }
-        core.append(.tokenAdvanced(TokenAdvanced(zone: nil, asked: token, token: page.token)))
+        try core.append(.tokenAdvanced(TokenAdvanced(zone: nil, asked: token, token: page.token)))
       }
       moreComing = page.moreComing
     }
@@ -163,7 +164,7 @@ extension Cycle {
       // Requested with a token that is no longer the zone's: the page may be older than what is here. Drop it whole.
       guard core.projections.sync.zones[zone]?.token == asked else { return }
       if isReset {
-        core.append(
+        try core.append(
           .zoneChanged(
             ZoneChanged(zone: zone, change: .reset, reason: "the change token was refused or is in doubt")))
       }
@@ -174,13 +175,13 @@ extension Cycle {
         case .deleted(let name): try intake.apply(deletionOf: RecordID(name, zone: zone), to: &core)
         case .failed(let name, let error):
           intake.report.held += 1
-          core.append(
+          try core.append(
             .held(
               Held(
                 id: RecordID(name, zone: zone), direction: .download, lsn: .none, code: error.code.rawValue,
                 words: error.reason, requestUUID: error.requestUUID ?? "", attempts: 1, wallMilliseconds: wall)))
           // The token moves past the record, so each later cycle looks it up until the server can show it.
-          core.append(
+          try core.append(
             .blocked(
               Blocked(
                 id: RecordID(name, zone: zone), subject: .version, births: [], consequence: .lookup,
@@ -188,11 +189,11 @@ extension Cycle {
         }
       }
       if page.token != asked || isReset {
-        core.append(
+        try core.append(
           .tokenAdvanced(TokenAdvanced(zone: zone, asked: isReset ? nil : asked, token: page.token)))
       }
       if !page.moreComing, core.projections.sync.zones[zone]?.isDirty == true {
-        core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
+        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
       }
     }
     report.add(intake.report)
@@ -200,7 +201,7 @@ extension Cycle {
 
   mutating func markLost(_ zone: ZoneID, reason: String) async throws {
     try await store.commit { core in
-      core.append(.zoneChanged(ZoneChanged(zone: zone, change: .lost, reason: reason, policy: "freeze")))
+      try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .lost, reason: reason, policy: "freeze")))
     }
   }
 
@@ -242,7 +243,7 @@ extension Cycle {
         for id in absent.sorted() { try intake.apply(absenceOf: id, to: &core) }
       }
       report.add(intake.report)
-      missing.formUnion(absent.filter { id in store.core.withLock { $0.projections.records[id]?.base != nil } })
+      missing.formUnion(try absent.filter { id in try store.projections.entry(id)?.base != nil })
     }
   }
 }

@@ -13,7 +13,8 @@ extension Cycle {
       let conflictsBefore = hasConflicted
       hasConflicted = false
       var didSend = false
-      for zone in zonesOwed() { didSend = try await push(to: zone) || didSend }
+      let owed = try recordsOwed()
+      for zone in zonesToSend(owed) { didSend = try await push(owed[zone] ?? [], to: zone) || didSend }
       let conflicted = hasConflicted
       hasConflicted = conflicted || conflictsBefore
       if !conflicted || !didSend { break }
@@ -21,23 +22,32 @@ extension Cycle {
     try await settleMissing()
   }
 
-  /// The zones with mutations to send.
-  private func zonesOwed() -> [ZoneID] {
-    store.core.withLock { core in
-      let zones = Set(core.projections.outbox.records.values.map(\.zone))
-      return zones.filter { zone in
-        core.projections.sync.zones[zone]?.isLost != true && refusedZones[zone] == nil
-          && (options.zone == nil || options.zone == zone)
-          && zone.scope == database.address.scope
-      }.sorted()
+  /// The records with durable unsettled mutations, zone by zone, in the order of the log. Which record a mutation is of
+  /// stands in its event. One that compaction has packed is not its record's newest.
+  private func recordsOwed() throws -> [ZoneID: [RecordID]] {
+    let durable = store.durableLSN
+    var seen: Set<RecordID> = []
+    var owed: [ZoneID: [RecordID]] = [:]
+    for lsn in store.projections.unsettled where lsn <= durable {
+      guard let id = try store.source.eventIfKept(at: lsn)?.recordID, seen.insert(id).inserted else { continue }
+      owed[id.zone, default: []].append(id)
     }
+    return owed
+  }
+
+  private func zonesToSend(_ owed: [ZoneID: [RecordID]]) -> [ZoneID] {
+    let zones = sync.zones
+    return owed.keys.filter { zone in
+      zones[zone]?.isLost != true && refusedZones[zone] == nil && (options.zone == nil || options.zone == zone)
+        && zone.scope == database.address.scope
+    }.sorted()
   }
 
   /// Sends a zone's unsettled mutations. Returns whether anything was sent.
-  private mutating func push(to zone: ZoneID) async throws -> Bool {
-    try await cancelUnsentDeletions(in: zone)
-    try await lookUpDoubtfulDeletions(in: zone)
-    let plan = UploadPlan.order(try owedItems(in: zone))
+  private mutating func push(_ ids: [RecordID], to zone: ZoneID) async throws -> Bool {
+    try await cancelUnsentDeletions(of: ids)
+    try await lookUpDoubtfulDeletions(of: ids, in: zone)
+    let plan = UploadPlan.order(try items(of: ids, in: zone))
     guard !plan.isEmpty else { return false }
     try await createZoneIfNew(zone)
     var place = 0
@@ -45,7 +55,7 @@ extension Cycle {
     // Computed when the first deletion is due.
     var pointedAt: Set<String>?
     while place < plan.count, !isRefusing {
-      if plan[place].isDeletion, pointedAt == nil { pointedAt = try namesStillPointedAt(in: zone) }
+      if plan[place].isDeletion, pointedAt == nil { pointedAt = try namesStillPointedAt(by: ids, in: zone) }
       let (batch, next) = try nextBatch(of: plan, from: place, keeping: pointedAt ?? [])
       place = next
       if batch.isEmpty { continue }
@@ -58,74 +68,68 @@ extension Cycle {
   private mutating func createZoneIfNew(_ zone: ZoneID) async throws {
     guard sync.zones[zone]?.wasSeen != true else { return }
     try await pacer.send("creating zone '\(zone)'") { [database] in try await database.createZone(zone) }
-    try await store.commit { $0.append(.zoneChanged(ZoneChanged(zone: zone, change: .created))) }
+    try await store.commit { try $0.append(.zoneChanged(ZoneChanged(zone: zone, change: .created))) }
   }
 
   // MARK: What is owed
 
   /// Settles deletions of records whose creation was never sent: nothing is sent for them.
-  private mutating func cancelUnsentDeletions(in zone: ZoneID) async throws {
+  private mutating func cancelUnsentDeletions(of ids: [RecordID]) async throws {
     try await store.commit { core in
-      for (id, entry) in Self.pending(in: zone, core) {
-        guard let pending = entry.pending, pending.isDeletion, entry.base == nil, !Self.mayHaveBeenSent(pending, core)
+      for (id, entry) in try Self.pending(ids, core.projections) {
+        guard let pending = entry.pending, pending.isDeletion, entry.base == nil,
+          !Self.mayHaveBeenSent(id, pending, core.projections)
         else {
           continue
         }
-        core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .cancelled)))
+        try core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: .cancelled)))
       }
     }
   }
 
   /// Looks up deleted records whose creation may have reached the server. One that did gains a base, and is deleted with
   /// its tag.
-  private mutating func lookUpDoubtfulDeletions(in zone: ZoneID) async throws {
-    let names = store.core.withLock { core in
-      Self.pending(in: zone, core).filter { $0.1.base == nil && $0.1.pending?.isDeletion == true }.map(\.0.name)
-    }
+  private mutating func lookUpDoubtfulDeletions(of ids: [RecordID], in zone: ZoneID) async throws {
+    let names = try Self.pending(ids, store.projections)
+      .filter { $0.1.base == nil && $0.1.pending?.isDeletion == true }.map(\.0.name)
     if !names.isEmpty { try await lookUp(names, in: zone) }
   }
 
-  /// The zone's records with unsettled mutations, in the order of the log.
-  private static func pending(in zone: ZoneID, _ core: borrowing StoreCore) -> [(RecordID, RecordEntry)] {
-    var seen: Set<RecordID> = []
-    var result: [(RecordID, RecordEntry)] = []
-    for lsn in core.projections.outbox.all {
-      guard let id = core.projections.outbox.records[lsn], id.zone == zone, seen.insert(id).inserted,
-        let entry = core.projections.records[id], entry.pending != nil
-      else { continue }
-      result.append((id, entry))
+  /// Those of the records that still have unsettled mutations, with their entries.
+  private static func pending(
+    _ ids: [RecordID], _ projections: SharedProjections
+  ) throws -> [(RecordID, RecordEntry)] {
+    try ids.compactMap { id in
+      guard let entry = try projections.entry(id), entry.pending != nil else { return nil }
+      return (id, entry)
     }
-    return result
   }
 
   /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
   /// a restored backup) may have sent it.
-  private static func mayHaveBeenSent(_ pending: Pending, _ core: borrowing StoreCore) -> Bool {
-    if pending.attempted != nil { return true }
-    let tenures = core.projections.sync.tenures
+  private static func mayHaveBeenSent(_ id: RecordID, _ pending: Pending, _ projections: SharedProjections) -> Bool {
+    if projections.attempted(of: id, pending) != nil { return true }
+    let tenures = projections.sync.tenures
     // Mutations before this LSN were written under another writer ID, or before the first tenure that is known (in a
     // repaired store). What became of them is not known.
     var end = tenures.first?.first ?? .none
     if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
       end = tenures.first { $0.first > change.first }?.first ?? .none
     }
-    return pending.lsns.contains { $0 < end }
+    return projections.mutations(of: id, pending).contains { $0 < end }
   }
 
-  /// The records of a zone that can be sent now, in the order of the log, with the names that they refer to.
-  private func owedItems(in zone: ZoneID) throws -> [UploadItem] {
+  /// Those of the records that can be sent now, with the names that they refer to.
+  private func items(of ids: [RecordID], in zone: ZoneID) throws -> [UploadItem] {
     let durable = store.durableLSN
     let wall = store.environment.clock.wallMilliseconds()
-    let entries = store.core.withLock { core in
-      Self.pending(in: zone, core).filter { id, entry in
-        guard let pending = entry.pending, pending.newest <= durable else { return false }
-        if let held = core.projections.sync.held[id], held.lsn >= pending.newest, !held.hasEnded(wall: wall) {
-          return false
-        }
-        if missing.contains(id) { return false }
-        if let refused = conflictingTags[id], refused == entry.base?.changeTag ?? "" { return false }
-        return true
-      }
+    let held = sync.held
+    let entries = try Self.pending(ids, store.projections).filter { id, entry in
+      guard let pending = entry.pending, pending.newest <= durable else { return false }
+      if let held = held[id], held.lsn >= pending.newest, !held.hasEnded(wall: wall) { return false }
+      if missing.contains(id) { return false }
+      if let refused = conflictingTags[id], refused == entry.base?.changeTag ?? "" { return false }
+      return true
     }
     return try entries.compactMap { id, entry in
       guard let pending = entry.pending else { return nil }
@@ -190,9 +194,9 @@ extension Cycle {
 
   /// The names that records with an unacknowledged save refer to at the server. The save may drop the reference; until
   /// it is acknowledged, deleting the target could delete the record too (DELETE_SELF).
-  private func namesStillPointedAt(in zone: ZoneID) throws -> Set<String> {
-    let bases: [LSN] = store.core.withLock { core in
-      Self.pending(in: zone, core).compactMap { $0.1.pending?.isDeletion == false ? $0.1.base?.content : nil }
+  private func namesStillPointedAt(by ids: [RecordID], in zone: ZoneID) throws -> Set<String> {
+    let bases = try Self.pending(ids, store.projections).compactMap {
+      $0.1.pending?.isDeletion == false ? $0.1.base?.content : nil
     }
     var names: Set<String> = []
     for base in bases {
@@ -204,8 +208,8 @@ extension Cycle {
 
   /// The operation for a record; nil if the item's mutation is not the newest any more.
   private func operation(for item: UploadItem) throws -> Upload? {
-    let (entry, sync) = store.core.withLock { core in
-      let entry = core.projections.records[item.id]
+    let (entry, sync) = try store.core.withLock { core in
+      let entry = try core.projections.entry(item.id)
       if entry?.pending?.newest == item.lsn { core.sending.insert(item.lsn) }
       return (entry, core.projections.sync)
     }

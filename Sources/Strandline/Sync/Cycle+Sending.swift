@@ -34,7 +34,7 @@ extension Cycle {
   private mutating func sendOnce(_ batch: [Upload], to zone: ZoneID) async throws -> Answer {
     let number = store.environment.random.next()
     let lsns = batch.filter { !$0.isPreparation }.map(\.lsn).sorted()
-    try await store.commit { $0.append(.sent(Sent(batch: number, zone: zone, lsns: lsns))) }
+    try await store.commit { try $0.append(.sent(Sent(batch: number, zone: zone, lsns: lsns))) }
     try await store.flushBeforeLeaving()
     let operations = batch.map(\.operation)
     let results: [String: CloudResult]
@@ -104,7 +104,7 @@ extension Cycle {
         switch results[upload.id.name] {
         case .record(let server):
           learnServerOffset(from: server, wall: wall, &core)
-          core.append(
+          try core.append(
             .settled(
               Settled(
                 id: upload.id, lsn: upload.lsn, outcome: .saved, changeTag: server.system.changeTag ?? "",
@@ -118,7 +118,7 @@ extension Cycle {
             try Self.settleDeletion(upload, &core)
             done.uploaded += 1
           } else if ErrorPolicy.item(error) == .hold {
-            hold(upload, error, wall: wall, &core)
+            try hold(upload, error, wall: wall, &core)
             done.held += 1
           }
         case nil: break
@@ -135,18 +135,18 @@ extension Cycle {
   private static func settleDeletion(_ upload: Upload, _ core: inout StoreCore) throws {
     guard !upload.isPreparation else {
       // The old life of the name is gone; the new one, of another type, is sent next.
-      if let base = core.projections.records[upload.id]?.base {
+      if let base = try core.projections.entry(upload.id)?.base {
         let births = try core.births(base.content)
-        core.append(.fetchedDelete(FetchedDelete(id: upload.id, births: births, reason: .feed)))
+        try core.append(.fetchedDelete(FetchedDelete(id: upload.id, births: births, reason: .feed)))
       }
       return
     }
-    core.append(.settled(Settled(id: upload.id, lsn: upload.lsn, outcome: .deleted)))
+    try core.append(.settled(Settled(id: upload.id, lsn: upload.lsn, outcome: .deleted)))
   }
 
-  private func hold(_ upload: Upload, _ error: CloudError, wall: Int64, _ core: inout StoreCore) {
+  private func hold(_ upload: Upload, _ error: CloudError, wall: Int64, _ core: inout StoreCore) throws {
     let attempts = (core.projections.sync.held[upload.id]?.attempts ?? 0) + 1
-    core.append(
+    try core.append(
       .held(
         Held(
           id: upload.id, direction: .upload, lsn: upload.lsn, code: error.code.rawValue, words: error.reason,
@@ -157,7 +157,7 @@ extension Cycle {
   /// Holds the one record of a request that was refused as a whole.
   private mutating func hold(_ upload: Upload, _ error: CloudError) async throws {
     let wall = store.environment.clock.wallMilliseconds()
-    try await store.commit { hold(upload, error, wall: wall, &$0) }
+    try await store.commit { try hold(upload, error, wall: wall, &$0) }
     report.held += 1
   }
 
@@ -219,16 +219,18 @@ extension Cycle {
   /// held.
   mutating func settleMissing() async throws {
     for fromStart in [false, true] {
-      let zones = Set(recordsStillMissing().map(\.zone)).sorted()
+      let zones = Set(try recordsStillMissing().map(\.zone)).sorted()
       for zone in zones where sync.zones[zone]?.isLost != true { try await pullZone(zone, fromStart: fromStart) }
     }
-    guard !recordsStillMissing().isEmpty else { return }
+    let doubtful = try recordsStillMissing()
+    guard !doubtful.isEmpty else { return }
     let wall = store.environment.clock.wallMilliseconds()
-    let doubtful = recordsStillMissing()
     try await store.commit { core in
       for id in doubtful {
-        guard let entry = core.projections.records[id], entry.base != nil, let pending = entry.pending else { continue }
-        core.append(
+        guard let entry = try core.projections.entry(id), entry.base != nil, let pending = entry.pending else {
+          continue
+        }
+        try core.append(
           .held(
             Held(
               id: id, direction: .upload, lsn: pending.newest, code: CloudError.Code.notFound.rawValue,
@@ -239,12 +241,10 @@ extension Cycle {
     missing = []
   }
 
-  private func recordsStillMissing() -> [RecordID] {
-    store.core.withLock { core in
-      missing.filter { id in
-        let entry = core.projections.records[id]
-        return entry?.base != nil && entry?.pending != nil
-      }.sorted()
-    }
+  private func recordsStillMissing() throws -> [RecordID] {
+    try missing.filter { id in
+      let entry = try store.projections.entry(id)
+      return entry?.base != nil && entry?.pending != nil
+    }.sorted()
   }
 }

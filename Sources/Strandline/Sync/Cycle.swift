@@ -59,16 +59,11 @@ struct Cycle {
     return total
   }
 
-  var sync: SyncState { store.core.withLock { $0.projections.sync } }
+  var sync: SyncState { store.projections.sync }
 
   /// Whether the answer to an upload was lost. Such a mutation may be at the server: fetch before sending it again.
   private func hasUnansweredUploads() -> Bool {
-    store.core.withLock { core in
-      core.projections.outbox.all.contains { lsn in
-        guard let id = core.projections.outbox.records[lsn] else { return false }
-        return core.projections.records[id]?.pending?.attempted != nil
-      }
-    }
+    store.projections.withLock { !$0.outbox.attempted.isEmpty }
   }
 
   /// Asks who is signed in, and throws if it is not the account that the store belongs to. A store belongs to one
@@ -82,7 +77,7 @@ struct Cycle {
     let bound = Bound(
       container: address.container, environment: address.environment, scope: address.scope, userHash: hash)
     guard let known = sync.bound else {
-      try await store.commit { $0.append(.bound(bound)) }
+      try await store.commit { try $0.append(.bound(bound)) }
       return
     }
     guard known == bound else {

@@ -19,12 +19,12 @@ struct Intake {
 
   /// Applies a version that the server holds.
   mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
-    let entry = core.projections.records[id]
+    let entry = try core.projections.entry(id)
     if let base = entry?.base, base.changeTag == server.system.changeTag,
       base.modifiedMilliseconds == server.system.modified?.milliseconds
     {
       report.echoes += 1
-      closeBlock(of: id, words: "the server agrees with this store", &core)
+      try closeBlock(of: id, words: "the server agrees with this store", &core)
       return
     }
     let base = try entry.flatMap { try core.base(of: $0) }
@@ -32,17 +32,17 @@ struct Intake {
       server, ancestor: base?.version, knownBirths: try knownBirths(of: id, created: server.system.created, entry, core)
     )
     replaceWriterIfCloned(arrival.version.stamp, &core)
-    let situation = versionSituation(of: id, arrival, entry, base, core)
+    let situation = try versionSituation(of: id, arrival, entry, base, core)
     if let decision = situation.decide() {
-      perform(decision, on: id, &core)
+      try perform(decision, on: id, &core)
     } else if let pending = entry?.pending {
-      perform(situation.decide(pending, edit: try core.load(pending.newest)), on: id, &core)
+      try perform(situation.decide(pending, edit: try core.load(pending.newest)), on: id, &core)
     }
   }
 
   /// Applies a deletion. `isConfirmed`: it is the answer to a lookup, made because the feed's deletion was doubtful.
   mutating func apply(deletionOf id: RecordID, isConfirmed: Bool = false, to core: inout StoreCore) throws {
-    perform(try deletionSituation(of: id, isConfirmed: isConfirmed, core).decide(), on: id, &core)
+    try perform(deletionSituation(of: id, isConfirmed: isConfirmed, core).decide(), on: id, &core)
   }
 
   /// Applies the answer to a lookup that the server does not have a record. That closes a block and confirms a deletion;
@@ -51,17 +51,17 @@ struct Intake {
     if core.projections.sync.openBlocks[id]?.subject == .deletion {
       try apply(deletionOf: id, isConfirmed: true, to: &core)
     } else {
-      closeBlock(of: id, words: "the server does not have it", &core)
+      try closeBlock(of: id, words: "the server does not have it", &core)
     }
-    guard let entry = core.projections.records[id], let pending = entry.pending, pending.isDeletion else { return }
-    core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: entry.base == nil ? .cancelled : .deleted)))
+    guard let entry = try core.projections.entry(id), let pending = entry.pending, pending.isDeletion else { return }
+    try core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: entry.base == nil ? .cancelled : .deleted)))
   }
 
   // MARK: Gathering
 
   private func versionSituation(
     of id: RecordID, _ arrival: Arrival, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
-  ) -> VersionSituation {
+  ) throws -> VersionSituation {
     let stamp = arrival.version.stamp
     var lacksAcknowledged = false
     if source == .lookup, base?.own != nil, let content = entry?.base?.content {
@@ -69,24 +69,24 @@ struct Intake {
     }
     return VersionSituation(
       id: id, source: source, arrival: arrival, entry: entry, base: base,
-      isDead: core.projections.deletions.isDead(id, births: stamp.births),
-      wasDeleted: base == nil && core.projections.deletions[id] != nil,
-      included: newestIncluded(in: stamp, of: entry?.pending?.lsns ?? [], core),
+      isDead: try core.projections.isDead(id, births: stamp.births),
+      wasDeleted: try base == nil && core.projections.deletion(id) != nil,
+      included: newestIncluded(in: stamp, of: core.projections.mutations(of: id, entry?.pending), core),
       lacksAcknowledged: lacksAcknowledged)
   }
 
   private func deletionSituation(
     of id: RecordID, isConfirmed: Bool, _ core: borrowing StoreCore
   ) throws -> DeletionSituation {
-    let entry = core.projections.records[id]
+    let entry = try core.projections.entry(id)
     let births = try entry.flatMap { try core.base(of: $0) }?.version.stamp.births ?? []
     var situation = DeletionSituation(
-      id: id, source: source, entry: entry, births: births, known: core.projections.deletions[id],
-      isDoubtful: !isConfirmed && isDoubtfulDeletion(of: id, entry, core))
+      id: id, source: source, entry: entry, births: births, known: try core.projections.deletion(id),
+      isDoubtful: try !isConfirmed && isDoubtfulDeletion(of: id, entry, core))
     if !situation.isDoubtful, let pending = entry?.pending, !pending.isDeletion {
       situation.editBirths = try core.births(pending.newest)
       // A tombstone in a full fetch may be older than the creation, so it says nothing of an upload.
-      situation.attempted = source == .delta ? pending.attempted : nil
+      situation.attempted = source == .delta ? core.projections.attempted(of: id, pending) : nil
       situation.attemptedBirths = try situation.attempted.map { try core.births($0) } ?? []
     }
     return situation
@@ -104,10 +104,10 @@ struct Intake {
 
   /// A tombstone does not say which life it ended. It is doubtful if the base came after the token in the request for the
   /// page, or if an earlier life of the name has ended already.
-  private func isDoubtfulDeletion(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) -> Bool {
+  private func isDoubtfulDeletion(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> Bool {
     guard let base = entry?.base, entry?.pending?.isDeletion != true else { return false }
     if let token = core.projections.sync.zones[id.zone]?.tokenLSN, token != .none, base.version > token { return true }
-    guard let known = core.projections.deletions[id] else { return false }
+    guard let known = try core.projections.deletion(id) else { return false }
     return !known.births.isEmpty && !known.isProvisional
   }
 
@@ -117,49 +117,51 @@ struct Intake {
   ) throws -> Set<Birth>? {
     guard let created = created?.milliseconds else { return nil }
     if let base = entry?.base, base.createdMilliseconds == created { return try core.births(base.content) }
-    if let deletion = core.projections.deletions[id], deletion.createdMilliseconds == created { return deletion.births }
+    if let deletion = try core.projections.deletion(id), deletion.createdMilliseconds == created {
+      return deletion.births
+    }
     return nil
   }
 
   // MARK: Carrying out
 
-  private mutating func perform(_ decision: IntakeDecision, on id: RecordID, _ core: inout StoreCore) {
+  private mutating func perform(_ decision: IntakeDecision, on id: RecordID, _ core: inout StoreCore) throws {
     report.add(decision.counts)
     var version = LSN.none
     for step in decision.steps {
       switch step {
       case .store(let arrival):
-        version = core.append(
+        version = try core.append(
           .fetchedSave(
             FetchedSave(
               id: id, version: arrival.version, system: arrival.system, source: source == .lookup ? .lookup : .feed,
               isStamped: arrival.isStamped)))
       case .endLives(let births, let reason):
-        core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
-      case .settle(let lsn, let outcome): core.append(.settled(Settled(id: id, lsn: lsn, outcome: outcome)))
+        try core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
+      case .settle(let lsn, let outcome): try core.append(.settled(Settled(id: id, lsn: lsn, outcome: outcome)))
       case .deleteAgain(let births):
-        core.append(
+        try core.append(
           .deleted(Deleted(id: id, births: births, base: version, time: core.tick(), tenure: core.tenure)))
       case .merge(let joined, let dirty, let edit, let local, let rule):
-        core.append(
+        try core.append(
           .merged(
             Merged(
               id: id, version: joined, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) }),
               base: version, local: local, time: core.tick(), editCount: edit.editCount, tenure: core.tenure,
               rule: rule)))
-      case .block(let blocked): core.append(.blocked(blocked))
-      case .closeBlock(let words): closeBlock(of: id, words: words, &core)
+      case .block(let blocked): try core.append(.blocked(blocked))
+      case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
       case .loseZone(let reason):
-        core.append(
+        try core.append(
           .zoneChanged(ZoneChanged(zone: id.zone, change: .lost, reason: reason, policy: "freeze")))
       }
     }
   }
 
   /// Closes the record's block, if it has one. Only the answer to a lookup can.
-  private func closeBlock(of id: RecordID, words: String, _ core: inout StoreCore) {
+  private func closeBlock(of id: RecordID, words: String, _ core: inout StoreCore) throws {
     guard source == .lookup, core.projections.sync.openBlocks[id] != nil else { return }
-    core.append(.blocked(Blocked(id: id, subject: .version, births: [], consequence: .none, words: words)))
+    try core.append(.blocked(Blocked(id: id, subject: .version, births: [], consequence: .none, words: words)))
   }
 
   /// Draws a new writer ID if the version names a mutation of this writer that this log does not have: the log was

@@ -94,14 +94,14 @@ struct RequestPacer {
       let pace = Pace(
         durationMilliseconds: milliseconds, wallMilliseconds: wall, isServers: isServers,
         reason: "\(error.code.rawValue): \(error.reason)")
-      try await store.commit { $0.append(.pace(pace)) }
+      try await store.commit { try $0.append(.pace(pace)) }
     }
     try await sleep(milliseconds, after: error, doing: doing, isServers: isServers)
   }
 
   /// Waits for the rest of a wait that began earlier, perhaps before a relaunch.
   private mutating func waitUntilAllowed() async throws {
-    guard let pace = store.core.withLock({ $0.projections.sync.pace }) else { return }
+    guard let pace = store.projections.sync.pace else { return }
     if !pace.isServers, options.isUserInitiated { return }
     let rest = memory.remaining(of: pace, store.environment.clock)
     guard rest > 0 else { return }

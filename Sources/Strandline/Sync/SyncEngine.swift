@@ -95,7 +95,7 @@ public final class SyncEngine: SyncDriver {
       try store.requireOpen()
       try await store.commit { core in
         guard core.projections.sync.zones[zone]?.isLost == true else { return }
-        core.append(
+        try core.append(
           .zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: "resumed by the app", policy: "resume")))
       }
     }

@@ -66,7 +66,7 @@ struct Verification {
           let decoded = try EventSource.decode(event)
           // Opening a store decodes the event's head only; this decodes the field values too.
           _ = try LoadedVersion(decoded, at: LSN(event.lsn))
-          projections.apply(decoded, at: LSN(event.lsn), isDurable: true)
+          try projections.apply(decoded, at: LSN(event.lsn), isDurable: true)
         }
       } catch {
         found.append(Defect(lsn: event.lsn, words: "\(error)"))

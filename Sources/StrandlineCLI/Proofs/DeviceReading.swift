@@ -30,7 +30,7 @@ package struct DeviceReading {
     try reader.poll { event in
       let decoded = try EventSource.decode(event)
       let lsn = LSN(event.lsn)
-      projections.apply(decoded, at: lsn, isDurable: true)
+      try projections.apply(decoded, at: lsn, isDurable: true)
       result.apply(decoded, at: lsn)
     }
     result.lastLSN = LSN(reader.lastLSN)
