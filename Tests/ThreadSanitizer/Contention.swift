@@ -6,8 +6,7 @@
 import Foundation
 import Synchronization
 
-// Unchecked: the race on `value` is what the sanitizer must report.
-final class Counter: @unchecked Sendable {
+final class Counter {
   var value = 0
   let lock = Mutex(())
   let started = Atomic(0)
