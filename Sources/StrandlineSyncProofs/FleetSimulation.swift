@@ -388,7 +388,7 @@ package struct FleetSimulation {
         )
       }
     }
-    for id in store.recordIDs() {
+    for id in try store.recordIDs() {
       let version = try store.core.withLock { core in try core.view(id)?.version }
       guard let version else { continue }
       if let dead = deleted[id], version.stamp.births.isSubset(of: dead.subtracting(sentAgain[id] ?? [])) {

@@ -50,7 +50,7 @@ private func open(
 
 private func titles(_ store: RecordStore) throws -> [String: String] {
   var result: [String: String] = [:]
-  for id in store.recordIDs(ofType: "Note") { result[id.name] = try store.value(Note.self, id.name)?.title }
+  for id in try store.recordIDs(ofType: "Note") { result[id.name] = try store.value(Note.self, id.name)?.title }
   return result
 }
 

@@ -40,6 +40,36 @@ func renameNote(_ old: String, to new: String, in store: RecordStore) async thro
   }
 }
 
+func newestTitles(in store: RecordStore) throws -> (titles: [String], of: Int) {
+  try store.read { view in
+    let query = RecordQuery("Note", sortedBy: [RecordSort("title", ascending: false)], limit: 3)
+    let titles = try view.query(query).records.compactMap { record -> String? in
+      if case .string(let title)? = record["title"] { title } else { nil }
+    }
+    return (titles, try view.count(ofType: "Note"))
+  }
+}
+
+func allTitles(beginningWith prefix: String, in store: RecordStore) throws -> [String] {
+  let query = RecordQuery(
+    "Note", where: [RecordFilter("title", .beginsWith, .string(prefix))], sortedBy: [RecordSort("title")], limit: 100)
+  var titles: [String] = []
+  var cursor: QueryCursor?
+  repeat {
+    let page = try store.query(query, after: cursor)
+    for case .string(let title)? in page.records.map({ $0["title"] }) { titles.append(title) }
+    cursor = page.cursor
+  } while cursor != nil
+  return titles
+}
+
+func showTitle(of id: RecordID, in store: RecordStore, on screen: @Sendable (String) -> Void) async throws {
+  for try await record in store.observe(id) {
+    guard case .string(let title)? = record?["title"] else { return }  // deleted: nothing more to show
+    screen(title)
+  }
+}
+
 func upload(_ note: Note, from store: RecordStore) async throws -> MutationOutcome? {
   let receipt = try await store.write { tx in try tx.save(note) }  // durable here
   let outcomes = try await receipt.outcome()  // waits until the server has answered

@@ -413,7 +413,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
   private func versions(_ device: Device) async throws -> [RecordID: Version] {
     let store = try await device.open()
     var result: [RecordID: Version] = [:]
-    for id in store.recordIDs() { result[id] = try store.core.withLock { try $0.view(id)?.version } }
+    for id in try store.recordIDs() { result[id] = try store.core.withLock { try $0.view(id)?.version } }
     return result
   }
 }

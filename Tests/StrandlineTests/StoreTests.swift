@@ -127,14 +127,14 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     }
     #expect(try store.record(RecordID("n"))?["title"] == "old")
     #expect(try store.record(RecordID("m")) == nil)
-    #expect(store.recordIDs() == [RecordID("n")])
+    #expect(try store.recordIDs() == [RecordID("n")])
     guard case .writer(let log) = store.source, let lsns else {
       Issue.record("no log")
       return
     }
     try log.waitUntilDurableBlocking(lsns.upperBound.rawValue)
     #expect(try store.record(RecordID("n"))?["title"] == "new")
-    #expect(store.recordIDs() == [RecordID("m"), RecordID("n")])
+    #expect(try store.recordIDs() == [RecordID("m"), RecordID("n")])
   }
 
   @Test func `a full disk refuses cleanly, and writes resume when there is room`() throws {

@@ -33,6 +33,14 @@ package struct Projections: Sendable {
   /// How many undos were trimmed so far. `undosByID` counts from the first undo ever, so index i is `undos[i - trimmed]`.
   private var trimmed = 0
   private var keepsUndo = false
+  /// What the held views show, by their numbers: how to undo what came after is kept for them.
+  package private(set) var views: [UInt64: View] = [:]
+  private var nextView: UInt64 = 0
+  /// What has changed durably since it was taken last, and the first undo that is not counted in it; as `undosByID`.
+  private var durableChanges = DurableChanges()
+  /// Whether anybody asks what has changed.
+  package var countsChanges = false
+  private var uncounted = 0
 
   package init() {}
 
@@ -51,7 +59,7 @@ package struct Projections: Sendable {
   /// - Throws: what the look-ups of the records that the event is about throw; nothing has changed then.
   package mutating func apply(_ event: Event, at lsn: LSN, isDurable: Bool) throws(StrandlineError) {
     precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
-    keepsUndo = !isDurable
+    keepsUndo = !isDurable || !views.isEmpty
     switch event {
     case .opened(let opened):
       change(.tenure(Tenure(tenure: opened.tenure, writer: opened.writer, first: lsn)), at: lsn)
@@ -389,9 +397,60 @@ package struct Projections: Sendable {
     return living
   }
 
-  /// Forgets how to undo what has become durable.
+  // MARK: Views
+
+  /// Begins a view of what is durable: as long as it is held, `entry(_:asOf:)` answers for its LSN.
+  ///
+  /// - Complexity: O(1); nothing is copied, now or later.
+  package mutating func beginView(at durable: LSN, nanoseconds: UInt64) -> UInt64 {
+    nextView += 1
+    views[nextView] = View(lsn: durable, takenNanoseconds: nanoseconds)
+    return nextView
+  }
+
+  package mutating func endView(_ number: UInt64, durable: LSN) {
+    views[number] = nil
+    trim(upTo: durable)
+  }
+
+  /// How many changes are kept that can be undone: those in flight, and those since the oldest view.
+  package var undoCount: Int { undos.count }
+
+  /// A view that is held.
+  package struct View: Sendable {
+    /// The newest event that it shows.
+    package var lsn: LSN
+    /// When it was taken, by the monotonic clock.
+    package var takenNanoseconds: UInt64
+  }
+
+  // MARK: Publishing
+
+  /// What has become durable since the last call.
+  package mutating func takeDurableChanges(upTo durable: LSN) -> DurableChanges {
+    trim(upTo: durable)
+    defer { durableChanges = DurableChanges() }
+    return durableChanges
+  }
+
+  private mutating func countDurableChanges(upTo durable: LSN) {
+    while uncounted - trimmed < undos.count, undos[uncounted - trimmed].lsn <= durable {
+      let undo = undos[uncounted - trimmed]
+      uncounted += 1
+      guard countsChanges else { continue }
+      switch undo.change {
+      case .record(let id, let before, _): durableChanges.add(id, types: before?.type, records[id]?.type)
+      case .sync: durableChanges.hasSyncChanged = true
+      default: break
+      }
+    }
+  }
+
+  /// Forgets how to undo what has become durable and no view is older than.
   package mutating func trim(upTo durable: LSN) {
-    let count = undos.firstIndex { $0.lsn > durable } ?? undos.count
+    countDurableChanges(upTo: durable)
+    let limit = min(durable, views.values.lazy.map(\.lsn).min() ?? durable)
+    let count = undos.firstIndex { $0.lsn > limit } ?? undos.count
     guard count > 0 else { return }
     if count == undos.count {
       // Nothing is in flight: the usual case between two writes.

@@ -22,6 +22,15 @@ package final class SharedProjections: Sendable {
     state.withLock { body(&$0) }
   }
 
+  /// Others take their place, made from the log anew. Views that are held have expired then.
+  package func replace(with projections: Projections) {
+    withLock { state in
+      let countsChanges = state.countsChanges
+      state = projections
+      state.countsChanges = countsChanges
+    }
+  }
+
   // What the writer asks: with everything that was applied, durable or not.
 
   package var appliedLSN: LSN { withLock { $0.appliedLSN } }

@@ -54,6 +54,13 @@ package enum EventSource: Sendable {
     }
   }
 
+  package var storeUUID: [UInt8] {
+    switch self {
+    case .writer(let log): log.storeUUID
+    case .reader(let reader): reader.storeUUID
+    }
+  }
+
   /// The newest durable event.
   package var durableLSN: LSN {
     switch self {

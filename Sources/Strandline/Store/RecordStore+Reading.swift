@@ -12,37 +12,35 @@ extension RecordStore {
   public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
     try CallSite(fileID, line).run("reading record '\(id)'") {
       try requireOpen()
-      return try load(id, entry(id))
+      return try load(id, entry(id, asOf: nil), asOf: nil)
     }
   }
 
-  private func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
-    let durable = source.durableLSN
-    return try projections.withLock { (state) throws(StrandlineError) in try state.entry(id, asOf: durable) }
+  /// A record's entry as of a view's LSN; nil: as of what is durable now.
+  private func entry(_ id: RecordID, asOf lsn: LSN?) throws(StrandlineError) -> RecordEntry? {
+    let lsn = lsn ?? source.durableLSN
+    return try projections.withLock { (state) throws(StrandlineError) in try state.entry(id, asOf: lsn) }
   }
 
   /// The identities of the records that live, in the order of zone and name; of one zone and one type if asked.
   ///
+  /// - Throws: `StrandlineError.closed`.
   /// - Complexity: O(n log n) for n records.
-  public func recordIDs(ofType type: String? = nil, in zone: ZoneID? = nil) -> [RecordID] {
-    living(ofType: type, in: zone).map(\.0)
+  public func recordIDs(
+    ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line
+  ) throws -> [RecordID] {
+    try view(fileID: fileID, line: line).living(ofType: type, in: zone).map(\.0)
   }
 
   /// Hands every living record to `body`, in the order of zone and name, one at a time: memory does not grow with
-  /// the store. Records that are changed meanwhile are shown as they were when this was called; as they are, if
-  /// `compact()` has removed that.
+  /// their values. Records that are changed meanwhile are shown as they were when this was called.
   ///
   /// - Throws: `StrandlineError` as `record(_:)`; what `body` throws.
   public func forEachRecord(
     ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line,
     _ body: (Record) throws -> Void
   ) throws {
-    try CallSite(fileID, line).run("reading records") {
-      try requireOpen()
-      for (id, entry) in living(ofType: type, in: zone) {
-        if let record = try load(id, entry), type == nil || record.type == type { try body(record) }
-      }
-    }
+    try view(fileID: fileID, line: line).forEachRecord(ofType: type, in: zone, fileID: fileID, line: line, body)
   }
 
   /// The living records of a type, in the order of zone and name.
@@ -62,34 +60,13 @@ extension RecordStore {
     return projections.withLock { $0.living(asOf: durable).values.reduce(0, +) }
   }
 
-  private func living(ofType type: String?, in zone: ZoneID?) -> [(RecordID, RecordEntry)] {
-    let durable = source.durableLSN
-    let found: [(RecordID, RecordEntry)] = projections.withLock { state in
-      let changed = state.changes(after: durable)
-      var found: [(RecordID, RecordEntry)] = []
-      func add(_ id: RecordID, _ entry: RecordEntry?) {
-        guard let entry, entry.view != nil, type == nil || entry.type == type else { return }
-        found.append((id, entry))
-      }
-      for (zoneID, names) in state.records.zones where zone == nil || zone == zoneID {
-        for (name, entry) in names {
-          let id = RecordID(name, zone: zoneID)
-          if changed.isEmpty || changed[id] == nil { add(id, entry) }
-        }
-      }
-      for (id, entry) in changed where zone == nil || zone == id.zone { add(id, entry) }
-      return found
-    }
-    return found.sorted { $0.0 < $1.0 }
-  }
-
   /// The record that an entry points at. A compaction may have removed or packed the event after the entry was copied:
-  /// then the record as its entry is now.
-  private func load(_ id: RecordID, _ entry: RecordEntry?) throws -> Record? {
+  /// then the record as its entry is now. What a view's entry points at is removed by no compaction of this process.
+  func load(_ id: RecordID, _ entry: RecordEntry?, asOf lsn: LSN?) throws -> Record? {
     var entry = entry
-    while let known = entry, let lsn = known.view {
+    while let known = entry, let place = known.view {
       do throws(StrandlineError) {
-        if let event = try source.eventIfKept(at: lsn), let loaded = try LoadedVersion(event, at: lsn) {
+        if let event = try source.eventIfKept(at: place), let loaded = try LoadedVersion(event, at: place) {
           if let system = loaded.system { return loaded.version.record(id, system: system) }
           return loaded.version.record(id, system: try system(of: known))
         }
@@ -98,15 +75,16 @@ extension RecordStore {
         error.message = "reading record '\(id)': \(error.message)"
         throw error
       }
-      entry = try self.entry(id)
+      entry = try self.entry(id, asOf: lsn)
       if entry != known { continue }
       if case .reader = source {
         throw StrandlineError(
           .outdated,
-          "reading record '\(id)': event \(lsn) was removed by a compaction after the store was opened; "
-            + "open it again to read what took its place", lsns: lsn...lsn)
+          "reading record '\(id)': event \(place) was removed by a compaction after the store was opened; "
+            + "open it again to read what took its place", lsns: place...place)
       }
-      throw StrandlineError(.damaged, "event \(lsn) should hold a version of '\(id)' and does not", lsns: lsn...lsn)
+      throw StrandlineError(
+        .damaged, "event \(place) should hold a version of '\(id)' and does not", lsns: place...place)
     }
     return nil
   }

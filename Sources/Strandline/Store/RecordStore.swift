@@ -25,6 +25,7 @@ public final class RecordStore: Sendable {
   /// What readers look into.
   package let projections: SharedProjections
   package let settledWaiters = SettledWaiters()
+  package let observers = Observers()
   /// Set when a close begins: from then on every public call that throws throws `.closed`.
   private let isClosed = Atomic(false)
   /// The sync engine, if the store has one; set before `open` returns the store.
@@ -36,6 +37,7 @@ public final class RecordStore: Sendable {
     self.environment = environment
     self.projections = SharedProjections(projections)
     self.core = Mutex(StoreCore(projections: self.projections, source: source, environment: environment))
+    if case .writer(let log) = source { log.observeDurability { [weak self] in self?.publish() } }
   }
 
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there, on a plain
@@ -65,7 +67,8 @@ public final class RecordStore: Sendable {
 
   /// Opens the store for reading only: takes no lock, changes no byte, and works while another process writes.
   ///
-  /// It shows what was promised durable when it was opened: at most a fifth of a second old then.
+  /// It shows what was promised durable when it was opened, at most a fifth of a second old then, until `refresh()` brings
+  /// it up to date.
   ///
   /// - Throws: `StrandlineError`: `.noSuchStore`, `.notAStore`, `.damaged`, `.fromTheFuture`, `.io`.
   /// - Complexity: O(bytes of the log).
@@ -73,12 +76,7 @@ public final class RecordStore: Sendable {
     at path: String, environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot read the store at '\(path)'") {
-      let reader = try LogReader.open(at: path, role: .store, environment: environment.system)
-      var projections = Projections()
-      try reader.poll { found in
-        try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
-      }
-      projections.advance(to: LSN(reader.lastLSN))
+      let (projections, reader) = try Projections.replaying(path, environment.system)
       return RecordStore(
         path: path, source: .reader(reader), environment: environment.system, projections: projections)
     }
@@ -115,6 +113,7 @@ public final class RecordStore: Sendable {
   public func closeBlocking(fileID: String = #fileID, line: Int = #line) throws {
     isClosed.store(true, ordering: .releasing)
     settledWaiters.close()
+    observers.close()
     guard case .writer(let log) = source else { return }
     try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
   }

@@ -4,9 +4,9 @@ import StrandlineSystem
 import Synchronization
 
 /// A store's state: counts, zones, what is held and why.
-public struct StoreStatus: Sendable {
+public struct StoreStatus: Hashable, Sendable {
   /// A record that is set aside.
-  public struct Held: Sendable {
+  public struct Held: Hashable, Sendable {
     /// Which.
     public var id: RecordID
     /// The server's code.
@@ -17,7 +17,7 @@ public struct StoreStatus: Sendable {
     public var attempts: Int
   }
   /// A zone.
-  public struct Zone: Sendable {
+  public struct Zone: Hashable, Sendable {
     /// Which.
     public var id: ZoneID
     /// Living records in it.
@@ -30,6 +30,13 @@ public struct StoreStatus: Sendable {
     public var ghostsPossible: Bool
     /// It was fetched at least once to a token.
     public var hasToken: Bool
+  }
+  /// A view of the store that is held.
+  public struct View: Hashable, Sendable {
+    /// The newest event that it shows.
+    public var lsn: LSN
+    /// How long it has been held.
+    public var milliseconds: Int64
   }
   /// The newest durable event.
   public var durableLSN: LSN
@@ -55,6 +62,10 @@ public struct StoreStatus: Sendable {
   public var waitMilliseconds: Int64?
   /// Why.
   public var waitReason: String?
+  /// The views that are held, the oldest first. Compaction leaves in place what the oldest shows.
+  public var views: [View]
+  /// Changes that are kept in memory, for these views and because they are not durable yet.
+  public var changesKept: Int
   /// The container, environment and database that this store belongs to, since the first sync.
   public var account: CloudAddress?
 }
@@ -78,7 +89,8 @@ extension RecordStore {
       return (
         sync: state.sync(asOf: durable), living: state.living(asOf: durable), deleted: state.deletions.count,
         unsettled: state.outbox.unsettled.count(upTo: durable), unsettledRecords: state.outbox.recordCount,
-        oldest: oldest, oldestTime: oldest.flatMap { state.outbox.times[$0] }
+        oldest: oldest, oldestTime: oldest.flatMap { state.outbox.times[$0] },
+        views: Array(state.views.values), changesKept: state.undoCount
       )
     }
     let (sync, living) = (known.sync, known.living)
@@ -102,6 +114,10 @@ extension RecordStore {
       held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
         StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))
       }, zones: zones, waitMilliseconds: wait, waitReason: wait == nil ? nil : sync.pace?.reason,
+      views: known.views.sorted { $0.lsn < $1.lsn }.map { view in
+        let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
+        return StoreStatus.View(lsn: view.lsn, milliseconds: Int64(clamping: held / 1_000_000))
+      }, changesKept: known.changesKept,
       account: sync.bound.map { CloudAddress(container: $0.container, environment: $0.environment, scope: $0.scope) })
   }
 

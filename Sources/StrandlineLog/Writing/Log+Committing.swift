@@ -103,6 +103,7 @@ extension Log {
     }
     // Callers are woken without a lock: one that writes again at once finds both free.
     news?.tell()
+    if news != nil { tellDurability() }
     raiseControlIfFar()
     return news?.waiters.count ?? 0
   }

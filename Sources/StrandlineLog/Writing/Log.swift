@@ -49,6 +49,7 @@ package final class Log: Sendable {
   /// One piece of upkeep at a time, and how the last ones went.
   let upkeep = Upkeep()
   let consumers = LogConsumers()
+  private let durabilityObserver = Mutex<(@Sendable () -> Void)?>(nil)
   let writerQueue = DispatchQueue(label: "strandline.log.writer", qos: .userInitiated)
   let watchQueue = DispatchQueue(label: "strandline.log.watch", qos: .utility)
 
@@ -91,6 +92,12 @@ package final class Log: Sendable {
   package var durableLSN: UInt64 { queue.withLock { $0.durableLSN } }
 
   package var state: LogState { queue.withLock { $0.phase } }
+
+  /// Calls `body` after each group that became durable, on the thread that wrote it and after the callers that waited
+  /// for it were woken. `body` must be short; it may look into the log.
+  package func observeDurability(_ body: (@Sendable () -> Void)?) { durabilityObserver.withLock { $0 = body } }
+
+  func tellDurability() { durabilityObserver.withLock { $0 }?() }
 
   // MARK: Going on, and ending
 

@@ -1,0 +1,158 @@
+// Who waits for changes. The moment at which events become durable is the one place that knows which records changed: it
+// tells those observers that are concerned to look again, and nothing more. What an observer then reads is its own work,
+// on its own task, so a slow one costs nobody else anything.
+
+import Synchronization
+
+/// The observers of a store.
+package final class Observers: Sendable {
+  /// What an observer looks at.
+  enum Interest: Sendable {
+    case record(RecordID)
+    /// Records of a type, in one zone if it is named.
+    case records(type: String, zone: ZoneID?)
+    /// Anything.
+    case all
+
+    func isConcerned(by changes: DurableChanges) -> Bool {
+      switch self {
+      case .record(let id): changes.ids.contains(id)
+      case .records(let type, let zone?): changes.types[zone]?.contains(type) == true
+      case .records(let type, nil): changes.types.values.contains { $0.contains(type) }
+      case .all: true
+      }
+    }
+  }
+
+  private struct State: Sendable {
+    var observers: [UInt64: (interest: Interest, signal: AsyncStream<Void>.Continuation)] = [:]
+    var next: UInt64 = 0
+    var isClosed = false
+  }
+  private let state = Mutex(State())
+
+  package init() {}
+
+  /// A stream of signals to look again; several that nobody has waited for are one. It ends with the store.
+  func signals(_ interest: Interest) -> AsyncStream<Void> {
+    let (stream, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    let number: UInt64? = state.withLock { state in
+      guard !state.isClosed else { return nil }
+      state.next += 1
+      state.observers[state.next] = (interest, signal)
+      return state.next
+    }
+    guard let number else {
+      signal.finish()
+      return stream
+    }
+    signal.onTermination = { [weak self] _ in self?.state.withLock { $0.observers[number] = nil } }
+    return stream
+  }
+
+  /// Tells those who are concerned.
+  func tell(_ changes: DurableChanges) {
+    let concerned = state.withLock { state in
+      state.observers.values.filter { $0.interest.isConcerned(by: changes) }.map(\.signal)
+    }
+    for signal in concerned { signal.yield() }
+  }
+
+  /// Tells all of them.
+  func tellAll() {
+    for observer in state.withLock({ Array($0.observers.values) }) { observer.signal.yield() }
+  }
+
+  /// Ends every observation.
+  func close() {
+    let signals = state.withLock { state in
+      state.isClosed = true
+      defer { state.observers = [:] }
+      return state.observers.values.map(\.signal)
+    }
+    for signal in signals { signal.finish() }
+  }
+}
+
+/// A value of the store, and the same again whenever it has changed durably.
+///
+/// The first value comes at once. Changes that come faster than they are asked for are one, and the last of them is never
+/// left out. Values that equal the one before are left out. It ends when the store is closed, and at once when the task is
+/// cancelled; it throws what reading throws, and ends with that.
+///
+/// Each iteration begins anew: two loops over one observation are two observers.
+public struct Observation<Element: Sendable & Equatable>: AsyncSequence, Sendable {
+  private let store: RecordStore
+  private let interest: Observers.Interest
+  private let look: @Sendable (RecordStore) throws -> Element
+
+  init(
+    _ store: RecordStore, _ interest: Observers.Interest, _ look: @escaping @Sendable (RecordStore) throws -> Element
+  ) {
+    self.store = store
+    self.interest = interest
+    self.look = look
+  }
+
+  /// Begins to observe.
+  public func makeAsyncIterator() -> AsyncIterator {
+    // In this order: what becomes durable from here on is told, and the first look sees what was before.
+    store.projections.withLock { $0.countsChanges = true }
+    return AsyncIterator(store, store.observers.signals(interest), look)
+  }
+
+  /// The values, one after the other.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    private let store: RecordStore
+    private var signals: AsyncStream<Void>.AsyncIterator
+    private let look: @Sendable (RecordStore) throws -> Element
+    private var last: Element?
+    private var isOver = false
+
+    fileprivate init(
+      _ store: RecordStore, _ signals: AsyncStream<Void>, _ look: @escaping @Sendable (RecordStore) throws -> Element
+    ) {
+      self.store = store
+      self.signals = signals.makeAsyncIterator()
+      self.look = look
+    }
+
+    /// The next value; nil at the end.
+    public mutating func next() async throws -> Element? {
+      while !isOver {
+        if last != nil, await signals.next() == nil { break }
+        if Task.isCancelled { break }
+        do {
+          let value = try look(store)
+          if value == last { continue }
+          last = value
+          return value
+        } catch let error as StrandlineError where error.code == .closed { break } catch {
+          isOver = true
+          throw error
+        }
+      }
+      isOver = true
+      return nil
+    }
+  }
+}
+
+extension RecordStore {
+  /// A record, now and whenever it has changed durably; nil where it does not live.
+  public func observe(_ id: RecordID) -> Observation<Record?> {
+    Observation(self, .record(id)) { try $0.record(id) }
+  }
+
+  /// The store's state, now and whenever something of it has changed durably.
+  public func observeStatus() -> Observation<StoreStatus> {
+    Observation(self, .all) { try $0.status() }
+  }
+
+  /// Tells the observers what has become durable.
+  func publish() {
+    let durable = source.durableLSN
+    let changes = projections.withLock { $0.takeDurableChanges(upTo: durable) }
+    if !changes.isEmpty { observers.tell(changes) }
+  }
+}

@@ -1,0 +1,219 @@
+// A question to a store: which records of a type, in which order. The words are those of CloudKit's own queries, so that
+// a query means the same here and at the server.
+
+import StrandlineSystem
+
+/// Which records of a type to find, and in which order.
+public struct RecordQuery: Hashable, Sendable {
+  /// The records' type.
+  public var recordType: String
+  /// Their zone; nil for all zones.
+  public var zone: ZoneID?
+  /// Conditions that a record must all meet.
+  public var filters: [RecordFilter]
+  /// The order, the first the most significant; records that are equal in all come in the order of zone and name.
+  public var sorts: [RecordSort]
+  /// The most records in one page; nil for all.
+  public var limit: Int?
+  /// The fields that the records of the answer have; nil for all.
+  public var desiredKeys: [String]?
+
+  /// Asks for the records of a type.
+  public init(
+    _ recordType: String, in zone: ZoneID? = nil, where filters: [RecordFilter] = [], sortedBy sorts: [RecordSort] = [],
+    limit: Int? = nil, desiredKeys: [String]? = nil
+  ) {
+    self.recordType = recordType
+    self.zone = zone
+    self.filters = filters
+    self.sorts = sorts
+    self.limit = limit
+    self.desiredKeys = desiredKeys
+  }
+}
+
+/// A condition on one field.
+///
+/// A field without a value, and a value of another type than the condition's, meet none but the negated conditions. An
+/// encrypted field cannot be asked for, as at the server.
+public struct RecordFilter: Hashable, Sendable {
+  /// How a field's value is compared with the condition's; the raw values are the words of CloudKit Web Services.
+  public enum Comparator: String, Hashable, Sendable, CaseIterable {
+    /// The same value.
+    case equals = "EQUALS"
+    /// Another value, or none.
+    case notEquals = "NOT_EQUALS"
+    /// Less; text by its UTF-8.
+    case lessThan = "LESS_THAN"
+    /// Less or the same.
+    case lessThanOrEquals = "LESS_THAN_OR_EQUALS"
+    /// Greater.
+    case greaterThan = "GREATER_THAN"
+    /// Greater or the same.
+    case greaterThanOrEquals = "GREATER_THAN_OR_EQUALS"
+    /// One of the values of a list.
+    case isIn = "IN"
+    /// None of the values of a list, or no value.
+    case notIn = "NOT_IN"
+    /// Text that begins with the value.
+    case beginsWith = "BEGINS_WITH"
+    /// Anything else.
+    case notBeginsWith = "NOT_BEGINS_WITH"
+    /// A list that contains the value.
+    case listContains = "LIST_CONTAINS"
+    /// Anything else.
+    case notListContains = "NOT_LIST_CONTAINS"
+    /// A list that contains at least one of the values.
+    case listContainsAny = "LIST_CONTAINS_ANY"
+    /// Anything else.
+    case notListContainsAny = "NOT_LIST_CONTAINS_ANY"
+    /// A list that contains all values.
+    case listContainsAll = "LIST_CONTAINS_ALL"
+    /// Anything else.
+    case notListContainsAll = "NOT_LIST_CONTAINS_ALL"
+    /// A list of texts, one of which begins with the value.
+    case listMemberBeginsWith = "LIST_MEMBER_BEGINS_WITH"
+    /// Anything else.
+    case notListMemberBeginsWith = "NOT_LIST_MEMBER_BEGINS_WITH"
+
+    /// Whether it compares with a list of values.
+    package var takesList: Bool {
+      switch self {
+      case .isIn, .notIn, .listContainsAny, .notListContainsAny, .listContainsAll, .notListContainsAll: true
+      default: false
+      }
+    }
+  }
+
+  /// The field's name.
+  public var field: String
+  /// How it is compared.
+  public var comparator: Comparator
+  /// What it is compared with: one value, or for comparators of lists any number.
+  public var values: [FieldValue]
+
+  /// Compares with one value.
+  public init(_ field: String, _ comparator: Comparator, _ value: FieldValue) {
+    self.field = field
+    self.comparator = comparator
+    values = [value]
+  }
+
+  /// Compares with several values: `isIn`, `listContainsAny`, `listContainsAll` and their negations.
+  public init(_ field: String, _ comparator: Comparator, anyOf values: [FieldValue]) {
+    self.field = field
+    self.comparator = comparator
+    self.values = values
+  }
+
+  /// What is wrong with the condition; nil if nothing is.
+  package var defect: String? {
+    if !comparator.takesList, values.count != 1 { return "\(comparator.rawValue) compares with one value" }
+    for value in values {
+      switch value {
+      case .asset, .encrypted: return "\(comparator.rawValue) cannot compare with an asset or an encrypted value"
+      case .list: return "\(comparator.rawValue) compares with single values, not with a list"
+      default: break
+      }
+    }
+    return nil
+  }
+
+  /// Whether a record's value of the field meets the condition.
+  package func matches(_ value: FieldValue?) -> Bool {
+    switch comparator {
+    case .equals: value == values.first
+    case .notEquals: value != values.first
+    case .lessThan: order(value).map { $0 < 0 } ?? false
+    case .lessThanOrEquals: order(value).map { $0 <= 0 } ?? false
+    case .greaterThan: order(value).map { $0 > 0 } ?? false
+    case .greaterThanOrEquals: order(value).map { $0 >= 0 } ?? false
+    case .isIn: value.map { values.contains($0) } ?? false
+    case .notIn: value.map { !values.contains($0) } ?? true
+    case .beginsWith: begins(value)
+    case .notBeginsWith: !begins(value)
+    case .listContains, .listContainsAny: contains(value)
+    case .notListContains, .notListContainsAny: !contains(value)
+    case .listContainsAll: containsAll(value)
+    case .notListContainsAll: !containsAll(value)
+    case .listMemberBeginsWith: memberBegins(value)
+    case .notListMemberBeginsWith: !memberBegins(value)
+    }
+  }
+
+  private func order(_ value: FieldValue?) -> Int? {
+    guard let value, let other = values.first else { return nil }
+    return value.order(other)
+  }
+
+  private func begins(_ value: FieldValue?) -> Bool {
+    guard case .string(let text)? = value, case .string(let prefix)? = values.first else { return false }
+    return text.utf8.starts(with: prefix.utf8)
+  }
+
+  private func contains(_ value: FieldValue?) -> Bool {
+    guard case .list(_, let items)? = value else { return false }
+    return values.contains { items.contains($0) }
+  }
+
+  private func containsAll(_ value: FieldValue?) -> Bool {
+    guard case .list(_, let items)? = value else { return false }
+    return values.allSatisfy { items.contains($0) }
+  }
+
+  private func memberBegins(_ value: FieldValue?) -> Bool {
+    guard case .list(_, let items)? = value else { return false }
+    return items.contains { begins($0) }
+  }
+}
+
+/// An order by one field. Records without a value come first; values of different types in the order text, whole
+/// numbers, numbers, times, bytes, all others.
+public struct RecordSort: Hashable, Sendable {
+  /// The field's name.
+  public var field: String
+  /// From the least to the greatest; else the reverse.
+  public var ascending: Bool
+
+  /// Sorts by a field.
+  public init(_ field: String, ascending: Bool = true) {
+    self.field = field
+    self.ascending = ascending
+  }
+}
+
+extension FieldValue {
+  /// Below, at or above zero as this is less than, the same as or greater than a value of the same type; nil if they
+  /// cannot be compared.
+  package func order(_ other: FieldValue) -> Int? {
+    switch (self, other) {
+    case (.string(let left), .string(let right)):
+      left.utf8.elementsEqual(right.utf8) ? 0 : (left.precedesByUTF8(right) ? -1 : 1)
+    case (.int64(let left), .int64(let right)): left == right ? 0 : (left < right ? -1 : 1)
+    case (.double(let left), .double(let right)): left == right ? 0 : (left < right ? -1 : 1)
+    case (.date(let left), .date(let right)): left == right ? 0 : (left < right ? -1 : 1)
+    case (.bytes(let left), .bytes(let right)):
+      left == right ? 0 : (left.lexicographicallyPrecedes(right) ? -1 : 1)
+    default: nil
+    }
+  }
+
+  /// The place of a type among types that cannot be compared with each other.
+  private var rank: Int {
+    switch self {
+    case .string: 1
+    case .int64: 2
+    case .double: 3
+    case .date: 4
+    case .bytes: 5
+    default: 6
+    }
+  }
+
+  /// The order of sorting, which every two values have.
+  package static func sortOrder(_ left: FieldValue?, _ right: FieldValue?) -> Int {
+    guard let left else { return right == nil ? 0 : -1 }
+    guard let right else { return 1 }
+    return left.order(right) ?? left.rank - right.rank
+  }
+}

@@ -1,0 +1,96 @@
+// Following a store that another process writes: what has become durable there is applied here.
+//
+// Between two looks the writing process may have compacted the log. Then events may be missing that were never seen here,
+// and the projections are made anew: what is left of a log gives the same state only if it is read from its beginning.
+
+import StrandlineLog
+import StrandlineSystem
+import Synchronization
+
+extension RecordStore {
+  /// Brings a store that was opened for reading only up to what the writing process has made durable, and tells the
+  /// observers. A store that was opened for writing is always up to date.
+  ///
+  /// Views that are held go on to show what they showed, unless the writing process has compacted the store: then they
+  /// have expired, and throw `.outdated`.
+  ///
+  /// - Returns: whether anything was new.
+  /// - Throws: `StrandlineError`: `.damaged`, `.fromTheFuture`, `.io`, `.closed`; the store shows what it showed before.
+  /// - Complexity: O(new events); after a compaction O(bytes of the log).
+  @discardableResult
+  public func refresh(fileID: String = #fileID, line: Int = #line) throws -> Bool {
+    try CallSite(fileID, line).run("reading what is new in the store at '\(path)'") {
+      try requireOpen()
+      guard case .reader(let reader) = source else { return false }
+      return try core.withLock { _ in try follow(reader) }
+    }
+  }
+
+  private func follow(_ reader: LogReader) throws -> Bool {
+    let before = projections.appliedLSN
+    var isMadeAnew = false
+    while true {
+      do {
+        try applyNews(of: reader)
+        break
+      } catch is MissedEvents {
+        projections.replace(with: try Projections.replaying(path, environment).projections)
+        isMadeAnew = true
+      }
+    }
+    publish()
+    if isMadeAnew { observers.tellAll() }
+    return isMadeAnew || projections.appliedLSN > before
+  }
+
+  /// Applies whole transactions. What a transaction holds that was applied already (the projections were made anew) is
+  /// passed over.
+  private func applyNews(of reader: LogReader) throws {
+    var transaction: [(event: Event, lsn: LSN)] = []
+    var next = projections.appliedLSN.advanced(by: 1)
+    try reader.poll { found in
+      let lsn = LSN(found.lsn)
+      guard lsn >= next else { return }
+      let event = try EventSource.decode(found)
+      if lsn > next || event.isPacked { throw MissedEvents() }
+      next = lsn.advanced(by: 1)
+      transaction.append((event, lsn))
+      guard found.isLast else { return }
+      let events = transaction
+      transaction = []
+      try projections.withLock { (state) throws(StrandlineError) in
+        for (event, lsn) in events { try state.apply(event, at: lsn, isDurable: false) }
+      }
+    }
+    // The newest events have left the log.
+    if LSN(reader.lastLSN) >= next { throw MissedEvents() }
+  }
+}
+
+/// Events are not there that would have to be applied.
+private struct MissedEvents: Error {}
+
+extension Projections {
+  /// Of all that the log holds now, and the reader that read it.
+  static func replaying(
+    _ path: String, _ environment: SystemEnvironment
+  ) throws -> (projections: Projections, reader: LogReader) {
+    let reader = try LogReader.open(at: path, role: .store, environment: environment)
+    var projections = Projections()
+    try reader.poll { found in
+      try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
+    }
+    projections.advance(to: LSN(reader.lastLSN))
+    return (projections, reader)
+  }
+}
+
+extension Event {
+  /// Whether compaction wrote it in place of others.
+  fileprivate var isPacked: Bool {
+    switch self {
+    case .deletions, .superseded: true
+    default: false
+    }
+  }
+}
