@@ -125,7 +125,7 @@ public final class WebServicesDatabase: CloudDatabase {
         throw CloudError(.badRequest, reason: "two operations on '\(operation.name)' in one request")
       }
       for (field, value) in operation.fields {
-        if let defect = value?.defect {
+        if let defect = value?.defect(isKept: true) {
           throw CloudError(.badRequest, reason: "field '\(field)' of '\(operation.name)' holds \(defect)")
         }
       }
@@ -206,7 +206,7 @@ public final class WebServicesDatabase: CloudDatabase {
       guard let id = zone.zoneID else {
         throw answer.errors.unexpected(answer.response, "a changed zone has no name")
       }
-      zones.append(.init(id: id.zone(in: address.scope), isDeleted: zone.deleted ?? false))
+      zones.append(.init(id: id.zone(in: address.scope), loss: zone.deleted == true ? .deleted : nil))
     }
     return DatabasePage(
       zones: zones, token: ChangeToken(rawValue: answer.value.syncToken), moreComing: answer.value.moreComing ?? false)

@@ -82,21 +82,29 @@ package final class Device: Sendable {
     return StoreOptions(log: options)
   }()
 
-  /// Opens the store, or returns it if it is open. Its engine syncs only in `sync()`.
+  /// Opens the store, or returns it if it is open. Its engine syncs only in `sync()`; with another cloud than the fleet's
+  /// if `database` is not nil.
   @discardableResult
-  package func open(through transport: (any Transport)? = nil) async throws -> RecordStore {
+  package func open(
+    through transport: (any Transport)? = nil, database: (any CloudDatabase)? = nil
+  ) async throws -> RecordStore {
     if let store = parts.withLock({ $0.store }) { return store }
     let environment = environment
     var configuration = SyncConfiguration(
-      WebServicesDatabase(
-        address: fleet.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
-        transport: transport ?? HookedTransport(InProcessTransport(fleet.server), afterRequest),
-        environment: environment.system))
+      database
+        ?? web(through: transport ?? HookedTransport(InProcessTransport(fleet.server), afterRequest)))
     configuration.isAutomatic = false
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: options, environment: environment)
     parts.withLock { $0.store = store }
     return store
+  }
+
+  /// The client of the fleet's server.
+  package func web(through transport: (any Transport)? = nil) -> WebServicesDatabase {
+    WebServicesDatabase(
+      address: fleet.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
+      transport: transport ?? InProcessTransport(fleet.server), environment: environment.system)
   }
 
   package func close() async throws {

@@ -117,7 +117,8 @@ enum OddBodies {
       body(10, zone + greatest), body(10, zone + [3, 0, 0]))
     + odd(
       "a byte with a list of numbers: a number that is not in the list (scope, outcome, reason, …)",
-      body(14, [4, 0, 1, 0x5A, 1, 0x6E, 1]), body(9, id + [0, 9]), body(17, zone + [0, 0, 0]))
+      body(14, [4, 0, 1, 0x5A, 1, 0x6E, 1]), body(9, id + [0, 9]), body(17, zone + [0, 0, 0, 0]),
+      body(17, zone + [4, 1, 6, 0, 0]), body(25, [0, 0, 0]))
     + odd("an LSN: not below the event's own, or of no event", released(lsn: greatest), released(lsn: [9]))
 
   // MARK: Groups
@@ -161,20 +162,26 @@ enum OddBodies {
   private static func value(_ bytes: [UInt8]) -> [UInt8] { saved(fields: [1, 1, 0x61, 1] + bytes) }
 
   private static let values =
-    odd("value: an unknown tag", value([11, 0]))
+    odd("value: an unknown tag", value([12, 0]))
     + odd(
       "value: a double that is −0, or a NaN of other bits", value([3, 0, 0, 0, 0, 0, 0, 0, 0x80]),
       value([3, 1, 0, 0, 0, 0, 0, 0xF0, 0xFF]), value([7, 0, 1, 0, 0, 0, 0, 0, 0xF0, 0x7F] + u64(0)))
     + odd("value: a reference whose action (without 0x80) is above 2", value([6, 3, 1, 0x6E]))
     + odd(
-      "value: bit 6 or 7 of a location, bit 4, 5, 6 or 7 of an asset", value([7, 0x40] + u64(0) + u64(0)),
-      value([7, 0x80] + u64(0) + u64(0)), value([8, 0x10, 0, 0]), value([8, 0x80, 0, 0]))
+      "value: bit 6 or 7 of a location, bit 7 of an asset", value([7, 0x40] + u64(0) + u64(0)),
+      value([7, 0x80] + u64(0) + u64(0)), value([8, 0x82, 0]), value([8, 0x86, 0, 0]))
+    + odd(
+      "value: an asset with neither bit 0 nor bit 1, or with one of bits 2 to 6 and without bit 1", value([8, 0, 0]),
+      value([8, 0x04, 0, 0]), value([8, 0x21, 0] + [UInt8](repeating: 7, count: 32) + [0]))
+    + odd(
+      "value: an opaque value whose text is no JSON, or whose type this version knows", value([11, 1, 0x54, 1, 0x7B]),
+      value([11, 6, 0x53, 0x54, 0x52, 0x49, 0x4E, 0x47, 2, 0x22, 0x22]))
     + odd(
       "value: an unknown kind of list; items in a list of kind 9", value([9, 0, 0]), value([9, 10, 0]),
       value([9, 9, 1, 0]))
     + odd(
       "value: an encrypted value that is null, encrypted, or of an unknown tag", value([10, 0]), value([10, 10, 2, 4]),
-      value([10, 11, 0]))
+      value([10, 12, 0]))
 
   // MARK: LSNs in a row, and packs
 
@@ -187,6 +194,9 @@ enum OddBodies {
 
   private static let packs =
     odd("sent: lsns adds up to more than 64 bits", sent([2] + greatest + [1]))
+    + odd(
+      "zoneChanged: reason is there and change is not 4, or absent and it is", body(17, zone + [2, 1, 1, 0, 0]),
+      body(17, zone + [4, 0, 0, 0]))
     + odd("sent: an LSN twice (a difference of 0)", sent([2, 3, 0]))
     + odd(
       "deletions: names not strictly ascending by hash", deletions([2] + name(2) + name(1)),

@@ -103,14 +103,18 @@ extension JSON {
     case .asset(let asset):
       return .object([
         "asset": .object([
-          "fileChecksum": .text(asset.fileChecksum), "size": .int(asset.size),
-          "referenceChecksum": .optional(asset.referenceChecksum), "wrappingKey": .optional(asset.wrappingKey),
-          "receipt": .optional(asset.receipt), "downloadURL": .optional(asset.downloadURL),
+          "size": .int(asset.size), "contentHash": asset.contentHash.map { .hexed($0.bytes) } ?? .null,
+          "isAtServer": .bool(asset.server != nil), "fileChecksum": .optional(asset.server?.fileChecksum),
+          "referenceChecksum": .optional(asset.server?.referenceChecksum),
+          "wrappingKey": .optional(asset.server?.wrappingKey), "receipt": .optional(asset.server?.receipt),
+          "downloadURL": .optional(asset.server?.downloadURL),
         ])
       ])
     case .list(let kind, let items):
       return .object(["list": .uint(UInt64(kind.rawValue)), "items": .list(items.map { JSON.value($0) })])
     case .encrypted(let inner): return .object(["encrypted": JSON.value(inner)])
+    case .opaque(let value):
+      return .object(["opaque": .object(["type": .text(value.type), "json": .hexed(value.json)])])
     }
   }
 }

@@ -105,6 +105,7 @@ struct `The pages of events` {
     func words<Kind: RawRepresentable & CaseIterable>(_ kinds: Kind.Type) -> String where Kind.RawValue == UInt8 {
       kinds.allCases.map { "\($0.rawValue) \($0)" }.joined(separator: ", ")
     }
+    try expect(page.table("17 zoneChanged", "reason"), "reason", Self.numbers(ZoneLoss.self))
     #expect(try cell("zone", "scope") == words(DatabaseScope.self))
     #expect(try cell("8 fetchedSave", "source") == words(FetchedSave.Source.self))
     #expect(try cell("12 blocked", "subject") == words(Blocked.Subject.self))

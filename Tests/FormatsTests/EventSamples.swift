@@ -45,6 +45,7 @@ enum EventSamples {
       Asset(
         fileChecksum: "AbD=", size: 12, referenceChecksum: "r", wrappingKey: "w", receipt: "p",
         downloadURL: "https://example.org/${f}")),
+    "native": .asset(Asset(server: Asset.ServerFile(), size: -1)),
     "strings": .list(.strings, ["a", ""]),
     "int64s": .list(.int64s, [1, -1]),
     "doubles": .list(.doubles, [0.25]),
@@ -56,7 +57,18 @@ enum EventSamples {
     "unknownList": .list(.unknown, []),
     "secret": .encrypted(.string("quiet")),
     "secretList": .encrypted(.list(.int64s, [42])),
+    "future": .opaque(OpaqueValue(type: "VECTOR", json: Array(#"{"dimensions":3,"values":[0.5,1,null]}"#.utf8))),
+    "secretFuture": .encrypted(.opaque(OpaqueValue(type: "ÄON", json: Array("\"🐚\"".utf8)))),
   ]
+
+  /// Files of which this device has the content.
+  private static func files() -> [String: FieldValue] {
+    guard let hash = ContentHash(Array(0x20..<0x40)) else { return [:] }
+    return [
+      "draft": .asset(Asset(contentHash: hash, size: 3)),
+      "sent": .asset(Asset(server: Asset.ServerFile(receipt: "p"), size: 3, contentHash: hash)),
+    ]
+  }
 
   static func version(_ fields: [String: FieldValue]) -> Version {
     var version = Version(type: "Note", fields: fields)
@@ -75,7 +87,7 @@ enum EventSamples {
     var few = version(["title": "Hi", "untouched": 1])
     few.parent = "note-0"
     few.stamp.fields["untouched"] = nil
-    let all = version(values)
+    let all = version(values.merging(files()) { first, _ in first })
     let touch = Touch(milliseconds: wall + 10, user: "_me", device: "A1B2")
     let writer = ByteWriter.event(of: 900, isSkippable: true, body: [1, 2, 3])
     return [
@@ -89,7 +101,9 @@ enum EventSamples {
       .deleted(Deleted(id: id, births: [birth], base: LSN(1), time: time(6), tenure: 1)),
       .sent(Sent(batch: 0xFEDC_BA98_7654_3210, zone: zone, lsns: [LSN(3), LSN(4), LSN(1000)])),
       .settled(
-        Settled(id: id, lsn: LSN(3), outcome: .saved, changeTag: "kz1", created: touch, modified: touch)),
+        Settled(
+          id: id, lsn: LSN(3), outcome: .saved, changeTag: "kz1", created: touch, modified: touch,
+          archive: [0x62, 0x70, 0x00])),
       .merged(
         Merged(
           id: id, version: few, dirty: ["title": LSN(3)], base: LSN(8), local: LSN(3), time: time(7), editCount: 2,
@@ -98,7 +112,8 @@ enum EventSamples {
         FetchedSave(
           id: RecordID("note-2", zone: sharedZone), version: few,
           system: SystemFields(
-            changeTag: "kz2", created: nil, modified: touch, unknown: Array("{\"share\":{\"recordName\":\"s\"}}".utf8)),
+            changeTag: "kz2", created: nil, modified: touch, unknown: Array("{\"share\":{\"recordName\":\"s\"}}".utf8),
+            archive: [0x62, 0x70, 0xFF]),
           source: .lookup, isStamped: true)),
       .fetchedDelete(FetchedDelete(id: id, births: [birth, otherBirth], reason: .fullFetch)),
       .confirmed(Confirmed(zone: zone, names: ["note-1", "note-2"])),
@@ -118,8 +133,13 @@ enum EventSamples {
       .tokenAdvanced(
         TokenAdvanced(
           zone: zone, asked: ChangeToken(rawValue: "t1"), token: ChangeToken(rawValue: "t2"), sweepEpoch: 1)),
-      .tokenAdvanced(TokenAdvanced(zone: nil, asked: nil, token: ChangeToken(rawValue: "d1"))),
-      .zoneChanged(ZoneChanged(zone: zone, change: .lost, reason: "ZONE_NOT_FOUND", policy: "freeze")),
+      .databaseTokenAdvanced(
+        DatabaseTokenAdvanced(
+          scope: .shared, asked: ChangeToken(rawValue: "d1"), token: ChangeToken(rawValue: "d2"))),
+      .databaseTokenAdvanced(
+        DatabaseTokenAdvanced(scope: .private, asked: nil, token: ChangeToken(rawValue: "d1"))),
+      .zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "resumed by the app", policy: "resume")),
+      .zoneChanged(.lost(zone, .notFound, words: "ZONE_NOT_FOUND")),
       .sweepBegan(SweepBegan(zone: zone, epoch: 1)),
       .sweepEnded(SweepEnded(zone: zone, epoch: 1, seen: 130, removed: 2)),
       .assetUploaded(

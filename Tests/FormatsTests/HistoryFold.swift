@@ -37,7 +37,7 @@ struct HistoryFold {
       "packed": .list(packed()),
       "zones": .list(
         ordered(sync.zones.map { (RecordID("", zone: $0.key), $0.value) }).map { zone($0.zone, $1) }),
-      "databaseToken": .optional(sync.databaseToken?.rawValue),
+      "databaseTokens": byScope(sync.databaseTokens) { .text($0.rawValue) },
       "tenures": .list(
         sync.tenures.map {
           .object(["tenure": .uint($0.tenure), "writer": .uint($0.writer), "first": .uint($0.first.rawValue)])
@@ -51,19 +51,18 @@ struct HistoryFold {
             "consequence": .uint(UInt64(block.consequence.rawValue)),
           ])
         }),
-      "bound": sync.bound.map {
+      "bounds": byScope(sync.bounds) {
         .object([
-          "container": .text($0.container), "environment": .text($0.environment),
-          "scope": .uint(UInt64($0.scope.rawValue)), "userHash": .uint($0.userHash),
+          "container": .text($0.container), "environment": .text($0.environment), "userHash": .uint($0.userHash),
         ])
-      } ?? .null,
-      "pace": sync.pace.map {
+      },
+      "paces": byScope(sync.paces) {
         .object([
           "duration": .int($0.durationMilliseconds), "wall": .int($0.wallMilliseconds),
           "batchSize": .uint($0.batchSize),
           "isServers": .bool($0.isServers), "reason": .text($0.reason),
         ])
-      } ?? .null,
+      },
       "latest": .uint(sync.latest.rawValue), "isParked": .bool(sync.isParked),
       "times": .object(
         Dictionary(
@@ -132,7 +131,8 @@ struct HistoryFold {
   private func zone(_ zone: ZoneID, _ state: ZoneState) -> JSON {
     .object([
       "zone": .group(zone), "wasSeen": .bool(state.wasSeen), "isDirty": .bool(state.isDirty),
-      "isLost": .bool(state.isLost), "lostReason": .text(state.lostReason), "token": .optional(state.token?.rawValue),
+      "lostReason": state.lostReason.map { .uint(UInt64($0.rawValue)) } ?? .null, "lostWords": .text(state.lostWords),
+      "token": .optional(state.token?.rawValue),
       "tokenLSN": .uint(state.tokenLSN.rawValue), "isFullFetch": .bool(state.isFullFetch),
       "hasGhosts": .bool(state.hasGhosts), "sweepEpoch": .uint(state.sweepEpoch),
     ])
@@ -140,6 +140,11 @@ struct HistoryFold {
 
   private func held(_ id: RecordID, _ held: Held) -> JSON {
     .object(["id": .group(id), "lsn": .uint(held.lsn.rawValue), "code": .text(held.code)])
+  }
+
+  /// What is kept for each database, by the number of its scope.
+  private func byScope<Value>(_ values: [DatabaseScope: Value], _ json: (Value) -> JSON) -> JSON {
+    .object(Dictionary(uniqueKeysWithValues: values.map { ("\($0.key.rawValue)", json($0.value)) }))
   }
 
   private func number(_ number: Int64?) -> JSON { number.map { .int($0) } ?? .null }

@@ -154,6 +154,7 @@ private struct RandomHistory {
   private func some<Value>(_ values: [Value]) -> Value { values[below(values.count)] }
   private func earlier() -> LSN { LSN(lsn > 1 ? random.below(lsn) : 0) }
   private func zone() -> ZoneID { some(zones) }
+  private func scope() -> DatabaseScope { some(DatabaseScope.allCases) }
   /// One of the newest mutations mostly, else any LSN and any record.
   private func mutation() -> (lsn: LSN, id: RecordID) {
     guard below(4) > 0, !mutations.isEmpty else { return (earlier(), id()) }
@@ -194,7 +195,7 @@ private struct RandomHistory {
     case .opened:
       return .opened(Opened(writer: random.below(4), storeUUID: Array(0..<16), tenure: random.below(9)))
     case .bound:
-      return .bound(Bound(container: "c\(below(3))", environment: "development", scope: .private, userHash: 7))
+      return .bound(Bound(container: "c\(below(3))", environment: "development", scope: scope(), userHash: 7))
     case .saved:
       let version = version()
       return .saved(
@@ -246,16 +247,20 @@ private struct RandomHistory {
     case .tokenAdvanced:
       return .tokenAdvanced(
         TokenAdvanced(
-          zone: below(3) == 0 ? nil : zone(), asked: below(2) == 0 ? nil : ChangeToken(rawValue: tag()),
+          zone: zone(), asked: below(2) == 0 ? nil : ChangeToken(rawValue: tag()),
           token: ChangeToken(rawValue: tag())))
+    case .databaseTokenAdvanced:
+      return .databaseTokenAdvanced(
+        DatabaseTokenAdvanced(scope: scope(), asked: nil, token: ChangeToken(rawValue: tag())))
     case .zoneChanged:
-      return .zoneChanged(ZoneChanged(zone: zone(), change: some(ZoneChanged.Change.allCases), reason: tag()))
+      if below(4) == 0 { return .zoneChanged(.lost(zone(), some(ZoneLoss.allCases), words: tag())) }
+      return .zoneChanged(ZoneChanged(zone: zone(), change: some(ZoneChanged.Change.allCases), words: tag()))
     case .sweepBegan: return .sweepBegan(SweepBegan(zone: zone(), epoch: 1 + random.below(9)))
     case .sweepEnded: return .sweepEnded(SweepEnded(zone: zone(), epoch: 1, seen: 1, removed: 0))
     case .assetUploaded:
       return .assetUploaded(AssetUploaded(id: id(), lsn: earlier(), field: "f", receipt: "r", wallMilliseconds: 0))
     case .accountChanged: return .accountChanged(AccountChanged(userHash: 5, isParked: below(2) == 0))
-    case .pace: return .pace(Pace.sample(below(9)))
+    case .pace: return .pace(Pace.sample(below(9), scope: scope()))
     case .deletions: return .deletions(deletions())
     case .superseded: return .superseded(superseded())
     }

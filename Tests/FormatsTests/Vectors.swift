@@ -264,9 +264,10 @@ extension Vector {
 
 extension Pace {
   /// A small event.
-  static func sample(_ number: Int) -> Pace {
+  static func sample(_ number: Int, scope: DatabaseScope = .private) -> Pace {
     Pace(
-      durationMilliseconds: Int64(number) * 1000, wallMilliseconds: 1_780_000_000_000, isServers: number % 2 == 1,
+      scope: scope, durationMilliseconds: Int64(number) * 1000, wallMilliseconds: 1_780_000_000_000,
+      isServers: number % 2 == 1,
       reason: "THROTTLED")
   }
 }

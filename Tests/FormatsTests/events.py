@@ -174,10 +174,12 @@ class Events(Reader):
             return {"location": place}
         if tag == 8:
             bits = self.u8()
-            if bits & 0xF0:
-                raise Bad("an asset with unknown parts")
-            asset = {"fileChecksum": self.text(), "size": self.zigzag()}
-            for bit, name in enumerate(["referenceChecksum", "wrappingKey", "receipt", "downloadURL"]):
+            if bits & 0x80 or not bits & 3 or bits & 0x7C and not bits & 2:
+                raise Bad("an asset with unknown parts, or without those that it must have")
+            asset = {"size": self.zigzag(), "contentHash": self.raw(32).hex() if bits & 1 else None}
+            asset["isAtServer"] = bits & 2 != 0
+            names = ["fileChecksum", "referenceChecksum", "wrappingKey", "receipt", "downloadURL"]
+            for bit, name in enumerate(names, 2):
                 asset[name] = self.text() if bits >> bit & 1 else None
             return {"asset": asset}
         if tag == 9:
@@ -189,8 +191,10 @@ class Events(Reader):
             # The kinds of list are numbered as the values that they hold.
             return {"list": kind, "items": self.many(lambda: self.untagged(kind))}
         if tag == 10 and not inner:
-            kind = self.choice(1, 9)
+            kind = self.choice(1, 11)
             return {"encrypted": self.untagged(kind, inner=True)}
+        if tag == 11:
+            return {"opaque": {"type": self.text(), "json": self.hex()}}
         raise Bad("a value of kind %d" % tag)
 
     def value(self):
@@ -288,11 +292,12 @@ STORE = {
     " content:content",
     4: "deleted record:id births:births base:varint time:u64 tenure:u64",
     5: "sent batch:u64 zone:zone lsns:lsns",
-    6: "settled record:id lsn:varint outcome:1-8 changeTag:text? created:touch? modified:touch? code:text words:text",
+    6: "settled record:id lsn:varint outcome:1-8 changeTag:text? created:touch? modified:touch? archive:hex code:text"
+    " words:text",
     7: "merged record:id recordType:text births:births base:varint local:varint time:u64 editCount:varint tenure:u64"
     " rule:text content:content",
     8: "fetchedSave record:id recordType:text births:births changeTag:text created:touch? modified:touch? source:1-3"
-    " isStamped:flag latest:u64 unknownKeys:hex content:content",
+    " isStamped:flag latest:u64 unknownKeys:hex archive:hex content:content",
     9: "fetchedDelete record:id births:births reason:1-4",
     10: "confirmed zone:zone names:text*",
     11: "listed zone:zone items:listedItem*",
@@ -301,15 +306,16 @@ STORE = {
     " duration:zigzag wall:zigzag",
     14: "released record:id lsn:varint",
     15: "discarded record:id lsn:varint",
-    16: "tokenAdvanced zone:zone? asked:text? token:text sweepEpoch:varint",
-    17: "zoneChanged zone:zone change:1-5 reason:text policy:text",
+    16: "tokenAdvanced zone:zone asked:text? token:text sweepEpoch:varint",
+    17: "zoneChanged zone:zone change:1-5 reason:1-5? words:text policy:text",
     18: "sweepBegan zone:zone epoch:varint",
     19: "sweepEnded zone:zone epoch:varint seen:varint removed:varint",
     20: "assetUploaded record:id lsn:varint field:text receipt:text wall:zigzag",
     21: "accountChanged userHash:u64 isParked:flag",
-    22: "pace duration:zigzag wall:zigzag batchSize:varint isServers:flag reason:text",
+    22: "pace scope:1-3 duration:zigzag wall:zigzag batchSize:varint isServers:flag reason:text",
     23: "deletions latest:u64 key:raw16 names:deletedNames",
     24: "superseded latest:u64 records:supersededRecord* mutations:supersededMutations",
+    25: "databaseTokenAdvanced scope:1-3 asked:text? token:text",
 }
 
 JOURNAL = {
@@ -352,6 +358,8 @@ def event(body, lsn, schema):
             result[part] = reader.many(lambda: read(how[:-1]))
         else:
             result[part] = read(how)
+    if name == "zoneChanged" and (result["change"] == 4) != (result["reason"] is not None):
+        raise Bad("a reason of a loss without a loss, or a loss without one")
     reader.end()
     return result
 
@@ -434,7 +442,7 @@ class State:
         self.records, self.owner, self.times = {}, {}, {}
         self.deleted, self.packed = {}, {}
         self.zones, self.tenures, self.held, self.unread, self.blocks = {}, [], {}, {}, {}
-        self.bound = self.database_token = self.pace = None
+        self.bounds, self.database_tokens, self.paces = {}, {}, {}
         self.latest, self.parked = 0, False
         self.versions = {}
 
@@ -531,7 +539,7 @@ class State:
         self.unread.pop(id_key(record), None)
 
     def zone(self, zone):
-        blank = {"wasSeen": False, "isDirty": False, "isLost": False, "lostReason": "", "token": None, "tokenLSN": 0}
+        blank = {"wasSeen": False, "isDirty": False, "lostReason": None, "lostWords": "", "token": None, "tokenLSN": 0}
         blank.update(isFullFetch=False, hasGhosts=False, sweepEpoch=0)
         return self.zones.setdefault(zone_key(zone), blank)
 
@@ -689,12 +697,12 @@ class State:
         self.tenures.append({"tenure": event["tenure"], "writer": event["writer"], "first": lsn})
 
     def on_bound(self, lsn, event):
-        self.bound = event
+        self.bounds[event["scope"]] = event
+
+    def on_databaseTokenAdvanced(self, lsn, event):
+        self.database_tokens[event["scope"]] = event["token"]
 
     def on_tokenAdvanced(self, lsn, event):
-        if not event["zone"]:
-            self.database_token = event["token"]
-            return
         zone = self.zone(event["zone"])
         zone.update(wasSeen=True, token=event["token"], tokenLSN=lsn)
         if event["asked"] is None:
@@ -703,15 +711,15 @@ class State:
     def on_zoneChanged(self, lsn, event):
         zone = self.zone(event["zone"])
         if event["change"] == 1:
-            zone.update(wasSeen=True, isLost=False)
+            zone.update(wasSeen=True, lostReason=None, lostWords="")
         elif event["change"] == 2:
             zone.update(wasSeen=True, isDirty=True)
         elif event["change"] == 3:
             zone.update(isDirty=False, isFullFetch=False)
         elif event["change"] == 4:
-            zone.update(isLost=True, isDirty=False, lostReason=event["reason"])
+            zone.update(isDirty=False, lostReason=event["reason"], lostWords=event["words"])
         else:
-            zone.update(hasGhosts=True, token=None, isDirty=True, isLost=False)
+            zone.update(hasGhosts=True, token=None, isDirty=True, lostReason=None, lostWords="")
 
     def on_sweepBegan(self, lsn, event):
         self.zone(event["zone"])["sweepEpoch"] = event["epoch"]
@@ -723,7 +731,7 @@ class State:
         self.parked = event["isParked"]
 
     def on_pace(self, lsn, event):
-        self.pace = event
+        self.paces[event["scope"]] = event
 
     # What an app or a sync reads
 
@@ -797,15 +805,20 @@ class State:
             "deleted": [dict(deletion(self.deleted[key]), id=pair(key)) for key in ordered(self.deleted)],
             "packed": [dict(deletion(self.packed[key]), key=key[0], hash=key[1]) for key in ordered(self.packed)],
             "zones": [dict(self.zones[key], zone=pair(key + ("",))["zone"]) for key in ordered(self.zones)],
-            "databaseToken": self.database_token,
+            "databaseTokens": {str(scope): self.database_tokens[scope] for scope in self.database_tokens},
             "tenures": self.tenures,
             "held": [dict(some(self.held[key], "lsn", "code"), id=pair(key)) for key in ordered(self.held)],
             "unread": [dict(some(self.unread[key], "lsn", "code"), id=pair(key)) for key in ordered(self.unread)],
             "blocks": [
                 dict(some(self.blocks[key], "subject", "consequence", "lsn"), id=pair(key)) for key in ordered(self.blocks)
             ],
-            "bound": some(self.bound, "container", "environment", "scope", "userHash"),
-            "pace": some(self.pace, "duration", "wall", "batchSize", "isServers", "reason"),
+            "bounds": {
+                str(scope): some(self.bounds[scope], "container", "environment", "userHash") for scope in self.bounds
+            },
+            "paces": {
+                str(scope): some(self.paces[scope], "duration", "wall", "batchSize", "isServers", "reason")
+                for scope in self.paces
+            },
             "latest": self.latest,
             "isParked": self.parked,
             "times": {str(lsn): self.times[lsn] for lsn in self.times},

@@ -150,6 +150,35 @@ struct ImportTests {
     #expect(await machine.run("get", "--json", "/A", "a").out.contains(#""title":"2""#))
   }
 
+  // MARK: Values of an unknown type
+
+  @Test func `a value that this version does not know goes out, and comes in only where it is`() async throws {
+    let machine = Machine()
+    var version = Version(
+      type: "Note",
+      fields: ["title": "t", "future": .opaque(OpaqueValue(type: "VECTOR", json: Array(#"{"a":[1,0.5]}"#.utf8)))])
+    version.stamp.births = [Birth(time: .zero, writer: 1)]
+    let fetched = FetchedSave(
+      id: RecordID("n"), version: version, system: SystemFields(changeTag: "t"), source: .feed, isStamped: true)
+    let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
+    try store.commitBlocking { try $0.append(.fetchedSave(fetched)) }
+    try store.closeBlocking()
+    let out = await machine.run("export", "/A").out
+    #expect(
+      out == #"{"fields":{"future":{"type":"VECTOR","value":{"a":[1,0.5]}},"title":"t"},"#
+        + #""recordName":"n","recordType":"Note","zoneName":"Main"}"# + "\n")
+    #expect(await machine.run("import", "/A", "-", input: out).code == .done)
+    let edited = out.replacing(#""title":"t""#, with: #""title":"u""#)
+    #expect(await machine.run("put", "/A", "-", input: edited).code == .done)
+    #expect(await machine.run("export", "/A").out == edited)
+    for line in [edited.replacing("0.5", with: "0.25"), edited.replacing("VECTOR", with: "TENSOR")] {
+      let refused = await machine.run("import", "/A", "-", input: line)
+      #expect(refused.code == .dataDamaged)
+      #expect(refused.err.contains("which this version does not know and cannot make"))
+    }
+    #expect(await machine.run("import", "/B", "-", input: out).code == .dataDamaged)
+  }
+
   // MARK: Lines that are no records
 
   @Test(arguments: [
@@ -203,7 +232,7 @@ struct ImportTests {
     (#"{"recordType":"N","recordName":"x","fields":{"a":1e400}}"#, "fields.a: the number does not fit into a double"),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"FOO","value":1}}}"#,
-      "fields.a: a value of the unknown type 'FOO'"
+      "record 'Main/x', field 'a': a value of the type 'FOO', which this version does not know and cannot make"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"typ":"STRING","value":"x"}}}"#,

@@ -171,7 +171,7 @@ struct RecordVerbsTests {
         """)
     #expect(
       await machine.run("status", "--json", "/A").out
-        == #"{"account":null,"checkpoint":1,"deleted":1,"durableLSN":6,"held":[],"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":4,"unsettledRecords":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"isLost":false,"records":2,"zoneName":"Main"}]}"#
+        == #"{"account":null,"checkpoint":1,"deleted":1,"durableLSN":6,"held":[],"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":4,"unsettledRecords":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"lostReason":null,"lostWords":"","records":2,"zoneName":"Main"}]}"#
         + "\n")
   }
 

@@ -118,7 +118,7 @@ struct AnswerTests {
     let bad = [
       "{\"value\":true}", "{\"value\":1.5,\"type\":\"INT64\"}", "{\"value\":\"x\",\"type\":\"BYTES\"}",
       "{\"value\":99999999999999999999,\"type\":\"INT64\"}", "{\"value\":1e400,\"type\":\"DOUBLE\"}",
-      "{\"value\":1,\"type\":\"WHATEVER\"}", "{\"value\":[[1]]}", "{\"value\":{\"odd\":1}}", "{\"value\":[1,\"a\"]}",
+      "{\"value\":[[1]]}", "{\"value\":{\"odd\":1}}", "{\"value\":[1,\"a\"]}",
       "{\"value\":[null],\"type\":\"STRING_LIST\"}", "{\"value\":[1],\"type\":\"UNKNOWN_LIST\"}", "5", "{\"value\":{}}",
       "{\"value\":{\"recordName\":\"x\",\"action\":\"EXPLODE\"},\"type\":\"REFERENCE\"}",
       "{\"value\":1e300,\"type\":\"TIMESTAMP\"}",
@@ -159,6 +159,7 @@ struct AnswerTests {
         "digits":{"value":"-9223372036854775808","type":"INT64"},"t":{"value":1767225600000.4,"type":"TIMESTAMP"},
         "r":{"value":{"recordName":"x","zoneID":{"zoneName":"Notes","ownerRecordName":"_u"}}},
         "o":{"value":{"recordName":"x","zoneID":{"zoneName":"Other","ownerRecordName":"_u"}}},
+        "w":{"value":{"b":18446744073709551615,"a":[1.50]},"type":"WHATEVER"},"wn":{"value":null,"type":"WHATEVER"},
         "c":{"value":"s","type":"STRING","isEncrypted":true},"cb":{"value":"AQ==","type":"ENCRYPTED_BYTES"},
         "a":{"value":{"fileChecksum":"c","size":4,"downloadURL":"https://x/${f}"},"type":"ASSETID"}}}]}
         """)
@@ -168,7 +169,9 @@ struct AnswerTests {
       record.fields == [
         "s": "x", "i": 3, "d": 2.5, "z": 0.0, "l": .list(.strings, ["a"]), "e": .list(.unknown, []),
         "digits": .int64(.min), "t": .date(milliseconds: 1_767_225_600_000), "r": .reference(Reference("x")),
-        "o": .reference(Reference("x", zone: ZoneID("Other"))), "c": .encrypted("s"), "cb": .encrypted(.bytes([1])),
+        "o": .reference(Reference("x", zone: ZoneID("Other"))), "c": .encrypted("s"),
+        "w": .opaque(OpaqueValue(type: "WHATEVER", json: Array(#"{"a":[1.5],"b":1.8446744073709552e+19}"#.utf8))),
+        "cb": .encrypted(.bytes([1])),
         "a": .asset(Asset(fileChecksum: "c", size: 4, downloadURL: "https://x/${f}")),
       ])
     #expect(record.parent == "p")
@@ -203,7 +206,7 @@ struct AnswerTests {
         "zoneType":"REGULAR_CUSTOM_ZONE"},"deleted":true}]}
         """)
     ).databaseChanges(since: nil, limit: 200)
-    #expect(deleted.zones == [.init(id: ZoneID("Gone"), isDeleted: true)])
+    #expect(deleted.zones == [.init(id: ZoneID("Gone"), loss: .deleted)])
     let throttled = try await refusal {
       _ = try await WebServicesDatabase.over(
         ScriptedTransport(

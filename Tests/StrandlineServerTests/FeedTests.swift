@@ -75,7 +75,7 @@ struct FeedTests {
     #expect(start.zones.map(\.id) == [notes, other])
     try await client.note("a")
     let more = try await client.databaseChanges(since: start.token, limit: 10)
-    #expect(more.zones == [.init(id: notes, isDeleted: false)])
+    #expect(more.zones == [.init(id: notes)])
     let still = try await client.databaseChanges(since: more.token, limit: 10)
     #expect(still.zones.isEmpty && still.token == more.token)
     let one = try await client.databaseChanges(since: nil, limit: 1)
@@ -90,7 +90,7 @@ struct FeedTests {
     let before = try await client.databaseChanges(since: nil, limit: 10).token
     let token = try await client.everything().token
     try server.deleteZone("Notes", in: database)
-    #expect(try await client.databaseChanges(since: before, limit: 10).zones == [.init(id: notes, isDeleted: true)])
+    #expect(try await client.databaseChanges(since: before, limit: 10).zones == [.init(id: notes, loss: .deleted)])
     do {
       _ = try await client.zoneChanges(in: notes, since: token, limit: 10)
       Issue.record("the zone is gone")
@@ -98,7 +98,7 @@ struct FeedTests {
       #expect(error.code == .zoneNotFound)
     }
     try await client.createZone(notes)
-    #expect(try await client.databaseChanges(since: before, limit: 10).zones == [.init(id: notes, isDeleted: false)])
+    #expect(try await client.databaseChanges(since: before, limit: 10).zones == [.init(id: notes)])
     #expect(
       await reason { _ = try await client.zoneChanges(in: notes, since: token, limit: 10) }
         == "client knowledge differs from server knowledge")

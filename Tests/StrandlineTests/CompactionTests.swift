@@ -71,15 +71,19 @@ private func settled(_ id: RecordID, _ lsn: UInt64, _ outcome: Outcome, tag: Str
 
 private func sent(_ lsns: UInt64...) -> Event { .sent(Sent(batch: 1, zone: zone, lsns: lsns.map { LSN($0) })) }
 
-private func token(_ zone: ZoneID?, _ asked: String?, _ token: String) -> Event {
+private func databaseToken(_ scope: DatabaseScope, _ asked: String?, _ token: String) -> Event {
+  .databaseTokenAdvanced(
+    DatabaseTokenAdvanced(
+      scope: scope, asked: asked.map { ChangeToken(rawValue: $0) }, token: ChangeToken(rawValue: token)))
+}
+
+private func token(_ zone: ZoneID, _ asked: String?, _ token: String) -> Event {
   .tokenAdvanced(
     TokenAdvanced(
       zone: zone, asked: asked.map { ChangeToken(rawValue: $0) }, token: ChangeToken(rawValue: token)))
 }
 
-private func changed(_ change: ZoneChanged.Change, _ reason: String = "") -> Event {
-  .zoneChanged(ZoneChanged(zone: zone, change: change, reason: reason))
-}
+private func changed(_ change: ZoneChanged.Change) -> Event { .zoneChanged(ZoneChanged(zone: zone, change: change)) }
 
 private func held(_ id: RecordID, _ lsn: UInt64, _ direction: Held.Direction = .upload) -> Event {
   .held(Held(id: id, direction: direction, lsn: LSN(lsn), code: "X", words: "no", attempts: 1, wallMilliseconds: 1))
@@ -89,8 +93,12 @@ private func blocked(_ id: RecordID, _ consequence: Blocked.Consequence) -> Even
   .blocked(Blocked(id: id, subject: .version, births: [], consequence: consequence, words: "?"))
 }
 
-private func pace(_ milliseconds: Int64) -> Event {
-  .pace(Pace(durationMilliseconds: milliseconds, wallMilliseconds: 1, isServers: true, reason: "later"))
+private func pace(_ milliseconds: Int64, _ scope: DatabaseScope = .private) -> Event {
+  .pace(Pace(scope: scope, durationMilliseconds: milliseconds, wallMilliseconds: 1, isServers: true, reason: "later"))
+}
+
+private func bound(_ scope: DatabaseScope) -> Event {
+  .bound(Bound(container: "c", environment: "development", scope: scope, userHash: 1))
 }
 
 /// A log in memory: events with their LSNs.
@@ -232,18 +240,39 @@ private struct History {
 
   @Test func `the engine's memory stays as the last events that wrote each part`() throws {
     let left = try History([
-      opened, .bound(Bound(container: "c", environment: "development", scope: .private, userHash: 1)),
-      changed(.created), changed(.dirty), token(nil, nil, "d1"), token(zone, nil, "z1"), token(zone, "z1", "z2"),
-      changed(.clean), changed(.dirty), token(nil, "d1", "d2"), token(zone, "z2", "z3"), changed(.clean), pace(1),
-      pace(2), opened, changed(.lost, "why"), changed(.reset),
-      .bound(Bound(container: "c", environment: "development", scope: .private, userHash: 1)),
+      opened, bound(.private), changed(.created), changed(.dirty), databaseToken(.private, nil, "d1"),
+      token(zone, nil, "z1"), token(zone, "z1", "z2"), changed(.clean), changed(.dirty),
+      databaseToken(.private, "d1", "d2"), token(zone, "z2", "z3"), changed(.clean), pace(1), pace(2), opened,
+      .zoneChanged(.lost(zone, .purged, words: "why")), changed(.reset), bound(.private),
     ]).compacted()
     #expect(
       left.kinds == [
-        "1 opened", "3 zoneChanged", "6 tokenAdvanced", "9 zoneChanged", "10 tokenAdvanced", "11 tokenAdvanced",
+        "1 opened", "3 zoneChanged", "6 tokenAdvanced", "9 zoneChanged", "10 databaseTokenAdvanced", "11 tokenAdvanced",
         "12 zoneChanged", "14 pace", "15 opened", "16 zoneChanged", "17 zoneChanged", "18 bound",
       ])
     #expect(try left.folded().sync.zones[zone]?.hasGhosts == true)
+    #expect(try left.folded().sync.zones[zone]?.isLost == false)
+  }
+
+  /// Account, token and wait of one database do not replace those of the other.
+  @Test func `the engine's memory of two databases stays for each`() throws {
+    let shared = ZoneID("Notes", owner: "_other", scope: .shared)
+    let left = try History([
+      opened, bound(.private), bound(.shared), databaseToken(.private, nil, "p1"), databaseToken(.shared, nil, "s1"),
+      pace(1, .shared), databaseToken(.private, "p1", "p2"), pace(2), token(zone, nil, "z1"), token(shared, nil, "z2"),
+      .zoneChanged(.lost(shared, .encryptedDataReset, words: "gone")),
+    ]).compacted()
+    #expect(
+      left.kinds == [
+        "1 opened", "2 bound", "3 bound", "5 databaseTokenAdvanced", "6 pace", "7 databaseTokenAdvanced", "8 pace",
+        "9 tokenAdvanced", "10 tokenAdvanced", "11 zoneChanged",
+      ])
+    let sync = try left.folded().sync
+    #expect(sync.databaseTokens.mapValues(\.rawValue) == [.private: "p2", .shared: "s1"])
+    #expect(sync.paces.mapValues(\.durationMilliseconds) == [.private: 2, .shared: 1])
+    #expect(Set(sync.bounds.keys) == [.private, .shared])
+    #expect(sync.zones[zone]?.token?.rawValue == "z1" && sync.zones[shared]?.token?.rawValue == "z2")
+    #expect(sync.zones[shared]?.lostReason == .encryptedDataReset && sync.zones[zone]?.lostReason == nil)
   }
 
   @Test func `holds and blocks stay while they hold`() throws {

@@ -41,7 +41,7 @@ package struct CompactionPlan {
 
   /// A part of the engine's memory that some events write without looking at what was there.
   private enum Register: Hashable {
-    case bound, account, pace, databaseToken
+    case account, bound(DatabaseScope), pace(DatabaseScope), databaseToken(DatabaseScope)
     case token(ZoneID), blankToken(ZoneID), zone(ZoneID, ZoneChanged.Change), sweepBegan(ZoneID), sweepEnded(ZoneID)
     case held(RecordID), unread(RecordID), block(RecordID)
   }
@@ -119,7 +119,7 @@ package struct CompactionPlan {
     case .deleted: return state.outbox.unsettled.contains(lsn)
     case .fetchedSave(let event): return isBase(event.id, lsn)
     case .settled(let event): return isBase(event.id, lsn)
-    case .bound, .tokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace:
+    case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace:
       return keepsMemory || registered.contains(lsn)
     case .held, .blocked: return registered.contains(lsn)
     case .deletions(let packed): return packed.key != key
@@ -226,16 +226,13 @@ package struct CompactionPlan {
 
   private mutating func register(_ event: Event, _ lsn: LSN) {
     switch event {
-    case .bound: registers[.bound] = lsn
+    case .bound(let event): registers[.bound(event.scope)] = lsn
     case .accountChanged: registers[.account] = lsn
-    case .pace: registers[.pace] = lsn
+    case .pace(let event): registers[.pace(event.scope)] = lsn
+    case .databaseTokenAdvanced(let event): registers[.databaseToken(event.scope)] = lsn
     case .tokenAdvanced(let event):
-      guard let zone = event.zone else {
-        registers[.databaseToken] = lsn
-        return
-      }
-      registers[.token(zone)] = lsn
-      if event.asked == nil { registers[.blankToken(zone)] = lsn }
+      registers[.token(event.zone)] = lsn
+      if event.asked == nil { registers[.blankToken(event.zone)] = lsn }
     case .zoneChanged(let event): registers[.zone(event.zone, event.change)] = lsn
     case .sweepBegan(let event): registers[.sweepBegan(event.zone)] = lsn
     case .sweepEnded(let event): registers[.sweepEnded(event.zone)] = lsn
@@ -337,8 +334,8 @@ extension Projections {
     if outbox.unsettled != other.outbox.unsettled, result.ids.isEmpty { result.isMemoryOther = true }
     let (ours, others) = (sync, other.sync)
     result.isMemoryOther =
-      result.isMemoryOther || ours.bound != others.bound || ours.zones != others.zones
-      || ours.databaseToken != others.databaseToken || ours.tenures != others.tenures || ours.pace != others.pace
+      result.isMemoryOther || ours.bounds != others.bounds || ours.zones != others.zones
+      || ours.databaseTokens != others.databaseTokens || ours.tenures != others.tenures || ours.paces != others.paces
       || ours.latest != others.latest || ours.isParked != others.isParked
     return result
   }

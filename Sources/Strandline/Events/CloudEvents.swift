@@ -51,13 +51,15 @@ package struct Settled: EventPayload, Hashable {
   package var changeTag: String?
   package var created: Touch?
   package var modified: Touch?
+  /// What the transport keeps with that version; empty on the web.
+  package var archive: [UInt8]
   /// The server's error code and reason, if it refused; else empty.
   package var code: String
   package var words: String
 
   package init(
     id: RecordID, lsn: LSN, outcome: Outcome, changeTag: String? = nil, created: Touch? = nil,
-    modified: Touch? = nil, code: String = "", words: String = ""
+    modified: Touch? = nil, archive: [UInt8] = [], code: String = "", words: String = ""
   ) {
     self.id = id
     self.lsn = lsn
@@ -65,6 +67,7 @@ package struct Settled: EventPayload, Hashable {
     self.changeTag = changeTag
     self.created = created
     self.modified = modified
+    self.archive = archive
     self.code = code
     self.words = words
   }
@@ -75,6 +78,7 @@ package struct Settled: EventPayload, Hashable {
     changeTag = try field("changeTag", .optional(.text), settled?.changeTag)
     created = try field("created", .optional(.touch), settled?.created)
     modified = try field("modified", .optional(.touch), settled?.modified)
+    archive = try field("archive", .bytes, settled?.archive)
     code = try field("code", .text, settled?.code)
     words = try field("words", .text, settled?.words)
   }
@@ -149,6 +153,8 @@ package struct FetchedSave: EventPayload {
   package var latest: HybridTime
   /// Top-level keys of the server's JSON that we do not know.
   package var unknown: [UInt8]
+  /// What the transport keeps with the version; empty on the web.
+  package var archive: [UInt8]
   package var content: EncodedContent
 
   package init(
@@ -164,6 +170,7 @@ package struct FetchedSave: EventPayload {
     self.isStamped = isStamped
     self.latest = version.stamp.latest
     self.unknown = system.unknown
+    self.archive = system.archive
     self.content = EncodedContent(version)
   }
   package init<Coder: FieldCoder>(_ fetched: Self?, _ field: inout Coder) throws(Coder.Failure) {
@@ -177,6 +184,7 @@ package struct FetchedSave: EventPayload {
     isStamped = try field("isStamped", .flag, fetched?.isStamped)
     latest = try field("latest", .time, fetched?.latest)
     unknown = try field("unknownKeys", .bytes, fetched?.unknown)
+    archive = try field("archive", .bytes, fetched?.archive)
     content = try field("content", .content, fetched?.content)
   }
 }

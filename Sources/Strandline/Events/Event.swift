@@ -31,6 +31,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case pace = 22
   case deletions = 23
   case superseded = 24
+  case databaseTokenAdvanced = 25
 
   /// The name that the command prints and takes.
   package var name: String { String(describing: self) }
@@ -82,6 +83,7 @@ package enum Event: Sendable {
   case pace(Pace)
   case deletions(Deletions)
   case superseded(Superseded)
+  case databaseTokenAdvanced(DatabaseTokenAdvanced)
   /// A kind of a later version, that may be passed over; kept byte for byte.
   case unknown(Unknown)
 
@@ -112,6 +114,7 @@ package enum Event: Sendable {
     case .pace(let payload): payload
     case .deletions(let payload): payload
     case .superseded(let payload): payload
+    case .databaseTokenAdvanced(let payload): payload
     case .unknown: nil
     }
   }
@@ -137,6 +140,15 @@ package enum Event: Sendable {
     case .discarded(let event): event.id
     case .assetUploaded(let event): event.id
     default: nil
+    }
+  }
+
+  /// What the transport keeps with the version that this event says the server holds; empty for every other event.
+  package var archive: [UInt8] {
+    switch self {
+    case .settled(let event): event.archive
+    case .fetchedSave(let event): event.archive
+    default: []
     }
   }
 }
@@ -253,6 +265,7 @@ package enum EventCodec {
     case .pace: .pace(try Pace(nil, &reader))
     case .deletions: .deletions(try Deletions(nil, &reader))
     case .superseded: .superseded(try Superseded(nil, &reader))
+    case .databaseTokenAdvanced: .databaseTokenAdvanced(try DatabaseTokenAdvanced(nil, &reader))
     }
   }
 

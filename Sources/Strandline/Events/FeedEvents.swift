@@ -3,25 +3,44 @@
 /// The change token after a page; in the page's own transaction.
 package struct TokenAdvanced: EventPayload, Hashable {
   package static let kind = EventKind.tokenAdvanced
-  /// nil: the database's feed.
-  package var zone: ZoneID?
+  package var zone: ZoneID
   /// The token in the request for the page; nil: from the beginning.
   package var asked: ChangeToken?
   package var token: ChangeToken
   /// The open sweep, 0 for none.
   package var sweepEpoch: UInt64
 
-  package init(zone: ZoneID?, asked: ChangeToken?, token: ChangeToken, sweepEpoch: UInt64 = 0) {
+  package init(zone: ZoneID, asked: ChangeToken?, token: ChangeToken, sweepEpoch: UInt64 = 0) {
     self.zone = zone
     self.asked = asked
     self.token = token
     self.sweepEpoch = sweepEpoch
   }
   package init<Coder: FieldCoder>(_ advanced: Self?, _ field: inout Coder) throws(Coder.Failure) {
-    zone = try field("zone", .optional(.zone), advanced?.zone)
+    zone = try field("zone", .zone, advanced?.zone)
     asked = try field("asked", .optional(.token), advanced?.asked)
     token = try field("token", .token, advanced?.token)
     sweepEpoch = try field("sweepEpoch", .varint, advanced?.sweepEpoch)
+  }
+}
+
+/// The token of a database's list of changed zones, after a page of it; in the page's own transaction.
+package struct DatabaseTokenAdvanced: EventPayload, Hashable {
+  package static let kind = EventKind.databaseTokenAdvanced
+  package var scope: DatabaseScope
+  /// The token in the request for the page; nil: from the beginning.
+  package var asked: ChangeToken?
+  package var token: ChangeToken
+
+  package init(scope: DatabaseScope, asked: ChangeToken?, token: ChangeToken) {
+    self.scope = scope
+    self.asked = asked
+    self.token = token
+  }
+  package init<Coder: FieldCoder>(_ advanced: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    scope = try field("scope", .choice(DatabaseScope.self), advanced?.scope)
+    asked = try field("asked", .optional(.token), advanced?.asked)
+    token = try field("token", .token, advanced?.token)
   }
 }
 
@@ -42,20 +61,37 @@ package struct ZoneChanged: EventPayload, Hashable {
   }
   package var zone: ZoneID
   package var change: Change
-  package var reason: String
+  /// Why it is gone; nil for any other change.
+  package var reason: ZoneLoss?
+  package var words: String
   package var policy: String
 
-  package init(zone: ZoneID, change: Change, reason: String = "", policy: String = "") {
+  private init(_ zone: ZoneID, _ change: Change, _ reason: ZoneLoss?, _ words: String, _ policy: String) {
     self.zone = zone
     self.change = change
     self.reason = reason
+    self.words = words
     self.policy = policy
   }
+
+  /// A change; `lost(_:_:words:)` makes the one of a loss.
+  package init(zone: ZoneID, change: Change, words: String = "", policy: String = "") {
+    self.init(zone, change, change == .lost ? .other : nil, words, policy)
+  }
+
+  /// The zone is gone; it is frozen here.
+  package static func lost(_ zone: ZoneID, _ reason: ZoneLoss, words: String) -> ZoneChanged {
+    ZoneChanged(zone, .lost, reason, words, "freeze")
+  }
+
   package init<Coder: FieldCoder>(_ changed: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, changed?.zone)
     change = try field("change", .choice(Change.self), changed?.change)
-    reason = try field("reason", .text, changed?.reason)
+    reason = try field("reason", .optional(.choice(ZoneLoss.self)), changed?.reason)
+    words = try field("words", .text, changed?.words)
     policy = try field("policy", .text, changed?.policy)
+    let (change, reason) = (change, reason)
+    try field.require((change == .lost) == (reason != nil), "a reason of a loss without a loss, or a loss without one")
   }
 }
 
@@ -97,7 +133,7 @@ package struct SweepEnded: EventPayload, Hashable {
   }
 }
 
-/// Another user signed in; the mutations of the former one are not sent.
+/// Another user signed in; the mutations of the former one are not sent. Of all databases: a user signs in to a container.
 package struct AccountChanged: EventPayload, Hashable {
   package static let kind = EventKind.accountChanged
   package var userHash: UInt64
@@ -113,10 +149,11 @@ package struct AccountChanged: EventPayload, Hashable {
   }
 }
 
-/// A wait before the next request: its duration, and the wall clock when it began. After a relaunch the engine waits for
+/// A wait before the next request to a database: its duration, and the wall clock when it began. After a relaunch the engine waits for
 /// the rest of it, and never longer than the duration, so a clock that jumped cannot make it longer.
 package struct Pace: EventPayload, Hashable {
   package static let kind = EventKind.pace
+  package var scope: DatabaseScope
   package var durationMilliseconds: Int64
   package var wallMilliseconds: Int64
   /// Operations a request, 0 for the default.
@@ -126,8 +163,10 @@ package struct Pace: EventPayload, Hashable {
   package var reason: String
 
   package init(
-    durationMilliseconds: Int64, wallMilliseconds: Int64, batchSize: UInt64 = 0, isServers: Bool, reason: String
+    scope: DatabaseScope, durationMilliseconds: Int64, wallMilliseconds: Int64, batchSize: UInt64 = 0,
+    isServers: Bool, reason: String
   ) {
+    self.scope = scope
     self.durationMilliseconds = durationMilliseconds
     self.wallMilliseconds = wallMilliseconds
     self.batchSize = batchSize
@@ -135,6 +174,7 @@ package struct Pace: EventPayload, Hashable {
     self.reason = reason
   }
   package init<Coder: FieldCoder>(_ pace: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    scope = try field("scope", .choice(DatabaseScope.self), pace?.scope)
     durationMilliseconds = try field("duration", .zigzag, pace?.durationMilliseconds)
     wallMilliseconds = try field("wall", .zigzag, pace?.wallMilliseconds)
     batchSize = try field("batchSize", .varint, pace?.batchSize)

@@ -18,14 +18,16 @@ package enum ValueTag: UInt8, CaseIterable, Sendable {
   case asset = 8
   case list = 9
   case encrypted = 10
+  case opaque = 11
 }
 
 /// Values to canonical bytes and back.
 package enum FieldCodec {
-  /// The checksum that a stamp carries for a value.
+  /// The checksum that a stamp carries for a value: of its bytes, but of an asset without what differs from one device, or
+  /// from one answer of the server, to the next.
   package static func checksum(_ value: FieldValue?) -> UInt32 {
     var writer = ByteWriter()
-    encode(value, into: &writer)
+    encode(value?.lasting, into: &writer)
     return CRC32C.checksum(writer.bytes)
   }
 
@@ -57,6 +59,7 @@ package enum FieldCodec {
     case .asset: .asset
     case .list: .list
     case .encrypted: .encrypted
+    case .opaque: .opaque
     }
   }
 
@@ -93,6 +96,9 @@ package enum FieldCodec {
       writer.varint(UInt64(items.count))
       for item in items { encodeUntagged(item, into: &writer) }
     case .encrypted(let inner): encode(inner, into: &writer)
+    case .opaque(let value):
+      writer.string(value.type)
+      writer.blob(value.json)
     }
   }
 
@@ -135,6 +141,7 @@ package enum FieldCodec {
         let inner = try decodeUntagged(innerTag, from: &reader, allowEncrypted: false)
       else { throw ByteReaderError(offset: start, what: "an encrypted value of no or unknown kind") }
       return .encrypted(inner)
+    case .opaque: return .opaque(OpaqueValue(type: try reader.string(), json: try reader.blob()))
     }
   }
 
@@ -173,24 +180,54 @@ package enum FieldCodec {
   }
 
   private static func encode(_ asset: Asset, into writer: inout ByteWriter) {
-    let optional = [asset.referenceChecksum, asset.wrappingKey, asset.receipt, asset.downloadURL]
-    var flags: UInt8 = 0
-    for (bit, text) in optional.enumerated() where text != nil { flags |= 1 << UInt8(bit) }
+    let file = asset.server
+    let texts = [file?.fileChecksum, file?.referenceChecksum, file?.wrappingKey, file?.receipt, file?.downloadURL]
+    var flags: UInt8 = (asset.contentHash == nil ? 0 : 0x01) | (file == nil ? 0 : 0x02)
+    for (bit, text) in texts.enumerated() where text != nil { flags |= 0x04 << UInt8(bit) }
     writer.u8(flags)
-    writer.string(asset.fileChecksum)
     writer.zigzag(asset.size)
-    for text in optional { if let text { writer.string(text) } }
+    if let hash = asset.contentHash { writer.raw(hash.bytes) }
+    for text in texts { if let text { writer.string(text) } }
   }
 
   private static func decodeAsset(from reader: inout ByteReader) throws(ByteReaderError) -> Asset {
     let start = reader.offset
     let flags = try reader.u8()
-    guard flags & 0xF0 == 0 else { throw ByteReaderError(offset: start, what: "unknown parts of an asset") }
-    var asset = Asset(fileChecksum: try reader.string(), size: try reader.zigzag())
-    if flags & 1 != 0 { asset.referenceChecksum = try reader.string() }
-    if flags & 2 != 0 { asset.wrappingKey = try reader.string() }
-    if flags & 4 != 0 { asset.receipt = try reader.string() }
-    if flags & 8 != 0 { asset.downloadURL = try reader.string() }
-    return asset
+    guard flags & 0x80 == 0, flags & 0x02 != 0 || flags == 0x01 else {
+      throw ByteReaderError(offset: start, what: "unknown parts of an asset, or a content that is nowhere")
+    }
+    let size = try reader.zigzag()
+    let hash = flags & 0x01 == 0 ? nil : ContentHash(try reader.raw(ContentHash.byteCount))
+    guard flags & 0x02 != 0 else {
+      guard let hash else { throw ByteReaderError(offset: start, what: "a content that is nowhere") }
+      return Asset(contentHash: hash, size: size)
+    }
+    var file = Asset.ServerFile()
+    if flags & 0x04 != 0 { file.fileChecksum = try reader.string() }
+    if flags & 0x08 != 0 { file.referenceChecksum = try reader.string() }
+    if flags & 0x10 != 0 { file.wrappingKey = try reader.string() }
+    if flags & 0x20 != 0 { file.receipt = try reader.string() }
+    if flags & 0x40 != 0 { file.downloadURL = try reader.string() }
+    return Asset(server: file, size: size, contentHash: hash)
+  }
+}
+
+extension FieldValue {
+  /// The value without what is not the same on every device.
+  fileprivate var lasting: FieldValue {
+    switch self {
+    case .asset(let asset): .asset(asset.lasting)
+    case .list(.assets, let items): .list(.assets, items.map(\.lasting))
+    case .encrypted(let inner): .encrypted(inner.lasting)
+    default: self
+    }
+  }
+}
+
+extension Asset {
+  /// The file by the server's checksum; by its hash, if the server's checksum is not known.
+  fileprivate var lasting: Asset {
+    if let checksum = server?.fileChecksum { return Asset(fileChecksum: checksum, size: size) }
+    return contentHash.map { Asset(contentHash: $0, size: size) } ?? self
   }
 }

@@ -20,7 +20,8 @@ package struct Opened: EventPayload, Hashable {
   }
 }
 
-/// The container and the user that the store belongs to, since the first successful sync.
+/// The container and the user that the store belongs to, since the first successful sync with one of its databases. All
+/// databases of a store are of one container, environment and user.
 package struct Bound: EventPayload, Hashable {
   package static let kind = EventKind.bound
   package var container: String

@@ -1,4 +1,7 @@
-// The values that a field can hold: CloudKit's types, and no value that CloudKit cannot store.
+// The values that a field can hold: CloudKit's types, and no value that CloudKit cannot store. A value of a type that
+// this version does not know is kept as it came.
+
+import StrandlineSystem
 
 /// A field's value. "No value" is nil: an explicit null and an absent field are one on the wire.
 public enum FieldValue: Hashable, Sendable {
@@ -12,17 +15,21 @@ public enum FieldValue: Hashable, Sendable {
   case date(milliseconds: Int64)
   /// Raw bytes.
   case bytes([UInt8])
-  // The next three are stored indirectly, which keeps a value at two machine words: most values are text and numbers.
+  // The next three, and the last, are stored indirectly, which keeps a value at two machine words: most values are text
+  // and numbers.
   /// A pointer to another record.
   indirect case reference(Reference)
   /// A place on earth.
   indirect case location(Location)
-  /// A file at the server.
+  /// A file.
   indirect case asset(Asset)
   /// A list; all items are of the kind that the list names, none is itself a list.
   case list(ListKind, [FieldValue])
   /// A value that the server stores encrypted; not itself encrypted or a list of such.
   indirect case encrypted(FieldValue)
+  /// A value of a type that this version does not know, as the server sent it. It is kept and sent back; an app cannot
+  /// make one.
+  indirect case opaque(OpaqueValue)
 
   /// Equal to the byte: texts that Unicode calls equivalent are two texts, because the server and a checksum see two.
   public static func == (left: FieldValue, right: FieldValue) -> Bool {
@@ -37,6 +44,7 @@ public enum FieldValue: Hashable, Sendable {
     case (.asset(let left), .asset(let right)): left == right
     case (.list(let leftKind, let left), .list(let rightKind, let right)): leftKind == rightKind && left == right
     case (.encrypted(let left), .encrypted(let right)): left == right
+    case (.opaque(let left), .opaque(let right)): left == right
     default: false
     }
   }
@@ -129,33 +137,127 @@ public struct Location: Hashable, Sendable, Codable {
   }
 }
 
-/// A file at the server. Strandline keeps what the server says of it; uploading and downloading the content
-/// is not built yet.
+/// A file: what is known of its content here, and what the server knows of it. The content itself is no part of the
+/// value; uploading and downloading it is not built yet.
 public struct Asset: Hashable, Sendable, Codable {
-  /// The server's checksum of the file, opaque.
-  public var fileChecksum: String
+  /// Where the content is.
+  public enum State: String, Hashable, Sendable, CaseIterable {
+    /// On this device only. The record cannot be sent before the content was uploaded.
+    case local
+    /// At the server, with the receipt of its upload: a record may name it until the receipt expires.
+    case uploaded
+    /// At the server, as the file of a record.
+    case downloadable
+  }
+
+  /// What the server knows of a file.
+  public struct ServerFile: Hashable, Sendable, Codable {
+    /// The server's checksum of the file, opaque. The web always has one; a native client never sees it.
+    public var fileChecksum: String?
+    /// The server's checksum of the reference, opaque.
+    public var referenceChecksum: String?
+    /// The server's key, opaque.
+    public var wrappingKey: String?
+    /// The proof of an upload.
+    public var receipt: String?
+    /// Where the content can be fetched for a while.
+    public var downloadURL: String?
+
+    /// Joins the parts.
+    public init(
+      fileChecksum: String? = nil, referenceChecksum: String? = nil, wrappingKey: String? = nil,
+      receipt: String? = nil, downloadURL: String? = nil
+    ) {
+      self.fileChecksum = fileChecksum
+      self.referenceChecksum = referenceChecksum
+      self.wrappingKey = wrappingKey
+      self.receipt = receipt
+      self.downloadURL = downloadURL
+    }
+  }
+
+  /// The content's hash; nil if this device never had the content.
+  public private(set) var contentHash: ContentHash?
   /// Bytes.
   public var size: Int64
-  /// The server's checksum of the reference, opaque.
-  public var referenceChecksum: String?
-  /// The server's key, opaque.
-  public var wrappingKey: String?
-  /// The proof of an upload.
-  public var receipt: String?
-  /// Where the content can be fetched for a while.
-  public var downloadURL: String?
+  /// What the server knows of the file; nil if it has no such file yet.
+  public private(set) var server: ServerFile?
 
-  /// Names a file.
+  /// Where the content is.
+  public var state: State {
+    guard let server else { return .local }
+    return server.receipt == nil ? .downloadable : .uploaded
+  }
+
+  /// Names a file that is on this device only.
+  public init(contentHash: ContentHash, size: Int64) {
+    self.contentHash = contentHash
+    self.size = size
+  }
+
+  /// Names a file at the server.
+  public init(server: ServerFile, size: Int64, contentHash: ContentHash? = nil) {
+    self.contentHash = contentHash
+    self.size = size
+    self.server = server
+  }
+
+  /// Names a file at the server by what the web says of it.
   public init(
     fileChecksum: String, size: Int64, referenceChecksum: String? = nil, wrappingKey: String? = nil,
     receipt: String? = nil, downloadURL: String? = nil
   ) {
-    self.fileChecksum = fileChecksum
-    self.size = size
-    self.referenceChecksum = referenceChecksum
-    self.wrappingKey = wrappingKey
-    self.receipt = receipt
-    self.downloadURL = downloadURL
+    self.init(
+      server: ServerFile(
+        fileChecksum: fileChecksum, referenceChecksum: referenceChecksum, wrappingKey: wrappingKey, receipt: receipt,
+        downloadURL: downloadURL), size: size)
+  }
+}
+
+/// The SHA-256 of a file's content.
+public struct ContentHash: Hashable, Sendable, Codable {
+  /// The number of its bytes.
+  package static let byteCount = 32
+  // Four words and not a list of bytes, so that there is no hash of another length, wherever it was decoded from.
+  private let first, second, third, fourth: UInt64
+
+  /// The 32 bytes.
+  public var bytes: [UInt8] {
+    [first, second, third, fourth].flatMap { word in (0..<8).map { UInt8(truncatingIfNeeded: word >> (56 - 8 * $0)) } }
+  }
+
+  /// Takes 32 bytes; nil for any other number of them.
+  public init?(_ bytes: [UInt8]) {
+    guard bytes.count == Self.byteCount else { return nil }
+    func word(_ place: Int) -> UInt64 { bytes[place * 8..<place * 8 + 8].reduce(0) { $0 << 8 | UInt64($1) } }
+    (first, second, third, fourth) = (word(0), word(1), word(2), word(3))
+  }
+}
+
+/// A value of a type that this version does not know: the type's name and the JSON that the server sent.
+///
+/// Two are equal if name and text are equal to the byte; in an order they stand by the bytes of the name, then by those of
+/// the text.
+public struct OpaqueValue: Hashable, Comparable, Sendable {
+  /// The type, as the server spells it.
+  public let type: String
+  /// The value as canonical JSON: keys sorted by their UTF-8, no spaces, the least escaping.
+  public let json: [UInt8]
+
+  package init(type: String, json: [UInt8]) {
+    self.type = type
+    self.json = json
+  }
+
+  /// Equal to the byte, as `FieldValue`.
+  public static func == (left: OpaqueValue, right: OpaqueValue) -> Bool {
+    left.type.utf8.elementsEqual(right.type.utf8) && left.json == right.json
+  }
+
+  /// Order by the type's UTF-8, then by the JSON's bytes.
+  public static func < (left: OpaqueValue, right: OpaqueValue) -> Bool {
+    if !left.type.utf8.elementsEqual(right.type.utf8) { return left.type.precedesByUTF8(right.type) }
+    return left.json.lexicographicallyPrecedes(right.json)
   }
 }
 
@@ -171,26 +273,36 @@ extension FieldValue {
     case .reference: .references
     case .location: .locations
     case .asset: .assets
-    case .list, .encrypted: nil
+    case .list, .encrypted, .opaque: nil
     }
   }
 
-  /// What is wrong with this value, if anything: numbers that JSON cannot carry, lists of mixed kinds.
-  package var defect: String? {
+  /// What is wrong with this value as one that an app or a client makes, if anything: numbers that JSON cannot carry,
+  /// lists of mixed kinds, a type that this version does not know.
+  package var defect: String? { defect(isKept: false) }
+
+  /// The same; `isKept`: the server sent the value, and may have it back.
+  package func defect(isKept: Bool) -> String? {
     switch self {
-    case .string, .int64, .date, .bytes, .reference, .asset: return nil
+    case .string, .int64, .date, .bytes, .reference: return nil
+    case .asset(let asset):
+      return asset.state == .local
+        ? "an asset whose content is not at the server; uploading contents is not built yet" : nil
+    case .opaque(let value):
+      return isKept
+        ? nil : "a value of the type '\(value.type.prefix(40))', which this version does not know and cannot make"
     case .double(let number): return number.isFinite ? nil : "\(number) is not a finite number"
     case .location(let place):
       return place.numbers.allSatisfy { $0?.isFinite ?? true } ? nil : "a location with a number that is not finite"
     case .list(let kind, let items):
       for item in items {
         if item.itemKind != kind { return "a list of \(kind) that holds another kind of value" }
-        if let defect = item.defect { return defect }
+        if let defect = item.defect(isKept: isKept) { return defect }
       }
       return nil
     case .encrypted(let inner):
       if case .encrypted = inner { return "an encrypted value inside an encrypted value" }
-      return inner.defect
+      return inner.defect(isKept: isKept)
     }
   }
 

@@ -48,6 +48,20 @@ public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, Codable, CaseI
   public static func < (left: DatabaseScope, right: DatabaseScope) -> Bool { left.rawValue < right.rawValue }
 }
 
+/// Why the server no longer has a zone.
+public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
+  /// It was deleted: by another device, or by one that shared it.
+  case deleted = 1
+  /// The user had the app's data removed from iCloud.
+  case purged = 2
+  /// The user reset the keys of the encrypted data: what was encrypted cannot be read any more.
+  case encryptedDataReset = 3
+  /// The server does not have it and does not say why.
+  case notFound = 4
+  /// Another reason, which words alone name.
+  case other = 5
+}
+
 /// A record zone: a name, its owner, and the database it lies in.
 public struct ZoneID: Hashable, Comparable, Sendable, Codable, CustomStringConvertible {
   /// The zone's name, at most 255 ASCII characters.

@@ -27,13 +27,20 @@ public struct SystemFields: Hashable, Sendable {
   public var modified: Touch?
   /// Top-level keys of the server's JSON that this version does not know, kept byte for byte.
   public var unknown: [UInt8]
+  /// What the transport keeps with this version, opaque, and gets back when the record is sent: natively a `CKRecord`'s
+  /// archived system fields. Empty on the web.
+  public var archive: [UInt8]
 
   /// Makes the metadata.
-  public init(changeTag: String? = nil, created: Touch? = nil, modified: Touch? = nil, unknown: [UInt8] = []) {
+  public init(
+    changeTag: String? = nil, created: Touch? = nil, modified: Touch? = nil, unknown: [UInt8] = [],
+    archive: [UInt8] = []
+  ) {
     self.changeTag = changeTag
     self.created = created
     self.modified = modified
     self.unknown = unknown
+    self.archive = archive
   }
 }
 

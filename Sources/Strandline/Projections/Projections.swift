@@ -63,7 +63,7 @@ package struct Projections: Sendable {
     switch event {
     case .opened(let opened):
       change(.tenure(Tenure(tenure: opened.tenure, writer: opened.writer, first: lsn)), at: lsn)
-    case .bound(let bound): change(.bound(bound), at: lsn)
+    case .bound(let bound): change(.bound(bound.scope, bound), at: lsn)
     case .saved(let saved): try apply(saved, at: lsn)
     case .deleted(let deleted): try apply(deleted, at: lsn)
     case .sent(let sent):
@@ -84,6 +84,8 @@ package struct Projections: Sendable {
       if sync.unread[released.id] != nil { change(.unread(released.id, nil), at: lsn) }
     case .discarded(let discarded): try apply(discarded, at: lsn)
     case .tokenAdvanced(let advanced): apply(advanced, at: lsn)
+    case .databaseTokenAdvanced(let advanced):
+      change(.databaseToken(advanced.scope, advanced.token), at: lsn)
     case .zoneChanged(let changed): apply(changed, at: lsn)
     case .sweepBegan(let began): change(began.zone, at: lsn) { $0.sweepEpoch = began.epoch }
     case .sweepEnded(let ended):
@@ -92,7 +94,7 @@ package struct Projections: Sendable {
         zone.hasGhosts = false
       }
     case .accountChanged(let changed): change(.parked(changed.isParked), at: lsn)
-    case .pace(let pace): change(.pace(pace), at: lsn)
+    case .pace(let pace): change(.pace(pace.scope, pace), at: lsn)
     case .deletions(let packed):
       precondition(isDurable, "compaction alone writes packed events, and they are durable when they are read")
       deletions.add(packed)
@@ -235,11 +237,7 @@ package struct Projections: Sendable {
   }
 
   private mutating func apply(_ advanced: TokenAdvanced, at lsn: LSN) {
-    guard let id = advanced.zone else {
-      change(.databaseToken(advanced.token), at: lsn)
-      return
-    }
-    change(id, at: lsn) { zone in
+    change(advanced.zone, at: lsn) { zone in
       zone.wasSeen = true
       zone.token = advanced.token
       zone.tokenLSN = lsn
@@ -252,7 +250,7 @@ package struct Projections: Sendable {
       switch changed.change {
       case .created:
         state.wasSeen = true
-        state.isLost = false
+        (state.lostReason, state.lostWords) = (nil, "")
       case .dirty:
         state.wasSeen = true
         state.isDirty = true
@@ -260,15 +258,14 @@ package struct Projections: Sendable {
         state.isDirty = false
         state.isFullFetch = false
       case .lost:
-        state.isLost = true
         state.isDirty = false
-        state.lostReason = changed.reason
+        (state.lostReason, state.lostWords) = (changed.reason, changed.words)
       case .reset:
         // Records that were deleted at the server before this fetch stay here: no sweep removes them yet.
         state.hasGhosts = true
         state.token = nil
         state.isDirty = true
-        state.isLost = false
+        (state.lostReason, state.lostWords) = (nil, "")
       }
     }
   }

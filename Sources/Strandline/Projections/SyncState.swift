@@ -6,9 +6,9 @@ package struct ZoneState: Hashable, Sendable {
   package var wasSeen = false
   /// It has changes to fetch.
   package var isDirty = false
-  /// It is gone at the server; frozen here.
-  package var isLost = false
-  package var lostReason = ""
+  /// Why it is gone at the server, and in words; it is frozen here. Nil if it is not gone.
+  package var lostReason: ZoneLoss?
+  package var lostWords = ""
   package var token: ChangeToken?
   /// The event that brought the token.
   package var tokenLSN: LSN = .none
@@ -19,6 +19,8 @@ package struct ZoneState: Hashable, Sendable {
   package var hasGhosts = false
   /// The open sweep, 0 for none.
   package var sweepEpoch: UInt64 = 0
+
+  package var isLost: Bool { lostReason != nil }
 }
 
 /// One opening of the log for writing.
@@ -31,9 +33,10 @@ package struct Tenure: Hashable, Sendable {
 
 /// What the sync engine has learned, from the log.
 package struct SyncState: Sendable {
-  package private(set) var bound: Bound?
+  /// The account, by the database that was synced with it. All are of one container, environment and user.
+  package private(set) var bounds: [DatabaseScope: Bound] = [:]
   package private(set) var zones: [ZoneID: ZoneState] = [:]
-  package private(set) var databaseToken: ChangeToken?
+  package private(set) var databaseTokens: [DatabaseScope: ChangeToken] = [:]
   package private(set) var tenures: [Tenure] = []
   /// Mutations that are not sent for now.
   package private(set) var held: [RecordID: Held] = [:]
@@ -41,7 +44,7 @@ package struct SyncState: Sendable {
   package private(set) var unread: [RecordID: Held] = [:]
   /// Open blocks: what has to be asked of the server.
   package private(set) var openBlocks: [RecordID: Blocked] = [:]
-  package private(set) var pace: Pace?
+  package private(set) var paces: [DatabaseScope: Pace] = [:]
   /// The greatest hybrid time in the log.
   package private(set) var latest: HybridTime = .zero
   package private(set) var isParked = false
@@ -50,13 +53,13 @@ package struct SyncState: Sendable {
 
   /// A new value of one part. An event copies no other part, however many holds there are.
   enum Change: Sendable {
-    case bound(Bound?)
+    case bound(DatabaseScope, Bound?)
     case zone(ZoneID, ZoneState?)
-    case databaseToken(ChangeToken?)
+    case databaseToken(DatabaseScope, ChangeToken?)
     case held(RecordID, Held?)
     case unread(RecordID, Held?)
     case block(RecordID, Blocked?)
-    case pace(Pace?)
+    case pace(DatabaseScope, Pace?)
     case parked(Bool)
     /// One more tenure; nil: one less.
     case tenure(Tenure?)
@@ -65,19 +68,13 @@ package struct SyncState: Sendable {
   /// Changes one part; returns the change that undoes it.
   mutating func assign(_ change: Change) -> Change {
     switch change {
-    case .bound(let new):
-      defer { bound = new }
-      return .bound(bound)
+    case .bound(let scope, let new): return .bound(scope, bounds.assign(new, scope))
     case .zone(let id, let new): return .zone(id, zones.assign(new, id))
-    case .databaseToken(let new):
-      defer { databaseToken = new }
-      return .databaseToken(databaseToken)
+    case .databaseToken(let scope, let new): return .databaseToken(scope, databaseTokens.assign(new, scope))
     case .held(let id, let new): return .held(id, held.assign(new, id))
     case .unread(let id, let new): return .unread(id, unread.assign(new, id))
     case .block(let id, let new): return .block(id, openBlocks.assign(new, id))
-    case .pace(let new):
-      defer { pace = new }
-      return .pace(pace)
+    case .pace(let scope, let new): return .pace(scope, paces.assign(new, scope))
     case .parked(let new):
       defer { isParked = new }
       return .parked(isParked)

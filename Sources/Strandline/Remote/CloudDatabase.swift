@@ -66,7 +66,8 @@ public struct ServerRecord: Hashable, Sendable {
   public var fields: [String: FieldValue]
   /// The name of the record it hangs below.
   public var parent: String?
-  /// Tag, times and what this version does not know.
+  /// Tag, times, what this version does not know, and what the transport keeps. A transport that needs something of its
+  /// own to send the record again puts it into `archive`.
   public var system: SystemFields
   /// Joins the parts.
   public init(
@@ -108,19 +109,22 @@ public struct CloudOperation: Hashable, Sendable {
   public var type: String
   /// The version that this is based on.
   public var changeTag: String?
+  /// What the transport kept with that version (`SystemFields.archive`); empty if it kept nothing.
+  public var archive: [UInt8]
   /// The fields to write; nil is an explicit null.
   public var fields: [String: FieldValue?]
   /// The name of the parent record.
   public var parent: String?
   /// Joins the parts.
   public init(
-    _ kind: Kind, name: String, type: String = "", changeTag: String? = nil, fields: [String: FieldValue?] = [:],
-    parent: String? = nil
+    _ kind: Kind, name: String, type: String = "", changeTag: String? = nil, archive: [UInt8] = [],
+    fields: [String: FieldValue?] = [:], parent: String? = nil
   ) {
     self.kind = kind
     self.name = name
     self.type = type
     self.changeTag = changeTag
+    self.archive = archive
     self.fields = fields
     self.parent = parent
   }
@@ -128,7 +132,7 @@ public struct CloudOperation: Hashable, Sendable {
 
 /// What became of one record in a request.
 public enum CloudResult: Sendable {
-  /// It lives, in this version. After a `modify` the fields may be left out.
+  /// It lives, in this version. After a `modify` the fields may be left out; `system` is that of the version saved.
   case record(ServerRecord)
   /// It is deleted.
   case deleted
@@ -168,12 +172,12 @@ public struct DatabasePage: Sendable {
   public struct Zone: Hashable, Sendable {
     /// Which.
     public var id: ZoneID
-    /// Whether it is gone.
-    public var isDeleted: Bool
+    /// Why it is gone; nil if it is there.
+    public var loss: ZoneLoss?
     /// Joins the parts.
-    public init(id: ZoneID, isDeleted: Bool) {
+    public init(id: ZoneID, loss: ZoneLoss? = nil) {
       self.id = id
-      self.isDeleted = isDeleted
+      self.loss = loss
     }
   }
   /// The zones that changed.

@@ -137,7 +137,8 @@ package struct LoadedVersion: Sendable {
       editCount = 0
       base = lsn
       system = SystemFields(
-        changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown)
+        changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown,
+        archive: fetched.archive)
     default: return nil
     }
   }

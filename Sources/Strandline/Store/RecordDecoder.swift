@@ -72,7 +72,10 @@ extension DecodingError {
 }
 
 private func mismatch(_ type: Any.Type, _ field: FieldValue?, _ path: [any CodingKey]) -> DecodingError {
-  let what = field.map { String(describing: $0).prefix { $0 != "(" } } ?? "nothing"
+  var what = field.map { String(String(describing: $0).prefix { $0 != "(" }) } ?? "nothing"
+  if case .opaque(let value)? = field {
+    what = "a value of the type '\(value.type.prefix(40))', which this version does not know"
+  }
   return .typeMismatch(type, .init(codingPath: path, debugDescription: "it holds \(what), not \(type)"))
 }
 

@@ -94,10 +94,12 @@ extension RecordStore {
     guard let base = entry.base else { return nil }
     switch try source.eventIfKept(at: base.version) {
     case .settled(let settled):
-      return SystemFields(changeTag: settled.changeTag, created: settled.created, modified: settled.modified)
+      return SystemFields(
+        changeTag: settled.changeTag, created: settled.created, modified: settled.modified, archive: settled.archive)
     case .fetchedSave(let fetched):
       return SystemFields(
-        changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown)
+        changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown,
+        archive: fetched.archive)
     default: return nil
     }
   }

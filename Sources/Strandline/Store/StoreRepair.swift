@@ -108,8 +108,8 @@ package struct StoreRepair: Sendable {
       try core.appendOpened()
       for zone in plan.zonesReset {
         // That the server has it may have been said in a hole.
-        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .dirty, reason: Self.reason)))
-        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: Self.reason)))
+        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: Self.reason)))
+        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, words: Self.reason)))
       }
     }
     var rest = plan.settlements[...]
@@ -178,8 +178,8 @@ private struct RepairReading {
     case .settled(let settled): if settled.changeTag != nil { zones.insert(settled.id.zone) }
     case .sent(let sent): zones.insert(sent.zone)
     case .zoneChanged(let changed): zones.insert(changed.zone)
-    case .tokenAdvanced(let advanced):
-      if let zone = advanced.zone { zones.insert(zone) } else { databaseTokens += 1 }
+    case .tokenAdvanced(let advanced): zones.insert(advanced.zone)
+    case .databaseTokenAdvanced: databaseTokens += 1
     default: break
     }
   }
@@ -189,7 +189,7 @@ private struct RepairReading {
     plan.eventsUnreadable = unreadable
     plan.eventsKept = kept
     plan.eventsLeftBehind = leftBehind
-    plan.isBound = projections.sync.bound != nil
+    plan.isBound = !projections.sync.bounds.isEmpty
     if plan.hasHoles {
       // The list of zones may have been in a hole: it is asked for from its beginning.
       plan.eventsKept -= databaseTokens
@@ -240,7 +240,7 @@ extension Event {
   }
 
   fileprivate var isDatabaseToken: Bool {
-    if case .tokenAdvanced(let advanced) = self { return advanced.zone == nil }
+    if case .databaseTokenAdvanced = self { return true }
     return false
   }
 }

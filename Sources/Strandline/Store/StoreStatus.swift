@@ -25,7 +25,11 @@ public struct StoreStatus: Hashable, Sendable {
     /// It has changes to fetch.
     public var isDirty: Bool
     /// It is gone at the server; frozen here.
-    public var isLost: Bool
+    public var isLost: Bool { lostReason != nil }
+    /// Why it is gone; nil if it is not.
+    public var lostReason: ZoneLoss?
+    /// The same in words, such as the server's.
+    public var lostWords: String
     /// A full fetch without removal has happened: what was deleted before it may still stand here.
     public var ghostsPossible: Bool
     /// It was fetched at least once to a token.
@@ -37,6 +41,15 @@ public struct StoreStatus: Hashable, Sendable {
     public var lsn: LSN
     /// How long it has been held.
     public var milliseconds: Int64
+  }
+  /// Whose a store is.
+  public struct Account: Hashable, Sendable {
+    /// The container's identifier.
+    public var container: String
+    /// "development" or "production".
+    public var environment: String
+    /// The databases that were synced, in order.
+    public var scopes: [DatabaseScope]
   }
   /// The newest durable event.
   public var durableLSN: LSN
@@ -58,7 +71,7 @@ public struct StoreStatus: Hashable, Sendable {
   public var held: [Held]
   /// The zones that are known, in order.
   public var zones: [Zone]
-  /// Milliseconds to wait before the server may be asked again.
+  /// Milliseconds to wait before the server may be asked again; of several databases the longest wait.
   public var waitMilliseconds: Int64?
   /// Why.
   public var waitReason: String?
@@ -66,8 +79,8 @@ public struct StoreStatus: Hashable, Sendable {
   public var views: [View]
   /// Changes that are kept in memory, for these views and because they are not durable yet.
   public var changesKept: Int
-  /// The container, environment and database that this store belongs to, since the first sync.
-  public var account: CloudAddress?
+  /// Whose this store is, since the first sync.
+  public var account: Account?
 }
 
 extension RecordStore {
@@ -102,10 +115,12 @@ extension RecordStore {
     let zones = Set(living.keys).union(sync.zones.keys).sorted().map { id in
       let state = sync.zones[id] ?? ZoneState()
       return StoreStatus.Zone(
-        id: id, records: living[id] ?? 0, isDirty: state.isDirty, isLost: state.isLost,
-        ghostsPossible: state.hasGhosts, hasToken: state.token != nil)
+        id: id, records: living[id] ?? 0, isDirty: state.isDirty, lostReason: state.lostReason,
+        lostWords: state.lostWords, ghostsPossible: state.hasGhosts, hasToken: state.token != nil)
     }
-    let wait = sync.pace.map { $0.remaining(wall: now) }.flatMap { $0 > 0 ? $0 : nil }
+    let waits = sync.paces.values.map { (rest: $0.remaining(wall: now), pace: $0) }.filter { $0.rest > 0 }
+    let wait = waits.max { ($0.rest, $0.pace.scope) < ($1.rest, $1.pace.scope) }
+    let bounds = sync.bounds.values.sorted { $0.scope < $1.scope }
     return StoreStatus(
       durableLSN: durable, checkpoint: known.oldest.map { LSN($0.rawValue - 1) } ?? durable,
       records: living.values.reduce(0, +), unsettled: known.unsettled,
@@ -113,12 +128,14 @@ extension RecordStore {
       deleted: known.deleted, openBlocks: sync.openBlocks.count,
       held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
         StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))
-      }, zones: zones, waitMilliseconds: wait, waitReason: wait == nil ? nil : sync.pace?.reason,
+      }, zones: zones, waitMilliseconds: wait?.rest, waitReason: wait?.pace.reason,
       views: known.views.sorted { $0.lsn < $1.lsn }.map { view in
         let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
         return StoreStatus.View(lsn: view.lsn, milliseconds: Int64(clamping: held / 1_000_000))
       }, changesKept: known.changesKept,
-      account: sync.bound.map { CloudAddress(container: $0.container, environment: $0.environment, scope: $0.scope) })
+      account: bounds.first.map {
+        StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: bounds.map(\.scope))
+      })
   }
 
   private func mutationTime(_ lsn: LSN) throws -> HybridTime? {

@@ -12,7 +12,7 @@ extension Cycle {
 
   mutating func pull() async throws {
     try await pullDatabase()
-    let zones = sync.zones.filter { $0.value.isDirty && !$0.value.isLost }.keys.sorted()
+    let zones = sync.zones.filter { $0.key.scope == scope && $0.value.isDirty && !$0.value.isLost }.keys.sorted()
     for zone in zones where options.zone == nil || options.zone == zone {
       do { try await pullZone(zone) } catch let error as CloudError where ErrorPolicy.request(error) != .signIn {
         // The other zones are fetched all the same; the cycle throws this error at its end.
@@ -34,7 +34,7 @@ extension Cycle {
           .unexpectedServerResponse,
           reason: "the list of changed zones did not end after \(Self.emptyPagesMax) pages")
       }
-      let asked = sync.databaseToken
+      let asked = sync.databaseTokens[scope]
       var token = asked
       let page: DatabasePage
       do {
@@ -55,30 +55,29 @@ extension Cycle {
           .unexpectedServerResponse,
           reason: "the list of changed zones says that more is to come, and its token stays the same")
       }
-      let scope = database.address.scope
+      let scope = scope
       try await store.commit { core in
-        guard core.projections.sync.databaseToken == asked else { return }
+        guard core.projections.sync.databaseTokens[scope] == asked else { return }
         if token == nil, asked != nil {
           // A list from the beginning does not name zones that were deleted meanwhile: fetch each known zone.
-          for zone in core.projections.sync.zones.keys.sorted() {
+          for zone in core.projections.sync.zones.keys.sorted() where zone.scope == scope {
             try core.append(
-              .zoneChanged(ZoneChanged(zone: zone, change: .dirty, reason: "the database's token expired")))
+              .zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: "the database's token expired")))
           }
         }
         for zone in page.zones {
           var id = zone.id
           id.scope = scope
-          if zone.isDeleted {
+          if let loss = zone.loss {
             // A zone that this log never saw at the server has nothing here to freeze.
             if core.projections.sync.zones[id]?.wasSeen == true {
-              try core.append(
-                .zoneChanged(ZoneChanged(zone: id, change: .lost, reason: "deleted at the server", policy: "freeze")))
+              try core.append(.zoneChanged(.lost(id, loss, words: "the list of changed zones says that it is gone")))
             }
           } else {
             try core.append(.zoneChanged(ZoneChanged(zone: id, change: .dirty)))
           }
         }
-        try core.append(.tokenAdvanced(TokenAdvanced(zone: nil, asked: token, token: page.token)))
+        try core.append(.databaseTokenAdvanced(DatabaseTokenAdvanced(scope: scope, asked: token, token: page.token)))
       }
       moreComing = page.moreComing
     }
@@ -107,7 +106,7 @@ extension Cycle {
       do {
         (page, isReset) = try await requestPage(of: zone, since: asked, fromStart: isReset, limit: limit)
       } catch let error as CloudError where error.code == .zoneNotFound {
-        try await markLost(zone, reason: "the server does not have it: \(error)")
+        try await markMissing(zone, error)
         return
       }
       emptyPages = page.changes.isEmpty ? emptyPages + 1 : 0
@@ -166,7 +165,7 @@ extension Cycle {
       if isReset {
         try core.append(
           .zoneChanged(
-            ZoneChanged(zone: zone, change: .reset, reason: "the change token was refused or is in doubt")))
+            ZoneChanged(zone: zone, change: .reset, words: "the change token was refused or is in doubt")))
       }
       for change in page.changes {
         switch change {
@@ -199,9 +198,10 @@ extension Cycle {
     report.add(intake.report)
   }
 
-  mutating func markLost(_ zone: ZoneID, reason: String) async throws {
+  /// The server answered that it does not have the zone.
+  mutating func markMissing(_ zone: ZoneID, _ error: CloudError) async throws {
     try await store.commit { core in
-      try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .lost, reason: reason, policy: "freeze")))
+      try core.append(.zoneChanged(.lost(zone, .notFound, words: "the server does not have it: \(error)")))
     }
   }
 
@@ -210,7 +210,7 @@ extension Cycle {
   /// Looks up the blocked records: the answer says what the server holds now, which closes the block.
   private mutating func lookUpBlockedRecords() async throws {
     var byZone: [ZoneID: [String]] = [:]
-    for (id, block) in sync.openBlocks where block.consequence == .lookup {
+    for (id, block) in sync.openBlocks where id.zone.scope == scope && block.consequence == .lookup {
       if sync.zones[id.zone]?.isLost != true { byZone[id.zone, default: []].append(id.name) }
     }
     for (zone, names) in byZone.sorted(by: { $0.key < $1.key }) { try await lookUp(names.sorted(), in: zone) }

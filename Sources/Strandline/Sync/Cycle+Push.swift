@@ -39,7 +39,7 @@ extension Cycle {
     let zones = sync.zones
     return owed.keys.filter { zone in
       zones[zone]?.isLost != true && refusedZones[zone] == nil && (options.zone == nil || options.zone == zone)
-        && zone.scope == database.address.scope
+        && zone.scope == scope
     }.sorted()
   }
 
@@ -215,11 +215,12 @@ extension Cycle {
     }
     guard let entry, let pending = entry.pending, pending.newest == item.lsn else { return nil }
     let name = item.id.name
+    let archive = try entry.base.map { try store.source.event(at: $0.version).archive } ?? []
     if pending.isDeletion {
       guard let base = entry.base else { return nil }
       return Upload(
         id: item.id, lsn: item.lsn,
-        operation: CloudOperation(.delete, name: name, changeTag: base.changeTag))
+        operation: CloudOperation(.delete, name: name, changeTag: base.changeTag, archive: archive))
     }
     guard let loaded = try LoadedVersion(store.source.event(at: item.lsn), at: item.lsn) else { return nil }
     var base: LoadedVersion?
@@ -239,7 +240,7 @@ extension Cycle {
       // Another type under the same name: the old life goes first, the new one after its acknowledgement.
       return Upload(
         id: item.id, lsn: item.lsn, isPreparation: true,
-        operation: CloudOperation(.delete, name: name, changeTag: known.changeTag))
+        operation: CloudOperation(.delete, name: name, changeTag: known.changeTag, archive: archive))
     }
     // An update cannot remove the parent; a replacement without one does.
     let losesParent = loaded.dirty[Version.parentField] != nil && version.parent == nil
@@ -257,8 +258,8 @@ extension Cycle {
     return Upload(
       id: item.id, lsn: item.lsn,
       operation: CloudOperation(
-        kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag, fields: fields,
-        parent: version.parent))
+        kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag,
+        archive: archive, fields: fields, parent: version.parent))
   }
 }
 

@@ -80,7 +80,7 @@ extension Cycle {
 
   private mutating func handleMissingZone(_ zone: ZoneID, _ error: CloudError) async throws {
     guard sync.zones[zone]?.wasSeen == true else { throw error }
-    try await markLost(zone, reason: "the server does not have it: \(error)")
+    try await markMissing(zone, error)
   }
 
   /// Appends what the answer says, in one transaction with one `settled` a record. Returns as `send`.
@@ -108,7 +108,7 @@ extension Cycle {
             .settled(
               Settled(
                 id: upload.id, lsn: upload.lsn, outcome: .saved, changeTag: server.system.changeTag ?? "",
-                created: server.system.created, modified: server.system.modified)))
+                created: server.system.created, modified: server.system.modified, archive: server.system.archive)))
           done.uploaded += 1
         case .deleted:
           try Self.settleDeletion(upload, &core)

@@ -29,7 +29,7 @@ struct Cycle {
     self.store = store
     self.database = database
     self.options = options
-    self.pacer = RequestPacer(store: store, options: options, memory: memory)
+    self.pacer = RequestPacer(store: store, scope: database.address.scope, options: options, memory: memory)
   }
 
   /// Runs the cycle. `total` says what it has done, also when it throws.
@@ -61,13 +61,17 @@ struct Cycle {
 
   var sync: SyncState { store.projections.sync }
 
-  /// Whether the answer to an upload was lost. Such a mutation may be at the server: fetch before sending it again.
+  /// The one database that this syncs. What the store holds of the others is not touched.
+  var scope: DatabaseScope { database.address.scope }
+
+  /// Whether the answer to an upload was lost, to whichever database. Such a mutation may be at the server: fetch before
+  /// sending it again.
   private func hasUnansweredUploads() -> Bool {
     store.projections.withLock { !$0.outbox.attempted.isEmpty }
   }
 
   /// Asks who is signed in, and throws if it is not the account that the store belongs to. A store belongs to one
-  /// container, environment, database and user for life; its first cycle decides which.
+  /// container, environment and user for life, with all its databases; its first cycle decides which.
   private mutating func checkAccount() async throws {
     let user = try await pacer.send("asking who is signed in") { [database] in try await database.user() }
     let address = database.address
@@ -76,18 +80,21 @@ struct Cycle {
     for byte in user.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
     let bound = Bound(
       container: address.container, environment: address.environment, scope: address.scope, userHash: hash)
-    guard let known = sync.bound else {
-      try await store.commit { try $0.append(.bound(bound)) }
-      return
-    }
-    guard known == bound else {
-      let what =
-        known.userHash != bound.userHash
-        ? "another user" : "'\(known.container)' \(known.environment) \(known.scope)"
+    let known = sync.bounds
+    if let other = known.values.first(where: { !$0.isSameAccount(as: bound) }) {
+      let what = other.userHash != hash ? "another user" : "'\(other.container)' \(other.environment)"
       throw StrandlineError(
         .accountMismatch,
-        "the store at '\(store.path)' belongs to \(what), not to '\(bound.container)' \(bound.environment) \(bound.scope) "
-          + "of this user; nothing was sent; open another store for this account")
+        "the store at '\(store.path)' belongs to \(what), not to '\(bound.container)' \(bound.environment) of this user; "
+          + "nothing was sent; open another store for this account")
     }
+    if known[scope] == nil { try await store.commit { try $0.append(.bound(bound)) } }
+  }
+}
+
+extension Bound {
+  /// Whether both are of one container, environment and user.
+  fileprivate func isSameAccount(as other: Bound) -> Bool {
+    container == other.container && environment == other.environment && userHash == other.userHash
   }
 }

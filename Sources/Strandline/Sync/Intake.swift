@@ -20,8 +20,10 @@ struct Intake {
   /// Applies a version that the server holds.
   mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
+    // One that brings what the transport has to have back, and that the base lacks, is stored although it is known.
     if let base = entry?.base, base.changeTag == server.system.changeTag,
-      base.modifiedMilliseconds == server.system.modified?.milliseconds
+      base.modifiedMilliseconds == server.system.modified?.milliseconds,
+      try server.system.archive.isEmpty || !core.event(at: base.version).archive.isEmpty
     {
       report.echoes += 1
       try closeBlock(of: id, words: "the server agrees with this store", &core)
@@ -151,9 +153,7 @@ struct Intake {
               rule: rule)))
       case .block(let blocked): try core.append(.blocked(blocked))
       case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
-      case .loseZone(let reason):
-        try core.append(
-          .zoneChanged(ZoneChanged(zone: id.zone, change: .lost, reason: reason, policy: "freeze")))
+      case .loseZone(let words): try core.append(.zoneChanged(.lost(id.zone, .other, words: words)))
       }
     }
   }

@@ -21,7 +21,7 @@ struct IntakeDecision {
     /// Close the record's block, if it has one.
     case closeBlock(words: String)
     /// Freeze the record's zone.
-    case loseZone(reason: String)
+    case loseZone(words: String)
   }
 
   var steps: [Step] = []
@@ -115,7 +115,7 @@ struct VersionSituation {
     var decision = blocking("the server answers with an older version than it once acknowledged", .none)
     decision.steps.append(
       .loseZone(
-        reason: "the server went back in time: it holds an older version of '\(id)' than it once acknowledged"))
+        words: "the server went back in time: it holds an older version of '\(id)' than it once acknowledged"))
     return decision
   }
 

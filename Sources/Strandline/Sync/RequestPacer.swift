@@ -35,13 +35,16 @@ struct RequestPacer {
   static let loggedMillisecondsMin: Int64 = 5_000
 
   let store: RecordStore
+  /// The database: each has waits of its own.
+  let scope: DatabaseScope
   let options: CycleOptions
   private let memory: PaceMemory
   var report = SyncReport()
   private var failures = 0
 
-  init(store: RecordStore, options: CycleOptions, memory: PaceMemory) {
+  init(store: RecordStore, scope: DatabaseScope, options: CycleOptions, memory: PaceMemory) {
     self.store = store
+    self.scope = scope
     self.options = options
     self.memory = memory
   }
@@ -92,7 +95,7 @@ struct RequestPacer {
     let milliseconds = max(named, own)
     if isServers || milliseconds > Self.loggedMillisecondsMin {
       let pace = Pace(
-        durationMilliseconds: milliseconds, wallMilliseconds: wall, isServers: isServers,
+        scope: scope, durationMilliseconds: milliseconds, wallMilliseconds: wall, isServers: isServers,
         reason: "\(error.code.rawValue): \(error.reason)")
       try await store.commit { try $0.append(.pace(pace)) }
     }
@@ -101,7 +104,7 @@ struct RequestPacer {
 
   /// Waits for the rest of a wait that began earlier, perhaps before a relaunch.
   private mutating func waitUntilAllowed() async throws {
-    guard let pace = store.projections.sync.pace else { return }
+    guard let pace = store.projections.sync.paces[scope] else { return }
     if !pace.isServers, options.isUserInitiated { return }
     let rest = memory.remaining(of: pace, store.environment.clock)
     guard rest > 0 else { return }

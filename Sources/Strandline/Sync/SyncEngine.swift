@@ -96,7 +96,7 @@ public final class SyncEngine: SyncDriver {
       try await store.commit { core in
         guard core.projections.sync.zones[zone]?.isLost == true else { return }
         try core.append(
-          .zoneChanged(ZoneChanged(zone: zone, change: .reset, reason: "resumed by the app", policy: "resume")))
+          .zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "resumed by the app", policy: "resume")))
       }
     }
     wakeUp.signal()

@@ -82,9 +82,10 @@ package enum UploadPlan {
       return 160 + jsonBytes(reference.name) + jsonBytes(reference.zone?.name ?? "")
         + jsonBytes(reference.zone?.owner ?? "")
     case .location: return 320
-    case .asset(let asset): return 600 + (asset.downloadURL?.utf8.count ?? 0) * 2
+    case .asset(let asset): return 600 + (asset.server?.downloadURL?.utf8.count ?? 0) * 2
     case .list(_, let items): return items.reduce(2) { $0 + jsonBytes($1) + 1 }
     case .encrypted(let inner): return 30 + jsonBytes(inner)
+    case .opaque(let value): return jsonBytes(value.type) + value.json.count
     }
   }
 }

@@ -42,7 +42,9 @@ extension Command {
     }
     for zone in status.zones {
       var words = [Words.plural(zone.records, "record")]
-      if zone.isLost { words.append("lost: the server does not have it; kept here, not synced") }
+      if let reason = zone.lostReason {
+        words.append("lost (\(reason)): \(printable(zone.lostWords)); kept here, not synced")
+      }
       if zone.isDirty { words.append("has changes to fetch") }
       if !zone.hasToken { words.append("never fetched") }
       if zone.ghostsPossible { words.append("may hold records that the server has deleted") }
@@ -68,7 +70,8 @@ extension Command {
 
   private static func account(_ status: StoreStatus) -> String {
     guard let account = status.account else { return "none: never synced" }
-    return "\(printable(account.container)), \(printable(account.environment)), \(account.scope)"
+    return "\(printable(account.container)), \(printable(account.environment)), "
+      + account.scopes.map { "\($0)" }.joined(separator: " and ")
   }
 }
 
@@ -90,7 +93,8 @@ extension StoreStatus {
       "waitReason": waitReason.map { .string($0) } ?? .null,
       "account": account.map {
         .object([
-          "container": .string($0.container), "environment": .string($0.environment), "scope": .string("\($0.scope)"),
+          "container": .string($0.container), "environment": .string($0.environment),
+          "scopes": .array($0.scopes.map { .string("\($0)") }),
         ])
       } ?? .null,
       "held": .array(
@@ -104,7 +108,8 @@ extension StoreStatus {
         zones.map {
           .object([
             "zoneName": .string($0.id.name), "records": .integer(Int64($0.records)), "isDirty": .bool($0.isDirty),
-            "isLost": .bool($0.isLost), "ghostsPossible": .bool($0.ghostsPossible), "hasToken": .bool($0.hasToken),
+            "lostReason": $0.lostReason.map { .string("\($0)") } ?? .null, "lostWords": .string($0.lostWords),
+            "ghostsPossible": .bool($0.ghostsPossible), "hasToken": .bool($0.hasToken),
           ])
         }),
     ])

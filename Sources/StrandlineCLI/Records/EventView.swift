@@ -88,10 +88,13 @@ struct EventView {
     case .released(let event): [("mutation", number(event.lsn))]
     case .discarded(let event): [("mutation", number(event.lsn))]
     case .tokenAdvanced(let event):
-      [("zone", .string(event.zone?.name ?? "(database)")), ("token", .string(event.token.rawValue))]
+      [("zone", .string(event.zone.name)), ("token", .string(event.token.rawValue))]
+    case .databaseTokenAdvanced(let event):
+      [("scope", .string("\(event.scope)")), ("token", .string(event.token.rawValue))]
     case .zoneChanged(let event):
       [("zone", .string(event.zone.name)), ("change", .string("\(event.change)"))]
-        + (event.reason.isEmpty ? [] : [("reason", .string(event.reason))])
+        + (event.reason.map { [("reason", .string("\($0)"))] } ?? [])
+        + (event.words.isEmpty ? [] : [("words", .string(event.words))])
     case .sweepBegan(let event): [("zone", .string(event.zone.name))]
     case .sweepEnded(let event):
       [
@@ -102,7 +105,8 @@ struct EventView {
     case .accountChanged(let event): [("parked", .bool(event.isParked))]
     case .pace(let event):
       [
-        ("milliseconds", .integer(event.durationMilliseconds)), ("server's", .bool(event.isServers)),
+        ("scope", .string("\(event.scope)")), ("milliseconds", .integer(event.durationMilliseconds)),
+        ("server's", .bool(event.isServers)),
         ("reason", .string(event.reason)),
       ]
     case .deletions(let event): [("names", .integer(Int64(event.items.count)))]

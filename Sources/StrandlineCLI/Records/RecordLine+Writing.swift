@@ -45,7 +45,15 @@ extension FieldValue {
     case .asset(let asset): asset.json
     case .list(_, let items): .array(items.map(\.bareJSON))
     case .encrypted(let inner): inner.bareJSON
+    case .opaque(let value): value.parsed
     }
+  }
+}
+
+extension OpaqueValue {
+  /// The value; null if the log holds text that is no JSON, which no version of this package writes.
+  fileprivate var parsed: JSONValue {
+    do { return try WireJSON.decode(JSONValue.self, json) } catch { return .null }
   }
 }
 
@@ -82,10 +90,10 @@ extension Location {
 
 extension Asset {
   fileprivate var json: JSONValue {
-    var members: [String: JSONValue] = ["fileChecksum": .string(fileChecksum), "size": .integer(size)]
+    var members: [String: JSONValue] = ["size": .integer(size)]
     let optional = [
-      "referenceChecksum": referenceChecksum, "wrappingKey": wrappingKey, "receipt": receipt,
-      "downloadURL": downloadURL,
+      "fileChecksum": server?.fileChecksum, "referenceChecksum": server?.referenceChecksum,
+      "wrappingKey": server?.wrappingKey, "receipt": server?.receipt, "downloadURL": server?.downloadURL,
     ]
     for case (let name, let text?) in optional { members[name] = .string(text) }
     return .object(members)

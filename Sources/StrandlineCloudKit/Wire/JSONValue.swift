@@ -1,7 +1,7 @@
 // Any JSON value, with one canonical form of bytes: for the parts of a reply that this version does not know and keeps.
 
 /// A JSON value.
-package enum JSONValue: Hashable, Sendable, Decodable {
+package enum JSONValue: Hashable, Sendable, Codable {
   case null
   case bool(Bool)
   case integer(Int64)
@@ -51,6 +51,26 @@ package enum JSONValue: Hashable, Sendable, Decodable {
     } catch {
       // For a number that is no Int64, Foundation throws an error of its own and not a DecodingError.
       self = .number(try value.decode(Double.self))
+    }
+  }
+
+  package func encode(to encoder: any Encoder) throws {
+    switch self {
+    case .object(let members):
+      var container = encoder.container(keyedBy: AnyKey.self)
+      for (name, member) in members { try container.encode(member, forKey: AnyKey(name)) }
+    case .array(let items):
+      var container = encoder.unkeyedContainer()
+      for item in items { try container.encode(item) }
+    case .null, .bool, .integer, .number, .string:
+      var container = encoder.singleValueContainer()
+      switch self {
+      case .bool(let value): try container.encode(value)
+      case .integer(let value): try container.encode(value)
+      case .number(let value): try container.encode(value)
+      case .string(let value): try container.encode(value)
+      case .null, .array, .object: try container.encodeNil()
+      }
     }
   }
 

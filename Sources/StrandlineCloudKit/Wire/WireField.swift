@@ -69,7 +69,9 @@ package struct WireField: Codable, Sendable {
       guard items.isAtEnd else { throw wireDefect("a list of unknown kind that is not empty", at: items.codingPath) }
       return .list(.unknown, [])
     default:
-      throw wireDefect("a value of the unknown type '\(type.prefix(40))'", at: container.codingPath)
+      // Kept as it came. A server and a command refuse it from whom it may not come.
+      return .opaque(
+        OpaqueValue(type: type, json: try container.decode(JSONValue.self, forKey: .value).canonicalBytes))
     }
   }
 
@@ -137,10 +139,12 @@ package struct WireField: Codable, Sendable {
         case .reference(let reference): try list.encode(WireReference(value: reference))
         case .location(let place): try list.encode(WireLocation(value: place))
         case .asset(let asset): try list.encode(WireAsset(value: asset))
-        case .list, .encrypted: throw wireDefect("a list in a list", at: list.codingPath)
+        case .list, .encrypted, .opaque: throw wireDefect("a list in a list", at: list.codingPath)
         }
       }
     case .encrypted: throw wireDefect("an encrypted value in an encrypted value", at: container.codingPath)
+    case .opaque(let value):
+      try container.encode(try WireJSON.decode(JSONValue.self, value.json), forKey: .value)
     }
   }
 
@@ -167,6 +171,7 @@ package struct WireField: Codable, Sendable {
       case .unknown: "UNKNOWN_LIST"
       }
     case .encrypted(let inner): typeName(inner)
+    case .opaque(let value): value.type
     }
   }
 }
@@ -314,7 +319,7 @@ struct WireLocation: Codable {
   }
 }
 
-/// An asset: a file at the server.
+/// An asset: a file at the server. What a device alone knows of it does not travel.
 struct WireAsset: Codable {
   var value: Asset
   init(value: Asset) { self.value = value }
@@ -333,12 +338,13 @@ struct WireAsset: Codable {
 
   func encode(to encoder: any Encoder) throws {
     var container = encoder.container(keyedBy: Keys.self)
-    try container.encode(value.fileChecksum, forKey: .fileChecksum)
+    let file = value.server
+    try container.encodeIfPresent(file?.fileChecksum, forKey: .fileChecksum)
     try container.encode(value.size, forKey: .size)
-    try container.encodeIfPresent(value.referenceChecksum, forKey: .referenceChecksum)
-    try container.encodeIfPresent(value.wrappingKey, forKey: .wrappingKey)
-    try container.encodeIfPresent(value.receipt, forKey: .receipt)
-    try container.encodeIfPresent(value.downloadURL, forKey: .downloadURL)
+    try container.encodeIfPresent(file?.referenceChecksum, forKey: .referenceChecksum)
+    try container.encodeIfPresent(file?.wrappingKey, forKey: .wrappingKey)
+    try container.encodeIfPresent(file?.receipt, forKey: .receipt)
+    try container.encodeIfPresent(file?.downloadURL, forKey: .downloadURL)
   }
 }
 

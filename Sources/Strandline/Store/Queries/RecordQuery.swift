@@ -111,7 +111,8 @@ public struct RecordFilter: Hashable, Sendable {
     if !comparator.takesList, values.count != 1 { return "\(comparator.rawValue) compares with one value" }
     for value in values {
       switch value {
-      case .asset, .encrypted: return "\(comparator.rawValue) cannot compare with an asset or an encrypted value"
+      case .asset, .encrypted, .opaque:
+        return "\(comparator.rawValue) cannot compare with an asset, an encrypted value or one of an unknown type"
       case .list: return "\(comparator.rawValue) compares with single values, not with a list"
       default: break
       }
