@@ -149,6 +149,7 @@ struct HelpTests {
           import                  Save records from JSON Lines.
           export                  Print records as JSON Lines.
           get                     Show one record.
+          query                   Find records of a type.
           put                     Change or create one record.
           delete                  Delete records.
           sync                    Sync a store with CloudKit or a local server, once.

@@ -104,6 +104,51 @@ struct RecordVerbsTests {
     }
   }
 
+  @Test func `query finds by conditions, in order, page by page`() async throws {
+    let machine = Machine()
+    var lines = ""
+    for (number, title) in ["low tide", "high tide", "moon", "Low water", ""].enumerated() {
+      let tags = number % 2 == 0 ? #"["sea","n\#(number)"]"# : #"["sky"]"#
+      lines +=
+        #"{"recordType":"Note","recordName":"n\#(number)","fields":{"title":"\#(title)","n":\#(number),"tags":\#(tags)}}"#
+      lines += "\n"
+    }
+    lines += #"{"recordType":"Other","recordName":"o","fields":{"title":"moon"}}"# + "\n"
+    try machine.file("/lines", lines)
+    #expect(await machine.run("import", "/A", "/lines").code == .done)
+    func names(_ words: String...) async -> [String] {
+      let screen = await machine.run(["query", "/A", "Note"] + words, input: [])
+      #expect(screen.code == .done, "\(screen)")
+      return screen.out.split(separator: "\n").compactMap { line in
+        line.split(separator: #""recordName":""#).dropFirst().first.map { String($0.prefix(2)) }
+      }
+    }
+    #expect(await names() == ["n0", "n1", "n2", "n3", "n4"])
+    #expect(await names("--where", "title = moon") == ["n2"])
+    #expect(await names("--where", #"title = "moon""#) == ["n2"])
+    #expect(await names("--where", "title =") == ["n4"])
+    #expect(await names("--where", "title begins_with low") == ["n0"])
+    #expect(await names("--where", "n >= 1", "--where", "n < 3", "--sort", "n:desc") == ["n2", "n1"])
+    #expect(await names("--where", #"n IN [0, 4]"#) == ["n0", "n4"])
+    #expect(await names("--where", "tags LIST_CONTAINS sea", "--sort", "title") == ["n4", "n0", "n2"])
+    #expect(await names("--zone", "Elsewhere") == [])
+    #expect(await machine.run("query", "/A", "Note", "--count", "--where", "n != 2").out == "4\n")
+    let first = await machine.run("query", "/A", "Note", "--limit", "2", "--sort", "title")
+    let cursor = try #require(first.err.split(separator: " ").last.map { String($0.filter { !$0.isNewline }) })
+    #expect(first.err.hasPrefix("note: more follow; go on with --after "))
+    #expect(await names("--limit", "9", "--sort", "title", "--after", cursor) == ["n1", "n0", "n2"])
+    for words in [
+      ["--where", "title"], ["--where", ""], ["--where", "n ~ 2"], ["--where", "n IN 2"], ["--where", "n = [1]"],
+      ["--sort", ":"], ["--sort", "n:up"], ["--limit", "0"], ["--after", "zz"], ["--after", String(cursor.dropLast())],
+      ["--limit", "1", "--limit", "2"],
+    ] {
+      let screen = await machine.run(["query", "/A", "Note"] + words, input: [])
+      #expect(screen.code == .usage && screen.out.isEmpty && !screen.err.isEmpty, "\(words): \(screen)")
+    }
+    #expect(await machine.run("query", "/A", "Note", "--after", cursor).code != .done)
+    #expect(await machine.run("query", "/nothing", "Note").code == .noSuchStore)
+  }
+
   @Test func `a deleted record stays deleted until --recreate`() async {
     let machine = Machine()
     let json = #"{"recordType":"Note","recordName":"n1","fields":{}}"#

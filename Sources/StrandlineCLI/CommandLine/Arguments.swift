@@ -52,11 +52,11 @@ package struct Arguments: Sendable {
         }
         value = next
       }
-      if values[option.name] != nil { throw UsageError(message: "\(option.name) is given twice") }
+      if values[option.name] != nil, !option.repeats { throw UsageError(message: "\(option.name) is given twice") }
       if value.isEmpty, Self.paths.contains(option.value ?? "") {
         throw UsageError(message: "the path after \(option.name) is empty")
       }
-      values[option.name] = [value]
+      values[option.name, default: []].append(value)
     }
     if flags.contains(Option.help.name) { return }
     if operands.count < command.operandsMin {
@@ -83,6 +83,9 @@ package struct Arguments: Sendable {
 
   /// An option's value; nil if it was not given.
   package subscript(_ name: String) -> String? { values[name]?.first }
+
+  /// All values of an option that may be given several times, in their order.
+  func all(_ name: String) -> [String] { values[name] ?? [] }
 
   /// The zone of `--zone`; nil if it was not given.
   func zone() throws(UsageError) -> ZoneID? {

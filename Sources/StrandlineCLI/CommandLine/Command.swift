@@ -9,12 +9,15 @@ package struct Option: Sendable {
   var value: String?
   var help: String
   var short: String?
+  /// Whether it may be given several times.
+  var repeats = false
 
   /// An option with a value.
-  init(_ name: String, _ value: String, _ help: String) {
+  init(_ name: String, _ value: String, _ help: String, repeats: Bool = false) {
     self.name = name
     self.value = value
     self.help = help
+    self.repeats = repeats
   }
 
   /// A flag.
@@ -76,7 +79,8 @@ package struct Command: Sendable {
 extension Command {
   /// Every verb, in the order of the help.
   package static let all: [Command] = [
-    demo, importing, export, get, put, delete, sync, status, logDump, verify, repair, compact, serve, bench, crashTest,
+    demo, importing, export, get, query, put, delete, sync, status, logDump, verify, repair, compact, serve, bench,
+    crashTest,
   ]
 
   package static func named(_ name: String) -> Command? { all.first { $0.name == name } }

@@ -1,0 +1,99 @@
+// `query`: prints the records of a type that meet conditions, in an order, page by page. Takes no lock.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineHost
+
+extension Command {
+  static let query = Command(
+    "query", "Find records of a type.", operands: ["STORE", "TYPE"],
+    details: [
+      "A CONDITION is FIELD COMPARATOR VALUE, and all of them must hold. The comparators are = != < <= > >= and the words",
+      "of CloudKit: BEGINS_WITH, IN, NOT_IN, LIST_CONTAINS, LIST_CONTAINS_ANY, LIST_CONTAINS_ALL, LIST_MEMBER_BEGINS_WITH,",
+      "and NOT_ before each of them. VALUE is JSON as in a line of export, or else text.",
+      "Prints lines as export does. If more follow than --limit allows, standard error says how to go on.",
+    ],
+    options: [
+      Option("--zone", "ZONE", "Only the records of this zone; the lines then do not name it."),
+      Option("--where", "CONDITION", "Only records that meet it; may be given several times.", repeats: true),
+      Option(
+        "--sort", "FIELD", "Order by a field; FIELD:desc for the reverse; may be given several times.",
+        repeats: true),
+      Option("--limit", "N", "At most so many records."),
+      Option("--after", "CURSOR", "Go on where an earlier query with the same words ended."),
+      Option("--count", "Print how many there are, and none of them."),
+    ],
+    examples: [
+      Example("Equality", "strandline query STORE Note --where 'title = Low tide'"),
+      Example("The ten newest", "strandline query STORE Note --sort made:desc --limit 10"),
+      Example("Range and list", "strandline query STORE Note --where 'size >= 10' --where 'tags LIST_CONTAINS sea'"),
+    ],
+    run: { arguments, console in
+      var query = RecordQuery(arguments.operands[1], in: try arguments.zone())
+      query.filters = try arguments.all("--where").map(condition)
+      query.sorts = try arguments.all("--sort").map(order)
+      query.limit = try arguments.number("--limit", in: 1...Int.max)
+      let cursor = try arguments["--after"].map { text throws(UsageError) in
+        do { return try QueryCursor(text: text) } catch {
+          throw UsageError(
+            message: "'\(text.prefix(80))' after --after is not a cursor; copy it whole, or leave it out")
+        }
+      }
+      let view = try readOnly(arguments.operands[0], console).view()
+      if arguments.has("--count") {
+        try console.print(String(try view.count(query)))
+        return .done
+      }
+      let page = try view.query(query, after: cursor)
+      for record in page.records { try console.write(record.line(zone: query.zone == nil) + [UInt8(ascii: "\n")]) }
+      if let next = page.cursor { console.say("note: more follow; go on with --after \(next.text)") }
+      return .done
+    })
+
+  private static let signs: [String: RecordFilter.Comparator] = [
+    "=": .equals, "!=": .notEquals, "<": .lessThan, "<=": .lessThanOrEquals, ">": .greaterThan,
+    ">=": .greaterThanOrEquals,
+  ]
+
+  private static func condition(_ text: String) throws(UsageError) -> RecordFilter {
+    let words = text.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: true)
+    guard words.count >= 2 else {
+      throw UsageError(message: "'\(text.prefix(80))' is no condition; write --where 'FIELD COMPARATOR VALUE'")
+    }
+    let word = String(words[1])
+    guard let comparator = signs[word] ?? RecordFilter.Comparator(rawValue: word.uppercased()) else {
+      let known = signs.keys.sorted() + RecordFilter.Comparator.allCases.map(\.rawValue)
+      throw UsageError(message: "unknown comparator '\(word.prefix(80))'" + Suggestion.sentence(word, among: known))
+    }
+    let value = value(words.count == 3 ? String(words[2]) : "")
+    if comparator.takesList {
+      guard case .list(_, let items) = value else {
+        throw UsageError(message: "\(comparator.rawValue) takes a list in JSON, such as [\"a\", \"b\"]")
+      }
+      return RecordFilter(String(words[0]), comparator, anyOf: items)
+    }
+    let filter = RecordFilter(String(words[0]), comparator, value)
+    if let defect = filter.defect { throw UsageError(message: "the condition '\(text.prefix(80))': \(defect)") }
+    return filter
+  }
+
+  /// JSON, or text as it stands.
+  private static func value(_ text: String) -> FieldValue {
+    do {
+      if let value = try WireJSON.decode(LineField.self, Array(text.utf8)).value { return value }
+    } catch {
+      // Text without quotes is no JSON, and is meant as it stands.
+    }
+    return .string(text)
+  }
+
+  private static func order(_ text: String) throws(UsageError) -> RecordSort {
+    let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+    guard parts.count <= 2, let field = parts.first, !field.isEmpty,
+      parts.count == 1 || ["asc", "desc"].contains(parts[1])
+    else {
+      throw UsageError(message: "--sort takes FIELD, FIELD:asc or FIELD:desc, not '\(text.prefix(80))'")
+    }
+    return RecordSort(String(field), ascending: parts.count == 1 || parts[1] == "asc")
+  }
+}
