@@ -33,14 +33,22 @@ package struct Version: Hashable, Sendable {
 
   /// What the app sees of it.
   package func record(_ id: RecordID, system: SystemFields?) -> Record {
-    var visible = fields
-    visible[Self.parentField] = nil
-    return Record(type: type, id: id, fields: visible, parent: parent, system: system)
+    Record(type: type, id: id, values: fields, system: system)
   }
 
   /// The names of all fields with a value or a stamp, in the order of their UTF-8.
   package var names: [String] {
     Set(fields.keys).union(stamp.fields.keys).sorted { $0.precedesByUTF8($1) }
+  }
+}
+
+extension Record {
+  /// What the app sees of a version's fields, among which is the parent.
+  package init(type: String, id: RecordID, values: [String: FieldValue], system: SystemFields?) {
+    var fields = values
+    var parent: String?
+    if case .reference(let reference)? = fields.removeValue(forKey: Version.parentField) { parent = reference.name }
+    self.init(type: type, id: id, fields: fields, parent: parent, system: system)
   }
 }
 
@@ -110,6 +118,15 @@ package struct EncodedContent: Sendable {
 
   /// The fields of its layout, for the tables of Formats.
   package func listedFields() throws(ByteReaderError) -> [ListedField] { try layout().listedFields }
+
+  /// The fields that have a value, for a caller that asks for no stamp.
+  package func values() throws(ByteReaderError) -> [String: FieldValue] {
+    let layout = try layout()
+    var values: [String: FieldValue] = [:]
+    values.reserveCapacity(layout.fields.count)
+    for field in layout.fields { values[field.name] = field.value }
+    return values
+  }
 
   /// The version and its dirty map, in which `this` stands for the event's own LSN.
   package func decoded(

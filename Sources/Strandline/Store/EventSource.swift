@@ -93,6 +93,29 @@ package enum EventSource: Sendable {
   }
 }
 
+/// What an app sees of the version in an event: no stamps, which are half of the work of decoding one.
+struct ShownVersion {
+  var type: String
+  /// The fields with a value, the parent among them.
+  var values: [String: FieldValue]
+  /// The server's metadata of the version, if it was fetched.
+  var system: SystemFields?
+
+  /// Decodes the version in an event; nil if the event holds none.
+  init?(_ event: Event, at lsn: LSN) throws(StrandlineError) {
+    do throws(ByteReaderError) {
+      switch event {
+      case .saved(let saved): (type, values) = (saved.type, try saved.content.values())
+      case .merged(let merged): (type, values) = (merged.type, try merged.content.values())
+      case .fetchedSave(let fetched):
+        (type, values) = (fetched.type, try fetched.content.values())
+        system = SystemFields(fetched)
+      default: return nil
+      }
+    } catch { throw StrandlineError(undecodable: lsn, error) }
+  }
+}
+
 /// A version of a record as an event holds it.
 package struct LoadedVersion: Sendable {
   package var version: Version
@@ -111,12 +134,7 @@ package struct LoadedVersion: Sendable {
     do throws(ByteReaderError) {
       guard let version = try LoadedVersion(decoding: event, at: lsn) else { return nil }
       self = version
-    } catch {
-      throw StrandlineError(
-        .damaged,
-        "the record in event \(lsn) cannot be decoded: \(error); its checksum is right, so it was written like this",
-        lsns: lsn...lsn)
-    }
+    } catch { throw StrandlineError(undecodable: lsn, error) }
   }
 
   private init?(decoding event: Event, at lsn: LSN) throws(ByteReaderError) {
@@ -136,10 +154,25 @@ package struct LoadedVersion: Sendable {
       own = nil
       editCount = 0
       base = lsn
-      system = SystemFields(
-        changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown,
-        archive: fetched.archive)
+      system = SystemFields(fetched)
     default: return nil
     }
+  }
+}
+
+extension SystemFields {
+  init(_ fetched: FetchedSave) {
+    self.init(
+      changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown,
+      archive: fetched.archive)
+  }
+}
+
+extension StrandlineError {
+  fileprivate init(undecodable lsn: LSN, _ error: ByteReaderError) {
+    self.init(
+      .damaged,
+      "the record in event \(lsn) cannot be decoded: \(error); its checksum is right, so it was written like this",
+      lsns: lsn...lsn)
   }
 }

@@ -66,9 +66,9 @@ extension RecordStore {
     var entry = entry
     while let known = entry, let place = known.view {
       do throws(StrandlineError) {
-        if let event = try source.eventIfKept(at: place), let loaded = try LoadedVersion(event, at: place) {
-          if let system = loaded.system { return loaded.version.record(id, system: system) }
-          return loaded.version.record(id, system: try system(of: known))
+        if let event = try source.eventIfKept(at: place), let shown = try ShownVersion(event, at: place) {
+          let system = if let fetched = shown.system { fetched } else { try self.system(of: known) }
+          return Record(type: shown.type, id: id, values: shown.values, system: system)
         }
       } catch {
         var error = error
@@ -97,9 +97,7 @@ extension RecordStore {
       return SystemFields(
         changeTag: settled.changeTag, created: settled.created, modified: settled.modified, archive: settled.archive)
     case .fetchedSave(let fetched):
-      return SystemFields(
-        changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown,
-        archive: fetched.archive)
+      return SystemFields(fetched)
     default: return nil
     }
   }
