@@ -73,6 +73,41 @@ struct `A write` {
     #expect(box.count == 0)
   }
 
+  // MARK: Its limit
+
+  @Test func `above the limit is refused at the save that passes it, and writes nothing`() async throws {
+    #expect(LogOptions().transactionBytesMax == 64 << 20)
+    var options = Device.options
+    options.log.transactionBytesMax = 100_000
+    let store = try await RecordStore.open(
+      at: "/s", options: options, environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    try await store.write { try $0.save(note(RecordID("before"))) }
+    let before = store.durableLSN
+    var saved = 0
+    // Without the refusal in `save` this would not end.
+    let refused = await code {
+      try await store.write { tx in
+        while true {
+          try tx.save(note(RecordID("n\(saved)")))
+          saved += 1
+        }
+      }
+    }
+    #expect(refused == .tooLarge)
+    #expect(saved > 100 && saved < 100_000)
+    // A closure that ignores the refusal gets nothing of it written either.
+    let swallowed = await code {
+      try await store.write { tx in for number in 0..<10_000 { try? tx.save(note(RecordID("n\(number)"))) } }
+    }
+    #expect(swallowed == .tooLarge)
+    #expect(store.durableLSN == before)
+    #expect(store.recordIDs() == [RecordID("before")])
+    #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
+    try await store.write { tx in for number in 0..<saved { try tx.save(note(RecordID("n\(number)"))) } }
+    #expect(store.recordCount == saved + 1)
+    try await store.close()
+  }
+
   // MARK: Its receipt after relaunches
 
   @Test func `has a position that later processes take up, again and again`() async throws {

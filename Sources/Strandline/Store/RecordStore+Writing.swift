@@ -15,7 +15,8 @@ extension RecordStore {
   /// - Returns: a receipt, after the sync: the transaction survives a crash and a power cut.
   /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;
   ///   `StrandlineError.diskFull` (nothing was written; works again when there is room), `.outcomeUnknown` (the sync
-  ///   failed: reopen the store), `.closed`, `.readOnly`.
+  ///   failed: reopen the store), `.tooLarge` (a transaction has at most 64 MiB: some 300,000 records of 100 bytes;
+  ///   nothing was written), `.closed`, `.readOnly`.
   /// - Complexity: O(what is written), one sync shared with all writers that wait meanwhile.
   @discardableResult
   public func write(

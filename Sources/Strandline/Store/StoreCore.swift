@@ -93,6 +93,15 @@ package struct StoreCore: ~Copyable, Sendable {
     return try add(event)
   }
 
+  /// Whether the open transaction has more bytes than the log takes: it can only fail.
+  package var isTransactionTooLarge: Bool { (openTransaction?.log.frameBytes ?? 0) > transactionBytesMax }
+
+  /// The most bytes of frames in one transaction.
+  package var transactionBytesMax: Int {
+    if case .writer(let log) = source { return log.transactionBytesMax }
+    return 0
+  }
+
   /// Appends `opened`, which names the writer of what follows, unless this store has done so. `append` does it before its
   /// first event; a repair does it alone.
   package mutating func appendOpened() throws(StrandlineError) {

@@ -35,7 +35,7 @@ public struct WriteTransaction: ~Copyable {
   ///
   /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.invalidName`, `.invalidValue`,
   ///   `.tooLarge`, `.typeMismatch`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
-  ///   changed nothing then.
+  ///   changed nothing then. `.tooLarge` also if the transaction exceeds 64 MiB: then nothing of it can be written.
   public mutating func save(_ record: Record, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("saving record '\(record.id)'") { try put(record, creating: false) }
   }
@@ -49,15 +49,29 @@ public struct WriteTransaction: ~Copyable {
 
   /// Deletes a record; false if it does not live.
   ///
-  /// - Throws: `StrandlineError`: `.damaged` and `.io` if the record cannot be read.
+  /// - Throws: `StrandlineError`: `.damaged` and `.io` if the record cannot be read; `.tooLarge` as `save`.
   @discardableResult
   public mutating func delete(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Bool {
     try CallSite(fileID, line).run("deleting record '\(id)'") { try remove(id) }
   }
 
+  /// Whether it has more bytes than a log takes in one transaction: nothing of it can be written.
+  package var isTooLarge: Bool { core.isTransactionTooLarge }
+
+  /// Appends an event. What is too large is refused here and not only at its end, so that a closure without an end does
+  /// not use up the memory.
+  private mutating func append(_ event: Event) throws {
+    if !isTooLarge { try core.append(event) }
+    guard isTooLarge else { return }
+    throw StrandlineError(
+      .tooLarge,
+      "the transaction has more than \(core.transactionBytesMax) bytes, the most that becomes durable together; nothing of "
+        + "it was written; write it in several transactions")
+  }
+
   private mutating func remove(_ id: RecordID) throws -> Bool {
     guard let entry = try core.projections.entry(id), let view = entry.view else { return false }
-    try core.append(
+    try append(
       .deleted(
         Deleted(
           id: id, births: try core.births(view), base: entry.base?.version ?? .none, time: core.tick(),
@@ -112,7 +126,7 @@ public struct WriteTransaction: ~Copyable {
     let time = core.tick()
     let content = EncodedContent(newLife: fields, stamp: FieldStamp(time: time, writer: core.writer), seen: seen)
     try checkSize(fields: fields.count, content, id)
-    try core.append(
+    try append(
       .saved(
         Saved(
           id: id, type: type, births: [Birth(time: time, writer: core.writer)], base: entry?.base?.version ?? .none,
@@ -136,7 +150,7 @@ public struct WriteTransaction: ~Copyable {
     }
     let content = EncodedContent(version, dirty: dirty)
     try checkSize(fields: version.fields.count, content, id)
-    try core.append(
+    try append(
       .saved(
         Saved(
           id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .none, time: time,
