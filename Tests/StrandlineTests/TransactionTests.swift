@@ -108,6 +108,104 @@ struct `A write` {
     try await store.close()
   }
 
+  // MARK: One spelling of a zone
+
+  private static let own = CloudServer.defaultUser
+  private static let notes = ZoneID("Notes")
+
+  @Test func `takes CloudKit's placeholder for the user as no owner`() async throws {
+    var zone = ZoneID("Notes", owner: "__defaultOwner__")
+    #expect(zone == Self.notes)
+    zone.owner = "_other"
+    zone.owner = "__defaultOwner__"
+    #expect(zone.owner.isEmpty)
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open().write { tx in
+      try tx.save(note(RecordID("n", zone: ZoneID("Notes", owner: "__defaultOwner__"))))
+    }
+    try await agree(a, b)
+    #expect(try await a.open().recordIDs() == [RecordID("n", zone: Self.notes)])
+    #expect(try await a.open().status().zones.map(\.id) == [Self.notes])
+    #expect(try await b.open().recordIDs() == [RecordID("n", zone: Self.notes)])
+  }
+
+  @Test func `takes the own user's name as no owner once it is known`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let store = try await a.open()
+    let named = RecordID("n", zone: ZoneID("Notes", owner: Self.own))
+    #expect(await code { try await store.write { try $0.save(note(named)) } } == .foreignZone)
+    try await store.write { try $0.save(note(RecordID("n", zone: Self.notes))) }
+    try await a.sync()
+    try await store.write { tx in
+      var record = try #require(try tx.record(named))
+      #expect(record.id.zone == Self.notes)
+      record["title"] = "by name"
+      try tx.save(Record(type: "Note", id: named, fields: record.fields))
+    }
+    #expect(try store.record(named)?["title"] == "by name")
+    #expect(store.recordIDs(in: named.zone) == [RecordID("n", zone: Self.notes)])
+    try await agree(a, b)
+    #expect(try await b.open().recordIDs() == [RecordID("n", zone: Self.notes)])
+    #expect(try await store.write { try $0.delete(named) }.value)
+    #expect(store.recordCount == 0)
+  }
+
+  @Test(arguments: ["__defaultOwner__", CloudServer.defaultUser])
+  func `meets its own zone again, however the server spells its owner`(_ spelling: String) async throws {
+    let fleet = try Fleet()
+    let database = WebServicesDatabase(
+      address: fleet.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
+      transport: InProcessTransport(fleet.server), environment: fleet.device("a").environment.system)
+    var configuration = SyncConfiguration(SpellingDatabase(base: database, owner: spelling))
+    configuration.isAutomatic = false
+    let store = try await RecordStore.open(
+      at: "/s", syncing: configuration, environment: .simulated(disk: SimulatedDisk(), seed: 3))
+    try await store.write { try $0.save(note(RecordID("n", zone: Self.notes))) }
+    for _ in 0..<3 { try await store.sync.now() }
+    #expect(store.recordIDs() == [RecordID("n", zone: Self.notes)])
+    #expect(try store.status().zones.map(\.id) == [Self.notes])
+    try await store.close()
+  }
+
+  @Test func `refuses another user's zone and a database that is not synced`() async throws {
+    let device = try Fleet().device("a")
+    let local = try await RecordStore.open(at: "/l", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let store = try await device.open()
+    let foreign = note(RecordID("n", zone: ZoneID("Notes", owner: "_other")))
+    let shared = note(RecordID("n", zone: ZoneID("Notes", owner: "_other", scope: .shared)))
+    let open = note(RecordID("n", zone: ZoneID("Notes", scope: .public)))
+    let pointing = note(
+      RecordID("p"), ["to": .list(.references, [.reference(Reference("x", zone: foreign.id.zone))])])
+    for (index, store) in [local, store, store].enumerated() {
+      #expect(await code { try await store.write { try $0.save(foreign) } } == .foreignZone)
+      #expect(await code { try await store.write { try $0.create(shared) } } == .foreignScope)
+      #expect(await code { try await store.write { try $0.save(open) } } == .foreignScope)
+      #expect(await code { try await store.write { try $0.save(pointing) } } == .foreignZone)
+      #expect(store.recordCount == 0)
+      if index == 1 { try await device.sync() }
+    }
+    try await local.close()
+  }
+
+  @Test func `keeps one spelling of a reference, so that every device reads its stamp`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open().write { tx in
+      try tx.save(
+        note(
+          id, ["own": .reference(Reference("x", zone: id.zone)), "far": .reference(Reference("y", zone: Self.notes))]))
+    }
+    let saved = try await a.open().record(id)
+    #expect(saved?["own"] == .reference(Reference("x")))
+    #expect(saved?["far"] == .reference(Reference("y", zone: Self.notes)))
+    try await agree(a, b)
+    let stamps = try await b.open().core.withLock { try $0.view(id)?.version.stamp.fields }
+    #expect(stamps?.count == 2)
+    #expect(stamps?.values.allSatisfy { $0.writer != 0 } == true, "writer 0: the value is not the one that was stamped")
+  }
+
   // MARK: Its receipt after relaunches
 
   @Test func `has a position that later processes take up, again and again`() async throws {
@@ -136,4 +234,30 @@ struct `A write` {
     let store = try await device.open()
     #expect(await code { _ = try store.receipt(at: stranger) } == .noSuchRecord)
   }
+}
+
+/// Names the user's own zones under an owner, as a transport other than that of Web Services may.
+private struct SpellingDatabase: CloudDatabase {
+  let base: WebServicesDatabase
+  let owner: String
+
+  var address: CloudAddress { base.address }
+  func user() async throws -> String { try await base.user() }
+  func zones() async throws -> [ZoneID] { try await base.zones().map(spelled) }
+  func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+    try await base.lookup(names, in: zone)
+  }
+  func modify(
+    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
+  ) async throws -> [String: CloudResult] { try await base.modify(operations, in: zone, atomic: atomic) }
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await base.zoneChanges(in: zone, since: token, limit: limit)
+  }
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    var page = try await base.databaseChanges(since: token, limit: limit)
+    for place in page.zones.indices { page.zones[place].id = spelled(page.zones[place].id) }
+    return page
+  }
+  private func spelled(_ zone: ZoneID) -> ZoneID { ZoneID(zone.name, owner: owner, scope: zone.scope) }
 }

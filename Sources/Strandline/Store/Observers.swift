@@ -141,7 +141,7 @@ public struct Observation<Element: Sendable & Equatable>: AsyncSequence, Sendabl
 extension RecordStore {
   /// A record, now and whenever it has changed durably; nil where it does not live.
   public func observe(_ id: RecordID) -> Observation<Record?> {
-    Observation(self, .record(id)) { try $0.record(id) }
+    Observation(self, .record(canonical(id))) { try $0.record(id) }
   }
 
   /// The store's state, now and whenever something of it has changed durably.

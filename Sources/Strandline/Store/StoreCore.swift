@@ -17,6 +17,8 @@ package struct StoreCore: ~Copyable, Sendable {
   /// What the engine is sending, from the moment at which it was a record's newest mutation until it is answered:
   /// compaction leaves it whole, though a newer one may stand for it by then.
   package var sending: Set<LSN> = []
+  /// The database that the store's engine syncs; nil without an engine.
+  package var engineScope: DatabaseScope?
   /// Whether `opened` stands in the log under this tenure and name.
   private var hasOpened = false
   /// The bodies of events that are appended and not known to be durable.
@@ -35,6 +37,9 @@ package struct StoreCore: ~Copyable, Sendable {
     clock.learn(sync.latest)
     firstInFlight = projections.appliedLSN.advanced(by: 1)
   }
+
+  /// Whose store this is.
+  package var account: Account { Account(projections.sync, engine: engineScope) }
 
   package var tenure: UInt64 {
     if case .writer(let log) = source { return log.tenure }

@@ -8,8 +8,13 @@ import StrandlineSystem
 /// A transaction that is being written. It sees everything that was written before it, durable or not.
 public struct WriteTransaction: ~Copyable {
   private var core: StoreCore
+  /// Whose store this is, as far as it was known when the transaction began.
+  private let account: Account
 
-  init(core: consuming StoreCore) { self.core = core }
+  init(core: consuming StoreCore) {
+    account = core.account
+    self.core = core
+  }
 
   /// Gives the store's state back.
   consuming func finish() -> StoreCore { core }
@@ -23,6 +28,7 @@ public struct WriteTransaction: ~Copyable {
 
   /// The record as this transaction sees it.
   func find(_ id: RecordID) throws -> Record? {
+    let id = account.canonical(id)
     guard let loaded = try core.view(id) else { return nil }
     let base = try core.projections.entry(id)?.base
     let system = base.map {
@@ -33,8 +39,9 @@ public struct WriteTransaction: ~Copyable {
 
   /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.
   ///
-  /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.invalidName`, `.invalidValue`,
-  ///   `.tooLarge`, `.typeMismatch`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
+  /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.typeMismatch` if the record lives and
+  ///   is of another type; `.foreignZone` and `.foreignScope` for a zone or database that this store does not sync;
+  ///   `.invalidName`, `.invalidValue`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
   ///   changed nothing then. `.tooLarge` also if the transaction exceeds 64 MiB: then nothing of it can be written.
   public mutating func save(_ record: Record, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("saving record '\(record.id)'") { try put(record, creating: false) }
@@ -70,6 +77,7 @@ public struct WriteTransaction: ~Copyable {
   }
 
   private mutating func remove(_ id: RecordID) throws -> Bool {
+    let id = account.canonical(id)
     guard let entry = try core.projections.entry(id), let view = entry.view else { return false }
     try append(
       .deleted(
@@ -80,7 +88,7 @@ public struct WriteTransaction: ~Copyable {
   }
 
   private mutating func put(_ record: Record, creating: Bool) throws {
-    let id = record.id
+    let id = account.canonical(record.id)
     let entry = try core.projections.entry(id)
     let current = try entry.flatMap { try core.view($0) }
     if creating, current != nil {
@@ -101,8 +109,13 @@ public struct WriteTransaction: ~Copyable {
     }
     if entry == nil { try checkName(id) }
     if current == nil { try checkSchemaName(record.type, "record type", id) }
+    try check(id.zone, of: id)
 
     var desired = record.fields
+    for (name, value) in record.fields where value.namesZone {
+      for reference in value.references { if let zone = reference.zone { try check(zone, of: id, in: name) } }
+      desired[name] = value.relative(to: id.zone)
+    }
     if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
     if let current {
       try edit(id, desired, current, entry)
@@ -155,6 +168,46 @@ public struct WriteTransaction: ~Copyable {
         Saved(
           id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .none, time: time,
           editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)))
+  }
+
+  // MARK: What no sync of this store would send
+
+  /// Refuses the zone of a record in another database, or of another user.
+  private func check(_ zone: ZoneID, of id: RecordID) throws {
+    guard account.takes(zone.scope) else {
+      let scopes = account.scopes.map { "\($0)" }.joined(separator: " and ")
+      throw StrandlineError(
+        .foreignScope,
+        "record '\(id)' is of the \(zone.scope) database, and "
+          + (scopes.isEmpty
+            ? "a store that never synced takes records of the private one alone"
+            : "this store syncs the \(scopes) one, so it would never be sent")
+          + "; save it in a store that syncs the \(zone.scope) database")
+    }
+    guard zone.scope == .shared else { return try checkOwner(zone, "record '\(id)'") }
+    guard !zone.owner.isEmpty else {
+      throw StrandlineError(
+        .foreignZone,
+        "record '\(id)' is of the shared database, whose zones are other users', and its zone names no owner: "
+          + "name the one that the zone has at the server")
+    }
+  }
+
+  /// Refuses a reference to a zone of another user. Its database is that of the record.
+  private func check(_ zone: ZoneID, of id: RecordID, in field: String) throws {
+    guard id.zone.scope != .shared else { return }
+    try checkOwner(account.canonical(zone), "record '\(id)', field '\(field)'")
+  }
+
+  private func checkOwner(_ zone: ZoneID, _ what: String) throws {
+    guard !zone.owner.isEmpty else { return }
+    throw StrandlineError(
+      .foreignZone,
+      !account.isUserKnown
+        ? "\(what): zone '\(zone.name)' names the owner '\(zone.owner)', and this store learns who its user is with its "
+          + "first sync; leave the owner empty for a zone of its user"
+        : "\(what): zone '\(zone.name)' belongs to '\(zone.owner)', who is not this store's user; "
+          + "leave the owner empty for a zone of its user")
   }
 
   // MARK: What CloudKit would refuse

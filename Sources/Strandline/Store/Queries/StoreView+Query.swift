@@ -172,6 +172,6 @@ extension RecordStore {
 
   /// The first page of a query's answer, now and whenever a record of its type has changed durably.
   public func observe(_ query: RecordQuery) -> Observation<[Record]> {
-    Observation(self, .records(type: query.recordType, zone: query.zone)) { try $0.query(query).records }
+    Observation(self, .records(type: query.recordType, zone: query.zone.map(canonical))) { try $0.query(query).records }
   }
 }
