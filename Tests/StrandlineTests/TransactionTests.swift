@@ -206,6 +206,97 @@ struct `A write` {
     #expect(stamps?.values.allSatisfy { $0.writer != 0 } == true, "writer 0: the value is not the one that was stamped")
   }
 
+  // MARK: One type under a name
+
+  @Test func `of a second type under a living name is refused`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let store = try await a.open()
+    #expect(
+      await code {
+        try await store.write { tx in
+          try tx.save(note())
+          try tx.save(note(type: "Task"))
+        }
+      } == .typeMismatch)
+    #expect(store.recordCount == 0)
+    try await store.write { try $0.save(note()) }
+    try await agree(a, b)
+    for device in [a, b] {
+      let store = try await device.open()
+      #expect(await code { try await store.write { try $0.save(note(type: "Task")) } } == .typeMismatch)
+      #expect(await code { try await store.write { try $0.create(note(type: "Task")) } } == .recordExists)
+    }
+  }
+
+  @Test(arguments: [CycleOptions.Direction.both, .pushOnly])
+  func `that meets a record of another type at the server ends as rejected, and joins nothing`(
+    _ direction: CycleOptions.Direction
+  ) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open().write { try $0.save(note(id, ["title": "a note"])) }
+    let store = try await b.open()
+    let receipt = try await store.write { try $0.save(note(id, ["done": 1], type: "Task")) }
+    try await a.sync()
+    try await b.sync(direction)
+    guard case .rejected(let code, let reason)? = try await receipt.outcome()[id] else {
+      Issue.record("\(try await receipt.outcome())")
+      return
+    }
+    #expect(code == "typeMismatch")
+    #expect(reason.contains("'Note'") && reason.contains("'Task'"))
+    try await agree(a, b)
+    let other = try await a.open().record(id)
+    #expect(try store.record(id) == other)
+    #expect(try store.record(id)?.fields == ["title": "a note"])
+    #expect(store.recordIDs(ofType: "Note") == [id])
+    #expect(store.recordIDs(ofType: "Task").isEmpty)
+    // The way that the reason names.
+    try await store.write { tx in
+      try tx.delete(id)
+      try tx.create(note(id, ["done": 1], type: "Task"))
+    }
+    try await agree(a, b)
+    #expect(try await a.open().record(id)?.type == "Task")
+    #expect(try await a.open().record(id)?.fields == ["done": 1])
+  }
+
+  @Test func `that replaces a record by one of another type stands, though the old one was edited elsewhere`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open().write { try $0.save(note(id, ["title": "a note"])) }
+    try await agree(a, b)
+    try await a.open().write { tx in
+      try tx.delete(id)
+      try tx.create(note(id, ["done": 1], type: "Task"))
+    }
+    try await b.open().write { try $0.save(note(id, ["title": "edited"])) }
+    try await b.sync()
+    try await agree(a, b)
+    #expect(try await b.open().record(id)?.type == "Task")
+    #expect(try await b.open().record(id)?.fields == ["done": 1])
+  }
+
+  @Test func `of two that replace a record by other types, the first at the server stands`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open().write { try $0.save(note(id, ["title": "a note"])) }
+    try await agree(a, b)
+    for (device, type) in [(a, "Task"), (b, "List")] {
+      try await device.open().write { tx in
+        try tx.delete(id)
+        try tx.create(note(id, ["of\(type)": 1], type: type))
+      }
+    }
+    try await agree(a, b)
+    #expect(try await b.open().record(id)?.type == "Task")
+    #expect(try await b.open().record(id)?.fields == ["ofTask": 1])
+    #expect(try await b.open().recordIDs(ofType: "List").isEmpty)
+  }
+
   // MARK: Its receipt after relaunches
 
   @Test func `has a position that later processes take up, again and again`() async throws {
