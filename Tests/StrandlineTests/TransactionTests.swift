@@ -297,6 +297,63 @@ struct `A write` {
     #expect(try await b.open().recordIDs(ofType: "List").isEmpty)
   }
 
+  @Test func `never leaves fields of two types in one record, and devices agree, whatever the order`() async throws {
+    var rejected = 0
+    for seed in UInt64(1)...60 {
+      let random = SeededRandom(seed: seed)
+      let fleet = try Fleet(seed: seed)
+      var faults = ServerFaults()
+      faults.replayPage = seed % 3 == 0
+      faults.createConflictInsteadOfExists = seed % 2 == 0
+      fleet.server.setFaults(faults)
+      let devices = ["a", "b", "c"].map { fleet.device($0) }
+      var receipts: [Receipt] = []
+      for step in 0..<40 {
+        let device = devices[Int(random.below(3))]
+        device.clock.advance(milliseconds: Int64(random.below(3_000)))
+        let store = try await device.open()
+        let id = RecordID("n\(random.below(2))")
+        let (action, type) = (random.below(8), ["Note", "Task"][Int(random.below(2))])
+        if action > 4 {
+          try await device.sync(random.below(4) == 0 ? .pushOnly : .both)
+        } else {
+          receipts.append(
+            try await store.write { tx in
+              if var record = try tx.record(id), action < 3 {
+                record["of\(record.type)\(action)"] = .int64(Int64(step))
+                try tx.save(record)
+              } else {
+                try tx.delete(id)
+                if action < 4 { try tx.create(note(id, ["of\(type)": .int64(Int64(step))], type: type)) }
+              }
+            })
+        }
+        if let broken = try await device.brokenInvariant() { Issue.record("seed \(seed), step \(step): \(broken)") }
+      }
+      fleet.server.setFaults(ServerFaults())
+      for _ in 0..<4 { for device in devices { try await device.sync() } }
+      let dumps = try await [devices[0].dump(), devices[1].dump(), devices[2].dump()]
+      #expect(Set(dumps).count == 1, "seed \(seed): \(dumps)")
+      for device in devices {
+        let store = try await device.open()
+        #expect(try store.status().unsettled == 0, "seed \(seed), device \(device.name)")
+        for type in ["Note", "Task"] {
+          for record in try store.records(ofType: type) {
+            #expect(record.fields.keys.allSatisfy { $0.hasPrefix("of\(type)") }, "seed \(seed): \(record.fields)")
+          }
+        }
+      }
+      for receipt in receipts {
+        for case .rejected(let code, _) in try await receipt.outcome().values {
+          #expect(code == "typeMismatch")
+          rejected += 1
+        }
+      }
+    }
+    print("types: \(rejected) creations were rejected")
+    #expect(rejected > 20)
+  }
+
   // MARK: Its receipt after relaunches
 
   @Test func `has a position that later processes take up, again and again`() async throws {
