@@ -16,6 +16,8 @@ struct `A public value` {
     "WriteTransaction",
     // Printed as their text form.
     "LogPosition",
+    // Sequences: what they give out is printed, and not they.
+    "Observation", "AsyncIterator",
   ]
 
   @Test func `describes itself in one line`() async throws {
@@ -44,6 +46,12 @@ struct `A public value` {
       (ZoneChange.deleted(name: "n"), "'n' deleted"), (ZoneChange.failed(name: "n", refusal), "'n': \(refusal)"),
       (MutationOutcome.superseded(by: LSN(rawValue: 7)), "superseded by event 7"),
       (MutationOutcome.rejected(code: "EXISTS", reason: "two\nlines"), "rejected: EXISTS, two\\u{a}lines"),
+      (
+        RecordQuery(
+          "Note", in: ZoneID("Z"), where: [RecordFilter("title", .beginsWith, "x")],
+          sortedBy: [RecordSort("title", ascending: false)], limit: 3),
+        "Note in Z, where title BEGINS_WITH string(\"x\"), by title descending, at most 3"
+      ),
       (StoreOptions(), "segments of 16777216 bytes"), (StoreEnvironment.real, "this machine"),
       (SyncReport(), "0 requests"),
       (HTTPHeaders(dictionaryLiteral: ("X-Token", "secret"), ("Accept", "*")), "X-Token, Accept"),
@@ -74,6 +82,10 @@ struct `A public value` {
     #expect("\(one)" == "events 1-2, durable up to 2")
     #expect("\(two)" == "events 3-4, durable up to 4")
     #expect("\(store)" == "store at '/s'")
+    #expect("\(try store.view())" == "view of event 4 of store at '/s'")
+    let page = try store.query(RecordQuery("Note", limit: 2))
+    #expect("\(page)" == "2 records, more to come")
+    #expect(page.cursor.map { "\($0)" } == "after Main/b")
     #expect("\(try store.sync)" == "sync of store at '/s' with iCloud.simulated development private")
     #expect("\(try store.status())" == "3 records, 3 unsettled, durable up to 4")
     #expect("\(try store.status().zones[0])" == "Main: 3 records")

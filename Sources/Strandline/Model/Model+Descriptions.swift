@@ -74,3 +74,22 @@ extension Asset: CustomStringConvertible {
   /// The size.
   public var description: String { "asset of \(String.count(size, "byte"))" }
 }
+
+extension Asset.ServerFile: CustomStringConvertible {
+  /// Whether it was uploaded or can be fetched; receipts, keys and addresses are not printed.
+  public var description: String {
+    "file at the server" + (receipt == nil ? "" : ", uploaded") + (downloadURL == nil ? "" : ", to be fetched")
+  }
+}
+
+extension ContentHash: CustomStringConvertible {
+  /// The bytes in hexadecimal digits.
+  public var description: String {
+    bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+  }
+}
+
+extension OpaqueValue: CustomStringConvertible {
+  /// The type, and the size of the value.
+  public var description: String { "\(type), \(String.count(json.count, "byte")) of JSON".oneLine }
+}

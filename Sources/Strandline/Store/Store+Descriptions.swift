@@ -51,6 +51,13 @@ extension StoreStatus: CustomStringConvertible {
   }
 }
 
+extension StoreStatus.Account: CustomStringConvertible {
+  /// Container, environment, and the databases that were synced.
+  public var description: String {
+    "\(container) \(environment) \(scopes.map { "\($0)" }.joined(separator: ", "))".oneLine
+  }
+}
+
 extension StoreStatus.Held: CustomStringConvertible {
   /// The record, and why it is held.
   public var description: String {
@@ -71,4 +78,48 @@ extension StoreCompaction: CustomStringConvertible {
     "bytes \(bytesBefore) to \(bytesAfter), events \(eventsBefore) to \(eventsAfter), "
       + "files \(segmentsBefore) to \(segmentsAfter)"
   }
+}
+
+extension StoreStatus.View: CustomStringConvertible {
+  /// What it shows, and for how long.
+  public var description: String { "view of event \(lsn), held for \(milliseconds) ms" }
+}
+
+extension StoreView: CustomStringConvertible {
+  /// What it shows.
+  public var description: String { "view of event \(lsn) of \(store)" }
+}
+
+extension RecordQuery: CustomStringConvertible {
+  /// Type, zone, conditions and order.
+  public var description: String {
+    let parts = [
+      recordType + (zone.map { " in \($0)" } ?? ""),
+      filters.isEmpty ? nil : "where " + filters.map { "\($0)" }.joined(separator: " and "),
+      sorts.isEmpty ? nil : "by " + sorts.map { "\($0)" }.joined(separator: ", "), limit.map { "at most \($0)" },
+    ]
+    return parts.compactMap { $0 }.joined(separator: ", ").oneLine
+  }
+}
+
+extension RecordFilter: CustomStringConvertible {
+  /// The field, the comparison and the values.
+  public var description: String {
+    "\(field) \(comparator.rawValue) \(values.map { "\($0)" }.joined(separator: ", "))".oneLine
+  }
+}
+
+extension RecordSort: CustomStringConvertible {
+  /// The field, and whether the order is the reverse.
+  public var description: String { (field + (ascending ? "" : " descending")).oneLine }
+}
+
+extension QueryPage: CustomStringConvertible {
+  /// How many records, and whether there are more.
+  public var description: String { String.count(records.count, "record") + (cursor == nil ? "" : ", more to come") }
+}
+
+extension QueryCursor: CustomStringConvertible {
+  /// Where the next page begins.
+  public var description: String { "after \(id)".oneLine }
 }
