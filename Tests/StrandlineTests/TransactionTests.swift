@@ -101,7 +101,7 @@ struct `A write` {
     }
     #expect(swallowed == .tooLarge)
     #expect(store.durableLSN == before)
-    #expect(store.recordIDs() == [RecordID("before")])
+    #expect(try store.recordIDs() == [RecordID("before")])
     #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
     try await store.write { tx in for number in 0..<saved { try tx.save(note(RecordID("n\(number)"))) } }
     #expect(store.recordCount == saved + 1)
@@ -145,7 +145,7 @@ struct `A write` {
       try tx.save(Record(type: "Note", id: named, fields: record.fields))
     }
     #expect(try store.record(named)?["title"] == "by name")
-    #expect(store.recordIDs(in: named.zone) == [RecordID("n", zone: Self.notes)])
+    #expect(try store.recordIDs(in: named.zone) == [RecordID("n", zone: Self.notes)])
     try await agree(a, b)
     #expect(try await b.open().recordIDs() == [RecordID("n", zone: Self.notes)])
     #expect(try await store.write { try $0.delete(named) }.value)
@@ -164,7 +164,7 @@ struct `A write` {
       at: "/s", syncing: configuration, environment: .simulated(disk: SimulatedDisk(), seed: 3))
     try await store.write { try $0.save(note(RecordID("n", zone: Self.notes))) }
     for _ in 0..<3 { try await store.sync.now() }
-    #expect(store.recordIDs() == [RecordID("n", zone: Self.notes)])
+    #expect(try store.recordIDs() == [RecordID("n", zone: Self.notes)])
     #expect(try store.status().zones.map(\.id) == [Self.notes])
     try await store.close()
   }
@@ -250,8 +250,8 @@ struct `A write` {
     let other = try await a.open().record(id)
     #expect(try store.record(id) == other)
     #expect(try store.record(id)?.fields == ["title": "a note"])
-    #expect(store.recordIDs(ofType: "Note") == [id])
-    #expect(store.recordIDs(ofType: "Task").isEmpty)
+    #expect(try store.recordIDs(ofType: "Note") == [id])
+    #expect(try store.recordIDs(ofType: "Task").isEmpty)
     // The way that the reason names.
     try await store.write { tx in
       try tx.delete(id)

@@ -64,6 +64,6 @@ extension DatabasePage: CustomStringConvertible {
 }
 
 extension DatabasePage.Zone: CustomStringConvertible {
-  /// The zone.
-  public var description: String { "\(id)".oneLine }
+  /// The zone, and why it is gone if it is.
+  public var description: String { "\(id)\(loss.map { " (gone: \($0))" } ?? "")".oneLine }
 }
