@@ -5,12 +5,12 @@
 // printed.
 
 /// Header fields in the order in which they came; names compare without regard to case.
-public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral {
+public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, CustomStringConvertible {
   /// Name and value, in order.
   public private(set) var fields: [Field] = []
 
   /// One line of a header.
-  public struct Field: Sendable, Hashable {
+  public struct Field: Sendable, Hashable, CustomStringConvertible {
     /// The field's name, as it was spelled.
     public var name: String
     /// The field's value, without the spaces around it.
@@ -20,6 +20,9 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral {
       self.name = name
       self.value = value
     }
+
+    /// The name. Values are not printed: some are credentials.
+    public var description: String { name }
   }
 
   /// A header without fields.
@@ -47,6 +50,9 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral {
   public mutating func append(_ name: String, _ value: String) {
     fields.append(Field(name: name, value: value))
   }
+
+  /// The names, in order. Values are not printed: some are credentials.
+  public var description: String { fields.map(\.name).joined(separator: ", ") }
 
   /// All values under a name, in order.
   public func all(_ name: String) -> [String] {
@@ -88,7 +94,7 @@ public struct HTTPRequest: Sendable, CustomStringConvertible {
 }
 
 /// An answer with its body.
-public struct HTTPResponse: Sendable {
+public struct HTTPResponse: Sendable, CustomStringConvertible {
   /// The status code: 200.
   public var status: Int
   /// The header.
@@ -102,6 +108,9 @@ public struct HTTPResponse: Sendable {
     self.headers = headers
     self.body = body
   }
+
+  /// The status, and the size of the body.
+  public var description: String { "\(status), \(body.count) bytes" }
 }
 
 /// Carries requests to a server.

@@ -15,7 +15,7 @@ private import Strandline
 #endif
 
 /// Sends requests over the network.
-public final class URLSessionTransport: Transport {
+public final class URLSessionTransport: Transport, CustomStringConvertible {
   private let session: URLSession
   private let gatherer: Gatherer
 
@@ -38,6 +38,9 @@ public final class URLSessionTransport: Transport {
     gatherer = Gatherer(answerBytesMax: answerBytesMax)
     session = URLSession(configuration: configuration, delegate: gatherer, delegateQueue: nil)
   }
+
+  /// What it is; requests in flight hold credentials.
+  public var description: String { "transport over URLSession" }
 
   deinit {
     // A session keeps its delegate alive until it is invalidated.

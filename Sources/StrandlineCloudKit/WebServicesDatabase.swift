@@ -9,7 +9,7 @@ public import Strandline
 package import StrandlineSystem
 
 /// One database of a container, reached over HTTP.
-public final class WebServicesDatabase: CloudDatabase {
+public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   /// Container, environment, scope.
   public let address: CloudAddress
 
@@ -65,6 +65,9 @@ public final class WebServicesDatabase: CloudDatabase {
       address: address, apiToken: apiToken, session: session, baseURL: baseURL, transport: transport,
       environment: .real)
   }
+
+  /// The database, and where it is reached; no credential.
+  public var description: String { "\(address) at \(origin)" }
 
   // MARK: Requests
 

@@ -70,6 +70,18 @@ func showTitle(of id: RecordID, in store: RecordStore, on screen: @Sendable (Str
   }
 }
 
+func countVisit(of page: String, in store: RecordStore) async throws -> (visits: Int64, position: LogPosition) {
+  let (visits, receipt) = try await store.write { tx in
+    var record = try tx.record(RecordID(page)) ?? Record(type: "Page", id: RecordID(page))
+    var visits: Int64 = 1
+    if case .int64(let before)? = record["visits"] { visits += before }
+    record["visits"] = .int64(visits)
+    try tx.save(record)
+    return visits
+  }
+  return (visits, receipt.position)  // a later process asks `receipt(at:)` whether the server has it
+}
+
 func upload(_ note: Note, from store: RecordStore) async throws -> MutationOutcome? {
   let receipt = try await store.write { tx in try tx.save(note) }  // durable here
   let outcomes = try await receipt.outcome()  // waits until the server has answered
@@ -153,6 +165,12 @@ struct `The examples of the documentation` {
 
     try await rename(note, to: "A new life", in: store)
     #expect(try store.value(Note.self, "tide")?.title == "A new life")
+
+    _ = try await countVisit(of: "shore", in: store)
+    let second = try await countVisit(of: "shore", in: store)
+    #expect(second.visits == 2)
+    #expect(try store.receipt(at: second.position).lsns?.upperBound == second.position.lsn)
+    #expect(try await store.write { try $0.delete(RecordID("shore")) }.value)
 
     try await markPlace(of: "ebb", in: store)
     #expect(try store.record(RecordID("ebb"))?.fields["tags"] == .list(.strings, ["shore", "north"]))

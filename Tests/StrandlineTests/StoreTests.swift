@@ -121,10 +121,10 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     let bench = Bench()
     let store = try bench.open()
     try store.writeBlocking { tx in try tx.save(record("n", ["title": "old"])) }
-    let (lsns, _) = try store.enqueue { tx in
+    let lsns = try store.enqueue { tx in
       try tx.save(record("n", ["title": "new"]))
       try tx.save(record("m"))
-    }
+    }.receipt.lsns
     #expect(try store.record(RecordID("n"))?["title"] == "old")
     #expect(try store.record(RecordID("m")) == nil)
     #expect(try store.recordIDs() == [RecordID("n")])

@@ -42,6 +42,11 @@ package struct Bound: EventPayload, Hashable {
     scope = try field("scope", .choice(DatabaseScope.self), bound?.scope)
     userHash = try field("userHash", .u64, bound?.userHash)
   }
+
+  /// The hash of a user's record name: FNV-1a, 64 bits. The log does not hold the name.
+  package static func hash(ofUser name: String) -> UInt64 {
+    name.utf8.reduce(0xCBF2_9CE4_8422_2325) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+  }
 }
 
 /// A local save: the record after it, its stamp, and the dirty map. The newest one of a record is enough to send.

@@ -67,16 +67,28 @@ public struct ZoneID: Hashable, Comparable, Sendable, Codable, CustomStringConve
   /// The zone's name, at most 255 ASCII characters.
   public var name: String
   /// The owner's user record name; empty for the user's own zones.
-  public var owner: String
+  ///
+  /// CloudKit's placeholder for the user, `__defaultOwner__` (`CKCurrentUserDefaultName`), becomes empty here. A store also
+  /// knows the user's own record name after its first sync, and takes it for empty from then on.
+  public var owner: String {
+    didSet { owner = Self.canonical(owner) }
+  }
   /// The database.
   public var scope: DatabaseScope
 
   /// Names a zone; by default one of the user's own in the private database.
   public init(_ name: String, owner: String = "", scope: DatabaseScope = .private) {
     self.name = name
-    self.owner = owner
+    self.owner = Self.canonical(owner)
     self.scope = scope
   }
+
+  /// One spelling for the user's own zones. Identities are compared and stored in this form alone, so that a zone which an
+  /// app and the server spell differently is not kept twice.
+  private static func canonical(_ owner: String) -> String { owner == currentUser ? "" : owner }
+
+  /// CloudKit's placeholder for the signed-in user's record name.
+  private static let currentUser = "__defaultOwner__"
 
   /// Where records go when nothing else is said. CloudKit's own default zone has no change feed, so a
   /// synced store cannot use it.

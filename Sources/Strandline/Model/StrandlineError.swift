@@ -44,6 +44,10 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let noSuchRecord = Code("noSuchRecord")
     /// A name that CloudKit would refuse.
     public static let invalidName = Code("invalidName")
+    /// The record's zone belongs to another user, or to a user whom the store does not know yet.
+    public static let foreignZone = Code("foreignZone")
+    /// The record's zone lies in a database that the store does not sync: private, shared or public.
+    public static let foreignScope = Code("foreignScope")
     /// A value that CloudKit would refuse.
     public static let invalidValue = Code("invalidValue")
     /// A record or transaction over the limit.

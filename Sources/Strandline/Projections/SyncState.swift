@@ -94,10 +94,13 @@ package struct SyncState: Sendable {
   /// The writer of an event of this log. The writer number may change within a tenure.
   package func author(of lsn: LSN) -> WriterID? { tenures.last { $0.first <= lsn }?.writer }
 
+  /// The tenure under which an event of this log was written; nil before the first.
+  package func tenure(of lsn: LSN) -> UInt64? { tenures.last { $0.first <= lsn }?.tenure }
+
   /// Whether the log's own writer wrote `lsn` under `tenure`: the position lies in that tenure's range.
   package func owns(_ lsn: LSN, tenure: UInt64, upTo end: LSN) -> Bool {
     guard lsn != .none, lsn <= end else { return false }
-    return tenures.last { $0.first <= lsn }?.tenure == tenure
+    return self.tenure(of: lsn) == tenure
   }
 }
 

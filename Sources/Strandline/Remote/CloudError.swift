@@ -83,13 +83,13 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     self.redirectURL = redirectURL
   }
 
-  /// Code, reason, and what helps to find the request at the server.
+  /// One line: code, reason, and what helps to find the request at the server.
   public var description: String {
     var text = code.rawValue
     if !reason.isEmpty { text += ": \(reason)" }
     if let httpStatus { text += " (HTTP \(httpStatus))" }
     if let retryAfter { text += ", retry after \(retryAfter) s" }
     if let requestUUID { text += ", request \(requestUUID)" }
-    return text
+    return text.oneLine
   }
 }

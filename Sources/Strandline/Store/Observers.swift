@@ -140,13 +140,13 @@ public struct Observation<Element: Sendable & Equatable>: AsyncSequence, Sendabl
 
 extension RecordStore {
   /// A record, now and whenever it has changed durably; nil where it does not live.
-  public func observe(_ id: RecordID) -> Observation<Record?> {
-    Observation(self, .record(id)) { try $0.record(id) }
+  public func observe(_ id: RecordID, fileID: String = #fileID, line: Int = #line) -> Observation<Record?> {
+    Observation(self, .record(canonical(id))) { try $0.record(id, fileID: fileID, line: line) }
   }
 
   /// The store's state, now and whenever something of it has changed durably.
-  public func observeStatus() -> Observation<StoreStatus> {
-    Observation(self, .all) { try $0.status() }
+  public func observeStatus(fileID: String = #fileID, line: Int = #line) -> Observation<StoreStatus> {
+    Observation(self, .all) { try $0.status(fileID: fileID, line: line) }
   }
 
   /// Tells the observers what has become durable.

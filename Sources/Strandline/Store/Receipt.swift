@@ -27,17 +27,16 @@ public struct Receipt: Sendable {
   public let lsns: ClosedRange<LSN>?
   /// Everything up to here was durable when the receipt was given.
   public let durableLSN: LSN
+  /// Where the transaction ends, in a form that may leave the process: `store.receipt(at:)` takes it after any number of
+  /// relaunches. For a transaction that changed nothing it is the newest event that it saw.
+  public let position: LogPosition
   private let store: RecordStore
 
-  init(lsns: ClosedRange<LSN>?, durableLSN: LSN, store: RecordStore) {
+  init(lsns: ClosedRange<LSN>?, durableLSN: LSN, position: LogPosition, store: RecordStore) {
     self.lsns = lsns
     self.durableLSN = durableLSN
+    self.position = position
     self.store = store
-  }
-
-  /// Where the transaction ends, in a form that may leave the process: `store.receipt(at:)` takes it after a relaunch.
-  public var position: LogPosition {
-    LogPosition(tenure: store.core.withLock { $0.tenure }, lsn: lsns?.upperBound ?? durableLSN)
   }
 
   /// Returns when every mutation of the transaction is settled: by the server, or by what took its place.
@@ -142,6 +141,8 @@ extension RecordStore {
 
   private func findReceipt(at position: LogPosition) throws -> Receipt {
     let durable = source.durableLSN
+    // A transaction that changed nothing in an empty log: every log has this place.
+    if position.lsn == .none { return Receipt(lsns: nil, durableLSN: durable, position: position, store: self) }
     let isOurs = projections.sync.owns(position.lsn, tenure: position.tenure, upTo: durable)
     guard isOurs else {
       throw StrandlineError(
@@ -150,7 +151,7 @@ extension RecordStore {
           + "the store was restored from a backup, or is another one")
     }
     let first = try source.transactionStart(of: position.lsn)
-    return Receipt(lsns: first...position.lsn, durableLSN: durable, store: self)
+    return Receipt(lsns: first...position.lsn, durableLSN: durable, position: position, store: self)
   }
 
   fileprivate func waitUntilSettled(_ lsns: ClosedRange<LSN>) async throws {

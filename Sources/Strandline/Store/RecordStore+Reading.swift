@@ -12,8 +12,19 @@ extension RecordStore {
   public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
     try CallSite(fileID, line).run("reading record '\(id)'") {
       try requireOpen()
+      let id = canonical(id)
       return try load(id, entry(id, asOf: nil), asOf: nil)
     }
+  }
+
+  /// The one spelling of a zone: its owner may be the own user's name.
+  func canonical(_ zone: ZoneID) -> ZoneID {
+    zone.owner.isEmpty ? zone : Account(projections.sync).canonical(zone)
+  }
+
+  /// The one spelling of a record's identity.
+  func canonical(_ id: RecordID) -> RecordID {
+    id.zone.owner.isEmpty ? id : RecordID(id.name, zone: canonical(id.zone))
   }
 
   /// A record's entry as of a view's LSN; nil: as of what is durable now.

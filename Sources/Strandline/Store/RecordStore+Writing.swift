@@ -15,51 +15,110 @@ extension RecordStore {
   /// - Returns: a receipt, after the sync: the transaction survives a crash and a power cut.
   /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;
   ///   `StrandlineError.diskFull` (nothing was written; works again when there is room), `.outcomeUnknown` (the sync
-  ///   failed: reopen the store), `.closed`, `.readOnly`.
+  ///   failed: reopen the store), `.tooLarge` (a transaction has at most 64 MiB: some 300,000 records of 100 bytes;
+  ///   nothing was written), `.closed`, `.readOnly`.
   /// - Complexity: O(what is written), one sync shared with all writers that wait meanwhile.
   @discardableResult
   public func write(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
   ) async throws -> Receipt {
-    try await CallSite(fileID, line).run(writing) {
-      try Task.checkCancellation()
-      let (lsns, upTo) = try enqueue(body)
-      if case .writer(let log) = source { try await log.waitUntilDurable(upTo.rawValue) }
-      driver.withLock { $0 }?.localWriteEnded()
-      return Receipt(lsns: lsns, durableLSN: upTo, store: self)
-    }
+    try await commit(fileID, line, body).receipt
   }
 
-  /// The same on a plain thread, which does the sync itself if no other writer is doing one.
+  /// Writes one transaction, and returns what the closure returns beside the receipt:
+  ///
+  /// ```swift
+  /// let (visits, receipt) = try await store.write { tx in
+  ///   var page = try tx.value(Page.self, "start") ?? Page(id: "start")
+  ///   page.visits += 1
+  ///   try tx.save(page)
+  ///   return page.visits
+  /// }
+  /// ```
+  ///
+  /// `.value` behind the closure takes the value alone. It is returned after the sync, so it never speaks of a
+  /// transaction that a crash undoes. In all else this is the `write` of a closure without a value.
+  ///
+  /// - Throws: what the closure threw; `CancellationError` and `StrandlineError` as the other `write`.
+  @discardableResult
+  public func write<Value>(
+    fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
+  ) async throws -> (value: Value, receipt: Receipt) {
+    try await commit(fileID, line, body)
+  }
+
+  /// `write` on a plain thread, which does the sync itself if no other writer is doing one.
+  ///
+  /// - Throws: as `write`, but for `CancellationError`.
   @discardableResult
   public func writeBlocking(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
   ) throws -> Receipt {
-    try CallSite(fileID, line).run(writing) {
-      let (lsns, upTo) = try enqueue(body)
-      if case .writer(let log) = source { try log.waitUntilDurableBlocking(upTo.rawValue) }
+    try commitBlocking(fileID, line, body).receipt
+  }
+
+  /// `write` of a closure with a value, on a plain thread.
+  ///
+  /// - Throws: as `write`, but for `CancellationError`.
+  @discardableResult
+  public func writeBlocking<Value>(
+    fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
+  ) throws -> (value: Value, receipt: Receipt) {
+    try commitBlocking(fileID, line, body)
+  }
+
+  private func commit<Value>(
+    _ fileID: String, _ line: Int, _ body: (inout WriteTransaction) throws -> Value
+  ) async throws -> (value: Value, receipt: Receipt) {
+    try await CallSite(fileID, line).run(writing) {
+      try Task.checkCancellation()
+      let queued = try enqueue(body)
+      if case .writer(let log) = source { try await log.waitUntilDurable(queued.receipt.durableLSN.rawValue) }
       driver.withLock { $0 }?.localWriteEnded()
-      return Receipt(lsns: lsns, durableLSN: upTo, store: self)
+      return queued
     }
   }
 
-  /// Runs the closure under the lock and queues its transaction. A transaction that changed nothing may still have
-  /// looked at what is not durable yet, so its receipt waits for that.
-  package func enqueue(
-    _ body: (inout WriteTransaction) throws -> Void
-  ) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
+  private func commitBlocking<Value>(
+    _ fileID: String, _ line: Int, _ body: (inout WriteTransaction) throws -> Value
+  ) throws -> (value: Value, receipt: Receipt) {
+    try CallSite(fileID, line).run(writing) {
+      let queued = try enqueue(body)
+      if case .writer(let log) = source { try log.waitUntilDurableBlocking(queued.receipt.durableLSN.rawValue) }
+      driver.withLock { $0 }?.localWriteEnded()
+      return queued
+    }
+  }
+
+  /// Runs the closure under the lock and queues its transaction. The receipt holds when its `durableLSN` is durable. A
+  /// transaction that changed nothing may still have looked at what is not durable yet, so its receipt waits for that.
+  package func enqueue<Value>(
+    _ body: (inout WriteTransaction) throws -> Value
+  ) throws -> (value: Value, receipt: Receipt) {
     try requireOpen()
-    return try transact { core in
-      var transaction = WriteTransaction(core: core)
-      do { try body(&transaction) } catch {
-        core = transaction.finish()
-        throw error
+    // Set in the lock and not returned from it: what a lock gives out has to be Sendable, and the caller's value need not.
+    var value: Value?
+    do {
+      let receipt = try core.withLock { core in
+        let lsns = try core.transact { core in
+          var transaction = WriteTransaction(core: core)
+          do { value = try body(&transaction) } catch {
+            core = transaction.finish()
+            throw error
+          }
+          core = transaction.finish()
+        }.lsns
+        let end = core.projections.appliedLSN
+        let tenure = lsns == nil ? core.projections.sync.tenure(of: end) : nil
+        return Receipt(
+          lsns: lsns, durableLSN: end, position: LogPosition(tenure: tenure ?? core.tenure, lsn: end), store: self)
       }
-      core = transaction.finish()
-    }
+      guard let value else { preconditionFailure("a transaction was queued whose closure did not run") }
+      return (value, receipt)
+    } catch { throw translated(error) }
   }
 
-  /// Runs a transaction of the engine or of the app under the lock.
+  /// Runs a transaction of the engine under the lock.
   package func transact(_ body: (inout StoreCore) throws -> Void) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
     do {
       return try core.withLock { core in

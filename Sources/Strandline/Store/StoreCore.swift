@@ -17,12 +17,12 @@ package struct StoreCore: ~Copyable, Sendable {
   /// What the engine is sending, from the moment at which it was a record's newest mutation until it is answered:
   /// compaction leaves it whole, though a newer one may stand for it by then.
   package var sending: Set<LSN> = []
+  /// The database that the store's engine syncs; nil without an engine.
+  package var engineScope: DatabaseScope?
   /// Whether `opened` stands in the log under this tenure and name.
   private var hasOpened = false
   /// The bodies of events that are appended and not known to be durable.
-  private var inFlight: [LSN: [UInt8]] = [:]
-  /// No LSN below this has a body in flight.
-  private var firstInFlight: LSN = .none
+  private var inFlight = BodiesInFlight()
   private var openTransaction: (first: LSN, log: LogTransaction)?
 
   package init(projections: SharedProjections, source: EventSource, environment: SystemEnvironment) {
@@ -33,8 +33,10 @@ package struct StoreCore: ~Copyable, Sendable {
     self.writer = sync.writer ?? max(1, environment.random.next())
     self.clock = HybridClock()
     clock.learn(sync.latest)
-    firstInFlight = projections.appliedLSN.advanced(by: 1)
   }
+
+  /// Whose store this is.
+  package var account: Account { Account(projections.sync, engine: engineScope) }
 
   package var tenure: UInt64 {
     if case .writer(let log) = source { return log.tenure }
@@ -76,7 +78,7 @@ package struct StoreCore: ~Copyable, Sendable {
       return (value, LSN(lsns.lowerBound)...LSN(lsns.upperBound))
     } catch {
       projections.withLock { $0.undo(to: before) }
-      dropInFlight(after: before)
+      inFlight.removeLast(after: before)
       hasOpened = opened
       writer = name
       throw error
@@ -91,6 +93,15 @@ package struct StoreCore: ~Copyable, Sendable {
     precondition(openTransaction != nil, "append outside a transaction")
     try appendOpened()
     return try add(event)
+  }
+
+  /// Whether the open transaction has more bytes than the log takes: it can only fail.
+  package var isTransactionTooLarge: Bool { (openTransaction?.log.frameBytes ?? 0) > transactionBytesMax }
+
+  /// The most bytes of frames in one transaction.
+  package var transactionBytesMax: Int {
+    if case .writer(let log) = source { return log.transactionBytesMax }
+    return 0
   }
 
   /// Appends `opened`, which names the writer of what follows, unless this store has done so. `append` does it before its
@@ -114,7 +125,7 @@ package struct StoreCore: ~Copyable, Sendable {
     }
     let body = EventCodec.encode(event)
     openTransaction?.log.add(schema: EventCodec.schema, body: body)
-    inFlight[lsn] = body
+    inFlight.append(body, at: lsn)
     clock.learn(latest)
     return lsn
   }
@@ -135,34 +146,18 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   private mutating func settle(_ durable: LSN) {
-    let applied = projections.withLock { state in
-      state.trim(upTo: durable)
-      return state.appliedLSN
-    }
-    if durable >= applied {
-      inFlight.removeAll(keepingCapacity: true)
-      firstInFlight = durable.advanced(by: 1)
-      return
-    }
-    while firstInFlight <= durable, !inFlight.isEmpty {
-      inFlight[firstInFlight] = nil
-      firstInFlight = firstInFlight.advanced(by: 1)
-    }
+    projections.withLock { $0.trim(upTo: durable) }
+    inFlight.removeFirst(through: durable)
   }
 
   private mutating func undo(to durable: LSN) {
-    let (applied, last) = projections.withLock { state in
+    let last = projections.withLock { state in
       state.undo(to: durable)
       state.trim(upTo: durable)
-      return (state.appliedLSN, state.sync.tenures.last)
+      return state.sync.tenures.last
     }
-    inFlight.removeAll()
-    firstInFlight = applied.advanced(by: 1)
+    inFlight.removeLast(after: durable)
     hasOpened = last?.tenure == tenure && last?.writer == writer
-  }
-
-  private mutating func dropInFlight(after lsn: LSN) {
-    for key in inFlight.keys where key > lsn { inFlight[key] = nil }
   }
 
   // MARK: Reading what is appended

@@ -9,7 +9,7 @@ package import StrandlineSystem
 public struct StoreEnvironment: Sendable {
   package let system: SystemEnvironment
   /// An app's test turns it.
-  private let isSimulated: Bool
+  let isSimulated: Bool
 
   package init(_ system: SystemEnvironment, isSimulated: Bool = false) {
     self.system = system

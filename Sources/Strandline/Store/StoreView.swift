@@ -46,6 +46,7 @@ public final class StoreView: Sendable {
   public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
     try CallSite(fileID, line).run("reading record '\(id)'") {
       try store.requireOpen()
+      let id = store.canonical(id)
       return try store.load(id, entry(id), asOf: lsn)
     }
   }
@@ -66,6 +67,7 @@ public final class StoreView: Sendable {
   ) throws -> Int {
     try CallSite(fileID, line).run("counting records") {
       guard type == nil else { return try living(ofType: type, in: zone).count }
+      let zone = zone.map(store.canonical)
       return try look { state in
         let living = state.living(asOf: lsn)
         return zone.map { living[$0] ?? 0 } ?? living.values.reduce(0, +)
@@ -109,6 +111,7 @@ public final class StoreView: Sendable {
 
   /// The living records, in the order of zone and name.
   func living(ofType type: String?, in zone: ZoneID?) throws(StrandlineError) -> [(RecordID, RecordEntry)] {
+    let zone = zone.map(store.canonical)
     let found: [(RecordID, RecordEntry)] = try look { state in
       let changed = state.changes(after: lsn)
       var found: [(RecordID, RecordEntry)] = []

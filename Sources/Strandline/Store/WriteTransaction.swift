@@ -8,8 +8,13 @@ import StrandlineSystem
 /// A transaction that is being written. It sees everything that was written before it, durable or not.
 public struct WriteTransaction: ~Copyable {
   private var core: StoreCore
+  /// Whose store this is, as far as it was known when the transaction began.
+  private let account: Account
 
-  init(core: consuming StoreCore) { self.core = core }
+  init(core: consuming StoreCore) {
+    account = core.account
+    self.core = core
+  }
 
   /// Gives the store's state back.
   consuming func finish() -> StoreCore { core }
@@ -23,6 +28,7 @@ public struct WriteTransaction: ~Copyable {
 
   /// The record as this transaction sees it.
   func find(_ id: RecordID) throws -> Record? {
+    let id = account.canonical(id)
     guard let loaded = try core.view(id) else { return nil }
     let base = try core.projections.entry(id)?.base
     let system = base.map {
@@ -33,9 +39,10 @@ public struct WriteTransaction: ~Copyable {
 
   /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.
   ///
-  /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.invalidName`, `.invalidValue`,
-  ///   `.tooLarge`, `.typeMismatch`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
-  ///   changed nothing then.
+  /// - Throws: `StrandlineError.recordWasDeleted` for a name in the deletion index; `.typeMismatch` if the record lives and
+  ///   is of another type; `.foreignZone` and `.foreignScope` for a zone or database that this store does not sync;
+  ///   `.invalidName`, `.invalidValue`; `.damaged` and `.io` if what the record holds now cannot be read. This call has
+  ///   changed nothing then. `.tooLarge` also if the transaction exceeds 64 MiB: then nothing of it can be written.
   public mutating func save(_ record: Record, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("saving record '\(record.id)'") { try put(record, creating: false) }
   }
@@ -49,15 +56,30 @@ public struct WriteTransaction: ~Copyable {
 
   /// Deletes a record; false if it does not live.
   ///
-  /// - Throws: `StrandlineError`: `.damaged` and `.io` if the record cannot be read.
+  /// - Throws: `StrandlineError`: `.damaged` and `.io` if the record cannot be read; `.tooLarge` as `save`.
   @discardableResult
   public mutating func delete(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Bool {
     try CallSite(fileID, line).run("deleting record '\(id)'") { try remove(id) }
   }
 
+  /// Whether it has more bytes than a log takes in one transaction: nothing of it can be written.
+  package var isTooLarge: Bool { core.isTransactionTooLarge }
+
+  /// Appends an event. What is too large is refused here and not only at its end, so that a closure without an end does
+  /// not use up the memory.
+  private mutating func append(_ event: Event) throws {
+    if !isTooLarge { try core.append(event) }
+    guard isTooLarge else { return }
+    throw StrandlineError(
+      .tooLarge,
+      "the transaction has more than \(core.transactionBytesMax) bytes, the most that becomes durable together; nothing of "
+        + "it was written; write it in several transactions")
+  }
+
   private mutating func remove(_ id: RecordID) throws -> Bool {
+    let id = account.canonical(id)
     guard let entry = try core.projections.entry(id), let view = entry.view else { return false }
-    try core.append(
+    try append(
       .deleted(
         Deleted(
           id: id, births: try core.births(view), base: entry.base?.version ?? .none, time: core.tick(),
@@ -66,7 +88,7 @@ public struct WriteTransaction: ~Copyable {
   }
 
   private mutating func put(_ record: Record, creating: Bool) throws {
-    let id = record.id
+    let id = account.canonical(record.id)
     let entry = try core.projections.entry(id)
     let current = try entry.flatMap { try core.view($0) }
     if creating, current != nil {
@@ -87,8 +109,13 @@ public struct WriteTransaction: ~Copyable {
     }
     if entry == nil { try checkName(id) }
     if current == nil { try checkSchemaName(record.type, "record type", id) }
+    try check(id.zone, of: id)
 
     var desired = record.fields
+    for (name, value) in record.fields where value.namesZone {
+      for reference in value.references { if let zone = reference.zone { try check(zone, of: id, in: name) } }
+      desired[name] = value.relative(to: id.zone)
+    }
     if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
     if let current {
       try edit(id, desired, current, entry)
@@ -112,7 +139,7 @@ public struct WriteTransaction: ~Copyable {
     let time = core.tick()
     let content = EncodedContent(newLife: fields, stamp: FieldStamp(time: time, writer: core.writer), seen: seen)
     try checkSize(fields: fields.count, content, id)
-    try core.append(
+    try append(
       .saved(
         Saved(
           id: id, type: type, births: [Birth(time: time, writer: core.writer)], base: entry?.base?.version ?? .none,
@@ -136,11 +163,51 @@ public struct WriteTransaction: ~Copyable {
     }
     let content = EncodedContent(version, dirty: dirty)
     try checkSize(fields: version.fields.count, content, id)
-    try core.append(
+    try append(
       .saved(
         Saved(
           id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .none, time: time,
           editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)))
+  }
+
+  // MARK: What no sync of this store would send
+
+  /// Refuses the zone of a record in another database, or of another user.
+  private func check(_ zone: ZoneID, of id: RecordID) throws {
+    guard account.takes(zone.scope) else {
+      let scopes = account.scopes.map { "\($0)" }.joined(separator: " and ")
+      throw StrandlineError(
+        .foreignScope,
+        "record '\(id)' is of the \(zone.scope) database, and "
+          + (scopes.isEmpty
+            ? "a store that never synced takes records of the private one alone"
+            : "this store syncs the \(scopes) one, so it would never be sent")
+          + "; save it in a store that syncs the \(zone.scope) database")
+    }
+    guard zone.scope == .shared else { return try checkOwner(zone, "record '\(id)'") }
+    guard !zone.owner.isEmpty else {
+      throw StrandlineError(
+        .foreignZone,
+        "record '\(id)' is of the shared database, whose zones are other users', and its zone names no owner: "
+          + "name the one that the zone has at the server")
+    }
+  }
+
+  /// Refuses a reference to a zone of another user. Its database is that of the record.
+  private func check(_ zone: ZoneID, of id: RecordID, in field: String) throws {
+    guard id.zone.scope != .shared else { return }
+    try checkOwner(account.canonical(zone), "record '\(id)', field '\(field)'")
+  }
+
+  private func checkOwner(_ zone: ZoneID, _ what: String) throws {
+    guard !zone.owner.isEmpty else { return }
+    throw StrandlineError(
+      .foreignZone,
+      !account.isUserKnown
+        ? "\(what): zone '\(zone.name)' names the owner '\(zone.owner)', and this store learns who its user is with its "
+          + "first sync; leave the owner empty for a zone of its user"
+        : "\(what): zone '\(zone.name)' belongs to '\(zone.owner)', who is not this store's user; "
+          + "leave the owner empty for a zone of its user")
   }
 
   // MARK: What CloudKit would refuse

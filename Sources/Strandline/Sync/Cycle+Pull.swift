@@ -65,9 +65,11 @@ extension Cycle {
               .zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: "the database's token expired")))
           }
         }
+        let account = Account(core.projections.sync)
         for zone in page.zones {
           var id = zone.id
           id.scope = scope
+          id = account.canonical(id)
           if let loss = zone.loss {
             // A zone that this log never saw at the server has nothing here to freeze.
             if core.projections.sync.zones[id]?.wasSeen == true {

@@ -75,14 +75,12 @@ struct Cycle {
   private mutating func checkAccount() async throws {
     let user = try await pacer.send("asking who is signed in") { [database] in try await database.user() }
     let address = database.address
-    // FNV-1a, 64 bits: enough to recognize the user; the log does not hold the user's name.
-    var hash: UInt64 = 0xCBF2_9CE4_8422_2325
-    for byte in user.utf8 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 }
     let bound = Bound(
-      container: address.container, environment: address.environment, scope: address.scope, userHash: hash)
+      container: address.container, environment: address.environment, scope: address.scope,
+      userHash: Bound.hash(ofUser: user))
     let known = sync.bounds
     if let other = known.values.first(where: { !$0.isSameAccount(as: bound) }) {
-      let what = other.userHash != hash ? "another user" : "'\(other.container)' \(other.environment)"
+      let what = other.userHash != bound.userHash ? "another user" : "'\(other.container)' \(other.environment)"
       throw StrandlineError(
         .accountMismatch,
         "the store at '\(store.path)' belongs to \(what), not to '\(bound.container)' \(bound.environment) of this user; "

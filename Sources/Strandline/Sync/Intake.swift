@@ -141,6 +141,8 @@ struct Intake {
       case .endLives(let births, let reason):
         try core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
       case .settle(let lsn, let outcome): try core.append(.settled(Settled(id: id, lsn: lsn, outcome: outcome)))
+      case .refuse(let lsn, let code, let words):
+        try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .rejected, code: code.rawValue, words: words)))
       case .deleteAgain(let births):
         try core.append(
           .deleted(Deleted(id: id, births: births, base: version, time: core.tick(), tenure: core.tenure)))

@@ -14,6 +14,8 @@ struct IntakeDecision {
     case settle(LSN, Outcome)
     /// Append a deletion of the version that was stored, to be sent with its tag.
     case deleteAgain(Set<Birth>)
+    /// Append that a mutation, and every earlier one of the record, will never be sent, and why.
+    case refuse(LSN, code: StrandlineError.Code, words: String)
     /// Append what the unsettled edit at `local` and the version that was stored merge to.
     case merge(Version, dirty: Set<String>, edit: LoadedVersion, local: LSN, rule: String)
     /// Append that the change was not applied, and what has to be asked because of it.
@@ -145,13 +147,28 @@ struct VersionSituation {
         return decision
       }
     }
+    let takesItsPlace = isOtherLife && (isDead || (base != nil && !endsBase))
+    if included != pending.newest, !takesItsPlace, edit.version.type != arrival.version.type {
+      // Two devices gave one name to records of two types. The fields of both in one record would be neither, and the
+      // server keeps the type of a record that lives: the one that it has stays.
+      decision.steps += [
+        .refuse(
+          pending.newest, code: .typeMismatch,
+          words:
+            "the server holds '\(id)' as a '\(arrival.version.type)', which cannot become a '\(edit.version.type)'; "
+            + "delete it and create it anew, or save under another name"),
+        .store(arrival),
+      ]
+      decision.counts.blocked = 1
+      return decision
+    }
     decision.steps.append(.store(arrival))
     if let included {
       decision.steps.append(.settle(included, .saved))
       decision.counts.recognized = 1
       if included == pending.newest { return decision }
     }
-    if isOtherLife, isDead || (base != nil && !endsBase) {
+    if takesItsPlace {
       // The life that ended here is still at the server, perhaps edited: the one that began here takes its place.
       decision.steps.append(
         .merge(

@@ -8,7 +8,7 @@ import StrandlineSystem
 
 /// The default merge.
 package enum Join {
-  /// The join of two versions.
+  /// The join of two versions of one type. Versions of two types are two records under one name and have no join.
   package static func join(_ left: Version, _ right: Version) -> Version {
     var result = right
     for name in Set(left.fields.keys).union(left.stamp.fields.keys) {

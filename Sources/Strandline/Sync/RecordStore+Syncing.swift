@@ -38,6 +38,7 @@ extension RecordStore {
       let engine = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
         try SyncEngine(store: store, configuration: syncing)
       }
+      store.core.withLock { $0.engineScope = engine.database.address.scope }
       store.driver.withLock { $0 = engine }
     }
     return store

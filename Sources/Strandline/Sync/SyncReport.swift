@@ -17,7 +17,7 @@ public struct SyncReport: Hashable, Sendable {
   /// Conflicts that were merged.
   public var merged = 0
   /// Fetched versions and deletions that were not applied because they may be older than what is here, and edits that
-  /// were given up because the record was deleted elsewhere.
+  /// were given up because the record was deleted elsewhere or is of another type there.
   public var blocked = 0
   /// Records held because the server refused them.
   public var held = 0

@@ -142,7 +142,7 @@ extension Failure {
     case .noSuchStore, .notAStore, .noSuchRecord: .noSuchStore
     case .storeHeld, .throttled, .outdated: .tryLater
     case .damaged, .fromTheFuture, .recordWasDeleted, .recordExists, .invalidName, .invalidValue, .tooLarge,
-      .typeMismatch:
+      .typeMismatch, .foreignZone, .foreignScope:
       .dataDamaged
     case .diskFull, .io, .outcomeUnknown: .inputOutput
     case .accountMismatch, .needsSignIn: .notPermitted

@@ -140,7 +140,9 @@ struct ImportCommand {
         if try save(line, into: &transaction) { count += 1 }
       } catch {
         let failure = failure(error, line: lines.number)
-        guard failure.code == .dataDamaged, keepsGoing, !isDamage(error) else { return .bad(failure) }
+        guard failure.code == .dataDamaged, keepsGoing, !isDamage(error), !transaction.isTooLarge else {
+          return .bad(failure)
+        }
         skipped += 1
         console.report(failure)
       }

@@ -347,28 +347,3 @@ struct WireAsset: Codable {
     try container.encodeIfPresent(file?.downloadURL, forKey: .downloadURL)
   }
 }
-
-extension FieldValue {
-  /// The value with the zones of its references as the model has them: nil for the record's own zone, else with the
-  /// record's scope, and with an owner in the shared database alone. In the others every zone is the user's own,
-  /// whatever owner the server names.
-  package func relative(to zone: ZoneID) -> FieldValue {
-    switch self {
-    case .reference(let reference): return .reference(reference.relative(to: zone))
-    case .list(.references, let items): return .list(.references, items.map { $0.relative(to: zone) })
-    default: return self
-    }
-  }
-}
-
-extension Reference {
-  fileprivate func relative(to own: ZoneID) -> Reference {
-    guard let zone else { return self }
-    var result = self
-    let absolute = ZoneID(zone.name, owner: own.scope == .shared ? zone.owner : "", scope: own.scope)
-    result.zone =
-      absolute.name == own.name && (own.scope != .shared || absolute.owner == own.owner || zone.owner.isEmpty)
-      ? nil : absolute
-    return result
-  }
-}

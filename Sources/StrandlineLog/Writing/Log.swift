@@ -33,6 +33,8 @@ package final class Log: Sendable {
   package let isNew: Bool
 
   let options: LogOptions
+  /// The most bytes of frames that `append` takes in one transaction.
+  package var transactionBytesMax: Int { options.transactionBytesMax }
   let clock: any SystemClock
   let files: SegmentFiles
   private let lock: any FileLock

@@ -15,8 +15,9 @@ public struct QueryPage: Hashable, Sendable {
 extension StoreView {
   /// A page of the records that a query asks for, as the view shows them.
   ///
-  /// - Parameter cursor: where an earlier page of the same query ended; nil for the first page. The pages may come from
-  ///   different views: what is changed in between is where its new values put it.
+  /// `cursor` is where an earlier page of the same query ended; nil for the first page. The pages may come from different
+  /// views: what is changed in between is where its new values put it.
+  ///
   /// - Throws: `StrandlineError`: `.invalidValue` for a condition that cannot be asked, or a cursor of another query or
   ///   store; else as `record(_:)`.
   /// - Complexity: reads every record of the type; O(records × log(limit)), memory for one page.
@@ -171,7 +172,11 @@ extension RecordStore {
   }
 
   /// The first page of a query's answer, now and whenever a record of its type has changed durably.
-  public func observe(_ query: RecordQuery) -> Observation<[Record]> {
-    Observation(self, .records(type: query.recordType, zone: query.zone)) { try $0.query(query).records }
+  public func observe(
+    _ query: RecordQuery, fileID: String = #fileID, line: Int = #line
+  ) -> Observation<[Record]> {
+    Observation(self, .records(type: query.recordType, zone: query.zone.map(canonical))) {
+      try $0.query(query, fileID: fileID, line: line).records
+    }
   }
 }

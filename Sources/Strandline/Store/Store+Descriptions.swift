@@ -1,0 +1,125 @@
+// What a store and its values print: one line, for a log or a debugger.
+
+extension RecordStore: CustomStringConvertible {
+  /// The store's folder.
+  public var description: String { "store at '\(path)'".oneLine }
+}
+
+extension StoreOptions: CustomStringConvertible {
+  /// The size of a segment.
+  public var description: String { "segments of \(segmentBytesMax) bytes" }
+}
+
+extension StoreEnvironment: CustomStringConvertible {
+  /// Whether a test made it.
+  public var description: String { isSimulated ? "simulated environment" : "this machine" }
+}
+
+extension Receipt: CustomStringConvertible {
+  /// The events of the transaction, and what is durable.
+  public var description: String {
+    let events = lsns.map {
+      $0.lowerBound == $0.upperBound ? "event \($0.upperBound)" : "events \($0.lowerBound)-\($0.upperBound)"
+    }
+    return "\(events ?? "no event"), durable up to \(durableLSN)"
+  }
+}
+
+extension MutationOutcome: CustomStringConvertible {
+  /// The outcome in a few words.
+  public var description: String {
+    switch self {
+    case .saved: "saved"
+    case .merged: "merged"
+    case .superseded(let lsn): "superseded by event \(lsn)"
+    case .cancelled: "cancelled"
+    case .deletedOnServer: "deleted on the server"
+    case .rejected(let code, let reason): "rejected: \(code)\(reason.isEmpty ? "" : ", \(reason)")".oneLine
+    case .discarded: "discarded"
+    }
+  }
+}
+
+extension StoreStatus: CustomStringConvertible {
+  /// Counts, and the newest durable event.
+  public var description: String {
+    let parts = [
+      String.count(records, "record"), "\(unsettled) unsettled", held.isEmpty ? nil : "\(held.count) held",
+      waitMilliseconds.map { "waiting \($0) ms" }, "durable up to \(durableLSN)",
+    ]
+    return parts.compactMap { $0 }.joined(separator: ", ")
+  }
+}
+
+extension StoreStatus.Account: CustomStringConvertible {
+  /// Container, environment, and the databases that were synced.
+  public var description: String {
+    "\(container) \(environment) \(scopes.map { "\($0)" }.joined(separator: ", "))".oneLine
+  }
+}
+
+extension StoreStatus.Held: CustomStringConvertible {
+  /// The record, and why it is held.
+  public var description: String {
+    "\(id): \(code)\(reason.isEmpty ? "" : ", \(reason)") (\(String.count(attempts, "attempt")))".oneLine
+  }
+}
+
+extension StoreStatus.Zone: CustomStringConvertible {
+  /// The zone, its records, and what is the matter with it.
+  public var description: String {
+    "\(id): \(String.count(records, "record"))\(isDirty ? ", to be fetched" : "")\(isLost ? ", lost" : "")".oneLine
+  }
+}
+
+extension StoreCompaction: CustomStringConvertible {
+  /// Bytes, events and files, before and after.
+  public var description: String {
+    "bytes \(bytesBefore) to \(bytesAfter), events \(eventsBefore) to \(eventsAfter), "
+      + "files \(segmentsBefore) to \(segmentsAfter)"
+  }
+}
+
+extension StoreStatus.View: CustomStringConvertible {
+  /// What it shows, and for how long.
+  public var description: String { "view of event \(lsn), held for \(milliseconds) ms" }
+}
+
+extension StoreView: CustomStringConvertible {
+  /// What it shows.
+  public var description: String { "view of event \(lsn) of \(store)" }
+}
+
+extension RecordQuery: CustomStringConvertible {
+  /// Type, zone, conditions and order.
+  public var description: String {
+    let parts = [
+      recordType + (zone.map { " in \($0)" } ?? ""),
+      filters.isEmpty ? nil : "where " + filters.map { "\($0)" }.joined(separator: " and "),
+      sorts.isEmpty ? nil : "by " + sorts.map { "\($0)" }.joined(separator: ", "), limit.map { "at most \($0)" },
+    ]
+    return parts.compactMap { $0 }.joined(separator: ", ").oneLine
+  }
+}
+
+extension RecordFilter: CustomStringConvertible {
+  /// The field, the comparison and the values.
+  public var description: String {
+    "\(field) \(comparator.rawValue) \(values.map { "\($0)" }.joined(separator: ", "))".oneLine
+  }
+}
+
+extension RecordSort: CustomStringConvertible {
+  /// The field, and whether the order is the reverse.
+  public var description: String { (field + (ascending ? "" : " descending")).oneLine }
+}
+
+extension QueryPage: CustomStringConvertible {
+  /// How many records, and whether there are more.
+  public var description: String { String.count(records.count, "record") + (cursor == nil ? "" : ", more to come") }
+}
+
+extension QueryCursor: CustomStringConvertible {
+  /// Where the next page begins.
+  public var description: String { "after \(id)".oneLine }
+}
