@@ -35,7 +35,9 @@ package struct Version: Hashable, Sendable {
   package func record(_ id: RecordID, system: SystemFields?) -> Record {
     var visible = fields
     visible[Self.parentField] = nil
-    return Record(type: type, id: id, fields: visible, parent: parent, system: system)
+    var record = Record(type: type, id: id, fields: visible, parent: parent, system: system)
+    for name in stamp.fields.keys where fields[name] == nil && name != Self.parentField { record.nulls.insert(name) }
+    return record
   }
 
   /// The names of all fields with a value or a stamp, in the order of their UTF-8.
@@ -86,7 +88,7 @@ package struct EncodedContent: Sendable {
 
   /// The content of a new life: every field has the one stamp and is dirty. The same bytes as the general way makes,
   /// without its dictionaries: most of an import is this.
-  package init(newLife fields: [(name: String, value: FieldValue)], stamp: FieldStamp, seen: [WriterID: Seen]) {
+  package init(newLife fields: [(name: String, value: FieldValue?)], stamp: FieldStamp, seen: [WriterID: Seen]) {
     self.init(
       ContentLayout(
         stamps: fields.isEmpty ? [] : [stamp],
