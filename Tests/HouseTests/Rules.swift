@@ -12,7 +12,8 @@ enum Rules {
   static let imports: [String: Set<String>] = [
     "StrandlineSystem": ["CStrandline", "Glibc", "Musl", "Darwin", "MachO"],
     "StrandlineLog": ["StrandlineSystem"],
-    // Foundation for the values that apps store in typed records: Date, Data, URL, UUID. Not for files or network.
+    // Foundation for the values that apps store in typed records: Date, Data, URL, UUID, and for reading the JSON of an
+    // app's own types. Not for files or network.
     "Strandline": ["StrandlineLog", "StrandlineSystem", "Foundation", "FoundationEssentials"],
     "StrandlineCloudKit": ["Strandline", "StrandlineSystem", "Foundation", "FoundationNetworking", "CloudKit"],
     "StrandlineServer": ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation"],

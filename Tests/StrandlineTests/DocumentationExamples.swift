@@ -1,6 +1,7 @@
 // The examples of Strandline.docc, compiled and run: HouseTests finds each of them here, in ReadmeExampleTests or in
 // AppTests, letter by letter.
 
+import Foundation
 import Strandline
 import StrandlineServer
 import StrandlineSimulation
@@ -113,6 +114,40 @@ func markPlace(of name: String, in store: RecordStore) async throws {
   }
 }
 
+struct Buoy: SyncRecord {
+  var id: Int  // the record's name is the number in decimal
+  var name: String
+}
+
+struct Reading: SyncRecord {
+  // A field that a record lacks has the value of this property here.
+  static var prototype: Reading? { Reading(buoy: TypedReference(id: 0), taken: Date(timeIntervalSince1970: 0)) }
+
+  var id = UUID()
+  var buoy: TypedReference<Buoy>
+  var taken: Date
+  var waves: [Double] = []
+  var wind = Wind(knots: 0)  // added in version 2 of the app: a reading of version 1 has none
+
+  struct Wind: JSONField {
+    var knots: Int
+    var direction: String?
+  }
+}
+
+func highestWaves(in store: RecordStore) throws -> [String] {
+  let readings = try store.values(Reading.self)
+  for record in readings.unreadable { print("not shown: \(record.error)") }
+  return try readings.map { reading in
+    let buoy = try store.value(Buoy.self, reading.buoy.id)
+    return "\(buoy?.name ?? "unknown buoy"): \(reading.waves.max() ?? 0) m"
+  }
+}
+
+func receipt(of saved: String, in store: RecordStore) throws -> Receipt {
+  try store.receipt(at: LogPosition(text: saved))  // `saved` was receipt.position.description, before a relaunch
+}
+
 func summary(of store: RecordStore) throws -> String {
   let status = try store.status()
   let held = status.held.map { "\($0.id): \($0.reason)" }.joined(separator: "; ")
@@ -176,6 +211,27 @@ struct `The examples of the documentation` {
     #expect(try store.record(RecordID("ebb"))?.fields["tags"] == .list(.strings, ["shore", "north"]))
     #expect(try summary(of: store).hasPrefix("2 records, "))
     try await store.close()
+  }
+
+  @Test func `read what buoys measure, and a position of before a relaunch`() async throws {
+    let disk = SimulatedDisk()
+    let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: disk, seed: 1))
+    let receipt = try await store.write { tx in
+      try tx.save(Buoy(id: 7, name: "Elbe 1"))
+      try tx.save(
+        Reading(
+          buoy: TypedReference(id: 7), taken: Date(timeIntervalSince1970: 1_767_225_600), waves: [0.5, 2.5],
+          wind: Reading.Wind(knots: 12, direction: "NW")))
+      // As version 1 of the app wrote them, and one that no version did.
+      try tx.save(Record(type: "Reading", id: RecordID(UUID().uuidString)))
+      try tx.save(Record(type: "Reading", id: RecordID(UUID().uuidString), fields: ["taken": "noon"]))
+    }
+    #expect(try Set(highestWaves(in: store)) == ["Elbe 1: 2.5 m", "unknown buoy: 0.0 m"])
+    let saved = receipt.position.description
+    try await store.close()
+    let again = try await RecordStore.open(at: "/notes", environment: .simulated(disk: disk, seed: 1))
+    #expect(try StrandlineTests.receipt(of: saved, in: again).lsns == receipt.lsns)
+    try await again.close()
   }
 
   @Test func `sync with a cloud, through a database of the app's own too`() async throws {

@@ -154,6 +154,8 @@ private struct PublicCall: Sendable {
       var values = $0.store.observe(id).makeAsyncIterator()
       _ = try await values.next()
     },
+    PublicCall("StoreView.value<>(_:_:)") { _ = try $0.store.view().value(Memo.self, "n") },
+    PublicCall("StoreView.values<>(_:)") { _ = try $0.store.view().values(Memo.self) },
     PublicCall("RecordStore.status()", damaged: nil) { _ = try $0.store.status() },
     PublicCall("RecordStore.receipt(at:)") { _ = try $0.store.receipt(at: $0.receipt.position) },
     PublicCall("RecordStore.outcomes(of:)") { _ = try $0.store.outcomes(of: try #require($0.receipt.lsns)) },
@@ -189,6 +191,19 @@ private struct PublicCall: Sendable {
   /// Calls that use no store, each with arguments that make it fail.
   static let withoutStore: [(names: [String], outcome: Outcome, make: @Sendable () async throws -> Void)] = [
     (["QueryCursor.init(text:)"], .strandline(.invalidValue), { _ = try QueryCursor(text: "no cursor") }),
+    (["LSN.init(text:)"], .strandline(.invalidValue), { _ = try LSN(text: "x") }),
+    (["LogPosition.init(text:)"], .strandline(.invalidValue), { _ = try LogPosition(text: "x") }),
+    (["ZoneID.init(text:)"], .strandline(.invalidValue), { _ = try ZoneID(text: "") }),
+    (["RecordID.init(text:)"], .strandline(.invalidValue), { _ = try RecordID(text: "x") }),
+    (["FieldValue.init(text:)"], .strandline(.invalidValue), { _ = try FieldValue(text: "x") }),
+    (["FieldValue.text()"], .strandline(.invalidValue), { _ = try FieldValue.double(.nan).text() }),
+    (["Record.init(text:)"], .strandline(.invalidValue), { _ = try Record(text: "x") }),
+    (
+      ["Record.text()"], .strandline(.invalidValue),
+      {
+        _ = try Record(type: "Memo", id: id, fields: ["title": .double(.nan)]).text()
+      }
+    ),
     (["WebSession.init(path:)"], .strandline(.io), { _ = try WebSession(path: "/") }),
     (["WebSession.signIn(token:)"], .strandline(.invalidValue), { try WebSession(path: "/none").signIn(token: "") }),
     (

@@ -225,7 +225,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(try store.value(Memo.self, "n") == note)
     #expect(try store.record(note.recordID)?["newerField"] == "kept")
     #expect(try store.record(note.recordID)?["body"] == nil)
-    #expect(try store.values(Memo.self) == [note])
+    #expect(try store.values(Memo.self).elementsEqual([note]))
     try store.writeBlocking { tx in try tx.delete(Memo.self, "n") }
     #expect(try store.value(Memo.self, "n") == nil)
   }

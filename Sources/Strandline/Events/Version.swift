@@ -33,7 +33,9 @@ package struct Version: Hashable, Sendable {
 
   /// What the app sees of it.
   package func record(_ id: RecordID, system: SystemFields?) -> Record {
-    Record(type: type, id: id, values: fields, system: system)
+    var record = Record(type: type, id: id, values: fields, system: system)
+    for name in stamp.fields.keys where fields[name] == nil && name != Self.parentField { record.nulls.insert(name) }
+    return record
   }
 
   /// The names of all fields with a value or a stamp, in the order of their UTF-8.
@@ -94,7 +96,7 @@ package struct EncodedContent: Sendable {
 
   /// The content of a new life: every field has the one stamp and is dirty. The same bytes as the general way makes,
   /// without its dictionaries: most of an import is this.
-  package init(newLife fields: [(name: String, value: FieldValue)], stamp: FieldStamp, seen: [WriterID: Seen]) {
+  package init(newLife fields: [(name: String, value: FieldValue?)], stamp: FieldStamp, seen: [WriterID: Seen]) {
     self.init(
       ContentLayout(
         stamps: fields.isEmpty ? [] : [stamp],
@@ -119,13 +121,20 @@ package struct EncodedContent: Sendable {
   /// The fields of its layout, for the tables of Formats.
   package func listedFields() throws(ByteReaderError) -> [ListedField] { try layout().listedFields }
 
-  /// The fields that have a value, for a caller that asks for no stamp.
-  package func values() throws(ByteReaderError) -> [String: FieldValue] {
+  /// The fields that have a value, and the names of those that were set to null, for a caller that asks for no stamp.
+  package func values() throws(ByteReaderError) -> (values: [String: FieldValue], nulls: Set<String>) {
     let layout = try layout()
     var values: [String: FieldValue] = [:]
+    var nulls: Set<String> = []
     values.reserveCapacity(layout.fields.count)
-    for field in layout.fields { values[field.name] = field.value }
-    return values
+    for field in layout.fields {
+      if let value = field.value {
+        values[field.name] = value
+      } else if field.stampPlace > 0, field.name != Version.parentField {
+        nulls.insert(field.name)
+      }
+    }
+    return (values, nulls)
   }
 
   /// The version and its dirty map, in which `this` stands for the event's own LSN.

@@ -63,7 +63,7 @@ public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
 }
 
 /// A record zone: a name, its owner, and the database it lies in.
-public struct ZoneID: Hashable, Comparable, Sendable, Codable, CustomStringConvertible {
+public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
   /// The zone's name, at most 255 ASCII characters.
   public var name: String
   /// The owner's user record name; empty for the user's own zones.
@@ -101,9 +101,12 @@ public struct ZoneID: Hashable, Comparable, Sendable, Codable, CustomStringConve
     return left.name.precedesByUTF8(right.name)
   }
 
-  /// The name, with what is not the default before it.
+  /// The name; with the scope before it if that is not private; with scope and owner if there is an owner. Joined by
+  /// slashes; a slash in a part is `%2F`. `init(text:)` reads it.
   public var description: String {
-    (scope == .private ? "" : "\(scope)/") + (owner.isEmpty ? "" : "\(owner)/") + name
+    let name = IdentityText.escaped(name)
+    if !owner.isEmpty { return "\(scope)/\(IdentityText.escaped(owner))/\(name)" }
+    return scope == .private ? name : "\(scope)/\(name)"
   }
 }
 
@@ -126,6 +129,6 @@ public struct RecordID: Hashable, Comparable, Sendable, CustomStringConvertible 
     return left.name.precedesByUTF8(right.name)
   }
 
-  /// Zone and name.
-  public var description: String { "\(zone)/\(name)" }
+  /// Zone and name, joined by a slash; a slash in one of them is `%2F`. `init(text:)` reads it.
+  public var description: String { "\(zone)/\(IdentityText.escaped(name))" }
 }

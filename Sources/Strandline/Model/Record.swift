@@ -1,7 +1,7 @@
 // A record: a type, named fields, and, kept apart, the server's metadata.
 
 /// A creation or change of a record at the server: its user and its time.
-public struct Touch: Hashable, Sendable {
+public struct Touch: Hashable, Sendable, Codable {
   /// Milliseconds since 1970 by the server's clock.
   public var milliseconds: Int64
   /// The user's record name.
@@ -18,7 +18,7 @@ public struct Touch: Hashable, Sendable {
 }
 
 /// The server's metadata of a record. Nil where the server did not send it.
-public struct SystemFields: Hashable, Sendable {
+public struct SystemFields: Hashable, Sendable, Codable {
   /// The server's version of the record: opaque, compared for equality only.
   public var changeTag: String?
   /// When it was created, by whom.
@@ -56,6 +56,11 @@ public struct Record: Hashable, Sendable {
   public var fields: [String: FieldValue]
   /// The server's metadata of the record; nil before it was first uploaded or fetched.
   public internal(set) var system: SystemFields?
+  /// Fields that were written as null, while any other field without a value was never written. A typed read tells them
+  /// apart: null is nil, and absent is the prototype's value. A name that has a value in `fields` has no meaning here.
+  ///
+  /// Two records are equal although these differ: the server does not tell them apart either.
+  package var nulls: Set<String> = []
 
   /// A record that is not stored yet.
   public init(type: String, id: RecordID, fields: [String: FieldValue] = [:], parent: String? = nil) {
@@ -69,6 +74,21 @@ public struct Record: Hashable, Sendable {
   package init(type: String, id: RecordID, fields: [String: FieldValue], parent: String?, system: SystemFields?) {
     self.init(type: type, id: id, fields: fields, parent: parent)
     self.system = system
+  }
+
+  /// Equal in all that can be read of them.
+  public static func == (left: Record, right: Record) -> Bool {
+    left.id == right.id && left.type == right.type && left.parent == right.parent && left.fields == right.fields
+      && left.system == right.system
+  }
+
+  /// Hashes what is compared.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(id)
+    hasher.combine(type)
+    hasher.combine(parent)
+    hasher.combine(fields)
+    hasher.combine(system)
   }
 
   /// A field's value; nil for null. Setting nil clears the field.

@@ -54,6 +54,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let tooLarge = Code("tooLarge")
     /// A record does not have the shape that the Swift type asks for.
     public static let typeMismatch = Code("typeMismatch")
+    /// A record lacks a field for a property that is not optional, and the type has no prototype with a value for it.
+    public static let missingField = Code("missingField")
     /// The store was opened without `syncing:`.
     public static let notSyncing = Code("notSyncing")
     /// The store belongs to another container, environment or user.

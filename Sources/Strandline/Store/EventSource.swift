@@ -98,6 +98,8 @@ struct ShownVersion {
   var type: String
   /// The fields with a value, the parent among them.
   var values: [String: FieldValue]
+  /// Those that were set to null.
+  var nulls: Set<String>
   /// The server's metadata of the version, if it was fetched.
   var system: SystemFields?
 
@@ -105,10 +107,15 @@ struct ShownVersion {
   init?(_ event: Event, at lsn: LSN) throws(StrandlineError) {
     do throws(ByteReaderError) {
       switch event {
-      case .saved(let saved): (type, values) = (saved.type, try saved.content.values())
-      case .merged(let merged): (type, values) = (merged.type, try merged.content.values())
+      case .saved(let saved):
+        type = saved.type
+        (values, nulls) = try saved.content.values()
+      case .merged(let merged):
+        type = merged.type
+        (values, nulls) = try merged.content.values()
       case .fetchedSave(let fetched):
-        (type, values) = (fetched.type, try fetched.content.values())
+        type = fetched.type
+        (values, nulls) = try fetched.content.values()
         system = SystemFields(fetched)
       default: return nil
       }

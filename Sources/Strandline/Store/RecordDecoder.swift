@@ -1,109 +1,183 @@
 // Fields to a Codable value: the mirror of RecordEncoder.
+//
+// A property whose field is absent and was never written gets its value from the type's prototype. A field that was
+// written as null is null. Which of the two it is, the field's stamp says: see `Record.nulls`.
 
-#if canImport(FoundationEssentials)
-  import FoundationEssentials
-#else
-  import Foundation
-#endif
+import StrandlineSystem
 
 /// Fields to values.
 package enum RecordDecoder {
-  package static func decode<Value: SyncRecord>(_ type: Value.Type, from record: Record) throws -> Value {
+  /// A value of a record. `prototype` is shared by the records of one call, because it is encoded once.
+  static func decode<Value: SyncRecord>(
+    _ type: Value.Type, from record: Record, _ prototype: PrototypeFields
+  ) throws(StrandlineError) -> Value {
+    func unreadable(_ code: StrandlineError.Code, _ why: String, _ cause: (any Error)? = nil) -> StrandlineError {
+      StrandlineError(
+        code, "record '\(record.id)' cannot be read as '\(Value.recordType)': \(why)", underlying: cause)
+    }
     guard record.type == Value.recordType else {
       throw StrandlineError(
         .typeMismatch, "record '\(record.id)' is a '\(record.type)', not a '\(Value.recordType)'")
     }
     do {
-      var fields = record.fields
-      fields["id"] = .string(record.id.name)
-      return try Value(from: FieldsDecoder(fields: fields))
+      let id = try Value.id(named: record.id.name)
+      let value = try Value(from: FieldsDecoder(fields: RecordFields(record, id, prototype)))
+      guard value.id == id else {
+        throw FieldDefect("the value that it gives has another ID, '\(value.id.recordName)'")
+      }
+      return value
+    } catch DecodingError.keyNotFound(let key, _) {
+      throw unreadable(
+        .missingField,
+        "the field '\(key.stringValue)' is missing, and the type has no prototype with a value for it; make the property "
+          + "optional, or declare the static property 'prototype'")
     } catch let error as DecodingError {
-      throw StrandlineError(
-        .typeMismatch, "record '\(record.id)' cannot be read as '\(Value.recordType)': \(error.explanation)")
+      throw unreadable(.typeMismatch, error.explanation(at: "field "))
+    } catch let error as FieldDefect {
+      throw unreadable(.typeMismatch, error.words)
+    } catch let error as StrandlineError {
+      throw error
+    } catch {
+      // The type's own decoding threw an error of its own.
+      throw unreadable(.typeMismatch, "\(error)", error)
     }
   }
 
-  static func value<Value: Decodable>(_ type: Value.Type, _ field: FieldValue, at path: [any CodingKey]) throws -> Value
-  {
-    let found: Any? =
-      switch (field, type) {
-      case (.date(let milliseconds), is Date.Type): date(milliseconds)
-      case (.bytes(let bytes), is Data.Type): Data(bytes)
-      case (.bytes(let bytes), is [UInt8].Type): bytes
-      case (.string(let text), is UUID.Type): UUID(uuidString: text)
-      case (.string(let text), is URL.Type): URL(string: text)
-      case (.reference(let value), is Reference.Type): value
-      case (.location(let value), is Location.Type): value
-      case (.asset(let value), is Asset.Type): value
-      case (.list(_, let items), is [Date].Type):
-        all(items) { if case .date(let value) = $0 { date(value) } else { nil } }
-      case (.list(_, let items), is [Data].Type):
-        all(items) { if case .bytes(let value) = $0 { Data(value) } else { nil } }
-      case (.list(_, let items), is [Reference].Type):
-        all(items) { if case .reference(let value) = $0 { value } else { nil } }
-      case (.list(_, let items), is [Location].Type):
-        all(items) { if case .location(let value) = $0 { value } else { nil } }
-      case (.list(_, let items), is [Asset].Type): all(items) { if case .asset(let value) = $0 { value } else { nil } }
-      default: nil
+  /// One field's value as a property's.
+  static func value<Value: Decodable>(
+    _ type: Value.Type, _ field: FieldValue, at path: [any CodingKey], in zone: ZoneID, depth: Int = 1
+  ) throws -> Value {
+    if let storable = type as? any FieldStorable.Type {
+      do {
+        guard let value = try storable.init(fieldValue: field, in: zone) as? Value else {
+          throw mismatch(type, field, path)
+        }
+        return value
+      } catch let defect as FieldDefect {
+        throw DecodingError.dataCorrupted(.init(codingPath: path, debugDescription: defect.words))
       }
-    if let found = found as? Value { return found }
-    return try Value(from: OneValueDecoder(field: field, codingPath: path))
+    }
+    if type is any JSONField.Type { return try json(type, field, at: path) }
+    guard depth <= RecordEncoder.depthMax else {
+      throw DecodingError.dataCorrupted(
+        .init(codingPath: path, debugDescription: "\(type) reads more than \(depth - 1) values out of each other"))
+    }
+    return try Value(from: OneValueDecoder(field: field, codingPath: path, zone: zone, depth: depth))
   }
 
-  private static func date(_ milliseconds: Int64) -> Date { Date(timeIntervalSince1970: Double(milliseconds) / 1000) }
-
-  private static func all<Item>(_ items: [FieldValue], _ one: (FieldValue) -> Item?) -> [Item]? {
-    let found = items.compactMap(one)
-    return found.count == items.count ? found : nil
+  private static func json<Value: Decodable>(
+    _ type: Value.Type, _ field: FieldValue, at path: [any CodingKey]
+  ) throws -> Value {
+    guard case .bytes(let bytes) = field else { throw mismatch(type, field, path) }
+    do { return try SortedJSON.decode(type, from: bytes) } catch {
+      // Also a missing key: it is missing in the JSON and not in the record.
+      let words = (error as? DecodingError)?.explanation ?? "\(error)"
+      throw DecodingError.dataCorrupted(
+        .init(codingPath: path, debugDescription: "its JSON is not a \(type): \(words)", underlyingError: error))
+    }
   }
 }
 
-extension DecodingError {
-  var explanation: String {
-    let context: Context
-    switch self {
-    case .typeMismatch(_, let inner), .valueNotFound(_, let inner), .dataCorrupted(let inner): context = inner
-    case .keyNotFound(let key, _): return "the field '\(key.stringValue)' is missing; make the property optional"
-    @unknown default: return "\(self)"
+/// The fields of a type's prototype, encoded when the first record lacks a field.
+final class PrototypeFields {
+  private var fields: [String: FieldValue?]?
+  private let encode: () throws -> [String: FieldValue?]
+
+  init<Value: SyncRecord>(_ type: Value.Type) {
+    encode = { try Value.prototype.map { try RecordEncoder.encode($0).fields } ?? [:] }
+  }
+
+  /// The prototype's value of a field, perhaps nil; `.none` if the prototype has no such field, or there is none.
+  subscript(name: String) -> FieldValue?? {
+    get throws {
+      if let fields { return fields[name] }
+      let made = try encode()
+      fields = made
+      return made[name]
     }
-    let path = context.codingPath.map(\.stringValue).joined(separator: ".")
-    return path.isEmpty ? context.debugDescription : "field '\(path)': \(context.debugDescription)"
   }
 }
 
 private func mismatch(_ type: Any.Type, _ field: FieldValue?, _ path: [any CodingKey]) -> DecodingError {
-  var what = field.map { String(String(describing: $0).prefix { $0 != "(" }) } ?? "nothing"
-  if case .opaque(let value)? = field {
-    what = "a value of the type '\(value.type.prefix(40))', which this version does not know"
+  guard let field else {
+    return .valueNotFound(
+      type, .init(codingPath: path, debugDescription: "the field was cleared, and the property is not optional"))
   }
+  var what = field.typeName
+  if case .opaque = field { what = "a value of the type '\(what.prefix(40))', which this version does not know" }
   return .typeMismatch(type, .init(codingPath: path, debugDescription: "it holds \(what), not \(type)"))
 }
 
+/// A record, as the properties of a type see it.
+private struct RecordFields {
+  let record: Record
+  let id: any RecordNameConvertible
+  let prototype: PrototypeFields
+
+  init(_ record: Record, _ id: any RecordNameConvertible, _ prototype: PrototypeFields) {
+    self.record = record
+    self.id = id
+    self.prototype = prototype
+  }
+
+  /// The value for a property; nil for null.
+  ///
+  /// - Throws: `DecodingError.keyNotFound` if the field is absent and has no default.
+  func value(_ key: any CodingKey) throws -> FieldValue? {
+    guard let value = try find(key) else {
+      throw DecodingError.keyNotFound(key, .init(codingPath: [], debugDescription: "the field is missing"))
+    }
+    return value
+  }
+
+  /// The value for a property, perhaps null; `.none` if the field is absent and has no default.
+  func find(_ key: any CodingKey) throws -> FieldValue?? {
+    let name = key.stringValue
+    if name == "id" { return .some(.string(record.id.name)) }
+    if let value = record.fields[name] { return .some(value) }
+    if record.nulls.contains(name) { return .some(nil) }
+    return try prototype[name]
+  }
+
+  func decoder(_ key: any CodingKey, _ field: FieldValue?) -> OneValueDecoder {
+    OneValueDecoder(
+      field: field, codingPath: [key], zone: record.id.zone, depth: 1, isName: key.stringValue == "id")
+  }
+}
+
 private struct FieldsDecoder: Decoder {
-  let fields: [String: FieldValue]
+  let fields: RecordFields
   let codingPath: [any CodingKey] = []
   let userInfo: [CodingUserInfoKey: Any] = [:]
 
   func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedDecodingContainer<Key> {
     KeyedDecodingContainer(FieldsReadingContainer<Key>(fields: fields))
   }
-  func unkeyedContainer() throws -> any UnkeyedDecodingContainer { throw mismatch([FieldValue].self, nil, []) }
-  func singleValueContainer() throws -> any SingleValueDecodingContainer { throw mismatch(FieldValue.self, nil, []) }
+  func unkeyedContainer() throws -> any UnkeyedDecodingContainer { throw wrongShape("a list") }
+  func singleValueContainer() throws -> any SingleValueDecodingContainer { throw wrongShape("a single value") }
+
+  private func wrongShape(_ what: String) -> DecodingError {
+    .dataCorrupted(.init(codingPath: [], debugDescription: "the type reads \(what) in place of a record"))
+  }
 }
 
 private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
-  let fields: [String: FieldValue]
+  let fields: RecordFields
   var codingPath: [any CodingKey] { [] }
-  var allKeys: [Key] { fields.keys.compactMap { Key(stringValue: $0) } }
+  var allKeys: [Key] { (["id"] + fields.record.fields.keys).compactMap { Key(stringValue: $0) } }
 
-  func contains(_ key: Key) -> Bool { fields[key.stringValue] != nil }
-  func decodeNil(forKey key: Key) -> Bool { fields[key.stringValue] == nil }
+  func contains(_ key: Key) -> Bool {
+    // `decodeNil`, which is asked next, throws what is wrong with the prototype.
+    do { return try fields.find(key) != nil } catch { return true }
+  }
+  func decodeNil(forKey key: Key) throws -> Bool {
+    if case .some(.some) = try fields.find(key) { return false }
+    return true
+  }
 
-  private func one(_ key: Key) throws -> OneValueDecoder {
-    guard let field = fields[key.stringValue] else {
-      throw DecodingError.keyNotFound(key, .init(codingPath: [key], debugDescription: "the field is missing"))
-    }
-    return OneValueDecoder(field: field, codingPath: [key])
+  private func one(_ key: Key) throws -> OneValueDecoder { fields.decoder(key, try fields.value(key)) }
+  private func present(_ key: Key) throws -> OneValueDecoder? {
+    if case .some(.some(let field)) = try fields.find(key) { fields.decoder(key, field) } else { nil }
   }
   func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try one(key).decode(type) }
   func decode(_ type: String.Type, forKey key: Key) throws -> String { try one(key).decode(type) }
@@ -120,37 +194,77 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
   func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try one(key).decode(type) }
   func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try one(key).decode(type) }
   func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
-    let one = try one(key)
-    return try RecordDecoder.value(type, one.field, at: one.codingPath)
+    if key.stringValue == "id", let id = fields.id as? Value { return id }
+    if let part = type as? any RecordPart.Type {
+      guard let value = try part.read(from: fields.record) as? Value else { throw mismatch(type, nil, [key]) }
+      return value
+    }
+    let found = try fields.find(key)
+    if let field = found ?? nil {
+      return try RecordDecoder.value(type, field, at: [key], in: fields.record.id.zone)
+    }
+    // Some types read a null: Optional itself, and generic types and property wrappers around one.
+    do { return try Value(from: fields.decoder(key, nil)) } catch let error as DecodingError {
+      if found != nil { throw error }
+      throw DecodingError.keyNotFound(key, .init(codingPath: [], debugDescription: "the field is missing"))
+    }
+  }
+  func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? { try present(key)?.decode(type) }
+  func decodeIfPresent<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value? {
+    if let part = type as? any RecordPart.Type { return try part.read(from: fields.record) as? Value }
+    guard case .some(.some(let field)) = try fields.find(key) else { return nil }
+    if key.stringValue == "id", let id = fields.id as? Value { return id }
+    return try RecordDecoder.value(type, field, at: [key], in: fields.record.id.zone)
   }
   func nestedContainer<Nested: CodingKey>(
     keyedBy type: Nested.Type, forKey key: Key
-  ) throws -> KeyedDecodingContainer<Nested> {
-    throw mismatch(Nested.self, fields[key.stringValue], [key])
-  }
+  ) throws -> KeyedDecodingContainer<Nested> { try one(key).container(keyedBy: type) }
   func nestedUnkeyedContainer(forKey key: Key) throws -> any UnkeyedDecodingContainer {
     try one(key).unkeyedContainer()
   }
-  func superDecoder() throws -> any Decoder { throw mismatch((any Decoder).self, nil, []) }
+  func superDecoder() -> any Decoder { FieldsDecoder(fields: fields) }
   func superDecoder(forKey key: Key) throws -> any Decoder { try one(key) }
 }
 
-/// One field: a single value, or a list of single values.
+/// One field: a single value, a list of single values, or null.
 private struct OneValueDecoder: Decoder, SingleValueDecodingContainer {
-  let field: FieldValue
+  let field: FieldValue?
   let codingPath: [any CodingKey]
+  let zone: ZoneID
+  let depth: Int
+  /// Whether the field is the record's name, of which an ID that is a number is read.
+  var isName = false
   var userInfo: [CodingUserInfoKey: Any] { [:] }
 
   func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
-    throw mismatch(Key.self, field, codingPath)
+    guard let field else { throw mismatch(Key.self, nil, codingPath) }
+    throw DecodingError.typeMismatch(
+      Key.self,
+      .init(
+        codingPath: codingPath,
+        debugDescription: "it holds \(field.typeName), and the property a nested value; declare its type as a JSONField"
+      ))
   }
   func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
     guard case .list(_, let items) = field else { throw mismatch([FieldValue].self, field, codingPath) }
-    return ListReadingContainer(items: items, codingPath: codingPath)
+    return ListReadingContainer(items: items, codingPath: codingPath, zone: zone, depth: depth)
   }
   func singleValueContainer() -> any SingleValueDecodingContainer { self }
 
-  func decodeNil() -> Bool { false }
+  func decodeNil() -> Bool { field == nil }
   func decode(_ type: Bool.Type) throws -> Bool { try integer(Int64.self) != 0 }
   func decode(_ type: String.Type) throws -> String {
     guard case .string(let text) = field else { throw mismatch(type, field, codingPath) }
@@ -175,12 +289,17 @@ private struct OneValueDecoder: Decoder, SingleValueDecodingContainer {
   func decode(_ type: UInt32.Type) throws -> UInt32 { try integer(type) }
   func decode(_ type: UInt64.Type) throws -> UInt64 { try integer(type) }
   func decode<Value: Decodable>(_ type: Value.Type) throws -> Value {
-    try RecordDecoder.value(type, field, at: codingPath)
+    if let field { return try RecordDecoder.value(type, field, at: codingPath, in: zone, depth: depth + 1) }
+    guard depth <= RecordEncoder.depthMax else { throw mismatch(type, nil, codingPath) }
+    return try Value(from: OneValueDecoder(field: nil, codingPath: codingPath, zone: zone, depth: depth + 1))
   }
 
   private func integer<Number: FixedWidthInteger>(_ type: Number.Type) throws -> Number {
-    guard case .int64(let wide) = field, let number = Number(exactly: wide) else {
-      throw mismatch(type, field, codingPath)
+    if isName, case .string(let text)? = field, let number = Number(text, radix: 10) { return number }
+    guard case .int64(let wide) = field else { throw mismatch(type, field, codingPath) }
+    guard let number = Number(exactly: wide) else {
+      throw DecodingError.typeMismatch(
+        type, .init(codingPath: codingPath, debugDescription: "\(wide) does not fit into \(type)"))
     }
     return number
   }
@@ -189,13 +308,17 @@ private struct OneValueDecoder: Decoder, SingleValueDecodingContainer {
 private struct ListReadingContainer: UnkeyedDecodingContainer {
   let items: [FieldValue]
   let codingPath: [any CodingKey]
+  let zone: ZoneID
+  let depth: Int
   var currentIndex = 0
   var count: Int? { items.count }
   var isAtEnd: Bool { currentIndex == items.count }
 
-  init(items: [FieldValue], codingPath: [any CodingKey]) {
+  init(items: [FieldValue], codingPath: [any CodingKey], zone: ZoneID, depth: Int) {
     self.items = items
     self.codingPath = codingPath
+    self.zone = zone
+    self.depth = depth
   }
 
   mutating func decodeNil() -> Bool { false }
@@ -203,15 +326,17 @@ private struct ListReadingContainer: UnkeyedDecodingContainer {
     guard currentIndex < items.count else {
       throw DecodingError.valueNotFound(type, .init(codingPath: codingPath, debugDescription: "the list ends here"))
     }
-    let value = try RecordDecoder.value(type, items[currentIndex], at: codingPath)
+    let value = try RecordDecoder.value(type, items[currentIndex], at: codingPath, in: zone, depth: depth + 1)
     currentIndex += 1
     return value
   }
   mutating func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type) throws -> KeyedDecodingContainer<Nested> {
-    throw mismatch(Nested.self, nil, codingPath)
+    throw mismatch(Nested.self, .list(.unknown, items), codingPath)
   }
   mutating func nestedUnkeyedContainer() throws -> any UnkeyedDecodingContainer {
-    throw mismatch([FieldValue].self, nil, codingPath)
+    throw mismatch([FieldValue].self, .list(.unknown, items), codingPath)
   }
-  mutating func superDecoder() throws -> any Decoder { throw mismatch((any Decoder).self, nil, codingPath) }
+  mutating func superDecoder() throws -> any Decoder {
+    throw mismatch((any Decoder).self, .list(.unknown, items), codingPath)
+  }
 }

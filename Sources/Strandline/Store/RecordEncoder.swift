@@ -1,58 +1,76 @@
-// A Codable value to fields. One keyed level deep, because that is what a CloudKit record is.
+// A Codable value to fields: one keyed level, because that is what a CloudKit record is.
+//
+// The static type of a property decides what it becomes; see FieldStorable.swift. What a record cannot hold is refused
+// when it is asked for and not where it is missed: a container that nothing is put into would lose a value silently.
 
-#if canImport(FoundationEssentials)
-  import FoundationEssentials
-#else
-  import Foundation
-#endif
+import StrandlineSystem
+
+/// What a value becomes.
+package struct EncodedRecord {
+  let zone: ZoneID
+  /// Nil where a property is nil, so that a save can clear the field.
+  package var fields: [String: FieldValue?] = [:]
+  /// The parent's name, or that there is none; nil if the type has no such property.
+  var parent: String??
+}
 
 /// Values to fields.
 package enum RecordEncoder {
-  /// The fields of a value; nil where an optional property is nil, so that a save can clear the field.
-  package static func encode<Value: SyncRecord>(_ value: Value) throws -> [String: FieldValue?] {
-    let encoder = FieldsEncoder()
-    do { try value.encode(to: encoder) } catch let error as EncodingError {
+  /// How many single values and lists may lie in each other: generic types and optionals, and a type that encodes itself.
+  static let depthMax = 64
+
+  /// The fields of a value.
+  package static func encode<Value: SyncRecord>(_ value: Value) throws -> EncodedRecord {
+    let encoder = FieldsEncoder(zone: Value.zone)
+    do {
+      try value.encode(to: encoder)
+      return try encoder.finish()
+    } catch let error as EncodingError {
       throw StrandlineError(
-        .typeMismatch, "'\(Value.recordType)' record '\(value.id)' cannot be stored: \(error.explanation)")
+        .typeMismatch, "'\(Value.recordType)' record '\(value.id.recordName)' cannot be stored: \(error.explanation)")
     }
-    var fields = encoder.fields
-    fields["id"] = nil
-    return fields
   }
 
   /// One property's value as a field's.
-  static func fieldValue<Value: Encodable>(_ value: Value, at path: [any CodingKey]) throws -> FieldValue? {
-    switch value {
-    case let value as Date: return .date(milliseconds: try milliseconds(of: value, at: path))
-    case let value as Data: return .bytes(Array(value))
-    case let value as [UInt8]: return .bytes(value)
-    case let value as UUID: return .string(value.uuidString)
-    case let value as URL: return .string(value.absoluteString)
-    case let value as Reference: return .reference(value)
-    case let value as Location: return .location(value)
-    case let value as Asset: return .asset(value)
-    case let value as [Date]:
-      return .list(.dates, try value.map { .date(milliseconds: try milliseconds(of: $0, at: path)) })
-    case let value as [Data]: return .list(.bytes, value.map { .bytes(Array($0)) })
-    case let value as [Reference]: return .list(.references, value.map { .reference($0) })
-    case let value as [Location]: return .list(.locations, value.map { .location($0) })
-    case let value as [Asset]: return .list(.assets, value.map { .asset($0) })
-    case let value as [String]: return .list(.strings, value.map { .string($0) })
-    case let value as [Double]: return .list(.doubles, value.map { .double($0) })
-    default:
-      let encoder = OneValueEncoder(codingPath: path)
-      try value.encode(to: encoder)
-      return encoder.value
+  static func fieldValue<Value: Encodable>(
+    _ value: Value, at path: [any CodingKey], in zone: ZoneID, depth: Int = 1, isItem: Bool = false
+  ) throws -> FieldValue? {
+    if let common = common(value) { return common }
+    if let storable = value as? any FieldStorable {
+      do { return try storable.fieldValue(in: zone) } catch let defect as FieldDefect {
+        throw EncodingError.invalidValue(value, .init(codingPath: path, debugDescription: defect.words))
+      }
     }
+    if value is any JSONField { return .bytes(try json(value, at: path)) }
+    guard depth <= depthMax else {
+      throw EncodingError.invalidValue(
+        value, .init(codingPath: path, debugDescription: "the value is nested more than \(depthMax) levels deep"))
+    }
+    let encoder = OneValueEncoder(codingPath: path, zone: zone, depth: depth, isItem: isItem)
+    try value.encode(to: encoder)
+    return try encoder.finish(value)
   }
 
-  private static func milliseconds(of date: Date, at path: [any CodingKey]) throws -> Int64 {
-    let exact = (date.timeIntervalSince1970 * 1000).rounded()
-    guard let result = Int64(exactly: exact) else {
-      throw EncodingError.invalidValue(
-        date, .init(codingPath: path, debugDescription: "the date is beyond milliseconds in 64 bits"))
+  /// The values of the most common types, without the search for a conformance. The types are compared and not the
+  /// values: a cast of an empty list succeeds to a list of any type.
+  private static func common<Value>(_ value: Value) -> FieldValue? {
+    if Value.self == String.self, let text = value as? String { return .string(text) }
+    if Value.self == Int.self, let number = value as? Int { return .int64(Int64(number)) }
+    if Value.self == Double.self, let number = value as? Double { return .double(number) }
+    if Value.self == [String].self, let items = value as? [String] { return .list(.strings, items.map { .string($0) }) }
+    if Value.self == [Int].self, let items = value as? [Int] { return .list(.int64s, items.map { .int64(Int64($0)) }) }
+    if Value.self == [Double].self, let items = value as? [Double] {
+      return .list(.doubles, items.map { .double($0) })
     }
-    return result
+    return nil
+  }
+
+  private static func json<Value: Encodable>(_ value: Value, at path: [any CodingKey]) throws -> [UInt8] {
+    do { return try SortedJSON.encode(value) } catch let error as EncodingError {
+      guard case .invalidValue(let part, let context) = error else { throw error }
+      throw EncodingError.invalidValue(
+        part, .init(codingPath: path + context.codingPath, debugDescription: context.debugDescription))
+    }
   }
 
   static func int64<Number: BinaryInteger>(_ number: Number, at path: [any CodingKey]) throws -> FieldValue {
@@ -64,36 +82,50 @@ package enum RecordEncoder {
   }
 }
 
-extension EncodingError {
-  var explanation: String {
-    guard case .invalidValue(_, let context) = self else { return "\(self)" }
-    let path = context.codingPath.map(\.stringValue).joined(separator: ".")
-    return path.isEmpty ? context.debugDescription : "property '\(path)': \(context.debugDescription)"
-  }
-}
-
 private func tooDeep(_ path: [any CodingKey], _ what: String) -> EncodingError {
   .invalidValue(
     what,
     .init(
-      codingPath: path, debugDescription: "a CloudKit field cannot hold \(what); use a reference, or encode it to Data")
-  )
+      codingPath: path,
+      debugDescription: "a CloudKit field cannot hold \(what); use a reference, or declare the type as a JSONField"))
 }
 
 /// The record itself.
 private final class FieldsEncoder: Encoder {
-  var fields: [String: FieldValue?] = [:]
+  var record: EncodedRecord
+  /// Values that are encoded in parts, after their containers were handed out.
+  private var open: [(name: String, encoder: OneValueEncoder)] = []
+  /// What was asked for and cannot be stored.
+  var refusal: EncodingError?
   let codingPath: [any CodingKey] = []
   let userInfo: [CodingUserInfoKey: Any] = [:]
+
+  init(zone: ZoneID) { record = EncodedRecord(zone: zone) }
 
   func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
     KeyedEncodingContainer(FieldsContainer<Key>(encoder: self))
   }
   func unkeyedContainer() -> any UnkeyedEncodingContainer {
-    RefusingContainer(codingPath: codingPath, what: "a list in place of a record")
+    refusal = tooDeep([], "a list in place of a record")
+    return RefusingContainer(codingPath: codingPath, what: "a list in place of a record")
   }
   func singleValueContainer() -> any SingleValueEncodingContainer {
-    RefusingContainer(codingPath: codingPath, what: "a single value in place of a record")
+    refusal = tooDeep([], "a single value in place of a record")
+    return RefusingContainer(codingPath: codingPath, what: "a single value in place of a record")
+  }
+
+  func encoder(for key: any CodingKey) -> OneValueEncoder {
+    let encoder = OneValueEncoder(codingPath: [key], zone: record.zone, depth: 1, isItem: false)
+    open.append((key.stringValue, encoder))
+    return encoder
+  }
+
+  func finish() throws -> EncodedRecord {
+    if let refusal { throw refusal }
+    for (name, encoder) in open { record.fields.updateValue(try encoder.finish([FieldValue]()), forKey: name) }
+    // The ID is the record's name and not a field.
+    record.fields["id"] = nil
+    return record
   }
 }
 
@@ -101,167 +133,263 @@ private struct FieldsContainer<Key: CodingKey>: KeyedEncodingContainerProtocol {
   let encoder: FieldsEncoder
   var codingPath: [any CodingKey] { [] }
 
-  func set(_ value: FieldValue?, _ key: Key) { encoder.fields.updateValue(value, forKey: key.stringValue) }
+  func set(_ value: FieldValue?, _ key: Key) { encoder.record.fields.updateValue(value, forKey: key.stringValue) }
 
-  mutating func encodeNil(forKey key: Key) { set(nil, key) }
-  mutating func encode(_ value: Bool, forKey key: Key) throws { set(.int64(value ? 1 : 0), key) }
-  mutating func encode(_ value: String, forKey key: Key) throws { set(.string(value), key) }
-  mutating func encode(_ value: Double, forKey key: Key) throws { set(.double(value), key) }
-  mutating func encode(_ value: Float, forKey key: Key) throws { set(.double(Double(value)), key) }
-  mutating func encode(_ value: Int, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: Int8, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: Int16, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: Int32, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: Int64, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: UInt, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: UInt8, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: UInt16, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: UInt32, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode(_ value: UInt64, forKey key: Key) throws { set(try RecordEncoder.int64(value, at: [key]), key) }
-  mutating func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws {
-    set(try RecordEncoder.fieldValue(value, at: [key]), key)
+  private func setInteger<Number: BinaryInteger>(_ value: Number, _ key: Key) throws {
+    // An ID is a name, which holds any number.
+    if key.stringValue == "id" { return }
+    set(try RecordEncoder.int64(value, at: [key]), key)
+  }
+
+  func encodeNil(forKey key: Key) { set(nil, key) }
+  func encode(_ value: Bool, forKey key: Key) throws { set(.int64(value ? 1 : 0), key) }
+  func encode(_ value: String, forKey key: Key) throws { set(.string(value), key) }
+  func encode(_ value: Double, forKey key: Key) throws { set(.double(value), key) }
+  func encode(_ value: Float, forKey key: Key) throws { set(.double(Double(value)), key) }
+  func encode(_ value: Int, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: Int8, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: Int16, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: Int32, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: Int64, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: UInt, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: UInt8, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: UInt16, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: UInt32, forKey key: Key) throws { try setInteger(value, key) }
+  func encode(_ value: UInt64, forKey key: Key) throws { try setInteger(value, key) }
+  func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws {
+    // Any type of ID, also one that is no field's value.
+    if key.stringValue == "id" { return }
+    if let part = value as? any RecordPart { return try write(part, key) }
+    set(try RecordEncoder.fieldValue(value, at: [key], in: encoder.record.zone), key)
+  }
+  private func write<Part: RecordPart>(_ part: Part?, _ key: Key) throws {
+    do { try Part.write(part, to: &encoder.record) } catch let defect as FieldDefect {
+      throw EncodingError.invalidValue(Part.self, .init(codingPath: [key], debugDescription: defect.words))
+    }
   }
   // The next ones exist so that a nil is seen: the default ones pass over it.
-  mutating func encodeIfPresent(_ value: Bool?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: Bool?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: String?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: String?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: Double?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: Double?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: Float?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: Float?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: Int?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: Int?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: Int8?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: Int8?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: Int16?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: Int16?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: Int32?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: Int32?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: Int64?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: Int64?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: UInt?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: UInt?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: UInt8?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: UInt8?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: UInt16?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: UInt16?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: UInt32?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: UInt32?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent(_ value: UInt64?, forKey key: Key) throws {
+  func encodeIfPresent(_ value: UInt64?, forKey key: Key) throws {
     if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
   }
-  mutating func encodeIfPresent<Value: Encodable>(_ value: Value?, forKey key: Key) throws {
-    if let value { try encode(value, forKey: key) } else { encodeNil(forKey: key) }
+  func encodeIfPresent<Value: Encodable>(_ value: Value?, forKey key: Key) throws {
+    if let value { return try encode(value, forKey: key) }
+    guard let part = Value.self as? any RecordPart.Type else { return encodeNil(forKey: key) }
+    func writeNil<Part: RecordPart>(_ type: Part.Type) throws { try write(Part?.none, key) }
+    try writeNil(part)
   }
-  mutating func nestedContainer<Nested: CodingKey>(
+  func nestedContainer<Nested: CodingKey>(
     keyedBy keyType: Nested.Type, forKey key: Key
   ) -> KeyedEncodingContainer<Nested> {
-    KeyedEncodingContainer(RefusingKeyedContainer<Nested>(codingPath: [key]))
+    encoder.refusal = tooDeep([key], "a nested value")
+    return KeyedEncodingContainer(RefusingKeyedContainer<Nested>(codingPath: [key]))
   }
-  mutating func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer {
-    RefusingContainer(codingPath: [key], what: "a list that the type encodes by hand")
+  func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer {
+    encoder.encoder(for: key).unkeyedContainer()
   }
-  mutating func superEncoder() -> any Encoder { OneValueEncoder(codingPath: []) }
-  mutating func superEncoder(forKey key: Key) -> any Encoder { OneValueEncoder(codingPath: [key]) }
+  // The fields of a superclass are fields of the same record.
+  func superEncoder() -> any Encoder { encoder }
+  func superEncoder(forKey key: Key) -> any Encoder { encoder.encoder(for: key) }
 }
 
 /// One property: a single value, or a list of single values.
 private final class OneValueEncoder: Encoder {
-  var value: FieldValue?
+  private enum State {
+    case untouched
+    case one(FieldValue?)
+    case list([FieldValue])
+    case refused(EncodingError)
+  }
+  private var state = State.untouched
   let codingPath: [any CodingKey]
+  let zone: ZoneID
+  let depth: Int
+  /// Whether the value stands in a list, and so cannot be a list itself.
+  let isItem: Bool
   let userInfo: [CodingUserInfoKey: Any] = [:]
 
-  init(codingPath: [any CodingKey]) { self.codingPath = codingPath }
+  init(codingPath: [any CodingKey], zone: ZoneID, depth: Int, isItem: Bool) {
+    self.codingPath = codingPath
+    self.zone = zone
+    self.depth = depth
+    self.isItem = isItem
+  }
 
   func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
-    KeyedEncodingContainer(RefusingKeyedContainer<Key>(codingPath: codingPath))
+    refuse("a nested value")
+    return KeyedEncodingContainer(RefusingKeyedContainer<Key>(codingPath: codingPath))
   }
   func unkeyedContainer() -> any UnkeyedEncodingContainer {
-    value = .list(.unknown, [])
+    guard !isItem else {
+      refuse("a list of lists")
+      return RefusingContainer(codingPath: codingPath, what: "a list of lists")
+    }
+    if case .list = state {} else { state = .list([]) }
     return ListContainer(encoder: self)
   }
   func singleValueContainer() -> any SingleValueEncodingContainer { OneValueContainer(encoder: self) }
 
+  func set(_ value: FieldValue?) { state = .one(value) }
+
+  func refuse(_ what: String) { state = .refused(tooDeep(codingPath, what)) }
+
   func append(_ item: FieldValue?) throws {
-    guard let item, let kind = item.itemKind, case .list(let before, let items)? = value else {
-      throw tooDeep(codingPath, "a list of lists or of nothing")
+    guard let item else { throw tooDeep(codingPath, "a list with nil in it") }
+    guard let kind = item.itemKind, case .list(var items) = state else {
+      throw tooDeep(codingPath, "a list of lists or of encrypted values")
     }
-    guard items.isEmpty || before == kind else { throw tooDeep(codingPath, "a list of several kinds of values") }
-    value = .list(kind, items + [item])
+    guard items.first.map({ $0.itemKind == kind }) ?? true else {
+      throw tooDeep(codingPath, "a list of several kinds of values")
+    }
+    state = .untouched
+    items.append(item)
+    state = .list(items)
+  }
+
+  var count: Int { if case .list(let items) = state { items.count } else { 0 } }
+
+  private func kind(ofEmpty list: Any.Type) throws -> FieldValue.ListKind {
+    switch ListKindProbe.elements(of: list) {
+    case .kind(let kind): return kind
+    case .unknown: return .unknown
+    case .impossible: throw tooDeep(codingPath, "a list of lists or of nested values")
+    }
+  }
+
+  /// The field's value.
+  ///
+  /// - Parameter value: what was encoded; the type decides the kind of a list that is empty.
+  func finish<Value>(_ value: Value) throws -> FieldValue? {
+    switch state {
+    case .untouched: throw tooDeep(codingPath, "a \(Value.self), which encodes no value")
+    case .refused(let error): throw error
+    case .one(let result): return result
+    case .list(let items):
+      if value is any UnorderedPairs { throw tooDeep(codingPath, "a dictionary") }
+      guard let kind = items.first?.itemKind else { return .list(try kind(ofEmpty: Value.self), []) }
+      return .list(kind, value is any UnorderedElements ? try items.sortedAsSet() : items)
+    }
+  }
+}
+
+extension [FieldValue] {
+  /// The elements of a set in an order that is the same in every process: equal sets are equal lists.
+  fileprivate func sortedAsSet() throws -> [FieldValue] {
+    switch first {
+    case .string, .int64, .date, .double, .bytes, nil:
+      return sorted { left, right in
+        switch (left, right) {
+        case (.string(let left), .string(let right)): left.precedesByUTF8(right)
+        case (.int64(let left), .int64(let right)), (.date(let left), .date(let right)): left < right
+        case (.double(let left), .double(let right)): left < right
+        case (.bytes(let left), .bytes(let right)): left.lexicographicallyPrecedes(right)
+        default: false
+        }
+      }
+    default:
+      return try map { (key: try SortedJSON.encode($0), value: $0) }
+        .sorted { $0.key.lexicographicallyPrecedes($1.key) }.map(\.value)
+    }
   }
 }
 
 private struct OneValueContainer: SingleValueEncodingContainer {
   let encoder: OneValueEncoder
   var codingPath: [any CodingKey] { encoder.codingPath }
-  mutating func encodeNil() { encoder.value = nil }
-  mutating func encode(_ value: Bool) throws { encoder.value = .int64(value ? 1 : 0) }
-  mutating func encode(_ value: String) throws { encoder.value = .string(value) }
-  mutating func encode(_ value: Double) throws { encoder.value = .double(value) }
-  mutating func encode(_ value: Float) throws { encoder.value = .double(Double(value)) }
-  mutating func encode(_ value: Int) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: Int8) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: Int16) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: Int32) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: Int64) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: UInt) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: UInt8) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: UInt16) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: UInt32) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode(_ value: UInt64) throws { encoder.value = try RecordEncoder.int64(value, at: codingPath) }
-  mutating func encode<Value: Encodable>(_ value: Value) throws {
-    encoder.value = try RecordEncoder.fieldValue(value, at: codingPath)
+
+  func encodeNil() { encoder.set(nil) }
+  func encode(_ value: Bool) throws { encoder.set(.int64(value ? 1 : 0)) }
+  func encode(_ value: String) throws { encoder.set(.string(value)) }
+  func encode(_ value: Double) throws { encoder.set(.double(value)) }
+  func encode(_ value: Float) throws { encoder.set(.double(Double(value))) }
+  func encode(_ value: Int) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: Int8) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: Int16) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: Int32) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: Int64) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt8) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt16) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt32) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt64) throws { encoder.set(try RecordEncoder.int64(value, at: codingPath)) }
+  func encode<Value: Encodable>(_ value: Value) throws {
+    encoder.set(
+      try RecordEncoder.fieldValue(
+        value, at: codingPath, in: encoder.zone, depth: encoder.depth + 1, isItem: encoder.isItem))
   }
 }
 
 private struct ListContainer: UnkeyedEncodingContainer {
   let encoder: OneValueEncoder
   var codingPath: [any CodingKey] { encoder.codingPath }
-  var count = 0
+  var count: Int { encoder.count }
 
-  mutating func add(_ item: FieldValue?) throws {
-    count += 1
-    try encoder.append(item)
+  func encodeNil() throws { try encoder.append(nil) }
+  func encode(_ value: Bool) throws { try encoder.append(.int64(value ? 1 : 0)) }
+  func encode(_ value: String) throws { try encoder.append(.string(value)) }
+  func encode(_ value: Double) throws { try encoder.append(.double(value)) }
+  func encode(_ value: Float) throws { try encoder.append(.double(Double(value))) }
+  func encode(_ value: Int) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: Int8) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: Int16) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: Int32) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: Int64) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt8) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt16) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt32) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode(_ value: UInt64) throws { try encoder.append(RecordEncoder.int64(value, at: codingPath)) }
+  func encode<Value: Encodable>(_ value: Value) throws {
+    try encoder.append(
+      RecordEncoder.fieldValue(value, at: codingPath, in: encoder.zone, depth: encoder.depth + 1, isItem: true))
   }
-  mutating func encodeNil() throws { try add(nil) }
-  mutating func encode(_ value: Bool) throws { try add(.int64(value ? 1 : 0)) }
-  mutating func encode(_ value: String) throws { try add(.string(value)) }
-  mutating func encode(_ value: Double) throws { try add(.double(value)) }
-  mutating func encode(_ value: Float) throws { try add(.double(Double(value))) }
-  mutating func encode(_ value: Int) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: Int8) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: Int16) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: Int32) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: Int64) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: UInt) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: UInt8) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: UInt16) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: UInt32) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode(_ value: UInt64) throws { try add(try RecordEncoder.int64(value, at: codingPath)) }
-  mutating func encode<Value: Encodable>(_ value: Value) throws {
-    try add(RecordEncoder.fieldValue(value, at: codingPath))
+  func nestedContainer<Nested: CodingKey>(keyedBy keyType: Nested.Type) -> KeyedEncodingContainer<Nested> {
+    encoder.container(keyedBy: keyType)
   }
-  mutating func nestedContainer<Nested: CodingKey>(keyedBy keyType: Nested.Type) -> KeyedEncodingContainer<Nested> {
-    KeyedEncodingContainer(RefusingKeyedContainer<Nested>(codingPath: codingPath))
+  func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { refuse() }
+  func superEncoder() -> any Encoder { RefusingEncoder(container: refuse()) }
+  private func refuse() -> RefusingContainer {
+    encoder.refuse("a list of lists")
+    return RefusingContainer(codingPath: codingPath, what: "a list of lists")
   }
-  mutating func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer {
-    RefusingContainer(codingPath: codingPath, what: "a list of lists")
-  }
-  mutating func superEncoder() -> any Encoder { OneValueEncoder(codingPath: codingPath) }
 }
 
 /// Containers cannot be refused when they are asked for; these refuse whatever is put into them.
@@ -269,29 +397,38 @@ private struct RefusingContainer: UnkeyedEncodingContainer, SingleValueEncodingC
   let codingPath: [any CodingKey]
   let what: String
   var count: Int { 0 }
-  mutating func encodeNil() throws { throw tooDeep(codingPath, what) }
-  mutating func encode<Value: Encodable>(_ value: Value) throws { throw tooDeep(codingPath, what) }
-  mutating func nestedContainer<Nested: CodingKey>(keyedBy keyType: Nested.Type) -> KeyedEncodingContainer<Nested> {
+  func encodeNil() throws { throw tooDeep(codingPath, what) }
+  func encode<Value: Encodable>(_ value: Value) throws { throw tooDeep(codingPath, what) }
+  func nestedContainer<Nested: CodingKey>(keyedBy keyType: Nested.Type) -> KeyedEncodingContainer<Nested> {
     KeyedEncodingContainer(RefusingKeyedContainer<Nested>(codingPath: codingPath))
   }
-  mutating func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { self }
-  mutating func superEncoder() -> any Encoder { OneValueEncoder(codingPath: codingPath) }
+  func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { self }
+  func superEncoder() -> any Encoder { RefusingEncoder(container: self) }
 }
 
 private struct RefusingKeyedContainer<Key: CodingKey>: KeyedEncodingContainerProtocol {
   let codingPath: [any CodingKey]
-  mutating func encodeNil(forKey key: Key) throws { throw tooDeep(codingPath, "a nested value") }
-  mutating func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws {
-    throw tooDeep(codingPath, "a nested value")
-  }
-  mutating func nestedContainer<Nested: CodingKey>(
+  private var refusing: RefusingContainer { RefusingContainer(codingPath: codingPath, what: "a nested value") }
+
+  init(codingPath: [any CodingKey]) { self.codingPath = codingPath }
+
+  func encodeNil(forKey key: Key) throws { try refusing.encodeNil() }
+  func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws { try refusing.encode(value) }
+  func nestedContainer<Nested: CodingKey>(
     keyedBy keyType: Nested.Type, forKey key: Key
-  ) -> KeyedEncodingContainer<Nested> {
-    KeyedEncodingContainer(RefusingKeyedContainer<Nested>(codingPath: codingPath))
+  ) -> KeyedEncodingContainer<Nested> { refusing.nestedContainer(keyedBy: keyType) }
+  func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer { refusing }
+  func superEncoder() -> any Encoder { refusing.superEncoder() }
+  func superEncoder(forKey key: Key) -> any Encoder { refusing.superEncoder() }
+}
+
+private struct RefusingEncoder: Encoder {
+  let container: RefusingContainer
+  var codingPath: [any CodingKey] { container.codingPath }
+  var userInfo: [CodingUserInfoKey: Any] { [:] }
+  func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
+    container.nestedContainer(keyedBy: type)
   }
-  mutating func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer {
-    RefusingContainer(codingPath: codingPath, what: "a nested value")
-  }
-  mutating func superEncoder() -> any Encoder { OneValueEncoder(codingPath: codingPath) }
-  mutating func superEncoder(forKey key: Key) -> any Encoder { OneValueEncoder(codingPath: codingPath) }
+  func unkeyedContainer() -> any UnkeyedEncodingContainer { container }
+  func singleValueContainer() -> any SingleValueEncodingContainer { container }
 }

@@ -79,7 +79,9 @@ extension RecordStore {
       do throws(StrandlineError) {
         if let event = try source.eventIfKept(at: place), let shown = try ShownVersion(event, at: place) {
           let system = if let fetched = shown.system { fetched } else { try self.system(of: known) }
-          return Record(type: shown.type, id: id, values: shown.values, system: system)
+          var record = Record(type: shown.type, id: id, values: shown.values, system: system)
+          record.nulls = shown.nulls
+          return record
         }
       } catch {
         var error = error

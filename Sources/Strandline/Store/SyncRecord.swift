@@ -10,16 +10,50 @@
 /// }
 /// ```
 ///
-/// Properties become fields of the same name; `id` becomes the record's name. Strings, whole numbers, Booleans (as 0
-/// and 1), floating-point numbers, `Date`, `Data`, `UUID`, `URL`, `Reference`, `Location`, `Asset`, raw-value enums,
-/// arrays of one of these, and optionals of all of them can be stored; anything deeper cannot be in CloudKit.
-public protocol SyncRecord: Codable, Identifiable, Sendable where ID == String {
+/// Properties become fields of the same name; `id` becomes the record's name. The type of a property decides what it
+/// becomes:
+///
+/// | property | field |
+/// | --- | --- |
+/// | `String`, `UUID`, `URL`, an enum with a raw `String` | STRING |
+/// | integers, `Bool` as 0 and 1, an enum with a raw integer | INT64 |
+/// | `Double`, `Float` | DOUBLE |
+/// | `Date`, rounded to milliseconds | TIMESTAMP |
+/// | `Data`, `[UInt8]` | BYTES |
+/// | ``TypedReference``, `Reference`, `RecordID` | REFERENCE |
+/// | `Location`, `Asset` | LOCATION, ASSETID |
+/// | a ``JSONField``: a struct or an enum of the app's own | BYTES, as JSON |
+/// | an array or a set of one of these | a list, empty or not; the elements of a set are sorted |
+/// | `FieldValue` | what it is |
+/// | an optional of one of these | the same; nil is null |
+/// | ``Parent`` | none: the record's parent |
+/// | `SystemFields?` | none: the server's metadata, when the record was read; a save leaves it as it is |
+///
+/// Anything else cannot be in a CloudKit field: a save throws `.typeMismatch` and names the property.
+///
+/// A record may lack a field: an older version of the app, or another app, wrote it. Then an optional property is nil, and
+/// a read throws `.missingField` for any other property, unless the type has a ``prototype``.
+public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordNameConvertible {
   /// The record type in the schema; the Swift type's name by default.
   static var recordType: String { get }
   /// The zone; `Main` by default.
   static var zone: ZoneID { get }
-  /// The record's name in the zone.
-  var id: String { get }
+  /// A value whose properties stand in for fields that a record lacks; none by default.
+  ///
+  /// ```swift
+  /// struct Note: SyncRecord {
+  ///   static var prototype: Note? { Note(title: "", stars: 3) }
+  ///   var id = RecordName.random()
+  ///   var title: String
+  ///   var stars: Int  // added in version 2 of the app; a note of version 1 has three
+  /// }
+  /// ```
+  ///
+  /// A field that a save of this type wrote as nil is nil, and not absent. Of a record that another tool wrote, no field
+  /// is known to be null: an absent one has the prototype's value.
+  static var prototype: Self? { get }
+  /// The record's name in the zone, or what stands for it.
+  var id: ID { get }
 }
 
 extension SyncRecord {
@@ -27,8 +61,12 @@ extension SyncRecord {
   public static var recordType: String { String(describing: Self.self) }
   /// The zone `Main`.
   public static var zone: ZoneID { .main }
+  /// No prototype: a field that is absent is an error, unless its property is optional.
+  public static var prototype: Self? { nil }
   /// The identity under which this value is stored.
-  public var recordID: RecordID { RecordID(id, zone: Self.zone) }
+  public var recordID: RecordID { Self.recordID(id) }
+  /// The identity under which the value with an ID is stored.
+  public static func recordID(_ id: ID) -> RecordID { RecordID(id.recordName, zone: zone) }
 }
 
 extension WriteTransaction {
@@ -59,27 +97,43 @@ extension WriteTransaction {
   /// Deletes a record by its type and name; false if it does not live.
   @discardableResult
   public mutating func delete<Value: SyncRecord>(
-    _ type: Value.Type, _ id: String, fileID: String = #fileID, line: Int = #line
+    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
   ) throws -> Bool {
-    try delete(RecordID(id, zone: Value.zone), fileID: fileID, line: line)
+    try delete(Value.recordID(id), fileID: fileID, line: line)
   }
 
   /// A typed value as this transaction sees it; nil if it does not live.
   ///
-  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type.
+  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type, `.missingField` if it
+  ///   lacks one.
   public func value<Value: SyncRecord>(
-    _ type: Value.Type, _ id: String, fileID: String = #fileID, line: Int = #line
+    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
   ) throws -> Value? {
-    let id = RecordID(id, zone: Value.zone)
+    let id = Value.recordID(id)
     return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try find(id).map { try RecordDecoder.decode(type, from: $0) }
+      try find(id).map { try RecordDecoder.decode(type, from: $0, PrototypeFields(type)) }
     }
   }
 
+  /// The value's record: the one that lives, with the value's fields in it.
   private func merged<Value: SyncRecord>(_ value: Value) throws -> Record {
     let id = value.recordID
+    let encoded = try RecordEncoder.encode(value)
     var record = try find(id) ?? Record(type: Value.recordType, id: id)
-    for (field, content) in try RecordEncoder.encode(value) { record[field] = content }
+    guard record.type == Value.recordType else {
+      throw StrandlineError(
+        .typeMismatch,
+        "record '\(id)' is a '\(record.type)' and cannot become a '\(Value.recordType)': a record keeps its type for life; "
+          + "delete it and create it anew")
+    }
+    var nulls: Set<String> = []
+    for (field, content) in encoded.fields {
+      record[field] = content
+      if content == nil { nulls.insert(field) }
+    }
+    // Only a type with a prototype reads an absent field and a null as two things.
+    if !nulls.isEmpty, Value.prototype != nil { record.nulls.formUnion(nulls) }
+    if case .some(let parent) = encoded.parent { record.parent = parent }
     return record
   }
 }
@@ -87,26 +141,109 @@ extension WriteTransaction {
 extension RecordStore {
   /// A typed value, as far as it is durable; nil if it does not live.
   ///
-  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type.
+  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type, `.missingField` if it
+  ///   lacks one.
   public func value<Value: SyncRecord>(
-    _ type: Value.Type, _ id: String, fileID: String = #fileID, line: Int = #line
+    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
   ) throws -> Value? {
-    let id = RecordID(id, zone: Value.zone)
+    let id = Value.recordID(id)
     return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try record(id, fileID: fileID, line: line).map { try RecordDecoder.decode(type, from: $0) }
+      try record(id, fileID: fileID, line: line).map {
+        try RecordDecoder.decode(type, from: $0, PrototypeFields(type))
+      }
     }
   }
 
-  /// All living values of a type, in the order of their names.
+  /// All living values of a type, in the order of their names, and the records that it cannot read.
   ///
-  /// - Throws: `StrandlineError` as `value(_:_:)`.
+  /// ```swift
+  /// let notes = try store.values(Note.self)
+  /// for record in notes.unreadable { print(record.error) }
+  /// ```
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type is in `unreadable`.
   public func values<Value: SyncRecord>(
     _ type: Value.Type, fileID: String = #fileID, line: Int = #line
-  ) throws -> [Value] {
-    var result: [Value] = []
-    try forEachRecord(ofType: Value.recordType, in: Value.zone, fileID: fileID, line: line) {
-      result.append(try RecordDecoder.decode(type, from: $0))
+  ) throws -> TypedValues<Value> {
+    try TypedValues(location: "\(fileID):\(line)") { body in
+      try forEachRecord(ofType: Value.recordType, in: Value.zone, fileID: fileID, line: line, body)
     }
-    return result
   }
+}
+
+extension StoreView {
+  /// A typed value as the view shows it; nil if it did not live.
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type,
+  ///   `.missingField` if it lacks one.
+  public func value<Value: SyncRecord>(
+    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
+  ) throws -> Value? {
+    let id = Value.recordID(id)
+    return try CallSite(fileID, line).run("reading record '\(id)'") {
+      try record(id, fileID: fileID, line: line).map {
+        try RecordDecoder.decode(type, from: $0, PrototypeFields(type))
+      }
+    }
+  }
+
+  /// All values of a type that lived, in the order of their names, and the records that it cannot read.
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type is in `unreadable`.
+  public func values<Value: SyncRecord>(
+    _ type: Value.Type, fileID: String = #fileID, line: Int = #line
+  ) throws -> TypedValues<Value> {
+    try TypedValues(location: "\(fileID):\(line)") { body in
+      try forEachRecord(ofType: Value.recordType, in: Value.zone, fileID: fileID, line: line, body)
+    }
+  }
+}
+
+/// The values of a type: a collection of those that could be read, and the records that could not.
+public struct TypedValues<Value: SyncRecord>: RandomAccessCollection, Sendable {
+  private var readable: [Value] = []
+  /// The records of this type that it cannot read, each with the reason. They stay as they are.
+  public private(set) var unreadable: [UnreadableRecord] = []
+
+  /// The first place.
+  public var startIndex: Int { readable.startIndex }
+  /// The place after the last.
+  public var endIndex: Int { readable.endIndex }
+  /// The value at a place.
+  public subscript(place: Int) -> Value { readable[place] }
+
+  /// Reads the records that `forEachRecord` hands over.
+  fileprivate init(location: String, _ forEachRecord: (_ body: (Record) throws -> Void) throws -> Void) throws {
+    let prototype = PrototypeFields(Value.self)
+    try forEachRecord { record in
+      do throws(StrandlineError) {
+        readable.append(try RecordDecoder.decode(Value.self, from: record, prototype))
+      } catch {
+        var error = error
+        error.location = location
+        unreadable.append(UnreadableRecord(record: record, error: error))
+      }
+    }
+  }
+}
+
+extension TypedValues: CustomStringConvertible {
+  /// How many values there are, and which records cannot be read.
+  public var description: String {
+    let names = unreadable.map { "\($0.record.id)" }.joined(separator: ", ")
+    return "\(count) of type \(Value.recordType)" + (names.isEmpty ? "" : ", unreadable: \(names)")
+  }
+}
+
+/// A record that a Swift type cannot read.
+public struct UnreadableRecord: Sendable {
+  /// The record, with the fields that it has.
+  public let record: Record
+  /// Why: `.typeMismatch` or `.missingField`, with the name of the field.
+  public let error: StrandlineError
+}
+
+extension UnreadableRecord: CustomStringConvertible {
+  /// The error, which names the record.
+  public var description: String { error.description }
 }

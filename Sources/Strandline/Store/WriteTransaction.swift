@@ -118,21 +118,25 @@ public struct WriteTransaction: ~Copyable {
     }
     if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
     if let current {
-      try edit(id, desired, current, entry)
+      try edit(id, desired, record.nulls, current, entry)
     } else {
-      try begin(id, record.type, desired, entry)
+      try begin(id, record.type, desired, record.nulls, entry)
     }
   }
 
-  /// Begins a life: every field is new.
+  /// Begins a life: every field is new, those that are written as null too.
   private mutating func begin(
-    _ id: RecordID, _ type: String, _ desired: [String: FieldValue], _ entry: RecordEntry?
+    _ id: RecordID, _ type: String, _ desired: [String: FieldValue], _ nulls: Set<String>, _ entry: RecordEntry?
   ) throws {
-    var fields: [(name: String, value: FieldValue)] = []
+    var fields: [(name: String, value: FieldValue?)] = []
     fields.reserveCapacity(desired.count)
     for (name, value) in desired {
       try check(name, value, in: id)
       fields.append((name, value))
+    }
+    for name in nulls where desired[name] == nil {
+      try check(name, nil, in: id)
+      fields.append((name, nil))
     }
     fields.sort { $0.name.precedesByUTF8($1.name) }
     let seen = try entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
@@ -146,12 +150,14 @@ public struct WriteTransaction: ~Copyable {
           time: time, editCount: 1, tenure: core.tenure, isCreation: true, content: content)))
   }
 
-  /// Edits a living record: the fields that differ get a new stamp.
+  /// Edits a living record: the fields that differ get a new stamp, and those that are null for the first time.
   private mutating func edit(
-    _ id: RecordID, _ desired: [String: FieldValue], _ current: LoadedVersion, _ entry: RecordEntry?
+    _ id: RecordID, _ desired: [String: FieldValue], _ nulls: Set<String>, _ current: LoadedVersion,
+    _ entry: RecordEntry?
   ) throws {
     var version = current.version
-    let changed = Set(desired.keys).union(version.fields.keys).filter { desired[$0] != version.fields[$0] }
+    var changed = Set(desired.keys).union(version.fields.keys).filter { desired[$0] != version.fields[$0] }
+    for name in nulls where desired[name] == nil && version.stamp.fields[name] == nil { changed.insert(name) }
     if changed.isEmpty { return }
     let time = core.tick()
     var dirty = entry?.pending == nil ? [:] : current.dirty

@@ -1,0 +1,308 @@
+// JSON with sorted keys: for values that an app declares as JSON, and for the text forms of records and field values.
+//
+// Equal values give equal bytes, on every system and in every process: a save of an unchanged value changes nothing, and
+// two devices that store one value agree on its checksum. Foundation's encoder does not promise this (the order of a
+// set's elements, of sorted keys on older systems), and it has no limit for the depth, so a list of a million links would
+// overflow the stack.
+
+#if canImport(FoundationEssentials)
+  import FoundationEssentials
+#else
+  import Foundation
+#endif
+
+import StrandlineSystem
+
+/// Encodes and decodes JSON.
+package enum SortedJSON {
+  /// The deepest nesting of values. Encoding and decoding it fits a thread's smallest stack.
+  static let depthMax = 64
+
+  /// A value as JSON: keys sorted by UTF-8, no spaces, the least escaping. `Data` is base64, a `Date` its seconds since
+  /// 2001, a `URL` its text, as Foundation's decoder reads them without options.
+  ///
+  /// - Throws: `EncodingError` for a number that is not finite, a value nested too deeply, and a value that encodes
+  ///   nothing.
+  package static func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
+    let slot = JSONSlot()
+    try slot.encode(value, at: [], depth: 1)
+    var bytes: [UInt8] = []
+    slot.write(into: &bytes)
+    return bytes
+  }
+
+  /// A value from JSON.
+  ///
+  /// - Throws: `DecodingError`, or what the type's own decoding throws.
+  package static func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
+    guard depth(of: bytes) <= depthMax else {
+      throw DecodingError.dataCorrupted(
+        .init(codingPath: [], debugDescription: "the JSON is nested more than \(depthMax) levels deep"))
+    }
+    return try JSONDecoder().decode(type, from: Data(bytes))
+  }
+
+  /// How deeply lists and objects are nested, in text that need not be JSON.
+  private static func depth(of bytes: [UInt8]) -> Int {
+    var depth = 0
+    var most = 0
+    var isInString = false
+    var isEscaped = false
+    for byte in bytes {
+      if isInString {
+        if byte == UInt8(ascii: "\""), !isEscaped { isInString = false }
+        isEscaped = byte == UInt8(ascii: "\\") && !isEscaped
+        continue
+      }
+      switch byte {
+      case UInt8(ascii: "\""): isInString = true
+      case UInt8(ascii: "["), UInt8(ascii: "{"):
+        depth += 1
+        most = max(most, depth)
+      case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
+      default: break
+      }
+    }
+    return most
+  }
+}
+
+/// Collections whose elements have no order: they are sorted before they are stored.
+package protocol UnorderedElements {}
+extension Set: UnorderedElements {}
+
+/// Collections of pairs without an order. With keys other than text they encode themselves as a list of keys and values.
+package protocol UnorderedPairs {}
+extension Dictionary: UnorderedPairs {}
+
+/// The place of one JSON value, filled by the containers that refer to it.
+private final class JSONSlot {
+  enum Content {
+    case missing
+    case text([UInt8])
+    case list([JSONSlot])
+    case object([String: JSONSlot])
+  }
+  var content = Content.missing
+
+  func encode<Value: Encodable>(_ value: Value, at path: [any CodingKey], depth: Int) throws {
+    guard depth <= SortedJSON.depthMax else {
+      throw EncodingError.invalidValue(
+        value,
+        .init(
+          codingPath: Array(path.prefix(3)),
+          debugDescription: "the value is nested more than \(SortedJSON.depthMax) levels deep"))
+    }
+    switch value {
+    case let value as String: content = .text(Self.quoted(value))
+    case let value as Bool: content = .text(Array((value ? "true" : "false").utf8))
+    case let value as any BinaryInteger: content = .text(Array("\(value)".utf8))
+    case let value as Double: content = try Self.number(value, value.isFinite, at: path)
+    case let value as Float: content = try Self.number(value, value.isFinite, at: path)
+    case let value as Decimal: content = try Self.number(value, value.isFinite, at: path)
+    case let value as Data: content = .text(Self.quoted(value.base64EncodedString()))
+    case let value as URL: content = .text(Self.quoted(value.absoluteString))
+    default:
+      try value.encode(to: JSONValueEncoder(slot: self, codingPath: path, depth: depth))
+      if case .missing = content {
+        throw EncodingError.invalidValue(
+          value, .init(codingPath: path, debugDescription: "\(Value.self) encodes no value"))
+      }
+      sort(value)
+    }
+  }
+
+  /// Sorts what has no order of its own by its JSON.
+  private func sort<Value>(_ value: Value) {
+    guard case .list(let items) = content else { return }
+    let width = value is any UnorderedElements ? 1 : value is any UnorderedPairs ? 2 : 0
+    guard width > 0 else { return }
+    let texts = items.map { item in
+      var bytes: [UInt8] = []
+      item.write(into: &bytes)
+      return bytes
+    }
+    let starts = stride(from: 0, to: texts.count, by: width).sorted { texts[$0].lexicographicallyPrecedes(texts[$1]) }
+    content = .list(starts.flatMap { items[$0..<min($0 + width, items.count)] })
+  }
+
+  private static func number<Number: Encodable>(
+    _ number: Number, _ isFinite: Bool, at path: [any CodingKey]
+  ) throws -> Content {
+    guard isFinite else {
+      throw EncodingError.invalidValue(
+        number, .init(codingPath: path, debugDescription: "\(number) is not a finite number"))
+    }
+    return .text(Array("\(number)".utf8))
+  }
+
+  func write(into out: inout [UInt8]) {
+    switch content {
+    case .missing: out += "null".utf8
+    case .text(let text): out += text
+    case .list(let items):
+      out.append(UInt8(ascii: "["))
+      for (index, item) in items.enumerated() {
+        if index > 0 { out.append(UInt8(ascii: ",")) }
+        item.write(into: &out)
+      }
+      out.append(UInt8(ascii: "]"))
+    case .object(let members):
+      out.append(UInt8(ascii: "{"))
+      for (index, member) in members.sorted(by: { $0.key.precedesByUTF8($1.key) }).enumerated() {
+        if index > 0 { out.append(UInt8(ascii: ",")) }
+        out += Self.quoted(member.key)
+        out.append(UInt8(ascii: ":"))
+        member.value.write(into: &out)
+      }
+      out.append(UInt8(ascii: "}"))
+    }
+  }
+
+  private static func quoted(_ text: String) -> [UInt8] {
+    let digits = Array("0123456789abcdef".utf8)
+    var out = [UInt8(ascii: "\"")]
+    for byte in text.utf8 {
+      switch byte {
+      case UInt8(ascii: "\""), UInt8(ascii: "\\"): out += [UInt8(ascii: "\\"), byte]
+      case 0..<0x20: out += "\\u00".utf8 + [digits[Int(byte >> 4)], digits[Int(byte & 15)]]
+      default: out.append(byte)
+      }
+    }
+    out.append(UInt8(ascii: "\""))
+    return out
+  }
+
+  /// Makes this an object, unless it is one.
+  func beginObject() {
+    if case .object = content { return }
+    content = .object([:])
+  }
+
+  /// Makes this a list, unless it is one.
+  func beginList() {
+    if case .list = content { return }
+    content = .list([])
+  }
+
+  func member(_ key: String) -> JSONSlot {
+    let slot = JSONSlot()
+    if case .object(var members) = content {
+      content = .missing
+      members[key] = slot
+      content = .object(members)
+    }
+    return slot
+  }
+
+  func item() -> JSONSlot {
+    let slot = JSONSlot()
+    if case .list(var items) = content {
+      content = .missing
+      items.append(slot)
+      content = .list(items)
+    }
+    return slot
+  }
+
+  var itemCount: Int { if case .list(let items) = content { items.count } else { 0 } }
+
+  func encodeNull() { content = .text(Array("null".utf8)) }
+}
+
+/// Encodes one value into its slot.
+private struct JSONValueEncoder: Encoder, SingleValueEncodingContainer {
+  let slot: JSONSlot
+  let codingPath: [any CodingKey]
+  let depth: Int
+  var userInfo: [CodingUserInfoKey: Any] { [:] }
+
+  func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
+    slot.beginObject()
+    return KeyedEncodingContainer(JSONObjectContainer<Key>(slot: slot, codingPath: codingPath, depth: depth))
+  }
+  func unkeyedContainer() -> any UnkeyedEncodingContainer {
+    slot.beginList()
+    return JSONListContainer(slot: slot, codingPath: codingPath, depth: depth)
+  }
+  func singleValueContainer() -> any SingleValueEncodingContainer { self }
+  func encodeNil() { slot.encodeNull() }
+  func encode<Value: Encodable>(_ value: Value) throws { try slot.encode(value, at: codingPath, depth: depth + 1) }
+}
+
+private struct JSONObjectContainer<Key: CodingKey>: KeyedEncodingContainerProtocol {
+  let slot: JSONSlot
+  let codingPath: [any CodingKey]
+  let depth: Int
+
+  private func encoder(_ key: any CodingKey) -> JSONValueEncoder {
+    JSONValueEncoder(slot: slot.member(key.stringValue), codingPath: codingPath + [key], depth: depth + 1)
+  }
+  func encodeNil(forKey key: Key) { encoder(key).encodeNil() }
+  func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws {
+    try slot.member(key.stringValue).encode(value, at: codingPath + [key], depth: depth + 1)
+  }
+  func nestedContainer<Nested: CodingKey>(
+    keyedBy type: Nested.Type, forKey key: Key
+  ) -> KeyedEncodingContainer<Nested> { encoder(key).container(keyedBy: type) }
+  func nestedUnkeyedContainer(forKey key: Key) -> any UnkeyedEncodingContainer { encoder(key).unkeyedContainer() }
+  func superEncoder() -> any Encoder { encoder(SuperKey()) }
+  func superEncoder(forKey key: Key) -> any Encoder { encoder(key) }
+}
+
+private struct JSONListContainer: UnkeyedEncodingContainer {
+  let slot: JSONSlot
+  let codingPath: [any CodingKey]
+  let depth: Int
+  var count: Int { slot.itemCount }
+
+  private func encoder() -> JSONValueEncoder {
+    JSONValueEncoder(slot: slot.item(), codingPath: codingPath, depth: depth + 1)
+  }
+  func encodeNil() { encoder().encodeNil() }
+  func encode<Value: Encodable>(_ value: Value) throws {
+    try slot.item().encode(value, at: codingPath, depth: depth + 1)
+  }
+  func nestedContainer<Nested: CodingKey>(keyedBy type: Nested.Type) -> KeyedEncodingContainer<Nested> {
+    encoder().container(keyedBy: type)
+  }
+  func nestedUnkeyedContainer() -> any UnkeyedEncodingContainer { encoder().unkeyedContainer() }
+  func superEncoder() -> any Encoder { encoder() }
+}
+
+/// The key under which Foundation's decoder looks for a superclass.
+private struct SuperKey: CodingKey {
+  var stringValue: String { "super" }
+  var intValue: Int? { nil }
+  init() {}
+  init?(stringValue: String) { nil }
+  init?(intValue: Int) { nil }
+}
+
+extension DecodingError {
+  /// Where and what, for people.
+  package var explanation: String { explanation(at: "") }
+
+  /// The same; `place` is what the coding path is a path in, such as "field ".
+  package func explanation(at place: String) -> String {
+    let context: Context
+    let what: String
+    switch self {
+    case .typeMismatch(_, let inner), .valueNotFound(_, let inner), .dataCorrupted(let inner):
+      (context, what) = (inner, inner.debugDescription)
+    case .keyNotFound(let key, let inner): (context, what) = (inner, "the key '\(key.stringValue)' is missing")
+    @unknown default: return "\(self)"
+    }
+    let path = context.codingPath.map { $0.intValue.map { "[\($0)]" } ?? $0.stringValue }.joined(separator: ".")
+    return path.isEmpty ? what : "\(place)'\(path)': \(what)"
+  }
+}
+
+extension EncodingError {
+  /// Where and what, for people.
+  package var explanation: String {
+    guard case .invalidValue(_, let context) = self else { return "\(self)" }
+    let path = context.codingPath.map(\.stringValue).joined(separator: ".")
+    return path.isEmpty ? context.debugDescription : "property '\(path)': \(context.debugDescription)"
+  }
+}
