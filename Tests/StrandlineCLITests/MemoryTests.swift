@@ -22,7 +22,10 @@ struct `The memory of a transaction` {
     let command = (built + ["strandline"]).joined(separator: "/")
     let child = try ChildProcess(
       command, ["import", "--acks", "--batch", "\(count)", folder("A"), "-"], input: .pipe, output: .pipe)
-    defer { child.kill(.kill) }
+    defer {
+      child.kill(.kill)
+      _ = try? child.wait()
+    }
     let text = String(repeating: "x", count: 100)
     var lines: [UInt8] = []
     for number in 0..<count {
@@ -36,6 +39,8 @@ struct `The memory of a transaction` {
     #expect(try child.output?.readLine() == "ACK \(count + 1)")
     let status = try ChildProcess("/bin/cat", ["/proc/\(child.processID)/status"], output: .pipe)
     let words = String(decoding: try status.output?.readAll() ?? [], as: UTF8.self)
+    // Each child is waited for: while one that has ended is not, the tests of exit codes see no end of theirs.
+    #expect(try status.wait() == .exited(0))
     func bytes(_ key: String) throws -> Int {
       let line = try #require(words.split(separator: "\n").first { $0.hasPrefix("\(key):") })
       return try #require(line.split(whereSeparator: { " \t".contains($0) }).dropFirst().first.flatMap { Int($0) })
