@@ -51,7 +51,7 @@ package final class Log: Sendable {
   /// One piece of upkeep at a time, and how the last ones went.
   let upkeep = Upkeep()
   let consumers = LogConsumers()
-  private let durabilityObserver = Mutex<(@Sendable () -> Void)?>(nil)
+  private let durabilityObserver = Mutex<DurabilityObserver?>(nil)
   let writerQueue = DispatchQueue(label: "strandline.log.writer", qos: .userInitiated)
   let watchQueue = DispatchQueue(label: "strandline.log.watch", qos: .utility)
 
@@ -97,9 +97,11 @@ package final class Log: Sendable {
 
   /// Calls `body` after each group that became durable, on the thread that wrote it and after the callers that waited
   /// for it were woken. `body` must be short; it may look into the log.
-  package func observeDurability(_ body: (@Sendable () -> Void)?) { durabilityObserver.withLock { $0 = body } }
+  package func observeDurability(_ body: (@Sendable () -> Void)?) {
+    durabilityObserver.withLock { $0 = body.map(DurabilityObserver.init) }
+  }
 
-  func tellDurability() { durabilityObserver.withLock { $0 }?() }
+  func tellDurability() { durabilityObserver.withLock { $0 }?.body() }
 
   // MARK: Going on, and ending
 
@@ -179,4 +181,10 @@ package final class Log: Sendable {
     }
     if let failure { throw failure }
   }
+}
+
+/// In a struct, because a closure that lies in a generic value alone is wrapped once more by each access to it: a call
+/// after n groups went through n wrappers.
+private struct DurabilityObserver: Sendable {
+  var body: @Sendable () -> Void
 }
