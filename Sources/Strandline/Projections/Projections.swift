@@ -59,7 +59,7 @@ package struct Projections: Sendable {
   /// - Throws: what the look-ups of the records that the event is about throw; nothing has changed then.
   package mutating func apply(_ event: Event, at lsn: LSN, isDurable: Bool) throws(StrandlineError) {
     precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
-    keepsUndo = !isDurable || !views.isEmpty
+    keepsUndo = !isDurable
     switch event {
     case .opened(let opened):
       change(.tenure(Tenure(tenure: opened.tenure, writer: opened.writer, first: lsn)), at: lsn)

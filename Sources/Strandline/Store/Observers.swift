@@ -1,6 +1,6 @@
 // Who waits for changes. The moment at which events become durable is the one place that knows which records changed: it
 // tells those observers that are concerned to look again, and nothing more. What an observer then reads is its own work,
-// on its own task, so a slow one costs nobody else anything.
+// on its own task, so a slow observer delays neither a writer nor another observer.
 
 import Synchronization
 
@@ -33,7 +33,7 @@ package final class Observers: Sendable {
 
   package init() {}
 
-  /// A stream of signals to look again; several that nobody has waited for are one. It ends with the store.
+  /// A stream of signals to look again; those that the observer has not yet waited for are one. It ends with the store.
   func signals(_ interest: Interest) -> AsyncStream<Void> {
     let (stream, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
     let number: UInt64? = state.withLock { state in

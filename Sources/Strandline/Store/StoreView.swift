@@ -1,6 +1,6 @@
-// What a store held at one moment. A view is an LSN: what came later is undone for whoever reads through it, so taking or
-// holding one copies nothing. The events that it shows stay in the log as long as it is held, because it is a consumer of
-// the log, which compaction waits for.
+// What a store held at one moment. A view is an LSN: a read through it undoes what came later, so taking or holding one
+// copies nothing. The events that it shows stay in the log as long as it is held, because it is a consumer of the log,
+// which compaction waits for.
 
 import StrandlineLog
 import StrandlineSystem
@@ -8,7 +8,7 @@ import StrandlineSystem
 /// A store as it was when the view was taken: several reads of one moment.
 ///
 /// It shows what was durable then, whatever is written, synced or compacted meanwhile. Reading through it waits for no
-/// writer. Let go of it when it is no longer needed: compaction leaves in place what it shows, and each change since then
+/// writer. Release it when it is no longer needed: compaction leaves in place what it shows, and each change since then
 /// takes some memory.
 public final class StoreView: Sendable {
   /// The newest event that the view shows.

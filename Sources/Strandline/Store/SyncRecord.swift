@@ -148,9 +148,7 @@ extension RecordStore {
   ) throws -> Value? {
     let id = Value.recordID(id)
     return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try record(id, fileID: fileID, line: line).map {
-        try RecordDecoder.decode(type, from: $0, PrototypeFields(type))
-      }
+      try record(id, fileID: fileID, line: line).map { try $0.value(type) }
     }
   }
 
@@ -165,9 +163,13 @@ extension RecordStore {
   public func values<Value: SyncRecord>(
     _ type: Value.Type, fileID: String = #fileID, line: Int = #line
   ) throws -> TypedValues<Value> {
-    try TypedValues(location: "\(fileID):\(line)") { body in
-      try forEachRecord(ofType: Value.recordType, in: Value.zone, fileID: fileID, line: line, body)
-    }
+    try view(fileID: fileID, line: line).values(type, fileID: fileID, line: line)
+  }
+}
+
+extension Record {
+  fileprivate func value<Value: SyncRecord>(_ type: Value.Type) throws -> Value {
+    try RecordDecoder.decode(type, from: self, PrototypeFields(type))
   }
 }
 
@@ -181,9 +183,7 @@ extension StoreView {
   ) throws -> Value? {
     let id = Value.recordID(id)
     return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try record(id, fileID: fileID, line: line).map {
-        try RecordDecoder.decode(type, from: $0, PrototypeFields(type))
-      }
+      try record(id, fileID: fileID, line: line).map { try $0.value(type) }
     }
   }
 
