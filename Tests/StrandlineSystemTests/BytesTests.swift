@@ -15,6 +15,32 @@ struct BytesTests {
     #expect(CRC32C.checksum([]) == 0)
   }
 
+  @Test func `XXH64 gives the values of its reference implementation`() {
+    #expect(XXH64.hash([]) == 0xEF46_DB37_51D8_E999)
+    #expect(XXH64.hash(Array("abc".utf8)) == 0x44BC_2CF5_AD77_0999)
+    #expect(XXH64.hash(Array("123456789".utf8)) == 0x8CB8_41DB_40E6_AE83)
+    for (length, hash) in [
+      (31, 0xC346_D2B5_9B4D_8EE1), (32, 0xCBF5_9C51_16FF_32B4), (33, 0x0C53_5D1A_CAFB_8EAD),
+      (45, 0x10FD_D84D_6409_ABDF), (100, 0x6AC1_E580_3216_6597),
+    ] as [(UInt8, UInt64)] { #expect(XXH64.hash(Array(0..<length)) == hash, "\(length)") }
+  }
+
+  @Test func `parts of arrays are compared as their bytes are`() {
+    let random = SeededRandom(seed: 0x51)
+    for _ in 0..<20_000 {
+      // Few values, so that long beginnings are equal.
+      let bytes = random.bytes(60).map { $0 % 16 == 0 ? 0xFF : 0 as UInt8 }
+      let other = random.below(2) == 0 ? bytes : random.bytes(60).map { $0 % 16 == 0 ? 0xFF : 0 as UInt8 }
+      let (start, otherStart) = (Int(random.below(9)), Int(random.below(9)))
+      let range = start..<start + Int(random.below(40))
+      let otherRange = otherStart..<otherStart + Int(random.below(40))
+      let (part, otherPart) = (bytes[range], other[otherRange])
+      let common = zip(part, otherPart).prefix { $0 == $1 }.count
+      #expect(bytes.commonPrefixCount(range, other, otherRange) == common)
+      #expect(bytes.precedes(range, other, otherRange) == part.lexicographicallyPrecedes(otherPart))
+    }
+  }
+
   @Test func `table and instruction agree for every length and offset`() {
     let bytes = SeededRandom(seed: 7).bytes(320)
     for length in 0...300 {

@@ -115,9 +115,6 @@ package struct FrameFaultError: Error, Hashable, Sendable {
 }
 
 extension [UInt8] {
-  /// The two bytes at `offset`, little-endian.
-  func u16(at offset: Int) -> UInt16 { UInt16(self[offset]) | UInt16(self[offset + 1]) << 8 }
-
   /// Appends a frame that still lacks LSN, flags, tag and header checksum.
   mutating func append(unstampedFrame type: FrameType, schema: UInt16, index: UInt32, body: [UInt8]) {
     precondition(body.count <= LogFormat.bodyBytesMax)

@@ -124,6 +124,14 @@ package struct ByteReader: Sendable {
 }
 
 extension [UInt8] {
+  /// Decodes the two bytes at `offset`, little-endian. Requires that they are within bounds.
+  package func u16(at offset: Int) -> UInt16 {
+    precondition(offset >= 0 && offset + 2 <= count)
+    return unsafe withUnsafeBytes {
+      unsafe UInt16(littleEndian: $0.loadUnaligned(fromByteOffset: offset, as: UInt16.self))
+    }
+  }
+
   /// Decodes the four bytes at `offset`, little-endian. Requires that they are within bounds.
   package func u32(at offset: Int) -> UInt32 {
     precondition(offset >= 0 && offset + 4 <= count)
