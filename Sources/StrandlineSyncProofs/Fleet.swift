@@ -79,7 +79,12 @@ package final class Device: Sendable {
     options.controlIntervalMilliseconds = nil
     options.ballastBytes = 0
     options.upkeep = .onDemand
-    return StoreOptions(log: options)
+    // Runs after a handful of changes, so that a short life has many, and merges them.
+    var index = IndexOptions()
+    index.flushCount = 6
+    index.closeCount = 3
+    index.mergeWidth = 3
+    return StoreOptions(log: options, index: index)
   }()
 
   /// Opens the store, or returns it if it is open. Its engine syncs only in `sync()`; with another cloud than the fleet's
@@ -163,7 +168,9 @@ package final class Device: Sendable {
     if let broken = store.projections.withLock({ $0.brokenInvariant() }) { return "\(name): \(broken)" }
     let replayed = try replay { _, projections in projections.brokenInvariant() }
     if let broken = replayed.broken { return "\(name), replayed: \(broken)" }
-    let difference = store.projections.withLock { replayed.projections.difference(from: $0) }
+    let difference = try store.projections.withLock { (state) throws(StrandlineError) in
+      try replayed.projections.difference(from: state)
+    }
     return difference.isEmpty ? nil : "\(name): a replay of the log gives other projections: \(difference.words)"
   }
 
@@ -183,9 +190,10 @@ package final class Device: Sendable {
   /// The bytes of every event that the projections refer to.
   private func contents(of store: RecordStore) throws -> [LSN: [UInt8]] {
     guard case .writer(let log) = store.source else { return [:] }
-    let (zones, attempted) = store.projections.withLock { ($0.records.zones, $0.outbox.attempted.all()) }
+    let entries = try store.projections.withLock { (state) throws(StrandlineError) in try state.allEntries() }
+    let attempted = store.projections.withLock { $0.outbox.attempted.all() }
     var result: [LSN: [UInt8]] = [:]
-    for entry in zones.values.flatMap(\.values) {
+    for entry in entries.values {
       for lsn in [entry.base?.version, entry.base?.content, entry.pending?.newest] {
         if let lsn { result[lsn] = try log.read(lsn.rawValue).body }
       }

@@ -26,8 +26,7 @@ struct HistoryFold {
   /// Everything that follows from the events.
   func json() -> JSON {
     let sync = projections.sync
-    let records = projections.records.zones
-      .flatMap { zone, names in names.map { (RecordID($0.key, zone: zone), $0.value) } }
+    let records = projections.records.changed.compactMapValues { $0 }
     return .object([
       "records": .list(ordered(records).map { record($0, $1) }),
       "deleted": .list(

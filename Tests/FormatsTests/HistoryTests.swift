@@ -59,7 +59,7 @@ struct `What follows from events` {
     }
     // Every kind takes part, and no property of a record is always the same.
     #expect(kinds.isSuperset(of: EventKind.allCases.map(\.name)))
-    let entries = histories.flatMap { $0.1.projections.records.zones.values.flatMap(\.values) }
+    let entries = histories.flatMap { $0.1.projections.records.changed.values.compactMap { $0 } }
     #expect(entries.contains { $0.base != nil && $0.pending?.isDeletion == true })
     #expect(histories.contains { !$0.1.projections.outbox.attempted.isEmpty })
     #expect(entries.contains { $0.base != nil && $0.pending == nil && $0.base?.content != $0.base?.version })

@@ -76,7 +76,7 @@ def xxh64(data):
 
 HEADER, LIST_HEADER, FOOTER = 64, 68, 56
 BLOCK, INTERVAL, LONGEST_KEY, LARGEST_VALUE = 10, 16, 65535, 1 << 26
-LINE, INDEX_ENTRY, LIST_ENTRY = 64, 12, 24
+LINE, INDEX_ENTRY, LIST_ENTRY = 64, 12, 20
 OWNER, NUMBERS = 4096, 1 << 62
 
 
@@ -122,10 +122,10 @@ def runs_list(data, uuid):
     demand(len(data) == end + 4 and binding <= OWNER, file)
     demand(number(data, end, 4) == crc(data[:end]), file)
     demand(1 <= following < NUMBERS, file)
-    names = ("runNumber", "fileBytes", "footerCRC", "table")
+    names = ("runNumber", "fileBytes", "footerCRC")
     runs = []
     for place in range(count):
-        runs.append(dict(zip(names, struct.unpack_from("<QQII", data, LIST_HEADER + place * LIST_ENTRY))))
+        runs.append(dict(zip(names, struct.unpack_from("<QQI", data, LIST_HEADER + place * LIST_ENTRY))))
     numbers = [run["runNumber"] for run in runs]
     demand(len(set(numbers)) == len(numbers) and all(1 <= one < following for one in numbers), file)
     binding = data[end - binding : end].hex()

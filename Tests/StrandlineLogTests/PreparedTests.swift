@@ -541,15 +541,6 @@ struct `An event by its number` {
       ) { seen.append($0.body) }
       #expect(seen == Array(bodies.dropFirst(from - 1)), "from \(from)")
       for lsn in [1, from / 2 + 1, bodies.count] { #expect(try log.read(UInt64(lsn)).body == bodies[lsn - 1]) }
-      // And a reader that has seen what precedes it.
-      let reader = try LogReader.open(
-        at: storePath, environment: .simulated(disk, seed: 1), after: UInt64(from - 1))
-      seen = []
-      try reader.poll { seen.append($0.body) }
-      #expect(seen == Array(bodies.dropFirst(from - 1)), "a reader after \(from - 1)")
-      if from <= bodies.count {
-        for lsn in [1, from / 2 + 1, bodies.count] { #expect(try reader.read(UInt64(lsn)).body == bodies[lsn - 1]) }
-      }
     }
   }
 

@@ -112,14 +112,16 @@ private struct PublicCall: Sendable {
 
   static let all: [PublicCall] = [
     // An open of a store that was closed succeeds; for the damage the store is closed first.
-    PublicCall("RecordStore.openBlocking(at:durability:options:environment:createIfAbsent:)", closed: nil) { scene in
+    PublicCall(
+      "RecordStore.openBlocking(at:durability:options:environment:createIfAbsent:)", closed: nil, damaged: nil
+    ) { scene in
       try await scene.device.close()
       try RecordStore.openBlocking(at: "/store", environment: scene.device.environment).closeBlocking()
     },
     PublicCall("RecordStore.openReadOnly(at:environment:)", closed: nil) { scene in
       _ = try RecordStore.openReadOnly(at: "/store", environment: scene.device.environment)
     },
-    PublicCall("RecordStore.open(at:syncing:durability:options:environment:)", closed: nil) { scene in
+    PublicCall("RecordStore.open(at:syncing:durability:options:environment:)", closed: nil, damaged: nil) { scene in
       try await scene.device.close()
       try await RecordStore.open(at: "/store", environment: scene.device.environment).close()
       try await RecordStore.open(at: URL(filePath: "/store"), environment: scene.device.environment).close()

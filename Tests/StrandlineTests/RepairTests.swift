@@ -366,8 +366,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
     let left = Dictionary(uniqueKeysWithValues: try a.placed().map { ($0.lsn, $0.found.body) })
     let survived = Set(before.filter { left[$0.lsn] == $0.found.body }.map(\.lsn))
     let pending: Set<RecordID> = try await a.open().projections.withLock { state in
-      let entries = state.records.zones.flatMap { zone, names in names.map { (RecordID($0.key, zone: zone), $0.value) }
-      }
+      let entries = state.records.changed.compactMapValues { $0 }
       return Set(entries.filter { $0.1.pending?.isDeletion == false }.map(\.0))
     }
     try await agree(a, b, observer, comment: comment)

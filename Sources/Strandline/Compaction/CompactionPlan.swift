@@ -22,7 +22,8 @@ package struct CompactionPlan {
   private var before: [RecordID: DeletionEntry] = [:]
   /// Mutations that must stay whole although a later one stands for them: the engine has sent them, or is about to.
   private let needed: Set<LSN>
-  private let key: HashKey
+  /// Of the hashes of packed deletions.
+  let key: HashKey
 
   /// Records that keep all their events.
   private var whole: Set<RecordID> = []
@@ -62,7 +63,7 @@ package struct CompactionPlan {
     var before: [RecordID: DeletionEntry] = [:]
     try read { event, lsn in
       if case .deleted(let deleted) = event {
-        let known = folded.deletions[deleted.id]
+        let known = try folded.deletion(deleted.id)
         if known?.isProvisional != true { before[deleted.id] = known }
       }
       try folded.apply(event, at: lsn, isDurable: true)
@@ -74,7 +75,7 @@ package struct CompactionPlan {
     while true {
       try decide(read)
       let kept = try fold(read)
-      let difference = kept.difference(from: state)
+      let difference = try kept.difference(from: state)
       if difference.isEmpty { return }
       let differing = difference.ids.subtracting(whole)
       guard !differing.isEmpty || (difference.isMemoryOther && !keepsMemory) else {
@@ -92,7 +93,7 @@ package struct CompactionPlan {
   package var recordsKeptWhole: Int { whole.count }
 
   /// The packed unsettled saves.
-  package var superseded: [Superseded] {
+  var superseded: [Superseded] {
     packs.values.compactMap { if case .superseded(let packed) = $0 { packed } else { nil } }
   }
 
@@ -127,14 +128,17 @@ package struct CompactionPlan {
     }
   }
 
+  /// A record's entry at the beginning's end. Memory has all of them.
+  private func entry(_ id: RecordID) -> RecordEntry? { state.records.changed[id] ?? nil }
+
   private func isBase(_ id: RecordID, _ lsn: LSN) -> Bool {
-    let base = state.records[id]?.base
+    let base = entry(id)?.base
     return base?.version == lsn || base?.content == lsn
   }
 
   /// A save that stays as it is.
   private func isWhole(_ id: RecordID, _ lsn: LSN) -> Bool {
-    guard let entry = state.records[id] else { return false }
+    guard let entry = entry(id) else { return false }
     if entry.base?.content == lsn { return true }
     guard let pending = entry.pending, state.outbox.unsettled.contains(lsn) else { return false }
     return pending.newest == lsn || state.outbox.attempted(of: id, pending) == lsn || needed.contains(lsn)
@@ -286,57 +290,5 @@ extension Event {
     case .superseded(let event): event.latest
     default: .zero
     }
-  }
-}
-
-/// Where projections differ.
-package struct ProjectionsDifference {
-  package var ids: Set<RecordID> = []
-  /// The engine's memory, apart from what it holds of single records.
-  var isMemoryOther = false
-  /// Deletions of names that are known by their hash alone.
-  var hashes = 0
-  package var isEmpty: Bool { ids.isEmpty && !isMemoryOther && hashes == 0 }
-  package var words: String {
-    "\(ids.count) records such as \(ids.min().map { "'\($0)'" } ?? "none"), \(hashes) packed deletions, "
-      + (isMemoryOther ? "the engine's memory" : "not the engine's memory")
-  }
-}
-
-extension Projections {
-  /// Where these differ from others in anything that can be seen. O(records).
-  package func difference(from other: Projections) -> ProjectionsDifference {
-    var result = ProjectionsDifference()
-    for (mine, theirs) in [(self, other), (other, self)] {
-      for (zone, names) in mine.records.zones {
-        let others = theirs.records.zones[zone] ?? [:]
-        for (name, entry) in names {
-          let id = RecordID(name, zone: zone)
-          let isSame =
-            others[name] == entry
-            && mine.outbox.attempted(of: id, entry.pending) == theirs.outbox.attempted(of: id, entry.pending)
-          if !isSame { result.ids.insert(id) }
-        }
-      }
-      for (id, lsns) in mine.outbox.earlier where theirs.outbox.earlier[id] != lsns { result.ids.insert(id) }
-      for (id, entry) in mine.deletions.entries where theirs.deletions[id] != entry { result.ids.insert(id) }
-      for (id, held) in mine.sync.held where theirs.sync.held[id] != held { result.ids.insert(id) }
-      for (id, held) in mine.sync.unread where theirs.sync.unread[id] != held { result.ids.insert(id) }
-      for (id, block) in mine.sync.openBlocks where theirs.sync.openBlocks[id] != block { result.ids.insert(id) }
-    }
-    for key in Set(deletions.packed.keys).union(other.deletions.packed.keys) {
-      let known = Set(result.ids.map { KeyedHash(of: $0, key: key) })
-      let (ours, others) = (deletions.hashed(key), other.deletions.hashed(key))
-      for (mine, theirs) in [(deletions.packed[key] ?? [:], others), (other.deletions.packed[key] ?? [:], ours)] {
-        for (hash, entry) in mine where theirs[hash] != entry && !known.contains(hash) { result.hashes += 1 }
-      }
-    }
-    if outbox.unsettled != other.outbox.unsettled, result.ids.isEmpty { result.isMemoryOther = true }
-    let (ours, others) = (sync, other.sync)
-    result.isMemoryOther =
-      result.isMemoryOther || ours.bounds != others.bounds || ours.zones != others.zones
-      || ours.databaseTokens != others.databaseTokens || ours.tenures != others.tenures || ours.paces != others.paces
-      || ours.latest != others.latest || ours.isParked != others.isParked
-    return result
   }
 }

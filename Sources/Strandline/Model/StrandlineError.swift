@@ -95,6 +95,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   ///
   /// Of these only `CloudError` is a public type; print the others.
   public var underlying: (any Error)?
+  /// A run of the index failed, and the runs have to be made anew.
+  package var isOfIndex = false
   /// How long to wait before the next try, in seconds, where the server said so.
   public var retryAfter: Double?
   /// The line of the app that made the call that failed, as "Module/File.swift:41".

@@ -42,40 +42,124 @@ extension DeletionEntry {
   }
 }
 
-/// The deleted names. Those that compaction packed are known by the hash of their ID alone, until something happens to
-/// one of them.
+/// The deleted names: as the table of records, what has changed since the sorted runs were written. Those that compaction
+/// packed are known by the hash of their ID alone, until something happens to one of them.
 package struct DeletionIndex: Sendable {
-  package private(set) var entries: [RecordID: DeletionEntry] = [:]
-  /// By the key of their hashes; a store has one.
+  /// An entry of nil: there is none any more, whatever the runs and packs say.
+  package private(set) var changed: [RecordID: DeletionEntry?] = [:]
+  /// By the key of their hashes.
   package private(set) var packed: [HashKey: [KeyedHash: DeletionEntry]] = [:]
+  /// What a flush is writing into a run.
+  private(set) var frozen: [RecordID: DeletionEntry?] = [:]
+  private(set) var frozenPacked: [HashKey: [KeyedHash: DeletionEntry]] = [:]
+  /// Whether there are runs.
+  var hasRuns = false
+  /// The keys of the hashes under which names stand. A store has one, unless the event that named it was lost.
+  package private(set) var keys: [HashKey] = []
+  /// How many names there are.
+  package private(set) var count = 0
 
   package init() {}
 
-  package var count: Int { packed.values.reduce(entries.count) { $0 + $1.count } }
+  /// What runs hold.
+  init(stored count: Int, keys: [HashKey]) {
+    self.count = count
+    self.keys = keys
+    hasRuns = true
+  }
 
-  package subscript(id: RecordID) -> DeletionEntry? {
-    get {
-      if let entry = entries[id] { return entry }
-      for (key, table) in packed {
-        if let entry = table[KeyedHash(of: id, key: key)] { return entry }
-      }
-      return nil
+  /// The names that are known, and that no flush has written.
+  package var entries: [RecordID: DeletionEntry] { changed.compactMapValues { $0 } }
+
+  /// What is known without the runs; nil if they are to be asked.
+  func known(_ id: RecordID) -> DeletionEntry?? {
+    if count == 0, changed.isEmpty { return .some(nil) }
+    if let entry = changed[id] { return .some(entry) }
+    if let entry = Self.entry(id, packed) { return .some(entry) }
+    if let entry = frozen[id] { return .some(entry) }
+    if let entry = Self.entry(id, frozenPacked) { return .some(entry) }
+    return hasRuns ? nil : .some(nil)
+  }
+
+  private static func entry(_ id: RecordID, _ packed: [HashKey: [KeyedHash: DeletionEntry]]) -> DeletionEntry? {
+    for (key, table) in packed {
+      if let entry = table[KeyedHash(of: id, key: key)] { return entry }
     }
-    set {
-      entries[id] = newValue
-      for key in packed.keys { packed[key]?[KeyedHash(of: id, key: key)] = nil }
+    return nil
+  }
+
+  /// Sets a name's entry, which was `old`.
+  mutating func set(_ id: RecordID, from old: DeletionEntry?, to new: DeletionEntry?) {
+    for key in packed.keys { packed[key]?[KeyedHash(of: id, key: key)] = nil }
+    if new == nil, !hasRuns, frozen.isEmpty, frozenPacked.isEmpty {
+      changed.removeValue(forKey: id)
+    } else {
+      changed.updateValue(new, forKey: id)
     }
+    count += (new == nil ? 0 : 1) - (old == nil ? 0 : 1)
   }
 
   /// Adds the names of a pack.
-  package mutating func add(_ deletions: Deletions) {
-    for item in deletions.items { packed[deletions.key, default: [:]][item.hash] = DeletionEntry(item) }
+  ///
+  /// - Parameter isStored: whether the runs have a hash.
+  mutating func add(
+    _ deletions: Deletions, isStored: (KeyedHash) throws(StrandlineError) -> Bool
+  ) throws(StrandlineError) {
+    let key = deletions.key
+    var known: Set<KeyedHash> = []
+    for (id, entry) in changed where entry != nil { known.insert(KeyedHash(of: id, key: key)) }
+    var table = packed.removeValue(forKey: key) ?? [:]
+    defer { packed[key] = table }
+    use(key)
+    for item in deletions.items {
+      let isKnown = if table[item.hash] != nil || known.contains(item.hash) { true } else { try isStored(item.hash) }
+      if !isKnown { count += 1 }
+      table[item.hash] = DeletionEntry(item)
+    }
   }
 
-  /// All entries by the hash of their ID; those that were packed under another key stand under that.
-  package func hashed(_ key: HashKey) -> [KeyedHash: DeletionEntry] {
-    var result = packed[key] ?? [:]
-    for (id, entry) in entries { result[KeyedHash(of: id, key: key)] = entry }
-    return result
+  /// Names stand under this key too from now on.
+  mutating func use(_ key: HashKey) { if !keys.contains(key) { keys.append(key) } }
+
+  // MARK: Flushing
+
+  /// How many entries no run has.
+  var changedCount: Int { packed.values.reduce(changed.count) { $0 + $1.count } }
+
+  /// As `RecordTable.freeze`.
+  mutating func freeze(_ durable: DeletionIndex, keeping ids: Set<RecordID>) {
+    var kept: [RecordID: DeletionEntry?] = [:]
+    for id in ids { if let entry = changed[id] { kept.updateValue(entry, forKey: id) } }
+    frozen = durable.changed
+    frozenPacked = durable.packed
+    changed = kept
+    packed = [:]
+  }
+
+  /// What was frozen stands in runs.
+  mutating func thaw() {
+    (frozen, frozenPacked) = ([:], [:])
+    hasRuns = true
+  }
+
+  /// As `RecordTable.adopt`.
+  mutating func adopt(_ other: DeletionIndex) {
+    for (key, names) in other.packed {
+      let since = Set(changed.keys.lazy.map { KeyedHash(of: $0, key: key) })
+      packed[key, default: [:]].merge(names.filter { !since.contains($0.key) }) { mine, _ in mine }
+    }
+    changed.merge(other.changed) { mine, _ in mine }
+    hasRuns = other.hasRuns
+  }
+
+  /// What was frozen was not written.
+  mutating func refreeze() {
+    for (key, names) in frozenPacked {
+      // What has happened to a name since is known under its ID.
+      let since = Set(changed.keys.lazy.map { KeyedHash(of: $0, key: key) })
+      packed[key, default: [:]].merge(names.filter { !since.contains($0.key) }) { newer, _ in newer }
+    }
+    changed.merge(frozen) { newer, _ in newer }
+    (frozen, frozenPacked) = ([:], [:])
   }
 }

@@ -1,5 +1,7 @@
 // A set of LSNs as a bitmap: a million in a row take 125 kB, and the least of them is found without a search.
 
+import StrandlineSystem
+
 /// A set of LSNs.
 package struct LSNSet: Sendable, Equatable {
   /// 4,096 LSNs, by their distance from the first.
@@ -105,6 +107,45 @@ package struct LSNSet: Sendable, Equatable {
       }
     }
     return result
+  }
+
+  // MARK: Bytes
+
+  /// Appends the set as `init(from:)` reads it: see `LSNSetType`.
+  func encode(into writer: inout ByteWriter) {
+    writer.varint(UInt64(chunks.count))
+    var last: UInt64 = 0
+    for chunk in chunks {
+      writer.varint(chunk.number - last)
+      last = chunk.number
+      var mask: UInt64 = 0
+      for (place, word) in chunk.words.enumerated() where word != 0 { mask |= 1 << UInt64(place) }
+      writer.u64(mask)
+      for word in chunk.words where word != 0 { writer.u64(word) }
+    }
+  }
+
+  init(from reader: inout ByteReader) throws(ByteReaderError) {
+    var last: UInt64 = 0
+    for place in 0..<(try reader.count(minimumBytes: 17)) {
+      let start = reader.offset
+      let step = try reader.varint()
+      let (number, overflows) = last.addingReportingOverflow(step)
+      let mask = try reader.u64()
+      guard !overflows, number < 1 << 52, place == 0 || step > 0, mask != 0 else {
+        throw ByteReaderError(offset: start, what: "a chunk of LSNs that no set has")
+      }
+      last = number
+      var chunk = Chunk(number: number)
+      for word in 0..<64 where mask >> UInt64(word) & 1 == 1 {
+        let bits = try reader.u64()
+        guard bits != 0 else { throw ByteReaderError(offset: start, what: "a word of LSNs without one") }
+        chunk.words[word] = bits
+        chunk.count += bits.nonzeroBitCount
+      }
+      chunks.append(chunk)
+      count += chunk.count
+    }
   }
 
   // MARK: Places

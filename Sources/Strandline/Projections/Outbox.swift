@@ -5,15 +5,15 @@
 
 /// The unsettled mutations.
 package struct Outbox: Sendable {
-  package private(set) var unsettled = LSNSet()
+  package internal(set) var unsettled = LSNSet()
   /// Those that a request may have carried and whose outcome is not known.
-  package private(set) var attempted = LSNSet()
+  package internal(set) var attempted = LSNSet()
   /// Of records with several, all but the newest, ascending.
-  package private(set) var earlier: [RecordID: [LSN]] = [:]
+  package internal(set) var earlier: [RecordID: [LSN]] = [:]
   /// How many those are.
-  private var earlierCount = 0
+  var earlierCount = 0
   /// The times of those mutations whose events compaction has packed; the others' events hold theirs.
-  package private(set) var times: [LSN: HybridTime] = [:]
+  package internal(set) var times: [LSN: HybridTime] = [:]
 
   /// A mutation that was settled, to undo that.
   struct Settled: Sendable {

@@ -1,56 +1,53 @@
 // The four projections and how each event changes them: a pure function of the log, without clock, randomness or
 // callback. Formats/events.md, "From events to records", has the same as numbered steps.
 //
-// Writers see what is appended, readers what is durable. So each change that is not durable yet keeps what was there
-// before: a reader reads that, and a group that fails is undone with it.
+// What is kept of single records lies in sorted runs, as of the newest event that they know; what has changed since lies
+// in memory. How readers see what is durable only, and how a change is undone, stands in Projections+Durable.swift; how what
+// lies in memory becomes a run in Projections+Flushing.swift.
 
 /// The record table, the deletion index, the outbox and the sync state.
 package struct Projections: Sendable {
-  package private(set) var records = RecordTable()
-  package private(set) var deletions = DeletionIndex()
-  package private(set) var outbox = Outbox()
-  package private(set) var sync = SyncState()
+  package internal(set) var records = RecordTable()
+  package internal(set) var deletions = DeletionIndex()
+  package internal(set) var outbox = Outbox()
+  package internal(set) var sync = SyncState()
   /// The newest event that was applied.
-  package private(set) var appliedLSN: LSN = .none
+  package internal(set) var appliedLSN: LSN = .none
+  /// What memory does not have; nil: memory has everything.
+  package internal(set) var runs: RunSet?
 
-  /// How to undo one change. Kept from the append until the event is durable.
-  private struct Undo: Sendable {
-    var lsn: LSN
-    var change: Change
-  }
-  private enum Change: Sendable {
-    /// The entry and the deletion that there were.
-    case record(RecordID, RecordEntry?, DeletionEntry?)
-    /// A mutation was added to the outbox, after another one of the record.
-    case appended(RecordID, after: LSN?)
-    case settled(RecordID, [Outbox.Settled], newest: LSN)
-    case attempted(LSN)
-    case unattempted(LSN)
-    case sync(SyncState.Change)
-  }
-  private var undos: [Undo] = []
-  private var undosByID: [RecordID: [Int]] = [:]
-  /// How many undos were trimmed so far. `undosByID` counts from the first undo ever, so index i is `undos[i - trimmed]`.
-  private var trimmed = 0
+  var undos = UndoLog()
   private var keepsUndo = false
   /// What the held views show, by their numbers: how to undo what came after is kept for them.
-  package private(set) var views: [UInt64: View] = [:]
-  private var nextView: UInt64 = 0
-  /// What has changed durably since it was taken last, and the first undo that is not counted in it; as `undosByID`.
-  private var durableChanges = DurableChanges()
+  package internal(set) var views: [UInt64: View] = [:]
+  var nextView: UInt64 = 0
+  /// What a flush is about to set apart: how to undo what came after is kept for it.
+  var flushLSN: LSN?
+  /// What has changed durably since it was taken last, and the first undo that is not counted in it.
+  var durableChanges = DurableChanges()
   /// Whether anybody asks what has changed.
   package var countsChanges = false
-  private var uncounted = 0
+  var uncounted = 0
 
   package init() {}
 
   // MARK: Records
 
   /// A record's entry, with everything that was applied.
-  package func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? { records[id] }
+  ///
+  /// - Throws: if a run cannot be read; it has failed then, and what was made of it has to be made again.
+  package func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
+    if let known = records.known(id) { return known }
+    return try runs?.entry(id)
+  }
 
   /// What is known of a deleted name, with everything that was applied.
-  package func deletion(_ id: RecordID) throws(StrandlineError) -> DeletionEntry? { deletions[id] }
+  ///
+  /// - Throws: as `entry(_:)`.
+  package func deletion(_ id: RecordID) throws(StrandlineError) -> DeletionEntry? {
+    if let known = deletions.known(id) { return known }
+    return try runs?.deletion(id, deletions.keys)
+  }
 
   // MARK: Applying
 
@@ -97,7 +94,10 @@ package struct Projections: Sendable {
     case .pace(let pace): change(.pace(pace.scope, pace), at: lsn)
     case .deletions(let packed):
       precondition(isDurable, "compaction alone writes packed events, and they are durable when they are read")
-      deletions.add(packed)
+      let runs = runs
+      try deletions.add(packed) { (hash) throws(StrandlineError) in
+        try runs?.deletion(hash, packed.key) != nil
+      }
       sync.learn(packed.latest)
     case .superseded(let packed):
       precondition(isDurable, "compaction alone writes packed events, and they are durable when they are read")
@@ -197,8 +197,12 @@ package struct Projections: Sendable {
     sync.learn(packed.latest)
   }
 
-  /// Learns the times of mutations whose events a compaction is about to replace by `packed`.
-  package mutating func learn(aboutToBePacked packed: Superseded) { outbox.learn(packed) }
+  /// Learns what the packed events of a compaction say and the events that they are about to replace do not: the times of
+  /// mutations, and the key of hashes.
+  mutating func learn(aboutToBePacked plan: CompactionPlan) {
+    for packed in plan.superseded { outbox.learn(packed) }
+    deletions.use(plan.key)
+  }
 
   private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) throws(StrandlineError) {
     let old = try (entry(fetched.id), deletion(fetched.id))
@@ -302,11 +306,9 @@ package struct Projections: Sendable {
   private mutating func set(
     _ id: RecordID, _ old: (RecordEntry?, DeletionEntry?), _ new: (RecordEntry?, DeletionEntry?), at lsn: LSN
   ) {
-    if new.0 != old.0 { records[id] = new.0 }
-    if new.1 != old.1 { deletions[id] = new.1 }
-    guard keepsUndo else { return }
-    undosByID[id, default: []].append(trimmed + undos.count)
-    keep(.record(id, old.0, old.1), lsn)
+    if new.0 != old.0 { records.set(id, from: old.0, to: new.0) }
+    if new.1 != old.1 { deletions.set(id, from: old.1, to: new.1) }
+    keep(.record(id, old.0, old.1, after: new.0.map { AfterChange($0) }), lsn)
   }
 
   private mutating func change(_ id: ZoneID, at lsn: LSN, _ body: (inout ZoneState) -> Void) {
@@ -317,8 +319,8 @@ package struct Projections: Sendable {
 
   private mutating func change(_ change: SyncState.Change, at lsn: LSN) { keep(.sync(sync.assign(change)), lsn) }
 
-  private mutating func keep(_ change: Change, _ lsn: LSN) {
-    if keepsUndo { undos.append(Undo(lsn: lsn, change: change)) }
+  private mutating func keep(_ change: UndoLog.Change, _ lsn: LSN) {
+    if keepsUndo { undos.append(change, at: lsn) }
   }
 
   private mutating func closeHold(_ id: RecordID, at lsn: LSN) {
@@ -329,159 +331,5 @@ package struct Projections: Sendable {
   private mutating func closeBlock(_ id: RecordID, at lsn: LSN) {
     if sync.openBlocks[id] != nil { change(.block(id, nil), at: lsn) }
     if sync.unread[id] != nil { change(.unread(id, nil), at: lsn) }
-  }
-
-  // MARK: What is durable
-
-  /// A record's entry as of `durable`, whatever has been appended since.
-  package func entry(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> RecordEntry? {
-    if let (entry, _) = before(id, after: durable) { return entry }
-    return try entry(id)
-  }
-
-  /// A deletion as of `durable`.
-  package func deletion(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> DeletionEntry? {
-    if let (_, deletion) = before(id, after: durable) { return deletion }
-    return try deletion(id)
-  }
-
-  /// What there was of a record before the first change after `durable`; nil if it has not changed since.
-  private func before(_ id: RecordID, after durable: LSN) -> (RecordEntry?, DeletionEntry?)? {
-    guard let places = undosByID[id] else { return nil }
-    // Ascending, as their LSNs are.
-    var (low, high) = (0, places.count)
-    while low < high {
-      let middle = (low + high) / 2
-      if places[middle] < trimmed || undos[places[middle] - trimmed].lsn <= durable {
-        low = middle + 1
-      } else {
-        high = middle
-      }
-    }
-    guard low < places.count, case .record(_, let entry, let deletion) = undos[places[low] - trimmed].change else {
-      return nil
-    }
-    return (entry, deletion)
-  }
-
-  /// The sync state as of `durable`.
-  package func sync(asOf durable: LSN) -> SyncState {
-    var result = sync
-    for undo in undos.reversed() {
-      if undo.lsn <= durable { break }
-      if case .sync(let change) = undo.change { _ = result.assign(change) }
-    }
-    return result
-  }
-
-  /// The records that have changed after `durable`, with the entries that they had.
-  package func changes(after durable: LSN) -> [RecordID: RecordEntry?] {
-    var before: [RecordID: RecordEntry?] = [:]
-    for undo in undos.reversed() {
-      if undo.lsn <= durable { break }
-      if case .record(let id, let entry, _) = undo.change { before[id] = .some(entry) }
-    }
-    return before
-  }
-
-  /// How many records live, by zone, as of `durable`.
-  package func living(asOf durable: LSN) -> [ZoneID: Int] {
-    var living = records.living
-    for (id, entry) in changes(after: durable) {
-      let change = (entry?.view == nil ? 0 : 1) - (records[id]?.view == nil ? 0 : 1)
-      if change != 0 { living[id.zone, default: 0] += change }
-    }
-    return living
-  }
-
-  // MARK: Views
-
-  /// Begins a view of what is durable: as long as it is held, `entry(_:asOf:)` answers for its LSN.
-  ///
-  /// - Complexity: O(1); nothing is copied, now or later.
-  package mutating func beginView(at durable: LSN, nanoseconds: UInt64) -> UInt64 {
-    nextView += 1
-    views[nextView] = View(lsn: durable, takenNanoseconds: nanoseconds)
-    return nextView
-  }
-
-  package mutating func endView(_ number: UInt64, durable: LSN) {
-    views[number] = nil
-    trim(upTo: durable)
-  }
-
-  /// How many changes are kept that can be undone: those in flight, and those since the oldest view.
-  package var undoCount: Int { undos.count }
-
-  /// A view that is held.
-  package struct View: Sendable {
-    /// The newest event that it shows.
-    package var lsn: LSN
-    /// When it was taken, by the monotonic clock.
-    package var takenNanoseconds: UInt64
-  }
-
-  // MARK: Publishing
-
-  /// What has become durable since the last call.
-  package mutating func takeDurableChanges(upTo durable: LSN) -> DurableChanges {
-    trim(upTo: durable)
-    defer { durableChanges = DurableChanges() }
-    return durableChanges
-  }
-
-  private mutating func countDurableChanges(upTo durable: LSN) {
-    while uncounted - trimmed < undos.count, undos[uncounted - trimmed].lsn <= durable {
-      let undo = undos[uncounted - trimmed]
-      uncounted += 1
-      guard countsChanges else { continue }
-      switch undo.change {
-      case .record(let id, let before, _): durableChanges.add(id, types: before?.type, records[id]?.type)
-      case .sync: durableChanges.hasSyncChanged = true
-      default: break
-      }
-    }
-  }
-
-  /// Forgets how to undo what has become durable and no view is older than.
-  package mutating func trim(upTo durable: LSN) {
-    countDurableChanges(upTo: durable)
-    let limit = min(durable, views.values.lazy.map(\.lsn).min() ?? durable)
-    let count = undos.firstIndex { $0.lsn > limit } ?? undos.count
-    guard count > 0 else { return }
-    if count == undos.count {
-      // Nothing is in flight: the usual case between two writes.
-      undos.removeAll(keepingCapacity: true)
-      undosByID.removeAll(keepingCapacity: true)
-      trimmed += count
-      return
-    }
-    for undo in undos[..<count] {
-      guard case .record(let id, _, _) = undo.change, let places = undosByID[id] else { continue }
-      let left = places.filter { $0 >= trimmed + count }
-      undosByID[id] = left.isEmpty ? nil : left
-    }
-    undos.removeFirst(count)
-    trimmed += count
-  }
-
-  /// Undoes every event after `lsn`: they were not, and will not be, durable.
-  package mutating func undo(to lsn: LSN) {
-    while let undo = undos.last, undo.lsn > lsn {
-      undos.removeLast()
-      switch undo.change {
-      case .record(let id, let entry, let deletion):
-        undosByID[id]?.removeLast()
-        if undosByID[id]?.isEmpty == true { undosByID[id] = nil }
-        records[id] = entry
-        deletions[id] = deletion
-      case .appended(let id, let newest): outbox.removeLast(undo.lsn, of: id, after: newest)
-      case .settled(let id, let done, let newest): outbox.unsettle(done, of: id, newest: newest)
-      case .attempted(let mutation): _ = outbox.unattempt(mutation)
-      case .unattempted(let mutation): _ = outbox.attempt(mutation)
-      case .sync(let change): _ = sync.assign(change)
-      }
-    }
-    appliedLSN = min(appliedLSN, lsn)
   }
 }

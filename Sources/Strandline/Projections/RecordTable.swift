@@ -35,23 +35,74 @@ package struct RecordEntry: Hashable, Sendable {
   }
 }
 
-/// The records, zone by zone.
+/// What has changed of the records since the sorted runs were written, which have all others; all of them where there are
+/// no runs. And how many there are.
 package struct RecordTable: Sendable {
-  package private(set) var zones: [ZoneID: [String: RecordEntry]] = [:]
-  /// How many have an entry.
+  /// An entry of nil: there is none any more, whatever the runs say.
+  package private(set) var changed: [RecordID: RecordEntry?] = [:]
+  /// What a flush is writing into a run: older than `changed`, newer than the runs.
+  private(set) var frozen: [RecordID: RecordEntry?] = [:]
+  /// Whether there are runs.
+  var hasRuns = false
+  /// How many records have an entry.
   package private(set) var count = 0
   /// How many live, by zone.
   package private(set) var living: [ZoneID: Int] = [:]
 
   package init() {}
 
-  package subscript(id: RecordID) -> RecordEntry? {
-    get { zones[id.zone]?[id.name] }
-    set {
-      let old = zones[id.zone, default: [:]].assign(newValue, id.name)
-      count += (newValue == nil ? 0 : 1) - (old == nil ? 0 : 1)
-      let change = (newValue?.view == nil ? 0 : 1) - (old?.view == nil ? 0 : 1)
-      if change != 0 { living[id.zone, default: 0] += change }
+  /// What runs hold.
+  init(stored count: Int, living: [ZoneID: Int]) {
+    self.count = count
+    self.living = living
+    hasRuns = true
+  }
+
+  /// What is known without the runs; nil if they are to be asked.
+  func known(_ id: RecordID) -> RecordEntry?? {
+    if let entry = changed[id] { return .some(entry) }
+    if let entry = frozen[id] { return .some(entry) }
+    return hasRuns ? nil : .some(nil)
+  }
+
+  /// Sets a record's entry, which was `old`.
+  mutating func set(_ id: RecordID, from old: RecordEntry?, to new: RecordEntry?) {
+    if new == nil, !hasRuns, frozen.isEmpty {
+      changed.removeValue(forKey: id)
+    } else {
+      changed.updateValue(new, forKey: id)
     }
+    count += (new == nil ? 0 : 1) - (old == nil ? 0 : 1)
+    let change = (new?.view == nil ? 0 : 1) - (old?.view == nil ? 0 : 1)
+    if change != 0 { living[id.zone, default: 0] += change }
+  }
+
+  // MARK: Flushing
+
+  /// What `durable` has of the changes is written into a run from now on; of `ids`, which have changed since, the entries
+  /// stay here too.
+  mutating func freeze(_ durable: RecordTable, keeping ids: Set<RecordID>) {
+    var kept: [RecordID: RecordEntry?] = [:]
+    for id in ids { if let entry = changed[id] { kept.updateValue(entry, forKey: id) } }
+    frozen = durable.changed
+    changed = kept
+  }
+
+  /// What was frozen stands in runs.
+  mutating func thaw() {
+    frozen = [:]
+    hasRuns = true
+  }
+
+  /// Takes another table for what the runs had: what has changed here counts.
+  mutating func adopt(_ other: RecordTable) {
+    changed.merge(other.changed) { mine, _ in mine }
+    hasRuns = other.hasRuns
+  }
+
+  /// What was frozen was not written.
+  mutating func refreeze() {
+    changed.merge(frozen) { newer, _ in newer }
+    frozen = [:]
   }
 }

@@ -7,15 +7,80 @@ internal import Synchronization
 /// Projections that a writer and its readers share.
 package final class SharedProjections: Sendable {
   private let state: Mutex<Projections>
+  /// Makes the runs of the projections anew when one of them has failed.
+  private let rebuild = Mutex<Rebuild?>(nil)
+
+  private let sendingLSNs = Mutex<Set<LSN>>([])
+
+  /// What the engine is sending, from the moment at which it was a record's newest mutation until it is answered:
+  /// compaction leaves it whole, though a newer one may stand for it by then.
+  package var sending: Set<LSN> { sendingLSNs.withLock { $0 } }
+  package func beginsSending(_ lsn: LSN) { sendingLSNs.withLock { _ = $0.insert(lsn) } }
+  package func endsSending() { sendingLSNs.withLock { $0 = [] } }
+
+  private struct Rebuild: Sendable {
+    var body: @Sendable (RunSet) throws(StrandlineError) -> Void
+  }
 
   package init(_ projections: Projections) { state = Mutex(projections) }
 
-  /// Looks into them. `body` must be short, and must not call the store.
+  /// What to do when a run has failed; set once, before the first look.
+  package func onFailure(_ body: @escaping @Sendable (RunSet) throws(StrandlineError) -> Void) {
+    rebuild.withLock { $0 = Rebuild(body: body) }
+  }
+
+  /// Looks into them. `body` must be short, and must not call the store. If a run fails, the runs are made anew, which
+  /// takes long, and `body` is called again: it must not have changed anything when it throws.
   package func withLock<Result: Sendable>(
+    _ body: (inout Projections) throws(StrandlineError) -> Result
+  ) throws(StrandlineError) -> Result {
+    try rebuilding { () throws(StrandlineError) in try withLockOnce(body) }
+  }
+
+  /// The same, but that nothing is made anew.
+  package func withLockOnce<Result: Sendable>(
     _ body: (inout Projections) throws(StrandlineError) -> Result
   ) throws(StrandlineError) -> Result {
     try state.withLock { (state) throws(StrandlineError) in try body(&state) }
   }
+
+  /// Calls `body`, and again after the runs were made anew if one of them fails meanwhile.
+  package func rebuilding<Result>(_ body: () throws(StrandlineError) -> Result) throws(StrandlineError) -> Result {
+    for _ in 0..<2 {
+      do { return try body() } catch {
+        guard error.isOfIndex else { throw error }
+        try rebuildIfFailed()
+      }
+    }
+    return try body()
+  }
+
+  /// Makes the runs anew if one of them has failed.
+  package func rebuildIfFailed() throws(StrandlineError) {
+    guard let runs = withLock({ $0.runs }), runs.hasFailed, let rebuild = rebuild.withLock({ $0 }) else { return }
+    try rebuild.body(runs)
+  }
+
+  /// A record's entry as of `lsn`. The runs are asked without the lock.
+  ///
+  /// - Parameter check: refuses to look, such as for a view that has expired.
+  package func entry(
+    _ id: RecordID, asOf lsn: LSN, check: (Projections) throws(StrandlineError) -> Void = { _ in }
+  ) throws(StrandlineError) -> RecordEntry? {
+    try rebuilding { () throws(StrandlineError) in
+      let found = try withLockOnce { (state) throws(StrandlineError) in
+        try check(state)
+        return state.lookup(id, asOf: lsn)
+      }
+      return switch found {
+      case .known(let entry): entry
+      case .stored(let runs): try runs.entry(id)
+      }
+    }
+  }
+
+  /// How many changes no run has.
+  package var unstoredCount: Int { withLock { $0.unstoredCount } }
 
   /// The same, where nothing is thrown.
   package func withLock<Result: Sendable>(_ body: (inout Projections) -> Result) -> Result {

@@ -81,9 +81,19 @@ extension RunWriter {
   /// - Parameters:
   ///   - runs: the newest first; between them and in age, no other run may be missing.
   ///   - dropsTombstones: whether no older run remains that they would hide something of.
+  ///   - isCancelled: asked now and then.
+  /// - Returns: false if that has cancelled it; the writer is of no more use then.
   /// - Throws: as `RunCursor.advance` and `append`.
-  package func merge(_ runs: [Run], dropsTombstones: Bool) throws(RunError) {
+  package func merge(
+    _ runs: [Run], dropsTombstones: Bool, isCancelled: () -> Bool = { false }
+  ) throws(RunError) -> Bool {
     var cursor = MergedCursor(whole: runs, hidesTombstones: dropsTombstones)
-    while try cursor.advance() { try append(cursor.key, cursor.value) }
+    var count = 0
+    while try cursor.advance() {
+      try append(cursor.key, cursor.value)
+      count += 1
+      if count % 1024 == 0, isCancelled() { return false }
+    }
+    return true
   }
 }

@@ -95,13 +95,12 @@ package enum RunFormat {
     package static let bindingBytes = 60
     package static let crc = 64
   }
-  package static let listEntryBytes = 8 + 8 + 4 + 4
+  package static let listEntryBytes = 8 + 8 + 4
   /// Where each field of an entry of the list lies.
   package enum ListEntryField {
     package static let runNumber = 0
     package static let fileBytes = 8
     package static let footerCRC = 16
-    package static let table = 20
   }
   package static let bindingBytesMax = 4096
   /// No store gets there by counting: a larger run number was not given by a writer, and sums with it might overflow.

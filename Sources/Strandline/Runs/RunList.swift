@@ -10,13 +10,8 @@ import StrandlineSystem
 package struct RunList: Hashable, Sendable {
   package struct Entry: Hashable, Sendable {
     package var run: RunIdentity
-    /// Which of the caller's tables the run is a part of.
-    package var table: UInt32
 
-    package init(_ run: RunIdentity, table: UInt32) {
-      self.run = run
-      self.table = table
-    }
+    package init(_ run: RunIdentity) { self.run = run }
   }
 
   package let storeUUID: [UInt8]
@@ -52,7 +47,6 @@ package struct RunList: Hashable, Sendable {
       writer.u64(entry.run.runNumber)
       writer.u64(entry.run.fileBytes)
       writer.u32(entry.run.footerCRC)
-      writer.u32(entry.table)
     }
     writer.raw(binding)
     writer.u32(CRC32C.checksum(writer.bytes))
@@ -87,7 +81,7 @@ package struct RunList: Hashable, Sendable {
       let run = RunIdentity(
         runNumber: bytes.u64(at: place + Entry.runNumber), fileBytes: bytes.u64(at: place + Entry.fileBytes),
         footerCRC: bytes.u32(at: place + Entry.footerCRC))
-      list.entries.append(RunList.Entry(run, table: bytes.u32(at: place + Entry.table)))
+      list.entries.append(RunList.Entry(run))
       place += RunFormat.listEntryBytes
     }
     list.binding = Array(bytes[place..<place + bindingCount])

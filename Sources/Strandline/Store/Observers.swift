@@ -154,5 +154,6 @@ extension RecordStore {
     let durable = source.durableLSN
     let changes = projections.withLock { $0.takeDurableChanges(upTo: durable) }
     if !changes.isEmpty { observers.tell(changes) }
+    index?.durabilityAdvanced()
   }
 }

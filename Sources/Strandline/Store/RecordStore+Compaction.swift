@@ -53,35 +53,68 @@ extension RecordStore {
   @discardableResult
   package func compactBlocking(fileID: String = #fileID, line: Int = #line) throws -> StoreCompaction {
     try CallSite(fileID, line).run("compacting the store at '\(path)'") {
+      try projections.rebuilding { () throws(StrandlineError) in
+        do { return try compactOnce() } catch {
+          let error = StrandlineError.translating(error, "compacting the store at '\(path)'")
+          throw error as? StrandlineError ?? StrandlineError(.io, "\(error)", underlying: error)
+        }
+      }
+    }
+  }
+
+  private func compactOnce() throws -> StoreCompaction {
       try requireOpen()
       guard case .writer(let log) = source else {
         throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
       }
       // A group that failed is undone here, so that it does not stand in the way.
       try core.withLock { try $0.reconcile(log) }
-      try log.finishSegment()
       var plan: CompactionPlan?
-      let report = try log.compact(prepare: { finished in
-        let made = try self.plan(finished)
-        core.withLock { core in
-          for packed in made.superseded { core.projections.withLock { $0.learn(aboutToBePacked: packed) } }
+      var report = CompactionReport()
+      try index?.whileCompacting {
+        try log.finishSegment()
+        report = try log.compact(prepare: { finished in
+          let made = try self.plan(finished)
+          projections.withLock { state in
+            state.learn(aboutToBePacked: made) }
+          // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
+          // deleted. So the index is beyond it before anything is left out; and has what was just learned.
+          try index?.flush(always: true)
+          plan = made
+        }) { transaction in
+          guard let plan else { return transaction.map(LogSurvivor.init) }
+          return try transaction.compactMap { try plan.survivor(of: $0) }
         }
-        plan = made
-      }) { transaction in
-        guard let plan else { return transaction.map(LogSurvivor.init) }
-        return try transaction.compactMap { try plan.survivor(of: $0) }
       }
       return StoreCompaction(
         bytesBefore: report.bytesBefore, bytesAfter: report.bytesAfter, eventsBefore: report.eventsRead,
         eventsAfter: report.eventsKept, segmentsBefore: report.segmentsRead,
         segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: plan?.recordsKeptWhole ?? 0)
+  }
+
+  /// The mutations up to `limit` that a later one may stand for at `limit`, and whose content is needed all the same:
+  /// the server has been asked to take them since, or is about to be.
+  ///
+  /// Whatever else is pointed at now or later was a base or a newest mutation at `limit`, or is newer.
+  private func needed(upTo limit: LSN) throws(StrandlineError) -> Set<LSN> {
+    let (memory, attempted) = projections.withLock { state in
+      (state.scanMemory(asOf: state.appliedLSN), state.outbox.attempted.all(upTo: limit))
     }
+    var needed = projections.sending.union(attempted)
+    var scan = try EntryScan(memory, EntryScan.Range())
+    while let (_, entry) = try scan.next() {
+      if let base = entry.base, base.version > limit, base.content <= limit { needed.insert(base.content) }
+    }
+    return needed
   }
 
   private func plan(_ finished: FinishedEvents) throws -> CompactionPlan {
-    let needed = core.withLock { $0.needed(upTo: LSN(finished.lastLSN)) }
+    let limit = LSN(finished.lastLSN)
+    let needed = try needed(upTo: limit)
     let random = environment.random
-    return try CompactionPlan(newKey: HashKey(low: random.next(), high: random.next()), needed: needed) { body in
+    let key = projections.withLock { $0.deletions.keys.first }
+    let newKey = key ?? HashKey(low: random.next(), high: random.next())
+    return try CompactionPlan(newKey: newKey, needed: needed) { body in
       try finished.forEachTransaction { transaction in
         for found in transaction { try body(EventSource.decode(found), LSN(found.lsn)) }
       }
@@ -96,23 +129,5 @@ extension CompactionPlan {
     guard let event else { return nil }
     if isSame { return LogSurvivor(found) }
     return LogSurvivor(lsn: found.lsn, schema: EventCodec.schema, body: EventCodec.encode(event))
-  }
-}
-
-extension StoreCore {
-  /// The mutations up to `limit` that a later one may stand for at `limit`, and whose content is needed all the same:
-  /// the server has been asked to take them since, or is about to be.
-  ///
-  /// Whatever else is pointed at now or later was a base or a newest mutation at `limit`, or is newer.
-  fileprivate func needed(upTo limit: LSN) -> Set<LSN> {
-    projections.withLock { state in
-      var needed = sending.union(state.outbox.attempted.all(upTo: limit))
-      for names in state.records.zones.values {
-        for entry in names.values {
-          if let base = entry.base, base.version > limit, base.content <= limit { needed.insert(base.content) }
-        }
-      }
-      return needed
-    }
   }
 }

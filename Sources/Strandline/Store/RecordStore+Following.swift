@@ -34,13 +34,26 @@ extension RecordStore {
         try applyNews(of: reader)
         break
       } catch is MissedEvents {
-        projections.replace(with: try Projections.replaying(path, environment).projections)
+        try makeAnew()
+        isMadeAnew = true
+      } catch let error as StrandlineError where error.isOfIndex {
+        try makeAnew()
         isMadeAnew = true
       }
+    }
+    // The writing process has written runs meanwhile: they take the place of what memory has, unless a view shows it.
+    if projections.withLock({ $0.unstoredCount > IndexOptions().unstoredCountMax && $0.views.isEmpty }) {
+      try makeAnew()
+      isMadeAnew = true
     }
     publish()
     if isMadeAnew { observers.tellAll() }
     return isMadeAnew || projections.appliedLSN > before
+  }
+
+  private func makeAnew() throws {
+    let files = IndexFiles(path, environment, cacheBytesMax: IndexOptions().cacheBytesMax)
+    projections.replace(with: try IndexOpening.reading(files).opened.projections)
   }
 
   /// Applies whole transactions. What a transaction holds that was applied already (the projections were made anew) is
@@ -58,7 +71,7 @@ extension RecordStore {
       guard found.isLast else { return }
       let events = transaction
       transaction = []
-      try projections.withLock { (state) throws(StrandlineError) in
+      try projections.withLockOnce { (state) throws(StrandlineError) in
         for (event, lsn) in events { try state.apply(event, at: lsn, isDurable: false) }
       }
     }
@@ -69,21 +82,6 @@ extension RecordStore {
 
 /// Events are not there that would have to be applied.
 private struct MissedEvents: Error {}
-
-extension Projections {
-  /// Of all that the log holds now, and the reader that read it.
-  static func replaying(
-    _ path: String, _ environment: SystemEnvironment
-  ) throws -> (projections: Projections, reader: LogReader) {
-    let reader = try LogReader.open(at: path, role: .store, environment: environment)
-    var projections = Projections()
-    try reader.poll { found in
-      try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
-    }
-    projections.advance(to: LSN(reader.lastLSN))
-    return (projections, reader)
-  }
-}
 
 extension Event {
   /// Whether compaction wrote it in place of others.

@@ -29,18 +29,23 @@ extension RecordStore {
 
   /// A record's entry as of a view's LSN; nil: as of what is durable now.
   private func entry(_ id: RecordID, asOf lsn: LSN?) throws(StrandlineError) -> RecordEntry? {
-    let lsn = lsn ?? source.durableLSN
-    return try projections.withLock { (state) throws(StrandlineError) in try state.entry(id, asOf: lsn) }
+    try projections.entry(id, asOf: lsn ?? source.durableLSN)
   }
 
   /// The identities of the records that live, in the order of zone and name; of one zone and one type if asked.
   ///
   /// - Throws: `StrandlineError.closed`.
-  /// - Complexity: O(n log n) for n records.
+  /// - Complexity: O(n) for n records.
   public func recordIDs(
     ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line
   ) throws -> [RecordID] {
-    try view(fileID: fileID, line: line).living(ofType: type, in: zone).map(\.0)
+    let view = try view(fileID: fileID, line: line)
+    var ids: [RecordID] = []
+    try view.forEachLiving(ofType: type, in: EntryScan.Range(zone: zone)) { id, _ in
+      ids.append(id)
+      return true
+    }
+    return ids
   }
 
   /// Hands every living record to `body`, in the order of zone and name, one at a time: memory does not grow with

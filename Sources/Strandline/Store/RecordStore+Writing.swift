@@ -96,6 +96,7 @@ extension RecordStore {
     _ body: (inout WriteTransaction) throws -> Value
   ) throws -> (value: Value, receipt: Receipt) {
     try requireOpen()
+    try index?.makeRoom()
     // Set in the lock and not returned from it: what a lock gives out has to be Sendable, and the caller's value need not.
     var value: Value?
     do {
@@ -121,6 +122,7 @@ extension RecordStore {
   /// Runs a transaction of the engine under the lock.
   package func transact(_ body: (inout StoreCore) throws -> Void) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
     do {
+      try index?.makeRoom()
       return try core.withLock { core in
         let lsns = try core.transact(body).lsns
         return (lsns, core.projections.appliedLSN)

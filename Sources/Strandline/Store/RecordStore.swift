@@ -24,6 +24,8 @@ public final class RecordStore: Sendable {
   package let core: Mutex<StoreCore>
   /// What readers look into.
   package let projections: SharedProjections
+  /// The runs below the projections; nil in a store that was opened for reading only, which writes none.
+  package let index: StoreIndex?
   package let settledWaiters = SettledWaiters()
   package let observers = Observers()
   /// Set when a close begins: from then on every public call that throws throws `.closed`.
@@ -31,12 +33,18 @@ public final class RecordStore: Sendable {
   /// The sync engine, if the store has one; set before `open` returns the store.
   package let driver: Mutex<(any SyncDriver)?> = Mutex(nil)
 
-  init(path: String, source: EventSource, environment: SystemEnvironment, projections: Projections) {
+  /// - Parameter index: makes the writer of runs, of a store that has one.
+  init(
+    path: String, source: EventSource, environment: SystemEnvironment, projections: Projections,
+    index: (SharedProjections) -> StoreIndex? = { _ in nil }
+  ) {
     self.path = path
     self.source = source
     self.environment = environment
     self.projections = SharedProjections(projections)
+    self.index = index(self.projections)
     self.core = Mutex(StoreCore(projections: self.projections, source: source, environment: environment))
+    self.projections.onFailure { [weak self] failed throws(StrandlineError) in try self?.rebuild(failed) }
     if case .writer(let log) = source { log.observeDurability { [weak self] in self?.publish() } }
   }
 
@@ -51,17 +59,62 @@ public final class RecordStore: Sendable {
     environment: StoreEnvironment = .real, createIfAbsent: Bool = true, fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot open the store at '\(path)'") {
-      var projections = Projections()
       var logOptions = environment.adapted(options.log)
       if case .ordered = durability { logOptions.strength = .ordered }
-      let log = try Log.open(
-        at: path, role: .store, options: logOptions, environment: environment.system,
-        createIfAbsent: createIfAbsent
-      ) { found in
-        try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
+      var files = IndexFiles(path, environment.system, cacheBytesMax: options.index.cacheBytesMax)
+      var opening = IndexOpening(files, ignoringRuns: false, spillingAt: options.index.unstoredCountMax)
+      let log: Log
+      do {
+        log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
+      } catch  where opening.hasFailed {
+        opening = IndexOpening(files, ignoringRuns: true, spillingAt: options.index.unstoredCountMax)
+        log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
       }
-      projections.advance(to: LSN(log.durableLSN))
-      return RecordStore(path: path, source: .writer(log), environment: environment.system, projections: projections)
+      files.storeUUID = log.storeUUID
+      let opened = opening.finish(at: log.durableLSN)
+      let store = RecordStore(
+        path: path, source: .writer(log), environment: environment.system, projections: opened.projections
+      ) { [files] projections in
+        StoreIndex(
+          opened, files: files, options: options.index, log: log, projections: projections,
+          inBackground: logOptions.upkeep == .inBackground)
+      }
+      store.index?.durabilityAdvanced()
+      return store
+    }
+  }
+
+  private static func open(
+    _ path: String, _ options: LogOptions, _ environment: SystemEnvironment, _ createIfAbsent: Bool,
+    _ opening: inout IndexOpening
+  ) throws -> Log {
+    // Two closures change it, one after the other.
+    let shared = Mutex(opening)
+    defer { opening = shared.withLock { $0 } }
+    return try Log.open(
+      at: path, role: .store, options: options, environment: environment, createIfAbsent: createIfAbsent,
+      behind: { uuid, isRefused in shared.withLock { $0.begin(uuid, isRefused: isRefused) } }
+    ) { found in
+      try shared.withLock { try $0.apply(found) }
+    }
+  }
+
+  /// A run has failed: what was made of it is made again from the log. See `StoreIndex`.
+  private func rebuild(_ failed: RunSet) throws(StrandlineError) {
+    do {
+      if let index { return try index.rebuild(failed) }
+      let files = IndexFiles(path, environment, cacheBytesMax: 0)
+      let applied = projections.appliedLSN
+      let (opened, reader) = try IndexOpening.folding(files, spillingAt: nil, upTo: applied)
+      // What was compacted behind what is shown here gives another moment: views of this one have expired then.
+      if reader.rewrittenLSN <= applied.rawValue, opened.projections.appliedLSN == applied {
+        projections.withLock { $0.adopt(opened.projections) }
+      } else {
+        projections.replace(with: try IndexOpening.folding(files, spillingAt: nil).opened.projections)
+      }
+    } catch {
+      let error = StrandlineError.translating(error, "making the index of the store at '\(path)' anew")
+      throw error as? StrandlineError ?? StrandlineError(.io, "\(error)")
     }
   }
 
@@ -71,14 +124,15 @@ public final class RecordStore: Sendable {
   /// it up to date.
   ///
   /// - Throws: `StrandlineError`: `.noSuchStore`, `.notAStore`, `.damaged`, `.fromTheFuture`, `.io`.
-  /// - Complexity: O(bytes of the log).
+  /// - Complexity: O(events since the writing process wrote its index last), or O(bytes of the log) if it has written none.
   public static func openReadOnly(
     at path: String, environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot read the store at '\(path)'") {
-      let (projections, reader) = try Projections.replaying(path, environment.system)
+      let (opened, reader) = try IndexOpening.reading(
+        IndexFiles(path, environment.system, cacheBytesMax: IndexOptions().cacheBytesMax))
       return RecordStore(
-        path: path, source: .reader(reader), environment: environment.system, projections: projections)
+        path: path, source: .reader(reader), environment: environment.system, projections: opened.projections)
     }
   }
 
@@ -115,6 +169,8 @@ public final class RecordStore: Sendable {
     settledWaiters.close()
     observers.close()
     guard case .writer(let log) = source else { return }
+    // The index is a matter of the next open's time: what is lost without it, nothing.
+    _ = try? index?.close()
     try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
   }
 
@@ -148,11 +204,15 @@ public enum Durability: Hashable, Sendable {
 /// Options of a store's log.
 public struct StoreOptions: Sendable {
   package var log = LogOptions()
+  package var index = IndexOptions()
 
   /// The defaults.
   public init() {}
 
-  package init(log: LogOptions) { self.log = log }
+  package init(log: LogOptions, index: IndexOptions = IndexOptions()) {
+    self.log = log
+    self.index = index
+  }
 
   /// A segment file's size at which the next one is begun, in bytes; 16 MiB by default.
   public var segmentBytesMax: Int {

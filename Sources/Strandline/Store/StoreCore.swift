@@ -14,9 +14,6 @@ package struct StoreCore: ~Copyable, Sendable {
   package let environment: SystemEnvironment
   /// The ID under which this store writes; a new one is drawn when the store finds that it was cloned.
   package private(set) var writer: WriterID
-  /// What the engine is sending, from the moment at which it was a record's newest mutation until it is answered:
-  /// compaction leaves it whole, though a newer one may stand for it by then.
-  package var sending: Set<LSN> = []
   /// The database that the store's engine syncs; nil without an engine.
   package var engineScope: DatabaseScope?
   /// Whether `opened` stands in the log under this tenure and name.

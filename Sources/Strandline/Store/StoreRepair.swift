@@ -196,7 +196,7 @@ private struct RepairReading {
       plan.eventsLeftBehind += databaseTokens
       // A lost zone stays frozen until the app resumes it.
       plan.zonesReset = zones.filter { projections.sync.zones[$0]?.isLost != true }.sorted()
-      plan.settlements = settlements()
+      plan.settlements = try settlements()
     }
     for settled in plan.settlements {
       try projections.apply(.settled(settled), at: projections.appliedLSN.advanced(by: 1), isDurable: true)
@@ -209,22 +209,19 @@ private struct RepairReading {
 
   /// A version of the server enters alone only where nothing is owed (a merge or settlement would stand beside it), and
   /// a tombstone leaves nothing of its lives owed. So what is owed from before such an event was settled in between.
-  private func settlements() -> [Settled] {
+  private func settlements() throws(StrandlineError) -> [Settled] {
     var result: [Settled] = []
-    for (zone, names) in projections.records.zones {
-      for (name, entry) in names {
+    for (id, entry) in try projections.allEntries() {
         guard let pending = entry.pending else { continue }
-        let id = RecordID(name, zone: zone)
         if let base = entry.base, base.version > pending.newest, base.content == base.version {
           result.append(Settled(id: id, lsn: pending.newest, outcome: pending.isDeletion ? .superseded : .merged))
-        } else if let deletion = projections.deletions[id], deletion.lsn > pending.newest,
+        } else if let deletion = try projections.deletion(id), deletion.lsn > pending.newest,
           let mine = births[id], mine.lsn == pending.newest, !mine.births.isEmpty,
           mine.births.isSubset(of: deletion.births)
         {
           result.append(
             Settled(id: id, lsn: pending.newest, outcome: pending.isDeletion ? .deleted : .deletedOnServer))
         }
-      }
     }
     return result.sorted { $0.lsn < $1.lsn }
   }

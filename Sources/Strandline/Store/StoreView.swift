@@ -66,7 +66,14 @@ public final class StoreView: Sendable {
     ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line
   ) throws -> Int {
     try CallSite(fileID, line).run("counting records") {
-      guard type == nil else { return try living(ofType: type, in: zone).count }
+      if type != nil {
+        var count = 0
+        try forEachLiving(ofType: type, in: EntryScan.Range(zone: zone)) { _, _ in
+          count += 1
+          return true
+        }
+        return count
+      }
       let zone = zone.map(store.canonical)
       return try look { state in
         let living = state.living(asOf: lsn)
@@ -85,14 +92,15 @@ public final class StoreView: Sendable {
   ) throws {
     try CallSite(fileID, line).run("reading records") {
       try store.requireOpen()
-      for (id, entry) in try living(ofType: type, in: zone) {
+      try forEachLiving(ofType: type, in: EntryScan.Range(zone: zone)) { id, entry in
         if let record = try store.load(id, entry, asOf: lsn), type == nil || record.type == type { try body(record) }
+        return true
       }
     }
   }
 
   private func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
-    try look { (state) throws(StrandlineError) in try state.entry(id, asOf: lsn) }
+    try store.projections.entry(id, asOf: lsn) { (state) throws(StrandlineError) in try check(state) }
   }
 
   /// Looks into the projections, as far as they can still answer for this view.
@@ -100,35 +108,49 @@ public final class StoreView: Sendable {
     _ body: (inout Projections) throws(StrandlineError) -> Result
   ) throws(StrandlineError) -> Result {
     try store.projections.withLock { (state) throws(StrandlineError) in
-      guard state.views[number] != nil else {
-        throw StrandlineError(
-          .outdated,
-          "the view of event \(lsn) has expired: the writing process has compacted the store since; take a new view")
-      }
+      try check(state)
       return try body(&state)
     }
   }
 
-  /// The living records, in the order of zone and name.
-  func living(ofType type: String?, in zone: ZoneID?) throws(StrandlineError) -> [(RecordID, RecordEntry)] {
-    let zone = zone.map(store.canonical)
-    let found: [(RecordID, RecordEntry)] = try look { state in
-      let changed = state.changes(after: lsn)
-      var found: [(RecordID, RecordEntry)] = []
-      func add(_ id: RecordID, _ entry: RecordEntry?) {
-        guard let entry, entry.view != nil, type == nil || entry.type == type else { return }
-        found.append((id, entry))
-      }
-      for (zoneID, names) in state.records.zones where zone == nil || zone == zoneID {
-        for (name, entry) in names {
-          let id = RecordID(name, zone: zoneID)
-          if changed.isEmpty || changed[id] == nil { add(id, entry) }
-        }
-      }
-      for (id, entry) in changed where zone == nil || zone == id.zone { add(id, entry) }
-      return found
+  private func check(_ state: Projections) throws(StrandlineError) {
+    guard state.views[number] != nil else {
+      throw StrandlineError(
+        .outdated,
+        "the view of event \(lsn) has expired: the writing process has compacted the store since; take a new view")
     }
-    return found.sorted { $0.0 < $1.0 }
+  }
+
+  /// Hands the living records of a range to `body`, in the order of zone and name, until that returns false.
+  func forEachLiving(
+    ofType type: String?, in range: EntryScan.Range, _ body: (RecordID, RecordEntry) throws -> Bool
+  ) throws {
+    var range = range
+    range.zone = range.zone.map(store.canonical)
+    while true {
+      var scan = try scan(range)
+      do {
+        while let (id, entry) = try scan.next() {
+          range.after = id
+          guard entry.view != nil, type == nil || entry.type == type else { continue }
+          guard try body(id, entry) else { return }
+        }
+        return
+      } catch let error as StrandlineError where error.isOfIndex {
+        // Behind the last record that was handed out, in runs that were made anew.
+        try store.projections.rebuildIfFailed()
+      }
+    }
+  }
+
+  private func scan(_ range: EntryScan.Range) throws(StrandlineError) -> EntryScan {
+    try store.projections.rebuilding { () throws(StrandlineError) in
+      let memory = try store.projections.withLockOnce { (state) throws(StrandlineError) in
+        try check(state)
+        return state.scanMemory(asOf: lsn)
+      }
+      return try EntryScan(memory, range)
+    }
   }
 }
 

@@ -210,7 +210,7 @@ extension Cycle {
   private func operation(for item: UploadItem) throws -> Upload? {
     let (entry, sync) = try store.core.withLock { core in
       let entry = try core.projections.entry(item.id)
-      if entry?.pending?.newest == item.lsn { core.sending.insert(item.lsn) }
+      if entry?.pending?.newest == item.lsn { core.projections.beginsSending(item.lsn) }
       return (entry, core.projections.sync)
     }
     guard let entry, let pending = entry.pending, pending.newest == item.lsn else { return nil }

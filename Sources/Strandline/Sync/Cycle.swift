@@ -35,7 +35,7 @@ struct Cycle {
   /// Runs the cycle. `total` says what it has done, also when it throws.
   mutating func run() async throws {
     // Cycles run one after the other, so at the end of one no request is under way.
-    defer { store.core.withLock { $0.sending = [] } }
+    defer { store.projections.endsSending() }
     do {
       try await checkAccount()
       if options.direction != .pushOnly { try await pull() }

@@ -34,14 +34,11 @@ package struct DeviceReading {
       result.apply(decoded, at: lsn)
     }
     result.lastLSN = LSN(reader.lastLSN)
-    for (zone, names) in projections.records.zones {
-      for (name, entry) in names {
+    for (id, entry) in try projections.allEntries() {
         guard let view = entry.view else { continue }
-        let id = RecordID(name, zone: zone)
         guard let dead = result.deletedBirths[id] else { continue }
         let births = try Self.births(EventSource.decode(reader.read(view.rawValue)))
         if !births.isEmpty, births.isSubset(of: dead) { result.resurrected.append(id) }
-      }
     }
     self = result
   }

@@ -14,25 +14,34 @@ extension Log {
   /// that it does not have are moved to `quarantine/`, and a tail above the last promise is copied into a segment of its
   /// own.
   ///
-  /// - Parameter firstLSN: nil: nothing is replayed, and only the segments that were not finished are read.
+  /// - Parameters:
+  ///   - firstLSN: nil: nothing is replayed, and only the segments that were not finished are read.
+  ///   - known: is asked, with the store's UUID, for the last event that the caller knows the outcome of; what follows it
+  ///     is replayed, and `firstLSN` does not count. If this log does not have that event, or another one under its LSN, it
+  ///     is asked a second time, with true: the caller then forgets what it knew, and everything is replayed.
   /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
   /// - Complexity: O(segments), and O(bytes) of those that are replayed or were not finished.
   package static func open(
     at path: String, role: LogRole, options: LogOptions = .init(), environment: SystemEnvironment,
-    createIfAbsent: Bool = true, from firstLSN: UInt64? = 1, replay: (LogEvent) throws -> Void
+    createIfAbsent: Bool = true, from firstLSN: UInt64? = 1, behind known: KnownEnd? = nil,
+    replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let opening = LogOpening(
       directory: StoreDirectory(path), role: role, options: options, environment: environment,
       tenure: environment.random.next())
     let unfinished = opening.directory.removeUnfinishedStores(environment.fileSystem)
-    let log = try open(opening, createIfAbsent, firstLSN, replay)
+    let log = try open(opening, createIfAbsent, firstLSN, known, replay)
     // The store can be served without that: it is in the report of upkeep, and the next open tries again.
     if let unfinished { log.upkeep.failed(.freeing, unfinished, now: environment.clock.monotonicNanoseconds()) }
     return log
   }
 
+  /// See `open`.
+  package typealias KnownEnd = (_ storeUUID: [UInt8], _ isRefused: Bool) throws -> LogEnd?
+
   private static func open(
-    _ opening: LogOpening, _ createIfAbsent: Bool, _ firstLSN: UInt64?, _ replay: (LogEvent) throws -> Void
+    _ opening: LogOpening, _ createIfAbsent: Bool, _ firstLSN: UInt64?, _ known: KnownEnd?,
+    _ replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let (path, options, environment) = (opening.directory.path, opening.options, opening.environment)
     let fileSystem = environment.fileSystem
@@ -52,7 +61,7 @@ extension Log {
         }
         let lock = try opening.directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
         do {
-          return try opening.recover(lock, known: seen.known, from: firstLSN, replay: replay)
+          return try opening.recover(lock, known: seen.known, from: firstLSN, behind: known, replay: replay)
         } catch {
           lock.unlock()
           throw error
@@ -88,12 +97,14 @@ private struct LogOpening {
     report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
     return Log(
       directory, lock: created.lock, tenure: tenure, writer: writer,
-      tables: [SegmentTable(path: live.path, identity: live.identity, firstLSN: 1)], recovery: report, isNew: true)
+      tables: [SegmentTable(path: live.path, identity: live.identity, firstLSN: 1)], chain: 0, recovery: report,
+      isNew: true)
   }
 
   /// Opens the store that is there, under its lock.
   func recover(
-    _ lock: any FileLock, known: [UInt64: SegmentSummary], from firstLSN: UInt64?, replay: (LogEvent) throws -> Void
+    _ lock: any FileLock, known: [UInt64: SegmentSummary], from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?,
+    replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let begun = environment.clock.monotonicNanoseconds()
     // Again under the lock: the last writer may have gone on until now.
@@ -104,7 +115,7 @@ private struct LogOpening {
     try checkControlIsWritable()
     let list = try SegmentList.read(
       fileSystem, directory, files, role: role, writing: true, untilUnwritten: false, known: known)
-    var recovered = try Recovery.run(fileSystem, list, from: firstLSN, visit: replay)
+    var recovered = try replayed(list, from: firstLSN, behind: knownEnd, replay)
     try checkNumbers(list, recovered)
     recovered.report.adopted = list.adopted
     try clearUp(files.temporaries, &recovered)
@@ -114,10 +125,21 @@ private struct LogOpening {
     let (writer, stalled) = try continued(&recovery, &recovered)
     recovered.report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
     let log = Log(
-      directory, lock: lock, tenure: tenure, writer: writer, tables: recovered.tables, recovery: recovered.report,
-      isNew: false, stalled: stalled)
+      directory, lock: lock, tenure: tenure, writer: writer, tables: recovered.tables, chain: recovered.end.chain,
+      recovery: recovered.report, isNew: false, stalled: stalled)
     log.leaveToUpkeep(recovered)
     return log
+  }
+
+  private func replayed(
+    _ list: SegmentList, from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?, _ replay: (LogEvent) throws -> Void
+  ) throws -> Recovery {
+    guard let knownEnd else { return try Recovery.run(fileSystem, list, from: firstLSN, visit: replay) }
+    if let end = try knownEnd(list.manifest.storeUUID, false) {
+      if let recovered = try Recovery.run(fileSystem, list, behind: end, visit: replay) { return recovered }
+      _ = try knownEnd(list.manifest.storeUUID, true)
+    }
+    return try Recovery.run(fileSystem, list, from: 1, visit: replay)
   }
 
   /// A writer that was killed between a rename and its sync left names that only memory has. What is served from now on

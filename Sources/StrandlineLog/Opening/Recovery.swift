@@ -33,7 +33,11 @@ struct Recovery {
   static func run(
     _ fileSystem: any FileSystem, _ list: SegmentList, from first: UInt64?, visit: (LogEvent) throws -> Void
   ) throws -> Recovery {
-    var reading = Reading(fileSystem: fileSystem, list: list, first: first)
+    try run(Reading(fileSystem: fileSystem, list: list, first: first), visit)
+  }
+
+  private static func run(_ reading: consuming Reading, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
+    let list = reading.list
     reading.report.segments = list.summaries.count
     for (index, summary) in list.summaries.enumerated() {
       if let end = list.ends[index] {
@@ -45,11 +49,28 @@ struct Recovery {
     return try reading.finished()
   }
 
+  /// The same behind an event.
+  ///
+  /// - Returns: nil if the log does not have the event, or has another one under its LSN; nothing was handed out then.
+  static func run(
+    _ fileSystem: any FileSystem, _ list: SegmentList, behind known: LogEnd, visit: (LogEvent) throws -> Void
+  ) throws -> Recovery? {
+    do {
+      var match = EndMatch(known)
+      match.look(at: list)
+      return try run(Reading(fileSystem: fileSystem, list: list, first: known.lsn + 1, match: match), visit)
+    } catch is AnotherHistory {
+      return nil
+    }
+  }
+
   /// The reading of one segment after the other.
   private struct Reading {
     let fileSystem: any FileSystem
     let list: SegmentList
     let first: UInt64?
+    /// The event behind which `first` is; nil if the caller knows none.
+    var match: EndMatch?
     var tables: [SegmentTable] = []
     var report = RecoveryReport()
 
@@ -82,7 +103,13 @@ struct Recovery {
       while true {
         switch try walk.next() {
         case .transaction:
-          if let first { for event in walk.transaction where event.lsn >= first { try visit(event) } }
+          match?.look(at: walk.unitEnd)
+          if let first {
+            for event in walk.transaction where event.lsn >= first {
+              try match?.check()
+              try visit(event)
+            }
+          }
           table.append(walk.places, end: walk.unitEnd.offset)
         case .other:
           continue
@@ -94,7 +121,8 @@ struct Recovery {
     }
 
     /// The log ends with a segment whose end is known.
-    func finished() throws(LogError) -> Recovery {
+    func finished() throws -> Recovery {
+      try match?.check()
       guard let last = list.summaries.last, let end = list.ends.last ?? nil else {
         preconditionFailure("a log without segments is not read")
       }
@@ -113,6 +141,7 @@ struct Recovery {
       var table = SegmentTable(summary)
       _ = try read(&walk, into: &table, visit)
       table.seal()
+      try match?.check()
       let tail = try TailVerdict.judge(walk)
       try list.checkBound(reached: tail.unitEnd.lsn)
       report.bytesRead += tail.bytesRead

@@ -48,7 +48,7 @@ package final class LogReader: Sendable {
   }
 
   private init(
-    _ directory: StoreDirectory, _ environment: SystemEnvironment, _ list: SegmentList, after lsn: UInt64
+    _ directory: StoreDirectory, _ environment: SystemEnvironment, _ list: SegmentList, behind known: LogEnd?
   ) {
     path = directory.path
     storeUUID = list.manifest.storeUUID
@@ -56,25 +56,28 @@ package final class LogReader: Sendable {
     self.directory = directory
     self.environment = environment
     files = SegmentFiles(environment.fileSystem)
-    cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: list.manifest.role))
-    served.withLock { $0.lastLSN = lsn }
+    cursor = Mutex(
+      ReaderCursor(directory: directory, environment: environment, role: list.manifest.role, known: known))
+    served.withLock { $0.lastLSN = known?.lsn ?? 0 }
   }
 
   deinit { files.close() }
 
   /// Looks at the log at `path`. Only headers are read here; events come with `poll`.
   ///
-  /// - Parameter lsn: events up to here count as handed out.
+  /// - Parameter known: is asked, with the log's UUID, for the last event that the caller knows the outcome of: events up
+  ///   to there count as handed out. The first `poll` throws `AnotherHistory` if the log does not have it.
   /// - Throws: `.absent` if there is no log, `.wrongRole`, `.fromTheFuture`, `.damaged`, `.missingSegment`,
   ///   `.foreignSegment`, `.io`.
   package static func open(
-    at path: String, role: LogRole? = nil, environment: SystemEnvironment, after lsn: UInt64 = 0
+    at path: String, role: LogRole? = nil, environment: SystemEnvironment,
+    behind known: (_ storeUUID: [UInt8]) -> LogEnd? = { _ in nil }
   ) throws(LogError) -> LogReader {
     let directory = StoreDirectory(path)
     let list = try again { () throws(LogError) -> SegmentList in
       try Self.list(environment.fileSystem, directory, role: role)
     }
-    return LogReader(directory, environment, list, after: lsn)
+    return LogReader(directory, environment, list, behind: known(list.manifest.storeUUID))
   }
 
   /// The segments as a reader sees them.
@@ -157,6 +160,9 @@ package final class LogReader: Sendable {
     }
     throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)
   }
+
+  /// Events up to here may have been removed, or put into others, as of the last `poll`; 0 if none was.
+  package var rewrittenLSN: UInt64 { cursor.withLock { $0.rewrittenLSN } }
 
   /// What a writer's open would have found at the last `poll`; empty before the first.
   package var recovery: RecoveryReport { served.withLock { $0.report } }

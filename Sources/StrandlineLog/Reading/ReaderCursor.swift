@@ -21,13 +21,21 @@ struct ReaderCursor {
   private var heldBack: [LogEvent] = []
   /// The last event that was handed out of a segment that ends before it, until the copy of it was met.
   private var uncopied: (position: LogPosition, path: String)?
+  /// The event behind which the first poll begins, until that has found it.
+  private var match: EndMatch?
   /// Counted over the segments before the current one.
   private var finished = RecoveryReport()
 
-  init(directory: StoreDirectory, environment: SystemEnvironment, role: LogRole) {
+  init(directory: StoreDirectory, environment: SystemEnvironment, role: LogRole, known end: LogEnd?) {
     self.directory = directory
     self.environment = environment
     self.role = role
+    match = end.map { EndMatch($0) }
+  }
+
+  /// The end of the newest segment that was rewritten.
+  var rewrittenLSN: UInt64 {
+    known.values.lazy.compactMap { $0.rewrittenEnd?.lastLSN }.max() ?? 0
   }
 
   typealias Visit = (LogEvent) throws -> Void
@@ -39,7 +47,10 @@ struct ReaderCursor {
     var furthest: (UInt64, UInt32) = (0, 0)
     for _ in 0..<16 {
       do {
-        return try readOnce(served, visit)
+        try readOnce(served, visit)
+        try match?.check()
+        match = nil
+        return
       } catch {
         let place = (current?.segmentID ?? 0, walk?.unitEnd.offset ?? 0)
         reread(served)
@@ -86,6 +97,7 @@ struct ReaderCursor {
   ) throws(LogError) -> (list: SegmentList, index: Int) {
     let list = try LogReader.list(environment.fileSystem, directory, role: role, known: known)
     known = list.known
+    match?.look(at: list)
     if let current, let index = list.summaries.firstIndex(where: { $0.segmentID == current.segmentID }) {
       refresh(list, upTo: index, served)
       return (list, index)
@@ -252,6 +264,7 @@ struct ReaderCursor {
     _ walk: SegmentWalk, _ served: borrowing Mutex<LogReader.Served>
   ) throws(LogError) {
     try checkCopy(walk)
+    match?.look(at: walk.unitEnd)
     heldBack.append(contentsOf: walk.transaction)
     served.withLock { served in
       served.tables[served.tables.count - 1].append(walk.places, end: walk.unitEnd.offset)
@@ -278,6 +291,7 @@ struct ReaderCursor {
     let last = served.withLock { $0.lastLSN }
     let ready = heldBack.prefix { $0.lsn <= limit }
     for event in ready where event.lsn > last {
+      try match?.check()
       try visit(event)
       if event.isLast { served.withLock { $0.lastLSN = event.lsn } }
     }

@@ -23,6 +23,19 @@ extension SegmentEnd {
   var position: LogPosition { LogPosition(lsn: lastLSN, chain: chain, offset: offset) }
 }
 
+/// An event of a log, and the chain up to it: what is made from a log and kept beside it names the last event that it has
+/// by this, and so never goes on with another history (decision L6).
+package struct LogEnd: Hashable, Sendable {
+  /// 0 before the first event.
+  package var lsn: UInt64
+  package var chain: UInt32
+
+  package init(lsn: UInt64, chain: UInt32) {
+    self.lsn = lsn
+    self.chain = chain
+  }
+}
+
 /// An event, and where it lies.
 struct EventPlace: Hashable, Sendable {
   var lsn: UInt64

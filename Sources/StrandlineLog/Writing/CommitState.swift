@@ -31,6 +31,8 @@ struct CommitState: ~Copyable {
   private(set) var phase = LogState.open
   private(set) var nextLSN: UInt64
   private(set) var durableLSN: UInt64
+  /// The chain up to it.
+  private(set) var durableChain: UInt32
   /// The addresses of everything that is durable.
   var tables: [SegmentTable]
   /// A thread is writing, or is about to: no other needs to begin.
@@ -56,8 +58,9 @@ struct CommitState: ~Copyable {
   /// One of the callers that wait is a thread.
   private var hasWaitingThread = false
 
-  init(durableLSN: UInt64, tables: [SegmentTable], rejecting: LogError? = nil) {
-    self.durableLSN = durableLSN
+  init(durable: LogEnd, tables: [SegmentTable], rejecting: LogError? = nil) {
+    durableLSN = durable.lsn
+    durableChain = durable.chain
     nextLSN = durableLSN + 1
     self.tables = tables
     if let rejecting { phase = .rejecting(rejecting) }
@@ -149,9 +152,10 @@ struct CommitState: ~Copyable {
   ///
   /// - Returns: the callers to wake.
   mutating func becameDurable(
-    _ group: inout PendingGroup, offsets: [UInt32], end: UInt32, flushed: LogBound
+    _ group: inout PendingGroup, offsets: [UInt32], end: UInt32, chain: UInt32, flushed: LogBound
   ) -> CommitNews {
     durableLSN = group.endLSN - 1
+    durableChain = chain
     tables[tables.count - 1].append(offsets, end: end)
     self.flushed = flushed
     unraisedBytes += group.frames.count

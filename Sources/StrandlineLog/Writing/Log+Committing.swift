@@ -89,9 +89,9 @@ extension Log {
           upkeep.add(rotation.predecessor)
         }
         let (offsets, end) = try writer.write(&group)
-        let flushed = writer.flushed
+        let (chain, flushed) = (writer.durable.chain, writer.flushed)
         defer { if options.upkeep == .inBackground, writer.wantsPreparation || upkeep.hasWork { lookAfterFiles() } }
-        return queue.withLock { $0.becameDurable(&group, offsets: offsets, end: end, flushed: flushed) }
+        return queue.withLock { $0.becameDurable(&group, offsets: offsets, end: end, chain: chain, flushed: flushed) }
       } catch {
         return queue.withLock { state in
           switch error {

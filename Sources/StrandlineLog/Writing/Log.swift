@@ -57,7 +57,7 @@ package final class Log: Sendable {
 
   init(
     _ directory: StoreDirectory, lock: any FileLock, tenure: UInt64, writer: SegmentWriter, tables: [SegmentTable],
-    recovery: RecoveryReport, isNew: Bool, stalled: StalledRecovery? = nil
+    chain: UInt32, recovery: RecoveryReport, isNew: Bool, stalled: StalledRecovery? = nil
   ) {
     let manifest = writer.keeper.manifest
     path = directory.path
@@ -73,7 +73,9 @@ package final class Log: Sendable {
     self.lock = lock
     files = SegmentFiles(writer.keeper.environment.fileSystem)
     queue = Mutex(
-      CommitState(durableLSN: tables.last?.lastLSN ?? writer.durable.lsn, tables: tables, rejecting: stalled?.cause))
+      CommitState(
+        durable: LogEnd(lsn: tables.last?.lastLSN ?? writer.durable.lsn, chain: chain), tables: tables,
+        rejecting: stalled?.cause))
     self.stalled = Mutex(stalled)
     disk = Mutex(writer)
   }
@@ -92,6 +94,9 @@ package final class Log: Sendable {
 
   /// Everything up to here is on the medium; 0 if nothing is.
   package var durableLSN: UInt64 { queue.withLock { $0.durableLSN } }
+
+  /// The same, with the chain up to it.
+  package var durableEnd: LogEnd { queue.withLock { LogEnd(lsn: $0.durableLSN, chain: $0.durableChain) } }
 
   package var state: LogState { queue.withLock { $0.phase } }
 

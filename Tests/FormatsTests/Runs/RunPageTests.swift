@@ -60,7 +60,6 @@ struct `The page of sorted runs` {
       "List entry",
       [
         ("runNumber", Entry.runNumber), ("fileBytes", Entry.fileBytes), ("footerCRC", Entry.footerCRC),
-        ("table", Entry.table),
       ], end: RunFormat.listEntryBytes)
   }
 

@@ -48,7 +48,7 @@ enum RunVector {
         folder, runNumber: list.nextRunNumber, storeUUID: storeUUID, keyCount: entries.count, properties: properties,
         random: random)
       for entry in entries { try writer.append(entry.key, entry.value) }
-      list.entries.insert(.init(try writer.finish(), table: UInt32(place + 1)), at: 0)
+      list.entries.insert(.init(try writer.finish()), at: 0)
       list.nextRunNumber += 1
     }
     list.binding = Array("bound".utf8)
@@ -100,7 +100,7 @@ enum RunVector {
     let runs = list.entries.map { entry -> JSON in
       .object([
         "runNumber": .uint(entry.run.runNumber), "fileBytes": .uint(entry.run.fileBytes),
-        "footerCRC": .uint(UInt64(entry.run.footerCRC)), "table": .uint(UInt64(entry.table)),
+        "footerCRC": .uint(UInt64(entry.run.footerCRC)),
       ])
     }
     return .object([

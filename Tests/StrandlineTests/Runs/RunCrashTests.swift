@@ -26,7 +26,7 @@ private struct Life {
 
   private mutating func replace(_ bench: RunBench) throws {
     begun += 1
-    list.entries = parts.map { .init($0.run, table: 0) }
+    list.entries = parts.map { .init($0.run) }
     list.binding = [begun]
     models[[begun]] = parts.reversed().reduce(into: RunModel()) { $0.merge($1.model) { $1 } }
     try list.replace(bench.folder)
@@ -43,7 +43,7 @@ private struct Life {
     let old = parts
     let runs = try old.map { try bench.open($0.run) }
     let writer = try bench.writer(newNumber(), keyCount: runs.reduce(0) { $0 + $1.entryCount })
-    try writer.merge(runs, dropsTombstones: true)
+    _ = try writer.merge(runs, dropsTombstones: true)
     let merged = old.reversed().reduce(into: RunModel()) { $0.merge($1.model) { $1 } }.filter { $0.value != nil }
     parts = [(try writer.finish(), merged)]
     try replace(bench)
@@ -70,7 +70,7 @@ struct `A crash among runs` {
     try bench.folder.removeLeftovers(keeping: list?.runNumbers ?? [])
     #expect(try disk.list("/runs").count == runs.count + (list == nil ? 0 : 1), "\(what)")
     var next = list ?? RunList(storeUUID: bench.storeUUID)
-    next.entries.insert(.init(try bench.write(next.nextRunNumber, [[9]: [9]]), table: 0), at: 0)
+    next.entries.insert(.init(try bench.write(next.nextRunNumber, [[9]: [9]])), at: 0)
     next.nextRunNumber += 1
     try next.replace(bench.folder)
     #expect(try RunList.load(bench.folder, storeUUID: bench.storeUUID) == next)

@@ -155,8 +155,8 @@ struct `A list of runs` {
   private static func sample() -> RunList {
     var list = RunList(storeUUID: (1...16).map { $0 }, nextRunNumber: 9)
     list.entries = [
-      .init(RunIdentity(runNumber: 8, fileBytes: 1000, footerCRC: 1), table: 3),
-      .init(RunIdentity(runNumber: 2, fileBytes: 1 << 40, footerCRC: 0xFFFF_FFFF), table: 0),
+      .init(RunIdentity(runNumber: 8, fileBytes: 1000, footerCRC: 1)),
+      .init(RunIdentity(runNumber: 2, fileBytes: 1 << 40, footerCRC: 0xFFFF_FFFF)),
     ]
     list.binding = [5, 6, 7]
     return list
@@ -232,7 +232,7 @@ struct `A list of runs` {
     let disk = SimulatedDisk()
     let bench = try RunBench(disk)
     var list = RunList(storeUUID: bench.storeUUID, nextRunNumber: 4)
-    list.entries = [.init(try bench.write(2, [[1]: [1]]), table: 0)]
+    list.entries = [.init(try bench.write(2, [[1]: [1]]))]
     try list.replace(bench.folder)
     for number in [1, 3] as [UInt64] { try bench.write(number, [:]) }
     let ours = ["0000000000000009.tmp", "RUNS.tmp", "ffffffffffffffff.run"]

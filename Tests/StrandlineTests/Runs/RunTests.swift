@@ -47,7 +47,7 @@ struct `A sorted run` {
     }
     for (number, dropsTombstones) in [(100, false), (101, true)] as [(UInt64, Bool)] {
       let writer = try bench.writer(number, keyCount: merged.count)
-      try writer.merge(runs, dropsTombstones: dropsTombstones)
+      _ = try writer.merge(runs, dropsTombstones: dropsTombstones)
       let run = try bench.open(try writer.finish())
       #expect(try run.entries() == (dropsTombstones ? living : merged).entries(), "\(bench.random)")
       try run.verify()

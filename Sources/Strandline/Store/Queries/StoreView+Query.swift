@@ -71,12 +71,12 @@ extension StoreView {
   private func forEachMatch(
     _ query: RecordQuery, after id: RecordID? = nil, _ body: (Record) throws -> Bool
   ) throws {
-    for (candidate, entry) in try living(ofType: query.recordType, in: query.zone) {
-      if let id, !(id < candidate) { continue }
+    let range = EntryScan.Range(zone: query.zone, after: id.map(store.canonical))
+    try forEachLiving(ofType: query.recordType, in: range) { candidate, entry in
       guard let record = try store.load(candidate, entry, asOf: lsn), record.type == query.recordType,
         query.filters.allSatisfy({ $0.matches(record[$0.field]) })
-      else { continue }
-      if try !body(record) { return }
+      else { return true }
+      return try body(record)
     }
   }
 

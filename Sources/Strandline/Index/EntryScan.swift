@@ -1,0 +1,133 @@
+// Records in the order of zone and name, from runs and memory together: what lists, queries and `export` go through. It
+// sorts what lies in memory, which is bounded, and nothing else.
+
+import StrandlineSystem
+
+/// The records that have an entry as of one event, in the order of zone and name.
+struct EntryScan {
+  /// A range of records.
+  struct Range {
+    /// nil: all zones.
+    var zone: ZoneID?
+    /// What their names begin with; of a zone only.
+    var namePrefix = ""
+    /// The record behind which to begin; nil: from the first on.
+    var after: RecordID?
+
+    /// What the keys of the range begin with.
+    var prefix: [UInt8] {
+      guard let zone else { return RunTable.records.key }
+      return RowKey.zone(zone) + Array(namePrefix.utf8)
+    }
+  }
+
+  /// What lies in memory, as of an event; and the runs that know the rest.
+  struct Memory: Sendable {
+    /// What has changed since the runs were written; the later parts count.
+    var changed: [[RecordID: RecordEntry?]]
+    var runs: RunSet?
+  }
+
+  private let prefix: [UInt8]
+  private let runs: RunSet?
+  private var stored: MergedCursor?
+  private var hasStored = false
+  /// In the order of their keys.
+  private let changed: [(key: [UInt8], id: RecordID, entry: RecordEntry?)]
+  private var place = 0
+
+  init(_ memory: Memory, _ range: Range) throws(StrandlineError) {
+    prefix = range.prefix
+    runs = memory.runs
+    let start = range.after.map { RowKey.record($0) } ?? prefix
+    changed = Self.sorted(memory.changed, range, from: start)
+    guard let runs else { return }
+    do throws(RunError) {
+      var cursor = try MergedCursor(runs.runs, from: start)
+      hasStored = try cursor.advance()
+      // A key that is the last one's begins where that ended.
+      if hasStored, range.after != nil, cursor.key == start { hasStored = try cursor.advance() }
+      stored = cursor
+    } catch {
+      throw runs.fail(error)
+    }
+  }
+
+  private static func sorted(
+    _ parts: [[RecordID: RecordEntry?]], _ range: Range, from start: [UInt8]
+  ) -> [(key: [UInt8], id: RecordID, entry: RecordEntry?)] {
+    let isAfter = range.after != nil
+    var found: [(key: [UInt8], id: RecordID, entry: RecordEntry?)] = []
+    for (number, part) in parts.enumerated() {
+      for (id, entry) in part {
+        guard range.zone == nil || id.zone == range.zone,
+          range.namePrefix.isEmpty || id.name.utf8.starts(with: range.namePrefix.utf8),
+          !parts[(number + 1)...].contains(where: { $0.keys.contains(id) })
+        else { continue }
+        let key = RowKey.record(id)
+        guard !key.precedes(start), !isAfter || key != start else { continue }
+        found.append((key, id, entry))
+      }
+    }
+    return found.sorted { $0.key.precedes($1.key) }
+  }
+
+  /// The next record; nil behind the last.
+  ///
+  /// - Throws: if a run cannot be read; it has failed then, and the scan is of no more use.
+  mutating func next() throws(StrandlineError) -> (id: RecordID, entry: RecordEntry)? {
+    while true {
+      let isStored = hasStored && stored?.key.starts(with: prefix) == true
+      guard place < changed.count else { return isStored ? try nextStored() : nil }
+      if isStored, let key = stored?.key {
+        if key.precedes(changed[place].key) { return try nextStored() }
+        if key == changed[place].key { try advance() }
+      }
+      let next = changed[place]
+      place += 1
+      if let entry = next.entry { return (next.id, entry) }
+    }
+  }
+
+  private mutating func nextStored() throws(StrandlineError) -> (id: RecordID, entry: RecordEntry)? {
+    guard let runs, let key = stored?.key, let value = stored?.value else { return nil }
+    let path = runs.runs.first?.path ?? ""
+    let found: (RecordID, RecordEntry)
+    do throws(RunError) {
+      let entry = try RunSet.decoding(path) { () throws(ByteReaderError) in
+        try RecordEntry(row: value.bytes, value.range)
+      }
+      guard let id = RowKey.recordID(key) else { throw RunError(.damaged, path, "a key is of no record") }
+      found = (id, entry)
+    } catch {
+      throw runs.fail(error)
+    }
+    try advance()
+    return found
+  }
+
+  private mutating func advance() throws(StrandlineError) {
+    do throws(RunError) { hasStored = try stored?.advance() ?? false } catch {
+      throw runs?.fail(error) ?? StrandlineError(.damaged, "\(error)")
+    }
+  }
+}
+
+extension Projections {
+  /// What a scan as of `lsn` needs of memory.
+  ///
+  /// - Precondition: `lsn` is durable, or a view shows it.
+  func scanMemory(asOf lsn: LSN) -> EntryScan.Memory {
+    let parts = [records.frozen, records.changed, changes(after: lsn)]
+    return EntryScan.Memory(changed: parts.filter { !$0.isEmpty }, runs: runs)
+  }
+
+  /// Every record with an entry, with everything that was applied. O(records), and their memory.
+  package func allEntries() throws(StrandlineError) -> [RecordID: RecordEntry] {
+    if runs == nil, records.frozen.isEmpty { return records.changed.compactMapValues { $0 } }
+    var scan = try EntryScan(scanMemory(asOf: appliedLSN), EntryScan.Range())
+    var result: [RecordID: RecordEntry] = [:]
+    while let (id, entry) = try scan.next() { result[id] = entry }
+    return result
+  }
+}

@@ -1,0 +1,149 @@
+// The files of a store's runs: read at open, written by flushes and merges.
+
+import StrandlineLog
+package import StrandlineSystem
+
+/// The folder of a store's runs, and what reading and writing them needs.
+package struct IndexFiles: Sendable {
+  let storePath: String
+  let environment: SystemEnvironment
+  /// nil until the log has said it.
+  var storeUUID: [UInt8] = []
+  let cache: BlockCache
+
+  package init(_ storePath: String, _ environment: SystemEnvironment, cacheBytesMax: Int) {
+    self.storePath = storePath
+    self.environment = environment
+    cache = BlockCache(bytesMax: cacheBytesMax)
+  }
+
+  var folder: RunFolder { RunFolder(environment.fileSystem, "\(storePath)/\(StoreIndex.folderName)") }
+
+  // MARK: Reading
+
+  /// The runs that are listed; nil if there is no list.
+  func load() throws(RunError) -> RunSet? {
+    guard let list = try RunList.load(folder, storeUUID: storeUUID) else { return nil }
+    let end = try RunBinding.decode(list, path: folder.list)
+    var runs: [Run] = []
+    for entry in list.entries { runs.append(try open(entry.run)) }
+    return RunSet(runs: runs, list: list, end: end)
+  }
+
+  private func open(_ run: RunIdentity) throws(RunError) -> Run {
+    try Run(folder, run, storeUUID: storeUUID, cache: cache)
+  }
+
+  /// A set of runs, and the list that names them.
+  func set(_ runs: [Run], end: LogEnd, nextRunNumber: UInt64) -> RunSet {
+    var list = RunList(storeUUID: storeUUID, nextRunNumber: nextRunNumber)
+    list.entries = runs.map { RunList.Entry($0.identity) }
+    list.binding = RunBinding.encoded(end)
+    return RunSet(runs: runs, list: list, end: end)
+  }
+
+  // MARK: Writing
+
+  /// Writes what lies in memory of projections into a run. When this returns, the run is on the medium.
+  func write(_ projections: Projections, number: UInt64) throws -> Run {
+    do throws(RunError) {
+      try makeFolder()
+      let rows = projections.unstoredRows
+      if let row = rows.first(where: { $0.key.count > RunFormat.keyBytesMax }) {
+        throw RunError(.system, folder.path, "the names of a record and its zone have \(row.key.count) bytes together")
+      }
+      let writer = try RunWriter(
+        folder, runNumber: number, storeUUID: storeUUID, keyCount: rows.count + 1,
+        properties: RunProperties(hasDeletions: rows.contains { $0.key[0] == RunTable.deletions.rawValue }).bytes,
+        random: environment.random)
+      try writer.append(RowKey.state, projections.storedState.row)
+      for row in rows { try writer.append(row.key, row.value) }
+      return try open(try writer.finish())
+    } catch {
+      throw failure(error)
+    }
+  }
+
+  /// Writes what several runs say together into one; nil if that was cancelled.
+  func merge(
+    _ runs: [Run], number: UInt64, dropsTombstones: Bool, isCancelled: @Sendable () -> Bool
+  ) throws(RunError) -> Run? {
+    let writer = try RunWriter(
+      folder, runNumber: number, storeUUID: storeUUID, keyCount: runs.reduce(0) { $0 + $1.entryCount },
+      properties: RunProperties(hasDeletions: runs.contains { RunProperties($0.properties).hasDeletions }).bytes,
+      random: environment.random)
+    guard try writer.merge(runs, dropsTombstones: dropsTombstones, isCancelled: isCancelled) else { return nil }
+    return try open(try writer.finish())
+  }
+
+  private func makeFolder() throws(RunError) {
+    do throws(SystemError) {
+      guard try environment.fileSystem.kind(of: folder.path) == .absent else { return }
+      try environment.fileSystem.makeDirectory(folder.path)
+      try environment.fileSystem.syncDirectory(storePath)
+    } catch {
+      throw RunError(error, file: folder.path)
+    }
+  }
+
+  /// Removes what interrupted writers left, before the first run is written.
+  func clearUp(keeping runs: RunSet?, isListed: Bool) throws {
+    do throws(SystemError) {
+      guard try environment.fileSystem.kind(of: folder.path) == .directory else { return }
+      if !isListed, try environment.fileSystem.kind(of: folder.list) == .file {
+        // It names runs that cannot be used.
+        try environment.fileSystem.unlink(folder.list)
+        try environment.fileSystem.syncDirectory(folder.path)
+      }
+      try folder.removeLeftovers(keeping: Set(runs?.runs.map(\.identity.runNumber) ?? []))
+    } catch {
+      throw failure(RunError(error, file: folder.path))
+    }
+  }
+
+  /// Removes runs that no list names any more. A reader that has one open goes on reading it.
+  func remove(_ runs: [Run]) throws {
+    do throws(SystemError) { try folder.remove(runs.map(\.identity.runNumber)) } catch {
+      throw failure(RunError(error, file: folder.path))
+    }
+  }
+
+  /// Removes the list: no run counts any more.
+  func removeList() throws {
+    do throws(SystemError) {
+      try environment.fileSystem.unlink(folder.list)
+      try environment.fileSystem.syncDirectory(folder.path)
+    } catch  where error.isAbsent {
+      return
+    } catch {
+      throw failure(RunError(error, file: folder.list))
+    }
+  }
+
+  /// The public form of a failure to write.
+  func failure(_ error: RunError) -> StrandlineError {
+    StrandlineError(
+      error.cause?.isFull == true ? .diskFull : error.cause == nil ? .damaged : .io, "\(error)", file: error.file,
+      offset: error.offset, underlying: error.cause)
+  }
+}
+
+extension Projections {
+  /// The rows of what lies in memory, in the order of their keys; a value of nil removes the row that runs have.
+  fileprivate var unstoredRows: [(key: [UInt8], value: [UInt8]?)] {
+    var rows: [(key: [UInt8], value: [UInt8]?)] = []
+    rows.reserveCapacity(unstoredCount)
+    for (id, entry) in records.changed { rows.append((RowKey.record(id), entry?.row)) }
+    for (key, names) in deletions.packed {
+      for (hash, entry) in names { rows.append((RowKey.deletion(hash, key: key), entry.row)) }
+    }
+    for (id, entry) in deletions.changed {
+      for (place, key) in deletions.keys.enumerated() {
+        // Under the first key; a row that a pack under another one had is removed.
+        rows.append((RowKey.deletion(KeyedHash(of: id, key: key), key: key), place == 0 ? entry?.row : nil))
+      }
+    }
+    rows.sort { $0.key.precedes($1.key) }
+    return rows
+  }
+}

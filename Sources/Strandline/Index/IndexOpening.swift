@@ -1,0 +1,125 @@
+// How the projections of a store come into being: from its runs, and from what the log has behind them; from all of the
+// log where there are no runs, where they are not bound to this log, or where one of them fails. What is wrong with runs is
+// never an error of the store: they are made again.
+
+package import StrandlineLog
+import StrandlineSystem
+
+/// One making of projections.
+package struct IndexOpening {
+  /// What was made.
+  package struct Opened {
+    package var projections: Projections
+    var nextRunNumber: UInt64
+    /// Whether the list on the medium names the runs of the projections.
+    var isListed: Bool
+  }
+
+  private(set) var files: IndexFiles
+  package private(set) var projections = Projections()
+  /// Runs are not read: they have failed, or are not bound to this log.
+  private var ignoresRuns: Bool
+  private var nextRunNumber: UInt64 = 1
+  private var isListed = false
+  /// So many changes in memory are written into a run before the log has been read to its end; nil: never.
+  private var spillCount: Int?
+  private var hasSpilled = false
+
+  package init(_ files: IndexFiles, ignoringRuns: Bool, spillingAt count: Int?, nextRunNumber: UInt64 = 1) {
+    self.files = files
+    ignoresRuns = ignoringRuns
+    spillCount = count
+    self.nextRunNumber = nextRunNumber
+  }
+
+  /// Whether a run could not be read: everything that was made of it is of no use.
+  var hasFailed: Bool { projections.runs?.hasFailed ?? false }
+
+  /// Reads the runs.
+  ///
+  /// - Returns: the event behind which the log is to be read; nil for all of it.
+  package mutating func begin(_ storeUUID: [UInt8], isRefused: Bool) -> LogEnd? {
+    files.storeUUID = storeUUID
+    projections = Projections()
+    isListed = false
+    guard !ignoresRuns, !isRefused else { return nil }
+    // Of whatever kind the failure is: all that the runs say stands in the log too.
+    do {
+      guard let runs = try files.load() else { return nil }
+      projections = Projections(try runs.state(), runs)
+      nextRunNumber = runs.list.nextRunNumber
+      isListed = true
+      return runs.end
+    } catch {
+      projections = Projections()
+      return nil
+    }
+  }
+
+  /// Applies the next event of the log.
+  package mutating func apply(_ found: LogEvent) throws {
+    try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
+    if let spillCount, found.isLast, projections.unstoredCount >= spillCount { spill() }
+  }
+
+  /// Writes a run that no list names. What fails here is tried again by the first flush.
+  private mutating func spill() {
+    do {
+      if !hasSpilled { try files.clearUp(keeping: projections.runs, isListed: isListed) }
+      hasSpilled = true
+      let random = files.environment.random
+      let durable = projections.beginFlush(
+        upTo: projections.appliedLSN, key: HashKey(low: random.next(), high: random.next()))
+      let run = try files.write(durable, number: nextRunNumber)
+      nextRunNumber += 1
+      isListed = false
+      // Which chain leads up to it, the flush that lists the runs will know.
+      let end = LogEnd(lsn: projections.appliedLSN.rawValue, chain: 0)
+      let runs = [run] + (projections.runs?.runs ?? [])
+      projections.endFlush(files.set(runs, end: end, nextRunNumber: nextRunNumber))
+    } catch {
+      projections.cancelFlush()
+      spillCount = nil
+    }
+  }
+
+  /// The log ends at `lsn`.
+  mutating func finish(at lsn: UInt64) -> Opened {
+    projections.advance(to: LSN(lsn))
+    return Opened(projections: projections, nextRunNumber: nextRunNumber, isListed: isListed)
+  }
+
+  /// Makes projections of all that a log holds and has promised, up to an event, without the runs that there are.
+  ///
+  /// - Precondition: no compaction is under way.
+  package static func folding(
+    _ files: IndexFiles, spillingAt count: Int?, nextRunNumber: UInt64 = 1, upTo limit: LSN = LSN(.max)
+  ) throws -> (opened: Opened, reader: LogReader) {
+    var opening = IndexOpening(files, ignoringRuns: true, spillingAt: count, nextRunNumber: nextRunNumber)
+    let reader = try LogReader.open(at: files.storePath, role: .store, environment: files.environment) { uuid in
+      opening.begin(uuid, isRefused: false)
+    }
+    try reader.poll { if $0.lsn <= limit.rawValue { try opening.apply($0) } }
+    return (opening.finish(at: min(limit.rawValue, reader.lastLSN)), reader)
+  }
+
+  /// Makes projections of a log that another process may be writing, and of its runs as they are now.
+  static func reading(_ files: IndexFiles) throws -> (opened: Opened, reader: LogReader) {
+    // The writing process may replace runs while they are opened.
+    for _ in 0..<3 {
+      var opening = IndexOpening(files, ignoringRuns: false, spillingAt: nil)
+      do {
+        let reader = try LogReader.open(at: files.storePath, role: .store, environment: files.environment) { uuid in
+          opening.begin(uuid, isRefused: false)
+        }
+        try reader.poll { try opening.apply($0) }
+        return (opening.finish(at: reader.lastLSN), reader)
+      } catch is AnotherHistory {
+        break
+      } catch {
+        guard opening.hasFailed else { throw error }
+      }
+    }
+    return try folding(files, spillingAt: nil)
+  }
+}

@@ -1,0 +1,168 @@
+// What the store keeps in sorted runs: the rows of its tables, and the keys that they stand under. Layout:
+// Formats/runs.md, "What the store keeps".
+//
+// A key begins with the number of its table. Records stand in the order of zone and name, so that a list is a range of
+// keys. Deleted names stand under the hash of their ID, because a packed deletion knows no name.
+
+import StrandlineSystem
+
+/// The tables in a run, by the first byte of their keys.
+enum RunTable: UInt8, CaseIterable {
+  /// One row: all that is not kept for single records.
+  case state = 0
+  /// A row for each record that has an entry.
+  case records = 1
+  /// A row for each deleted name.
+  case deletions = 2
+
+  /// The least key of the table.
+  var key: [UInt8] { [rawValue] }
+}
+
+/// Keys of rows.
+enum RowKey {
+  static let state = RunTable.state.key
+
+  /// What the keys of all records of a zone begin with.
+  static func zone(_ zone: ZoneID) -> [UInt8] {
+    var key: [UInt8] = []
+    key.reserveCapacity(32 + zone.name.utf8.count + zone.owner.utf8.count)
+    key.append(RunTable.records.rawValue)
+    key.append(zone.scope.rawValue)
+    append(zone.owner, to: &key)
+    append(zone.name, to: &key)
+    return key
+  }
+
+  static func record(_ id: RecordID) -> [UInt8] {
+    var key = zone(id.zone)
+    key.append(contentsOf: id.name.utf8)
+    return key
+  }
+
+  /// What the keys of all deleted names under a key of hashes begin with.
+  static func deletions(_ key: HashKey) -> [UInt8] {
+    var writer = ByteWriter(capacity: 33)
+    writer.u8(RunTable.deletions.rawValue)
+    writer.u64(key.low)
+    writer.u64(key.high)
+    return writer.bytes
+  }
+
+  static func deletion(_ hash: KeyedHash, key: HashKey) -> [UInt8] {
+    var writer = ByteWriter(capacity: 33)
+    writer.raw(deletions(key))
+    writer.u64(hash.low)
+    writer.u64(hash.high)
+    return writer.bytes
+  }
+
+  /// The record that a key is of; nil if it is of none.
+  static func recordID(_ key: [UInt8]) -> RecordID? {
+    guard key.count > 2, key[0] == RunTable.records.rawValue, let scope = DatabaseScope(rawValue: key[1]) else {
+      return nil
+    }
+    var place = 2
+    guard let owner = text(key, &place), let zone = text(key, &place),
+      let name = String(validating: key[place...], as: UTF8.self)
+    else { return nil }
+    return RecordID(name, zone: ZoneID(zone, owner: owner, scope: scope))
+  }
+
+  /// The hash, and its key, of a deleted name.
+  static func deletion(_ key: [UInt8]) -> (hash: KeyedHash, key: HashKey)? {
+    guard key.count == 33, key[0] == RunTable.deletions.rawValue else { return nil }
+    return (
+      KeyedHash(low: key.u64(at: 17), high: key.u64(at: 25)), HashKey(low: key.u64(at: 1), high: key.u64(at: 9))
+    )
+  }
+
+  // Text inside a key ends with 00 01, and a zero byte in it is 00 FF: so keys sort as the texts do.
+
+  private static func append(_ text: String, to key: inout [UInt8]) {
+    for byte in text.utf8 {
+      key.append(byte)
+      if byte == 0 { key.append(0xFF) }
+    }
+    key.append(0)
+    key.append(1)
+  }
+
+  private static func text(_ key: [UInt8], _ place: inout Int) -> String? {
+    var bytes: [UInt8] = []
+    while place + 1 < key.count {
+      let (byte, next) = (key[place], key[place + 1])
+      guard byte == 0 else {
+        bytes.append(byte)
+        place += 1
+        continue
+      }
+      place += 2
+      if next == 1 { return String(validating: bytes, as: UTF8.self) }
+      guard next == 0xFF else { return nil }
+      bytes.append(0)
+    }
+    return nil
+  }
+}
+
+// MARK: Values
+
+extension Base: FieldGroup {
+  package static var tableName: String { "base" }
+  package static var bytesMin: Int { 5 }
+  package init<Coder: FieldCoder>(_ base: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(
+      version: try field("version", .lsn, base?.version), content: try field("content", .lsn, base?.content),
+      changeTag: try field("changeTag", .text, base?.changeTag),
+      createdMilliseconds: try field("created", .optional(.zigzag), base?.createdMilliseconds),
+      modifiedMilliseconds: try field("modified", .optional(.zigzag), base?.modifiedMilliseconds))
+  }
+}
+
+extension Pending: FieldGroup {
+  package static var tableName: String { "pending" }
+  package static var bytesMin: Int { 2 }
+  package init<Coder: FieldCoder>(_ pending: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(
+      isDeletion: try field("isDeletion", .flag, pending?.isDeletion),
+      newest: try field("newest", .lsn, pending?.newest))
+  }
+}
+
+extension RecordEntry: FieldDescribed {
+  package init<Coder: FieldCoder>(_ entry: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(
+      type: try field("type", .text, entry?.type),
+      base: try field("base", .optional(.group(Base.self)), entry?.base),
+      pending: try field("pending", .optional(.group(Pending.self)), entry?.pending))
+  }
+}
+
+extension DeletionEntry: FieldDescribed {
+  package init<Coder: FieldCoder>(_ entry: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(
+      births: try field("births", .births, entry?.births),
+      createdMilliseconds: try field("created", .optional(.zigzag), entry?.createdMilliseconds),
+      changeTag: try field("changeTag", .optional(.text), entry?.changeTag),
+      lsn: try field("lsn", .lsn, entry?.lsn),
+      provisional: try field("provisional", .optional(.births), entry?.provisional),
+      isLocal: try field("isLocal", .flag, entry?.isLocal))
+  }
+}
+
+extension FieldDescribed {
+  /// The bytes of a row.
+  var row: [UInt8] {
+    var writer = ByteWriter(capacity: 64)
+    _ = Self(self, &writer)
+    return writer.bytes
+  }
+
+  /// Reads a row, to its end.
+  init(row bytes: [UInt8], _ range: Range<Int>) throws(ByteReaderError) {
+    var reader = ByteReader(bytes, range)
+    self = try Self(nil, &reader)
+    guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the row") }
+  }
+}

@@ -1,0 +1,150 @@
+// The sorted runs that a store reads, as one: immutable, so that whoever has it reads one moment, whatever is written or
+// merged meanwhile. The files live as long as a reader needs them.
+
+import StrandlineLog
+import StrandlineSystem
+import Synchronization
+
+/// Runs that together hold the projections as of one event.
+package final class RunSet: Sendable {
+  /// The newest first.
+  let runs: [Run]
+  /// The list that names them, in the same order.
+  let list: RunList
+  /// The event as of which they hold everything.
+  let end: LogEnd
+  /// A run could not be read: the whole set is of no more use.
+  private let failure = Mutex<RunError?>(nil)
+  /// Runs without rows of deleted names are not asked for one.
+  private let runsWithDeletions: [Run]
+
+  init(runs: [Run], list: RunList, end: LogEnd) {
+    self.runs = runs
+    self.list = list
+    self.end = end
+    runsWithDeletions = runs.filter { RunProperties($0.properties).hasDeletions }
+  }
+
+  /// Why the runs are of no more use; nil if none has failed.
+  var hasFailed: Bool { failure.withLock { $0 != nil } }
+
+  /// Notes that a run failed, and says so as a public error.
+  func fail(_ error: RunError) -> StrandlineError {
+    failure.withLock { if $0 == nil { $0 = error } }
+    var failed = StrandlineError(
+      error.cause == nil ? .damaged : .io, "the store's index failed: \(error)", file: error.file, offset: error.offset,
+      underlying: error.cause)
+    failed.isOfIndex = true
+    return failed
+  }
+
+  /// The record's row; nil if there is none.
+  func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
+    try row(RowKey.record(id), runs) { (bytes, range) throws(ByteReaderError) in
+      try RecordEntry(row: bytes, range)
+    }
+  }
+
+  /// The row of a deleted name.
+  func deletion(_ id: RecordID, _ keys: [HashKey]) throws(StrandlineError) -> DeletionEntry? {
+    guard !runsWithDeletions.isEmpty else { return nil }
+    for key in keys {
+      if let entry = try deletion(KeyedHash(of: id, key: key), key) { return entry }
+    }
+    return nil
+  }
+
+  /// The row of a hash.
+  func deletion(_ hash: KeyedHash, _ key: HashKey) throws(StrandlineError) -> DeletionEntry? {
+    guard !runsWithDeletions.isEmpty else { return nil }
+    return try row(RowKey.deletion(hash, key: key), runsWithDeletions) { (bytes, range) throws(ByteReaderError) in
+      try DeletionEntry(row: bytes, range)
+    }
+  }
+
+  /// All rows of deleted names under a key. O(names), and their memory.
+  func deletions(_ key: HashKey) throws(StrandlineError) -> [KeyedHash: DeletionEntry] {
+    var result: [KeyedHash: DeletionEntry] = [:]
+    let start = RowKey.deletions(key)
+    do throws(RunError) {
+      var cursor = try MergedCursor(runsWithDeletions, from: start)
+      while try cursor.advance(), cursor.key.starts(with: start) {
+        guard let (hash, _) = RowKey.deletion(cursor.key), let value = cursor.value else { break }
+        result[hash] = try Self.decoding(runs.first?.path ?? "") { () throws(ByteReaderError) in
+          try DeletionEntry(row: value.bytes, value.range)
+        }
+      }
+    } catch {
+      throw fail(error)
+    }
+    return result
+  }
+
+  /// The row beside the tables.
+  func state() throws(StrandlineError) -> StoredState {
+    let state = try row(RowKey.state, runs) { (bytes, range) throws(ByteReaderError) in
+      try StoredState(row: bytes, range)
+    }
+    guard let state, state.lsn.rawValue == end.lsn else {
+      throw fail(RunError(.damaged, runs.first?.path ?? "", "it has no state as of event \(end.lsn)"))
+    }
+    return state
+  }
+
+  private func row<Row>(
+    _ bytes: [UInt8], _ runs: [Run], _ decode: ([UInt8], Range<Int>) throws(ByteReaderError) -> Row
+  ) throws(StrandlineError) -> Row? {
+    let key = RunKey(bytes)
+    for run in runs {
+      do throws(RunError) {
+        switch try run.get(key) {
+        case .absent: continue
+        case .tombstone: return nil
+        case .value(let value):
+          return try Self.decoding(run.path) { () throws(ByteReaderError) in try decode(value.bytes, value.range) }
+        }
+      } catch {
+        throw fail(error)
+      }
+    }
+    return nil
+  }
+
+  /// A checksum was right and the row means nothing: no version of this code wrote it.
+  static func decoding<Row>(
+    _ path: String, _ body: () throws(ByteReaderError) -> Row
+  ) throws(RunError) -> Row {
+    do { return try body() } catch { throw RunError(.damaged, path, "a row cannot be decoded: \(error)") }
+  }
+}
+
+/// What a run says of itself.
+struct RunProperties {
+  var hasDeletions: Bool
+
+  init(hasDeletions: Bool) { self.hasDeletions = hasDeletions }
+
+  init(_ bytes: [UInt8]) { hasDeletions = bytes.first != 0 }
+
+  var bytes: [UInt8] { [hasDeletions ? 1 : 0] }
+}
+
+/// What binds a set of runs to the log that it was made from.
+struct RunBinding {
+  static let bytes = 8 + 4
+
+  static func encoded(_ end: LogEnd) -> [UInt8] {
+    var writer = ByteWriter(capacity: bytes)
+    writer.u64(end.lsn)
+    writer.u32(end.chain)
+    return writer.bytes
+  }
+
+  static func decode(_ list: RunList, path: String) throws(RunError) -> LogEnd {
+    let binding = list.binding
+    guard binding.count == bytes, !list.entries.isEmpty, binding.u64(at: 0) > 0 else {
+      throw RunError(.damaged, path, "it is not bound to an event of a log")
+    }
+    return LogEnd(lsn: binding.u64(at: 0), chain: binding.u32(at: 8))
+  }
+}

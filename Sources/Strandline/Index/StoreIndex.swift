@@ -1,0 +1,331 @@
+// The sorted runs of an open store, and who writes them: what lies in memory becomes a run when it is much, or when the
+// store is closed; runs become one as there get more of them. None of it is needed for a write to be durable: the log has
+// everything, and the runs are made again from it where one of them fails.
+//
+// Four locks, in this order: `compacting`, `flushing` for the length of a flush, that of the projections for a moment, `state` for the
+// length of a change of the list. A merge holds none while it reads and writes.
+
+import Dispatch
+import StrandlineLog
+import StrandlineSystem
+import Synchronization
+
+/// When the runs of a store are written.
+package struct IndexOptions: Sendable {
+  /// So many changes in memory are written into a run.
+  package var flushCount = 16_384
+  /// Fewer events than this since the last run are not written when the store is closed: the next open reads them.
+  package var closeCount: UInt64 = 1_000
+  /// So many runs of about the same size become one.
+  package var mergeWidth = 4
+  /// Memory for blocks that were read.
+  package var cacheBytesMax = BlockCache.bytesMaxDefault
+
+  package init() {}
+
+  /// A write is refused when so many changes are in memory and cannot be written.
+  var unstoredCountMax: Int { 4 * flushCount }
+}
+
+/// The runs of a store that is open for writing.
+package final class StoreIndex: Sendable {
+  /// The folder of the runs, in that of the store.
+  package static let folderName = "runs"
+
+  let files: IndexFiles
+  let options: IndexOptions
+  private let log: Log
+  private let projections: SharedProjections
+  /// Held while the log is compacted, or read from its beginning.
+  private let compacting = Mutex(())
+  /// Held while a flush, or a new making of all runs, is under way.
+  private let flushing = Mutex(())
+  private let state: Mutex<State>
+  /// Read by a merge in between.
+  private let isClosing = Atomic(false)
+  /// Where background work runs; nil: on the thread that asks for it, so that a simulated run can be repeated.
+  private let queue: DispatchQueue?
+  private let mergeQueue: DispatchQueue?
+
+  private struct State: Sendable {
+    var current: RunSet?
+    /// Above the numbers of all runs that were ever written.
+    var nextRunNumber: UInt64
+    /// Whether the list on the medium names `current`.
+    var isListed: Bool
+    var isClearedUp = false
+    var isFlushQueued = false
+    var isMergeQueued = false
+    /// The last flush that failed, if none succeeded since.
+    var failure: Failure?
+  }
+
+  /// A flush that failed.
+  package struct Failure: Sendable {
+    package var error: StrandlineError
+    package var count = 1
+    /// By the monotonic clock: it is not tried before.
+    package var notBefore: UInt64
+  }
+
+  init(
+    _ opened: IndexOpening.Opened, files: IndexFiles, options: IndexOptions, log: Log,
+    projections: SharedProjections, inBackground: Bool
+  ) {
+    self.files = files
+    self.options = options
+    self.log = log
+    self.projections = projections
+    state = Mutex(
+      State(current: opened.projections.runs, nextRunNumber: opened.nextRunNumber, isListed: opened.isListed))
+    queue = inBackground ? DispatchQueue(label: "strandline.index.flush", qos: .utility) : nil
+    mergeQueue = inBackground ? DispatchQueue(label: "strandline.index.merge", qos: .utility) : nil
+  }
+
+  // MARK: When
+
+  /// Why what lies in memory could not be written; nil if nothing is wrong.
+  package var failure: Failure? { state.withLock { $0.failure } }
+
+  /// How many runs there are.
+  package var runCount: Int { state.withLock { $0.current?.runs.count ?? 0 } }
+
+  /// Something became durable: writes what lies in memory if it is much.
+  func durabilityAdvanced() {
+    guard projections.unstoredCount >= options.flushCount else { return }
+    let now = files.environment.clock.monotonicNanoseconds()
+    let begins = state.withLock { state in
+      guard !state.isFlushQueued, state.failure.map({ $0.notBefore <= now }) ?? true else { return false }
+      state.isFlushQueued = true
+      return true
+    }
+    guard begins else { return }
+    inBackground(queue) { index in
+      // A failure is kept: status names it, and a write that finds memory full throws it.
+      _ = try? index.flush()
+      index.state.withLock { $0.isFlushQueued = false }
+    }
+  }
+
+  private func inBackground(_ queue: DispatchQueue?, _ body: @escaping @Sendable (StoreIndex) -> Void) {
+    guard let queue else { return body(self) }
+    queue.async { [weak self] in
+      guard let self, !self.isClosing.load(ordering: .acquiring) else { return }
+      body(self)
+    }
+  }
+
+  /// Waits until memory has room for what a transaction changes.
+  ///
+  /// - Throws: why it could not be written, if it is four times too much.
+  func makeRoom() throws {
+    guard projections.unstoredCount >= options.unstoredCountMax else { return }
+    let now = files.environment.clock.monotonicNanoseconds()
+    if let failure, failure.notBefore > now { throw failure.error }
+    // A flush that is under way is waited for; it may have been all that was missing.
+    try flush(ifAtLeast: options.unstoredCountMax)
+  }
+
+  /// Ends background work, and writes what the next open would otherwise read from the log, if it is much.
+  func close() throws {
+    isClosing.store(true, ordering: .releasing)
+    let known = state.withLock { $0.isListed ? $0.current?.end.lsn ?? 0 : 0 }
+    defer {
+      queue?.sync {}
+      mergeQueue?.sync {}
+    }
+    guard case .open = log.state, log.durableLSN >= known + options.closeCount else { return }
+    try flush()
+  }
+
+  // MARK: Flushing
+
+  /// Writes what is durable of what lies in memory into a run. When this returns, the list on the medium names runs that
+  /// hold everything that was durable when it was called.
+  ///
+  /// - Parameters:
+  ///   - count: does nothing if less lies in memory by now.
+  ///   - always: writes a run also if no event is new; the projections may have learned what no event says.
+  /// - Throws: `StrandlineError`: `.diskFull`, `.io`, `.outcomeUnknown`; then memory has what it had.
+  package func flush(ifAtLeast count: Int = 0, always: Bool = false) throws {
+    do {
+      try flushing.withLock { _ in
+        guard projections.unstoredCount >= count else { return }
+        try flushHeld(always: always)
+      }
+      state.withLock { $0.failure = nil }
+    } catch {
+      let error = StrandlineError.translating(error, "writing the index of the store at '\(files.storePath)'")
+      note(error)
+      throw error
+    }
+    mergeIfDue()
+  }
+
+  private func note(_ error: any Error) {
+    guard let error = error as? StrandlineError else { return }
+    let now = files.environment.clock.monotonicNanoseconds()
+    state.withLock { state in
+      let count = (state.failure?.count ?? 0) + 1
+      // A tenth of a second, twice as long after each failure, half a minute at most.
+      let wait = min(30_000, UInt64(100) << UInt64(min(count - 1, 9))) * 1_000_000
+      state.failure = Failure(error: error, count: count, notBefore: now &+ wait)
+    }
+  }
+
+  private func flushHeld(always: Bool) throws {
+    // The end first, so that how to undo what follows it is kept until it is set apart.
+    let isListed = state.withLock { $0.isListed }
+    let (end, isNew) = projections.withLock { state in
+      let end = log.durableEnd
+      let isNew = always || !isListed || end.lsn > (state.runs?.end.lsn ?? 0)
+      if isNew { state.flushLSN = LSN(end.lsn) }
+      return (end, isNew)
+    }
+    guard isNew else { return }
+    defer { projections.withLock { $0.flushLSN = nil } }
+    // A run must not know more than what a power cut leaves of the log; nor must readers in other processes.
+    try log.flushBlocking()
+    // It only saves readers a reading of everything; upkeep reports a failure.
+    _ = try? log.raiseControl()
+    let key = HashKey(low: files.environment.random.next(), high: files.environment.random.next())
+    let durable = projections.withLock { $0.beginFlush(upTo: LSN(end.lsn), key: key) }
+    do {
+      let run = try files.write(durable, number: try newRunNumber())
+      let runs = try change(to: [run] + (state.withLock { $0.current?.runs } ?? []), end: end)
+      projections.withLock { $0.endFlush(runs) }
+    } catch {
+      projections.withLock { $0.cancelFlush() }
+      throw error
+    }
+  }
+
+  private func newRunNumber() throws -> UInt64 {
+    try state.withLock { state in
+      if !state.isClearedUp {
+        try files.clearUp(keeping: state.current, isListed: state.isListed)
+        state.isClearedUp = true
+      }
+      defer { state.nextRunNumber += 1 }
+      return state.nextRunNumber
+    }
+  }
+
+  /// Replaces the set of runs, and the list on the medium. The caller holds `flushing`.
+  private func change(to runs: [Run], end: LogEnd) throws -> RunSet {
+    try state.withLock { state in
+      let set = files.set(runs, end: end, nextRunNumber: state.nextRunNumber)
+      do throws(RunListFailure) { try set.list.replace(files.folder) } catch {
+        // The list on the medium may be either: the runs of both stay until one was written.
+        state.isListed = false
+        throw files.failure(error.cause)
+      }
+      state.current = set
+      state.isListed = true
+      return set
+    }
+  }
+
+  // MARK: Merging
+
+  /// Makes one run of several, if there are that many of about the same size.
+  private func mergeIfDue() {
+    let begins = state.withLock { state in
+      guard !state.isMergeQueued, mergeable(state.current) > 0 else { return false }
+      state.isMergeQueued = true
+      return true
+    }
+    guard begins else { return }
+    inBackground(mergeQueue) { index in
+      // What cannot be merged stays as it is; the next flush tries again.
+      while (try? index.mergeOnce()) == true {}
+      index.state.withLock { $0.isMergeQueued = false }
+    }
+  }
+
+  /// How many of the newest runs are to become one; 0 for none.
+  ///
+  /// A run's level is how often `mergeWidth` runs became one to make it. As many runs as that of one level are merged, with
+  /// the newer ones before them: so an entry is written again once a level.
+  private func mergeable(_ set: RunSet?) -> Int {
+    guard let runs = set?.runs else { return 0 }
+    func level(_ run: Run) -> Int {
+      var (level, size) = (0, run.entryCount / max(1, options.flushCount))
+      while size >= options.mergeWidth {
+        size /= options.mergeWidth
+        level += 1
+      }
+      return level
+    }
+    for limit in 0...(runs.map(level).max() ?? 0) {
+      let candidates = runs.prefix { level($0) <= limit }
+      if candidates.count(where: { level($0) == limit }) >= options.mergeWidth { return candidates.count }
+    }
+    return 0
+  }
+
+  /// - Returns: whether there may be more to merge.
+  private func mergeOnce() throws -> Bool {
+    let (set, count) = state.withLock { ($0.current, mergeable($0.current)) }
+    guard let set, count > 1 else { return false }
+    let inputs = Array(set.runs.prefix(count))
+    let merged: Run
+    let number = try newRunNumber()
+    do throws(RunError) {
+      guard
+        let run = try files.merge(
+          inputs, number: number, dropsTombstones: count == set.runs.count,
+          isCancelled: { self.isClosing.load(ordering: .acquiring) })
+      else { return false }
+      merged = run
+    } catch {
+      if error.cause == nil { throw set.fail(error) }
+      throw files.failure(error)
+    }
+    // Not beside a flush, whose set would have the inputs again.
+    let isChanged = try flushing.withLock { _ in
+      guard let current = state.withLock({ $0.current }), current.end == projections.withLock({ $0.runs?.end }),
+        let first = current.runs.firstIndex(where: { $0 === inputs[0] })
+      else { return false }
+      let runs = Array(current.runs[..<first]) + [merged] + current.runs[(first + count)...]
+      let changed = try change(to: runs, end: current.end)
+      projections.withLock { $0.replaceRuns(changed) }
+      return true
+    }
+    try files.remove(isChanged ? inputs : [merged])
+    return isChanged
+  }
+
+  // MARK: Failing runs
+
+  /// Makes all runs anew from the log: one of `failed` could not be read. Returns at once if that was done.
+  ///
+  /// - Throws: what reading the log throws.
+  func rebuild(_ failed: RunSet) throws {
+    try whileCompacting {
+      try flushing.withLock { _ in
+        guard projections.withLock({ $0.runs === failed }) else { return }
+        // What fails is not believed by the next open either. If it cannot be removed, it fails there again.
+        state.withLock { $0.isListed = false }
+        _ = try? files.removeList()
+        _ = try? log.raiseControl()
+        let number = state.withLock { $0.nextRunNumber }
+        let made = try IndexOpening.folding(files, spillingAt: options.flushCount, nextRunNumber: number).opened
+        guard made.projections.appliedLSN.rawValue >= failed.end.lsn else {
+          throw StrandlineError(
+            .io,
+            "a run of the index failed, and the log can be read up to event \(made.projections.appliedLSN) only, "
+              + "before event \(failed.end.lsn), which the index had; try again")
+        }
+        state.withLock { state in
+          state.current = made.projections.runs
+          state.nextRunNumber = made.nextRunNumber
+        }
+        projections.withLock { $0.adopt(made.projections) }
+      }
+    }
+  }
+
+  /// Runs a compaction of the log: no run is made from the log meanwhile.
+  func whileCompacting(_ body: () throws -> Void) rethrows { try compacting.withLock { _ in try body() } }
+}

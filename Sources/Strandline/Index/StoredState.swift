@@ -1,0 +1,155 @@
+// What the projections hold beside the rows of single records, as of one event: one row of a run, so that an open reads
+// the log only from there on. The newest run has the one that counts. Layout: Formats/runs.md, "State".
+
+import StrandlineSystem
+
+/// The projections as of one event, without the tables of records and deletions.
+struct StoredState: Sendable {
+  /// The event.
+  var lsn: LSN
+  var recordCount: UInt64
+  var living: [ZoneCount]
+  var deletionCount: UInt64
+  /// The keys of the hashes under which deleted names stand. New rows stand under the first.
+  var deletionKeys: [HashKey]
+
+  var unsettled: LSNSet
+  var attempted: LSNSet
+  var earlier: [EarlierMutations]
+  var times: [MutationTime]
+
+  var bounds: [Bound]
+  var zones: [KnownZone]
+  var databaseTokens: [DatabaseTokenAdvanced]
+  var tenures: [Tenure]
+  var held: [Held]
+  var unread: [Held]
+  var openBlocks: [Blocked]
+  var paces: [Pace]
+  var latest: HybridTime
+  var isParked: Bool
+
+  struct ZoneCount: Sendable {
+    var zone: ZoneID
+    var count: UInt64
+  }
+  /// The unsettled mutations of a record but its newest, ascending.
+  struct EarlierMutations: Sendable {
+    var id: RecordID
+    var lsns: [LSN]
+  }
+  struct MutationTime: Sendable {
+    var lsn: LSN
+    var time: HybridTime
+  }
+  struct KnownZone: Sendable {
+    var zone: ZoneID
+    var state: ZoneState
+  }
+}
+
+extension StoredState: FieldDescribed {
+  init<Coder: FieldCoder>(_ state: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(
+      lsn: try field("lsn", .lsn, state?.lsn),
+      recordCount: try field("recordCount", .varint, state?.recordCount),
+      living: try field("living", .list(.group(ZoneCount.self)), state?.living),
+      deletionCount: try field("deletionCount", .varint, state?.deletionCount),
+      deletionKeys: try field("deletionKeys", .list(.hashKey), state?.deletionKeys),
+      unsettled: try field("unsettled", .lsnSet, state?.unsettled),
+      attempted: try field("attempted", .lsnSet, state?.attempted),
+      earlier: try field("earlier", .list(.group(EarlierMutations.self)), state?.earlier),
+      times: try field("times", .list(.group(MutationTime.self)), state?.times),
+      bounds: try field("bounds", .list(.payload(Bound.self)), state?.bounds),
+      zones: try field("zones", .list(.group(KnownZone.self)), state?.zones),
+      databaseTokens: try field(
+        "databaseTokens", .list(.payload(DatabaseTokenAdvanced.self)), state?.databaseTokens),
+      tenures: try field("tenures", .list(.group(Tenure.self)), state?.tenures),
+      held: try field("held", .list(.payload(Held.self)), state?.held),
+      unread: try field("unread", .list(.payload(Held.self)), state?.unread),
+      openBlocks: try field("openBlocks", .list(.payload(Blocked.self)), state?.openBlocks),
+      paces: try field("paces", .list(.payload(Pace.self)), state?.paces),
+      latest: try field("latest", .time, state?.latest), isParked: try field("isParked", .flag, state?.isParked))
+    try field.require(deletionCount <= UInt64(Int.max) && recordCount <= UInt64(Int.max), "a count that is too large")
+  }
+}
+
+extension StoredState.ZoneCount: FieldGroup {
+  static var tableName: String { "zoneCount" }
+  static var bytesMin: Int { 4 }
+  init<Coder: FieldCoder>(_ count: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(zone: try field("zone", .zone, count?.zone), count: try field("count", .varint, count?.count))
+    try field.require(self.count <= UInt64(Int.max), "a count that is too large")
+  }
+}
+
+extension StoredState.EarlierMutations: FieldGroup {
+  static var tableName: String { "earlierMutations" }
+  static var bytesMin: Int { 5 }
+  init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(id: try field("record", .id, row?.id), lsns: try field("lsns", .list(.lsn), row?.lsns))
+    try field.require(!lsns.isEmpty && zip(lsns, lsns.dropFirst()).allSatisfy { $0 < $1 }, "mutations that do not rise")
+  }
+}
+
+extension StoredState.MutationTime: FieldGroup {
+  static var tableName: String { "mutationTime" }
+  static var bytesMin: Int { 9 }
+  init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(lsn: try field("lsn", .lsn, row?.lsn), time: try field("time", .time, row?.time))
+  }
+}
+
+extension StoredState.KnownZone: FieldGroup {
+  static var tableName: String { "knownZone" }
+  static var bytesMin: Int { 12 }
+  init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(zone: try field("zone", .zone, row?.zone), state: ZoneState())
+    state.wasSeen = try field("wasSeen", .flag, row?.state.wasSeen)
+    state.isDirty = try field("isDirty", .flag, row?.state.isDirty)
+    state.lostReason = try field("lostReason", .optional(.choice(ZoneLoss.self)), row?.state.lostReason)
+    state.lostWords = try field("lostWords", .text, row?.state.lostWords)
+    state.token = try field("token", .optional(.token), row?.state.token)
+    state.tokenLSN = try field("tokenLSN", .lsn, row?.state.tokenLSN)
+    state.isFullFetch = try field("isFullFetch", .flag, row?.state.isFullFetch)
+    state.hasGhosts = try field("hasGhosts", .flag, row?.state.hasGhosts)
+    state.sweepEpoch = try field("sweepEpoch", .varint, row?.state.sweepEpoch)
+  }
+}
+
+extension Tenure: FieldGroup {
+  package static var tableName: String { "tenure" }
+  package static var bytesMin: Int { 17 }
+  package init<Coder: FieldCoder>(_ tenure: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(
+      tenure: try field("tenure", .u64, tenure?.tenure), writer: try field("writer", .u64, tenure?.writer),
+      first: try field("first", .lsn, tenure?.first))
+  }
+}
+
+// MARK: Types of fields
+
+/// What follows the header of an event's payload.
+struct PayloadType<Payload: EventPayload>: FieldType {
+  var name: String { Payload.kind.name }
+  var bytesMin: Int { 1 }
+  func read(from reader: inout ByteReader) throws(ByteReaderError) -> Payload { try Payload(nil, &reader) }
+  func write(_ value: Payload, to writer: inout ByteWriter) { value.encode(into: &writer) }
+  func content(of value: Payload) -> FieldContent { .group(table: name, bytesMin: bytesMin, value.listedFields) }
+}
+
+extension FieldType {
+  static func payload<Payload>(_ type: Payload.Type) -> Self where Self == PayloadType<Payload> { Self() }
+}
+
+/// A set of LSNs: a count of chunks; of each how far its number is above that of the one before it (above 0 for the first),
+/// a bit for each of its 64 words that is not 0, and those words.
+struct LSNSetType: FieldType {
+  var name: String { "lsnSet" }
+  var bytesMin: Int { 1 }
+  func read(from reader: inout ByteReader) throws(ByteReaderError) -> LSNSet { try LSNSet(from: &reader) }
+  func write(_ value: LSNSet, to writer: inout ByteWriter) { value.encode(into: &writer) }
+  func content(of value: LSNSet) -> FieldContent { .list(value.all().map { .unsigned($0.rawValue) }) }
+}
+
+extension FieldType where Self == LSNSetType { static var lsnSet: Self { Self() } }

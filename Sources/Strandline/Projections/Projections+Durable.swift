@@ -1,0 +1,137 @@
+// What is durable of the projections. Writers see what is appended, readers what is durable, and a view what was durable
+// when it was taken. So each change keeps what was there before, until it is durable and no view is older: a reader reads
+// that, and a group that fails is undone with it.
+
+extension Projections {
+  /// What memory says of a record as of some event.
+  package enum Lookup<Value: Sendable>: Sendable {
+    case known(Value?)
+    /// Memory says nothing: the runs know, whatever happens to the projections meanwhile.
+    case stored(RunSet)
+  }
+
+  /// A record's entry as of `lsn`, whatever has happened since, without a look into the runs.
+  func lookup(_ id: RecordID, asOf lsn: LSN) -> Lookup<RecordEntry> {
+    if let (entry, _) = undos.before(id, after: lsn) { return .known(entry) }
+    if let known = records.known(id) { return .known(known) }
+    return runs.map { .stored($0) } ?? .known(nil)
+  }
+
+  /// A record's entry as of `durable`, whatever has been appended since.
+  package func entry(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> RecordEntry? {
+    if let (entry, _) = undos.before(id, after: durable) { return entry }
+    return try entry(id)
+  }
+
+  /// A deletion as of `durable`.
+  package func deletion(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> DeletionEntry? {
+    if let (_, deletion) = undos.before(id, after: durable) { return deletion }
+    return try deletion(id)
+  }
+
+  /// The sync state as of `durable`.
+  package func sync(asOf durable: LSN) -> SyncState {
+    var result = sync
+    for undo in undos.reversed(after: durable) {
+      if case .sync(let change) = undo.change { _ = result.assign(change) }
+    }
+    return result
+  }
+
+  /// The records that have changed after `lsn`, with the entries that they had.
+  ///
+  /// - Precondition: `lsn` is durable, or a view shows it.
+  package func changes(after lsn: LSN) -> [RecordID: RecordEntry?] {
+    var before: [RecordID: RecordEntry?] = [:]
+    for undo in undos.reversed(after: lsn) {
+      if case .record(let id, let entry, _, _) = undo.change { before.updateValue(entry, forKey: id) }
+    }
+    return before
+  }
+
+  /// How many records live, by zone, as of `durable`.
+  package func living(asOf durable: LSN) -> [ZoneID: Int] {
+    var living = records.living
+    for undo in undos.reversed(after: durable) {
+      guard case .record(let id, let before, _, let after) = undo.change else { continue }
+      let change = (before?.view == nil ? 0 : 1) - (after?.isLiving == true ? 1 : 0)
+      if change != 0 { living[id.zone, default: 0] += change }
+    }
+    return living
+  }
+
+  // MARK: Views
+
+  /// Begins a view of what is durable: as long as it is held, `entry(_:asOf:)` answers for its LSN.
+  ///
+  /// - Complexity: O(1); nothing is copied, now or later.
+  package mutating func beginView(at durable: LSN, nanoseconds: UInt64) -> UInt64 {
+    nextView += 1
+    views[nextView] = View(lsn: durable, takenNanoseconds: nanoseconds)
+    return nextView
+  }
+
+  package mutating func endView(_ number: UInt64, durable: LSN) {
+    views[number] = nil
+    trim(upTo: durable)
+  }
+
+  /// How many changes are kept that can be undone: those in flight, and those since the oldest view.
+  package var undoCount: Int { undos.count }
+
+  /// A view that is held.
+  package struct View: Sendable {
+    /// The newest event that it shows.
+    package var lsn: LSN
+    /// When it was taken, by the monotonic clock.
+    package var takenNanoseconds: UInt64
+  }
+
+  // MARK: Publishing
+
+  /// What has become durable since the last call.
+  package mutating func takeDurableChanges(upTo durable: LSN) -> DurableChanges {
+    trim(upTo: durable)
+    defer { durableChanges = DurableChanges() }
+    return durableChanges
+  }
+
+  private mutating func countDurableChanges(upTo durable: LSN) {
+    let kept = undos.undos
+    while uncounted - undos.trimmed < kept.count, kept[uncounted - undos.trimmed].lsn <= durable {
+      let undo = kept[uncounted - undos.trimmed]
+      uncounted += 1
+      guard countsChanges else { continue }
+      switch undo.change {
+      case .record(let id, let before, _, let after): durableChanges.add(id, types: before?.type, after?.type)
+      case .sync: durableChanges.hasSyncChanged = true
+      default: break
+      }
+    }
+  }
+
+  /// Forgets how to undo what has become durable and no view is older than.
+  package mutating func trim(upTo durable: LSN) {
+    countDurableChanges(upTo: durable)
+    let oldest = min(views.values.lazy.map(\.lsn).min() ?? durable, flushLSN ?? durable)
+    undos.trim(upTo: min(durable, oldest))
+  }
+
+  /// Undoes every event after `lsn`: they were not, and will not be, durable.
+  package mutating func undo(to lsn: LSN) {
+    while let undo = undos.removeLast(after: lsn) {
+      switch undo.change {
+      case .record(let id, let entry, let deletion, _):
+        // What memory does not know has not changed since the runs were written.
+        if case .some(let now) = records.known(id), now != entry { records.set(id, from: now, to: entry) }
+        if case .some(let now) = deletions.known(id), now != deletion { deletions.set(id, from: now, to: deletion) }
+      case .appended(let id, let newest): outbox.removeLast(undo.lsn, of: id, after: newest)
+      case .settled(let id, let done, let newest): outbox.unsettle(done, of: id, newest: newest)
+      case .attempted(let mutation): _ = outbox.unattempt(mutation)
+      case .unattempted(let mutation): _ = outbox.attempt(mutation)
+      case .sync(let change): _ = sync.assign(change)
+      }
+    }
+    appliedLSN = min(appliedLSN, lsn)
+  }
+}

@@ -1,0 +1,114 @@
+// How what lies in memory becomes a run: what is durable of it is set apart, written without a lock, and dropped when the
+// run is listed. Until then look-ups find it where it is.
+
+import StrandlineSystem
+
+extension Projections {
+  /// How many entries memory has that no run has.
+  package var unstoredCount: Int { records.changed.count + deletions.changedCount }
+
+  /// Sets apart what is durable; a flush writes it into a run.
+  ///
+  /// - Parameters:
+  ///   - end: the last durable event. Changes behind it can be undone.
+  ///   - key: for the hashes of deleted names, if there is none yet.
+  /// - Returns: the projections as of `end`.
+  /// - Complexity: O(changes behind `end`); if there are any, O(changes in memory).
+  mutating func beginFlush(upTo end: LSN, key: HashKey) -> Projections {
+    precondition(records.frozen.isEmpty && deletions.frozen.isEmpty && deletions.frozenPacked.isEmpty)
+    if deletions.keys.isEmpty { deletions.use(key) }
+    var durable = self
+    durable.undo(to: end)
+    var since: Set<RecordID> = []
+    for undo in undos.reversed(after: end) {
+      if case .record(let id, _, _, _) = undo.change { since.insert(id) }
+    }
+    records.freeze(durable.records, keeping: since)
+    deletions.freeze(durable.deletions, keeping: since)
+    return durable
+  }
+
+  /// What was set apart stands in `runs`.
+  mutating func endFlush(_ runs: RunSet) {
+    self.runs = runs
+    records.thaw()
+    deletions.thaw()
+  }
+
+  /// What was set apart was not written.
+  mutating func cancelFlush() {
+    records.refreeze()
+    deletions.refreeze()
+  }
+
+  /// Other runs say the same.
+  mutating func replaceRuns(_ runs: RunSet) { self.runs = runs }
+
+  /// Others were made from the log, of the events up to `made`'s: they take the place of the runs and of nothing else.
+  mutating func adopt(_ made: Projections) {
+    runs = made.runs
+    for key in made.deletions.keys { deletions.use(key) }
+    records.adopt(made.records)
+    deletions.adopt(made.deletions)
+  }
+
+  // MARK: The state beside the tables
+
+  /// What a run holds beside the rows of single records.
+  var storedState: StoredState {
+    StoredState(
+      lsn: appliedLSN, recordCount: UInt64(records.count),
+      living: records.living.filter { $0.value != 0 }.sorted { $0.key < $1.key }
+        .map { StoredState.ZoneCount(zone: $0.key, count: UInt64($0.value)) },
+      deletionCount: UInt64(deletions.count), deletionKeys: deletions.keys, unsettled: outbox.unsettled,
+      attempted: outbox.attempted,
+      earlier: outbox.earlier.sorted { $0.key < $1.key }
+        .map { StoredState.EarlierMutations(id: $0.key, lsns: $0.value) },
+      times: outbox.times.sorted { $0.key < $1.key }.map { StoredState.MutationTime(lsn: $0.key, time: $0.value) },
+      bounds: sync.bounds.values.sorted { $0.scope < $1.scope },
+      zones: sync.zones.sorted { $0.key < $1.key }.map { StoredState.KnownZone(zone: $0.key, state: $0.value) },
+      databaseTokens: sync.databaseTokens.sorted { $0.key < $1.key }
+        .map { DatabaseTokenAdvanced(scope: $0.key, asked: nil, token: $0.value) },
+      tenures: sync.tenures, held: sync.held.values.sorted { $0.id < $1.id },
+      unread: sync.unread.values.sorted { $0.id < $1.id },
+      openBlocks: sync.openBlocks.values.sorted { $0.id < $1.id },
+      paces: sync.paces.values.sorted { $0.scope < $1.scope }, latest: sync.latest, isParked: sync.isParked)
+  }
+
+  /// The projections that runs hold.
+  init(_ state: StoredState, _ runs: RunSet) {
+    self.runs = runs
+    appliedLSN = state.lsn
+    records = RecordTable(
+      stored: Int(state.recordCount),
+      living: Dictionary(state.living.map { ($0.zone, Int($0.count)) }) { $0 + $1 })
+    deletions = DeletionIndex(stored: Int(state.deletionCount), keys: state.deletionKeys)
+    outbox = Outbox(state)
+    sync = SyncState(state)
+  }
+}
+
+extension Outbox {
+  init(_ state: StoredState) {
+    unsettled = state.unsettled
+    attempted = state.attempted
+    earlier = Dictionary(state.earlier.map { ($0.id, $0.lsns) }) { first, _ in first }
+    earlierCount = earlier.values.reduce(0) { $0 + $1.count }
+    times = Dictionary(state.times.map { ($0.lsn, $0.time) }) { first, _ in first }
+  }
+}
+
+extension SyncState {
+  init(_ state: StoredState) {
+    for bound in state.bounds { _ = assign(.bound(bound.scope, bound)) }
+    for zone in state.zones { _ = assign(.zone(zone.zone, zone.state)) }
+    for token in state.databaseTokens { _ = assign(.databaseToken(token.scope, token.token)) }
+    for tenure in state.tenures { _ = assign(.tenure(tenure)) }
+    for held in state.held { _ = assign(.held(held.id, held)) }
+    for held in state.unread { _ = assign(.unread(held.id, held)) }
+    for block in state.openBlocks { _ = assign(.block(block.id, block)) }
+    for pace in state.paces { _ = assign(.pace(pace.scope, pace)) }
+    _ = assign(.parked(state.isParked))
+    learn(state.latest)
+  }
+}

@@ -1,0 +1,31 @@
+// Whether a log has an event that was known before it was read: the same LSN, and the same chain up to it. The chain is
+// known at the end of each transaction that is read, and at the ends of all segments.
+
+/// The search for an event.
+struct EndMatch {
+  private let known: LogEnd
+  private var isFound = false
+
+  init(_ known: LogEnd) { self.known = known }
+
+  /// Looks at the ends of the segments.
+  mutating func look(at list: SegmentList) {
+    for summary in list.summaries { look(summary.opening.predecessorLastLSN, summary.opening.chain) }
+    for case .some(let end) in list.ends { look(end.lastLSN, end.chain) }
+  }
+
+  /// Looks at the end of a transaction.
+  mutating func look(at position: LogPosition) { look(position.lsn, position.chain) }
+
+  private mutating func look(_ lsn: UInt64, _ chain: UInt32) {
+    if lsn == known.lsn, chain == known.chain { isFound = true }
+  }
+
+  /// Asked before an event behind it is handed out, and at the end.
+  func check() throws {
+    if !isFound { throw AnotherHistory() }
+  }
+}
+
+/// The log does not have the event that a caller knows, or has another one under its LSN.
+package struct AnotherHistory: Error {}
