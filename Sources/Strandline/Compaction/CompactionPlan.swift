@@ -292,3 +292,12 @@ extension Event {
     }
   }
 }
+
+extension Projections {
+  /// Learns what the packed events of a compaction say and the events that they are about to replace do not: the times of
+  /// mutations, and the key of hashes.
+  mutating func learn(aboutToBePacked plan: CompactionPlan) {
+    for packed in plan.superseded { outbox.learn(packed) }
+    deletions.use(plan.key)
+  }
+}

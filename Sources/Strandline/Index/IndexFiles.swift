@@ -95,7 +95,7 @@ package struct IndexFiles: Sendable {
         try environment.fileSystem.unlink(folder.list)
         try environment.fileSystem.syncDirectory(folder.path)
       }
-      try folder.removeLeftovers(keeping: Set(runs?.runs.map(\.identity.runNumber) ?? []))
+      try folder.removeLeftovers(keeping: runs?.list.runNumbers ?? [])
     } catch {
       throw failure(RunError(error, file: folder.path))
     }

@@ -197,13 +197,6 @@ package struct Projections: Sendable {
     sync.learn(packed.latest)
   }
 
-  /// Learns what the packed events of a compaction say and the events that they are about to replace do not: the times of
-  /// mutations, and the key of hashes.
-  mutating func learn(aboutToBePacked plan: CompactionPlan) {
-    for packed in plan.superseded { outbox.learn(packed) }
-    deletions.use(plan.key)
-  }
-
   private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) throws(StrandlineError) {
     let old = try (entry(fetched.id), deletion(fetched.id))
     var entry = old.0 ?? RecordEntry(type: fetched.type)

@@ -63,33 +63,34 @@ extension RecordStore {
   }
 
   private func compactOnce() throws -> StoreCompaction {
-      try requireOpen()
-      guard case .writer(let log) = source else {
-        throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
-      }
-      // A group that failed is undone here, so that it does not stand in the way.
-      try core.withLock { try $0.reconcile(log) }
-      var plan: CompactionPlan?
-      var report = CompactionReport()
-      try index?.whileCompacting {
-        try log.finishSegment()
-        report = try log.compact(prepare: { finished in
-          let made = try self.plan(finished)
-          projections.withLock { state in
-            state.learn(aboutToBePacked: made) }
-          // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
-          // deleted. So the index is beyond it before anything is left out; and has what was just learned.
-          try index?.flush(always: true)
-          plan = made
-        }) { transaction in
-          guard let plan else { return transaction.map(LogSurvivor.init) }
-          return try transaction.compactMap { try plan.survivor(of: $0) }
+    try requireOpen()
+    guard case .writer(let log) = source else {
+      throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
+    }
+    // A group that failed is undone here, so that it does not stand in the way.
+    try core.withLock { try $0.reconcile(log) }
+    var plan: CompactionPlan?
+    var report = CompactionReport()
+    try index?.whileCompacting {
+      try log.finishSegment()
+      report = try log.compact(prepare: { finished in
+        let made = try self.plan(finished)
+        projections.withLock { state in
+          state.learn(aboutToBePacked: made)
         }
+        // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
+        // deleted. So the index is beyond it before anything is left out; and has what was just learned.
+        try index?.flush(always: true)
+        plan = made
+      }) { transaction in
+        guard let plan else { return transaction.map(LogSurvivor.init) }
+        return try transaction.compactMap { try plan.survivor(of: $0) }
       }
-      return StoreCompaction(
-        bytesBefore: report.bytesBefore, bytesAfter: report.bytesAfter, eventsBefore: report.eventsRead,
-        eventsAfter: report.eventsKept, segmentsBefore: report.segmentsRead,
-        segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: plan?.recordsKeptWhole ?? 0)
+    }
+    return StoreCompaction(
+      bytesBefore: report.bytesBefore, bytesAfter: report.bytesAfter, eventsBefore: report.eventsRead,
+      eventsAfter: report.eventsKept, segmentsBefore: report.segmentsRead,
+      segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: plan?.recordsKeptWhole ?? 0)
   }
 
   /// The mutations up to `limit` that a later one may stand for at `limit`, and whose content is needed all the same:

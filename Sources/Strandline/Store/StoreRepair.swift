@@ -212,16 +212,16 @@ private struct RepairReading {
   private func settlements() throws(StrandlineError) -> [Settled] {
     var result: [Settled] = []
     for (id, entry) in try projections.allEntries() {
-        guard let pending = entry.pending else { continue }
-        if let base = entry.base, base.version > pending.newest, base.content == base.version {
-          result.append(Settled(id: id, lsn: pending.newest, outcome: pending.isDeletion ? .superseded : .merged))
-        } else if let deletion = try projections.deletion(id), deletion.lsn > pending.newest,
-          let mine = births[id], mine.lsn == pending.newest, !mine.births.isEmpty,
-          mine.births.isSubset(of: deletion.births)
-        {
-          result.append(
-            Settled(id: id, lsn: pending.newest, outcome: pending.isDeletion ? .deleted : .deletedOnServer))
-        }
+      guard let pending = entry.pending else { continue }
+      if let base = entry.base, base.version > pending.newest, base.content == base.version {
+        result.append(Settled(id: id, lsn: pending.newest, outcome: pending.isDeletion ? .superseded : .merged))
+      } else if let deletion = try projections.deletion(id), deletion.lsn > pending.newest,
+        let mine = births[id], mine.lsn == pending.newest, !mine.births.isEmpty,
+        mine.births.isSubset(of: deletion.births)
+      {
+        result.append(
+          Settled(id: id, lsn: pending.newest, outcome: pending.isDeletion ? .deleted : .deletedOnServer))
+      }
     }
     return result.sorted { $0.lsn < $1.lsn }
   }

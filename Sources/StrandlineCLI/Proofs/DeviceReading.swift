@@ -35,10 +35,10 @@ package struct DeviceReading {
     }
     result.lastLSN = LSN(reader.lastLSN)
     for (id, entry) in try projections.allEntries() {
-        guard let view = entry.view else { continue }
-        guard let dead = result.deletedBirths[id] else { continue }
-        let births = try Self.births(EventSource.decode(reader.read(view.rawValue)))
-        if !births.isEmpty, births.isSubset(of: dead) { result.resurrected.append(id) }
+      guard let view = entry.view else { continue }
+      guard let dead = result.deletedBirths[id] else { continue }
+      let births = try Self.births(EventSource.decode(reader.read(view.rawValue)))
+      if !births.isEmpty, births.isSubset(of: dead) { result.resurrected.append(id) }
     }
     self = result
   }
