@@ -1,6 +1,7 @@
 // What a benchmark measures besides time: the load of the machine and the peak of resident memory.
 
 private import CStrandlineHost
+private import StrandlineSystem
 
 /// Measurements of this machine and this process.
 package enum Measures {
@@ -16,4 +17,24 @@ package enum Measures {
 
   /// The peak of resident memory in bytes since the last `resetPeak()`, or since the process began.
   package static var peakBytes: Int { Int(strandline_peak_bytes()) }
+
+  /// The resident memory of this process in bytes: what it allocated, and pages of files, its program among them. nil
+  /// where the system does not tell them apart (all but Linux).
+  package static var resident: (anonymous: Int, file: Int)? {
+    #if os(Linux)
+      guard let file = try? POSIXFileSystem().open("/proc/self/status", .read) else { return nil }
+      defer { file.close() }
+      guard let text = try? file.read(at: 0, count: 64 << 10) else { return nil }
+      let lines = String(decoding: text, as: UTF8.self).split(separator: "\n")
+      func bytes(of key: String) -> Int? {
+        guard let line = lines.first(where: { $0.hasPrefix(key + ":") }) else { return nil }
+        // "RssAnon:     1234 kB"
+        return line.split(whereSeparator: { " \t".contains($0) }).dropFirst().first.flatMap { Int($0) }.map { $0 << 10 }
+      }
+      guard let anonymous = bytes(of: "RssAnon"), let pages = bytes(of: "RssFile") else { return nil }
+      return (anonymous, pages)
+    #else
+      return nil
+    #endif
+  }
 }

@@ -7,18 +7,23 @@
 
 import StrandlineHost
 import StrandlineLog
-import StrandlineSystem
+package import StrandlineSystem
 import Synchronization
 
 /// The measurements of one round.
-struct Sample: Sendable {
+package struct Sample: Sendable {
   var nanoseconds: UInt64
   /// The nanoseconds of each single call; empty if they were not measured.
-  var latencies: [UInt64] = []
+  var latencies: [UInt64]
+
+  package init(nanoseconds: UInt64, latencies: [UInt64] = []) {
+    self.nanoseconds = nanoseconds
+    self.latencies = latencies
+  }
 }
 
 /// One implementation of a workload.
-protocol Contender: Sendable {
+package protocol Contender: Sendable {
   /// Runs and measures a round of `count` operations.
   func round(_ count: Int) async throws -> Sample
   /// Closes its files. The caller runs no round afterwards.
@@ -26,17 +31,31 @@ protocol Contender: Sendable {
 }
 
 /// A blocking implementation, which runs on a thread of its own.
-struct BlockingContender: Contender {
-  let clock: any SystemClock
-  /// Runs before each round, outside of the measured time.
-  var prepare: @Sendable () throws -> Void = {}
-  /// The measured operations of one round.
-  let work: @Sendable (_ count: Int) throws -> Void
-  /// Runs after each round, outside of the measured time.
-  var finish: @Sendable () throws -> Void = {}
-  var close: @Sendable () throws -> Void = {}
+package struct BlockingContender: Contender {
+  private let clock: any SystemClock
+  private let prepare: @Sendable () throws -> Void
+  private let work: @Sendable (_ count: Int) throws -> Void
+  private let finish: @Sendable () throws -> Void
+  private let close: @Sendable () throws -> Void
 
-  func round(_ count: Int) async throws -> Sample {
+  /// - Parameters:
+  ///   - prepare: Runs before each round, outside of the measured time.
+  ///   - work: The measured operations of one round.
+  ///   - finish: Runs after each round, outside of the measured time.
+  ///   - close: Runs after the last round.
+  package init(
+    clock: any SystemClock, prepare: @escaping @Sendable () throws -> Void = {},
+    work: @escaping @Sendable (_ count: Int) throws -> Void, finish: @escaping @Sendable () throws -> Void = {},
+    close: @escaping @Sendable () throws -> Void = {}
+  ) {
+    self.clock = clock
+    self.prepare = prepare
+    self.work = work
+    self.finish = finish
+    self.close = close
+  }
+
+  package func round(_ count: Int) async throws -> Sample {
     try await onThread("bench") {
       try prepare()
       let begin = clock.monotonicNanoseconds()
@@ -47,7 +66,7 @@ struct BlockingContender: Contender {
     }
   }
 
-  func end() throws { try close() }
+  package func end() throws { try close() }
 }
 
 /// Tasks that write to one log at the same time; each waits until its write is durable before the next one.

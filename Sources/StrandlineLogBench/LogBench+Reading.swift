@@ -42,15 +42,17 @@ extension LogBench {
   mutating func measureReading() async throws {
     guard wants("log.verify.200") || wants("log.open.clean") || wants("log.open.crash") else { return }
     let bytes = count(1_000_000_000, quick: 4_000_000)
-    let rounds = min(options.rounds, 5)
+    let rounds = min(bench.rounds, 5)
     var halves: [String: Double] = [:]
     let path = path("corpus")
     for (suffix, size) in [("", bytes), (".x2", 2 * bytes)] {
-      let bench = self
+      let works = self
       try await onThread("bench") { [suffix] in
-        let log = suffix.isEmpty ? try bench.openLog("corpus") : try bench.openWithoutReplay(path)
-        try bench.fill(log, bytes: bytes)
+        let log = suffix.isEmpty ? try works.openLog("corpus") : try works.openWithoutReplay(path)
+        let filled = Result { try works.fill(log, bytes: bytes) }
+        // Also after an interrupt, so that no thread of the log works in a directory that is being removed.
         try log.close()
+        try filled.get()
       }
       if wants("log.verify.200" + suffix) {
         try await verify("log.verify.200", suffix, path, size: size, rounds: rounds, &halves)
@@ -76,13 +78,13 @@ extension LogBench {
         try await timed {
           let report = try LogVerifier.verify(at: path, environment: environment)
           guard report.isSound, report.bytes >= UInt64(size) else {
-            throw LogBenchFailure(description: "the benchmark's own log does not verify: \(report.findings)")
+            throw BenchFailure(description: "the benchmark's own log does not verify: \(report.findings)")
           }
         })
       peak = max(peak, Measures.peakBytes)
     }
     let megabytes = Double(size) / 1e6
-    var row = LogBenchRow(
+    var row = BenchRow(
       work: work + suffix, unit: "MB/s", ours: megabytes / Self.median(ours), sqlite: nil,
       limit: megabytes / Self.median(bare), residentBytes: peak, max: ours.min().map { megabytes / $0 },
       rounds: rounds)
@@ -91,7 +93,7 @@ extension LogBench {
     if let half = halves[work + ".rss"] {
       row.bars.append(
         .init(
-          text: "memory \(LogBenchRow.figure(Double(peak) / half)) × that of half (≤ 1.2)",
+          text: "memory \(BenchRow.figure(Double(peak) / half)) × that of half (≤ 1.2)",
           isMet: Double(peak) <= 1.2 * half))
     }
     halves[work] = Self.median(ours)
@@ -116,12 +118,12 @@ extension LogBench {
   private mutating func openClean(
     _ work: String, _ suffix: String, _ path: String, _ rounds: Int, _ halves: inout [String: Double]
   ) async throws {
-    let bench = self
+    let works = self
     var times: [Double] = []
     Measures.resetPeak()
     for _ in 0..<rounds {
       try checkInterrupt()
-      times.append(try await bench.openAndReadLast(path))
+      times.append(try await works.openAndReadLast(path))
     }
     addOpen(work, suffix, times, bound: 10, &halves)
   }
@@ -130,20 +132,20 @@ extension LogBench {
   private mutating func openCrash(
     _ work: String, _ suffix: String, _ path: String, _ rounds: Int, _ halves: inout [String: Double]
   ) async throws {
-    let bench = self
+    let works = self
     let tail = count(8 << 20, quick: 1 << 20)
     var times: [Double] = []
     for _ in 0..<rounds {
       try checkInterrupt()
       try await onThread("bench") {
         // The log is released and not closed: this unlocks it and writes nothing.
-        let log = try bench.openWithoutReplay(path, LogOptions(controlIntervalMilliseconds: nil))
-        try bench.fill(log, bytes: tail)
+        let log = try works.openWithoutReplay(path, LogOptions(controlIntervalMilliseconds: nil))
         // A killed process has no thread that still works either.
-        log.waitForUpkeep()
+        defer { log.waitForUpkeep() }
+        try works.fill(log, bytes: tail)
       }
       Measures.resetPeak()
-      times.append(try await bench.openAndReadLast(path))
+      times.append(try await works.openAndReadLast(path))
     }
     addOpen(work, suffix, times, bound: 10 + Double(tail) / Double(2 << 20), &halves)
   }
@@ -154,7 +156,7 @@ extension LogBench {
     let seconds = try await timed {
       let log = try openWithoutReplay(path)
       guard try log.read(log.durableLSN).body.count == 200 else {
-        throw LogBenchFailure(description: "the last event of the benchmark's own log is not what was written")
+        throw BenchFailure(description: "the last event of the benchmark's own log is not what was written")
       }
       opened.withLock { $0 = log }
     }
@@ -166,7 +168,7 @@ extension LogBench {
     _ work: String, _ suffix: String, _ seconds: [Double], bound: Double, _ halves: inout [String: Double]
   ) {
     let median = Self.median(seconds)
-    var row = LogBenchRow(
+    var row = BenchRow(
       work: work + suffix, unit: "ms", ours: median * 1_000, sqlite: nil, limit: nil,
       residentBytes: Measures.peakBytes, max: seconds.max().map { $0 * 1_000 }, rounds: seconds.count)
     row.atMost(bound)
@@ -182,14 +184,14 @@ extension LogBench {
     guard wants("log.syncs") else { return }
     for (suffix, groups) in [("", 500), (".x2", 1_000)] {
       try checkInterrupt()
-      let bench = self
-      let (perGroup, reading) = try await onThread("bench") { [suffix] in try bench.syncs("syncs" + suffix, groups) }
-      var row = LogBenchRow(
+      let works = self
+      let (perGroup, reading) = try await onThread("bench") { [suffix] in try works.syncs("syncs" + suffix, groups) }
+      var row = BenchRow(
         work: "log.syncs" + suffix, unit: "count", ours: perGroup, sqlite: nil, limit: nil,
         residentBytes: Measures.peakBytes, rounds: groups)
       row.bars.append(.init(text: "1 a group", isMet: perGroup == 1))
       add(row)
-      row = LogBenchRow(
+      row = BenchRow(
         work: "log.syncs.reading" + suffix, unit: "count", ours: reading, sqlite: nil, limit: nil,
         residentBytes: Measures.peakBytes, rounds: groups)
       row.bars.append(.init(text: "none", isMet: reading == 0))

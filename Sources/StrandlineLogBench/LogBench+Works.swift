@@ -71,21 +71,17 @@ extension LogBench {
   /// Makes the rows of a workload, one for each size. In `records`, the first contender is our log, followed by SQLite if
   /// it is installed, and by the bare loops.
   private func rows(
-    _ work: String, unit: String, sizes: [Int], amount: Double, _ records: [[Record]]
-  ) -> [LogBenchRow] {
-    var result: [LogBenchRow] = []
+    _ work: String, unit: String, sizes: [Int], amount: Double, _ records: [[Measurements]]
+  ) -> [BenchRow] {
+    var result: [BenchRow] = []
     for (index, size) in sizes.enumerated() {
       let rates = records[index].map { Self.median($0.rates(Double(size) * amount)) }
       let peers = hasSQLite ? 1 : 0
       let ours = records[index][0]
-      let latencies = ours.latencies.sorted()
-      func quantile(_ part: Double) -> Double? {
-        latencies.isEmpty ? nil : Double(latencies[Int(Double(latencies.count - 1) * part)]) / 1_000
-      }
-      var row = LogBenchRow(
+      var row = BenchRow(
         work: work + (index == 0 ? "" : ".x2"), unit: unit, ours: rates[0], sqlite: hasSQLite ? rates[1] : nil,
         limit: rates[(1 + peers)...].max(), residentBytes: ours.peakBytes,
-        max: ours.rates(Double(size) * amount).max(), p50: quantile(0.5), p99: quantile(0.99),
+        max: ours.rates(Double(size) * amount).max(), p50: ours.quantile(0.5), p99: ours.quantile(0.99),
         rounds: ours.seconds.count)
       if index > 0 {
         row.grows(Self.median(ours.seconds) / Swift.max(Self.median(records[0][0].seconds), 1e-9))
@@ -102,7 +98,7 @@ extension LogBench {
       guard wants(work) else { continue }
       let body = body(bytes)
       let sizes = [count(1_000, quick: 10), count(2_000, quick: 20)]
-      if !options.prefix.hasPrefix(work + ".async") {
+      if !bench.prefix.hasPrefix(work + ".async") {
         let log = try openLog(work)
         let ours = BlockingContender(
           clock: environment.clock,
@@ -114,7 +110,7 @@ extension LogBench {
           }, close: { try log.close() })
         let frame = LogFormat.frameBytes(bodyLength: bytes)
         let records = try await race(
-          [ours] + sqlite(work, body) + bareLoops(work, bytes: frame), sizes: sizes, rounds: options.rounds)
+          [ours] + sqlite(work, body) + bareLoops(work, bytes: frame), sizes: sizes, rounds: bench.rounds)
         for var row in rows(work, unit: "1/s", sizes: sizes, amount: 1, records) {
           row.atLeast(0.95, of: row.limit, "limit")
           row.atLeast(factor, of: row.sqlite, "SQLite")
@@ -130,7 +126,7 @@ extension LogBench {
     let ours = TaskContender(clock: environment.clock, log: try openLog(work), body: body, writers: 1, stop: stop)
     let frame = LogFormat.frameBytes(bodyLength: body.count)
     let records = try await race(
-      [ours] + sqlite(work, body) + bareLoops(work, bytes: frame), sizes: sizes, rounds: options.rounds)
+      [ours] + sqlite(work, body) + bareLoops(work, bytes: frame), sizes: sizes, rounds: bench.rounds)
     for var row in rows(work, unit: "1/s", sizes: sizes, amount: 1, records) {
       row.atLeast(0.6, of: row.limit, "limit")
       add(row)
@@ -152,12 +148,12 @@ extension LogBench {
     // The limit: one thread writes the frames of all 64 writers as one piece.
     let piece = writers * LogFormat.frameBytes(bodyLength: body.count)
     let records = try await race(
-      [ours] + peers + bareLoops(work, bytes: piece), sizes: sizes, rounds: options.rounds)
+      [ours] + peers + bareLoops(work, bytes: piece), sizes: sizes, rounds: bench.rounds)
     for var row in rows(work, unit: "1/s", sizes: sizes, amount: Double(writers), records) {
       row.atLeast(300_000)
       row.atLeast(25, of: row.sqlite, "SQLite")
       if let p50 = row.p50, let p99 = row.p99, p50 > 0 {
-        row.bars.append(.init(text: "p99 \(LogBenchRow.figure(p99 / p50)) × the median (≤ 2)", isMet: p99 <= 2 * p50))
+        row.bars.append(.init(text: "p99 \(BenchRow.figure(p99 / p50)) × the median (≤ 2)", isMet: p99 <= 2 * p50))
       }
       add(row)
     }
@@ -203,7 +199,7 @@ extension LogBench {
             return ({ try loop.write(piece) }, { loop.close() })
           }))
     }
-    let records = try await race(contenders, sizes: sizes, rounds: min(options.rounds, 5))
+    let records = try await race(contenders, sizes: sizes, rounds: min(bench.rounds, 5))
     for var row in rows(work, unit: "1/s", sizes: sizes, amount: Double(batch), records) {
       row.atLeast(0.5, of: row.limit, "limit")
       row.atLeast(1_400_000)
@@ -217,16 +213,16 @@ extension LogBench {
   /// Measures and plots durable appends per second against the number of concurrent writers.
   mutating func plot(to path: String) async throws {
     let body = body(100)
-    let writers = options.isQuick ? [1, 2, 4] : [1, 2, 4, 8, 16, 32, 64]
+    let writers = bench.isQuick ? [1, 2, 4] : [1, 2, 4, 8, 16, 32, 64]
     var ours = Plot.Line(name: "Strandline")
     var peer = Plot.Line(name: "SQLite \(SQLitePeer.version ?? ""), WAL, synchronous FULL")
     for number in writers {
-      let each = options.isQuick ? 4 : max(100, 2_000 / number)
+      let each = bench.isQuick ? 4 : max(100, 2_000 / number)
       let name = "plot-\(number)"
       let task = TaskContender(
         clock: environment.clock, log: try openLog(name), body: body, writers: number, stop: stop)
       let contenders = try [task] + sqlite(name, body, writers: number)
-      let records = try await race(contenders, sizes: [each], rounds: options.rounds)
+      let records = try await race(contenders, sizes: [each], rounds: bench.rounds)
       let rates = records[0].map { Self.median($0.rates(Double(each * number))) }
       ours.points.append((Double(number), rates[0]))
       if rates.count > 1 { peer.points.append((Double(number), rates[1])) }

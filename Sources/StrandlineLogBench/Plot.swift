@@ -32,50 +32,39 @@ struct Plot {
     }
     let (floor, wall) = (Self.height - Self.bottom, Self.width - Self.right)
     var parts = [
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 \(Self.short(Self.width)) \(Self.short(Self.height))\" "
-        + "font-family=\"sans-serif\" font-size=\"13\" fill=\"#222\">",
-      "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>",
-      Self.text(title, Self.width / 2, 28, "middle", "font-size=\"17\" font-weight=\"bold\""),
+      SVG.open(width: Self.width, height: Self.height), SVG.text(title, Self.width / 2, 28, "middle", SVG.heading),
     ]
     for value in xs {
-      parts.append(Self.stroke(x(value), Self.top, x(value), floor))
-      parts.append(Self.text(Words.count(Int(value)), x(value), floor + 20, "middle"))
+      parts.append(SVG.stroke(x(value), Self.top, x(value), floor))
+      parts.append(SVG.text(Words.count(Int(value)), x(value), floor + 20, "middle"))
     }
     for value in ys {
-      parts.append(Self.stroke(Self.left, y(value), wall, y(value)))
-      parts.append(Self.text(Words.count(Int(value)), Self.left - 8, y(value) + 4, "end"))
+      parts.append(SVG.stroke(Self.left, y(value), wall, y(value)))
+      parts.append(SVG.text(Words.count(Int(value)), Self.left - 8, y(value) + 4, "end"))
     }
-    parts.append(Self.text(horizontal, (Self.left + wall) / 2, floor + 48, "middle"))
+    parts.append(SVG.text(horizontal, (Self.left + wall) / 2, floor + 48, "middle"))
     let middle = (Self.top + floor) / 2
     parts.append(
-      Self.text(vertical, 20, middle, "middle", "transform=\"rotate(-90 20 \(Self.short(middle)))\""))
+      SVG.text(vertical, 20, middle, "middle", "transform=\"rotate(-90 20 \(SVG.short(middle)))\""))
     for (index, line) in lines.enumerated() {
       let color = Self.colors[index % Self.colors.count]
-      let path = line.points.map { "\(Self.short(x($0.x))),\(Self.short(y($0.y)))" }.joined(separator: " ")
+      let path = line.points.map { "\(SVG.short(x($0.x))),\(SVG.short(y($0.y)))" }.joined(separator: " ")
       parts.append("<polyline points=\"\(path)\" fill=\"none\" stroke=\"\(color)\" stroke-width=\"2.5\"/>")
       for point in line.points {
         parts.append(
-          "<circle cx=\"\(Self.short(x(point.x)))\" cy=\"\(Self.short(y(point.y)))\" r=\"4\" fill=\"\(color)\">"
+          "<circle cx=\"\(SVG.short(x(point.x)))\" cy=\"\(SVG.short(y(point.y)))\" r=\"4\" fill=\"\(color)\">"
             + "<title>\(Words.count(Int(point.x))): \(Words.count(Int(point.y)))</title></circle>")
       }
       let row = Self.top + 18 + Double(index) * 20
-      parts.append(
-        "<rect x=\"\(Self.short(Self.left + 12))\" y=\"\(Self.short(row - 10))\" width=\"12\" height=\"12\" fill=\"\(color)\"/>"
-      )
-      parts.append(Self.text(line.name, Self.left + 30, row, "start"))
+      parts.append(SVG.box(Self.left + 12, row - 10, 12, 12, color))
+      parts.append(SVG.text(line.name, Self.left + 30, row, "start"))
     }
     return (parts + ["</svg>"]).joined(separator: "\n") + "\n"
   }
 
   /// Writes the plot to `path` and atomically replaces a file of that name.
   func save(at path: String, _ fileSystem: any FileSystem) throws {
-    let temporary = path + ".tmp"
-    if try fileSystem.kind(of: temporary) != .absent { try fileSystem.unlink(temporary) }
-    let file = try fileSystem.open(temporary, .create)
-    defer { file.close() }
-    try file.write(Array(svg.utf8), at: 0)
-    try file.sync(.durable)
-    try fileSystem.rename(temporary, to: path)
+    try SVG.save(svg, at: path, fileSystem)
   }
 
   // MARK: Axes
@@ -117,21 +106,5 @@ struct Plot {
       step /= 2
     }
     return result
-  }
-
-  // MARK: Elements
-
-  private static func short(_ number: Double) -> String {
-    let tenths = Int((number * 10).rounded())
-    return tenths % 10 == 0 ? "\(tenths / 10)" : "\(tenths / 10).\(abs(tenths % 10))"
-  }
-
-  private static func stroke(_ x1: Double, _ y1: Double, _ x2: Double, _ y2: Double) -> String {
-    "<line x1=\"\(short(x1))\" y1=\"\(short(y1))\" x2=\"\(short(x2))\" y2=\"\(short(y2))\" stroke=\"#ddd\"/>"
-  }
-
-  private static func text(_ text: String, _ x: Double, _ y: Double, _ anchor: String, _ more: String = "") -> String {
-    let space = more.isEmpty ? "" : " " + more
-    return "<text x=\"\(short(x))\" y=\"\(short(y))\" text-anchor=\"\(anchor)\"\(space)>\(text)</text>"
   }
 }

@@ -159,7 +159,7 @@ struct HelpTests {
           repair                  Recover what a damaged store still holds into a new store.
           compact                 Remove the events that are no longer needed from a store's log.
           serve                   Run a local server that speaks CloudKit Web Services.
-          bench                   Measure the store against a bare loop of writes and syncs.
+          bench                   Measure the store and the log on this machine.
           crash-test              Cut the power or kill processes; check that nothing acknowledged is lost.
           help [VERB]             Show this screen, or the help of a verb.
           help exit-codes         Show the exit codes and their meanings.

@@ -28,6 +28,14 @@ struct Screen: Equatable {
   var err: String
 }
 
+/// How standard input arrives.
+struct InputPace: Sendable {
+  /// The most bytes that one read returns.
+  var bytesMax = Int.max
+  /// Runs before each read.
+  var onRead: @Sendable () -> Void = {}
+}
+
 /// A simulated machine: a disk, a clock and environment variables.
 final class Machine: Sendable {
   let disk = SimulatedDisk()
@@ -46,10 +54,18 @@ final class Machine: Sendable {
 
   /// The seconds after which a request without an answer fails.
   private let requestTimeout: Double
+  private let isErrorTerminal: Bool
+  private let pace: InputPace
 
-  init(seed: UInt64 = 1, requestTimeout: Double = 20, onOutput: @escaping @Sendable (String) -> Void = { _ in }) {
-    environment = SystemEnvironment(fileSystem: disk, clock: StandingClock(), random: SeededRandom(seed: seed))
+  init(
+    seed: UInt64 = 1, requestTimeout: Double = 20, clock: any SystemClock = StandingClock(),
+    isErrorTerminal: Bool = false, pace: InputPace = InputPace(),
+    onOutput: @escaping @Sendable (String) -> Void = { _ in }
+  ) {
+    environment = SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: seed))
     self.requestTimeout = requestTimeout
+    self.isErrorTerminal = isErrorTerminal
+    self.pace = pace
     self.onOutput = onOutput
   }
 
@@ -68,7 +84,7 @@ final class Machine: Sendable {
   func run(_ words: [String?], input: [UInt8]) async -> Screen {
     let rest = Mutex(input[...])
     let console = Console(
-      environment: environment, requestTimeout: requestTimeout,
+      environment: environment, isErrorTerminal: isErrorTerminal, requestTimeout: requestTimeout,
       variables: { name in self.variables.withLock { $0[name] } },
       output: { bytes in
         let isOpen = self.writesLeft.withLock { left in
@@ -84,9 +100,11 @@ final class Machine: Sendable {
       },
       error: { bytes in self.err.withLock { $0 += bytes } },
       input: { max in
-        rest.withLock { rest in
-          defer { rest = rest.dropFirst(max) }
-          return Array(rest.prefix(max))
+        self.pace.onRead()
+        let count = min(max, self.pace.bytesMax)
+        return rest.withLock { rest in
+          defer { rest = rest.dropFirst(count) }
+          return Array(rest.prefix(count))
         }
       },
       interrupts: { body in

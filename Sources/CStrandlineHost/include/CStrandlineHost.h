@@ -33,6 +33,46 @@ int strandline_sqlite_last(intptr_t handle);
 /// Closes the connection.
 void strandline_sqlite_close(intptr_t handle);
 
+/// Opens the database at `path` as `strandline_sqlite_open` does, with a table of records: id, type, rank, body, and an
+/// index on the type.
+intptr_t strandline_sqlite_records_open(const char *path, char *message, size_t capacity);
+
+// Of these, each returns 0 or SQLite's result code, unless it says otherwise.
+
+/// Begins a transaction.
+int strandline_sqlite_begin(intptr_t handle);
+
+/// Commits the transaction, which is durable when this returns.
+int strandline_sqlite_commit(intptr_t handle);
+
+/// Makes an index on type and rank.
+int strandline_sqlite_index_ranks(intptr_t handle);
+
+/// Inserts a record, or replaces the one with this ID.
+int strandline_sqlite_save(
+    intptr_t handle, const char *id, const char *type, int64_t rank, const void *body, size_t count);
+
+/// Asks for the record with an ID. `strandline_sqlite_next` returns it.
+int strandline_sqlite_find(intptr_t handle, const char *id);
+
+/// Asks for the first `limit` IDs of a type from `low` to below `high`, in order.
+int strandline_sqlite_list(intptr_t handle, const char *type, const char *low, const char *high, size_t limit);
+
+/// Asks for the first `limit` records of a type with at least this rank, in the order of their ranks.
+int strandline_sqlite_range(intptr_t handle, const char *type, int64_t rank, size_t limit);
+
+/// Steps to the next row of what was asked for last. Returns 1, or 0 after the last row, or a negated result code. It
+/// must be called until it does not return 1.
+int strandline_sqlite_next(intptr_t handle);
+
+/// A column of the row, which SQLite keeps until the next call of `strandline_sqlite_next`.
+const char *strandline_sqlite_text(intptr_t handle, int column);
+int64_t strandline_sqlite_integer(intptr_t handle, int column);
+const void *strandline_sqlite_blob(intptr_t handle, int column, size_t *count);
+
+/// Closes the connection.
+void strandline_sqlite_records_close(intptr_t handle);
+
 /// Returns the load average of the last minute, or a negative number if the system has none.
 double strandline_load_average(void);
 

@@ -1,7 +1,9 @@
-// `bench`: measures the store on this machine, next to a bare loop of the same writes on the same disk in the same run.
+// `bench`: measures the store or the log on this machine, next to what they are compared with, on the same disk in the
+// same run.
 //
-// The two alternate and the median of the rounds counts, because machines are shared and noisy: compare the ratios. The
-// bare loop has no records: it writes as many bytes as the store's log did, in as many pieces, and syncs each piece.
+// The contenders alternate and the median of the rounds counts, because machines are shared and noisy: compare the ratios.
+// `bench log` and `bench store` have files of their own; `bench FILE` is here. Its bare loop has no records: it writes as
+// many bytes as the store's log did, in as many pieces, and syncs each piece.
 
 import Strandline
 import StrandlineHost
@@ -11,44 +13,51 @@ import StrandlineSystem
 
 extension Command {
   static let bench = Command(
-    "bench", "Measure the store against a bare loop of writes and syncs.", operands: ["FILE|log"],
+    "bench", "Measure the store and the log on this machine.", operands: ["FILE|log|store"],
     details: [
-      "With FILE (records in JSON Lines) it measures the store. With the word log it measures the log below the store,",
-      "next to SQLite, if that is installed, and to a bare loop of the same writes; these alternate in many short rounds.",
+      "With FILE (records in JSON Lines) it measures the store, next to a bare loop of the same writes. With the word store",
+      "it measures the store next to SQLite with records of its own, and with the word log the log below the store, next to",
+      "SQLite and to the bare loop; these alternate in rounds. SQLite is left out where it is not installed.",
     ],
     options: [
       .json,
       Option("--rounds", "N", "How often each workload runs; the median counts. Default: 3; for log: 7."),
-      Option("--singles", "N", "Records in the workload with one record in each transaction. Default: 5,000."),
+      Option("--singles", "N", "FILE: records in the workload with one record in each transaction. Default: 5,000."),
+      Option("--records", "N", "store: records in a store; each row runs at twice as many too. Default: 1,000,000."),
+      Option("--real", "FILE", "store: records in JSON Lines for the rows of real records; else these are left out."),
       Option("--quick", "Small sizes, to test the benchmark; the figures mean nothing."),
-      Option("--only", "PREFIX", "log: only the rows whose names begin with PREFIX."),
+      Option("--only", "PREFIX", "log, store: only the rows whose names begin with PREFIX."),
       Option("--directory", "DIR", "Where to write; all files are removed at the end. Default: TMPDIR or /tmp."),
-      Option("--plot", "FILE.svg", "log: plot durable appends per second against the number of writers."),
+      Option(
+        "--plot", "FILE.svg",
+        "log: plot durable appends per second against the number of writers; store: plot how each row compares with SQLite."
+      ),
+      Option(
+        "--resident", "STORE",
+        "store: only open the STORE that a benchmark has made, read 1,000 records, print the resident memory."),
     ],
     examples: [
       Example("With records in JSON Lines", "strandline bench records.jsonl"),
       Example("The same as JSON", "strandline bench --json records.jsonl"),
+      Example("The store beside SQLite, at a tenth of the size", "strandline bench --records 100000 store"),
       Example("Only the log", "strandline bench log"),
       Example("Some rows of it, with a plot", "strandline bench --only log.group64 --plot writers.svg log"),
     ],
     run: { arguments, console in
       let rounds: Int? = try arguments.number("--rounds", in: 1...99)
-      if arguments.operands[0] == "log" {
-        try checkLogOptions(arguments, console)
+      switch arguments.operands[0] {
+      case "log":
+        try check(arguments, takes: ["--only", "--plot"])
+        try checkRows(arguments, console, logWorks)
         return try await benchLog(arguments, console, rounds: rounds ?? 7)
+      case "store":
+        try check(arguments, takes: ["--only", "--plot", "--records", "--real", "--resident"])
+        try checkRows(arguments, console, StoreBench.works)
+        return try await benchStore(arguments, console, rounds: rounds ?? 3)
+      default:
+        try check(arguments, takes: ["--singles"])
+        return try benchFile(arguments, console, rounds: rounds ?? 3)
       }
-      for name in ["--only", "--plot"] where arguments[name] != nil {
-        throw UsageError(message: "\(name) can be used with 'bench log' only")
-      }
-      let singles = try arguments.number("--singles", in: 1...10_000_000) ?? 5_000
-      let records = try Bench.records(arguments.operands[0], console)
-      guard !records.isEmpty else { throw Failure(.dataDamaged, "'\(arguments.operands[0])' holds no records") }
-      let work = try WorkDirectory(console, kept: nil, parent: arguments["--directory"])
-      defer { try? work.close() }
-      var bench = Bench(records: records, work: work, console: console, rounds: rounds ?? 3)
-      try bench.run(singles: min(singles, records.count), puts: arguments.has("--quick") ? 10 : 1_000)
-      for row in bench.rows { try console.print(arguments.has("--json") ? row.json : row.text) }
-      return .done
     })
 
   /// The rows of `bench log`, each of which is measured at two sizes. A test compares them with the output.
@@ -57,11 +66,25 @@ extension Command {
     "log.bulk400.100", "log.verify.200", "log.open.clean", "log.open.crash", "log.syncs", "log.syncs.reading",
   ]
 
+  /// The operands with which an option means something.
+  private static let optionUse: [(name: String, operands: String)] = [
+    ("--only", "'bench log' and 'bench store'"), ("--plot", "'bench log' and 'bench store'"),
+    ("--records", "'bench store'"), ("--real", "'bench store'"), ("--resident", "'bench store'"),
+    ("--singles", "'bench FILE'"),
+  ]
+
+  /// Refuses an option that would have no effect.
+  private static func check(_ arguments: Arguments, takes: Set<String>) throws {
+    for (name, operands) in optionUse where arguments[name] != nil && !takes.contains(name) {
+      throw UsageError(message: "\(name) can be used with \(operands) only")
+    }
+  }
+
   /// Checks what a run of minutes would otherwise find out at its end.
-  private static func checkLogOptions(_ arguments: Arguments, _ console: Console) throws {
-    if let prefix = arguments["--only"], !logWorks.contains(where: { "\($0).x2".hasPrefix(prefix) }) {
+  private static func checkRows(_ arguments: Arguments, _ console: Console, _ works: [String]) throws {
+    if let prefix = arguments["--only"], !works.contains(where: { "\($0).x2".hasPrefix(prefix) }) {
       throw UsageError(
-        message: "--only '\(prefix)' begins the name of no row; the rows are \(logWorks.joined(separator: ", ")), and "
+        message: "--only '\(prefix)' begins the name of no row; the rows are \(works.joined(separator: ", ")), and "
           + "each of them with .x2 behind it")
     }
     guard let plot = arguments["--plot"] else { return }
@@ -71,18 +94,60 @@ extension Command {
     }
   }
 
-  private static func benchLog(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
-    let options = LogBenchOptions(
-      rounds: arguments.has("--quick") ? min(rounds, 2) : rounds, isQuick: arguments.has("--quick"),
-      prefix: arguments["--only"] ?? "", plotPath: arguments["--plot"])
+  private static func benchFile(_ arguments: Arguments, _ console: Console, rounds: Int) throws -> ExitCode {
+    let singles = try arguments.number("--singles", in: 1...10_000_000) ?? 5_000
+    let records = try Bench.records(arguments.operands[0], console)
+    guard !records.isEmpty else { throw Failure(.dataDamaged, "'\(arguments.operands[0])' holds no records") }
     let work = try WorkDirectory(console, kept: nil, parent: arguments["--directory"])
-    let rows: [LogBenchRow]
+    defer { try? work.close() }
+    var bench = Bench(records: records, work: work, console: console, rounds: rounds)
+    try bench.run(singles: min(singles, records.count), puts: arguments.has("--quick") ? 10 : 1_000)
+    for row in bench.rows { try console.print(arguments.has("--json") ? row.json : row.text) }
+    return .done
+  }
+
+  private static func benchStore(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
+    let records =
+      try arguments.number("--records", in: 100...100_000_000) ?? (arguments.has("--quick") ? 1_000 : 1_000_000)
+    if let path = arguments["--resident"] {
+      try StoreBench.printResident(path, records: records, console)
+      return .done
+    }
+    let real = try arguments["--real"].map { try Bench.records($0, console) } ?? []
+    return try await benchmark(arguments, console, rounds: rounds) { bench, work in
+      var works = StoreBench(bench, work, records: records, real: real)
+      try await works.run()
+      if let path = arguments["--plot"] {
+        try RatioPlot(title: "Strandline beside SQLite", rows: works.bench.rows).save(at: path, console.fileSystem)
+      }
+      return works.bench.rows
+    }
+  }
+
+  private static func benchLog(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
+    try await benchmark(arguments, console, rounds: rounds) { bench, _ in
+      var works = LogBench(bench, plotPath: arguments["--plot"])
+      try await works.run()
+      return works.bench.rows
+    }
+  }
+
+  /// Runs a benchmark in a directory that is removed also after a failure or an interrupt, and prints its rows.
+  private static func benchmark(
+    _ arguments: Arguments, _ console: Console, rounds: Int,
+    _ body: (BenchRun, WorkDirectory) async throws -> [BenchRow]
+  ) async throws -> ExitCode {
+    let stop = Flag()
+    // Before the directory, which kills its children at an interrupt: their failures then find the flag set.
+    try console.onInterrupt { stop.set() }
+    let work = try WorkDirectory(console, kept: nil, parent: arguments["--directory"])
+    let rows: [BenchRow]
     do {
-      let stop = Flag()
-      try console.onInterrupt { stop.set() }
-      var bench = LogBench(options, in: work.path, environment: console.environment, stop: stop)
-      try await bench.run()
-      rows = bench.rows
+      let isQuick = arguments.has("--quick")
+      let bench = BenchRun(
+        rounds: isQuick ? min(rounds, 2) : rounds, isQuick: isQuick, prefix: arguments["--only"] ?? "",
+        directory: work.path, environment: console.environment, stop: stop)
+      rows = try await body(bench, work)
     } catch {
       try work.close()
       throw error
@@ -92,10 +157,10 @@ extension Command {
       for row in rows { try console.print(row.json) }
       return .done
     }
-    for line in LogBenchRow.table(rows) { try console.print(line) }
+    for line in BenchRow.table(rows) { try console.print(line) }
     let peer =
       SQLitePeer.version.map { "SQLite \($0), WAL, synchronous FULL" } ?? "SQLite is not installed on this machine"
-    let load = Measures.loadAverage.map { "; load average \(LogBenchRow.figure($0))" } ?? ""
+    let load = Measures.loadAverage.map { "; load average \(BenchRow.figure($0))" } ?? ""
     try console.print("medians of the rounds; \(peer)\(load)")
     return .done
   }

@@ -20,10 +20,17 @@ extension Command {
       let path = arguments.operands[0]
       let zone = try arguments.zone()
       var count = 0
+      var bytes: UInt64 = 0
+      let progress = Progress(console)
       try export(path, zone: zone?.name, console) {
         try console.write($0)
         count += 1
+        bytes += UInt64($0.count)
       }
+      // What is still buffered precedes the line on a terminal that shows both.
+      try console.flush()
+      let rate = progress.rate(records: count, bytes: bytes)
+      if !rate.isEmpty { console.say("\(Words.plural(count, "record")) exported" + rate) }
       if let zone, count == 0 { try warnAboutUnknownZone(zone, path, console) }
       return .done
     })

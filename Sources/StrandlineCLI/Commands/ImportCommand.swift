@@ -114,7 +114,8 @@ struct ImportCommand {
         progress.end()
         console.say(
           "\(Words.plural(saved, "record")) imported"
-            + (skipped > 0 ? ", \(Words.plural(skipped, "bad line")) skipped" : ""))
+            + (skipped > 0 ? ", \(Words.plural(skipped, "bad line")) skipped" : "")
+            + progress.rate(records: saved, bytes: lines.bytesRead))
         return skipped > 0 ? .dataDamaged : .done
       case .bad(let failure):
         progress.end()

@@ -59,9 +59,10 @@ final class WorkDirectory: Sendable {
 
   // MARK: Children
 
-  /// Starts `strandline` with these arguments. Its standard error goes to a file, whose path is returned too.
+  /// Starts `strandline`, or another program, with these arguments. Its standard error goes to a file, whose path is
+  /// returned too.
   func spawn(
-    _ arguments: [String], input: ChildInput = .null
+    _ arguments: [String], executable other: String? = nil, input: ChildInput = .null
   ) throws -> (child: ChildProcess, errorPath: String) {
     let number = try state.withLock { state throws(Failure) -> Int in
       if state.isInterrupted { throw Failure(.tryLater, "interrupted") }
@@ -70,7 +71,8 @@ final class WorkDirectory: Sendable {
     }
     let errorPath = self("child-\(number).err")
     let child = try ChildProcess(
-      executable, arguments, environment: childEnvironment, input: input, output: .pipe, errorOutput: .file(errorPath))
+      other ?? executable, arguments, environment: childEnvironment, input: input, output: .pipe,
+      errorOutput: .file(errorPath))
     let isLate = state.withLock { state in
       state.children.append(child)
       return state.isInterrupted
@@ -79,9 +81,9 @@ final class WorkDirectory: Sendable {
     return (child, errorPath)
   }
 
-  /// Runs `strandline` to its end.
-  func run(_ arguments: [String]) throws -> Finished {
-    let (child, errorPath) = try spawn(arguments)
+  /// Runs `strandline`, or another program, to its end.
+  func run(_ arguments: [String], executable other: String? = nil) throws -> Finished {
+    let (child, errorPath) = try spawn(arguments, executable: other)
     let output = try child.output?.readAll() ?? []
     let status = try finish(child)
     return Finished(
