@@ -92,7 +92,16 @@ package final class StoreIndex: Sendable {
 
   /// Something became durable: writes what lies in memory if it is much.
   func durabilityAdvanced() {
-    guard projections.unstoredCount >= options.flushCount else { return }
+    if projections.unstoredCount >= options.flushCount { flushInBackground() }
+  }
+
+  /// The store was opened: lists what was made anew of a long log, so that the next open need not do it again.
+  func opened() {
+    if state.withLock({ $0.current != nil && !$0.isListed }) { flushInBackground() }
+    durabilityAdvanced()
+  }
+
+  private func flushInBackground() {
     let now = files.environment.clock.monotonicNanoseconds()
     let begins = state.withLock { state in
       guard !state.isFlushQueued, state.failure.map({ $0.notBefore <= now }) ?? true else { return false }

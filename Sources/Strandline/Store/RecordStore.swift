@@ -79,7 +79,7 @@ public final class RecordStore: Sendable {
           opened, files: files, options: options.index, log: log, projections: projections,
           inBackground: logOptions.upkeep == .inBackground)
       }
-      store.index?.durabilityAdvanced()
+      store.index?.opened()
       return store
     }
   }

@@ -79,6 +79,11 @@ public struct StoreStatus: Hashable, Sendable {
   public var views: [View]
   /// Changes that are kept in memory, for these views and because they are not durable yet.
   public var changesKept: Int
+  /// Changes that lie in memory and in the log, and that the index on disk does not have yet.
+  public var changesUnindexed: Int
+  /// Why the index could not be written when that was last tried; nil if nothing is wrong. It is tried again, and nothing
+  /// is lost: the log has everything. Writes are refused when four times as many changes as usual lie in memory.
+  public var indexFailure: String?
   /// Whose this store is, since the first sync.
   public var account: Account?
 }
@@ -103,7 +108,8 @@ extension RecordStore {
         sync: state.sync(asOf: durable), living: state.living(asOf: durable), deleted: state.deletions.count,
         unsettled: state.outbox.unsettled.count(upTo: durable), unsettledRecords: state.outbox.recordCount,
         oldest: oldest, oldestTime: oldest.flatMap { state.outbox.times[$0] },
-        views: Array(state.views.values), changesKept: state.undoCount
+        views: Array(state.views.values), changesKept: state.undoCount,
+        unindexed: state.unstoredCount
       )
     }
     let (sync, living) = (known.sync, known.living)
@@ -132,7 +138,8 @@ extension RecordStore {
       views: known.views.sorted { $0.lsn < $1.lsn }.map { view in
         let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
         return StoreStatus.View(lsn: view.lsn, milliseconds: Int64(clamping: held / 1_000_000))
-      }, changesKept: known.changesKept,
+      }, changesKept: known.changesKept, changesUnindexed: known.unindexed,
+      indexFailure: index?.failure?.error.message,
       account: bounds.first.map {
         StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: bounds.map(\.scope))
       })
