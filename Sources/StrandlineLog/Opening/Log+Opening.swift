@@ -14,9 +14,13 @@ extension Log {
   /// that it does not have are moved to `quarantine/`, and a tail above the last promise is copied into a segment of its
   /// own.
   ///
+  /// MANIFEST is believed about finished segments of which nothing is replayed: their files are there and have the bytes
+  /// that are listed. Other damage in them is thrown by the read that meets it, and is then in `damage`.
+  ///
   /// - Parameter firstLSN: nil: nothing is replayed, and only the segments that were not finished are read.
   /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
-  /// - Complexity: O(segments), and O(bytes) of those that are replayed or were not finished.
+  /// - Complexity: one listing and one look at the sizes of the finished segments, whose number it grows with; O(bytes)
+  ///   of the segments that are replayed or were not finished.
   package static func open(
     at path: String, role: LogRole, options: LogOptions = .init(), environment: SystemEnvironment,
     createIfAbsent: Bool = true, from firstLSN: UInt64? = 1, replay: (LogEvent) throws -> Void
@@ -48,7 +52,8 @@ extension Log {
         // Refused before anything is touched, the lock file included.
         let seen = try LogReader.again { () throws(LogError) -> SegmentList in
           try SegmentList.read(
-            fileSystem, opening.directory, files, role: opening.role, writing: true, untilUnwritten: true)
+            fileSystem, opening.directory, files, role: opening.role, writing: true, untilUnwritten: true,
+            known: KnownSegments(), believing: firstLSN ?? .max)
         }
         let lock = try opening.directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
         do {
@@ -93,7 +98,7 @@ private struct LogOpening {
 
   /// Opens the store that is there, under its lock.
   func recover(
-    _ lock: any FileLock, known: [UInt64: SegmentSummary], from firstLSN: UInt64?, replay: (LogEvent) throws -> Void
+    _ lock: any FileLock, known: KnownSegments, from firstLSN: UInt64?, replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let begun = environment.clock.monotonicNanoseconds()
     // Again under the lock: the last writer may have gone on until now.
@@ -103,7 +108,8 @@ private struct LogOpening {
     try settleNames(files)
     try checkControlIsWritable()
     let list = try SegmentList.read(
-      fileSystem, directory, files, role: role, writing: true, untilUnwritten: false, known: known)
+      fileSystem, directory, files, role: role, writing: true, untilUnwritten: false, known: known,
+      believing: firstLSN ?? .max)
     var recovered = try Recovery.run(fileSystem, list, from: firstLSN, visit: replay)
     try checkNumbers(list, recovered)
     recovered.report.adopted = list.adopted
@@ -155,7 +161,7 @@ private struct LogOpening {
   private func clearUp(_ temporaries: [String], _ recovered: inout Recovery) throws(LogError) {
     let list = recovered.list
     let leftovers = try Leftovers(
-      list.unplaced, covering: list.summaries.first?.opening.firstLSN ?? 1, to: recovered.end.lsn, fileSystem)
+      list.unplaced, covering: list.segments.first?.firstLSN ?? 1, to: recovered.end.lsn, fileSystem)
     recovered.report.removed = leftovers.redundant
     recovered.report.quarantined = leftovers.unknown
     do {
@@ -173,11 +179,11 @@ private struct LogOpening {
     var manifest = list.manifest
     manifest.nextSegmentID = max(manifest.nextSegmentID, (files.segmentIDs.last ?? 0) + 1)
     var unused = list.unopened
-    if recovered.isLastUnpromised, let last = list.summaries.last { unused.append(last.segmentID) }
+    if recovered.isLastUnpromised, let last = list.segments.last { unused.append(last.segmentID) }
     // In the order in which they were read: a prepared segment may be in use by now.
-    manifest.entries = zip(list.summaries, list.ends).map { summary, end in
+    manifest.entries = list.segments.map { segment in
       ManifestEntry(
-        segmentID: summary.segmentID, salt: summary.header.salt, firstLSN: summary.opening.firstLSN, end: end)
+        segmentID: segment.segmentID, salt: segment.identity.salt, firstLSN: segment.firstLSN, end: segment.end)
     }
     manifest.entries += list.manifest.entries.filter { list.unopened.contains($0.segmentID) }
     return DirectoryKeeper(

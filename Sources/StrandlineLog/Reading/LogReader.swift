@@ -62,7 +62,8 @@ package final class LogReader: Sendable {
 
   deinit { files.close() }
 
-  /// Looks at the log at `path`. Only headers are read here; events come with `poll`.
+  /// Looks at the log at `path`. Only headers are read here; events come with `poll`. MANIFEST is believed about finished
+  /// segments that have nothing above `lsn`: no byte of them is read before a `read` asks for one.
   ///
   /// - Parameter lsn: events up to here count as handed out.
   /// - Throws: `.absent` if there is no log, `.wrongRole`, `.fromTheFuture`, `.damaged`, `.missingSegment`,
@@ -72,18 +73,19 @@ package final class LogReader: Sendable {
   ) throws(LogError) -> LogReader {
     let directory = StoreDirectory(path)
     let list = try again { () throws(LogError) -> SegmentList in
-      try Self.list(environment.fileSystem, directory, role: role)
+      try Self.list(environment.fileSystem, directory, role: role, after: lsn)
     }
     return LogReader(directory, environment, list, after: lsn)
   }
 
-  /// The segments as a reader sees them.
+  /// The segments as a reader sees them that has handed out everything up to `lsn`.
   static func list(
-    _ fileSystem: any FileSystem, _ directory: StoreDirectory, role: LogRole?, known: [UInt64: SegmentSummary] = [:]
+    _ fileSystem: any FileSystem, _ directory: StoreDirectory, role: LogRole?, after lsn: UInt64,
+    known: KnownSegments = KnownSegments()
   ) throws(LogError) -> SegmentList {
     try SegmentList.read(
       fileSystem, directory, try directory.files(fileSystem), role: role, writing: false, untilUnwritten: true,
-      known: known)
+      known: known, believing: lsn + 1)
   }
 
   /// A directory that is being written is not seen at one instant: what seems wrong is read again.
@@ -113,7 +115,7 @@ package final class LogReader: Sendable {
   /// called from within, unless segments are merged meanwhile; `poll` may not.
   ///
   /// - Throws: `LogError`, or what `visit` throws.
-  /// - Complexity: O(new bytes), and the unwritten rest of the last segment when no writer holds the store.
+  /// - Complexity: O(segments) names and sizes, O(new bytes), and the unwritten rest of the last segment when no writer holds the store.
   package func poll(_ visit: (LogEvent) throws -> Void) throws {
     try cursor.withLock { cursor in
       try cursor.poll(served, visit)
@@ -122,7 +124,8 @@ package final class LogReader: Sendable {
 
   /// Reads one event that `poll` has handed out.
   ///
-  /// - Throws: `.noSuchLSN`, `.damaged`, `.io`.
+  /// - Throws: `.noSuchLSN`, `.compacted`, `.io`; `.damaged`, `.missingSegment`, `.foreignSegment` or `.fromTheFuture` if
+  ///   the bytes are not those that were written: then `damage` has it too.
   package func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
     for _ in 0..<8 {
       let (place, table) = try served.withLock {
@@ -146,7 +149,11 @@ package final class LogReader: Sendable {
           guard let at = served.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
           served.tables[at].load(index)
         }
-      } catch  where error.underlying?.isAbsent == true {
+      } catch {
+        guard error.underlying?.isAbsent == true else {
+          files.damage.add(error, in: table.identity.segmentID)
+          throw error
+        }
         // Merged or compacted since the last poll: its replacement has it, or no segment has.
         let isFree: Void? = try cursor.withLockIfAvailable { cursor throws(LogError) in try cursor.relocate(served) }
         guard isFree != nil else {
@@ -157,6 +164,9 @@ package final class LogReader: Sendable {
     }
     throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)
   }
+
+  /// Damage that reads have met, in the order in which they met it; at most 64 places.
+  package var damage: [LogDamage] { files.damage.all }
 
   /// What a writer's open would have found at the last `poll`; empty before the first.
   package var recovery: RecoveryReport { served.withLock { $0.report } }
@@ -176,9 +186,12 @@ package final class LogReader: Sendable {
   package func frames(visit: (FrameView) throws -> Void) throws {
     let fileSystem = environment.fileSystem
     let list = try Self.again { () throws(LogError) -> SegmentList in
-      try Self.list(fileSystem, directory, role: role)
+      try Self.list(fileSystem, directory, role: role, after: 0)
     }
-    for (summary, end) in zip(list.summaries, list.ends) {
+    for segment in list.segments {
+      // Nothing ends below LSN 1 but a segment without events.
+      guard let summary = segment.summary else { continue }
+      let end = segment.end
       let file = try SegmentFile.open(fileSystem, summary.path)
       defer { file.close() }
       let size = try SegmentFile.size(of: file)

@@ -1,4 +1,8 @@
 // Open files for reading single events: a few, so that many segments do not use up the descriptors.
+//
+// A segment that an open has believed is checked here, when its index is first asked for: header, opening frame, seal and
+// index. Damage that is met is thrown, and kept in `damage`. A read of one event verifies that event's frame, whose
+// checksum names the segment, so it needs none of the rest.
 
 import StrandlineSystem
 import Synchronization
@@ -9,6 +13,9 @@ final class SegmentFiles: Sendable {
   private let fileSystem: any FileSystem
   /// Least recently used first.
   private let open = Mutex<[(segmentID: UInt64, file: any File)]>([])
+
+  /// What was met in files that an open has believed, or that have changed since.
+  let damage = FoundDamage()
 
   init(_ fileSystem: any FileSystem) { self.fileSystem = fileSystem }
 
@@ -91,25 +98,38 @@ final class SegmentFiles: Sendable {
     }
     var scanner = SegmentScanner(
       file: file, identity: identity, from: UInt64(range.lowerBound), limit: UInt64(range.upperBound))
+    // What does not verify and lies before the event, or where it should be.
+    var met: (range: Range<UInt64>, fault: FrameFault)?
+    func error(_ lsns: ClosedRange<UInt64>?) -> LogError? {
+      met.map { .damaged(path, at: $0.range, lsns: lsns, $0.fault.rawValue) }
+    }
     while scanner.offset < UInt64(range.upperBound) {
       switch try scanner.next() {
       case .frame(let header, let start, let offset):
         guard header.type == FrameType.event.rawValue else { continue }
         if header.lsn == lsn {
+          if let error = error(nil) { damage.add(error, in: identity.segmentID) }
           return LogEvent(header, scanner.window, at: start, segmentID: identity.segmentID, offset: offset)
         }
-        if header.lsn > lsn { throw .compacted(lsn) }
+        if header.lsn > lsn { throw error(lsn...lsn) ?? .compacted(lsn) }
       case .stop(let fault):
-        throw .damaged(
-          path, at: scanner.offset..<UInt64(range.upperBound), lsns: lsn...lsn, fault.rawValue)
+        let begin = scanner.offset
+        let end = UInt64(range.upperBound)
+        let behind = min(begin + UInt64(LogFormat.frameAlignment), end)
+        // The event may lie behind what does not verify.
+        let next = try SegmentScanner.firstFrame(of: file, identity: identity, in: behind..<end)
+        met = met ?? (begin..<(next?.offset ?? end), fault)
+        guard let next, next.header.lsn <= lsn else { throw error(lsn...lsn) ?? .compacted(lsn) }
+        scanner.skip(to: next.offset)
       }
     }
-    throw .compacted(lsn)
+    throw error(lsn...lsn) ?? .compacted(lsn)
   }
 
-  /// The places that the index of a finished segment names; if it has none that verifies (its writer was
-  /// interrupted), the segment is walked for them.
+  /// The places that the index of a finished segment names, after a check of the segment. One without a seal (its writer
+  /// was interrupted) is walked for them; what does not verify in it is kept in `damage`, and the rest has its places.
   ///
+  /// - Throws: `.damaged`, `.foreignSegment`, `.fromTheFuture`, `.io`.
   /// - Complexity: O(1) reads with an index, else O(bytes of the segment).
   func index(of table: SegmentTable.Address) throws(LogError) -> IndexBody {
     let (path, identity, end) = (table.path, table.identity, table.end)
@@ -119,24 +139,69 @@ final class SegmentFiles: Sendable {
     } catch {
       throw .system("cannot read the index of '\(path)'", error, file: path)
     }
-    if let (seal, _) = try SegmentTrailer.seal(file, identity: identity, end: end) {
-      var scanner = SegmentScanner(file: file, identity: identity, from: UInt64(seal.indexOffset), limit: UInt64(end))
-      if case .frame(let header, let start, _) = try scanner.next(), header.type == FrameType.index.rawValue,
-        let index = IndexBody.decode(
-          scanner.window, at: start + LogFormat.frameHeaderBytes, count: header.bodyLength)
-      {
-        return index
-      }
+    try check(file, table)
+    guard let (seal, lsn) = try SegmentTrailer.seal(file, identity: identity, end: end) else {
+      return try walked(file, table)
     }
+    var scanner = SegmentScanner(file: file, identity: identity, from: UInt64(seal.indexOffset), limit: UInt64(end))
+    guard lsn == table.lastLSN, case .frame(let header, let start, _) = try scanner.next(),
+      header.type == FrameType.index.rawValue, scanner.offset == UInt64(end) - UInt64(LogFormat.sealFrameBytes)
+    else {
+      throw .damaged(
+        path, at: UInt64(seal.indexOffset)..<UInt64(end), lsns: nil, "its seal does not speak of its index and events")
+    }
+    guard
+      let index = IndexBody.decode(
+        scanner.window, at: start + LogFormat.frameHeaderBytes, count: header.bodyLength)
+    else { throw .fromTheFuture(path, at: UInt64(seal.indexOffset), "an index of another form") }
+    return index
+  }
+
+  /// Whether a file's first page is that of the segment that is meant.
+  private func check(_ file: any File, _ table: SegmentTable.Address) throws(LogError) {
+    let (path, identity) = (table.path, table.identity)
+    let facts = try SegmentFacts.read(file, identity.segmentID, untilUnwritten: false)
+    if let problem = facts.problem { throw problem.with(lsns: table.lsns) }
+    guard facts.header?.identity == identity else {
+      throw .foreign(
+        path, at: UInt64(LogFormat.Header.salt), "it is another segment than the one that the list of segments means"
+      ).with(lsns: table.lsns)
+    }
+    guard let summary = facts.summary, summary.opening.firstLSN == table.firstLSN,
+      summary.rewrittenEnd.map({ $0.offset == table.end && $0.lastLSN == table.lastLSN }) ?? true
+    else {
+      throw .damaged(
+        path, at: UInt64(LogFormat.headerPageBytes)..<UInt64(LogFormat.openingEnd), lsns: table.lsns,
+        "its opening frame speaks of other events than the list of segments")
+    }
+  }
+
+  /// The places in a segment that has no index.
+  private func walked(_ file: any File, _ table: SegmentTable.Address) throws(LogError) -> IndexBody {
+    let (identity, end) = (table.identity, UInt64(table.end))
     var builder = IndexBuilder(firstLSN: table.firstLSN)
     var scanner = SegmentScanner(
-      file: file, identity: identity, from: UInt64(LogFormat.headerPageBytes), limit: UInt64(end))
-    while scanner.offset < UInt64(end) {
-      guard case .frame(let header, _, let offset) = try scanner.next() else {
-        throw .damaged(
-          path, at: scanner.offset..<UInt64(end), lsns: nil, "a frame that was acknowledged does not verify")
+      file: file, identity: identity, from: UInt64(LogFormat.headerPageBytes), limit: end)
+    var last = table.firstLSN - 1
+    while scanner.offset < end {
+      switch try scanner.next() {
+      case .frame(let header, _, let offset):
+        guard header.type == FrameType.event.rawValue else { continue }
+        if header.isFirst { builder.add(header.lsn, at: offset) }
+        last = header.lsn
+      case .stop(let fault):
+        let begin = scanner.offset
+        let behind = begin + UInt64(LogFormat.frameAlignment)
+        let next =
+          behind < end ? try SegmentScanner.firstFrame(of: file, identity: identity, in: behind..<end) : nil
+        let upper = next.map { $0.header.lsn - 1 } ?? table.lastLSN
+        damage.add(
+          .damaged(
+            table.path, at: begin..<(next?.offset ?? end), lsns: last < upper ? last + 1...upper : nil,
+            fault.rawValue), in: identity.segmentID)
+        guard let next else { return builder.index }
+        scanner.skip(to: next.offset)
       }
-      if header.type == FrameType.event.rawValue, header.isFirst { builder.add(header.lsn, at: offset) }
     }
     return builder.index
   }

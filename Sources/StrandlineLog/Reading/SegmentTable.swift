@@ -40,11 +40,17 @@ struct SegmentTable: Sendable {
     let path: String
     let identity: SegmentIdentity
     let firstLSN: UInt64
+    let lastLSN: UInt64
     let end: UInt32
+
+    /// nil if no event can lie there.
+    var lsns: ClosedRange<UInt64>? { firstLSN <= lastLSN ? firstLSN...lastLSN : nil }
   }
 
   var segmentID: UInt64 { identity.segmentID }
-  var address: Address { Address(path: path, identity: identity, firstLSN: firstLSN, end: end) }
+  var address: Address {
+    Address(path: path, identity: identity, firstLSN: firstLSN, lastLSN: lastLSN, end: end)
+  }
 
   /// A table to be filled by `append`.
   init(path: String, identity: SegmentIdentity, firstLSN: UInt64) {
@@ -62,8 +68,8 @@ struct SegmentTable: Sendable {
   }
 
   /// A table of a segment that was not walked.
-  init(unread summary: SegmentSummary, end: SegmentEnd) {
-    self.init(summary)
+  init(unread segment: LogSegment, end: SegmentEnd) {
+    self.init(path: segment.path, identity: segment.identity, firstLSN: segment.firstLSN)
     places = .unknown
     self.end = end.offset
     lastLSN = end.lastLSN
@@ -178,8 +184,8 @@ struct SegmentTable: Sendable {
         let middle = (low + high) / 2
         if UInt64(entries[middle].lsnDelta) <= delta { low = middle + 1 } else { high = middle }
       }
-      guard low > 0 else { return .gone }
-      return .near(entries[low - 1].offset..<(low < entries.count ? entries[low].offset : end))
+      let begin = low > 0 ? entries[low - 1].offset : UInt32(LogFormat.openingEnd)
+      return .near(begin..<max(begin, low < entries.count ? entries[low].offset : end))
     }
   }
 }
