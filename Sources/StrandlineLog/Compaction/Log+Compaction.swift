@@ -98,7 +98,7 @@ extension Log {
           throw WriteFailure.unknown(error)
         }
         let rotation = try writer.rotate()
-        queue.withLock { $0.rotated(rotation.table) }
+        queue.withLock { $0.rotated(rotation, placeBytesMax: options.placeBytesMax) }
         upkeep.add(rotation.predecessor)
         return nil
       } catch {

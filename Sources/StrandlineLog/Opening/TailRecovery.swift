@@ -87,9 +87,7 @@ struct TailRecovery {
       file: file, path: directory.segment(header.segmentID), identity: header.identity,
       end: UInt32(content.bytes.count), softBytes: options.segmentBytesMax, allocated: allocated,
       firstLSN: promised.lsn + 1)
-    for (frame, offset) in zip(copied.frames, content.offsets) where frame.flags & LogFormat.flagFirst != 0 {
-      segment.index.add(frame.lsn, at: offset)
-    }
+    for (frame, offset) in zip(copied.frames, content.offsets) { segment.index.add(frame.lsn, at: offset) }
     return Successor(segment: segment, copiedOffsets: content.offsets)
   }
 

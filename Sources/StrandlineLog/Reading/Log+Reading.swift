@@ -15,11 +15,7 @@ extension Log {
     for _ in 0..<8 {
       let (place, table) = try place(of: lsn)
       do throws(LogError) {
-        if case .unknown = place {
-          try loadIndex(table)
-          continue
-        }
-        return try files.read(lsn, at: place, identity: table.identity, path: table.path)
+        return try files.read(lsn, at: place, in: table)
       } catch {
         guard error.underlying?.isAbsent == true else {
           files.damage.add(error, in: table.identity.segmentID)
@@ -42,6 +38,9 @@ extension Log {
   /// Segments with damage are not merged and not compacted, nor are those behind them compacted. At most 64 places.
   package var damage: [LogDamage] { files.damage.all }
 
+  /// The memory of the indexes that reads have loaded; `LogOptions.indexBytesMax` bounds it.
+  package var indexBytes: Int { files.indexBytes }
+
   private func place(of lsn: UInt64) throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) {
     try queue.withLock { state throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) in
       if case .closed = state.phase { throw CommitState.closed }
@@ -53,15 +52,6 @@ extension Log {
       }
       let table = state.tables.index(of: lsn)
       return (state.tables[table].place(of: lsn), state.tables[table].address)
-    }
-  }
-
-  /// Loads the index of a segment that was finished before this log was opened.
-  private func loadIndex(_ table: SegmentTable.Address) throws(LogError) {
-    let index = try files.index(of: table)
-    queue.withLock { state in
-      guard let at = state.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
-      state.tables[at].load(index)
     }
   }
 }

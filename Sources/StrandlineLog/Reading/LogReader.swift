@@ -55,7 +55,7 @@ package final class LogReader: Sendable {
     role = list.manifest.role
     self.directory = directory
     self.environment = environment
-    files = SegmentFiles(environment.fileSystem)
+    files = SegmentFiles(environment.fileSystem, indexBytesMax: LogOptions().indexBytesMax)
     cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: list.manifest.role))
     served.withLock { $0.lastLSN = lsn }
   }
@@ -141,14 +141,7 @@ package final class LogReader: Sendable {
         return (table.place(of: lsn), table.address)
       }
       do throws(LogError) {
-        guard case .unknown = place else {
-          return try files.read(lsn, at: place, identity: table.identity, path: table.path)
-        }
-        let index = try files.index(of: table)
-        served.withLock { served in
-          guard let at = served.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
-          served.tables[at].load(index)
-        }
+        return try files.read(lsn, at: place, in: table)
       } catch {
         guard error.underlying?.isAbsent == true else {
           files.damage.add(error, in: table.identity.segmentID)

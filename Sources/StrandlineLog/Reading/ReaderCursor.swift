@@ -139,7 +139,10 @@ struct ReaderCursor {
     heldBack = []
     refresh(list, upTo: index, served)
     let table = SegmentTable(path: segment.path, identity: segment.identity, firstLSN: segment.firstLSN)
-    served.withLock { $0.tables.append(segment.summary.map { SegmentTable($0) } ?? table) }
+    served.withLock { served in
+      served.tables.append(segment.summary.map { SegmentTable($0) } ?? table)
+      served.tables.forgetPlaces(beyond: LogOptions().placeBytesMax)
+    }
   }
 
   /// Whether the current segment, of which nothing was read, has an end and nothing above the last event that was handed

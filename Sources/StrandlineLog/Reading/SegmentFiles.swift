@@ -11,13 +11,18 @@ import Synchronization
 final class SegmentFiles: Sendable {
   private static let openMax = 16
   private let fileSystem: any FileSystem
+  private let indexes: Mutex<SegmentIndexes>
   /// Least recently used first.
   private let open = Mutex<[(segmentID: UInt64, file: any File)]>([])
 
   /// What was met in files that an open has believed, or that have changed since.
   let damage = FoundDamage()
 
-  init(_ fileSystem: any FileSystem) { self.fileSystem = fileSystem }
+  /// - Parameter indexBytesMax: the memory for indexes.
+  init(_ fileSystem: any FileSystem, indexBytesMax: Int) {
+    self.fileSystem = fileSystem
+    indexes = Mutex(SegmentIndexes(bytesMax: indexBytesMax))
+  }
 
   private func file(_ segmentID: UInt64, _ path: String) throws(SystemError) -> any File {
     try open.withLock { files throws(SystemError) -> any File in
@@ -44,20 +49,28 @@ final class SegmentFiles: Sendable {
   /// Forgets files that are about to be removed; a read from one that is under way goes on.
   func drop(_ segmentIDs: Set<UInt64>) {
     open.withLock { files in files.removeAll { segmentIDs.contains($0.segmentID) } }
+    indexes.withLock { $0.remove(segmentIDs) }
   }
+
+  /// The memory of the indexes that are loaded.
+  var indexBytes: Int { indexes.withLock { $0.bytes } }
 
   /// The event `lsn`, which lies where `place` says.
   ///
   /// - Throws: `.damaged`, `.compacted` if the segment has others around it and not this one, `.io`.
   func read(
-    _ lsn: UInt64, at place: SegmentTable.Place, identity: SegmentIdentity, path: String
+    _ lsn: UInt64, at place: SegmentTable.Place, in table: SegmentTable.Address
   ) throws(LogError) -> LogEvent {
     switch place {
     case .exact(let range):
-      return try readExactly(lsn, range, identity, path)
+      return try readExactly(lsn, range, table.identity, table.path)
     case .near(let range):
-      return try search(lsn, range, identity, path)
-    case .gone, .unknown:
+      return try search(lsn, range, table.identity, table.path)
+    case .unknown:
+      let index = try index(of: table)
+      return try search(
+        lsn, index.entries.range(of: lsn - table.firstLSN, end: index.eventsEnd), table.identity, table.path)
+    case .gone:
       throw .compacted(lsn)
     }
   }
@@ -126,12 +139,24 @@ final class SegmentFiles: Sendable {
     throw error(lsn...lsn) ?? .compacted(lsn)
   }
 
+  /// The index of a finished segment, from memory or from its file.
+  func index(of table: SegmentTable.Address) throws(LogError) -> SegmentIndex {
+    let segmentID = table.identity.segmentID
+    if let index = indexes.withLock({ $0.use(segmentID) }) { return index }
+    var index = try readIndex(of: table)
+    // One that names places outside the segment names nothing that can be read.
+    let places = UInt32(LogFormat.openingEnd)..<max(UInt32(LogFormat.openingEnd), index.eventsEnd)
+    index.entries = index.entries.filter { places.contains($0.offset) }
+    indexes.withLock { $0.add(index, segmentID) }
+    return index
+  }
+
   /// The places that the index of a finished segment names, after a check of the segment. One without a seal (its writer
   /// was interrupted) is walked for them; what does not verify in it is kept in `damage`, and the rest has its places.
   ///
   /// - Throws: `.damaged`, `.foreignSegment`, `.fromTheFuture`, `.io`.
   /// - Complexity: O(1) reads with an index, else O(bytes of the segment).
-  func index(of table: SegmentTable.Address) throws(LogError) -> IndexBody {
+  private func readIndex(of table: SegmentTable.Address) throws(LogError) -> SegmentIndex {
     let (path, identity, end) = (table.path, table.identity, table.end)
     let file: any File
     do {
@@ -141,7 +166,7 @@ final class SegmentFiles: Sendable {
     }
     try check(file, table)
     guard let (seal, lsn) = try SegmentTrailer.seal(file, identity: identity, end: end) else {
-      return try walked(file, table)
+      return SegmentIndex(entries: try walked(file, table).entries, eventsEnd: end)
     }
     var scanner = SegmentScanner(file: file, identity: identity, from: UInt64(seal.indexOffset), limit: UInt64(end))
     guard lsn == table.lastLSN, case .frame(let header, let start, _) = try scanner.next(),
@@ -154,7 +179,7 @@ final class SegmentFiles: Sendable {
       let index = IndexBody.decode(
         scanner.window, at: start + LogFormat.frameHeaderBytes, count: header.bodyLength)
     else { throw .fromTheFuture(path, at: UInt64(seal.indexOffset), "an index of another form") }
-    return index
+    return SegmentIndex(entries: index.entries, eventsEnd: seal.indexOffset)
   }
 
   /// Whether a file's first page is that of the segment that is meant.
@@ -187,7 +212,7 @@ final class SegmentFiles: Sendable {
       switch try scanner.next() {
       case .frame(let header, _, let offset):
         guard header.type == FrameType.event.rawValue else { continue }
-        if header.isFirst { builder.add(header.lsn, at: offset) }
+        builder.add(header.lsn, at: offset)
         last = header.lsn
       case .stop(let fault):
         let begin = scanner.offset
@@ -207,18 +232,62 @@ final class SegmentFiles: Sendable {
   }
 }
 
-/// Collects the places of an index: the first transaction, and then one every 16 KiB or more.
+/// The index of one segment, in memory.
+struct SegmentIndex: Sendable {
+  var entries: [IndexBody.Entry]
+  /// Where the last event ends, at the latest.
+  let eventsEnd: UInt32
+
+  var bytes: Int { entries.count * MemoryLayout<IndexBody.Entry>.stride + Self.fixedBytes }
+  /// What one without entries costs, about.
+  private static let fixedBytes = 128
+}
+
+/// The indexes that were used last, as many as fit.
+private struct SegmentIndexes: Sendable {
+  let bytesMax: Int
+  private(set) var bytes = 0
+  private var loaded: [UInt64: (index: SegmentIndex, use: UInt64)] = [:]
+  private var uses: UInt64 = 0
+
+  init(bytesMax: Int) { self.bytesMax = bytesMax }
+
+  mutating func use(_ segmentID: UInt64) -> SegmentIndex? {
+    uses += 1
+    loaded[segmentID]?.use = uses
+    return loaded[segmentID]?.index
+  }
+
+  /// Others go until it fits; it stays, whatever its size.
+  mutating func add(_ index: SegmentIndex, _ segmentID: UInt64) {
+    remove([segmentID])
+    while bytes + index.bytes > bytesMax, let oldest = loaded.min(by: { $0.value.use < $1.value.use }) {
+      remove([oldest.key])
+    }
+    uses += 1
+    loaded[segmentID] = (index, uses)
+    bytes += index.bytes
+  }
+
+  mutating func remove(_ segmentIDs: Set<UInt64>) {
+    for segmentID in segmentIDs { bytes -= loaded.removeValue(forKey: segmentID)?.index.bytes ?? 0 }
+  }
+}
+
+/// Collects the places of an index: the first event, and then each that begins 4 KiB or more behind the last place.
 struct IndexBuilder: Sendable {
   let firstLSN: UInt64
   private(set) var index = IndexBody()
+  /// An event that begins here or behind has a place.
+  private var next: UInt32 = 0
 
   init(firstLSN: UInt64) { self.firstLSN = firstLSN }
 
-  /// A transaction begins here.
+  /// An event begins here.
   mutating func add(_ lsn: UInt64, at offset: UInt32) {
-    if let last = index.entries.last, offset - last.offset < UInt32(LogFormat.indexStepBytes) { return }
     // Deltas have 32 bits; a range that is longer (after many compactions) is searched from its last entry.
-    guard let delta = UInt32(exactly: lsn - firstLSN) else { return }
+    guard offset >= next, let delta = UInt32(exactly: lsn - firstLSN) else { return }
     index.entries.append(IndexBody.Entry(lsnDelta: delta, offset: offset))
+    next = offset + UInt32(LogFormat.indexStepBytes)
   }
 }
