@@ -27,14 +27,14 @@ package struct FrameView: Hashable, Sendable {
 }
 
 /// A view of a log that another process may be writing. Safe to use from every thread; polls wait for each other.
-package final class LogReader: Sendable {
+package final class LogReader: Sendable, EventAddresses {
   package let path: String
   package let storeUUID: [UInt8]
   package let role: LogRole
 
   private let directory: StoreDirectory
   private let environment: SystemEnvironment
-  private let files: SegmentFiles
+  let files: SegmentFiles
   /// Held for the length of a poll.
   private let cursor: Mutex<ReaderCursor>
   /// Held for a moment.
@@ -127,6 +127,27 @@ package final class LogReader: Sendable {
   /// - Throws: `.noSuchLSN`, `.compacted`, `.io`; `.damaged`, `.missingSegment`, `.foreignSegment` or `.fromTheFuture` if
   ///   the bytes are not those that were written: then `damage` has it too.
   package func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
+    try resolved(lsn) { (place, table) throws(LogError) in try files.read(lsn, at: place, in: table) }
+  }
+
+  /// Reads one event that `poll` has handed out and that was last seen at `hint`, as `Log.read(_:at:)` does.
+  package func read(_ lsn: UInt64, at hint: LogPlace) throws(LogError) -> LogEvent {
+    try resolved(lsn) { (place, table) throws(LogError) in
+      if hint.segmentID == table.identity.segmentID, let event = try files.read(lsn, at: hint, in: table) {
+        return event
+      }
+      return try files.read(lsn, at: place, in: table)
+    }
+  }
+
+  /// Hands events that `poll` has handed out to `visit` once more, as `Log.forEachEvent` does.
+  package func forEachEvent(in lsns: ClosedRange<UInt64>, _ visit: (LogEvent) throws -> Bool) throws {
+    try handOut(lsns, upTo: lastLSN, visit)
+  }
+
+  func resolved<Result>(
+    _ lsn: UInt64, _ body: (SegmentTable.Place, SegmentTable.Address) throws(LogError) -> Result
+  ) throws(LogError) -> Result {
     for _ in 0..<8 {
       let (place, table) = try served.withLock {
         served throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) in
@@ -141,7 +162,7 @@ package final class LogReader: Sendable {
         return (table.place(of: lsn), table.address)
       }
       do throws(LogError) {
-        return try files.read(lsn, at: place, in: table)
+        return try body(place, table)
       } catch {
         guard error.underlying?.isAbsent == true else {
           files.damage.add(error, in: table.identity.segmentID)
@@ -182,7 +203,7 @@ package final class LogReader: Sendable {
       try Self.list(fileSystem, directory, role: role, after: 0)
     }
     for segment in list.segments {
-      // Nothing ends below LSN 1 but a segment without events.
+      // None begins below LSN 1, so none is believed.
       guard let summary = segment.summary else { continue }
       let end = segment.end
       let file = try SegmentFile.open(fileSystem, summary.path)

@@ -9,7 +9,8 @@ import Synchronization
 
 /// The files that were read from last.
 final class SegmentFiles: Sendable {
-  private static let openMax = 16
+  /// 1 GiB in segments of the usual size.
+  private static let openMax = 64
   private let fileSystem: any FileSystem
   private let indexes: Mutex<SegmentIndexes>
   /// Least recently used first.
@@ -26,6 +27,7 @@ final class SegmentFiles: Sendable {
 
   private func file(_ segmentID: UInt64, _ path: String) throws(SystemError) -> any File {
     try open.withLock { files throws(SystemError) -> any File in
+      if let last = files.last, last.segmentID == segmentID { return last.file }
       if let index = files.firstIndex(where: { $0.segmentID == segmentID }) {
         let found = files.remove(at: index)
         files.append(found)
@@ -73,6 +75,80 @@ final class SegmentFiles: Sendable {
     case .gone:
       throw .compacted(lsn)
     }
+  }
+
+  /// The event `lsn`, if it lies at a place; nil if something else does. One read, or two if the place does not know the
+  /// frame's size.
+  ///
+  /// - Throws: `.io`.
+  func read(
+    _ lsn: UInt64, at place: LogPlace, in table: SegmentTable.Address
+  ) throws(LogError) -> LogEvent? {
+    guard place.offset >= UInt32(LogFormat.openingEnd), place.offset < table.end else { return nil }
+    let rest = Int(table.end - place.offset)
+    let offset = UInt64(place.offset)
+    do {
+      let file = try self.file(table.identity.segmentID, table.path)
+      let wanted = place.frameBytes == 0 ? Self.unknownFrameBytes : Int(place.frameBytes)
+      var bytes = try file.read(at: offset, count: min(wanted, rest))
+      guard bytes.count >= LogFormat.frameHeaderBytes,
+        case .success(let header) = FrameHeader.decode(bytes, at: 0, offset: place.offset, identity: table.identity),
+        header.type == FrameType.event.rawValue, header.lsn == lsn, header.frameBytes <= rest
+      else { return nil }
+      if header.frameBytes > bytes.count { bytes = try file.read(at: offset, count: header.frameBytes) }
+      guard header.frameBytes <= bytes.count, header.bodyMatches(bytes, at: 0) else { return nil }
+      return LogEvent(header, bytes, at: 0, segmentID: table.identity.segmentID, offset: place.offset)
+    } catch {
+      throw .system("cannot read LSN \(lsn)", error, file: table.path)
+    }
+  }
+
+  /// What is read of a frame of which only the place is known.
+  private static let unknownFrameBytes = 1_024
+
+  /// Hands the events of a range of LSNs in one segment to `visit`, in order, until it returns false.
+  ///
+  /// - Parameter place: that of the first, or of one before it.
+  /// - Returns: whether `visit` wants more.
+  func scan(
+    _ lsns: ClosedRange<UInt64>, at place: SegmentTable.Place, in table: SegmentTable.Address,
+    _ visit: (LogEvent) -> Bool
+  ) throws(LogError) -> Bool {
+    var range: Range<UInt32>
+    switch place {
+    case .exact(let found), .near(let found): range = found.lowerBound..<table.end
+    case .gone: return true
+    case .unknown:
+      let index = try index(of: table)
+      range = index.entries.range(of: lsns.lowerBound - table.firstLSN, end: index.eventsEnd)
+      let last = index.entries.range(of: lsns.upperBound - table.firstLSN, end: index.eventsEnd)
+      range = range.lowerBound..<max(range.upperBound, last.upperBound)
+    }
+    let file: any File
+    do {
+      file = try self.file(table.identity.segmentID, table.path)
+    } catch {
+      throw LogError.system("cannot read LSN \(lsns.lowerBound)", error, file: table.path)
+    }
+    var scanner = SegmentScanner(
+      file: file, identity: table.identity, from: UInt64(range.lowerBound), limit: UInt64(range.upperBound))
+    var next = lsns.lowerBound
+    while scanner.offset < UInt64(range.upperBound) {
+      switch try scanner.next() {
+      case .frame(let header, let start, let offset):
+        guard header.type == FrameType.event.rawValue, header.lsn >= next else { continue }
+        guard header.lsn <= lsns.upperBound else { return true }
+        let event = LogEvent(
+          header, scanner.window, at: start, segmentID: table.identity.segmentID, offset: offset)
+        guard visit(event) else { return false }
+        guard header.lsn < lsns.upperBound else { return true }
+        next = header.lsn + 1
+      case .stop(let fault):
+        throw LogError.damaged(
+          table.path, at: scanner.offset..<UInt64(range.upperBound), lsns: next...lsns.upperBound, fault.rawValue)
+      }
+    }
+    return true
   }
 
   private func readExactly(

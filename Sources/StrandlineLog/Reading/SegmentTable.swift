@@ -187,6 +187,12 @@ struct SegmentTable: Sendable {
     }
   }
 
+  /// Where exactly the event lies, if that is known without a read.
+  func exactPlace(of lsn: UInt64) -> LogPlace? {
+    guard case .exact(let range) = place(of: lsn) else { return nil }
+    return LogPlace(segmentID: segmentID, offset: range.lowerBound, frameBytes: UInt32(range.count))
+  }
+
   /// The memory of its places.
   private var placeBytes: Int {
     switch places {
