@@ -112,6 +112,13 @@ extension LogError {
     return error
   }
 
+  /// The same about these events, unless it names some.
+  func with(lsns: ClosedRange<UInt64>?) -> LogError {
+    var result = self
+    if result.lsns == nil { result.lsns = lsns }
+    return result
+  }
+
   private static func words(of lsns: ClosedRange<UInt64>) -> String {
     lsns.lowerBound == lsns.upperBound ? "LSN \(lsns.lowerBound)" : "LSNs \(lsns.lowerBound) to \(lsns.upperBound)"
   }

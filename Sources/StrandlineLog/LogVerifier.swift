@@ -230,10 +230,10 @@ private struct Verification {
         let step = try walk.next()
         if case .transaction = step {
           report.events += UInt64(walk.places.count)
-          if let first = walk.places.first {
+          for place in walk.places {
             begins.append(
               IndexBody.Entry(
-                lsnDelta: UInt32(truncatingIfNeeded: first.lsn - summary.opening.firstLSN), offset: first.offset))
+                lsnDelta: UInt32(truncatingIfNeeded: place.lsn - summary.opening.firstLSN), offset: place.offset))
           }
         }
         guard case .stop(let fault) = step else { continue }
@@ -263,7 +263,7 @@ private struct Verification {
     if isLast || sealed == nil { report.lastLSN = max(report.lastLSN, walk.unitEnd.lsn) }
   }
 
-  /// Every place that the index names is one where a transaction begins.
+  /// Every place that the index names is one where an event begins.
   private mutating func checkIndex(_ walk: SegmentWalk, _ begins: [IndexBody.Entry]) {
     guard let index = walk.index else { return }
     var at = 0
@@ -273,7 +273,7 @@ private struct Verification {
         add(
           .damaged(
             walk.path, at: UInt64(index.range.lowerBound)..<UInt64(index.range.upperBound), lsns: nil,
-            "its index names byte \(entry.offset), where no transaction begins as it says"), in: walk.path)
+            "its index names byte \(entry.offset), where no event begins as it says"), in: walk.path)
         return
       }
     }

@@ -346,7 +346,7 @@ package struct BitRot {
     return look
   }
 
-  /// An open that replays nothing believes what it has not read; a read of any event must not.
+  /// An open that replays nothing believes what it has not read; a read of any event must not, and what it meets is named.
   private func openUnread(_ disk: SimulatedDisk, _ names: [String]?) throws {
     do {
       let log = try Log.open(
@@ -357,7 +357,17 @@ package struct BitRot {
         throw LogProblem("an open without replay ends with LSN \(log.durableLSN) of \(eventsByLSN.count)")
       }
       for lsn in 1...UInt64(eventsByLSN.count) {
-        try read(lsn, by: "a writer that replayed nothing") { () throws(LogError) in try log.read(lsn) }
+        try read(lsn, by: "a writer that replayed nothing") { () throws(LogError) in
+          do throws(LogError) {
+            return try log.read(lsn)
+          } catch {
+            let isNamed = log.damage.contains { $0.file == error.file && $0.code == error.code }
+            guard error.code == .compacted || isNamed else {
+              throw LogError(.closed, "the damage that a read met is not named: \(error)")
+            }
+            throw error
+          }
+        }
       }
     } catch let error as LogError {
       try requireNamed(error, names, by: "an open without replay")
@@ -379,7 +389,7 @@ package struct BitRot {
     } catch let error as LogError {
       let isLegal =
         switch error.code {
-        case .damaged, .io: true
+        case .damaged, .foreignSegment, .missingSegment, .fromTheFuture, .io: true
         case .compacted: expected == nil
         case .noSuchLSN: mayForget
         default: false

@@ -162,11 +162,8 @@ public final class CloudServer: Sendable {
   ///
   /// For tests: they count in the journal what was applied.
   package func forEachEvent(_ body: (UInt64, JournalEvent) throws -> Void) throws {
-    let last = core.withLock { $0.state.lastLSN }
-    var lsn: UInt64 = 1
-    while lsn <= last {
-      if let event = try JournalEvent.decode(try journal.read(lsn)) { try body(lsn, event) }
-      lsn += 1
+    try journal.forEachEvent(upTo: core.withLock { $0.state.lastLSN }) { lsn, bytes in
+      if let event = try JournalEvent.decode(bytes) { try body(lsn, event) }
     }
   }
 

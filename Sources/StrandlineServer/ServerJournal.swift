@@ -33,6 +33,9 @@ package protocol ServerJournal: Sendable {
   func append(_ bodies: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64>
   /// The body of a durable event.
   func read(_ lsn: UInt64) throws(JournalFailure) -> [UInt8]
+  /// Hands the bodies of durable events up to an LSN to `body`, in order. Throws a failure of the journal, or what `body`
+  /// throws.
+  func forEachEvent(upTo last: UInt64, _ body: (UInt64, [UInt8]) throws -> Void) throws
   /// Closes the journal and releases its lock.
   func close() throws
 }
@@ -60,6 +63,10 @@ package final class MemoryJournal: ServerJournal {
     let body = bodies.withLock { lsn >= 1 && lsn <= UInt64($0.count) ? $0[Int(lsn - 1)] : nil }
     guard let body else { throw .broken("the journal has no event \(lsn)") }
     return body
+  }
+
+  package func forEachEvent(upTo last: UInt64, _ body: (UInt64, [UInt8]) throws -> Void) throws {
+    for lsn in stride(from: 1, through: last, by: 1) { try body(lsn, try read(lsn)) }
   }
 
   package func close() {}
@@ -114,6 +121,14 @@ package final class LogJournal: ServerJournal {
       return try log.read(lsn).body
     } catch {
       throw .broken(error.description)
+    }
+  }
+
+  package func forEachEvent(upTo last: UInt64, _ body: (UInt64, [UInt8]) throws -> Void) throws {
+    guard last > 0 else { return }
+    try log.forEachEvent(in: 1...last) { event in
+      try body(event.lsn, event.body)
+      return true
     }
   }
 

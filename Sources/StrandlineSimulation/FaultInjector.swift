@@ -8,7 +8,7 @@ internal import Synchronization
 
 /// A kind of call that can be counted and made to fail.
 package enum DiskCall: String, Sendable, CaseIterable {
-  case open, create, kind, list, makeDirectory, rename, unlink, removeDirectory, syncDirectory, lock
+  case open, create, kind, list, sizes, makeDirectory, rename, unlink, removeDirectory, syncDirectory, lock
   case size, read, write, preallocate, truncate, sync
 
   /// The system call that the error names.
@@ -17,6 +17,7 @@ package enum DiskCall: String, Sendable, CaseIterable {
     case .open, .create: "open"
     case .kind: "lstat"
     case .list: "opendir"
+    case .sizes: "fstatat"
     case .makeDirectory: "mkdir"
     case .rename: "rename"
     case .unlink: "unlink"
@@ -35,7 +36,7 @@ package enum DiskCall: String, Sendable, CaseIterable {
   /// Whether the call changes the disk.
   package var isMutating: Bool {
     switch self {
-    case .open, .kind, .list, .lock, .size, .read: false
+    case .open, .kind, .list, .sizes, .lock, .size, .read: false
     case .create, .makeDirectory, .rename, .unlink, .removeDirectory, .syncDirectory: true
     case .write, .preallocate, .truncate, .sync: true
     }
@@ -174,6 +175,9 @@ package final class FaultInjector: FileSystem {
   }
   package func list(_ directory: String) throws(SystemError) -> [String] {
     try run(.list, directory) { () throws(SystemError) in try base.list(directory) }
+  }
+  package func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
+    try run(.sizes, directory) { () throws(SystemError) in try base.sizes(of: names, in: directory) }
   }
   package func makeDirectory(_ path: String) throws(SystemError) {
     try run(.makeDirectory, path) { () throws(SystemError) in try base.makeDirectory(path) }

@@ -11,6 +11,9 @@ extension ForwardingFileSystem {
   package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File { try base.open(path, mode) }
   package func kind(of path: String) throws(SystemError) -> PathKind { try base.kind(of: path) }
   package func list(_ directory: String) throws(SystemError) -> [String] { try base.list(directory) }
+  package func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
+    try base.sizes(of: names, in: directory)
+  }
   package func makeDirectory(_ path: String) throws(SystemError) { try base.makeDirectory(path) }
   package func rename(_ path: String, to newPath: String) throws(SystemError) { try base.rename(path, to: newPath) }
   package func unlink(_ path: String) throws(SystemError) { try base.unlink(path) }

@@ -47,6 +47,19 @@ extension SimulatedDisk {
     }
   }
 
+  package func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
+    try read(directory) { (state) throws(SystemError) in
+      let entries = state.directories[try state.directory("open", directory)].current
+      return names.map { name in
+        switch entries[name] {
+        case .file(let node): UInt64(state.nodes[node].current.size)
+        case .directory: 0
+        case nil: nil
+        }
+      }
+    }
+  }
+
   package func makeDirectory(_ path: String) throws(SystemError) {
     try mutate(path) { (state) throws(SystemError) in
       let location = try state.location("mkdir", path)

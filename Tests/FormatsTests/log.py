@@ -676,7 +676,7 @@ def thorough(path):
         if any(any(segment.data[frame["at"] + 32 + frame["length"] : frame["end"]]) for frame in frames):
             return False
         first = segment.opening["firstLSN"]
-        begins = [(frame["lsn"] - first, frame["at"]) for frame in frames if frame["type"] == 1 and frame["flags"] & FIRST]
+        begins = [(frame["lsn"] - first, frame["at"]) for frame in frames if frame["type"] == 1]
         if any(place not in begins for frame in frames if frame["type"] == 3 for place in index(frame["body"])):
             return False
     return True

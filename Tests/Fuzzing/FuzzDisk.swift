@@ -34,6 +34,10 @@ final class FuzzDisk: FileSystem {
     return files.keys.sorted().map { String($0.dropFirst(Self.folder.count + 1)) }
   }
 
+  func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
+    names.map { files["\(directory)/\($0)"].map { UInt64($0.count) } }
+  }
+
   func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
     guard files[path] != nil else { throw .absent("open", path) }
     return isHeld ? nil : FuzzLock()

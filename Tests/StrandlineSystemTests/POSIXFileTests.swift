@@ -172,6 +172,18 @@ struct POSIXFileTests {
     #expect(throws: SystemError.absent("open", folder("plain"))) { try disk.syncDirectory(folder("plain")) }
   }
 
+  @Test func `sizes are those of the files of a directory, whatever else is there`() throws {
+    try disk.makeDirectory(folder("d"))
+    for (name, count) in [("a", 3), ("b", 0)] {
+      try disk.open(folder("d/\(name)"), .create).write([UInt8](repeating: 1, count: count), at: 0)
+    }
+    try disk.makeDirectory(folder("d/c"))
+    #expect(try disk.sizes(of: ["b", "x", "a", "c"], in: folder("d")) == [0, nil, 3, 0])
+    #expect(try disk.sizes(of: [], in: folder("d")) == [])
+    #expect(throws: SystemError.absent("open", folder("y"))) { try disk.sizes(of: ["a"], in: folder("y")) }
+    #expect(throws: SystemError.self) { try disk.sizes(of: ["a"], in: folder("d/a")) }
+  }
+
   @Test func `two descriptors exclude each other by lock`() throws {
     let path = folder("LOCK")
     #expect(throws: SystemError.absent("open", path)) { try disk.lock(path, exclusive: false) }

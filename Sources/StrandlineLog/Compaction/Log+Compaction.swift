@@ -98,7 +98,7 @@ extension Log {
           throw WriteFailure.unknown(error)
         }
         let rotation = try writer.rotate()
-        queue.withLock { $0.rotated(rotation.table) }
+        queue.withLock { $0.rotated(rotation, placeBytesMax: options.placeBytesMax) }
         upkeep.add(rotation.predecessor)
         return nil
       } catch {
@@ -115,14 +115,18 @@ extension Log {
   /// Safe beside appends and reads; a second call waits for the first. When it returns, what did not survive is gone
   /// from the medium, and LSNs that were removed read as `.compacted`.
   ///
+  /// A damaged segment stays as it is, and so does what follows it: a newer fact that was left out there would no longer
+  /// stand against what a repair may find in it. One of which damage was met earlier is read again first.
+  ///
   /// - Parameters:
-  ///   - prepare: asked once before, with the events that it is about, which no other call rewrites meanwhile; not
-  ///     asked if there are none.
+  ///   - prepare: asked before, with the events that it is about, which no other call rewrites meanwhile; not asked if
+  ///     there are none. Asked again, with fewer, if a segment proves to be damaged.
   ///   - survivors: what stays of a transaction: some of its LSNs, rising, each with its content or another. Asked in
   ///     the order of the log, about finished segments only.
   /// - Throws: `.consumerHolds` if a consumer keeps more than `LogOptions.consumerHoldBytesMax` from being looked at
-  ///   (what is below it was compacted all the same); `.damaged`, `.io`, `.full`; or what the closures throw. The log
-  ///   goes on as it was, and the failure is in `upkeepReport`.
+  ///   (what is below it was compacted all the same); `.damaged` if a segment is damaged (what stands before it was
+  ///   compacted all the same); `.io`, `.full`; or what the closures throw. The log goes on as it was, and the failure is
+  ///   in `upkeepReport`.
   /// - Complexity: O(bytes of the segments that are read); until it ends, the medium holds what survives twice.
   @discardableResult
   package func compact(
@@ -138,15 +142,26 @@ extension Log {
       try rewriting(.compacting) { () throws(LogError) in
         let slowest = consumers.slowest
         let finished = keeper.manifest.finished.prefix { $0.end.lastLSN <= limit }
-        let free = finished.prefix { $0.end.lastLSN <= slowest?.lsn ?? .max }
-        do {
-          try compact(free, &report, prepare, survivors)
-        } catch let error as LogError {
-          throw error
-        } catch {
-          ownersError = error
-          throw LogError(.io, "the owner of '\(path)' could not say what is alive: \(error)", file: path)
+        forgetHealed(finished)
+        var damaged: SegmentRewrite.Input?
+        var free = finished.prefix(0)
+        while true {
+          let known = files.damage.segmentIDs
+          damaged = finished.first { known.contains($0.segmentID) }
+          free = finished.prefix { $0.end.lastLSN <= slowest?.lsn ?? .max && !known.contains($0.segmentID) }
+          report = CompactionReport()
+          do {
+            try compact(free, &report, prepare, survivors)
+            break
+          } catch let error as LogError {
+            // Without the segment that proved to be damaged, and what follows it.
+            guard noteDamage(error, in: free) else { throw error }
+          } catch {
+            ownersError = error
+            throw LogError(.io, "the owner of '\(path)' could not say what is alive: \(error)", file: path)
+          }
         }
+        if let damaged, let error = files.damage.error(in: damaged.segmentID) { throw error }
         let held = finished[free.endIndex...].reduce(0) { $0 + UInt64($1.end.offset) }
         if let slowest, held > options.consumerHoldBytesMax {
           throw LogError(
@@ -161,6 +176,28 @@ extension Log {
       throw error
     }
     return report
+  }
+
+  /// Keeps an error that speaks of the bytes of one of the segments that were read.
+  ///
+  /// - Returns: whether it does.
+  func noteDamage(_ error: LogError, in inputs: some Sequence<SegmentRewrite.Input>) -> Bool {
+    let input = inputs.first { keeper.directory.segment($0.segmentID) == error.file }
+    return input.map { files.damage.add(error, in: $0.segmentID) } ?? false
+  }
+
+  /// Forgets damage that is not there any more: a read may fail once, and a file may be restored. Looks no further than
+  /// the first segment whose damage is still there.
+  private func forgetHealed(_ finished: some Sequence<SegmentRewrite.Input>) {
+    let known = files.damage.segmentIDs
+    for input in finished where known.contains(input.segmentID) {
+      do {
+        try SegmentRewrite.walk(keeper, input) { _ in }
+      } catch {
+        return
+      }
+      files.damage.forget(input.segmentID)
+    }
   }
 
   private func compact(

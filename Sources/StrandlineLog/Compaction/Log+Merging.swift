@@ -7,9 +7,11 @@ import StrandlineSystem
 import Synchronization
 
 extension Log {
-  /// Merges small segments, if enough of them have come together.
+  /// Merges small segments, if enough of them have come together. A segment that is known to be damaged stays as it is,
+  /// and its neighbours are merged without it.
   ///
-  /// - Throws: `.damaged`, `.io`, `.full`; the log goes on as it was. The failure is in `upkeepReport` too.
+  /// - Throws: `.damaged` if a segment proved to be damaged (others were merged all the same), `.io`, `.full`; the log goes
+  ///   on as it was. The failure is in `upkeepReport` too.
   /// - Complexity: O(bytes that are merged); O(segments) if none are.
   package func mergeSegments() throws(LogError) {
     try checkCopied()
@@ -20,23 +22,35 @@ extension Log {
 
   private func mergeNow() throws(LogError) {
     try rewriting(.merging) { () throws(LogError) in
+      var damage: LogError?
       while let run = mergeableRun() {
-        var rewrite = try SegmentRewrite(keeper, from: run[0])
-        do {
-          for input in run { try rewrite.read(input) { $0.map(LogSurvivor.init) } }
-        } catch let error as LogError {
-          throw error
+        do throws(LogError) {
+          try merge(run)
         } catch {
-          preconditionFailure("taking over events throws nothing of its own")
+          // The next run is another one, because it has none of the damaged segments.
+          guard noteDamage(error, in: run) else { throw error }
+          damage = damage ?? error
         }
-        try replace([try make(&rewrite)])
-        if let failure = keeper.removeDropped() {
-          throw .system("merged, but old segments of '\(path)' cannot be removed", failure)
-        }
-        upkeep.succeeded(.merging) { $0.segmentsMerged += run.count }
       }
+      if let damage { throw damage }
       upkeep.succeeded(.merging)
     }
+  }
+
+  private func merge(_ run: [SegmentRewrite.Input]) throws(LogError) {
+    var rewrite = try SegmentRewrite(keeper, from: run[0])
+    do {
+      for input in run { try rewrite.read(input) { $0.map(LogSurvivor.init) } }
+    } catch let error as LogError {
+      throw error
+    } catch {
+      preconditionFailure("taking over events throws nothing of its own")
+    }
+    try replace([try make(&rewrite)])
+    if let failure = keeper.removeDropped() {
+      throw .system("merged, but old segments of '\(path)' cannot be removed", failure)
+    }
+    upkeep.succeeded(.merging) { $0.segmentsMerged += run.count }
   }
 
   /// Merges small segments while the log closes, the closing writer's own segment too: a writer that is open for a
@@ -111,6 +125,7 @@ extension Log {
   /// Neighbours of one size class or smaller ones, eight at least, that fit into a segment together.
   private func mergeableRun() -> [SegmentRewrite.Input]? {
     let entries = keeper.manifest.entries.filter { !$0.isPrepared }
+    let damaged = files.damage.segmentIDs
     for level in 0..<8 {
       let limit = (UInt64(LogFormat.headerPageBytes) * 2) << UInt64(3 * level)
       guard limit < UInt64(options.segmentBytesMax) else { return nil }
@@ -120,8 +135,8 @@ extension Log {
         let end = UInt64(entry.end?.offset ?? 0)
         // The header's page is there once, however many become one.
         let content = end - min(end, UInt64(LogFormat.headerPageBytes))
-        // One whose end is not on the list stands between its neighbours all the same.
-        let isSmall = end != 0 && end <= limit
+        // One that is damaged, or whose end is not on the list, stands between its neighbours all the same.
+        let isSmall = end != 0 && end <= limit && !damaged.contains(entry.segmentID)
         let fits = isSmall && bytes + content <= UInt64(options.segmentBytesMax)
         if !fits {
           if run.count >= options.mergeWidth { return run }

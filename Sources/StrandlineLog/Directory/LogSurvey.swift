@@ -1,10 +1,14 @@
 // What the files of a log's directory are and say of each other: facts and problems, without a verdict.
 //
-// A survey reads MANIFEST, CONTROL and the first page of every segment, puts the segments in the order of the log, and
+// A survey reads MANIFEST, CONTROL and the first page of segments, puts the segments in the order of the log, and
 // holds against each other what the files say. It goes on behind a problem, so three policies stand on it: an open
 // throws the first problem (`SegmentList`), `verify` reports them all and reads on (LogVerifier.swift), and a salvage
 // takes what is left (Repair/SalvageParts.swift). Every event that is missing, foreign or exchanged as a whole file is
-// found here, before a frame behind the first is read. Rules: Formats/log.md, "Recovery".
+// found here, before a frame behind the first is read.
+//
+// An open that hands out no event of a finished segment believes MANIFEST about it: the file is there and has the bytes
+// that are listed. So an open costs nearly the same with 6 and with 600 segments. The first read through such a segment
+// checks it (Reading/SegmentFiles.swift). Rules: Formats/log.md, "Recovery".
 
 import StrandlineSystem
 
@@ -18,8 +22,10 @@ struct LogSurvey {
     var entry: ManifestEntry?
     /// nil if the file is missing.
     var facts: SegmentFacts?
-    /// nil if it cannot be read as a segment of this log; a problem says why.
+    /// nil if it is believed, or if it cannot be read as a segment of this log; a problem says why.
     var summary: SegmentSummary?
+    /// Its entry in MANIFEST stands for its first page, which was not read.
+    var isBelieved = false
     /// Where it ends; nil for the last one while no file says it.
     var end: SegmentEnd?
 
@@ -50,18 +56,21 @@ struct LogSurvey {
   private(set) var readOnlySegments: [String] = []
   /// The IDs of all files that are named like segments.
   let present: Set<UInt64>
+  /// What another look need not read again.
+  private(set) var known = KnownSegments()
 
   /// Looks at the directory.
   ///
   /// - Parameters:
   ///   - files: what the directory has.
-  ///   - known: summaries that were read before; what they say does not change.
+  ///   - known: what was read before; it does not change.
+  ///   - limit: MANIFEST is believed about finished segments that end below this LSN, but for the last listed one.
   ///   - untilUnwritten: whether the first chunk of zeros proves that a prepared segment is not in use.
   /// - Throws: `.io`: a byte that cannot be read is no fact, because it may be readable the next time.
-  /// - Complexity: O(segments) reads of a page.
+  /// - Complexity: O(segments) reads of a page; of segments that are believed one look at the sizes of all.
   init(
     _ fileSystem: any FileSystem, _ directory: StoreDirectory, _ files: StoreDirectory.Files,
-    known: [UInt64: SegmentSummary] = [:], untilUnwritten: Bool
+    known: KnownSegments = KnownSegments(), believing limit: (Manifest) -> UInt64 = { _ in 0 }, untilUnwritten: Bool
   ) throws(LogError) {
     self.directory = directory
     present = Set(files.segmentIDs)
@@ -76,6 +85,8 @@ struct LogSurvey {
     func facts(_ id: UInt64) throws(LogError) -> SegmentFacts {
       try SegmentFacts.read(fileSystem, directory.segment(id), id, untilUnwritten: untilUnwritten)
     }
+    let believed = Self.believed(manifest, below: manifest.map(limit) ?? 0)
+    let sizes = try sizes(of: believed.filter { present.contains($0) && !known.sized.contains($0) }, fileSystem)
     var prepared: [Segment] = []
     for entry in manifest?.entries ?? [] {
       var segment = Segment(segmentID: entry.segmentID, path: directory.segment(entry.segmentID), entry: entry)
@@ -84,8 +95,13 @@ struct LogSurvey {
         segments.append(segment)
         continue
       }
-      if let found = known[entry.segmentID], found.header.salt == entry.salt {
+      if let found = known.summaries[entry.segmentID], found.header.salt == entry.salt {
         segment.summary = found
+      } else if believed.contains(entry.segmentID), let end = entry.end {
+        segment.isBelieved = true
+        if known.sized.contains(entry.segmentID) || isWhole(sizes[entry.segmentID], entry, end) {
+          self.known.sized.insert(entry.segmentID)
+        }
       } else {
         segment.facts = try facts(entry.segmentID)
         try check(&segment, entry)
@@ -116,6 +132,65 @@ struct LogSurvey {
     adopted = segments[before...].map(\.segmentID)
     if segments.isEmpty { segmentProblems.append(Self.nothingInUse(directory)) }
     try findEnds(fileSystem)
+    for segment in segments { self.known.summaries[segment.segmentID] = segment.summary }
+  }
+
+  // MARK: What is believed
+
+  /// The segments about which the list alone is believed. Not the last one in use, behind which the log goes on, and none
+  /// behind one that has no end on the list: between them only their first pages say what follows what.
+  private static func believed(_ manifest: Manifest?, below limit: UInt64) -> Set<UInt64> {
+    guard let manifest, let last = manifest.entries.last(where: { !$0.isPrepared }) else { return [] }
+    var result: Set<UInt64> = []
+    var isPreviousFinished = true
+    for entry in manifest.entries where !entry.isPrepared && entry.segmentID != last.segmentID {
+      if let end = entry.end, isPreviousFinished, entry.firstLSN < limit, end.lastLSN < limit {
+        result.insert(entry.segmentID)
+      }
+      isPreviousFinished = entry.end != nil
+    }
+    return result
+  }
+
+  /// The sizes of segments; none of one that vanished meanwhile.
+  private func sizes(
+    of segmentIDs: Set<UInt64>, _ fileSystem: any FileSystem
+  ) throws(LogError) -> [UInt64: UInt64] {
+    guard !segmentIDs.isEmpty else { return [:] }
+    let ids = segmentIDs.sorted()
+    let sizes: [UInt64?]
+    do {
+      sizes = try fileSystem.sizes(of: ids.map(SegmentName.name), in: directory.path)
+    } catch {
+      throw .system("cannot look at the segments of '\(directory.path)'", error, file: directory.path)
+    }
+    var result: [UInt64: UInt64] = [:]
+    for (id, size) in zip(ids, sizes) { result[id] = size }
+    return result
+  }
+
+  /// Whether a file has the bytes that the list says, and CONTROL no more; a problem says what is wrong.
+  private mutating func isWhole(_ size: UInt64?, _ entry: ManifestEntry, _ end: SegmentEnd) -> Bool {
+    let path = directory.segment(entry.segmentID)
+    guard let size else {
+      segmentProblems.append(missing(entry))
+      return false
+    }
+    guard size >= UInt64(end.offset) else {
+      segmentProblems.append(
+        .damaged(
+          path, at: size..<UInt64(end.offset), lsns: entry.lsns,
+          "it has \(size) bytes, and '\(directory.manifest)' lists it with \(end.offset)"))
+      return false
+    }
+    if let bound = control?.current.bound, bound.segmentID == entry.segmentID, bound.end > end.offset {
+      segmentProblems.append(
+        .damaged(
+          path, at: UInt64(end.offset)..<UInt64(bound.end), lsns: nil,
+          "it was promised up to byte \(bound.end), and it ends at byte \(end.offset)"))
+      return false
+    }
+    return true
   }
 
   /// What `read` returns; nil, and a problem, if the bytes do not verify.
@@ -210,14 +285,33 @@ struct LogSurvey {
   /// Takes a segment behind those that are there, and says if it does not continue them.
   private mutating func append(_ segment: Segment) {
     defer { segments.append(segment) }
+    if segment.isBelieved {
+      checkListed(segment)
+      return
+    }
     guard let summary = segment.summary else { return }
-    // Neighbours that could not be read cannot be held against each other.
-    guard segments.isEmpty || segments.last?.summary != nil else { return }
     do throws(LogError) {
-      try summary.check(after: segments.last?.summary)
+      if let last = segments.last, last.isBelieved, let end = last.entry?.end {
+        try summary.check(afterListed: last.segmentID, end)
+      } else if segments.isEmpty || segments.last?.summary != nil {
+        // Neighbours that could not be read cannot be held against each other.
+        try summary.check(after: segments.last?.summary)
+      }
     } catch {
       segmentProblems.append(error)
     }
+  }
+
+  /// Whether the entry of a segment that is believed stands behind that of its predecessor.
+  private mutating func checkListed(_ segment: Segment) {
+    guard let entry = segment.entry else { return }
+    let previous = segments.last?.entry
+    guard (previous.map { $0.end?.lastLSN } ?? 0) != entry.firstLSN - 1 else { return }
+    let before = previous.map { "segment \($0.segmentID), which ends with LSN \($0.end?.lastLSN ?? 0)" } ?? "nothing"
+    segmentProblems.append(
+      .damaged(
+        directory.manifest, at: 0..<1, lsns: nil,
+        "it lists segment \(entry.segmentID) with LSN \(entry.firstLSN) behind \(before)"))
   }
 
   /// Takes those of `candidates` that continue the log, in the order in which they do; returns the others.
@@ -246,6 +340,12 @@ struct LogSurvey {
       let segment = segments[index]
       guard let summary = segment.summary else {
         segments[index].end = segment.entry?.end
+        if segment.isBelieved, let end = segments[index].end, index + 1 < segments.count,
+          let next = segments[index + 1].summary, next.opening.predecessorID == segment.segmentID,
+          next.predecessorEnd != end
+        {
+          segmentProblems.append(.contradiction(directory.manifest, segment.path, end, next.predecessorEnd))
+        }
         continue
       }
       let next = index + 1 < segments.count ? segments[index + 1].summary : nil
@@ -276,7 +376,33 @@ struct LogSurvey {
   }
 }
 
+/// What a look at a directory has read, so that another look need not read it again: none of it changes.
+struct KnownSegments: Sendable {
+  var summaries: [UInt64: SegmentSummary] = [:]
+  /// Segments that have the bytes with which MANIFEST lists them.
+  var sized: Set<UInt64> = []
+}
+
 extension SegmentSummary {
+  /// Whether it continues the log behind a segment of which only the list was read. Whether that one is rewritten is
+  /// not known, so it counts as the next one by the LSN and the chain, which hold for both.
+  ///
+  /// - Throws: `.missingSegment`, `.foreignSegment`.
+  func check(afterListed segmentID: UInt64, _ end: SegmentEnd) throws(LogError) {
+    guard opening.predecessorLastLSN != end.lastLSN || opening.chain != end.chain else { return }
+    guard opening.predecessorLastLSN > end.lastLSN else {
+      throw .foreign(
+        path, at: UInt64(LogFormat.headerPageBytes),
+        "it continues LSN \(opening.predecessorLastLSN), but segment \(segmentID) before it ends with LSN "
+          + "\(end.lastLSN): the files are not of one history")
+    }
+    throw LogError(
+      .missingSegment,
+      "'\(path)' continues LSN \(opening.predecessorLastLSN), but segment \(segmentID) before it ends with LSN "
+        + "\(end.lastLSN); \(LogError.damageAdvice)", file: path, offset: UInt64(LogFormat.headerPageBytes),
+      lsns: end.lastLSN + 1...opening.predecessorLastLSN)
+  }
+
   /// Whether it continues the log behind `previous`.
   ///
   /// - Throws: `.missingSegment`, `.foreignSegment`.

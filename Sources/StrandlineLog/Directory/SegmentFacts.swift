@@ -78,6 +78,12 @@ struct SegmentFacts: Sendable {
   ) throws(LogError) -> SegmentFacts {
     let file = try SegmentFile.open(fileSystem, path)
     defer { file.close() }
+    return try read(file, segmentID, untilUnwritten: untilUnwritten)
+  }
+
+  /// Reads them from a file that is open.
+  static func read(_ file: any File, _ segmentID: UInt64, untilUnwritten: Bool) throws(LogError) -> SegmentFacts {
+    let path = file.path
     var facts = SegmentFacts(segmentID: segmentID, path: path)
     facts.size = try SegmentFile.size(of: file)
     let bytes: [UInt8]

@@ -1,4 +1,4 @@
-// The bodies that the log itself writes: how a segment begins, where its transactions lie, how it ends; and the chain.
+// The bodies that the log itself writes: how a segment begins, where its events lie, how it ends; and the chain.
 //
 // An opening frame is the first frame of a segment and binds it to its predecessor: where that one ends (which seals it
 // there), with which event, by which chain. Layout: Formats/log.md, "Opening", "Index", "Seal", "Chain".
@@ -84,7 +84,7 @@ package struct OpeningBody: Hashable, Sendable {
   }
 }
 
-/// Where some of a segment's transactions begin: one at least every 16 KiB.
+/// Where some of a segment's events begin: the first, and then one every 4 KiB, within transactions too.
 package struct IndexBody: Hashable, Sendable {
   package struct Entry: Hashable, Sendable {
     /// The LSN of the event that begins at `offset`, above the segment's first.

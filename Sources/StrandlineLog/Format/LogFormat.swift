@@ -96,8 +96,8 @@ package enum LogFormat {
   package static let openingEnd = headerPageBytes + openingFrameBytes
   /// One place in an index frame: LSN above the segment's first, offset.
   package static let indexEntryBytes = 4 + 4
-  /// Bytes of frames between two places of an index, at least.
-  package static let indexStepBytes = 16 * 1024
+  /// Bytes of frames between two places of an index, at least: what a read of one event reads beside it, at most.
+  package static let indexStepBytes = 4 * 1024
   package static let sealBodyBytes = 4 + 4
   package static let sealFrameBytes = frameHeaderBytes + sealBodyBytes
   /// What one step of the chain is taken over: chain, LSN, type, schema, body length, body CRC.

@@ -14,13 +14,17 @@ extension Log {
   /// that it does not have are moved to `quarantine/`, and a tail above the last promise is copied into a segment of its
   /// own.
   ///
+  /// MANIFEST is believed about finished segments of which nothing is replayed: their files are there and have the bytes
+  /// that are listed. Other damage in them is thrown by the read that meets it, and is then in `damage`.
+  ///
   /// - Parameters:
   ///   - firstLSN: nil: nothing is replayed, and only the segments that were not finished are read.
   ///   - known: is asked, with the store's UUID, for the last event that the caller knows the outcome of; what follows it
   ///     is replayed, and `firstLSN` does not count. If this log does not have that event, or another one under its LSN, it
   ///     is asked a second time, with true: the caller then forgets what it knew, and everything is replayed.
   /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
-  /// - Complexity: O(segments), and O(bytes) of those that are replayed or were not finished.
+  /// - Complexity: one listing and one look at the sizes of the finished segments, whose number it grows with; O(bytes)
+  ///   of the segments that are replayed or were not finished.
   package static func open(
     at path: String, role: LogRole, options: LogOptions = .init(), environment: SystemEnvironment,
     createIfAbsent: Bool = true, from firstLSN: UInt64? = 1, behind known: KnownEnd? = nil,
@@ -57,11 +61,13 @@ extension Log {
         // Refused before anything is touched, the lock file included.
         let seen = try LogReader.again { () throws(LogError) -> SegmentList in
           try SegmentList.read(
-            fileSystem, opening.directory, files, role: opening.role, writing: true, untilUnwritten: true)
+            fileSystem, opening.directory, files, role: opening.role, writing: true, untilUnwritten: true,
+            known: KnownSegments()
+          ) { _ in known == nil ? firstLSN ?? .max : .max }
         }
         let lock = try opening.directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
         do {
-          return try opening.recover(lock, known: seen.known, from: firstLSN, behind: known, replay: replay)
+          return try opening.recover(lock, seen: seen, from: firstLSN, behind: known, replay: replay)
         } catch {
           lock.unlock()
           throw error
@@ -103,7 +109,7 @@ private struct LogOpening {
 
   /// Opens the store that is there, under its lock.
   func recover(
-    _ lock: any FileLock, known: [UInt64: SegmentSummary], from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?,
+    _ lock: any FileLock, seen: SegmentList, from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?,
     replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let begun = environment.clock.monotonicNanoseconds()
@@ -113,9 +119,22 @@ private struct LogOpening {
     }
     try settleNames(files)
     try checkControlIsWritable()
+    let end = try knownEnd?(seen.manifest.storeUUID, false)
+    let believed = knownEnd == nil ? firstLSN ?? .max : (end?.lsn ?? 0) + 1
     let list = try SegmentList.read(
-      fileSystem, directory, files, role: role, writing: true, untilUnwritten: false, known: known)
-    var recovered = try replayed(list, from: firstLSN, behind: knownEnd, replay)
+      fileSystem, directory, files, role: role, writing: true, untilUnwritten: false, known: seen.known
+    ) { _ in believed }
+    var recovered: Recovery
+    if let end {
+      if let found = try Recovery.run(fileSystem, list, behind: end, visit: replay) {
+        recovered = found
+      } else {
+        _ = try knownEnd?(list.manifest.storeUUID, true)
+        return try recover(lock, seen: seen, from: 1, behind: nil, replay: replay)
+      }
+    } else {
+      recovered = try Recovery.run(fileSystem, list, from: knownEnd == nil ? firstLSN : 1, visit: replay)
+    }
     try checkNumbers(list, recovered)
     recovered.report.adopted = list.adopted
     try clearUp(files.temporaries, &recovered)
@@ -129,17 +148,6 @@ private struct LogOpening {
       recovery: recovered.report, isNew: false, stalled: stalled)
     log.leaveToUpkeep(recovered)
     return log
-  }
-
-  private func replayed(
-    _ list: SegmentList, from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?, _ replay: (LogEvent) throws -> Void
-  ) throws -> Recovery {
-    guard let knownEnd else { return try Recovery.run(fileSystem, list, from: firstLSN, visit: replay) }
-    if let end = try knownEnd(list.manifest.storeUUID, false) {
-      if let recovered = try Recovery.run(fileSystem, list, behind: end, visit: replay) { return recovered }
-      _ = try knownEnd(list.manifest.storeUUID, true)
-    }
-    return try Recovery.run(fileSystem, list, from: 1, visit: replay)
   }
 
   /// A writer that was killed between a rename and its sync left names that only memory has. What is served from now on
@@ -177,7 +185,7 @@ private struct LogOpening {
   private func clearUp(_ temporaries: [String], _ recovered: inout Recovery) throws(LogError) {
     let list = recovered.list
     let leftovers = try Leftovers(
-      list.unplaced, covering: list.summaries.first?.opening.firstLSN ?? 1, to: recovered.end.lsn, fileSystem)
+      list.unplaced, covering: list.segments.first?.firstLSN ?? 1, to: recovered.end.lsn, fileSystem)
     recovered.report.removed = leftovers.redundant
     recovered.report.quarantined = leftovers.unknown
     do {
@@ -195,11 +203,11 @@ private struct LogOpening {
     var manifest = list.manifest
     manifest.nextSegmentID = max(manifest.nextSegmentID, (files.segmentIDs.last ?? 0) + 1)
     var unused = list.unopened
-    if recovered.isLastUnpromised, let last = list.summaries.last { unused.append(last.segmentID) }
+    if recovered.isLastUnpromised, let last = list.segments.last { unused.append(last.segmentID) }
     // In the order in which they were read: a prepared segment may be in use by now.
-    manifest.entries = zip(list.summaries, list.ends).map { summary, end in
+    manifest.entries = list.segments.map { segment in
       ManifestEntry(
-        segmentID: summary.segmentID, salt: summary.header.salt, firstLSN: summary.opening.firstLSN, end: end)
+        segmentID: segment.segmentID, salt: segment.identity.salt, firstLSN: segment.firstLSN, end: segment.end)
     }
     manifest.entries += list.manifest.entries.filter { list.unopened.contains($0.segmentID) }
     return DirectoryKeeper(

@@ -1,7 +1,7 @@
 // What an open reads, and what it believes after a crash (decision L2).
 //
-// A segment that has an end is read only for the events that the caller wants handed out; what lies behind its end is
-// void and is not looked at. A last segment without an end is judged by TailRule.swift. A prepared segment of which no
+// A segment that has an end is read only for the events that the caller wants handed out, or not even opened, if
+// MANIFEST lists the end; what lies behind its end is void and is not looked at. A last segment without an end is judged by TailRule.swift. A prepared segment of which no
 // group is promised is an extension of the tail before it: what is whole in it is served, and copied. Nothing is changed
 // here.
 
@@ -13,7 +13,7 @@ struct Recovery {
   var tables: [SegmentTable] = []
   let list: SegmentList
   /// The last segment that counts: what a successor continues.
-  var last: SegmentSummary
+  var last: LogSegment
   /// The end of what is promised, in `last`.
   var promised: LogPosition
   /// The end of what is whole.
@@ -38,12 +38,12 @@ struct Recovery {
 
   private static func run(_ reading: consuming Reading, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
     let list = reading.list
-    reading.report.segments = list.summaries.count
-    for (index, summary) in list.summaries.enumerated() {
-      if let end = list.ends[index] {
-        try reading.readFinished(summary, end, visit)
+    reading.report.segments = list.segments.count
+    for segment in list.segments {
+      if let end = segment.end {
+        try reading.readFinished(segment, end, visit)
       } else {
-        return try reading.readTail(summary, visit)
+        return try reading.readTail(segment, visit)
       }
     }
     return try reading.finished()
@@ -76,10 +76,11 @@ struct Recovery {
 
     /// Reads a segment that has an end, if events in it are wanted.
     mutating func readFinished(
-      _ summary: SegmentSummary, _ end: SegmentEnd, _ visit: (LogEvent) throws -> Void
+      _ segment: LogSegment, _ end: SegmentEnd, _ visit: (LogEvent) throws -> Void
     ) throws {
-      guard let first, first <= end.lastLSN else {
-        tables.append(SegmentTable(unread: summary, end: end))
+      // What is replayed is not believed, so it has a summary.
+      guard let first, first <= end.lastLSN, let summary = segment.summary else {
+        tables.append(SegmentTable(unread: segment, end: end))
         return
       }
       let file = try SegmentFile.open(fileSystem, summary.path)
@@ -123,7 +124,7 @@ struct Recovery {
     /// The log ends with a segment whose end is known.
     func finished() throws -> Recovery {
       try match?.check()
-      guard let last = list.summaries.last, let end = list.ends.last ?? nil else {
+      guard let last = list.segments.last, let end = last.end else {
         preconditionFailure("a log without segments is not read")
       }
       try list.checkBound(reached: end.lastLSN)
@@ -133,7 +134,8 @@ struct Recovery {
         tables: tables, list: list, last: last, promised: end.position, end: end.position, report: report)
     }
 
-    mutating func readTail(_ summary: SegmentSummary, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
+    mutating func readTail(_ segment: LogSegment, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
+      guard let summary = segment.summary else { preconditionFailure("a segment without an end is not believed") }
       let file = try SegmentFile.open(fileSystem, summary.path)
       defer { file.close() }
       var walk = SegmentWalk(
@@ -149,17 +151,16 @@ struct Recovery {
       report.bytesSetAside = tail.bytesSetAside
       report.torn = tail.bytesSetAside > 0
       var recovery = Recovery(
-        tables: tables + [table], list: list, last: summary, promised: tail.promised, end: tail.unitEnd,
+        tables: tables + [table], list: list, last: segment, promised: tail.promised, end: tail.unitEnd,
         report: report)
       if tail.unitEnd.lsn > tail.promised.lsn {
         recovery.unpromised = (summary, tail.promised.offset..<tail.unitEnd.offset)
       }
       // Of a prepared segment in which nothing is promised even the opening frame may be in memory only.
-      let summaries = list.summaries
       if summary.header.kind == .prepared, tail.promised.lsn == summary.opening.predecessorLastLSN,
-        summaries.count > 1, let end = list.ends[summaries.count - 2]
+        let previous = list.segments.dropLast().last, let end = previous.end
       {
-        recovery.last = summaries[summaries.count - 2]
+        recovery.last = previous
         recovery.promised = end.position
         recovery.isLastUnpromised = true
       }

@@ -55,12 +55,12 @@ struct TailRecovery {
 
   /// A live segment that begins with copied events. When this returns, it is on the medium and listed.
   private func successor(
-    of last: SegmentSummary, at promised: LogPosition, _ copied: SegmentCreation.CopiedFrames
+    of last: LogSegment, at promised: LogPosition, _ copied: SegmentCreation.CopiedFrames
   ) throws(LogError) -> Successor {
     let creation = SegmentCreation(fileSystem: environment.fileSystem, directory: directory)
+    let manifest = keeper.manifest
     let header = SegmentHeader.new(
-      environment, storeUUID: last.header.storeUUID, segmentID: keeper.newSegmentID(), role: last.header.role,
-      kind: .live)
+      environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), role: manifest.role, kind: .live)
     let content = SegmentCreation.encoded(header, after: promised, predecessorID: last.segmentID, copied: copied)
     let file: any File
     let allocated: UInt64
@@ -87,9 +87,7 @@ struct TailRecovery {
       file: file, path: directory.segment(header.segmentID), identity: header.identity,
       end: UInt32(content.bytes.count), softBytes: options.segmentBytesMax, allocated: allocated,
       firstLSN: promised.lsn + 1)
-    for (frame, offset) in zip(copied.frames, content.offsets) where frame.flags & LogFormat.flagFirst != 0 {
-      segment.index.add(frame.lsn, at: offset)
-    }
+    for (frame, offset) in zip(copied.frames, content.offsets) { segment.index.add(frame.lsn, at: offset) }
     return Successor(segment: segment, copiedOffsets: content.offsets)
   }
 

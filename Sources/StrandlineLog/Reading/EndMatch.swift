@@ -10,8 +10,10 @@ struct EndMatch {
 
   /// Looks at the ends of the segments.
   mutating func look(at list: SegmentList) {
-    for summary in list.summaries { look(summary.opening.predecessorLastLSN, summary.opening.chain) }
-    for case .some(let end) in list.ends { look(end.lastLSN, end.chain) }
+    for segment in list.segments {
+      if let opening = segment.summary?.opening { look(opening.predecessorLastLSN, opening.chain) }
+      if let end = segment.end { look(end.lastLSN, end.chain) }
+    }
   }
 
   /// Looks at the end of a transaction.

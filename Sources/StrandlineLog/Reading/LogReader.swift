@@ -27,14 +27,14 @@ package struct FrameView: Hashable, Sendable {
 }
 
 /// A view of a log that another process may be writing. Safe to use from every thread; polls wait for each other.
-package final class LogReader: Sendable {
+package final class LogReader: Sendable, EventAddresses {
   package let path: String
   package let storeUUID: [UInt8]
   package let role: LogRole
 
   private let directory: StoreDirectory
   private let environment: SystemEnvironment
-  private let files: SegmentFiles
+  let files: SegmentFiles
   /// Held for the length of a poll.
   private let cursor: Mutex<ReaderCursor>
   /// Held for a moment.
@@ -55,7 +55,7 @@ package final class LogReader: Sendable {
     role = list.manifest.role
     self.directory = directory
     self.environment = environment
-    files = SegmentFiles(environment.fileSystem)
+    files = SegmentFiles(environment.fileSystem, indexBytesMax: LogOptions().indexBytesMax)
     cursor = Mutex(
       ReaderCursor(directory: directory, environment: environment, role: list.manifest.role, known: known))
     served.withLock { $0.lastLSN = known?.lsn ?? 0 }
@@ -63,7 +63,8 @@ package final class LogReader: Sendable {
 
   deinit { files.close() }
 
-  /// Looks at the log at `path`. Only headers are read here; events come with `poll`.
+  /// Looks at the log at `path`. Only headers are read here; events come with `poll`. MANIFEST is believed about finished
+  /// segments that have nothing behind that event: no byte of them is read before a `read` asks for one.
   ///
   /// - Parameter known: is asked, with the log's UUID, for the last event that the caller knows the outcome of: events up
   ///   to there count as handed out. The first `poll` throws `AnotherHistory` if the log does not have it.
@@ -74,19 +75,26 @@ package final class LogReader: Sendable {
     behind known: (_ storeUUID: [UInt8]) -> LogEnd? = { _ in nil }
   ) throws(LogError) -> LogReader {
     let directory = StoreDirectory(path)
+    var end: LogEnd?
     let list = try again { () throws(LogError) -> SegmentList in
-      try Self.list(environment.fileSystem, directory, role: role)
+      try Self.list(environment.fileSystem, directory, role: role) { manifest in
+        end = known(manifest.storeUUID)
+        return (end?.lsn ?? 0) + 1
+      }
     }
-    return LogReader(directory, environment, list, behind: known(list.manifest.storeUUID))
+    return LogReader(directory, environment, list, behind: end)
   }
 
   /// The segments as a reader sees them.
+  ///
+  /// - Parameter limit: as of `SegmentList.read`.
   static func list(
-    _ fileSystem: any FileSystem, _ directory: StoreDirectory, role: LogRole?, known: [UInt64: SegmentSummary] = [:]
+    _ fileSystem: any FileSystem, _ directory: StoreDirectory, role: LogRole?, known: KnownSegments = KnownSegments(),
+    believing limit: (Manifest) -> UInt64
   ) throws(LogError) -> SegmentList {
     try SegmentList.read(
       fileSystem, directory, try directory.files(fileSystem), role: role, writing: false, untilUnwritten: true,
-      known: known)
+      known: known, believing: limit)
   }
 
   /// A directory that is being written is not seen at one instant: what seems wrong is read again.
@@ -116,7 +124,7 @@ package final class LogReader: Sendable {
   /// called from within, unless segments are merged meanwhile; `poll` may not.
   ///
   /// - Throws: `LogError`, or what `visit` throws.
-  /// - Complexity: O(new bytes), and the unwritten rest of the last segment when no writer holds the store.
+  /// - Complexity: O(segments) names and sizes, O(new bytes), and the unwritten rest of the last segment when no writer holds the store.
   package func poll(_ visit: (LogEvent) throws -> Void) throws {
     try cursor.withLock { cursor in
       try cursor.poll(served, visit)
@@ -125,8 +133,30 @@ package final class LogReader: Sendable {
 
   /// Reads one event that `poll` has handed out.
   ///
-  /// - Throws: `.noSuchLSN`, `.damaged`, `.io`.
+  /// - Throws: `.noSuchLSN`, `.compacted`, `.io`; `.damaged`, `.missingSegment`, `.foreignSegment` or `.fromTheFuture` if
+  ///   the bytes are not those that were written: then `damage` has it too.
   package func read(_ lsn: UInt64) throws(LogError) -> LogEvent {
+    try resolved(lsn) { (place, table) throws(LogError) in try files.read(lsn, at: place, in: table) }
+  }
+
+  /// Reads one event that `poll` has handed out and that was last seen at `hint`, as `Log.read(_:at:)` does.
+  package func read(_ lsn: UInt64, at hint: LogPlace) throws(LogError) -> LogEvent {
+    try resolved(lsn) { (place, table) throws(LogError) in
+      if hint.segmentID == table.identity.segmentID, let event = try files.read(lsn, at: hint, in: table) {
+        return event
+      }
+      return try files.read(lsn, at: place, in: table)
+    }
+  }
+
+  /// Hands events that `poll` has handed out to `visit` once more, as `Log.forEachEvent` does.
+  package func forEachEvent(in lsns: ClosedRange<UInt64>, _ visit: (LogEvent) throws -> Bool) throws {
+    try handOut(lsns, upTo: lastLSN, visit)
+  }
+
+  func resolved<Result>(
+    _ lsn: UInt64, _ body: (SegmentTable.Place, SegmentTable.Address) throws(LogError) -> Result
+  ) throws(LogError) -> Result {
     for _ in 0..<8 {
       let (place, table) = try served.withLock {
         served throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) in
@@ -141,15 +171,12 @@ package final class LogReader: Sendable {
         return (table.place(of: lsn), table.address)
       }
       do throws(LogError) {
-        guard case .unknown = place else {
-          return try files.read(lsn, at: place, identity: table.identity, path: table.path)
+        return try body(place, table)
+      } catch {
+        guard error.underlying?.isAbsent == true else {
+          files.damage.add(error, in: table.identity.segmentID)
+          throw error
         }
-        let index = try files.index(of: table)
-        served.withLock { served in
-          guard let at = served.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
-          served.tables[at].load(index)
-        }
-      } catch  where error.underlying?.isAbsent == true {
         // Merged or compacted since the last poll: its replacement has it, or no segment has.
         let isFree: Void? = try cursor.withLockIfAvailable { cursor throws(LogError) in try cursor.relocate(served) }
         guard isFree != nil else {
@@ -161,8 +188,12 @@ package final class LogReader: Sendable {
     throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)
   }
 
-  /// Events up to here may have been removed, or put into others, as of the last `poll`; 0 if none was.
+  /// Events up to here may have been removed, or put into others, as of the last `poll` of a reader that began with the
+  /// first event; 0 if none was.
   package var rewrittenLSN: UInt64 { cursor.withLock { $0.rewrittenLSN } }
+
+  /// Damage that reads have met, in the order in which they met it; at most 64 places.
+  package var damage: [LogDamage] { files.damage.all }
 
   /// What a writer's open would have found at the last `poll`; empty before the first.
   package var recovery: RecoveryReport { served.withLock { $0.report } }
@@ -182,9 +213,12 @@ package final class LogReader: Sendable {
   package func frames(visit: (FrameView) throws -> Void) throws {
     let fileSystem = environment.fileSystem
     let list = try Self.again { () throws(LogError) -> SegmentList in
-      try Self.list(fileSystem, directory, role: role)
+      try Self.list(fileSystem, directory, role: role) { _ in 1 }
     }
-    for (summary, end) in zip(list.summaries, list.ends) {
+    for segment in list.segments {
+      // None begins below LSN 1, so none is believed.
+      guard let summary = segment.summary else { continue }
+      let end = segment.end
       let file = try SegmentFile.open(fileSystem, summary.path)
       defer { file.close() }
       let size = try SegmentFile.size(of: file)

@@ -1,6 +1,6 @@
 // Where a reader stands, and how it goes on: one pass over the directory, segment by segment.
 //
-// In a segment that has an end everything up to it is durable. In the last one a promise makes durable what precedes it;
+// In a segment that has an end everything up to it is durable; if all of that was handed out, it is not opened. In the last one a promise makes durable what precedes it;
 // what follows the last promise is kept back until it is known whether a writer holds the store. A successor may end its
 // predecessor before a place that was already read: its copies carry the same LSNs, and only those above the last one
 // handed out are handed out. If they are no copies, what was handed out was in memory only, and the reader says so.
@@ -13,10 +13,12 @@ struct ReaderCursor {
   let environment: SystemEnvironment
   let role: LogRole
   /// What was read of segments, by their IDs.
-  private var known: [UInt64: SegmentSummary] = [:]
+  private var known = KnownSegments()
   /// The segment that is being read.
-  private var current: SegmentSummary?
+  private var current: LogSegment?
   private var walk: SegmentWalk?
+  /// It was begun behind events that were handed out, and not because the one before it was read to its end.
+  private var isResumed = false
   /// Transactions that were read and are not promised yet.
   private var heldBack: [LogEvent] = []
   /// The last event that was handed out of a segment that ends before it, until the copy of it was met.
@@ -35,7 +37,7 @@ struct ReaderCursor {
 
   /// The end of the newest segment that was rewritten.
   var rewrittenLSN: UInt64 {
-    known.values.lazy.compactMap { $0.rewrittenEnd?.lastLSN }.max() ?? 0
+    known.summaries.values.lazy.compactMap { $0.rewrittenEnd?.lastLSN }.max() ?? 0
   }
 
   typealias Visit = (LogEvent) throws -> Void
@@ -69,22 +71,24 @@ struct ReaderCursor {
     guard let current else { return }
     served.withLock { served in
       if let last = served.tables.last, last.segmentID == current.segmentID {
-        served.tables[served.tables.count - 1] = SegmentTable(current)
+        served.tables[served.tables.count - 1] =
+          current.summary.map { SegmentTable($0) }
+          ?? SegmentTable(path: current.path, identity: current.identity, firstLSN: current.firstLSN)
       }
     }
   }
 
   private mutating func readOnce(_ served: borrowing Mutex<LogReader.Served>, _ visit: Visit) throws {
     let (list, index) = try locate(served)
-    for next in index..<list.summaries.count {
+    for next in index..<list.segments.count {
       if next > index { begin(list, next, served) }
-      if let end = list.ends[next] {
+      if let end = list.segments[next].end {
         try finishCurrent(end, list, served, visit)
       } else {
         try readTail(list, served, visit)
       }
     }
-    if let end = list.ends.last ?? nil {
+    if let end = list.segments.last?.end {
       try list.checkBound(reached: end.lastLSN)
       setReport(served)
     }
@@ -95,17 +99,20 @@ struct ReaderCursor {
   private mutating func locate(
     _ served: borrowing Mutex<LogReader.Served>
   ) throws(LogError) -> (list: SegmentList, index: Int) {
-    let list = try LogReader.list(environment.fileSystem, directory, role: role, known: known)
+    let last = served.withLock { $0.lastLSN }
+    // From the current segment on all are read: one may end before what was handed out of it, and the next has copies.
+    let limit = min(last, current.map { $0.firstLSN - 1 } ?? last) + 1
+    let list = try LogReader.list(environment.fileSystem, directory, role: role, known: known) { _ in limit }
     known = list.known
     match?.look(at: list)
-    if let current, let index = list.summaries.firstIndex(where: { $0.segmentID == current.segmentID }) {
+    if let current, let index = list.segments.firstIndex(where: { $0.segmentID == current.segmentID }) {
       refresh(list, upTo: index, served)
       return (list, index)
     }
-    let last = served.withLock { $0.lastLSN }
     // The one that the last event is in, so that none is passed over, not even one without events.
-    let index = list.summaries.lastIndex { $0.opening.firstLSN <= last } ?? 0
+    let index = list.segments.lastIndex { $0.firstLSN <= last } ?? 0
     begin(list, index, served)
+    isResumed = last > 0
     return (list, index)
   }
 
@@ -114,7 +121,8 @@ struct ReaderCursor {
     let (list, index) = try locate(served)
     guard walk == nil else { return }
     let last = served.withLock { $0.lastLSN }
-    let end = list.ends[index]
+    let end = list.segments[index].end
+    if let end, passes(end, served) { return }
     var walk = try resume(limit: end.map { UInt64($0.offset) }, list)
     defer { walk.scanner.file.close() }
     reading: while walk.unitEnd.lsn < last {
@@ -135,12 +143,28 @@ struct ReaderCursor {
   }
 
   private mutating func begin(_ list: SegmentList, _ index: Int, _ served: borrowing Mutex<LogReader.Served>) {
-    current = list.summaries[index]
+    let segment = list.segments[index]
+    current = segment
+    isResumed = false
     walk = nil
     heldBack = []
     refresh(list, upTo: index, served)
-    let table = SegmentTable(list.summaries[index])
-    served.withLock { $0.tables.append(table) }
+    let table = SegmentTable(path: segment.path, identity: segment.identity, firstLSN: segment.firstLSN)
+    served.withLock { served in
+      served.tables.append(segment.summary.map { SegmentTable($0) } ?? table)
+      served.tables.forgetPlaces(beyond: LogOptions().placeBytesMax)
+    }
+  }
+
+  /// Whether the current segment, of which nothing was read, has an end and nothing above the last event that was handed
+  /// out: then it is not read, and its index says where its events lie.
+  private func passes(_ end: SegmentEnd, _ served: borrowing Mutex<LogReader.Served>) -> Bool {
+    guard isResumed, walk == nil, uncopied == nil, let current else { return false }
+    return served.withLock { served in
+      guard end.lastLSN <= served.lastLSN else { return false }
+      served.tables[served.tables.count - 1] = SegmentTable(unread: current, end: end)
+      return true
+    }
   }
 
   /// Makes the tables those of the segments before `index`, and of that at `index` if it has one.
@@ -148,17 +172,17 @@ struct ReaderCursor {
     served.withLock { served in
       var tables: [SegmentTable] = []
       var old = served.tables[...]
-      for (at, summary) in list.summaries[...index].enumerated() {
-        while let first = old.first, first.segmentID != summary.segmentID,
-          !list.summaries.contains(where: { $0.segmentID == first.segmentID })
+      for (at, segment) in list.segments[...index].enumerated() {
+        while let first = old.first, first.segmentID != segment.segmentID,
+          !list.segments.contains(where: { $0.segmentID == first.segmentID })
         {
           old.removeFirst()
         }
-        if let first = old.first, first.segmentID == summary.segmentID {
+        if let first = old.first, first.segmentID == segment.segmentID {
           tables.append(first)
           old.removeFirst()
-        } else if at < index, let end = list.ends[at] {
-          tables.append(SegmentTable(unread: summary, end: end))
+        } else if at < index, let end = segment.end {
+          tables.append(SegmentTable(unread: segment, end: end))
         }
       }
       served.tables = tables
@@ -167,19 +191,22 @@ struct ReaderCursor {
 
   /// Opens the current segment and goes on where the walk stood.
   private func resume(limit: UInt64?, _ list: SegmentList) throws(LogError) -> SegmentWalk {
-    guard let current else { preconditionFailure("a pass begins with a segment") }
+    guard let current, let summary = current.summary ?? walk?.summary else {
+      preconditionFailure("a segment that is read has a summary")
+    }
     let file = try SegmentFile.open(environment.fileSystem, current.path)
     let size = try SegmentFile.size(of: file)
     let limit = limit.map { min($0, size) } ?? size
     let bound = list.bound(of: current.segmentID)
     if let walk { return SegmentWalk(resuming: walk, file: file, limit: limit, bound: bound) }
-    return SegmentWalk(current, file: file, limit: limit, bound: bound)
+    return SegmentWalk(summary, file: file, limit: limit, bound: bound)
   }
 
   /// Reads the rest of a segment whose end is known.
   private mutating func finishCurrent(
     _ end: SegmentEnd, _ list: SegmentList, _ served: borrowing Mutex<LogReader.Served>, _ visit: Visit
   ) throws {
+    if passes(end, served) { return }
     if let walk, walk.unitEnd.offset > end.offset {
       // Read further than the successor lets it count: it has copies of what is above.
       guard walk.opening.predecessorLastLSN...walk.unitEnd.lsn ~= end.lastLSN else {
@@ -208,7 +235,7 @@ struct ReaderCursor {
       served.tables[served.tables.count - 1].finish(end)
       served.lastLSN = max(served.lastLSN, end.lastLSN)
     }
-    if list.summaries.last?.segmentID == current?.segmentID { self.walk = walk }
+    if list.segments.last?.segmentID == current?.segmentID { self.walk = walk }
     count(walk)
   }
 

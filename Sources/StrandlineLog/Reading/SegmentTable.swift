@@ -1,5 +1,5 @@
-// Where the events of a segment lie: exactly, for what this process has walked or written; roughly, by the index
-// frame, for what it has not. A rough place costs a walk of some 16 KiB and no memory worth naming.
+// Where the events of a segment lie: exactly, for what this process has walked or written; for what it has not, the
+// segment's own index says it roughly (SegmentFiles.swift). A rough place costs a walk of some 4 KiB.
 
 import StrandlineSystem
 
@@ -9,17 +9,19 @@ struct SegmentTable: Sendable {
   let identity: SegmentIdentity
   let firstLSN: UInt64
   private var places: Places
-  /// Where the last event ends, at the latest.
+  /// Where the segment ends, as far as it is known.
   private(set) var end: UInt32
+  /// Where the last event ends, at the latest.
+  private var eventsEnd: UInt32
   /// The last LSN of its range.
   private(set) var lastLSN: UInt64
 
   private enum Places: Sendable {
     /// One offset an event, LSNs without gaps.
     case dense([UInt32])
-    /// Some of them; or all, where LSNs have gaps.
+    /// LSN and offset of every event, where LSNs have gaps.
     case sparse([IndexBody.Entry])
-    /// Not looked at yet.
+    /// The segment's index says it.
     case unknown
   }
 
@@ -29,7 +31,7 @@ struct SegmentTable: Sendable {
     case exact(Range<UInt32>)
     /// Its frame lies in this range, which begins with a frame.
     case near(Range<UInt32>)
-    /// The segment's index has to be loaded first.
+    /// The segment's index says where.
     case unknown
     /// It is in the segment's range, and is not there.
     case gone
@@ -40,11 +42,17 @@ struct SegmentTable: Sendable {
     let path: String
     let identity: SegmentIdentity
     let firstLSN: UInt64
+    let lastLSN: UInt64
     let end: UInt32
+
+    /// nil if no event can lie there.
+    var lsns: ClosedRange<UInt64>? { firstLSN <= lastLSN ? firstLSN...lastLSN : nil }
   }
 
   var segmentID: UInt64 { identity.segmentID }
-  var address: Address { Address(path: path, identity: identity, firstLSN: firstLSN, end: end) }
+  var address: Address {
+    Address(path: path, identity: identity, firstLSN: firstLSN, lastLSN: lastLSN, end: end)
+  }
 
   /// A table to be filled by `append`.
   init(path: String, identity: SegmentIdentity, firstLSN: UInt64) {
@@ -53,6 +61,7 @@ struct SegmentTable: Sendable {
     self.firstLSN = firstLSN
     places = .dense([])
     end = UInt32(LogFormat.openingEnd)
+    eventsEnd = end
     lastLSN = firstLSN - 1
   }
 
@@ -62,10 +71,11 @@ struct SegmentTable: Sendable {
   }
 
   /// A table of a segment that was not walked.
-  init(unread summary: SegmentSummary, end: SegmentEnd) {
-    self.init(summary)
+  init(unread segment: LogSegment, end: SegmentEnd) {
+    self.init(path: segment.path, identity: segment.identity, firstLSN: segment.firstLSN)
     places = .unknown
     self.end = end.offset
+    eventsEnd = end.offset
     lastLSN = end.lastLSN
   }
 
@@ -77,6 +87,7 @@ struct SegmentTable: Sendable {
     self.init(path: path, identity: identity, firstLSN: firstLSN)
     places = isDense ? .dense(rewritten.map(\.offset)) : .sparse(rewritten)
     self.end = end.offset
+    eventsEnd = end.offset
     lastLSN = end.lastLSN
   }
 
@@ -104,6 +115,7 @@ struct SegmentTable: Sendable {
     places = .dense(dense)
     lastLSN += UInt64(offsets.count)
     self.end = end
+    eventsEnd = end
   }
 
   /// Takes in the events of a transaction, which end at `end`.
@@ -125,6 +137,7 @@ struct SegmentTable: Sendable {
     }
     lastLSN = events.last?.lsn ?? lastLSN
     self.end = end
+    eventsEnd = end
   }
 
   /// The segment's range reaches to here, whether there is an event or not.
@@ -132,14 +145,6 @@ struct SegmentTable: Sendable {
     lastLSN = end.lastLSN
     self.end = end.offset
     seal()
-  }
-
-  /// The places that the segment's own index names.
-  mutating func load(_ index: IndexBody) {
-    guard case .unknown = places else { return }
-    let first = UInt32(LogFormat.openingEnd)
-    // An index that names places outside the segment names nothing that can be read.
-    places = .sparse(index.entries.filter { first..<max(first, end) ~= $0.offset })
   }
 
   /// Forgets the events behind `position`: their copies in the successor count.
@@ -150,6 +155,13 @@ struct SegmentTable: Sendable {
     }
     lastLSN = position.lsn
     end = position.offset
+    eventsEnd = end
+  }
+
+  /// Its writer goes on in another segment, and this one ends here.
+  mutating func seal(at end: UInt32) {
+    self.end = end
+    seal()
   }
 
   /// No more will come: gives back what the array has in reserve.
@@ -167,24 +179,58 @@ struct SegmentTable: Sendable {
     case .dense(let offsets):
       let index = Int(lsn - firstLSN)
       guard index < offsets.count else { return .gone }
-      return .exact(offsets[index]..<(index + 1 < offsets.count ? offsets[index + 1] : end))
+      return .exact(offsets[index]..<(index + 1 < offsets.count ? offsets[index + 1] : eventsEnd))
     case .unknown:
       return .unknown
     case .sparse(let entries):
-      let delta = lsn - firstLSN
-      var low = 0
-      var high = entries.count
-      while low < high {
-        let middle = (low + high) / 2
-        if UInt64(entries[middle].lsnDelta) <= delta { low = middle + 1 } else { high = middle }
-      }
-      guard low > 0 else { return .gone }
-      return .near(entries[low - 1].offset..<(low < entries.count ? entries[low].offset : end))
+      return .near(entries.range(of: lsn - firstLSN, end: eventsEnd))
     }
+  }
+
+  /// Where exactly the event lies, if that is known without a read.
+  func exactPlace(of lsn: UInt64) -> LogPlace? {
+    guard case .exact(let range) = place(of: lsn) else { return nil }
+    return LogPlace(segmentID: segmentID, offset: range.lowerBound, frameBytes: UInt32(range.count))
+  }
+
+  /// The memory of its places.
+  private var placeBytes: Int {
+    switch places {
+    case .dense(let offsets): offsets.count * MemoryLayout<UInt32>.stride
+    case .sparse(let entries): entries.count * MemoryLayout<IndexBody.Entry>.stride
+    case .unknown: 0
+    }
+  }
+
+  fileprivate mutating func forgetPlaces(beyond bytes: inout Int) {
+    bytes -= placeBytes
+    if bytes < 0 { places = .unknown }
+  }
+}
+
+extension [IndexBody.Entry] {
+  /// The bytes in which the event lies that is `delta` above the segment's first LSN: from the last entry that is not
+  /// above it to the next one, or to `end`; from the first frame on if all are above it.
+  func range(of delta: UInt64, end: UInt32) -> Range<UInt32> {
+    var low = 0
+    var high = count
+    while low < high {
+      let middle = (low + high) / 2
+      if UInt64(self[middle].lsnDelta) <= delta { low = middle + 1 } else { high = middle }
+    }
+    let begin = low > 0 ? self[low - 1].offset : UInt32(LogFormat.openingEnd)
+    return begin..<Swift.max(begin, low < count ? self[low].offset : end)
   }
 }
 
 extension [SegmentTable] {
+  /// Forgets the exact places of the oldest segments, as far as those of all finished ones have more than `bytes`. Each
+  /// of them must have its end.
+  mutating func forgetPlaces(beyond bytes: Int) {
+    var left = bytes
+    for index in indices.dropLast().reversed() { self[index].forgetPlaces(beyond: &left) }
+  }
+
   /// The table that has `lsn`. The caller has checked that one has.
   func index(of lsn: UInt64) -> Int {
     var low = 0

@@ -215,9 +215,12 @@ struct CommitState: ~Copyable {
   }
 
   /// The log goes on in another segment.
-  mutating func rotated(_ table: SegmentTable) {
-    if !tables.isEmpty { tables[tables.count - 1].seal() }
-    tables.append(table)
+  ///
+  /// - Parameter placeBytesMax: the memory for exact places in finished segments.
+  mutating func rotated(_ rotation: SegmentWriter.Rotation, placeBytesMax: Int) {
+    if !tables.isEmpty { tables[tables.count - 1].seal(at: UInt32(rotation.predecessor.end)) }
+    tables.append(rotation.table)
+    tables.forgetPlaces(beyond: placeBytesMax)
   }
 
   /// Some segments' events lie in another one from now on.

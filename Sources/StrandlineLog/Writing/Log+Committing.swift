@@ -85,7 +85,7 @@ extension Log {
       do throws(WriteFailure) {
         if writer.needsSegment {
           let rotation = try writer.rotate()
-          queue.withLock { $0.rotated(rotation.table) }
+          queue.withLock { $0.rotated(rotation, placeBytesMax: options.placeBytesMax) }
           upkeep.add(rotation.predecessor)
         }
         let (offsets, end) = try writer.write(&group)

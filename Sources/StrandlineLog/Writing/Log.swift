@@ -71,7 +71,9 @@ package final class Log: Sendable {
     self.recovery = recovery
     self.isNew = isNew
     self.lock = lock
-    files = SegmentFiles(writer.keeper.environment.fileSystem)
+    files = SegmentFiles(writer.keeper.environment.fileSystem, indexBytesMax: options.indexBytesMax)
+    var tables = tables
+    tables.forgetPlaces(beyond: options.placeBytesMax)
     queue = Mutex(
       CommitState(
         durable: LogEnd(lsn: tables.last?.lastLSN ?? writer.durable.lsn, chain: chain), tables: tables,

@@ -51,6 +51,11 @@ package struct LogOptions: Sendable {
   package var mergeWidth: Int
   /// A consumer that keeps more than this from being compacted is named in an error.
   package var consumerHoldBytesMax: UInt64
+  /// Memory for the indexes of finished segments that single events were read from; those used last stay.
+  package var indexBytesMax: Int
+  /// Memory for the exact places of events in finished segments that this log has written or walked; those of the newest
+  /// segments stay, and the others' are found by their indexes.
+  package var placeBytesMax: Int
   /// When the next segment is prepared and small ones are merged.
   package var upkeep: UpkeepSchedule
 
@@ -68,7 +73,8 @@ package struct LogOptions: Sendable {
     transactionBytesMax: Int = 64 << 20, lockWaitMilliseconds: Int64 = 250,
     controlIntervalMilliseconds: Int64? = 200, strength: SyncStrength = .durable,
     ballastBytes: Int = 1 << 20, mergeWidth: Int = 8,
-    consumerHoldBytesMax: UInt64 = 256 << 20, upkeep: UpkeepSchedule = .inBackground
+    consumerHoldBytesMax: UInt64 = 256 << 20, indexBytesMax: Int = 4 << 20, placeBytesMax: Int = 16 << 20,
+    upkeep: UpkeepSchedule = .inBackground
   ) {
     // Offsets are 32 bits: the largest segment is one of the largest soft size and one transaction on top.
     precondition(segmentBytesMax <= 1 << 30 && transactionBytesMax <= LogFormat.bodyBytesMax)
@@ -84,6 +90,8 @@ package struct LogOptions: Sendable {
     self.ballastBytes = ballastBytes
     self.mergeWidth = mergeWidth
     self.consumerHoldBytesMax = consumerHoldBytesMax
+    self.indexBytesMax = indexBytesMax
+    self.placeBytesMax = placeBytesMax
     self.upkeep = upkeep
   }
 }

@@ -61,11 +61,10 @@ struct PendingGroup: Sendable {
   /// - Parameters:
   ///   - start: where the first of them will lie in the segment.
   ///   - isSynced: everything before it is on the medium.
-  ///   - began: is told where each transaction begins.
+  ///   - index: is told where each event begins.
   /// - Complexity: O(events) checksums of a header.
   mutating func stamp(
-    at start: UInt32, after: LogPosition, isSynced: Bool, identity: SegmentIdentity,
-    began: (_ lsn: UInt64, _ offset: UInt32) -> Void
+    at start: UInt32, after: LogPosition, isSynced: Bool, identity: SegmentIdentity, index places: inout IndexBuilder
   ) -> Stamped {
     var result = Stamped(position: after)
     result.offsets.reserveCapacity(events)
@@ -74,13 +73,13 @@ struct PendingGroup: Sendable {
     var lsn = firstLSN
     var synced = isSynced ? LogFormat.flagSynced : 0
     for count in transactions {
-      began(lsn, start + UInt32(at))
       for index in 0..<count {
         let flags = synced | (index == 0 ? LogFormat.flagFirst : 0) | (index == count - 1 ? LogFormat.flagLast : 0)
         synced = 0
         let offset = start + UInt32(at)
         frames.stampFrame(at: at, lsn: lsn, flags: flags, offset: offset, identity: identity)
         result.offsets.append(offset)
+        places.add(lsn, at: offset)
         let length = Int(frames.u32(at: at + LogFormat.FrameField.bodyLength))
         chain.add(
           lsn: lsn, type: FrameType.event.rawValue, schema: frames.u16(at: at + LogFormat.FrameField.schema),

@@ -50,7 +50,7 @@ struct RewrittenSegment {
       places.append(
         IndexBody.Entry(
           lsnDelta: UInt32(truncatingIfNeeded: survivor.lsn - opening.firstLSN), offset: UInt32(start)))
-      if number == 0 { index.add(survivor.lsn, at: UInt32(start)) }
+      index.add(survivor.lsn, at: UInt32(start))
     }
   }
 

@@ -165,9 +165,8 @@ struct SegmentWriter: Sendable {
       throw .refused(error)
     }
     let identity = live.identity
-    let stamped = group.stamp(at: start, after: durable, isSynced: opening.isEmpty, identity: identity) {
-      live.index.add($0, at: $1)
-    }
+    let stamped = group.stamp(
+      at: start, after: durable, isSynced: opening.isEmpty, identity: identity, index: &live.index)
     var position = stamped.position
     if seals {
       let trailer = SegmentTrailer.encoded(

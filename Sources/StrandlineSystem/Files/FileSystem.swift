@@ -50,6 +50,10 @@ package protocol FileSystem: Sendable {
   /// Returns the names in a directory, without "." and "..", in no particular order.
   func list(_ directory: String) throws(SystemError) -> [String]
 
+  /// Returns the size in bytes of each of `names` in a directory, in their order: nil where nothing has the name, 0 for
+  /// what is no file. Costs one look at the directory, however many names there are, and no open of a file.
+  func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?]
+
   /// Makes one directory. Its parent must exist, and the name survives a crash after `syncDirectory` of the parent.
   func makeDirectory(_ path: String) throws(SystemError)
 

@@ -80,6 +80,27 @@ package struct POSIXFileSystem: FileSystem {
     }
   }
 
+  package func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
+    let descriptor = Descriptor(try SystemCall.open(directory, O_RDONLY | O_DIRECTORY))
+    return try withExtendedLifetime(descriptor) { () throws(SystemError) in
+      var result: [UInt64?] = []
+      result.reserveCapacity(names.count)
+      for name in names {
+        var status = stat()
+        if unsafe fstatat(descriptor.number, name, &status, 0) == 0 {
+          result.append(status.st_mode & S_IFMT == S_IFREG ? UInt64(max(0, status.st_size)) : 0)
+        } else {
+          let code = errno
+          guard code == ENOENT else {
+            throw SystemError(call: "fstatat", subject: "\(directory)/\(name)", errno: code)
+          }
+          result.append(nil)
+        }
+      }
+      return result
+    }
+  }
+
   package func makeDirectory(_ path: String) throws(SystemError) {
     guard unsafe mkdir(path, 0o755) == 0 else { throw SystemError(call: "mkdir", subject: path, errno: errno) }
   }
