@@ -77,8 +77,8 @@ struct `A segment that is believed` {
       try again.close()
       faults.resetCounts()
       // A reader of another process that knows everything already.
-      let reader = try LogReader.open(
-        at: storePath, environment: .simulated(faults, seed: 1), after: UInt64(bodies.count))
+      let known = try end(of: disk)
+      let reader = try LogReader.open(at: storePath, environment: .simulated(faults, seed: 1)) { _ in known }
       try reader.poll { _ in Issue.record("everything was handed out") }
       #expect(reader.lastLSN == UInt64(bodies.count))
       counts.append(calls())
@@ -169,8 +169,8 @@ struct `A segment that is believed` {
     }
     try log.write([7])
     #expect(try log.read(log.durableLSN).body == [7])
-    let reader = try LogReader.open(
-      at: storePath, environment: .simulated(disk, seed: 1), after: UInt64(bodies.count))
+    let known = try end(of: disk)
+    let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)) { _ in known }
     var news: [[UInt8]] = []
     try reader.poll { news.append($0.body) }
     try log.close()

@@ -40,8 +40,8 @@ struct `An event by its place` {
     let (disk, events) = try store()
     let meter = CountedReads(disk)
     let log = try openUnread(meter)
-    let reader = try LogReader.open(
-      at: storePath, environment: .simulated(meter, seed: 1), after: events[events.count - 1].lsn)
+    let known = try end(of: disk)
+    let reader = try LogReader.open(at: storePath, environment: .simulated(meter, seed: 1)) { _ in known }
     try reader.poll { _ in }
     for event in events {
       #expect(event.place.segmentID == event.segmentID && event.place.offset == event.offset)
@@ -87,8 +87,8 @@ struct `An event by its place` {
   @Test func `is found in the segment that stands for the one of the place, after a merge and a compaction`() throws {
     let (disk, events) = try store()
     let log = try openUnread(disk)
-    let reader = try LogReader.open(
-      at: storePath, environment: .simulated(disk, seed: 1), after: events[events.count - 1].lsn)
+    let known = try end(of: disk)
+    let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)) { _ in known }
     try reader.poll { _ in }
     try log.compact { transaction in transaction.filter { $0.lsn % 3 != 0 }.map(LogSurvivor.init) }
     for look in ["the writer", "a reader"] {
@@ -152,8 +152,8 @@ struct `An event by its place` {
   @Test func `and those behind it are handed out in order, over segments, merges and gaps`() throws {
     let (disk, events) = try store()
     let log = try openUnread(disk)
-    let reader = try LogReader.open(
-      at: storePath, environment: .simulated(disk, seed: 1), after: events[events.count - 1].lsn)
+    let known = try end(of: disk)
+    let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)) { _ in known }
     try reader.poll { _ in }
     let count = UInt64(events.count)
     func found(_ lsns: ClosedRange<UInt64>, upTo limit: Int = .max) throws -> [LogEvent] {
@@ -193,7 +193,8 @@ struct `An event by its place` {
     try log.compact { transaction in transaction.filter { $0.lsn % 3 != 0 }.map(LogSurvivor.init) }
     #expect(try found(1...count).map(\.lsn) == (1...count).filter { $0 % 3 != 0 })
     // A reader that begins now; the other one has files open that were removed.
-    let late = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1), after: count)
+    let known = try end(of: disk)
+    let late = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)) { _ in known }
     try late.poll { _ in }
     var read: [UInt64] = []
     try late.forEachEvent(in: 1...count) { event in
@@ -230,7 +231,9 @@ struct `An event by its place` {
 
   @Test func `is where a replay and a reader begin: no segment before it is opened`() throws {
     let (disk, events) = try store()
-    let bound = events[events.count * 2 / 3]
+    let middle = events[events.count * 2 / 3]
+    let bound = try #require(events.last { $0.segmentID == middle.segmentID })
+    let known = try end(of: disk, segmentEndingWith: bound.lsn)
     let before = Set(events.filter { $0.segmentID < bound.segmentID }.map(\.segmentID))
       .map { storePath + "/" + SegmentName.name($0) }
     #expect(before.count > 4)
@@ -242,7 +245,7 @@ struct `An event by its place` {
     #expect(replayed == events.filter { $0.lsn > bound.lsn })
     #expect(Set(meter.opened).isDisjoint(with: before))
     meter.reset()
-    let reader = try LogReader.open(at: storePath, environment: .simulated(meter, seed: 1), after: bound.lsn)
+    let reader = try LogReader.open(at: storePath, environment: .simulated(meter, seed: 1)) { _ in known }
     var polled: [LogEvent] = []
     try reader.poll { polled.append($0) }
     try log.write([7])

@@ -48,6 +48,18 @@ func bound(_ disk: SimulatedDisk) throws -> LogBound {
   return try #require(slots.max { $0.sequence < $1.sequence }).bound
 }
 
+/// The last event of a log on a disk, with its chain; or that of a segment, by its LSN.
+func end(of disk: SimulatedDisk, segmentEndingWith lsn: UInt64? = nil) throws -> LogEnd {
+  guard let lsn else {
+    let log = try openLog(disk.clone(), seed: 77)
+    defer { #expect(throws: Never.self) { try log.close() } }
+    return log.durableEnd
+  }
+  let manifest = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "MANIFEST")
+  let end = try #require(manifest.entries.compactMap(\.end).first { $0.lastLSN == lsn })
+  return LogEnd(lsn: end.lastLSN, chain: end.chain)
+}
+
 /// Bytes that tell which event they are of.
 func body(_ number: Int, count: Int = 20) -> [UInt8] {
   (0..<count).map { UInt8(truncatingIfNeeded: number &* 31 &+ $0 &* ($0 &+ number)) }
