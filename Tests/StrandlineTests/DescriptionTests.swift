@@ -17,7 +17,7 @@ struct `A public value` {
     // Printed as their text form.
     "LogPosition",
     // Sequences: what they give out is printed, and not they.
-    "Observation", "AsyncIterator",
+    "Observation", "RecordChanges", "AsyncIterator",
   ]
 
   @Test func `describes itself in one line`() async throws {
@@ -86,6 +86,10 @@ struct `A public value` {
     let page = try store.query(RecordQuery("Note", limit: 2))
     #expect("\(page)" == "2 records, more to come")
     #expect(page.cursor.map { "\($0)" } == "after Main/b")
+    let changes = try store.changes(since: .start, limit: 1)
+    #expect("\(changes)" == "1 change up to event 2, more to come")
+    #expect("\(changes.changes[0])" == "saved Main/n at event 2, local")
+    #expect("\(try store.history(of: RecordID("n")))" == "1 change")
     #expect("\(try store.sync)" == "sync of store at '/s' with iCloud.simulated development private")
     #expect("\(try store.status())" == "3 records, 3 unsettled, durable up to 4")
     #expect("\(try store.status().zones[0])" == "Main: 3 records")

@@ -43,6 +43,14 @@ private struct Scene: Sendable {
     found = try log.read(lsn.rawValue)
   }
 
+  /// The position of the event before the note's.
+  var beforeReceipt: LogPosition {
+    get throws {
+      let lsn = try #require(receipt.lsns?.upperBound.rawValue)
+      return LogPosition(tenure: receipt.position.tenure, lsn: LSN(rawValue: lsn - 1))
+    }
+  }
+
   var lsns: ClosedRange<LSN>? { receipt.lsns.map { $0.upperBound...$0.upperBound } }
   var file: String { "/store/" + SegmentName.name(found.segmentID) }
 
@@ -153,6 +161,12 @@ private struct PublicCall: Sendable {
     PublicCall("Observation.next()", closed: nil) {
       var values = $0.store.observe(id).makeAsyncIterator()
       _ = try await values.next()
+    },
+    PublicCall("RecordStore.history(of:after:limit:)") { _ = try $0.store.history(of: id) },
+    PublicCall("RecordStore.changes(since:limit:)") { _ = try $0.store.changes(since: try $0.beforeReceipt) },
+    PublicCall("RecordChanges.next()", closed: nil) {
+      var changes = $0.store.observeChanges(since: try $0.beforeReceipt).makeAsyncIterator()
+      _ = try await changes.next()
     },
     PublicCall("StoreView.value<>(_:_:)") { _ = try $0.store.view().value(Memo.self, "n") },
     PublicCall("StoreView.values<>(_:)") { _ = try $0.store.view().values(Memo.self) },

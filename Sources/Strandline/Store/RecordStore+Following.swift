@@ -52,7 +52,7 @@ extension RecordStore {
       let lsn = LSN(found.lsn)
       guard lsn >= next else { return }
       let event = try EventSource.decode(found)
-      if lsn > next || event.isPacked { throw MissedEvents() }
+      if lsn > next || EventCodec.kind(ofBody: found.body)?.isPacked == true { throw MissedEvents() }
       next = lsn.advanced(by: 1)
       transaction.append((event, lsn))
       guard found.isLast else { return }
@@ -82,15 +82,5 @@ extension Projections {
     }
     projections.advance(to: LSN(reader.lastLSN))
     return (projections, reader)
-  }
-}
-
-extension Event {
-  /// Whether compaction wrote it in place of others.
-  fileprivate var isPacked: Bool {
-    switch self {
-    case .deletions, .superseded: true
-    default: false
-    }
   }
 }

@@ -40,7 +40,7 @@ extension Log {
   }
 
   /// Loads the index of a segment that was finished before this log was opened.
-  private func loadIndex(_ table: SegmentTable.Address) throws(LogError) {
+  func loadIndex(_ table: SegmentTable.Address) throws(LogError) {
     let index = try files.index(of: table)
     queue.withLock { state in
       guard let at = state.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }

@@ -34,11 +34,11 @@ package final class LogReader: Sendable {
 
   private let directory: StoreDirectory
   private let environment: SystemEnvironment
-  private let files: SegmentFiles
+  let files: SegmentFiles
   /// Held for the length of a poll.
   private let cursor: Mutex<ReaderCursor>
   /// Held for a moment.
-  private let served = Mutex(Served())
+  let served = Mutex(Served())
 
   /// What has been handed out, and where it lies.
   struct Served {
@@ -141,21 +141,31 @@ package final class LogReader: Sendable {
         guard case .unknown = place else {
           return try files.read(lsn, at: place, identity: table.identity, path: table.path)
         }
-        let index = try files.index(of: table)
-        served.withLock { served in
-          guard let at = served.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
-          served.tables[at].load(index)
-        }
+        try loadIndex(table)
       } catch  where error.underlying?.isAbsent == true {
-        // Merged or compacted since the last poll: its replacement has it, or no segment has.
-        let isFree: Void? = try cursor.withLockIfAvailable { cursor throws(LogError) in try cursor.relocate(served) }
-        guard isFree != nil else {
-          throw LogError(
-            .io, "LSN \(lsn) moved while a poll is under way; read it again when that has returned", lsns: lsn...lsn)
-        }
+        try findAnew(lsn)
       }
     }
     throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)
+  }
+
+  /// Loads the index of a segment that was not walked.
+  func loadIndex(_ table: SegmentTable.Address) throws(LogError) {
+    let index = try files.index(of: table)
+    served.withLock { served in
+      guard let at = served.tables.firstIndex(where: { $0.segmentID == table.identity.segmentID }) else { return }
+      served.tables[at].load(index)
+    }
+  }
+
+  /// Finds the segments anew, when that of `lsn` was merged or compacted since the last poll: its replacement has the
+  /// event, or no segment has.
+  func findAnew(_ lsn: UInt64) throws(LogError) {
+    let isFree: Void? = try cursor.withLockIfAvailable { cursor throws(LogError) in try cursor.relocate(served) }
+    guard isFree != nil else {
+      throw LogError(
+        .io, "LSN \(lsn) moved while a poll is under way; read it again when that has returned", lsns: lsn...lsn)
+    }
   }
 
   /// What a writer's open would have found at the last `poll`; empty before the first.

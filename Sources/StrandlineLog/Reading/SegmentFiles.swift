@@ -39,6 +39,18 @@ final class SegmentFiles: Sendable {
     open.withLock { files in files.removeAll { segmentIDs.contains($0.segmentID) } }
   }
 
+  /// The frames of a segment, from `offset` on.
+  ///
+  /// - Throws: `.io`.
+  func scanner(of table: SegmentTable.Address, from offset: UInt32) throws(LogError) -> SegmentScanner {
+    do {
+      let file = try file(table.identity.segmentID, table.path)
+      return SegmentScanner(file: file, identity: table.identity, from: UInt64(offset), limit: UInt64(table.end))
+    } catch {
+      throw .system("cannot read segment '\(table.path)'", error, file: table.path)
+    }
+  }
+
   /// The event `lsn`, which lies where `place` says.
   ///
   /// - Throws: `.damaged`, `.compacted` if the segment has others around it and not this one, `.io`.
