@@ -79,7 +79,8 @@ package struct Command: Sendable {
 extension Command {
   /// Every verb, in the order of the help.
   package static let all: [Command] = [
-    demo, importing, export, get, query, put, delete, sync, status, logDump, verify, repair, compact, serve, bench,
+    demo, importing, export, get, query, history, put, delete, sync, status, logDump, verify, repair, compact, serve,
+    bench,
     crashTest,
   ]
 
