@@ -122,6 +122,34 @@ func logUploads(of store: RecordStore, since start: LogPosition, print: @Sendabl
   }
 }
 
+actor TitleCounts: Projection {
+  nonisolated let name = "title counts"
+  private var titles: [RecordID: String] = [:]  // in an app: tables of its own database,
+  private var position: LogPosition?  // and this beside them
+
+  func appliedPosition() -> LogPosition? { position }
+
+  func apply(_ batch: ProjectionBatch) {
+    if batch.beginsAnew { titles = [:] }
+    for id in batch.deleted { titles[id] = nil }
+    for record in batch.saved {
+      if case .string(let title)? = record["title"] { titles[record.id] = title } else { titles[record.id] = nil }
+    }
+    position = batch.position  // in the same transaction as the titles
+  }
+
+  func count(of title: String) -> Int { titles.values.count { $0 == title } }
+}
+
+func notesTitled(_ title: String, in store: RecordStore, by counts: TitleCounts) async throws -> Int {
+  try await store.bringUpToDate(counts)
+  return await counts.count(of: title)
+}
+
+func keepInStep(_ counts: TitleCounts, with store: RecordStore) -> Task<Void, any Error> {
+  Task { try await store.project(into: counts) }  // ends with the store, or with its cancellation
+}
+
 func countVisit(of page: String, in store: RecordStore) async throws -> (visits: Int64, position: LogPosition) {
   let (visits, receipt) = try await store.write { tx in
     var record = try tx.record(RecordID(page)) ?? Record(type: "Page", id: RecordID(page))
@@ -293,6 +321,21 @@ struct `The examples of the documentation` {
     #expect(index.titles == [RecordID("tide"): "Low tide at seven"])
     try await store.close()
     try await logging.value
+  }
+
+  @Test func `keep a projection in step`() async throws {
+    let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let counts = TitleCounts()
+    for name in ["tide", "ebb", "moon"] {
+      try await store.write { try $0.save(Note(id: name, title: name == "moon" ? "New moon" : "Low tide")) }
+    }
+    #expect(try await notesTitled("Low tide", in: store, by: counts) == 2)
+    let task = keepInStep(counts, with: store)
+    while try store.status().projections.isEmpty { await Task.yield() }
+    try await store.write { try $0.delete(RecordID("ebb")) }
+    while await counts.count(of: "Low tide") != 1 { await Task.yield() }
+    try await store.close()
+    try await task.value
   }
 
   @Test func `read what buoys measure, and a position of before a relaunch`() async throws {

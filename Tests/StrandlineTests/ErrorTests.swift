@@ -62,6 +62,17 @@ private struct Scene: Sendable {
   }
 }
 
+/// A projection that ends with its first batch.
+private struct Following: Projection {
+  let name = "following"
+  let position: LogPosition
+
+  init(_ position: LogPosition) { self.position = position }
+
+  func appliedPosition() -> LogPosition? { position }
+  func apply(_ batch: ProjectionBatch) throws { throw CancellationError() }
+}
+
 /// What a call throws.
 private enum Outcome: Equatable {
   case nothing
@@ -168,6 +179,12 @@ private struct PublicCall: Sendable {
       var changes = $0.store.observeChanges(since: try $0.beforeReceipt).makeAsyncIterator()
       _ = try await changes.next()
     },
+    PublicCall("RecordStore.project(into:rebuilding:)") { scene in
+      try await scene.store.project(into: Following(try scene.beforeReceipt))
+    },
+    PublicCall("RecordStore.bringUpToDate(_:rebuilding:)") { scene in
+      try await scene.store.bringUpToDate(Following(try scene.beforeReceipt))
+    },
     PublicCall("StoreView.value<>(_:_:)") { _ = try $0.store.view().value(Memo.self, "n") },
     PublicCall("StoreView.values<>(_:)") { _ = try $0.store.view().values(Memo.self) },
     PublicCall("RecordStore.status()", damaged: nil) { _ = try $0.store.status() },
@@ -204,6 +221,20 @@ private struct PublicCall: Sendable {
 
   /// Calls that use no store, each with arguments that make it fail.
   static let withoutStore: [(names: [String], outcome: Outcome, make: @Sendable () async throws -> Void)] = [
+    (
+      ["Projection.appliedPosition()"], .nothing,
+      {
+        let projection: any Projection = Following(.start)
+        _ = try await projection.appliedPosition()
+      }
+    ),
+    (
+      ["Projection.apply(_:)"], .cancelled,
+      {
+        let projection: any Projection = Following(.start)
+        try await projection.apply(ProjectionBatch(position: nil))
+      }
+    ),
     (["QueryCursor.init(text:)"], .strandline(.invalidValue), { _ = try QueryCursor(text: "no cursor") }),
     (["LSN.init(text:)"], .strandline(.invalidValue), { _ = try LSN(text: "x") }),
     (["LogPosition.init(text:)"], .strandline(.invalidValue), { _ = try LogPosition(text: "x") }),

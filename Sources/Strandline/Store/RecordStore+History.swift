@@ -226,52 +226,29 @@ extension EventKind {
   }
 }
 
-/// The reading of one page of changes.
-struct ChangeReading {
-  private static let bytesMax = 4 << 20
+/// Events in a row after a position, none of which may be missing.
+struct EventRun {
   private let start: LogPosition
-  private let limit: Int
-  private let positions: PositionFinder
-  private var changes: [RecordChange] = []
-  private var last: LSN
-  private var bytes = 0
-  /// Up to the end of the last whole transaction.
-  private var whole: (changes: Int, position: LogPosition)
+  /// The last event that was taken in.
+  private(set) var last: LSN
 
-  init(since position: LogPosition, limit: Int, _ sync: SyncState) {
+  init(since position: LogPosition) {
     start = position
-    self.limit = limit
-    positions = PositionFinder(sync)
     last = position.lsn
-    whole = (0, position)
   }
 
-  /// Takes in an event; false when the page is full.
-  mutating func take(_ found: LogEvent) throws(StrandlineError) -> Bool {
-    let lsn = LSN(found.lsn)
-    try checkNext(lsn, EventCodec.kind(ofBody: found.body))
-    last = lsn
-    let event = try EventSource.decode(found)
-    if event.recordID != nil, let change = try RecordChange(event, at: positions.position(of: lsn)) {
-      changes.append(change)
-      bytes += found.body.count
+  /// Takes in an event.
+  ///
+  /// - Throws: `.positionExpired` if compaction has removed events before it, or packed others into it.
+  mutating func take(_ lsn: LSN, _ kind: EventKind?) throws(StrandlineError) {
+    guard lsn.rawValue == last.rawValue + 1, kind?.isPacked != true else {
+      throw expired(upTo: LSN(max(lsn.rawValue - 1, last.rawValue + 1)))
     }
-    guard found.isLast else { return true }
-    whole = (changes.count, positions.position(of: lsn))
-    return changes.count < limit && bytes < Self.bytesMax
+    last = lsn
   }
 
-  /// - Throws: `.positionExpired` if compaction has removed events before this one, or packed others into it.
-  private func checkNext(_ lsn: LSN, _ kind: EventKind?) throws(StrandlineError) {
-    guard lsn.rawValue > last.rawValue + 1 || kind?.isPacked == true else { return }
-    throw expired(upTo: LSN(max(lsn.rawValue - 1, last.rawValue + 1)))
-  }
-
-  /// Whether the scan, which found no more, has come to the newest event.
-  func checkReached(_ durable: LSN) throws(StrandlineError) {
-    guard changes.count < limit, bytes < Self.bytesMax, last < durable else { return }
-    throw expired(upTo: durable)
-  }
+  /// - Throws: `.positionExpired` if the events up to `end`, which is durable, are not there.
+  func checkReached(_ end: LSN) throws(StrandlineError) { if last < end { throw expired(upTo: end) } }
 
   private func expired(upTo end: LSN) -> StrandlineError {
     StrandlineError(
@@ -279,6 +256,45 @@ struct ChangeReading {
       "events after \(last) were removed by a compaction, so not all that changed since position \(start) can be told; "
         + "begin with a view of the store, and go on after its position", lsns: LSN(last.rawValue + 1)...end)
   }
+}
+
+/// The reading of one page of changes.
+private struct ChangeReading {
+  private static let bytesMax = 4 << 20
+  private let start: LogPosition
+  private let limit: Int
+  private let positions: PositionFinder
+  private var run: EventRun
+  private var changes: [RecordChange] = []
+  private var bytes = 0
+  /// Up to the end of the last whole transaction.
+  private var whole: (changes: Int, position: LogPosition)
+
+  private var isFull: Bool { changes.count >= limit || bytes >= Self.bytesMax }
+
+  init(since position: LogPosition, limit: Int, _ sync: SyncState) {
+    start = position
+    self.limit = limit
+    positions = PositionFinder(sync)
+    run = EventRun(since: position)
+    whole = (0, position)
+  }
+
+  /// Takes in an event; false when the page is full.
+  mutating func take(_ found: LogEvent) throws(StrandlineError) -> Bool {
+    let lsn = LSN(found.lsn)
+    try run.take(lsn, EventCodec.kind(ofBody: found.body))
+    if let change = try RecordChange(EventSource.decode(found), at: positions.position(of: lsn)) {
+      changes.append(change)
+      bytes += found.body.count
+    }
+    guard found.isLast else { return true }
+    whole = (changes.count, positions.position(of: lsn))
+    return !isFull
+  }
+
+  /// - Throws: `.positionExpired` if events are missing up to `durable`.
+  func checkReached(_ durable: LSN) throws(StrandlineError) { if !isFull { try run.checkReached(durable) } }
 
   var hasTransaction: Bool { whole.position != start }
 

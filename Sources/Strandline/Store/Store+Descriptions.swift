@@ -149,3 +149,16 @@ extension ChangePage: CustomStringConvertible {
     "\(String.count(changes.count, "change")) up to event \(position.lsn)" + (hasMore ? ", more to come" : "")
   }
 }
+
+extension ProjectionBatch: CustomStringConvertible {
+  /// What is to be applied, and the position to store.
+  public var description: String {
+    (beginsAnew ? "anew, " : "") + "\(saved.count) saved, \(deleted.count) deleted, "
+      + (position.map { "up to event \($0.lsn)" } ?? "more to come")
+  }
+}
+
+extension StoreStatus.Projection: CustomStringConvertible {
+  /// The name, and how far behind it is.
+  public var description: String { "\(name): \(String.count(lag, "event")) behind".oneLine }
+}
