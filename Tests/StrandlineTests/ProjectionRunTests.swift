@@ -23,9 +23,9 @@ extension RecordStore {
     }
   }
 
-  fileprivate func fields() throws -> [RecordID: [String: FieldValue]] {
-    var result: [RecordID: [String: FieldValue]] = [:]
-    try forEachRecord { result[$0.id] = $0.fields }
+  fileprivate func all() throws -> [RecordID: Record] {
+    var result: [RecordID: Record] = [:]
+    try forEachRecord { result[$0.id] = $0 }
     return result
   }
 }
@@ -34,7 +34,7 @@ extension RecordStore {
 private final class Memory: Projection {
   struct Failure: Error {}
   struct State: Sendable {
-    var fields: [RecordID: [String: FieldValue]] = [:]
+    var records: [RecordID: Record] = [:]
     var position: LogPosition?
     var batches: [ProjectionBatch] = []
     /// How many batches are still applied; nil for all.
@@ -56,15 +56,15 @@ private final class Memory: Projection {
         guard left > 0 else { throw Failure() }
         state.batchesLeft = left - 1
       }
-      if batch.beginsAnew { state.fields = [:] }
-      for record in batch.saved { state.fields[record.id] = record.fields }
-      for id in batch.deleted { state.fields[id] = nil }
+      if batch.beginsAnew { state.records = [:] }
+      for record in batch.saved { state.records[record.id] = record }
+      for id in batch.deleted { state.records[id] = nil }
       state.position = batch.position
       state.batches.append(batch)
     }
   }
 
-  var fields: [RecordID: [String: FieldValue]] { state.withLock { $0.fields } }
+  var records: [RecordID: Record] { state.withLock { $0.records } }
   var batches: [ProjectionBatch] { state.withLock { $0.batches } }
 }
 
@@ -105,7 +105,7 @@ struct `A projection` {
         memory.state.withLock { $0.batchesLeft = below(4) == 0 ? 0 : nil }
         do {
           let position = try await store.bringUpToDate(memory)
-          #expect(try memory.fields == store.fields() && position == store.read { $0.position }, comment)
+          #expect(try memory.records == store.all() && position == store.read { $0.position }, comment)
           #expect(memory.appliedPosition() == position, comment)
         } catch is Memory.Failure {}
       }
@@ -133,16 +133,16 @@ struct `A projection` {
     #expect(batches.allSatisfy { $0.saved.count + $0.deleted.count <= 1_000 && !$0.beginsAnew })
     #expect(batches.flatMap(\.saved).allSatisfy { $0["n"] == 2 })
     #expect(batches.filter(\.isConsistent).count == 1 && batches.last?.isConsistent == true)
-    #expect(try memory.fields == store.fields())
+    #expect(try memory.records == store.all())
     // A rebuild that is interrupted begins again.
     let other = Memory()
     other.state.withLock { $0.batchesLeft = 2 }
     await #expect(throws: Memory.Failure.self) { try await store.bringUpToDate(other) }
-    #expect(other.appliedPosition() == nil && other.fields.count == 2_000)
+    #expect(other.appliedPosition() == nil && other.records.count == 2_000)
     other.state.withLock { $0.batchesLeft = nil }
     try store.writeBlocking { try $0.delete(RecordID("r7")) }
     try await store.bringUpToDate(other)
-    #expect(try other.batches[2].beginsAnew && other.fields == store.fields())
+    #expect(try other.batches[2].beginsAnew && other.records == store.all())
     try store.closeBlocking()
   }
 
@@ -172,7 +172,7 @@ struct `A projection` {
     #expect(try store.changes(since: since).changes.count == 30)
     gateKeeper.finish()
     while memory.appliedPosition()?.lsn != store.durableLSN { await Task.yield() }
-    #expect(try memory.fields == store.fields())
+    #expect(try memory.records == store.all())
     #expect(try store.status().projections.map(\.lag) == [0])
     #expect(try store.compactBlocking().eventsAfter < 40)
     try await store.close()
@@ -192,22 +192,22 @@ struct `A projection` {
     try store.writeBlocking { try $0.delete(RecordID("gone")) }
     for round in 0..<20 { try store.put("a", round) }
     try store.compactBlocking()
-    let before = memory.fields
+    let before = memory.records
     #expect(await code { try await store.bringUpToDate(memory, rebuilding: false) } == .positionExpired)
     #expect(await code { try await store.project(into: memory, rebuilding: false) } == .positionExpired)
-    #expect(memory.fields == before && memory.batches.count == 1)
+    #expect(memory.records == before && memory.batches.count == 1)
     try await store.bringUpToDate(memory)
-    #expect(try memory.batches.last?.beginsAnew == true && memory.fields == store.fields())
+    #expect(try memory.batches.last?.beginsAnew == true && memory.records == store.all())
 
     // Of another store, or of a time that a backup does not know, it is refused, and nothing is removed.
     let backup = disk.clone()
     try store.put("late", 1)
     try await store.bringUpToDate(memory)
     let restored = try open(backup, seed: 5)
-    let full = memory.fields
+    let full = memory.records
     #expect(await code { try await restored.bringUpToDate(memory) } == .noSuchRecord)
     #expect(await code { try await restored.project(into: memory) } == .noSuchRecord)
-    #expect(memory.fields == full)
+    #expect(memory.records == full)
     #expect(try restored.status().projections.isEmpty)
     try restored.closeBlocking()
     try store.closeBlocking()
@@ -238,16 +238,28 @@ struct `A projection` {
     let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 77))
     let memory = Memory()
     try await reader.bringUpToDate(memory)
-    #expect(memory.fields.count == 5)
+    #expect(memory.records.count == 5)
     for round in 0..<30 {
       try store.put("r\(round % 7)", 100 + round)
       if round % 4 == 0 { try store.compactBlocking() }
       try promise()
       if round % 3 == 0 { try reader.refresh() }
       try await reader.bringUpToDate(memory)
-      #expect(try memory.fields == reader.fields(), "round \(round)")
+      #expect(try memory.records == reader.all(), "round \(round)")
     }
     try await reader.close()
     try store.closeBlocking()
+  }
+
+  @Test func `goes on where the store takes no more writes`() async throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    let memory = Memory()
+    for round in 0..<5 { try store.put("a", round) }
+    for call in 1...4 { disk.failCall(disk.callCount + call) }
+    #expect(throws: StrandlineError.self) { try store.put("b", 1) }
+    try await store.bringUpToDate(memory)
+    #expect(try memory.records == store.all() && memory.records.count == 1)
+    #expect(throws: StrandlineError.self) { try store.closeBlocking() }
   }
 }

@@ -98,7 +98,8 @@ struct ProjectionRun {
   }
 
   private mutating func apply(_ batch: ProjectionBatch) async throws {
-    try await store.flushBeforeLeaving()
+    // Where each group is synced in full, nothing is asked of the log, which may take no more writes.
+    if case .writer(let log) = store.source, !log.syncsInFull { try await store.flushBeforeLeaving() }
     try await projection.apply(batch)
     position = batch.position
     isConsistent = batch.isConsistent
