@@ -34,7 +34,10 @@ extension RecordStore {
       let limit = Int(1 + random.below(7))
       page = try changes(since: position, limit: limit)
       #expect(page.position.lsn > position.lsn || !page.hasMore)
-      // A whole transaction, and none more when the limit is reached.
+      // Whole transactions, and none more when the limit is reached.
+      if case .writer(let log) = source, page.position.lsn > position.lsn {
+        #expect(try log.read(page.position.lsn.rawValue).isLast)
+      }
       let last = try page.changes.last.map { try source.transactionStart(of: $0.position.lsn) }
       #expect(page.changes.filter { $0.position.lsn < last ?? .none }.count < limit)
       result += page.changes
@@ -281,6 +284,33 @@ struct `The changes since a position` {
     }
     #expect(code { _ = try store.changes(since: LogPosition(text: "\(position)0")) } == .noSuchRecord)
     try store.closeBlocking()
+  }
+
+  @Test func `are refused where compaction has left no gap, and where it has taken the newest events`() async throws {
+    let store = try open()
+    try store.put("a", 1)
+    try store.put("a", 2)
+    #expect(try store.changes(since: .start).changes.count == 2)
+    // The first save is packed under its own number.
+    #expect(try store.compactBlocking().eventsAfter == 3)
+    #expect(code { _ = try store.changes(since: .start) } == .positionExpired)
+    try store.closeBlocking()
+
+    let device = try Fleet().device("a")
+    let synced = try await device.open()
+    try await synced.write { try $0.put("b", 1) }
+    try await device.sync()
+    try await synced.write { try $0.delete(id("b")) }
+    let deleted = try synced.read { $0.position }
+    try await device.sync(.pushOnly)
+    #expect(try synced.changes(since: deleted).changes.map(\.kind) == [.settled])
+    try await synced.compact()
+    #expect(try synced.source.eventIfKept(at: synced.durableLSN) == nil)
+    #expect(code { _ = try synced.changes(since: deleted) } == .positionExpired)
+    let history = try synced.history(of: id("b"))
+    #expect(history.changes.map(\.kind) == [.deleted] && history.compactedLSN == synced.durableLSN)
+    #expect(history.changes[0].isCompacted && history.changes[0].position == deleted)
+    try await device.close()
   }
 
   @Test func `hand out what precedes damage, and then the damage`() throws {

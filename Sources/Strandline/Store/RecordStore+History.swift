@@ -154,7 +154,7 @@ private struct HistoryReading {
     let lsn = LSN(found.lsn)
     let kind = EventCodec.kind(ofBody: found.body)
     let isOurs = isOfRecord(found.body)
-    // Compaction packs a deletion into an event with another number, later than it.
+    // Compaction packs a deletion into an event with its number or a later one.
     if let deletion, lsn > deletion.lsn || (lsn == deletion.lsn && !isOurs) { addPackedDeletion(deletion) }
     if !isFull {
       if lsn.rawValue > last.rawValue + 1 { compacted = LSN(lsn.rawValue - 1) }
@@ -206,11 +206,8 @@ private struct HistoryReading {
 
   /// The page, when all of it was read.
   mutating func page(upTo durable: LSN) -> RecordHistory {
-    if !isFull {
-      if let deletion { addPackedDeletion(deletion) }
-      // The newest events have left the log.
-      if last < durable { compacted = durable }
-    }
+    // The newest events have left the log.
+    if !isFull, last < durable { compacted = durable }
     return RecordHistory(
       changes: changes, next: isFull && last < durable ? last : nil, compactedLSN: compacted == .none ? nil : compacted)
   }
