@@ -62,7 +62,8 @@ extension RecordStore {
   ///
   /// As long as this runs, compaction leaves in place what the projection has not applied, and `StoreStatus.projections`
   /// names it with its lag. A projection that fell behind gets each record once, as it is then, however often it was
-  /// written; a slow one delays no writer.
+  /// written; a slow one delays no writer. A store that was opened for reading only is followed as far as `refresh()` has
+  /// brought it, and the process that writes it does not wait.
   ///
   /// One whose position has expired, because compaction went on while it did not run, is made anew from a view of the store;
   /// if `rebuilding` is false, that is an error instead.

@@ -49,9 +49,9 @@ extension RecordStore {
       try requireOpen()
       try check(limit: limit)
       let id = canonical(id)
-      let durable = source.durableLSN
-      let (sync, deletion) = try projections.withLock { (state) throws(StrandlineError) in
-        (state.sync, try state.deletion(id, asOf: durable))
+      let (durable, sync, deletion) = try projections.withLock { (state) throws(StrandlineError) in
+        let durable = min(source.durableLSN, state.appliedLSN)
+        return (durable, state.sync, try state.deletion(id, asOf: durable))
       }
       var reading = HistoryReading(of: id, after: lsn, limit: limit, sync, deletion)
       try source.scan(after: lsn, upTo: durable) { try reading.take($0) }
@@ -79,8 +79,8 @@ extension RecordStore {
     try CallSite(fileID, line).run("reading the changes since event \(position.lsn)") {
       try requireOpen()
       try check(limit: limit)
-      let durable = source.durableLSN
-      let sync = projections.sync
+      // A store that is open for reading reads an event before it knows whose it is.
+      let (durable, sync) = projections.withLock { (min(source.durableLSN, $0.appliedLSN), $0.sync) }
       try check(position, in: sync, upTo: durable)
       var reading = ChangeReading(since: position, limit: limit, sync)
       do {
