@@ -68,6 +68,14 @@ package enum StandardStreams {
     try write(Array(text.utf8), to: stream)
   }
 
+  /// Whether what is written to the stream can still be read: false when the reader of a pipe has closed it, or a terminal
+  /// is gone.
+  package static func hasReader(_ stream: StandardStream) -> Bool {
+    var state = pollfd(fd: stream.rawValue, events: 0, revents: 0)
+    guard unsafe poll(&state, 1, 0) > 0 else { return true }
+    return Int32(state.revents) & (Int32(POLLERR) | Int32(POLLHUP) | Int32(POLLNVAL)) == 0
+  }
+
   /// Opens /dev/null on each of the descriptors 0, 1 and 2 that the process was started without.
   ///
   /// The system gives the lowest free number to the next file that is opened. Without this call that file may be one of

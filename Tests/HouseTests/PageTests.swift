@@ -62,7 +62,7 @@ struct `The pages` {
   @Test func `show examples that are compiled`() throws {
     let compiled = try [
       "Tests/StrandlineTests/ReadmeExampleTests.swift", "Tests/StrandlineTests/DocumentationExamples.swift",
-      "Tests/StrandlineTestingTests/AppTests.swift",
+      "Tests/StrandlineTestingTests/AppTests.swift", "Tests/StrandlineTestingTests/NoteSearch.swift",
     ].map(House.text)
     var count = 0
     for page in try House.pages() {

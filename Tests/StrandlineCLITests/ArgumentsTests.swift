@@ -150,6 +150,8 @@ struct HelpTests {
           export                  Print records as JSON Lines.
           get                     Show one record.
           query                   Find records of a type.
+          history                 Show what happened to one record.
+          watch                   Print records, and then each change of them.
           put                     Change or create one record.
           delete                  Delete records.
           sync                    Sync a store with CloudKit or a local server, once.

@@ -9,7 +9,9 @@ enum JSONPage {
   /// The words in backticks of a section: the keys, among others.
   private static func words(of verb: String) throws -> Set<String> {
     let sections = try Page.text("Formats/cli-json.md").components(separatedBy: "\n## ")
-    let section = try #require(sections.first { $0.hasPrefix("`\(verb) --json`") }, "no section for \(verb)")
+    // A verb that prints nothing but JSON has no option for it.
+    let found = sections.first { $0.hasPrefix("`\(verb) --json`") || $0.hasPrefix("`\(verb)`") }
+    let section = try #require(found, "no section for \(verb)")
     return Set(section.matches(of: /`([A-Za-z][A-Za-z0-9_]*)`/).map { String($0.output.1) })
   }
 

@@ -110,8 +110,9 @@ struct `A segment that is believed` {
       #expect(error?.offset == length.map(UInt64.init))
       #expect(damaged.everything == before)
       let reading = logError {
-        _ = try LogReader.open(
-          at: storePath, environment: .simulated(damaged, seed: 1), after: UInt64(bodies.count))
+        _ = try LogReader.open(at: storePath, environment: .simulated(damaged, seed: 1)) { _ in
+          LogEnd(lsn: UInt64(bodies.count), chain: 0)
+        }
       }
       #expect(reading?.code == error?.code && reading?.file == error?.file)
     }

@@ -17,7 +17,7 @@ struct `A public value` {
     // Printed as their text form.
     "LogPosition",
     // Sequences: what they give out is printed, and not they.
-    "Observation", "AsyncIterator",
+    "Observation", "RecordChanges", "AsyncIterator",
   ]
 
   @Test func `describes itself in one line`() async throws {
@@ -52,6 +52,8 @@ struct `A public value` {
           sortedBy: [RecordSort("title", ascending: false)], limit: 3),
         "Note in Z, where title BEGINS_WITH string(\"x\"), by title descending, at most 3"
       ),
+      (ProjectionBatch(beginsAnew: true, deleted: [id], position: nil), "anew, 0 saved, 1 deleted, more to come"),
+      (ProjectionBatch(position: .start), "0 saved, 0 deleted, up to event 0"),
       (StoreOptions(), "segments of 16777216 bytes"), (StoreEnvironment.real, "this machine"),
       (SyncReport(), "0 requests"),
       (HTTPHeaders(dictionaryLiteral: ("X-Token", "secret"), ("Accept", "*")), "X-Token, Accept"),
@@ -86,6 +88,10 @@ struct `A public value` {
     let page = try store.query(RecordQuery("Note", limit: 2))
     #expect("\(page)" == "2 records, more to come")
     #expect(page.cursor.map { "\($0)" } == "after Main/b")
+    let changes = try store.changes(since: .start, limit: 1)
+    #expect("\(changes)" == "1 change up to event 2, more to come")
+    #expect("\(changes.changes[0])" == "saved Main/n at event 2, local")
+    #expect("\(try store.history(of: RecordID("n")))" == "1 change")
     #expect("\(try store.sync)" == "sync of store at '/s' with iCloud.simulated development private")
     #expect("\(try store.status())" == "3 records, 3 unsettled, durable up to 4")
     #expect("\(try store.status().zones[0])" == "Main: 3 records")

@@ -71,6 +71,85 @@ func showTitle(of id: RecordID, in store: RecordStore, on screen: @Sendable (Str
   }
 }
 
+func lastTitles(of id: RecordID, in store: RecordStore) throws -> [String] {
+  var titles: [String] = []
+  var next: LSN? = LSN.none
+  while let after = next {
+    let page = try store.history(of: id, after: after)  // the oldest changes first
+    for change in page.changes {
+      guard case .string(let title)? = change.record?["title"] else { continue }
+      if titles.last != title { titles.append(title) }
+    }
+    next = page.next
+  }
+  return titles
+}
+
+struct TitleIndex {
+  var titles: [RecordID: String] = [:]
+  var position: LogPosition?  // kept with the titles, as text, over relaunches
+
+  mutating func update(from store: RecordStore) throws {
+    do {
+      guard var position else { return try begin(with: store.view()) }
+      var page: ChangePage
+      repeat {
+        page = try store.changes(since: position)
+        for change in page.changes { show(try store.record(change.id), change.id) }
+        position = page.position
+      } while page.hasMore
+      self.position = position
+    } catch StrandlineError.Code.positionExpired {
+      // Compaction has removed events that were not read yet: begin with what the store holds now.
+      try begin(with: store.view())
+    }
+  }
+
+  private mutating func begin(with view: StoreView) throws {
+    titles = [:]
+    try view.forEachRecord { show($0, $0.id) }
+    position = view.position
+  }
+
+  private mutating func show(_ record: Record?, _ id: RecordID) {
+    if case .string(let title)? = record?["title"] { titles[id] = title } else { titles[id] = nil }
+  }
+}
+
+func logUploads(of store: RecordStore, since start: LogPosition, print: @Sendable (String) -> Void) async throws {
+  for try await change in store.observeChanges(since: start) where change.kind == .settled {
+    print("\(change.id) \(change.outcome.map { "\($0)" } ?? "")")
+  }
+}
+
+actor TitleCounts: Projection {
+  nonisolated let name = "title counts"
+  private var titles: [RecordID: String] = [:]  // in an app: tables of its own database,
+  private var position: LogPosition?  // and this beside them
+
+  func appliedPosition() -> LogPosition? { position }
+
+  func apply(_ batch: ProjectionBatch) {
+    if batch.beginsAnew { titles = [:] }
+    for id in batch.deleted { titles[id] = nil }
+    for record in batch.saved {
+      if case .string(let title)? = record["title"] { titles[record.id] = title } else { titles[record.id] = nil }
+    }
+    position = batch.position  // in the same transaction as the titles
+  }
+
+  func count(of title: String) -> Int { titles.values.count { $0 == title } }
+}
+
+func notesTitled(_ title: String, in store: RecordStore, by counts: TitleCounts) async throws -> Int {
+  try await store.bringUpToDate(counts)
+  return await counts.count(of: title)
+}
+
+func keepInStep(_ counts: TitleCounts, with store: RecordStore) -> Task<Void, any Error> {
+  Task { try await store.project(into: counts) }  // ends with the store, or with its cancellation
+}
+
 func countVisit(of page: String, in store: RecordStore) async throws -> (visits: Int64, position: LogPosition) {
   let (visits, receipt) = try await store.write { tx in
     var record = try tx.record(RecordID(page)) ?? Record(type: "Page", id: RecordID(page))
@@ -211,6 +290,52 @@ struct `The examples of the documentation` {
     #expect(try store.record(RecordID("ebb"))?.fields["tags"] == .list(.strings, ["shore", "north"]))
     #expect(try summary(of: store).hasPrefix("2 records, "))
     try await store.close()
+  }
+
+  @Test func `tell a history, and keep an index in step`() async throws {
+    let disk = SimulatedDisk()
+    let store = try await RecordStore.open(
+      at: "/notes", syncing: .simulated(SimulatedCloud()), environment: .simulated(disk: disk, seed: 1))
+    var index = TitleIndex()
+    try index.update(from: store)
+    let lines = Mutex<[String]>([])
+    let (printed, signal) = AsyncStream<Void>.makeStream()
+    let logging = Task {
+      try await logUploads(of: store, since: .start) { line in
+        lines.withLock { $0.append(line) }
+        signal.yield()
+      }
+    }
+    for title in ["Low tide at six", "Low tide at six", "Low tide at seven"] {
+      try await store.write { try $0.save(Note(id: "tide", title: title)) }
+      try await store.write { try $0.save(Record(type: "Page", id: RecordID("shore"), fields: ["title": "Shore"])) }
+    }
+    #expect(try lastTitles(of: RecordID("tide"), in: store) == ["Low tide at six", "Low tide at seven"])
+    try index.update(from: store)
+    #expect(index.titles == [RecordID("tide"): "Low tide at seven", RecordID("shore"): "Shore"])
+    try await store.write { try $0.delete(RecordID("shore")) }
+    _ = try await store.sync.now()
+    for await _ in printed where lines.withLock({ $0.contains("Main/tide saved") }) { break }
+    try await store.compact()
+    try index.update(from: store)
+    #expect(index.titles == [RecordID("tide"): "Low tide at seven"])
+    try await store.close()
+    try await logging.value
+  }
+
+  @Test func `keep a projection in step`() async throws {
+    let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    let counts = TitleCounts()
+    for name in ["tide", "ebb", "moon"] {
+      try await store.write { try $0.save(Note(id: name, title: name == "moon" ? "New moon" : "Low tide")) }
+    }
+    #expect(try await notesTitled("Low tide", in: store, by: counts) == 2)
+    let task = keepInStep(counts, with: store)
+    while try store.status().projections.isEmpty { await Task.yield() }
+    try await store.write { try $0.delete(RecordID("ebb")) }
+    while await counts.count(of: "Low tide") != 1 { await Task.yield() }
+    try await store.close()
+    try await task.value
   }
 
   @Test func `read what buoys measure, and a position of before a relaunch`() async throws {

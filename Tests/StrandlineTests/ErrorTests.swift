@@ -43,6 +43,14 @@ private struct Scene: Sendable {
     found = try log.read(lsn.rawValue)
   }
 
+  /// The position of the event before the note's.
+  var beforeReceipt: LogPosition {
+    get throws {
+      let lsn = try #require(receipt.lsns?.upperBound.rawValue)
+      return LogPosition(tenure: receipt.position.tenure, lsn: LSN(rawValue: lsn - 1))
+    }
+  }
+
   var lsns: ClosedRange<LSN>? { receipt.lsns.map { $0.upperBound...$0.upperBound } }
   var file: String { "/store/" + SegmentName.name(found.segmentID) }
 
@@ -52,6 +60,17 @@ private struct Scene: Sendable {
     bytes[Int(found.offset) + LogFormat.frameHeaderBytes + found.body.count / 2] ^= 0x20
     device.disk.poke(file, bytes)
   }
+}
+
+/// A projection that ends with its first batch.
+private struct Following: Projection {
+  let name = "following"
+  let position: LogPosition
+
+  init(_ position: LogPosition) { self.position = position }
+
+  func appliedPosition() -> LogPosition? { position }
+  func apply(_ batch: ProjectionBatch) throws { throw CancellationError() }
 }
 
 /// What a call throws.
@@ -156,6 +175,18 @@ private struct PublicCall: Sendable {
       var values = $0.store.observe(id).makeAsyncIterator()
       _ = try await values.next()
     },
+    PublicCall("RecordStore.history(of:after:limit:)") { _ = try $0.store.history(of: id) },
+    PublicCall("RecordStore.changes(since:limit:)") { _ = try $0.store.changes(since: try $0.beforeReceipt) },
+    PublicCall("RecordChanges.next()", closed: nil) {
+      var changes = $0.store.observeChanges(since: try $0.beforeReceipt).makeAsyncIterator()
+      _ = try await changes.next()
+    },
+    PublicCall("RecordStore.project(into:rebuilding:)") { scene in
+      try await scene.store.project(into: Following(try scene.beforeReceipt))
+    },
+    PublicCall("RecordStore.bringUpToDate(_:rebuilding:)") { scene in
+      try await scene.store.bringUpToDate(Following(try scene.beforeReceipt))
+    },
     PublicCall("StoreView.value<>(_:_:)") { _ = try $0.store.view().value(Memo.self, "n") },
     PublicCall("StoreView.values<>(_:)") { _ = try $0.store.view().values(Memo.self) },
     PublicCall("RecordStore.status()", damaged: nil) { _ = try $0.store.status() },
@@ -192,6 +223,20 @@ private struct PublicCall: Sendable {
 
   /// Calls that use no store, each with arguments that make it fail.
   static let withoutStore: [(names: [String], outcome: Outcome, make: @Sendable () async throws -> Void)] = [
+    (
+      ["Projection.appliedPosition()"], .nothing,
+      {
+        let projection: any Projection = Following(.start)
+        _ = try await projection.appliedPosition()
+      }
+    ),
+    (
+      ["Projection.apply(_:)"], .cancelled,
+      {
+        let projection: any Projection = Following(.start)
+        try await projection.apply(ProjectionBatch(position: nil))
+      }
+    ),
     (["QueryCursor.init(text:)"], .strandline(.invalidValue), { _ = try QueryCursor(text: "no cursor") }),
     (["LSN.init(text:)"], .strandline(.invalidValue), { _ = try LSN(text: "x") }),
     (["LogPosition.init(text:)"], .strandline(.invalidValue), { _ = try LogPosition(text: "x") }),

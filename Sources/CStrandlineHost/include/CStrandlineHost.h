@@ -72,6 +72,37 @@ const void *strandline_sqlite_blob(intptr_t handle, int column, size_t *count);
 
 /// Closes the connection.
 void strandline_sqlite_records_close(intptr_t handle);
+// SQLite, if it is installed, as an app's own database.
+
+/// Loads the SQLite library. Returns 1, or 0 if it is not installed. Not thread-safe.
+int strandline_database_load(void);
+
+/// Opens the database at `path`, and creates it if it is missing. Returns 0 and fills in `message` if this fails.
+intptr_t strandline_database_open(const char *path, char *message, size_t capacity);
+
+/// Closes the connection. A transaction that is open is rolled back.
+void strandline_database_close(intptr_t database);
+
+/// Returns what went wrong in the last call, until the next one.
+const char *strandline_database_message(intptr_t database);
+
+/// Prepares a statement. Returns 0 if this fails.
+intptr_t strandline_database_prepare(intptr_t database, const char *text);
+
+/// Binds a copy of UTF-8 text to a parameter, counted from 1. Returns 0 or SQLite's result code.
+int strandline_database_bind(intptr_t statement, int index, const char *text, size_t count);
+
+/// Runs the statement to its next row. Returns 100 if there is one, 101 at the end, else SQLite's result code.
+int strandline_database_step(intptr_t statement);
+
+/// Returns how many columns its rows have.
+int strandline_database_columns(intptr_t statement);
+
+/// Returns a column of the row as UTF-8 text with its length, NULL for a null. Valid until the next call.
+const char *strandline_database_text(intptr_t statement, int column, size_t *count);
+
+/// Ends the statement.
+void strandline_database_finalize(intptr_t statement);
 
 /// Returns the load average of the last minute, or a negative number if the system has none.
 double strandline_load_average(void);

@@ -42,6 +42,9 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let recordExists = Code("recordExists")
     /// The position is of another store, or of a history that a restored backup has replaced.
     public static let noSuchRecord = Code("noSuchRecord")
+    /// Compaction has removed events after the position: not all that changed since then can be told. Begin with a view
+    /// of the store, and go on after its position.
+    public static let positionExpired = Code("positionExpired")
     /// A name that CloudKit would refuse.
     public static let invalidName = Code("invalidName")
     /// The record's zone belongs to another user, or to a user whom the store does not know yet.

@@ -13,6 +13,8 @@ package final class Observers: Sendable {
     case records(type: String, zone: ZoneID?)
     /// Anything.
     case all
+    /// Every event that became durable.
+    case events
 
     func isConcerned(by changes: DurableChanges) -> Bool {
       switch self {
@@ -20,6 +22,7 @@ package final class Observers: Sendable {
       case .records(let type, let zone?): changes.types[zone]?.contains(type) == true
       case .records(let type, nil): changes.types.values.contains { $0.contains(type) }
       case .all: true
+      case .events: false
       }
     }
   }
@@ -27,6 +30,8 @@ package final class Observers: Sendable {
   private struct State: Sendable {
     var observers: [UInt64: (interest: Interest, signal: AsyncStream<Void>.Continuation)] = [:]
     var next: UInt64 = 0
+    /// How many look at every event.
+    var readers = 0
     var isClosed = false
   }
   private let state = Mutex(State())
@@ -40,13 +45,19 @@ package final class Observers: Sendable {
       guard !state.isClosed else { return nil }
       state.next += 1
       state.observers[state.next] = (interest, signal)
+      if case .events = interest { state.readers += 1 }
       return state.next
     }
     guard let number else {
       signal.finish()
       return stream
     }
-    signal.onTermination = { [weak self] _ in self?.state.withLock { $0.observers[number] = nil } }
+    signal.onTermination = { [weak self] _ in
+      self?.state.withLock { state in
+        guard let removed = state.observers.removeValue(forKey: number) else { return }
+        if case .events = removed.interest { state.readers -= 1 }
+      }
+    }
     return stream
   }
 
@@ -58,6 +69,15 @@ package final class Observers: Sendable {
     for signal in concerned { signal.yield() }
   }
 
+  /// Tells those who read every event that there are more.
+  func tellReaders() {
+    let readers: [AsyncStream<Void>.Continuation] = state.withLock { state in
+      guard state.readers > 0 else { return [] }
+      return state.observers.values.compactMap { if case .events = $0.interest { $0.signal } else { nil } }
+    }
+    for reader in readers { reader.yield() }
+  }
+
   /// Tells all of them.
   func tellAll() {
     for observer in state.withLock({ Array($0.observers.values) }) { observer.signal.yield() }
@@ -67,7 +87,7 @@ package final class Observers: Sendable {
   func close() {
     let signals = state.withLock { state in
       state.isClosed = true
-      defer { state.observers = [:] }
+      defer { (state.observers, state.readers) = ([:], 0) }
       return state.observers.values.map(\.signal)
     }
     for signal in signals { signal.finish() }
@@ -155,5 +175,6 @@ extension RecordStore {
     let changes = projections.withLock { $0.takeDurableChanges(upTo: durable) }
     if !changes.isEmpty { observers.tell(changes) }
     index?.durabilityAdvanced()
+    observers.tellReaders()
   }
 }

@@ -143,13 +143,7 @@ extension RecordStore {
     let durable = source.durableLSN
     // A transaction that changed nothing in an empty log: every log has this place.
     if position.lsn == .none { return Receipt(lsns: nil, durableLSN: durable, position: position, store: self) }
-    let isOurs = projections.sync.owns(position.lsn, tenure: position.tenure, upTo: durable)
-    guard isOurs else {
-      throw StrandlineError(
-        .noSuchRecord,
-        "position \(position.lsn) of tenure \(position.tenure) is not in the log at '\(path)': "
-          + "the store was restored from a backup, or is another one")
-    }
+    try check(position, in: projections.sync, upTo: durable)
     let first = try source.transactionStart(of: position.lsn)
     return Receipt(lsns: first...position.lsn, durableLSN: durable, position: position, store: self)
   }
@@ -204,16 +198,7 @@ extension RecordStore {
     case .merged(let merged) where merged.local >= mutation: return .merged
     case .discarded(let discarded) where discarded.lsn >= mutation: return .discarded
     case .settled(let settled) where settled.lsn > mutation: return .superseded(by: settled.lsn)
-    case .settled(let settled) where settled.lsn == mutation:
-      switch settled.outcome {
-      case .saved, .deleted: return .saved
-      case .merged: return .merged
-      case .superseded: return .superseded(by: settled.lsn)
-      case .cancelled: return .cancelled
-      case .deletedOnServer: return .deletedOnServer
-      case .rejected: return .rejected(code: settled.code, reason: settled.words)
-      case .discarded: return .discarded
-      }
+    case .settled(let settled) where settled.lsn == mutation: return settled.mutationOutcome
     default: return nil
     }
   }

@@ -65,7 +65,7 @@ extension RecordStore {
       let lsn = LSN(found.lsn)
       guard lsn >= next else { return }
       let event = try EventSource.decode(found)
-      if lsn > next || event.isPacked { throw MissedEvents() }
+      if lsn > next || EventCodec.kind(ofBody: found.body)?.isPacked == true { throw MissedEvents() }
       next = lsn.advanced(by: 1)
       transaction.append((event, lsn))
       guard found.isLast else { return }
@@ -82,13 +82,3 @@ extension RecordStore {
 
 /// Events are not there that would have to be applied.
 private struct MissedEvents: Error {}
-
-extension Event {
-  /// Whether compaction wrote it in place of others.
-  fileprivate var isPacked: Bool {
-    switch self {
-    case .deletions, .superseded: true
-    default: false
-    }
-  }
-}

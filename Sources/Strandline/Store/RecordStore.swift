@@ -28,6 +28,7 @@ public final class RecordStore: Sendable {
   package let index: StoreIndex?
   package let settledWaiters = SettledWaiters()
   package let observers = Observers()
+  package let registeredProjections = RegisteredProjections()
   /// Set when a close begins: from then on every public call that throws throws `.closed`.
   private let isClosed = Atomic(false)
   /// The sync engine, if the store has one; set before `open` returns the store.

@@ -123,3 +123,42 @@ extension QueryCursor: CustomStringConvertible {
   /// Where the next page begins.
   public var description: String { "after \(id)".oneLine }
 }
+
+extension RecordChange: CustomStringConvertible {
+  /// What was done to which record, by whom, and where it stands.
+  public var description: String {
+    let parts = [
+      "\(kind) \(id) at event \(position.lsn), \(origin)", mutation.map { "of event \($0)" }, outcome.map { "\($0)" },
+      reason, isCompacted ? "compacted" : nil,
+    ]
+    return parts.compactMap { $0 }.joined(separator: ", ").oneLine
+  }
+}
+
+extension RecordHistory: CustomStringConvertible {
+  /// How many changes, and whether there are more.
+  public var description: String {
+    String.count(changes.count, "change") + (next == nil ? "" : ", more to come")
+      + (compactedLSN.map { ", compacted up to event \($0)" } ?? "")
+  }
+}
+
+extension ChangePage: CustomStringConvertible {
+  /// How many changes, up to where, and whether there are more.
+  public var description: String {
+    "\(String.count(changes.count, "change")) up to event \(position.lsn)" + (hasMore ? ", more to come" : "")
+  }
+}
+
+extension ProjectionBatch: CustomStringConvertible {
+  /// What is to be applied, and the position to store.
+  public var description: String {
+    (beginsAnew ? "anew, " : "") + "\(saved.count) saved, \(deleted.count) deleted, "
+      + (position.map { "up to event \($0.lsn)" } ?? "more to come")
+  }
+}
+
+extension StoreStatus.Projection: CustomStringConvertible {
+  /// The name, and how far behind it is.
+  public var description: String { "\(name): \(String.count(lag, "event")) behind".oneLine }
+}

@@ -42,6 +42,15 @@ public struct StoreStatus: Hashable, Sendable {
     /// How long it has been held.
     public var milliseconds: Int64
   }
+  /// A projection that is kept in step.
+  public struct Projection: Hashable, Sendable {
+    /// Its name.
+    public var name: String
+    /// Everything up to this event was applied.
+    public var lsn: LSN
+    /// How many events are durable and not applied.
+    public var lag: UInt64
+  }
   /// Whose a store is.
   public struct Account: Hashable, Sendable {
     /// The container's identifier.
@@ -77,6 +86,8 @@ public struct StoreStatus: Hashable, Sendable {
   public var waitReason: String?
   /// The views that are held, the oldest first. Compaction leaves in place what the oldest shows.
   public var views: [View]
+  /// The projections that are kept in step, the slowest first. Compaction leaves in place what the slowest has not applied.
+  public var projections: [Projection]
   /// Changes that are kept in memory, for these views and because they are not durable yet.
   public var changesKept: Int
   /// Changes that lie in memory and in the log, and that the index on disk does not have yet.
@@ -138,6 +149,9 @@ extension RecordStore {
       views: known.views.sorted { $0.lsn < $1.lsn }.map { view in
         let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
         return StoreStatus.View(lsn: view.lsn, milliseconds: Int64(clamping: held / 1_000_000))
+      },
+      projections: registeredProjections.all.map { name, lsn in
+        StoreStatus.Projection(name: name, lsn: lsn, lag: durable > lsn ? durable.rawValue - lsn.rawValue : 0)
       }, changesKept: known.changesKept, changesUnindexed: known.unindexed,
       indexFailure: index?.failure?.error.message,
       account: bounds.first.map {

@@ -20,6 +20,7 @@ package final class Console: Sendable {
   private let writeOutput: @Sendable ([UInt8]) throws -> Void
   private let writeError: @Sendable ([UInt8]) -> Void
   private let readInput: @Sendable (Int) throws -> [UInt8]
+  private let outputIsOpen: @Sendable () -> Bool
   private let interrupts: @Sendable (@escaping @Sendable () -> Void) throws -> Void
   private let buffer = Mutex<[UInt8]>([])
 
@@ -29,7 +30,7 @@ package final class Console: Sendable {
     environment: SystemEnvironment, isErrorTerminal: Bool = false, mayColorErrors: Bool = false,
     requestTimeout: Double = 20, variables: @escaping @Sendable (String) -> String?,
     output: @escaping @Sendable ([UInt8]) throws -> Void, error: @escaping @Sendable ([UInt8]) -> Void,
-    input: @escaping @Sendable (Int) throws -> [UInt8],
+    input: @escaping @Sendable (Int) throws -> [UInt8], outputIsOpen: @escaping @Sendable () -> Bool = { true },
     interrupts: @escaping @Sendable (@escaping @Sendable () -> Void) throws -> Void
   ) {
     self.environment = environment
@@ -40,6 +41,7 @@ package final class Console: Sendable {
     self.writeOutput = output
     self.writeError = error
     self.readInput = input
+    self.outputIsOpen = outputIsOpen
     self.interrupts = interrupts
   }
 
@@ -55,7 +57,7 @@ package final class Console: Sendable {
           // There is no other stream to report it on.
         }
       },
-      input: { try StandardInput.read(max: $0) },
+      input: { try StandardInput.read(max: $0) }, outputIsOpen: { StandardStreams.hasReader(.output) },
       interrupts: { try Signals.onInterrupt($0) })
   }
 
@@ -83,6 +85,9 @@ package final class Console: Sendable {
     }
     if !buffered.isEmpty { try emit(buffered) }
   }
+
+  /// Whether standard output can still be read. A command that waits asks it, because only a write would tell otherwise.
+  var isOutputOpen: Bool { outputIsOpen() }
 
   private func emit(_ bytes: [UInt8]) throws {
     do { try writeOutput(bytes) } catch {

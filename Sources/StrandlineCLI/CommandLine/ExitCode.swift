@@ -139,7 +139,7 @@ extension Failure {
 
   private static func code(of code: StrandlineError.Code) -> ExitCode {
     switch code {
-    case .noSuchStore, .notAStore, .noSuchRecord: .noSuchStore
+    case .noSuchStore, .notAStore, .noSuchRecord, .positionExpired: .noSuchStore
     case .storeHeld, .throttled, .outdated: .tryLater
     case .damaged, .fromTheFuture, .recordWasDeleted, .recordExists, .invalidName, .invalidValue, .tooLarge,
       .typeMismatch, .foreignZone, .foreignScope:

@@ -55,7 +55,8 @@ extension Command {
     ">=": .greaterThanOrEquals,
   ]
 
-  private static func condition(_ text: String) throws(UsageError) -> RecordFilter {
+  /// A condition of `--where`.
+  static func condition(_ text: String) throws(UsageError) -> RecordFilter {
     let words = text.split(separator: " ", maxSplits: 2, omittingEmptySubsequences: true)
     guard words.count >= 2 else {
       throw UsageError(message: "'\(text.prefix(80))' is no condition; write --where 'FIELD COMPARATOR VALUE'")

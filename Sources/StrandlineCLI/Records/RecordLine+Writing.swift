@@ -7,14 +7,17 @@ import StrandlineCloudKit
 
 extension Record {
   /// The line without its line end. `zone` says whether the line names the record's zone.
-  func line(zone isNamed: Bool) -> [UInt8] {
+  func line(zone isNamed: Bool) -> [UInt8] { lineObject(zone: isNamed).canonicalBytes }
+
+  /// The line as a value.
+  func lineObject(zone isNamed: Bool) -> JSONValue {
     var members: [String: JSONValue] = [
       "recordType": .string(type), "recordName": .string(id.name),
       "fields": .object(fields.mapValues(\.lineJSON)),
     ]
     if isNamed { members["zoneName"] = .string(id.zone.name) }
     if let parent { members["parent"] = .string(parent) }
-    return JSONValue.object(members).canonicalBytes
+    return .object(members)
   }
 }
 

@@ -135,10 +135,11 @@ struct ReaderCursor {
       case .stop(let fault):
         guard let end else { break reading }
         try walk.checkReached(end, fault)
-        served.withLock { $0.tables[$0.tables.count - 1].finish(end) }
         break reading
       }
     }
+    // Its newest events may have left the log; the segment's range still has their numbers.
+    if let end, walk.unitEnd.offset == end.offset { served.withLock { $0.tables[$0.tables.count - 1].finish(end) } }
     self.walk = walk
   }
 

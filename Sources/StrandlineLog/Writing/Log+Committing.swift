@@ -166,6 +166,9 @@ extension Log {
 
   // MARK: Flushing
 
+  /// Whether each group is synced in full, so that a flush has nothing to do.
+  package var syncsInFull: Bool { options.strength == .durable }
+
   /// Makes everything that is durable so in the full sense: what leaves the device must not be ahead of what a power
   /// cut leaves (decision L9). Costs no sync where groups are synced with `.durable`.
   ///
@@ -190,7 +193,7 @@ extension Log {
 
   /// The same for a task: the sync runs on another thread, and not behind the groups of the writer's own.
   package func flush() async throws {
-    guard options.strength != .durable else {
+    guard !syncsInFull else {
       try queue.withLock { state throws(LogError) in try state.checkWritable() }
       return
     }
