@@ -149,7 +149,7 @@ struct `A segment that is believed` {
 
   @Test func `that is damaged is told by the read that meets it; writes and other reads go on`() throws {
     let (disk, bodies) = try store(segments: 6)
-    let events = try places(disk)
+    let (events, known) = (try places(disk), try end(of: disk))
     let victim = try #require(events.first { $0.segmentID == 3 })
     let neighbour = try #require(events.last { $0.segmentID == 3 })
     #expect(victim.lsn < neighbour.lsn)
@@ -170,7 +170,6 @@ struct `A segment that is believed` {
     }
     try log.write([7])
     #expect(try log.read(log.durableLSN).body == [7])
-    let known = try end(of: disk)
     let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1)) { _ in known }
     var news: [[UInt8]] = []
     try reader.poll { news.append($0.body) }

@@ -144,8 +144,12 @@ final class SegmentFiles: Sendable {
         guard header.lsn < lsns.upperBound else { return true }
         next = header.lsn + 1
       case .stop(let fault):
+        // Where LSNs have no gaps it is the next one's frame.
+        var isDense = false
+        if case .exact = place { isDense = true }
         throw LogError.damaged(
-          table.path, at: scanner.offset..<UInt64(range.upperBound), lsns: next...lsns.upperBound, fault.rawValue)
+          table.path, at: scanner.offset..<UInt64(range.upperBound), lsns: next...(isDense ? next : lsns.upperBound),
+          fault.rawValue)
       }
     }
     return true
