@@ -1,8 +1,8 @@
 // A store: one directory, one account, one writer. Opening it, closing it, and what it is.
 //
-// The log is the storage. Opening replays it into the projections; a write appends to it; a read is one look into
-// the record table and one checked read of the log. Follow one write: RecordStore+Writing, WriteTransaction,
-// StoreCore, then Log in the module below.
+// The log is the storage. Opening reads the runs of the index and what the log has behind them; a write appends to it; a
+// read is one look into the projections and one checked read of the log. Follow one write: RecordStore+Writing,
+// WriteTransaction, StoreCore, then Log in the module below.
 
 package import StrandlineLog
 package import StrandlineSystem
