@@ -157,7 +157,7 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.records(ofType:in:)") { _ = try $0.store.records(ofType: "Memo") },
     PublicCall("RecordStore.value<>(_:_:)") { _ = try $0.store.value(Memo.self, "n") },
     PublicCall("RecordStore.values<>(_:)") { _ = try $0.store.values(Memo.self) },
-    PublicCall("RecordStore.recordIDs(ofType:in:)", damaged: nil) { _ = try $0.store.recordIDs() },
+    PublicCall("RecordStore.recordIDs(ofType:in:prefix:after:limit:)", damaged: nil) { _ = try $0.store.recordIDs() },
     PublicCall("RecordStore.view()", damaged: nil) { _ = try $0.store.view() },
     PublicCall("RecordStore.read<>(_:)", damaged: nil) { _ = try $0.store.read { try $0.count() } },
     PublicCall("RecordStore.query(_:after:)") { _ = try $0.store.query(RecordQuery("Memo")) },

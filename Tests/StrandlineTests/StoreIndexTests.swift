@@ -114,6 +114,7 @@ private struct Life {
     }
     #expect(try store.recordIDs() == model.keys.sorted(), "\(comment)")
     #expect(try store.recordIDs(in: .main) == model.keys.filter { $0.zone == .main }.sorted(), "\(comment)")
+    try checkPages()
     #expect(store.recordCount == model.count, "\(comment)")
     let id = anyID()
     #expect(try store.status().records == model.count, "\(comment)")
@@ -121,6 +122,22 @@ private struct Life {
     #expect(try reader.record(id)?["v"] == model[id].map { .int64($0) }, "\(id), \(comment)")
     #expect(try reader.recordIDs() == model.keys.sorted(), "\(comment)")
     try compareWithLog()
+  }
+
+  /// Names with a prefix, page by page, of one zone and of all.
+  private func checkPages() throws {
+    for zone in [ZoneID("Other"), nil] {
+      let prefix = "r\(below(5))"
+      var found: [RecordID] = []
+      let size = below(4) + 1
+      while true {
+        let page = try store.recordIDs(in: zone, prefix: prefix, after: found.last, limit: size)
+        found += page
+        if page.count < size { break }
+      }
+      let expected = model.keys.filter { (zone == nil || $0.zone == zone) && $0.name.hasPrefix(prefix) }
+      #expect(found == expected.sorted(), "\(prefix) of \(zone?.name ?? "all zones"), \(comment)")
+    }
   }
 
   /// The projections against those that the log alone gives.

@@ -32,20 +32,27 @@ extension RecordStore {
     try projections.entry(id, asOf: lsn ?? source.durableLSN)
   }
 
-  /// The identities of the records that live, in the order of zone and name; of one zone and one type if asked.
+  /// The identities of the records that live, in the order of zone and name; of one zone and one type if asked, with names
+  /// that begin with `prefix`, behind `after`, and `limit` of them at most: the first page, and the next one behind its last.
   ///
-  /// - Throws: `StrandlineError.closed`.
-  /// - Complexity: O(n) for n records.
+  /// - Throws: `StrandlineError.closed`, `.io`.
+  /// - Complexity: O(records that are looked at): those of the zone with the prefix, or of all zones, behind `after`, until
+  ///   there are enough. And O(changes that lie in memory, at most some ten thousand).
   public func recordIDs(
-    ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line
+    ofType type: String? = nil, in zone: ZoneID? = nil, prefix: String = "", after: RecordID? = nil,
+    limit: Int = .max, fileID: String = #fileID, line: Int = #line
   ) throws -> [RecordID] {
-    let view = try view(fileID: fileID, line: line)
-    var ids: [RecordID] = []
-    try view.forEachLiving(ofType: type, in: EntryScan.Range(zone: zone)) { id, _ in
-      ids.append(id)
-      return true
+    try CallSite(fileID, line).run("listing records") {
+      let view = try view(fileID: fileID, line: line)
+      var ids: [RecordID] = []
+      guard limit > 0 else { return ids }
+      let range = EntryScan.Range(zone: zone, namePrefix: prefix, after: after.map(canonical))
+      try view.forEachLiving(ofType: type, in: range) { id, _ in
+        ids.append(id)
+        return ids.count < limit
+      }
+      return ids
     }
-    return ids
   }
 
   /// Hands every living record to `body`, in the order of zone and name, one at a time: memory does not grow with

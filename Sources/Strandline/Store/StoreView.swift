@@ -132,7 +132,7 @@ public final class StoreView: Sendable {
       do {
         while let (id, entry) = try scan.next() {
           range.after = id
-          guard entry.view != nil, type == nil || entry.type == type else { continue }
+          guard entry.view != nil, type == nil || entry.type == type, range.includes(id) else { continue }
           guard try body(id, entry) else { return }
         }
         return

@@ -116,13 +116,12 @@ extension StoreBench {
     let digits = Array("0123456789abcdef").map(String.init)
     let page = min(Self.page, size.records / 64)
     let ofType = CallContender(clock: environment.clock, stop: stop) { _ in
-      let query = RecordQuery(BenchData.type, limit: Self.page, desiredKeys: [])
-      try works.checkPage(store.query(query).records.map(\.id.name).count, page)
+      try works.checkPage(store.recordIDs(ofType: BenchData.type, limit: Self.page).count, page)
     }
     let ofPrefix = CallContender(clock: environment.clock, stop: stop) { number in
       let digit = digits[number % digits.count]
-      let names = try store.recordIDs(ofType: BenchData.type).lazy.map(\.name).filter { $0.hasPrefix(digit) }
-      try works.checkPage(Array(names.prefix(Self.page)).count, page)
+      let ids = try store.recordIDs(ofType: BenchData.type, in: .main, prefix: digit, limit: Self.page)
+      try works.checkPage(ids.count, page)
     }
     func peer(_ bounds: @escaping @Sendable (Int) -> (String, String)) -> [any Contender] {
       guard let database else { return [] }

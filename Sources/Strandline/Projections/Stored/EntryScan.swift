@@ -9,10 +9,15 @@ struct EntryScan {
   struct Range {
     /// nil: all zones.
     var zone: ZoneID?
-    /// What their names begin with; of a zone only.
+    /// What their names begin with.
     var namePrefix = ""
     /// The record behind which to begin; nil: from the first on.
     var after: RecordID?
+
+    /// Whether a record whose key begins with `prefix` is in the range: of several zones the names are not one range.
+    func includes(_ id: RecordID) -> Bool {
+      zone != nil || namePrefix.isEmpty || id.name.utf8.starts(with: namePrefix.utf8)
+    }
 
     /// What the keys of the range begin with.
     var prefix: [UInt8] {
