@@ -138,7 +138,7 @@ let package = Package(
         "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineServer",
         "StrandlineHost", "StrandlineTestSupport", "StrandlineSyncProofs",
       ],
-      exclude: ["decoder.py", "events.py", "log.py", "runs.py"], swiftSettings: strict),
+      exclude: ["decoder.py", "events.py", "index.py", "log.py", "runs.py"], swiftSettings: strict),
     .testTarget(
       name: "HouseTests", dependencies: ["StrandlineHost", "StrandlineSystem"], swiftSettings: strict),
   ]

@@ -55,6 +55,9 @@ extension JSON {
     }
   }
 
+  /// Fields none of which is a version.
+  static func row(_ row: some FieldDescribed) -> JSON { .object(fields(row.listedFields) { _ in .null }) }
+
   /// A group of fields, none of which is a version.
   static func group(_ group: some FieldGroup) -> JSON { .object(fields(group.listedFields) { _ in .null }) }
 

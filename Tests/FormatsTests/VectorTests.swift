@@ -146,8 +146,8 @@ import Testing
 
   @Test func `are all there are, and all that the page lists`() throws {
     let names = Vector.all.map(\.name).sorted()
-    // The conformance set and the sorted runs have tables and tests of their own.
-    let others = ["conformance", RunVector.name]
+    // The conformance set, the sorted runs and the index have tables and tests of their own.
+    let others = ["conformance", IndexVector.name, RunVector.name]
     #expect(try Repository.names("Formats/vectors").filter { !others.contains($0) } == names)
     let table = try Page("README.md").table("Golden stores", "name", "shows")
     #expect(try table.column("name").sorted() == names)

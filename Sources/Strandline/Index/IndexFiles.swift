@@ -108,6 +108,13 @@ package struct IndexFiles: Sendable {
     }
   }
 
+  /// Removes runs that no list names, whole or not.
+  func removeUnlisted(_ numbers: Set<UInt64>) throws {
+    do throws(SystemError) { try folder.removeUnlisted(numbers.sorted()) } catch {
+      throw failure(RunError(error, file: folder.path))
+    }
+  }
+
   /// Removes the list: no run counts any more.
   func removeList() throws {
     do throws(SystemError) {

@@ -54,6 +54,10 @@ package final class StoreIndex: Sendable {
     /// Whether the list on the medium names `current`.
     var isListed: Bool
     var isClearedUp = false
+    /// Runs that may have files and that the next list does not name: their writing failed, or they could not be removed.
+    var unlisted: Set<UInt64> = []
+    /// All runs are made anew: no other writer of runs begins.
+    var isRebuilding = false
     var isFlushQueued = false
     var isMergeQueued = false
     /// The last flush that failed, if none succeeded since.
@@ -200,17 +204,38 @@ package final class StoreIndex: Sendable {
     let key = HashKey(low: files.environment.random.next(), high: files.environment.random.next())
     let durable = projections.withLock { $0.beginFlush(upTo: LSN(end.lsn), key: key) }
     do {
-      let run = try files.write(durable, number: try newRunNumber())
-      let runs = try change(to: [run] + (state.withLock { $0.current?.runs } ?? []), end: end)
-      projections.withLock { $0.endFlush(runs) }
+      let number = try newRunNumber()
+      do {
+        let run = try files.write(durable, number: number)
+        let runs = try change(to: [run] + (state.withLock { $0.current?.runs } ?? []), end: end)
+        projections.withLock { $0.endFlush(runs) }
+      } catch {
+        noteUnlisted([number])
+        throw error
+      }
     } catch {
       projections.withLock { $0.cancelFlush() }
       throw error
     }
+    removeUnlisted()
+  }
+
+  private func noteUnlisted(_ numbers: Set<UInt64>) { state.withLock { $0.unlisted.formUnion(numbers) } }
+
+  /// Removes what earlier failures left, after a list was written that does not name it. What cannot be removed now is
+  /// removed after the next flush, or by the next writer.
+  private func removeUnlisted() {
+    let numbers = state.withLock { state in
+      defer { state.unlisted = [] }
+      return state.unlisted
+    }
+    guard !numbers.isEmpty else { return }
+    do { try files.removeUnlisted(numbers) } catch { noteUnlisted(numbers) }
   }
 
   private func newRunNumber() throws -> UInt64 {
     try state.withLock { state in
+      guard !state.isRebuilding else { throw RunsAreMadeAnew() }
       if !state.isClearedUp {
         try files.clearUp(keeping: state.current, isListed: state.isListed)
         state.isClearedUp = true
@@ -288,21 +313,37 @@ package final class StoreIndex: Sendable {
       else { return false }
       merged = run
     } catch {
+      noteUnlisted([number])
       if error.cause == nil { throw set.fail(error) }
       throw files.failure(error)
     }
     // Not beside a flush, whose set would have the inputs again.
-    let isChanged = try flushing.withLock { _ in
+    let isChanged: Bool
+    do {
+      isChanged = try replace(inputs, by: merged)
+    } catch {
+      noteUnlisted([number])
+      throw error
+    }
+    let left = isChanged ? inputs : [merged]
+    do { try files.remove(left) } catch {
+      noteUnlisted(Set(left.map(\.identity.runNumber)))
+      throw error
+    }
+    return isChanged
+  }
+
+  /// Lists a run for those that it was made of; false if other runs have taken their place.
+  private func replace(_ inputs: [Run], by merged: Run) throws -> Bool {
+    try flushing.withLock { _ in
       guard let current = state.withLock({ $0.current }), current.end == projections.withLock({ $0.runs?.end }),
         let first = current.runs.firstIndex(where: { $0 === inputs[0] })
       else { return false }
-      let runs = Array(current.runs[..<first]) + [merged] + current.runs[(first + count)...]
+      let runs = Array(current.runs[..<first]) + [merged] + current.runs[(first + inputs.count)...]
       let changed = try change(to: runs, end: current.end)
       projections.withLock { $0.replaceRuns(changed) }
       return true
     }
-    try files.remove(isChanged ? inputs : [merged])
-    return isChanged
   }
 
   // MARK: Failing runs
@@ -315,10 +356,14 @@ package final class StoreIndex: Sendable {
       try flushing.withLock { _ in
         guard projections.withLock({ $0.runs === failed }) else { return }
         // What fails is not believed by the next open either. If it cannot be removed, it fails there again.
-        state.withLock { $0.isListed = false }
+        let number = state.withLock { state in
+          state.isListed = false
+          state.isRebuilding = true
+          return state.nextRunNumber
+        }
+        defer { state.withLock { $0.isRebuilding = false } }
         _ = try? files.removeList()
         _ = try? log.raiseControl()
-        let number = state.withLock { $0.nextRunNumber }
         let made = try IndexOpening.folding(files, spillingAt: options.flushCount, nextRunNumber: number).opened
         guard made.projections.appliedLSN.rawValue >= failed.end.lsn else {
           throw StrandlineError(
@@ -327,6 +372,7 @@ package final class StoreIndex: Sendable {
               + "before event \(failed.end.lsn), which the index had; try again")
         }
         state.withLock { state in
+          state.unlisted.formUnion(state.current?.list.runNumbers ?? [])
           state.current = made.projections.runs
           state.nextRunNumber = made.nextRunNumber
         }
@@ -338,3 +384,6 @@ package final class StoreIndex: Sendable {
   /// Runs a compaction of the log: no run is made from the log meanwhile.
   func whileCompacting(_ body: () throws -> Void) rethrows { try compacting.withLock { _ in try body() } }
 }
+
+/// All runs are being made anew, so that no run can be made of those that there were.
+private struct RunsAreMadeAnew: Error {}

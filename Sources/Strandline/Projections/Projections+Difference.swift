@@ -7,7 +7,7 @@ package struct ProjectionsDifference {
   /// The engine's memory, apart from what it holds of single records.
   var isMemoryOther = false
   /// Deletions of names that are known by their hash alone.
-  var hashes = 0
+  package var hashes = 0
   package var isEmpty: Bool { ids.isEmpty && !isMemoryOther && hashes == 0 }
   package var words: String {
     "\(ids.count) records such as \(ids.min().map { "'\($0)'" } ?? "none"), \(hashes) packed deletions, "

@@ -55,7 +55,7 @@ extension Projections {
   // MARK: The state beside the tables
 
   /// What a run holds beside the rows of single records.
-  var storedState: StoredState {
+  package var storedState: StoredState {
     StoredState(
       lsn: appliedLSN, recordCount: UInt64(records.count),
       living: records.living.filter { $0.value != 0 }.sorted { $0.key < $1.key }

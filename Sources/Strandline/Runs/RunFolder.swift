@@ -66,6 +66,11 @@ package struct RunFolder: Sendable {
     try unlink(numbers.map { run($0) })
   }
 
+  /// Removes runs that no list names, whose writers have failed, finished or not.
+  package func removeUnlisted(_ numbers: some Sequence<UInt64>) throws(SystemError) {
+    try unlink(numbers.flatMap { [run($0), temporaryRun($0)] })
+  }
+
   /// Removes what no list names: every run except those of `numbers`, and every temporary file. Other names are left
   /// alone. Requires that no writer is at work in the folder.
   ///

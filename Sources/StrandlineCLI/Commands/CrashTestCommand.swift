@@ -40,6 +40,11 @@ extension Command {
       Option(
         "--fleet", "LIVES",
         "Run only this many simulations of devices and a server, with lost answers, stale pages and power cuts."),
+      Option(
+        "--store", "HISTORIES",
+        "Run only this many random histories of a store on a simulated disk, against a model: writes, queries, views,"
+          + " flushes and merges of its index, compactions, failing calls, power cuts."),
+      Option("--steps", "LIST", "With --store and --seed: only these steps of one history, as a failure printed them."),
       Option("--real", "Kill real processes."),
       Option("--kills", "K", "With --real: the least number of kills. Default: 50."),
       Option(
@@ -50,13 +55,15 @@ extension Command {
       Example("Half a minute of power cuts", "strandline crash-test --seconds 30"),
       Example("All cases, in some minutes", "strandline crash-test --exhaustive --seed 1"),
       Example("A thousand simulations of devices and a server", "strandline crash-test --fleet 1000"),
+      Example("Ten thousand histories of a store", "strandline crash-test --store 10000"),
       Example("Two hundred kills", "strandline crash-test --real --kills 200"),
     ],
     run: { arguments, console in
       let options = try CrashTestOptions(arguments, console)
       if let lives = options.lives { return try await runFleet(lives, options, console) }
       return try await onThread("crash-test") {
-        try options.isReal ? runReal(options, console) : SimulatedCrashTest(options, console).run()
+        if let histories = options.histories { return try runStore(histories, options, console) }
+        return try options.isReal ? runReal(options, console) : SimulatedCrashTest(options, console).run()
       }
     })
 
@@ -85,6 +92,43 @@ extension Command {
     try console.print(counts.map { "\(Words.count($0.0)) \($0.1)" }.joined(separator: ", "))
     try console.print(
       "crash-test: in \(Words.plural(lives, "simulation")) all devices and the server agreed at the end")
+    return .done
+  }
+
+  /// Runs random histories of a store, each with the next seed.
+  private static func runStore(_ histories: UInt64, _ options: CrashTestOptions, _ console: Console) throws -> ExitCode
+  {
+    try console.print("seed \(options.seed)")
+    try console.flush()
+    let start = console.environment.clock.monotonicNanoseconds()
+    var tally = StoreHistory.Tally()
+    var progress = Progress(console)
+    defer { progress.end() }
+    for number in 0..<histories {
+      let seed = options.seed &+ number
+      do { tally.add(try StoreHistory.run(seed: seed, only: options.steps)) } catch let failure as StoreHistory.Failure
+      {
+        progress.end()
+        // An error message has one line, so the steps of the history are printed before it.
+        for line in "\(failure)".split(separator: "\n") { console.say(printable(String(line))) }
+        throw Failure(
+          .ourBug, "the history of a store with seed \(seed) failed",
+          try: "strandline crash-test --store 1 --seed \(seed) --steps "
+            + failure.steps.map { "\($0)" }.joined(separator: ","))
+      }
+      if number % 64 == 63 { progress.update(Words.plural(number + 1, "history", "histories")) }
+    }
+    progress.end()
+    let counts = [
+      (tally.steps, "steps"), (tally.writes, "writes"), (tally.powerCuts, "power cuts"), (tally.failures, "failures"),
+      (tally.compactions, "compactions"), (tally.damages, "damages"), (tally.settled, "settled"),
+      (tally.pages, "pages"), (tally.viewReads, "reads of views"), (tally.comparisons, "comparisons with the log"),
+      (tally.runsMax, "runs at most"),
+    ]
+    try console.print(counts.map { "\(Words.count($0.0)) \($0.1)" }.joined(separator: ", "))
+    try console.print(
+      "crash-test: in \(Words.plural(histories, "history", "histories")) the store said what it was told; "
+        + Words.seconds(nanoseconds: console.environment.clock.monotonicNanoseconds() &- start))
     return .done
   }
 
@@ -121,6 +165,10 @@ struct CrashTestOptions: Sendable {
   var records: String?
   /// The number of simulations of devices and a server, if only these are to run.
   var lives: UInt64?
+  /// The number of histories of a store, if only these are to run.
+  var histories: UInt64?
+  /// The steps of a history, if only these are to run.
+  var steps: [Int]?
   /// Whether all suites run to their end.
   var isExhaustive: Bool
   var strength: SyncStrength
@@ -142,6 +190,11 @@ struct CrashTestOptions: Sendable {
     kills = try arguments.number("--kills", in: 1...1_000_000) ?? Self.killsDefault
     records = arguments["--records"]
     lives = try arguments.number("--fleet", in: 1...1_000_000_000)
+    histories = try arguments.number("--store", in: 1...1_000_000_000)
+    steps = try arguments["--steps"].map { text in try Self.steps(text) }
+    if steps != nil, histories != 1 || arguments["--seed"] == nil {
+      throw UsageError(message: "--steps needs --store 1 and --seed")
+    }
     isExhaustive = arguments.has("--exhaustive")
     strength = arguments.has("--ordered") ? .ordered : .durable
     rot = try arguments.number("--rot", in: 0...1_000_000_000)
@@ -159,16 +212,31 @@ struct CrashTestOptions: Sendable {
     } else if ["--operation", "--call", "--image"].contains(where: { arguments[$0] != nil }) {
       throw UsageError(message: "--operation, --call and --image need --level")
     }
-    if isReal || lives != nil, isExhaustive || strength == .ordered || point != nil || rot != nil {
+    if isReal || lives != nil || histories != nil, isExhaustive || strength == .ordered || point != nil || rot != nil {
       throw UsageError(message: "--exhaustive, --ordered, --level and --rot can be used with the simulated disk only")
     }
     if lives != nil, isReal || history != nil {
       throw UsageError(message: "--fleet cannot be used with --real or --history")
     }
+    if histories != nil, isReal || lives != nil || history != nil {
+      throw UsageError(message: "--store cannot be used with --real, --fleet or --history")
+    }
     if isReal, history != nil { throw UsageError(message: "--history cannot be used with --real") }
     if !isReal, records != nil || arguments["--kills"] != nil {
       throw UsageError(message: "--kills and --records need --real")
     }
+  }
+
+  /// Parses a list of steps.
+  private static func steps(_ text: String) throws(UsageError) -> [Int] {
+    var steps: [Int] = []
+    for word in text.split(separator: ",") {
+      guard let step = Int(word), step >= 0 else {
+        throw UsageError(message: "--steps takes numbers with commas between them, not '\(text)'")
+      }
+      steps.append(step)
+    }
+    return steps
   }
 
   /// Parses a seed: decimal, or hexadecimal after "0x".

@@ -20,8 +20,9 @@ extension Log {
   /// - Parameters:
   ///   - firstLSN: nil: nothing is replayed, and only the segments that were not finished are read.
   ///   - known: is asked, with the store's UUID, for the last event that the caller knows the outcome of; what follows it
-  ///     is replayed, and `firstLSN` does not count. If this log does not have that event, or another one under its LSN, it
-  ///     is asked a second time, with true: the caller then forgets what it knew, and everything is replayed.
+  ///     is replayed, and `firstLSN` does not count. If this log does not have that event, has another one under its LSN, or
+  ///     was compacted behind it, it is asked a second time, with true: the caller then forgets what it knew and what was
+  ///     replayed so far, and everything is replayed.
   /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
   /// - Complexity: one listing and one look at the sizes of the finished segments, whose number it grows with; O(bytes)
   ///   of the segments that are replayed or were not finished.

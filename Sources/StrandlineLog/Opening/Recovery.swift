@@ -51,7 +51,8 @@ struct Recovery {
 
   /// The same behind an event.
   ///
-  /// - Returns: nil if the log does not have the event, or has another one under its LSN; nothing was handed out then.
+  /// - Returns: nil if the log does not have the event, has another one under its LSN, or was compacted behind it: what was
+  ///   handed out counts for nothing then.
   static func run(
     _ fileSystem: any FileSystem, _ list: SegmentList, behind known: LogEnd, visit: (LogEvent) throws -> Void
   ) throws -> Recovery? {
@@ -91,6 +92,7 @@ struct Recovery {
       var table = SegmentTable(summary)
       let fault = try read(&walk, into: &table, visit)
       try walk.checkReached(end, fault)
+      try match?.look(at: walk)
       table.finish(end)
       tables.append(table)
       report.bytesRead += walk.scanner.bytesRead

@@ -1,5 +1,7 @@
 // Whether a log has an event that was known before it was read: the same LSN, and the same chain up to it. The chain is
 // known at the end of each transaction that is read, and at the ends of all segments.
+//
+// And nothing behind it may have been compacted since: what stays of such events follows only from what stays before them.
 
 /// The search for an event.
 struct EndMatch {
@@ -23,11 +25,16 @@ struct EndMatch {
     if lsn == known.lsn, chain == known.chain { isFound = true }
   }
 
+  /// Looks at a segment that was read to its end.
+  func look(at walk: SegmentWalk) throws {
+    if walk.isCompacted, walk.unitEnd.lsn > known.lsn { throw AnotherHistory() }
+  }
+
   /// Asked before an event behind it is handed out, and at the end.
   func check() throws {
     if !isFound { throw AnotherHistory() }
   }
 }
 
-/// The log does not have the event that a caller knows, or has another one under its LSN.
+/// The log does not have the event that a caller knows, has another one under its LSN, or was compacted behind it.
 package struct AnotherHistory: Error {}

@@ -67,7 +67,7 @@ package final class LogReader: Sendable, EventAddresses {
   /// segments that have nothing behind that event: no byte of them is read before a `read` asks for one.
   ///
   /// - Parameter known: is asked, with the log's UUID, for the last event that the caller knows the outcome of: events up
-  ///   to there count as handed out. The first `poll` throws `AnotherHistory` if the log does not have it.
+  ///   to there count as handed out. The first `poll` throws `AnotherHistory` if the log does not have it, or was compacted behind it.
   /// - Throws: `.absent` if there is no log, `.wrongRole`, `.fromTheFuture`, `.damaged`, `.missingSegment`,
   ///   `.foreignSegment`, `.io`.
   package static func open(

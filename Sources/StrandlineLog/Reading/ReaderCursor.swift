@@ -231,6 +231,7 @@ struct ReaderCursor {
       }
       if case .transaction = step { try keepBack(walk, served) }
     }
+    try match?.look(at: walk)
     try handOut(upTo: end.lastLSN, served, visit)
     served.withLock { served in
       served.tables[served.tables.count - 1].finish(end)

@@ -172,6 +172,12 @@ struct SegmentWalk {
     return acceptUnit(header, at: offset)
   }
 
+  /// Whether a rewritten segment, read up to its seal, has less than its writers appended: something was left out.
+  var isCompacted: Bool {
+    guard let seal, let end = summary.rewrittenEnd else { return false }
+    return seal.contentChain != end.chain
+  }
+
   /// The LSN that a frame carries that is no event.
   private var nextLSN: UInt64 { (summary.rewrittenEnd?.lastLSN ?? unitEnd.lsn) + 1 }
 

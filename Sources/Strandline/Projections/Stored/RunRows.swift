@@ -1,13 +1,13 @@
 // What the store keeps in sorted runs: the rows of its tables, and the keys that they stand under. Layout:
-// Formats/runs.md, "What the store keeps".
+// Formats/index.md.
 //
 // A key begins with the number of its table. Records stand in the order of zone and name, so that a list is a range of
 // keys. Deleted names stand under the hash of their ID, because a packed deletion knows no name.
 
-import StrandlineSystem
+package import StrandlineSystem
 
 /// The tables in a run, by the first byte of their keys.
-enum RunTable: UInt8, CaseIterable {
+package enum RunTable: UInt8, CaseIterable {
   /// One row: all that is not kept for single records.
   case state = 0
   /// A row for each record that has an entry.
@@ -20,7 +20,7 @@ enum RunTable: UInt8, CaseIterable {
 }
 
 /// Keys of rows.
-enum RowKey {
+package enum RowKey {
   static let state = RunTable.state.key
 
   /// What the keys of all records of a zone begin with.
@@ -58,7 +58,7 @@ enum RowKey {
   }
 
   /// The record that a key is of; nil if it is of none.
-  static func recordID(_ key: [UInt8]) -> RecordID? {
+  package static func recordID(_ key: [UInt8]) -> RecordID? {
     guard key.count > 2, key[0] == RunTable.records.rawValue, let scope = DatabaseScope(rawValue: key[1]) else {
       return nil
     }
@@ -70,7 +70,7 @@ enum RowKey {
   }
 
   /// The hash, and its key, of a deleted name.
-  static func deletion(_ key: [UInt8]) -> (hash: KeyedHash, key: HashKey)? {
+  package static func deletion(_ key: [UInt8]) -> (hash: KeyedHash, key: HashKey)? {
     guard key.count == 33, key[0] == RunTable.deletions.rawValue else { return nil }
     return (
       KeyedHash(low: key.u64(at: 17), high: key.u64(at: 25)), HashKey(low: key.u64(at: 1), high: key.u64(at: 9))
@@ -153,14 +153,14 @@ extension DeletionEntry: FieldDescribed {
 
 extension FieldDescribed {
   /// The bytes of a row.
-  var row: [UInt8] {
+  package var row: [UInt8] {
     var writer = ByteWriter(capacity: 64)
     _ = Self(self, &writer)
     return writer.bytes
   }
 
   /// Reads a row, to its end.
-  init(row bytes: [UInt8], _ range: Range<Int>) throws(ByteReaderError) {
+  package init(row bytes: [UInt8], _ range: Range<Int>) throws(ByteReaderError) {
     var reader = ByteReader(bytes, range)
     self = try Self(nil, &reader)
     guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the row") }

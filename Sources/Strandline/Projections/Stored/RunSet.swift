@@ -1,16 +1,16 @@
 // The sorted runs that a store reads, as one: immutable, so that whoever has it reads one moment, whatever is written or
 // merged meanwhile. The files live as long as a reader needs them.
 
-import StrandlineLog
+package import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
 /// Runs that together hold the projections as of one event.
 package final class RunSet: Sendable {
   /// The newest first.
-  let runs: [Run]
+  package let runs: [Run]
   /// The list that names them, in the same order.
-  let list: RunList
+  package let list: RunList
   /// The event as of which they hold everything.
   let end: LogEnd
   /// A run could not be read: the whole set is of no more use.
@@ -119,19 +119,19 @@ package final class RunSet: Sendable {
 }
 
 /// What a run says of itself.
-struct RunProperties {
-  var hasDeletions: Bool
+package struct RunProperties {
+  package var hasDeletions: Bool
 
-  init(hasDeletions: Bool) { self.hasDeletions = hasDeletions }
+  package init(hasDeletions: Bool) { self.hasDeletions = hasDeletions }
 
-  init(_ bytes: [UInt8]) { hasDeletions = bytes.first != 0 }
+  package init(_ bytes: [UInt8]) { hasDeletions = bytes.first != 0 }
 
   var bytes: [UInt8] { [hasDeletions ? 1 : 0] }
 }
 
 /// What binds a set of runs to the log that it was made from.
-struct RunBinding {
-  static let bytes = 8 + 4
+package enum RunBinding {
+  package static let bytes = 8 + 4
 
   static func encoded(_ end: LogEnd) -> [UInt8] {
     var writer = ByteWriter(capacity: bytes)
@@ -140,7 +140,7 @@ struct RunBinding {
     return writer.bytes
   }
 
-  static func decode(_ list: RunList, path: String) throws(RunError) -> LogEnd {
+  package static func decode(_ list: RunList, path: String) throws(RunError) -> LogEnd {
     let binding = list.binding
     guard binding.count == bytes, !list.entries.isEmpty, binding.u64(at: 0) > 0 else {
       throw RunError(.damaged, path, "it is not bound to an event of a log")

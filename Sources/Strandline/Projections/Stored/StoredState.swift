@@ -1,10 +1,10 @@
 // What the projections hold beside the rows of single records, as of one event: one row of a run, so that an open reads
-// the log only from there on. The newest run has the one that counts. Layout: Formats/runs.md, "State".
+// the log only from there on. The newest run has the one that counts. Layout: Formats/index.md, "state".
 
 import StrandlineSystem
 
 /// The projections as of one event, without the tables of records and deletions.
-struct StoredState: Sendable {
+package struct StoredState: Sendable {
   /// The event.
   var lsn: LSN
   var recordCount: UInt64
@@ -49,7 +49,7 @@ struct StoredState: Sendable {
 }
 
 extension StoredState: FieldDescribed {
-  init<Coder: FieldCoder>(_ state: Self?, _ field: inout Coder) throws(Coder.Failure) {
+  package init<Coder: FieldCoder>(_ state: Self?, _ field: inout Coder) throws(Coder.Failure) {
     self.init(
       lsn: try field("lsn", .lsn, state?.lsn),
       recordCount: try field("recordCount", .varint, state?.recordCount),
