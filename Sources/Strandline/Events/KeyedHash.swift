@@ -1,6 +1,7 @@
 // Which record a packed deletion is of, in 16 bytes whatever the length of its name: SipHash-2-4 with 128 bits of
-// output (Aumasson and Bernstein, 2012) over the bytes of the ID, under a random key of the store, so that another client
-// cannot choose names with equal hashes.
+// output (Aumasson and Bernstein, 2012) over the bytes of the ID, under a key that follows from the store's UUID. That is
+// random and never leaves the device, so another client cannot choose names with equal hashes; and whoever makes something
+// anew of the log finds the same key.
 
 import StrandlineSystem
 
@@ -44,7 +45,7 @@ package struct KeyedHash: TwoWords, Hashable, Comparable {
   }
 }
 
-/// The key of a store's hashes: 16 random bytes.
+/// The key of a store's hashes: 16 bytes.
 package struct HashKey: TwoWords, Hashable {
   package var low: UInt64
   package var high: UInt64
@@ -52,6 +53,13 @@ package struct HashKey: TwoWords, Hashable {
   package init(low: UInt64, high: UInt64) {
     self.low = low
     self.high = high
+  }
+
+  /// The key of a store: the hash of its UUID under a key that is zero. A store that repair has made has events under
+  /// another one too.
+  package init(ofStore uuid: [UInt8]) {
+    let hash = KeyedHash(of: uuid, key: HashKey(low: 0, high: 0))
+    self.init(low: hash.low, high: hash.high)
   }
 }
 

@@ -67,9 +67,8 @@ package struct IndexOpening {
     do {
       if !hasSpilled { try files.clearUp(keeping: projections.runs, isListed: isListed) }
       hasSpilled = true
-      let random = files.environment.random
       let durable = projections.beginFlush(
-        upTo: projections.appliedLSN, key: HashKey(low: random.next(), high: random.next()))
+        upTo: projections.appliedLSN, key: HashKey(ofStore: files.storeUUID))
       let run = try files.write(durable, number: nextRunNumber)
       nextRunNumber += 1
       isListed = false

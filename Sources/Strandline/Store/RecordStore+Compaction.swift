@@ -112,10 +112,7 @@ extension RecordStore {
   private func plan(_ finished: FinishedEvents) throws -> CompactionPlan {
     let limit = LSN(finished.lastLSN)
     let needed = try needed(upTo: limit)
-    let random = environment.random
-    let key = projections.withLock { $0.deletions.keys.first }
-    let newKey = key ?? HashKey(low: random.next(), high: random.next())
-    return try CompactionPlan(newKey: newKey, needed: needed) { body in
+    return try CompactionPlan(newKey: HashKey(ofStore: source.storeUUID), needed: needed) { body in
       try finished.forEachTransaction { transaction in
         for found in transaction { try body(EventSource.decode(found), LSN(found.lsn)) }
       }
