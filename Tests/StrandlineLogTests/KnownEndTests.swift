@@ -52,7 +52,9 @@ import Testing
     let log = try Log.open(
       at: storePath, role: .store, options: tiny, environment: .simulated(disk.clone(), seed: 50),
       behind: { _, refused in
+        // Whatever was handed out before counts no more.
         isRefused = refused
+        opened = []
         return end
       }
     ) { opened?.append($0.lsn) }
