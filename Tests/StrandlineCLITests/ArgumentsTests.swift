@@ -150,6 +150,7 @@ struct HelpTests {
           export                  Print records as JSON Lines.
           get                     Show one record.
           query                   Find records of a type.
+          index                   List, add or drop indexes.
           history                 Show what happened to one record.
           watch                   Print records, and then each change of them.
           put                     Change or create one record.

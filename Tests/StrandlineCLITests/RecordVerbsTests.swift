@@ -149,6 +149,37 @@ struct RecordVerbsTests {
     #expect(await machine.run("query", "/nothing", "Note").code == .noSuchStore)
   }
 
+  @Test func `index lists, adds and drops, and query explains`() async throws {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2") + note("c", "3"))
+    #expect(await machine.run("index", "/A") == Screen(code: .done, out: "", err: ""))
+    let query = ["query", "/A", "Note", "--sort", "title:desc", "--limit", "2"]
+    let scanned = await machine.run(query, input: [])
+    #expect(
+      await machine.run(query + ["--explain"], input: []).out
+        == "reads all records of type 'Note', and sorts those that it finds; "
+        + "an index Note(title descending) would spare that\n")
+    #expect(await machine.run("index", "/A", "add", "Note", "title:desc") == Screen(code: .done, out: "", err: ""))
+    #expect(await machine.run("index", "/A", "list").out == "Note title:desc ready\n")
+    let lines = await machine.run("index", "--json", "/A", "list").out
+    #expect(lines == #"{"ascending":false,"field":"title","ready":true,"type":"Note"}"# + "\n")
+    #expect(try JSONPage.check(lines, of: "index") == ["ascending", "field", "ready", "type"])
+    #expect(
+      await machine.run(query + ["--explain"], input: []).out
+        == "uses the index Note(title descending), whose order is that of the answer\n")
+    #expect(await machine.run(query, input: []) == scanned)
+    #expect(await machine.run("index", "/A", "add", "Note").code == .done)
+    #expect(await machine.run("index", "/A", "list").out == "Note title:desc ready\nNote ready\n")
+    #expect(await machine.run("index", "/A", "drop", "Note", "title:desc").code == .done)
+    #expect(await machine.run("index", "/A").out == "Note ready\n")
+    for words in [["ad"], ["add"], ["drop"], ["list", "Note"], ["add", "Note", "title:up"]] {
+      let screen = await machine.run(["index", "/A"] + words, input: [])
+      #expect(screen.code == .usage && screen.out.isEmpty && !screen.err.isEmpty, "\(words): \(screen)")
+    }
+    #expect(await machine.run("index", "/nothing").code == .noSuchStore)
+    #expect(await machine.run("index", "/nothing", "add", "Note", "title").code == .noSuchStore)
+  }
+
   @Test func `a deleted record stays deleted until --recreate`() async {
     let machine = Machine()
     let json = #"{"recordType":"Note","recordName":"n1","fields":{}}"#

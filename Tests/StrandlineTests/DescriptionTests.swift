@@ -52,6 +52,7 @@ struct `A public value` {
           sortedBy: [RecordSort("title", ascending: false)], limit: 3),
         "Note in Z, where title BEGINS_WITH string(\"x\"), by title descending, at most 3"
       ),
+      (RecordIndex("Note", "made", ascending: false), "Note(made descending)"), (RecordIndex("Note"), "Note()"),
       (ProjectionBatch(beginsAnew: true, deleted: [id], position: nil), "anew, 0 saved, 1 deleted, more to come"),
       (ProjectionBatch(position: .start), "0 saved, 0 deleted, up to event 0"),
       (StoreOptions(), "segments of 16777216 bytes"), (StoreEnvironment.real, "this machine"),

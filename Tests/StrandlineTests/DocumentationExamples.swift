@@ -64,6 +64,15 @@ func allTitles(beginningWith prefix: String, in store: RecordStore) throws -> [S
   return titles
 }
 
+func openWithIndexes(at folder: String) async throws -> RecordStore {
+  var options = StoreOptions()
+  options.indexes = [RecordIndex("Note", "title"), RecordIndex("Note", "made", ascending: false)]
+  let store = try await RecordStore.open(at: folder, options: options)
+  let newest = RecordQuery("Note", sortedBy: [RecordSort("made", ascending: false)], limit: 10)
+  print(try store.explain(newest))  // uses the index Note(made descending), whose order is that of the answer
+  return store
+}
+
 func showTitle(of id: RecordID, in store: RecordStore, on screen: @Sendable (String) -> Void) async throws {
   for try await record in store.observe(id) {
     guard case .string(let title)? = record?["title"] else { return }  // deleted: nothing more to show

@@ -161,6 +161,15 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.view()", damaged: nil) { _ = try $0.store.view() },
     PublicCall("RecordStore.read<>(_:)", damaged: nil) { _ = try $0.store.read { try $0.count() } },
     PublicCall("RecordStore.query(_:after:)") { _ = try $0.store.query(RecordQuery("Memo")) },
+    PublicCall("RecordStore.explain(_:)", damaged: nil) { _ = try $0.store.explain(RecordQuery("Memo")) },
+    PublicCall("RecordStore.indexes()", damaged: nil) { _ = try $0.store.indexes() },
+    PublicCall("RecordStore.addIndex(_:)", damaged: nil) { try $0.store.addIndex(RecordIndex("Memo", "title")) },
+    PublicCall("RecordStore.dropIndex(_:)", damaged: nil) { try $0.store.dropIndex(RecordIndex("Memo", "title")) },
+    PublicCall("RecordStore.buildIndexes()") {
+      try $0.store.addIndex(RecordIndex("Memo", "title"))
+      try await $0.store.buildIndexes()
+    },
+    PublicCall("StoreView.explain(_:)", damaged: nil) { _ = try $0.store.view().explain(RecordQuery("Memo")) },
     PublicCall("RecordStore.refresh()", damaged: nil) { _ = try $0.store.refresh() },
     PublicCall("StoreView.record(_:)") { _ = try $0.store.view().record(id) },
     PublicCall("StoreView.records(_:)") { _ = try $0.store.view().records([id]) },

@@ -22,12 +22,17 @@ package struct IndexFiles: Sendable {
   // MARK: Reading
 
   /// The runs that are listed; nil if there is no list.
-  func load() throws(RunError) -> RunSet? {
+  ///
+  /// - Parameter definitions: of which indexes they may have rows; it learns which numbers were given.
+  func load(_ definitions: inout IndexDefinitions) throws(RunError) -> RunSet? {
     guard let list = try RunList.load(folder, storeUUID: storeUUID) else { return nil }
-    let end = try RunBinding.decode(list, path: folder.list)
+    let binding = try RunBinding.decode(list, path: folder.list)
+    definitions.nextNumber = max(definitions.nextNumber, binding.nextIndexNumber)
     var runs: [Run] = []
     for entry in list.entries { runs.append(try open(entry.run)) }
-    return RunSet(runs: runs, list: list, end: end)
+    return RunSet(
+      runs: runs, list: list, end: binding.end,
+      indexes: definitions.indexes.filter { $0.number != 0 && binding.indexes.contains($0.number) })
   }
 
   private func open(_ run: RunIdentity) throws(RunError) -> Run {
@@ -35,20 +40,29 @@ package struct IndexFiles: Sendable {
   }
 
   /// A set of runs, and the list that names them.
-  func set(_ runs: [Run], end: LogEnd, nextRunNumber: UInt64) -> RunSet {
+  ///
+  /// - Parameters:
+  ///   - indexes: the declared indexes of which the runs have every row.
+  ///   - nextIndexNumber: above the numbers of all indexes of which they have any.
+  func set(
+    _ runs: [Run], end: LogEnd, nextRunNumber: UInt64, indexes: [StoredIndex], nextIndexNumber: UInt32
+  ) -> RunSet {
     var list = RunList(storeUUID: storeUUID, nextRunNumber: nextRunNumber)
     list.entries = runs.map { RunList.Entry($0.identity) }
-    list.binding = RunBinding.encoded(end)
-    return RunSet(runs: runs, list: list, end: end)
+    list.binding =
+      RunBinding(end: end, nextIndexNumber: nextIndexNumber, indexes: indexes.map(\.number)).encoded
+    return RunSet(runs: runs, list: list, end: end, indexes: indexes)
   }
 
   // MARK: Writing
 
   /// Writes what lies in memory of projections into a run. When this returns, the run is on the medium.
-  func write(_ projections: Projections, number: UInt64) throws -> Run {
+  ///
+  /// - Parameter indexRows: what becomes of rows of indexes, in the order of their keys.
+  func write(_ projections: Projections, _ indexRows: [RowChange] = [], number: UInt64) throws -> Run {
     do throws(RunError) {
       try makeFolder()
-      let rows = projections.unstoredRows
+      let rows = projections.unstoredRows + indexRows
       if let row = rows.first(where: { $0.key.count > RunFormat.keyBytesMax }) {
         throw RunError(.system, folder.path, "the names of a record and its zone have \(row.key.count) bytes together")
       }
@@ -65,18 +79,34 @@ package struct IndexFiles: Sendable {
   }
 
   /// Writes what several runs say together into one; nil if that was cancelled.
+  ///
+  /// - Parameter indexes: the numbers of indexes; rows of others are left out.
   func merge(
-    _ runs: [Run], number: UInt64, dropsTombstones: Bool, isCancelled: @Sendable () -> Bool
+    _ runs: [Run], number: UInt64, dropsTombstones: Bool, indexes: Set<UInt32>, isCancelled: @Sendable () -> Bool
   ) throws(RunError) -> Run? {
     let writer = try RunWriter(
       folder, runNumber: number, storeUUID: storeUUID, keyCount: runs.reduce(0) { $0 + $1.entryCount },
       properties: RunProperties(hasDeletions: runs.contains { RunProperties($0.properties).hasDeletions }).bytes,
       random: environment.random)
-    guard try writer.merge(runs, dropsTombstones: dropsTombstones, isCancelled: isCancelled) else { return nil }
+    let isKept: ([UInt8]) -> Bool = { key in StoredIndex.number(key).map { indexes.contains($0) } ?? true }
+    guard
+      try writer.merge(runs, dropsTombstones: dropsTombstones, isKept: isKept, isCancelled: isCancelled)
+    else { return nil }
     return try open(try writer.finish())
   }
 
-  private func makeFolder() throws(RunError) {
+  /// Writes rows of an index into a run that no list names yet.
+  ///
+  /// - Parameter keys: in their order, each once.
+  func write(indexRows keys: [[UInt8]], number: UInt64) throws(RunError) -> Run {
+    let writer = try RunWriter(
+      folder, runNumber: number, storeUUID: storeUUID, keyCount: keys.count,
+      properties: RunProperties(hasDeletions: false).bytes, random: environment.random)
+    for key in keys { try writer.append(key, [UInt8]()) }
+    return try open(try writer.finish())
+  }
+
+  func makeFolder() throws(RunError) {
     do throws(SystemError) {
       guard try environment.fileSystem.kind(of: folder.path) == .absent else { return }
       try environment.fileSystem.makeDirectory(folder.path)
@@ -135,10 +165,13 @@ package struct IndexFiles: Sendable {
   }
 }
 
+/// What becomes of a row; a value of nil removes it.
+typealias RowChange = (key: [UInt8], value: [UInt8]?)
+
 extension Projections {
   /// The rows of what lies in memory, in the order of their keys; a value of nil removes the row that runs have.
-  fileprivate var unstoredRows: [(key: [UInt8], value: [UInt8]?)] {
-    var rows: [(key: [UInt8], value: [UInt8]?)] = []
+  fileprivate var unstoredRows: [RowChange] {
+    var rows: [RowChange] = []
     rows.reserveCapacity(unstoredCount)
     for (id, entry) in records.changed { rows.append((RowKey.record(id), entry?.row)) }
     for (key, names) in deletions.packed {

@@ -13,6 +13,7 @@ package struct IndexOpening {
     var nextRunNumber: UInt64
     /// Whether the list on the medium names the runs of the projections.
     var isListed: Bool
+    var definitions: IndexDefinitions
   }
 
   private(set) var files: IndexFiles
@@ -21,6 +22,7 @@ package struct IndexOpening {
   private var ignoresRuns: Bool
   private var nextRunNumber: UInt64 = 1
   private var isListed = false
+  private(set) var definitions = IndexDefinitions()
   /// So many changes in memory are written into a run before the log has been read to its end; nil: never.
   private var spillCount: Int?
   private var hasSpilled = false
@@ -42,10 +44,11 @@ package struct IndexOpening {
     files.storeUUID = storeUUID
     projections = Projections()
     isListed = false
+    definitions = files.loadDefinitions()
     guard !ignoresRuns, !isRefused else { return nil }
     // Of whatever kind the failure is: all that the runs say stands in the log too.
     do {
-      guard let runs = try files.load() else { return nil }
+      guard let runs = try files.load(&definitions) else { return nil }
       projections = Projections(try runs.state(), runs)
       nextRunNumber = runs.list.nextRunNumber
       isListed = true
@@ -75,7 +78,11 @@ package struct IndexOpening {
       // Which chain leads up to it, the flush that lists the runs will know.
       let end = LogEnd(lsn: projections.appliedLSN.rawValue, chain: 0)
       let runs = [run] + (projections.runs?.runs ?? [])
-      projections.endFlush(files.set(runs, end: end, nextRunNumber: nextRunNumber))
+      // Rows of indexes are not written here: the log cannot be asked for values while it is opened. So the indexes are
+      // built anew.
+      projections.endFlush(
+        files.set(
+          runs, end: end, nextRunNumber: nextRunNumber, indexes: [], nextIndexNumber: definitions.nextNumber))
     } catch {
       projections.cancelFlush()
       spillCount = nil
@@ -85,7 +92,8 @@ package struct IndexOpening {
   /// The log ends at `lsn`.
   mutating func finish(at lsn: UInt64) -> Opened {
     projections.advance(to: LSN(lsn))
-    return Opened(projections: projections, nextRunNumber: nextRunNumber, isListed: isListed)
+    return Opened(
+      projections: projections, nextRunNumber: nextRunNumber, isListed: isListed, definitions: definitions)
   }
 
   /// Makes projections of all that a log holds and has promised, up to an event, without the runs that there are.

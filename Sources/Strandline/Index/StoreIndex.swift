@@ -34,20 +34,23 @@ package final class StoreIndex: Sendable {
 
   let files: IndexFiles
   let options: IndexOptions
-  private let log: Log
-  private let projections: SharedProjections
+  let log: Log
+  let projections: SharedProjections
   /// Held while the log is compacted, or read from its beginning.
   private let compacting = Mutex(())
   /// Held while a flush, or a new making of all runs, is under way.
-  private let flushing = Mutex(())
-  private let state: Mutex<State>
+  let flushing = Mutex(())
+  /// Held while declared indexes are built; before the others.
+  let building = Mutex(())
+  let state: Mutex<State>
   /// Read by a merge in between.
-  private let isClosing = Atomic(false)
+  let isClosing = Atomic(false)
   /// Where background work runs; nil: on the thread that asks for it, so that a simulated run can be repeated.
   private let queue: DispatchQueue?
   private let mergeQueue: DispatchQueue?
+  let buildQueue: DispatchQueue?
 
-  private struct State: Sendable {
+  struct State: Sendable {
     var current: RunSet?
     /// Above the numbers of all runs that were ever written.
     var nextRunNumber: UInt64
@@ -62,6 +65,13 @@ package final class StoreIndex: Sendable {
     var isMergeQueued = false
     /// The last flush that failed, if none succeeded since.
     var failure: Failure?
+    /// The declared indexes. One without a number waits to be built; one with a number gets its rows from every flush.
+    var definitions: IndexDefinitions
+    /// How often all runs were made anew.
+    var generation = 0
+    var isBuildQueued = false
+    /// A build has failed: it is not tried again before the next open, or until an index is declared.
+    var hasBuildFailed = false
   }
 
   /// A flush that failed.
@@ -80,10 +90,18 @@ package final class StoreIndex: Sendable {
     self.options = options
     self.log = log
     self.projections = projections
+    var definitions = opened.definitions
+    let ready = opened.projections.runs?.indexes ?? []
+    for place in definitions.indexes.indices where !ready.contains(definitions.indexes[place]) {
+      definitions.indexes[place].number = 0
+    }
     state = Mutex(
-      State(current: opened.projections.runs, nextRunNumber: opened.nextRunNumber, isListed: opened.isListed))
+      State(
+        current: opened.projections.runs, nextRunNumber: opened.nextRunNumber, isListed: opened.isListed,
+        definitions: definitions))
     queue = inBackground ? DispatchQueue(label: "strandline.index.flush", qos: .utility) : nil
     mergeQueue = inBackground ? DispatchQueue(label: "strandline.index.merge", qos: .utility) : nil
+    buildQueue = inBackground ? DispatchQueue(label: "strandline.index.build", qos: .utility) : nil
   }
 
   // MARK: When
@@ -100,9 +118,13 @@ package final class StoreIndex: Sendable {
   }
 
   /// The store was opened: lists what was made anew of a long log, so that the next open need not do it again.
-  func opened() {
+  func opened(declaring indexes: [RecordIndex]?) {
+    // A store is opened also where no index can be declared, such as on a full disk: every query works without. The next
+    // open tries again.
+    if let indexes { _ = try? declareOnly(indexes) }
     if state.withLock({ $0.current != nil && !$0.isListed }) { flushInBackground() }
     durabilityAdvanced()
+    buildInBackground()
   }
 
   private func flushInBackground() {
@@ -120,7 +142,7 @@ package final class StoreIndex: Sendable {
     }
   }
 
-  private func inBackground(_ queue: DispatchQueue?, _ body: @escaping @Sendable (StoreIndex) -> Void) {
+  func inBackground(_ queue: DispatchQueue?, _ body: @escaping @Sendable (StoreIndex) -> Void) {
     guard let queue else { return body(self) }
     queue.async { [weak self] in
       guard let self, !self.isClosing.load(ordering: .acquiring) else { return }
@@ -146,6 +168,7 @@ package final class StoreIndex: Sendable {
     defer {
       queue?.sync {}
       mergeQueue?.sync {}
+      buildQueue?.sync {}
     }
     guard case .open = log.state, log.durableLSN >= known + options.closeCount else { return }
     try flush()
@@ -159,8 +182,9 @@ package final class StoreIndex: Sendable {
   /// - Parameters:
   ///   - count: does nothing if less lies in memory by now.
   ///   - always: writes a run also if no event is new; the projections may have learned what no event says.
+  ///   - beginsBuild: builds in the background what is declared and not built.
   /// - Throws: `StrandlineError`: `.diskFull`, `.io`, `.outcomeUnknown`; then memory has what it had.
-  package func flush(ifAtLeast count: Int = 0, always: Bool = false) throws {
+  package func flush(ifAtLeast count: Int = 0, always: Bool = false, beginsBuild: Bool = true) throws {
     do {
       try flushing.withLock { _ in
         guard projections.unstoredCount >= count else { return }
@@ -173,6 +197,7 @@ package final class StoreIndex: Sendable {
       throw error
     }
     mergeIfDue()
+    if beginsBuild { buildInBackground() }
   }
 
   private func note(_ error: any Error) {
@@ -206,8 +231,12 @@ package final class StoreIndex: Sendable {
     do {
       let number = try newRunNumber()
       do {
-        let run = try files.write(durable, number: number)
-        let runs = try change(to: [run] + (state.withLock { $0.current?.runs } ?? []), end: end)
+        let (indexed, unreadable) = changedRows(durable)
+        let run = try files.write(durable, indexed, number: number)
+        let ready = state.withLock { $0.current?.indexes } ?? []
+        let runs = try change(
+          to: [run] + (state.withLock { $0.current?.runs } ?? []), end: end,
+          indexes: ready.filter { !unreadable.contains($0) })
         projections.withLock { $0.endFlush(runs) }
       } catch {
         noteUnlisted([number])
@@ -233,7 +262,7 @@ package final class StoreIndex: Sendable {
     do { try files.removeUnlisted(numbers) } catch { noteUnlisted(numbers) }
   }
 
-  private func newRunNumber() throws -> UInt64 {
+  func newRunNumber() throws -> UInt64 {
     try state.withLock { state in
       guard !state.isRebuilding else { throw RunsAreMadeAnew() }
       if !state.isClearedUp {
@@ -246,9 +275,15 @@ package final class StoreIndex: Sendable {
   }
 
   /// Replaces the set of runs, and the list on the medium. The caller holds `flushing`.
-  private func change(to runs: [Run], end: LogEnd) throws -> RunSet {
+  ///
+  /// - Parameter indexes: the declared indexes of which the runs have every row.
+  func change(to runs: [Run], end: LogEnd, indexes: [StoredIndex]) throws -> RunSet {
     try state.withLock { state in
-      let set = files.set(runs, end: end, nextRunNumber: state.nextRunNumber)
+      // One that a flush could not keep has no number any more, also if that flush then failed.
+      let indexes = indexes.filter { state.definitions.indexes.contains($0) }
+      let set = files.set(
+        runs, end: end, nextRunNumber: state.nextRunNumber, indexes: indexes,
+        nextIndexNumber: state.definitions.nextNumber)
       do throws(RunListFailure) { try set.list.replace(files.folder) } catch {
         // The list on the medium may be either: the runs of both stay until one was written.
         state.isListed = false
@@ -300,7 +335,9 @@ package final class StoreIndex: Sendable {
 
   /// - Returns: whether there may be more to merge.
   private func mergeOnce() throws -> Bool {
-    let (set, count) = state.withLock { ($0.current, mergeable($0.current)) }
+    let (set, count, indexes) = state.withLock { state in
+      (state.current, mergeable(state.current), Set(state.definitions.indexes.map(\.number)))
+    }
     guard let set, count > 1 else { return false }
     let inputs = Array(set.runs.prefix(count))
     let merged: Run
@@ -308,7 +345,7 @@ package final class StoreIndex: Sendable {
     do throws(RunError) {
       guard
         let run = try files.merge(
-          inputs, number: number, dropsTombstones: count == set.runs.count,
+          inputs, number: number, dropsTombstones: count == set.runs.count, indexes: indexes,
           isCancelled: { self.isClosing.load(ordering: .acquiring) })
       else { return false }
       merged = run
@@ -340,7 +377,7 @@ package final class StoreIndex: Sendable {
         let first = current.runs.firstIndex(where: { $0 === inputs[0] })
       else { return false }
       let runs = Array(current.runs[..<first]) + [merged] + current.runs[(first + inputs.count)...]
-      let changed = try change(to: runs, end: current.end)
+      let changed = try change(to: runs, end: current.end, indexes: current.indexes)
       projections.withLock { $0.replaceRuns(changed) }
       return true
     }
@@ -375,10 +412,14 @@ package final class StoreIndex: Sendable {
           state.unlisted.formUnion(state.current?.list.runNumbers ?? [])
           state.current = made.projections.runs
           state.nextRunNumber = made.nextRunNumber
+          state.generation += 1
+          state.hasBuildFailed = false
+          for place in state.definitions.indexes.indices { state.definitions.indexes[place].number = 0 }
         }
         projections.withLock { $0.adopt(made.projections) }
       }
     }
+    buildInBackground()
   }
 
   /// Runs a compaction of the log: no run is made from the log meanwhile.

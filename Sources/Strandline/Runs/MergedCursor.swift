@@ -81,16 +81,18 @@ extension RunWriter {
   /// - Parameters:
   ///   - runs: the newest first; between them and in age, no other run may be missing.
   ///   - dropsTombstones: whether no older run remains that they would hide something of.
+  ///   - isKept: whether an entry is needed, by its key.
   ///   - isCancelled: asked now and then.
   /// - Returns: false if that has cancelled it; the writer is of no more use then.
   /// - Throws: as `RunCursor.advance` and `append`.
   package func merge(
-    _ runs: [Run], dropsTombstones: Bool, isCancelled: () -> Bool = { false }
+    _ runs: [Run], dropsTombstones: Bool, isKept: ([UInt8]) -> Bool = { _ in true },
+    isCancelled: () -> Bool = { false }
   ) throws(RunError) -> Bool {
     var cursor = MergedCursor(whole: runs, hidesTombstones: dropsTombstones)
     var count = 0
     while try cursor.advance() {
-      try append(cursor.key, cursor.value)
+      if isKept(cursor.key) { try append(cursor.key, cursor.value) }
       count += 1
       if count % 1024 == 0, isCancelled() { return false }
     }

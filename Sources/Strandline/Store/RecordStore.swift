@@ -26,6 +26,8 @@ public final class RecordStore: Sendable {
   package let projections: SharedProjections
   /// The runs below the projections; nil in a store that was opened for reading only, which writes none.
   package let index: StoreIndex?
+  /// The rows in declared indexes of what lies in memory.
+  let indexRows = IndexRowCache()
   package let settledWaiters = SettledWaiters()
   package let observers = Observers()
   package let registeredProjections = RegisteredProjections()
@@ -80,7 +82,7 @@ public final class RecordStore: Sendable {
           opened, files: files, options: options.index, log: log, projections: projections,
           inBackground: logOptions.upkeep == .inBackground)
       }
-      store.index?.opened()
+      store.index?.opened(declaring: options.indexes)
       return store
     }
   }
@@ -206,6 +208,9 @@ public enum Durability: Hashable, Sendable {
 public struct StoreOptions: Sendable {
   package var log = LogOptions()
   package var index = IndexOptions()
+  /// The indexes that the store is to have. Those that it lacks are built in the background after it was opened, others
+  /// are dropped. nil, the default, leaves the store's as they are.
+  public var indexes: [RecordIndex]?
 
   /// The defaults.
   public init() {}

@@ -145,11 +145,15 @@ public final class StoreView: Sendable {
 
   private func scan(_ range: EntryScan.Range) throws(StrandlineError) -> EntryScan {
     try store.projections.rebuilding { () throws(StrandlineError) in
-      let memory = try store.projections.withLockOnce { (state) throws(StrandlineError) in
-        try check(state)
-        return state.scanMemory(asOf: lsn)
-      }
-      return try EntryScan(memory, range)
+      try EntryScan(try memory(), range)
+    }
+  }
+
+  /// What lies in memory of what the view shows, and the runs that know the rest.
+  func memory() throws(StrandlineError) -> EntryScan.Memory {
+    try store.projections.withLockOnce { (state) throws(StrandlineError) in
+      try check(state)
+      return state.scanMemory(asOf: lsn)
     }
   }
 }

@@ -77,6 +77,8 @@ extension StoreBench {
     // The lower half of the ranks, so that a page is full.
     let ranks = (0..<calls).map { _ in Int64(random.next() >> 2) }
     let works = self
+    try store.addIndex(RecordIndex(BenchData.type, BenchData.rankField))
+    try await store.buildIndexes()
     let page = min(Self.page, size.records / 4)
     var contenders: [any Contender] = [
       CallContender(clock: environment.clock, stop: stop) { number in

@@ -79,8 +79,8 @@ package struct Command: Sendable {
 extension Command {
   /// Every verb, in the order of the help.
   package static let all: [Command] = [
-    demo, importing, export, get, query, history, watch, put, delete, sync, status, logDump, verify, repair, compact,
-    serve, bench, crashTest,
+    demo, importing, export, get, query, index, history, watch, put, delete, sync, status, logDump, verify, repair,
+    compact, serve, bench, crashTest,
   ]
 
   package static func named(_ name: String) -> Command? { all.first { $0.name == name } }

@@ -21,11 +21,13 @@ extension Command {
         repeats: true),
       Option("--limit", "N", "At most so many records."),
       Option("--after", "CURSOR", "Go on where an earlier query with the same words ended."),
+      Option("--explain", "Print how the store would answer, and which index would help, instead of an answer."),
       Option("--count", "Print how many there are, and none of them."),
     ],
     examples: [
       Example("Equality", "strandline query STORE Note --where 'title = Low tide'"),
       Example("The ten newest", "strandline query STORE Note --sort made:desc --limit 10"),
+      Example("Which index would help", "strandline query STORE Note --sort made:desc --limit 10 --explain"),
       Example("Range and list", "strandline query STORE Note --where 'size >= 10' --where 'tags LIST_CONTAINS sea'"),
     ],
     run: { arguments, console in
@@ -40,6 +42,10 @@ extension Command {
         }
       }
       let view = try readOnly(arguments.operands[0], console).view()
+      if arguments.has("--explain") {
+        try console.print(printable(view.explain(query).description))
+        return .done
+      }
       if arguments.has("--count") {
         try console.print(String(try view.count(query)))
         return .done
@@ -88,12 +94,12 @@ extension Command {
     return .string(text)
   }
 
-  private static func order(_ text: String) throws(UsageError) -> RecordSort {
+  static func order(_ text: String) throws(UsageError) -> RecordSort {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count <= 2, let field = parts.first, !field.isEmpty,
       parts.count == 1 || ["asc", "desc"].contains(parts[1])
     else {
-      throw UsageError(message: "--sort takes FIELD, FIELD:asc or FIELD:desc, not '\(text.prefix(80))'")
+      throw UsageError(message: "a field's order is FIELD, FIELD:asc or FIELD:desc, not '\(text.prefix(80))'")
     }
     return RecordSort(String(field), ascending: parts.count == 1 || parts[1] == "asc")
   }

@@ -100,7 +100,7 @@ enum IndexVector {
   static func dump(_ path: String, storeUUID: [UInt8]) throws -> [JSON] {
     let folder = RunFolder(Repository.disk, "\(path)/\(StoreIndex.folderName)")
     guard let list = try RunList.load(folder, storeUUID: storeUUID) else { throw PageError("there is no list") }
-    let end = try RunBinding.decode(list, path: folder.path)
+    let end = try RunBinding.decode(list, path: folder.path).end
     var lines: [JSON] = [
       .object(["bound": .object(["lsn": .uint(end.lsn), "chain": .uint(UInt64(end.chain))])])
     ]

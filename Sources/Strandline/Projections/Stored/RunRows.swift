@@ -14,6 +14,8 @@ package enum RunTable: UInt8, CaseIterable {
   case records = 1
   /// A row for each deleted name.
   case deletions = 2
+  /// The rows of declared indexes; see IndexRow.swift.
+  case indexes = 3
 
   /// The least key of the table.
   var key: [UInt8] { [rawValue] }

@@ -13,12 +13,15 @@ package final class RunSet: Sendable {
   package let list: RunList
   /// The event as of which they hold everything.
   let end: LogEnd
+  /// The declared indexes of which they have every row.
+  let indexes: [StoredIndex]
   /// A run could not be read: the whole set is of no more use.
   private let failure = Mutex<RunError?>(nil)
   /// Runs without rows of deleted names are not asked for one.
   private let runsWithDeletions: [Run]
 
-  init(runs: [Run], list: RunList, end: LogEnd) {
+  init(runs: [Run], list: RunList, end: LogEnd, indexes: [StoredIndex]) {
+    self.indexes = indexes
     self.runs = runs
     self.list = list
     self.end = end
@@ -129,22 +132,42 @@ package struct RunProperties {
   var bytes: [UInt8] { [hasDeletions ? 1 : 0] }
 }
 
-/// What binds a set of runs to the log that it was made from.
-package enum RunBinding {
+/// What binds a set of runs to the log that it was made from, and which declared indexes are complete in it.
+package struct RunBinding {
+  /// Those of the event and its chain; a store that ever had an index has more.
   package static let bytes = 8 + 4
+  private static let endBytes = bytes
+  private static let numberBytes = 4
+  private static let fixedBytes = endBytes + numberBytes
+  /// So many numbers fit.
+  static let indexCountMax = (RunFormat.bindingBytesMax - fixedBytes) / numberBytes
 
-  static func encoded(_ end: LogEnd) -> [UInt8] {
-    var writer = ByteWriter(capacity: bytes)
+  package var end: LogEnd
+  /// Above the numbers of all indexes that the runs have rows of.
+  var nextIndexNumber: UInt32
+  /// The numbers of the complete ones.
+  var indexes: [UInt32]
+
+  var encoded: [UInt8] {
+    var writer = ByteWriter(capacity: Self.fixedBytes + indexes.count * Self.numberBytes)
     writer.u64(end.lsn)
     writer.u32(end.chain)
+    // Of a store that never had an index nothing follows.
+    guard nextIndexNumber > 1 else { return writer.bytes }
+    writer.u32(nextIndexNumber)
+    for number in indexes { writer.u32(number) }
     return writer.bytes
   }
 
-  package static func decode(_ list: RunList, path: String) throws(RunError) -> LogEnd {
+  package static func decode(_ list: RunList, path: String) throws(RunError) -> RunBinding {
     let binding = list.binding
-    guard binding.count == bytes, !list.entries.isEmpty, binding.u64(at: 0) > 0 else {
-      throw RunError(.damaged, path, "it is not bound to an event of a log")
-    }
-    return LogEnd(lsn: binding.u64(at: 0), chain: binding.u32(at: 8))
+    guard binding.count >= endBytes, (binding.count - endBytes) % numberBytes == 0, !list.entries.isEmpty,
+      binding.u64(at: 0) > 0
+    else { throw RunError(.damaged, path, "it is not bound to an event of a log") }
+    let end = LogEnd(lsn: binding.u64(at: 0), chain: binding.u32(at: 8))
+    guard binding.count >= fixedBytes else { return RunBinding(end: end, nextIndexNumber: 1, indexes: []) }
+    return RunBinding(
+      end: end, nextIndexNumber: binding.u32(at: endBytes),
+      indexes: stride(from: fixedBytes, to: binding.count, by: numberBytes).map { binding.u32(at: $0) })
   }
 }

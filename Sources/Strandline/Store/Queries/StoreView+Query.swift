@@ -1,6 +1,8 @@
 // Answering a query: the records of the type that meet all conditions, in order, one page at a time.
 //
-// Each candidate is read and compared. With a limit and an order no more records are kept in memory than the page has.
+// Each candidate is read and compared, whether an index names it or all records of the type are looked at: so an index
+// that is incomplete could leave a record out, and nothing else could go wrong. With a limit and an order no more records
+// are kept in memory than the page has.
 
 import StrandlineSystem
 
@@ -20,14 +22,39 @@ extension StoreView {
   ///
   /// - Throws: `StrandlineError`: `.invalidValue` for a condition that cannot be asked, or a cursor of another query or
   ///   store; else as `record(_:)`.
-  /// - Complexity: reads every record of the type; O(records × log(limit)), memory for one page.
+  /// - Complexity: with an index that has the order, O(records of the page × log(records)); with one that has the
+  ///   conditions, reads the records that meet those; without an index reads every record of the type, memory for one
+  ///   page. `explain(_:)` says which.
   public func query(
     _ query: RecordQuery, after cursor: QueryCursor? = nil, fileID: String = #fileID, line: Int = #line
   ) throws -> QueryPage {
     try CallSite(fileID, line).run("querying records of type '\(query.recordType)'") {
+      try answer(query, after: cursor)
+    }
+  }
+
+  /// The same; a test compares what an index answers with what all records say.
+  package func answer(
+    _ query: RecordQuery, after cursor: QueryCursor? = nil, usesIndexes: Bool = true
+  ) throws -> QueryPage {
+    try store.requireOpen()
+    try check(query, cursor)
+    return try page(query, after: cursor, usesIndexes: usesIndexes)
+  }
+
+  /// How the store would answer a query: by which index, or by reading every record of the type, and which index would
+  /// spare that.
+  ///
+  /// - Throws: `StrandlineError`: `.invalidValue` as `query(_:)`, `.closed`.
+  public func explain(_ query: RecordQuery, fileID: String = #fileID, line: Int = #line) throws -> QueryPlan {
+    try CallSite(fileID, line).run("explaining a query of records of type '\(query.recordType)'") {
       try store.requireOpen()
-      try check(query, cursor)
-      return try page(query, after: cursor)
+      try check(query, nil)
+      let runs = try memory().runs
+      let plan = IndexPlan(query, zone: query.zone.map(store.canonical), runs?.indexes ?? [])
+      let suggestion = query.suggestion
+      let isBeingBuilt = store.index?.declared.contains { $0.index == suggestion && !$0.isReady } ?? false
+      return QueryPlan(query, plan, suggestion: suggestion, isBeingBuilt: isBeingBuilt)
     }
   }
 
@@ -40,8 +67,17 @@ extension StoreView {
       try store.requireOpen()
       try check(query, nil)
       if query.filters.isEmpty { return try count(ofType: query.recordType, in: query.zone) }
+      let indexed = try withIndex(query, true) { plan, memory, runs in
+        var count = 0
+        try search(query, plan, memory, runs) { _, _ in
+          count += 1
+          return true
+        }
+        return count
+      }
+      if let indexed { return indexed }
       var count = 0
-      try forEachMatch(query) { _ in
+      try scan(query) { _ in
         count += 1
         return true
       }
@@ -67,8 +103,9 @@ extension StoreView {
     }
   }
 
-  /// Hands the records that meet all conditions to `body`, in the order of zone and name, until it returns false.
-  private func forEachMatch(
+  /// Hands the records that meet all conditions to `body`, in the order of zone and name, until it returns false. Reads
+  /// every record of the type.
+  private func scan(
     _ query: RecordQuery, after id: RecordID? = nil, _ body: (Record) throws -> Bool
   ) throws {
     let range = EntryScan.Range(zone: query.zone, after: id.map(store.canonical))
@@ -80,32 +117,110 @@ extension StoreView {
     }
   }
 
-  private func page(_ query: RecordQuery, after cursor: QueryCursor?) throws -> QueryPage {
-    let limit = query.limit ?? .max
-    var found: [Match] = []
-    let order = MatchOrder(sorts: query.sorts)
-    let start = cursor.map { Match(values: $0.values, id: $0.id, record: nil) }
-    // Without an order the candidates come in the answer's own order, and the first page ends the search.
-    try forEachMatch(query, after: query.sorts.isEmpty ? cursor?.id : nil) { record in
-      let match = Match(values: query.sorts.map { record[$0.field] }, id: record.id, record: record)
-      if query.sorts.isEmpty {
-        found.append(match)
-        return found.count <= limit
+  /// Hands the records that meet all conditions to `body`, in the order of the plan's rows, with the key of the row, until
+  /// it returns false.
+  ///
+  /// - Parameter willLoad: asked before a record is read; false ends the search.
+  private func search(
+    _ query: RecordQuery, _ plan: IndexPlan, _ memory: EntryScan.Memory, _ runs: RunSet, from start: [UInt8] = [],
+    willLoad: ([UInt8]) -> Bool = { _ in true }, _ body: (Record, [UInt8]) throws -> Bool
+  ) throws {
+    let zone = query.zone.map(store.canonical)
+    var search = try IndexSearch(plan, runs, memory, from: start) { id, entry in
+      guard let place = entry.view else { return [] }
+      return try store.indexRows.rows(plan.index, place) {
+        try store.load(id, entry, asOf: lsn).map { plan.index.rows($0) } ?? []
       }
-      if let start, !order.precedes(start, match) { return true }
-      found.append(match)
-      // One more than the page has says that there is a next one. Sorted in batches: a record costs O(log) in the mean.
-      if limit < Int.max / 2, found.count > 2 * limit + 64 {
-        found.sort(by: order.precedes)
-        found.removeSubrange((limit + 1)...)
-      }
-      return true
     }
-    if !query.sorts.isEmpty { found.sort(by: order.precedes) }
-    let page = found.prefix(limit)
+    while let found = try search.next() {
+      guard willLoad(found.key) else { return }
+      guard zone == nil || found.id.zone == zone, let record = try store.load(found.id, found.entry, asOf: lsn),
+        record.type == query.recordType, plan.isFirst(found.key, of: record),
+        query.filters.allSatisfy({ $0.matches(record[$0.field]) })
+      else { continue }
+      guard try body(record, found.key) else { return }
+    }
+  }
+
+  /// Answers with an index if one can be used; else returns nil.
+  private func withIndex<Answer>(
+    _ query: RecordQuery, _ usesIndexes: Bool, _ body: (IndexPlan, EntryScan.Memory, RunSet) throws -> Answer
+  ) throws -> Answer? {
+    guard usesIndexes else { return nil }
+    // Runs that fail are made anew without indexes, so that the second attempt finds none, or new ones.
+    for _ in 0..<2 {
+      let memory = try memory()
+      guard let runs = memory.runs, let plan = IndexPlan(query, zone: query.zone.map(store.canonical), runs.indexes)
+      else { return nil }
+      do { return try body(plan, memory, runs) } catch let error as StrandlineError where error.isOfIndex {
+        try store.projections.rebuildIfFailed()
+      }
+    }
+    return nil
+  }
+
+  private func page(_ query: RecordQuery, after cursor: QueryCursor?, usesIndexes: Bool) throws -> QueryPage {
+    let indexed = try withIndex(query, usesIndexes) { plan, memory, runs in
+      var page = PageBuilder(query, after: cursor)
+      var last: ArraySlice<UInt8> = []
+      let start = plan.start(query, after: cursor, cursor.map { store.canonical($0.id) })
+      try search(query, plan, memory, runs, from: start) { key in
+        !plan.isSorted || !page.isFull || plan.index.value(key) == last
+      } _: { record, key in
+        page.add(record)
+        last = plan.index.value(key)
+        // Records of one value, or of values that begin alike, may come in another order than the answer's.
+        let isInOrder = query.sorts.isEmpty || (query.sorts.count == 1 && plan.index.isWhole(key))
+        return !(plan.isSorted && page.isFull && isInOrder)
+      }
+      return page
+    }
+    if let indexed { return indexed.finished(store.source.storeUUID) }
+    var page = PageBuilder(query, after: cursor)
+    // Without an order the candidates come in the answer's own order, and the first page ends the search.
+    try scan(query, after: query.sorts.isEmpty ? cursor?.id : nil) { record in
+      page.add(record)
+      return !query.sorts.isEmpty || !page.isFull
+    }
+    return page.finished(store.source.storeUUID)
+  }
+}
+
+/// Collects a page. It keeps little more than the page has.
+private struct PageBuilder {
+  let query: RecordQuery
+  let limit: Int
+  let order: MatchOrder
+  let start: Match?
+  var found: [Match] = []
+
+  init(_ query: RecordQuery, after cursor: QueryCursor?) {
+    self.query = query
+    limit = query.limit ?? .max
+    order = MatchOrder(sorts: query.sorts)
+    start = cursor.map { Match(values: $0.values, id: $0.id, record: nil) }
+  }
+
+  /// Whether more was found than the page has: one more says that there is a next one.
+  var isFull: Bool { found.count > limit }
+
+  mutating func add(_ record: Record) {
+    let match = Match(values: query.sorts.map { record[$0.field] }, id: record.id, record: record)
+    if let start, !order.precedes(start, match) { return }
+    found.append(match)
+    // Sorted in batches: a record costs O(log) in the mean.
+    if limit < Int.max / 2, found.count > 2 * limit + 64 {
+      found.sort(by: order.precedes)
+      found.removeSubrange((limit + 1)...)
+    }
+  }
+
+  func finished(_ storeUUID: [UInt8]) -> QueryPage {
+    let sorted = found.sorted(by: order.precedes)
+    let page = sorted.prefix(limit)
     var next: QueryCursor?
-    if found.count > page.count, let last = page.last {
-      next = QueryCursor(storeUUID: store.source.storeUUID, query: query.digest, values: last.values, id: last.id)
+    if sorted.count > page.count, let last = page.last {
+      next = QueryCursor(storeUUID: storeUUID, query: query.digest, values: last.values, id: last.id)
     }
     return QueryPage(records: page.compactMap { $0.record?.with(only: query.desiredKeys) }, cursor: next)
   }
@@ -169,6 +284,13 @@ extension RecordStore {
     _ query: RecordQuery, after cursor: QueryCursor? = nil, fileID: String = #fileID, line: Int = #line
   ) throws -> QueryPage {
     try view(fileID: fileID, line: line).query(query, after: cursor, fileID: fileID, line: line)
+  }
+
+  /// How the store would answer a query. See `StoreView.explain(_:)`.
+  ///
+  /// - Throws: `StrandlineError` as `StoreView.explain(_:)`.
+  public func explain(_ query: RecordQuery, fileID: String = #fileID, line: Int = #line) throws -> QueryPlan {
+    try view(fileID: fileID, line: line).explain(query, fileID: fileID, line: line)
   }
 
   /// The first page of a query's answer, now and whenever a record of its type has changed durably.

@@ -1,0 +1,109 @@
+// Which indexes a store has: a file of its own beside the list of runs. Runs may be discarded at any time, because the log
+// has everything that they say; which indexes were declared the log does not know. Which of them are complete in a set of
+// runs the list itself says, so that it is true of exactly these runs.
+
+import StrandlineSystem
+
+/// The declared indexes of a store.
+struct IndexDefinitions: Hashable, Sendable {
+  /// In the order in which they were declared. A number that is not 0 was given to the rows of the index.
+  var indexes: [StoredIndex] = []
+  /// Above the numbers of all rows that were ever written.
+  var nextNumber: UInt32 = 1
+
+  static let fileName = "INDEXES"
+  /// 89, "STX", and the four bytes that a transfer in text mode would change.
+  static let magic: [UInt8] = [0x89, 0x53, 0x54, 0x58, 0x0D, 0x0A, 0x1A, 0x0A]
+  /// Magic to UUID as in a run, the next number, the count, the bytes that follow, the checksum of the header.
+  static let headerBytes = RunFormat.commonHeaderBytes + 4 + 4 + 4 + 4
+  /// A larger file was not written by this code.
+  static let bytesMax = 1 << 20
+
+  func encoded(storeUUID: [UInt8]) -> [UInt8] {
+    var body = ByteWriter()
+    for stored in indexes {
+      body.u32(stored.number)
+      body.string(stored.index.recordType)
+      body.varint(UInt64(stored.index.fields.count))
+      for field in stored.index.fields {
+        body.string(field.field)
+        body.u8(field.ascending ? 1 : 0)
+      }
+    }
+    var writer = ByteWriter()
+    RunCommonHeader.encode(Self.magic, headerBytes: Self.headerBytes, storeUUID: storeUUID, into: &writer)
+    writer.u32(nextNumber)
+    writer.u32(UInt32(indexes.count))
+    writer.u32(UInt32(body.count))
+    writer.u32(CRC32C.checksum(writer.bytes))
+    writer.raw(body.bytes)
+    writer.u32(CRC32C.checksum(writer.bytes))
+    return writer.bytes
+  }
+
+  static func decode(_ bytes: [UInt8], storeUUID: [UInt8], file: String) throws(RunError) -> IndexDefinitions {
+    try RunCommonHeader.decode(bytes, magic, headerBytes: headerBytes, storeUUID: storeUUID, file: file)
+    let start = RunFormat.commonHeaderBytes
+    let whole = headerBytes + Int(bytes.u32(at: start + 8)) + 4
+    guard bytes.count == whole, CRC32C.checksum(bytes, 0..<whole - 4) == bytes.u32(at: whole - 4) else {
+      throw RunError(.damaged, file, at: UInt64(headerBytes), "the checksum of the definitions does not match")
+    }
+    return try RunSet.decoding(file) { () throws(ByteReaderError) in
+      var result = IndexDefinitions(indexes: [], nextNumber: bytes.u32(at: start))
+      var reader = ByteReader(bytes, headerBytes..<whole - 4)
+      for _ in 0..<bytes.u32(at: start + 4) {
+        let number = try reader.u32()
+        let type = try reader.string()
+        var fields: [RecordSort] = []
+        for _ in 0..<(try reader.count(minimumBytes: 2)) {
+          fields.append(RecordSort(try reader.string(), ascending: try reader.u8() != 0))
+        }
+        guard fields.count <= 1, number < result.nextNumber else {
+          throw ByteReaderError(offset: reader.offset, what: "an index that this version does not know")
+        }
+        result.indexes.append(StoredIndex(number: number, index: RecordIndex(type, fields: fields)))
+      }
+      guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes behind the end") }
+      return result
+    }
+  }
+}
+
+extension IndexFiles {
+  private var definitionsPath: String { "\(folder.path)/\(IndexDefinitions.fileName)" }
+
+  /// The declared indexes. None if the file cannot be read: an index makes queries faster, and nothing depends on it.
+  func loadDefinitions() -> IndexDefinitions {
+    do { return try readDefinitions() } catch { return IndexDefinitions() }
+  }
+
+  private func readDefinitions() throws -> IndexDefinitions {
+    let file = try environment.fileSystem.open(definitionsPath, .read)
+    defer { file.close() }
+    let size = try file.size()
+    guard size <= UInt64(IndexDefinitions.bytesMax) else {
+      throw RunError(.damaged, definitionsPath, "it has \(size) bytes")
+    }
+    return try IndexDefinitions.decode(
+      try file.read(at: 0, count: Int(size)), storeUUID: storeUUID, file: definitionsPath)
+  }
+
+  /// Replaces the declared indexes. When this returns, they are on the medium; if it throws, either may be.
+  func write(_ definitions: IndexDefinitions) throws {
+    let temporary = definitionsPath + RunFormat.temporarySuffix
+    do throws(RunError) {
+      try makeFolder()
+      do throws(SystemError) {
+        let file = try folder.create(temporary)
+        defer { file.close() }
+        try file.write(definitions.encoded(storeUUID: storeUUID), at: 0)
+        try file.sync(.durable)
+        try folder.publish(temporary, as: definitionsPath)
+      } catch {
+        throw RunError(error, file: definitionsPath)
+      }
+    } catch {
+      throw failure(error)
+    }
+  }
+}

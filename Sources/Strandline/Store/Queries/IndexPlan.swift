@@ -1,0 +1,201 @@
+// Which rows of which index a query reads. A plan names ranges that have a row of every record that meets the query's
+// conditions; they may have others too, because every record that is found is compared.
+
+import StrandlineSystem
+
+/// Keys from `lower` on, up to the last one that does not sort behind `upper` or that begins with it.
+struct IndexRange: Hashable, Sendable {
+  var lower: [UInt8]
+  var upper: [UInt8]
+
+  func contains(_ key: [UInt8]) -> Bool { !key.precedes(lower) && !isBehind(key) }
+
+  func isBehind(_ key: [UInt8]) -> Bool { !key.precedes(upper) && !key.starts(with: upper) }
+}
+
+/// How an index answers a query.
+struct IndexPlan: Sendable {
+  var index: StoredIndex
+  /// In the order of their keys; no row is in two.
+  var ranges: [IndexRange]
+  /// Whether the ranges stand for conditions.
+  var isBounded = true
+  /// What the keys of all rows begin with where they are of one value, or of none.
+  private var valueKey: [UInt8] = []
+  /// The rows come in the order of the answer, apart from records whose first sort value, or its beginning, is the same.
+  var isSorted: Bool
+
+  /// What makes one plan better than another: how few records it is likely to read.
+  fileprivate var rank: Int
+
+  /// The best plan; nil if no index can be used.
+  init?(_ query: RecordQuery, zone: ZoneID?, _ indexes: [StoredIndex]) {
+    let plans = indexes.compactMap { IndexPlan(query, zone: zone, $0) }
+    // Of equals the one that was declared first.
+    guard let best = plans.max(by: { $0.rank < $1.rank }), let first = plans.first(where: { $0.rank == best.rank })
+    else { return nil }
+    self = first
+  }
+
+  private init?(_ query: RecordQuery, zone: ZoneID?, _ stored: StoredIndex) {
+    guard stored.index.recordType == query.recordType else { return nil }
+    index = stored
+    guard let field = stored.index.fields.first else {
+      // All records of the type, in the order of zone and name.
+      let key = stored.prefix + (zone.map { RowKey.zone($0).dropFirst() } ?? [])
+      ranges = [IndexRange(lower: key, upper: key)]
+      (isBounded, valueKey) = (false, stored.prefix)
+      isSorted = query.sorts.isEmpty
+      rank = isSorted ? 1 : 0
+      return
+    }
+    let sorts = query.sorts.first == field
+    let filters = query.filters.filter { $0.field == field.field }
+    if let values = Self.points(filters) {
+      // In each range of one value the records stand in the order of zone and name.
+      let ends = zone.map { Array(RowKey.zone($0).dropFirst()) } ?? []
+      ranges = Set(values.map(stored.stored)).map { value in
+        IndexRange(lower: stored.prefix + value + ends, upper: stored.prefix + value + ends)
+      }
+      valueKey = stored.prefix + stored.stored(values.first ?? [])
+      let isInOrder = values.allSatisfy { $0[0] <= IndexValue.Tag.other.rawValue }
+      isSorted = query.sorts.isEmpty ? ranges.count <= 1 : sorts && isInOrder
+      rank = isSorted ? 9 : 8
+    } else if let (lower, upper, comparators) = Self.span(filters) {
+      let ends = stored.isInverted ? (stored.stored(upper), stored.stored(lower)) : (lower, upper)
+      ranges = [IndexRange(lower: stored.prefix + ends.0, upper: stored.prefix + ends.1)]
+      isSorted = sorts && lower[0] != IndexValue.Tag.item.rawValue
+      let isNarrow =
+        comparators.contains(.beginsWith) || comparators.contains(.listMemberBeginsWith)
+        || (comparators.contains { $0.isUpper } && comparators.contains { $0.isLower })
+      rank = (isNarrow ? 6 : 3) + (sorts ? 1 : 0)
+    } else if sorts {
+      let ends = [stored.stored([IndexValue.Tag.none.rawValue]), stored.stored([IndexValue.Tag.other.rawValue])]
+      ranges = [
+        IndexRange(
+          lower: stored.prefix + ends[stored.isInverted ? 1 : 0],
+          upper: stored.prefix + ends[stored.isInverted ? 0 : 1])
+      ]
+      (isSorted, isBounded) = (true, false)
+      rank = query.limit == nil ? 2 : 5
+    } else {
+      return nil
+    }
+    ranges.sort { $0.lower.precedes($1.lower) }
+  }
+
+  /// Where a search begins that goes on after a page.
+  func start(_ query: RecordQuery, after cursor: QueryCursor?, _ id: RecordID?) -> [UInt8] {
+    guard let cursor, let id, isSorted else { return [] }
+    let place = RowKey.record(id).dropFirst()
+    guard !query.sorts.isEmpty else { return valueKey + place }
+    let key = index.prefix + index.stored(IndexValue.sorted(cursor.values.first ?? nil))
+    let whole = key + place
+    // Among equal values, or those that begin alike, another order decides.
+    return query.sorts.count == 1 && index.isWhole(whole) ? whole : key
+  }
+
+  /// Whether the record has this row, and none before it in the ranges: an item that stands in several ranges is found
+  /// once, and a row that an update left behind never.
+  func isFirst(_ key: [UInt8], of record: Record) -> Bool {
+    guard let field = index.index.fields.first else { return true }
+    let value = index.value(key)
+    let tag = (value.first ?? 0) ^ (field.ascending ? 0 : 0xFF)
+    if tag <= IndexValue.Tag.other.rawValue {
+      // A record has one row by which it is sorted.
+      return index.stored(IndexValue.sorted(record[field.field])).elementsEqual(value)
+    }
+    let rows = index.rows(record)
+    return rows.contains(key)
+      && !rows.contains { row in row.precedes(key) && ranges.contains { $0.contains(row) } }
+  }
+
+  /// The encoded values of which a record must have one, by the condition that names the fewest; nil if none names any.
+  private static func points(_ filters: [RecordFilter]) -> [[UInt8]]? {
+    var best: [[UInt8]]?
+    for filter in filters {
+      let values: [[UInt8]?]
+      switch filter.comparator {
+      case .equals, .isIn: values = filter.values.map { IndexValue.equal($0) }
+      case .listContains, .listContainsAny: values = filter.values.map { IndexValue.item($0) }
+      // A list that contains all of no values is any list.
+      case .listContainsAll where !filter.values.isEmpty: values = filter.values.prefix(1).map { IndexValue.item($0) }
+      default: continue
+      }
+      let known = values.compactMap { $0 }
+      guard known.count == values.count, best.map({ known.count < $0.count }) ?? true else { continue }
+      best = known
+    }
+    return best
+  }
+
+  /// The least and the greatest encoded value that a record may have; nil if nothing bounds them.
+  private static func span(
+    _ filters: [RecordFilter]
+  ) -> (lower: [UInt8], upper: [UInt8], comparators: [RecordFilter.Comparator])? {
+    var result: (lower: [UInt8], upper: [UInt8], comparators: [RecordFilter.Comparator])?
+    for filter in filters {
+      guard let value = filter.values.first, let (lower, upper) = bounds(filter.comparator, value) else { continue }
+      guard let known = result else {
+        result = (lower, upper, [filter.comparator])
+        continue
+      }
+      // Items of lists and values are two tables, as it were: a span is in one of them.
+      let isItem = lower[0] == IndexValue.Tag.item.rawValue
+      guard isItem == (known.lower[0] == IndexValue.Tag.item.rawValue), !isItem else { continue }
+      result?.lower = known.lower.precedes(lower) ? lower : known.lower
+      let isTighter =
+        upper.starts(with: known.upper) || (upper.precedes(known.upper) && !known.upper.starts(with: upper))
+      result?.upper = isTighter ? upper : known.upper
+      result?.comparators.append(filter.comparator)
+    }
+    return result
+  }
+
+  private static func bounds(
+    _ comparator: RecordFilter.Comparator, _ value: FieldValue
+  ) -> (lower: [UInt8], upper: [UInt8])? {
+    let type = IndexValue.type(value)
+    let key = IndexValue.sorted(value)
+    switch comparator {
+    case .lessThan, .lessThanOrEquals:
+      if case .reference = value { return nil }
+      if case .location = value { return nil }
+      return (type, key)
+    case .greaterThan, .greaterThanOrEquals:
+      if case .reference = value { return nil }
+      if case .location = value { return nil }
+      // Every number compares as greater than one that is none.
+      if case .double(let number) = value, number.isNaN { return (type, type) }
+      return (key, type)
+    case .beginsWith, .listMemberBeginsWith:
+      guard case .string(let text) = value else { return nil }
+      let start = comparator == .beginsWith ? [] : [IndexValue.Tag.item.rawValue]
+      let beginning = start + IndexValue.beginning(text)
+      return (beginning, beginning)
+    default: return nil
+    }
+  }
+}
+
+extension RecordFilter.Comparator {
+  fileprivate var isUpper: Bool { self == .lessThan || self == .lessThanOrEquals }
+  fileprivate var isLower: Bool { self == .greaterThan || self == .greaterThanOrEquals }
+}
+
+extension RecordQuery {
+  /// An index that would spare a reading of all records; nil if none would.
+  var suggestion: RecordIndex? {
+    func index(_ comparators: Set<RecordFilter.Comparator>) -> RecordIndex? {
+      guard let filter = filters.first(where: { comparators.contains($0.comparator) }) else { return nil }
+      let sort = sorts.first { $0.field == filter.field }
+      return RecordIndex(recordType, filter.field, ascending: sort?.ascending ?? true)
+    }
+    return index([.equals, .isIn])
+      ?? index([.listContains, .listContainsAny, .listContainsAll, .beginsWith, .listMemberBeginsWith])
+      ?? (limit == nil ? nil : sorts.first.map { RecordIndex(recordType, fields: [$0]) })
+      ?? index([.lessThan, .lessThanOrEquals, .greaterThan, .greaterThanOrEquals])
+      ?? sorts.first.map { RecordIndex(recordType, fields: [$0]) }
+      ?? (filters.isEmpty ? RecordIndex(recordType) : nil)
+  }
+}

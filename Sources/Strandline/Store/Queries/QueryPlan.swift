@@ -1,0 +1,40 @@
+// How a query is answered, in words for whoever makes it faster.
+
+/// How a store answers a query.
+public struct QueryPlan: Hashable, Sendable, CustomStringConvertible {
+  /// The index that is used; nil if all records of the type are read.
+  public var index: RecordIndex?
+  /// Whether only those records are read that an index has for a condition.
+  public var usesCondition: Bool
+  /// Whether the records come in the order of the answer, so that a page reads no more than it has; else all that are
+  /// found are sorted.
+  public var isSorted: Bool
+  /// An index that would spare reading all records of the type; nil if an index is used or none would help.
+  public var suggestion: RecordIndex?
+  private let recordType: String
+  private let isBeingBuilt: Bool
+
+  init(_ query: RecordQuery, _ plan: IndexPlan?, suggestion: RecordIndex?, isBeingBuilt: Bool) {
+    recordType = query.recordType
+    index = plan?.index.index
+    usesCondition = plan?.isBounded ?? false
+    isSorted = plan?.isSorted ?? query.sorts.isEmpty
+    self.suggestion = plan == nil ? suggestion : nil
+    self.isBeingBuilt = isBeingBuilt
+  }
+
+  /// A sentence: `uses the index Note(made), whose order is that of the answer`.
+  public var description: String { words.oneLine }
+
+  private var words: String {
+    let order = isSorted ? "" : ", and sorts those that it finds"
+    if let index {
+      return "uses the index \(index)" + (usesCondition ? " for a condition" : "")
+        + (isSorted ? ", whose order is that of the answer" : order)
+    }
+    let scan = "reads all records of type '\(recordType)'\(order)"
+    guard let suggestion else { return scan + "; no index would spare that" }
+    return scan
+      + (isBeingBuilt ? "; the index \(suggestion) is being built" : "; an index \(suggestion) would spare that")
+  }
+}

@@ -1,0 +1,68 @@
+// Declaring indexes. An app lists them in `StoreOptions.indexes` when it opens the store; these calls are for tools, and for
+// an app that adds one later.
+
+import Dispatch
+import StrandlineSystem
+
+extension RecordStore {
+  /// The declared indexes, in the order in which they were declared.
+  ///
+  /// - Throws: `StrandlineError.closed`.
+  public func indexes(fileID: String = #fileID, line: Int = #line) throws -> [RecordIndexStatus] {
+    try CallSite(fileID, line).run("listing the indexes of the store at '\(path)'") {
+      try requireOpen()
+      if let index { return index.declared }
+      var files = IndexFiles(path, environment, cacheBytesMax: 0)
+      files.storeUUID = source.storeUUID
+      let ready = projections.withLock { $0.runs }?.indexes ?? []
+      return files.loadDefinitions().indexes.map { RecordIndexStatus(index: $0.index, isReady: ready.contains($0)) }
+    }
+  }
+
+  /// Declares an index. When this returns, that is durable; the index is built in the background, also after the next open
+  /// if the process ends before. Queries use it as soon as it is built. Does nothing if it is declared.
+  ///
+  /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`; `.invalidValue` for a field or a type that
+  ///   has no name, or above a thousand indexes.
+  public func addIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
+    try CallSite(fileID, line).run("adding the index \(index)") {
+      let writer = try requireIndex()
+      if index.recordType.isEmpty || index.fields.contains(where: { $0.field.isEmpty }) {
+        throw StrandlineError(.invalidValue, "an index names a type, and a field or none")
+      }
+      try writer.declare(index)
+    }
+  }
+
+  /// Drops an index. When this returns, that is durable, and no query uses it; its space is given back as runs of the
+  /// store are merged. Does nothing if it is not declared.
+  ///
+  /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`.
+  public func dropIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
+    try CallSite(fileID, line).run("dropping the index \(index)") { try requireIndex().drop(index) }
+  }
+
+  /// Waits until every declared index is built.
+  ///
+  /// - Throws: `StrandlineError`: `.readOnly`, `.damaged` if a record cannot be read, `.diskFull`, `.io`, `.closed`.
+  /// - Complexity: reads every record of the types whose indexes are not built.
+  public func buildIndexes(fileID: String = #fileID, line: Int = #line) async throws {
+    // Reading all records blocks its thread for long, so it does not run on the cooperative pool.
+    try await withCheckedThrowingContinuation { continuation in
+      DispatchQueue.global(qos: .utility).async {
+        continuation.resume(with: Result { try self.buildIndexesBlocking(fileID: fileID, line: line) })
+      }
+    }
+  }
+
+  /// The same on a plain thread.
+  package func buildIndexesBlocking(fileID: String = #fileID, line: Int = #line) throws {
+    try CallSite(fileID, line).run("building the indexes of the store at '\(path)'") { try requireIndex().build() }
+  }
+
+  private func requireIndex() throws -> StoreIndex {
+    try requireOpen()
+    guard let index else { throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only") }
+    return index
+  }
+}

@@ -1,0 +1,123 @@
+// Goal: adding and dropping an index on a full store survives a power cut, a failed call and a full disk at every call: the
+// index is there and complete, or it is not there, and every query says the same. Method: one life of a store on a simulated
+// disk; each image of it is opened and asked.
+
+import Strandline
+import StrandlineLog
+import StrandlineSimulation
+import StrandlineSystem
+import StrandlineTesting
+import Testing
+
+private let indexes = [RecordIndex("Note", "v"), RecordIndex("Note", "v", ascending: false)]
+
+private let queries = [
+  RecordQuery("Note", sortedBy: [RecordSort("v")], limit: 5),
+  RecordQuery("Note", sortedBy: [RecordSort("v", ascending: false)], limit: 5),
+  RecordQuery("Note", where: [RecordFilter("v", .equals, 1)]),
+  RecordQuery("Note", where: [RecordFilter("v", .greaterThan, 0)], sortedBy: [RecordSort("v")]),
+]
+
+/// A store with records of all values, written, and flushed but for the last.
+private func prepare(_ disk: SimulatedDisk) throws -> RecordStore {
+  let store = try openIndexed(disk, seed: 1)
+  let values = IndexedValues(random: SeededRandom(seed: 1))
+  for number in 0..<30 {
+    try store.writeBlocking { tx in
+      var record = Record(type: "Note", id: RecordID("r\(number)"))
+      record["v"] = values.value()
+      try tx.save(record)
+    }
+  }
+  return store
+}
+
+/// Adds, writes beside, drops, adds again.
+private func live(_ store: RecordStore, deleting name: String = "r20") throws {
+  try store.addIndex(indexes[0])
+  for number in 0..<12 {
+    try store.writeBlocking { try $0.save(Record(type: "Note", id: RecordID("r\(number)"), fields: ["v": 1])) }
+  }
+  try store.dropIndex(indexes[0])
+  try store.addIndex(indexes[1])
+  try store.addIndex(indexes[0])
+  try store.writeBlocking { try $0.delete(RecordID(name)) }
+  try store.index?.flush()
+}
+
+private func check(_ store: RecordStore, _ what: String) throws {
+  let view = try store.view()
+  for query in queries {
+    let indexed = try view.answer(query)
+    #expect(try indexed == view.answer(query, usesIndexes: false), "\(what), \(query)")
+  }
+}
+
+@Suite(.timeLimit(.minutes(30))) struct `An index that is added or dropped` {
+  @Test func `is whole or absent after a power cut at any call`() throws {
+    let disk = SimulatedDisk()
+    let store = try prepare(disk)
+    disk.keepsHistory = true
+    try live(store)
+    let history = disk.history + [disk.clone()]
+    #expect(history.count > 60)
+    var images = 0
+    var ready: Set<Int> = []
+    for (call, moment) in history.enumerated() {
+      for seed in 1...2 as ClosedRange<UInt64> {
+        images += 1
+        let image = moment.imageAfterCrash(using: SeededRandom(seed: seed &+ UInt64(call) << 8))
+        let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: image, seed: 1))
+        ready.insert(try reader.indexes().count(where: \.isReady))
+        try check(reader, "call \(call), seed \(seed), reading")
+        let store = try openIndexed(image, seed: 2)
+        try check(store, "call \(call), seed \(seed)")
+        // What was declared is built by the open.
+        #expect(try store.indexes().allSatisfy(\.isReady), "call \(call), seed \(seed)")
+        if call % 4 == 0 {
+          try live(store, deleting: "r21")
+          try check(store, "call \(call), seed \(seed), later")
+        }
+        try store.closeBlocking()
+      }
+    }
+    #expect(images > 120 && ready == [0, 1, 2], "\(images) images, \(ready)")
+  }
+
+  @Test func `is whole or absent after a failed call or on a full disk`() throws {
+    let disk = SimulatedDisk()
+    let store = try prepare(disk)
+    try store.closeBlocking()
+    let whole = disk.clone()
+    let calls = try { () throws -> Range<Int> in
+      let disk = whole.clone()
+      let store = try openIndexed(disk, seed: 3)
+      let first = disk.callCount
+      try live(store)
+      return first..<disk.callCount
+    }()
+    var failures = 0
+    for call in calls {
+      let disk = whole.clone()
+      let store = try openIndexed(disk, seed: 3)
+      disk.failCall(call + 1 - calls.lowerBound + disk.callCount)
+      do { try live(store) } catch { failures += 1 }
+      do { try check(store, "failed call \(call)") } catch { failures += 1 }
+      let after = disk.imageAfterCrash(.none)
+      let again = try openIndexed(after, seed: 4)
+      try check(again, "after failed call \(call)")
+      #expect(try again.indexes().allSatisfy(\.isReady), "after failed call \(call)")
+      try again.closeBlocking()
+    }
+    #expect(failures > 20)
+    let full = whole.clone()
+    let opened = try openIndexed(full, seed: 3)
+    full.capacity = full.usedBytes
+    #expect(throws: StrandlineError.self) { try opened.addIndex(indexes[0]) }
+    try check(opened, "full")
+    full.capacity = nil
+    try opened.addIndex(indexes[0])
+    #expect(try opened.indexes().allSatisfy(\.isReady))
+    try check(opened, "no longer full")
+  }
+}

@@ -1,0 +1,243 @@
+// Goal: a query's answer, its order and its pages do not depend on which indexes there are. Method: random histories with
+// indexes that come and go, over values of all types in one field; every answer is compared with the one that reads all
+// records. The plans are asserted too, so that a test is not green because no index was ever used.
+
+import Strandline
+import StrandlineLog
+import StrandlineSimulation
+import StrandlineSystem
+import StrandlineTesting
+import Testing
+
+private struct Life {
+  let seed: UInt64
+  let random: SeededRandom
+  let values: IndexedValues
+  var disk = SimulatedDisk()
+  var store: RecordStore
+  var views: [StoreView] = []
+  var alive: Set<RecordID> = []
+  var steps: [String] = []
+  var indexedCount = 0
+
+  init(_ seed: UInt64) throws {
+    self.seed = seed
+    random = SeededRandom(seed: seed)
+    values = IndexedValues(random: random)
+    store = try openIndexed(disk, seed: seed)
+  }
+
+  var comment: String { "seed \(seed): \(steps.suffix(14).joined(separator: ", "))" }
+
+  func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
+
+  func anyID() -> RecordID {
+    RecordID("r\(below(40))", zone: [ZoneID.main, ZoneID("Other"), ZoneID("Ma")][below(10) / 4])
+  }
+
+  mutating func step() throws {
+    switch below(32) {
+    case 0..<12:
+      steps.append("save")
+      var records: [RecordID: Record] = [:]
+      for _ in 0...below(4) {
+        let id = anyID()
+        // One type for each record: a second one under a name is refused.
+        var record = Record(type: id.name.hasSuffix("7") ? "Other" : "Note", id: id)
+        record["v"] = values.value()
+        record["w"] = values.value()
+        records[id] = record
+      }
+      let alive = alive
+      try store.writeBlocking { tx in
+        for (id, record) in records.sorted(by: { $0.key < $1.key }) {
+          if alive.contains(id) { try tx.save(record) } else { try tx.create(record) }
+        }
+      }
+      self.alive.formUnion(records.keys)
+    case 12..<15:
+      guard let id = alive.sorted().dropFirst(below(max(1, alive.count))).first else { return }
+      steps.append("delete \(id)")
+      try store.writeBlocking { try $0.delete(id) }
+      alive.remove(id)
+    case 15..<17:
+      let index = values.index()
+      steps.append("add \(index)")
+      try store.addIndex(index)
+    case 17:
+      let index = values.index()
+      steps.append("drop \(index)")
+      try store.dropIndex(index)
+    case 18:
+      steps.append("flush")
+      try store.index?.flush()
+    case 19:
+      steps.append("compact")
+      try store.compactBlocking()
+    case 20..<22:
+      steps.append("reopen")
+      views = []
+      try store.closeBlocking()
+      store = try openIndexed(disk, seed: random.next())
+    case 22..<24:
+      steps.append("crash")
+      views = []
+      disk = disk.imageAfterCrash(.none)
+      store = try openIndexed(disk, seed: random.next())
+    case 24:
+      steps.append("view")
+      if views.count > 2 { views.removeFirst() }
+      views.append(try store.view())
+    default:
+      for _ in 0..<3 { try check(values.query()) }
+    }
+  }
+
+  /// Every page of a query, by index and by reading all.
+  mutating func check(_ query: RecordQuery) throws {
+    let comment = "\(query), \(comment)"
+    let view = try views.isEmpty || below(2) == 0 ? store.view() : views[below(views.count)]
+    if try view.explain(query).index != nil { indexedCount += 1 }
+    var cursor: QueryCursor?
+    var pages = 0
+    repeat {
+      let scanned = try view.answer(query, after: cursor, usesIndexes: false)
+      let indexed = try view.answer(query, after: cursor)
+      #expect(indexed.records.map(\.id) == scanned.records.map(\.id), "page \(pages), \(comment)")
+      #expect(indexed == scanned, "page \(pages), \(comment)")
+      cursor = scanned.cursor
+      pages += 1
+    } while cursor != nil
+    #expect(
+      try view.count(query) == view.answer(query.without(limit: ()), usesIndexes: false).records.count, "\(comment)")
+  }
+}
+
+extension RecordQuery {
+  fileprivate func without(limit: Void) -> RecordQuery {
+    var query = self
+    query.limit = nil
+    return query
+  }
+}
+
+@Suite(.timeLimit(.minutes(30))) struct `Declared indexes` {
+  @Test(arguments: 1...24 as ClosedRange<UInt64>)
+  func `answer what reading all records answers`(seed: UInt64) throws {
+    var life = try Life(seed)
+    for index in [RecordIndex("Note", "v"), RecordIndex("Note", "w", ascending: false)] {
+      try life.store.addIndex(index)
+    }
+    for _ in 0..<160 { try life.step() }
+    for _ in 0..<20 { try life.check(life.values.query()) }
+    #expect(life.indexedCount > 0)
+  }
+
+  @Test func `are chosen for what they serve, and explained`() throws {
+    let store = try openIndexed(SimulatedDisk(), seed: 1)
+    for number in 0..<40 {
+      try store.writeBlocking { tx in
+        try tx.save(
+          Record(
+            type: "Note", id: RecordID("r\(number)"),
+            fields: ["v": .int64(Int64(number % 4)), "w": .list(.strings, [.string("t\(number % 5)")])]))
+      }
+    }
+    func plan(
+      _ filters: [RecordFilter] = [], _ sorts: [RecordSort] = [], limit: Int? = 3
+    ) throws -> QueryPlan {
+      try store.explain(RecordQuery("Note", where: filters, sortedBy: sorts, limit: limit))
+    }
+    let equality = RecordFilter("v", .equals, 2)
+    var found = try plan([equality])
+    #expect(found.index == nil && found.suggestion == RecordIndex("Note", "v") && found.isSorted)
+    #expect(found.description == "reads all records of type 'Note'; an index Note(v) would spare that")
+    #expect(try plan([], [RecordSort("w", ascending: false)]).suggestion == RecordIndex("Note", "w", ascending: false))
+    #expect(try plan([RecordFilter("v", .notEquals, 2)]).suggestion == nil)
+    try store.addIndex(RecordIndex("Note", "v"))
+    try store.addIndex(RecordIndex("Note", "w"))
+    try store.addIndex(RecordIndex("Note"))
+    #expect(try store.indexes().map(\.isReady) == [true, true, true])
+    found = try plan([equality])
+    #expect(found.index == RecordIndex("Note", "v") && found.usesCondition && found.isSorted && found.suggestion == nil)
+    found = try plan([equality], [RecordSort("w")])
+    #expect(found.index == RecordIndex("Note", "v") && !found.isSorted)
+    found = try plan([], [RecordSort("v")])
+    #expect(found.description == "uses the index Note(v), whose order is that of the answer")
+    #expect(try plan([RecordFilter("w", .listContains, "t1")]).index == RecordIndex("Note", "w"))
+    #expect(try plan([RecordFilter("w", .listContains, "t1")]).isSorted)
+    #expect(try plan([RecordFilter("v", .notEquals, 2)]).index == RecordIndex("Note"))
+    #expect(try plan([], [RecordSort("x")]).index == RecordIndex("Note"))
+    let hundred = (0..<100).map { RecordFilter("v", .lessThan, .int64(Int64(200 - $0))) } + [equality]
+    found = try plan(hundred)
+    #expect(found.index == RecordIndex("Note", "v"))
+    let query = RecordQuery("Note", where: hundred)
+    #expect(try store.view().answer(query) == store.view().answer(query, usesIndexes: false))
+    #expect(try store.query(query).records.count == 10)
+    try store.dropIndex(RecordIndex("Note", "v"))
+    try store.dropIndex(RecordIndex("Note"))
+    #expect(try plan([equality]).index == nil)
+  }
+
+  @Test func `are those that an app lists when it opens the store`() throws {
+    let disk = SimulatedDisk()
+    let first = try openIndexed(disk, seed: 1, declaring: [RecordIndex("Note", "v"), RecordIndex("Note", "w")])
+    for number in 0..<20 {
+      try first.writeBlocking {
+        try $0.save(Record(type: "Note", id: RecordID("r\(number)"), fields: ["v": .int64(Int64(number))]))
+      }
+    }
+    #expect(try first.indexes().map(\.isReady) == [true, true])
+    try first.closeBlocking()
+    let second = try openIndexed(disk, seed: 2, declaring: [RecordIndex("Note", "w"), RecordIndex("Note", "x")])
+    #expect(try second.indexes().map(\.index.fields[0].field) == ["w", "x"])
+    #expect(try second.indexes().map(\.isReady) == [true, true])
+    try second.closeBlocking()
+    let third = try openIndexed(disk, seed: 3)
+    #expect(try third.indexes().count == 2)
+    #expect(throws: StrandlineError.self) { try third.addIndex(RecordIndex("", "v")) }
+    try third.closeBlocking()
+    let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 1))
+    #expect(try reader.indexes().map(\.isReady) == [true, true])
+    #expect(try reader.explain(RecordQuery("Note", sortedBy: [RecordSort("w")])).index == RecordIndex("Note", "w"))
+    #expect(throws: StrandlineError.self) { try reader.addIndex(RecordIndex("Note", "v")) }
+  }
+
+  @Test func `encode values in the order of sorting`() {
+    let values = IndexedValues(random: SeededRandom(seed: 1))
+    for _ in 0..<20_000 {
+      let (left, right) = (values.value(), values.value())
+      let (one, other) = (IndexValue.sorted(left), IndexValue.sorted(right))
+      let order = FieldValue.sortOrder(left, right)
+      // Long beginnings that are the same say nothing.
+      if one == other, one.last == IndexValue.cutEnd, one.count > IndexValue.textBytesMax { continue }
+      let name = "\(String(describing: left)), \(String(describing: right))"
+      #expect(one.precedes(other) == (order < 0) && other.precedes(one) == (order > 0), "\(name)")
+      #expect(IndexValue.end(one + [1, 2, 3], from: 0, isInverted: false) == one.count, "\(name)")
+    }
+  }
+
+  @Test(arguments: 1...12 as ClosedRange<UInt64>)
+  func `answer the same when runs or the definitions are damaged`(seed: UInt64) throws {
+    var life = try Life(seed)
+    for index in [RecordIndex("Note", "v"), RecordIndex("Note")] { try life.store.addIndex(index) }
+    for step in 0..<160 {
+      try life.step()
+      guard step % 12 == 11 else { continue }
+      let files = life.disk.paths.filter { $0.hasPrefix("/store/runs/") }
+      guard let path = files.dropFirst(life.below(max(1, files.count))).first,
+        var bytes = life.disk.peek(path), !bytes.isEmpty
+      else { continue }
+      for _ in 0...life.below(3) { bytes[life.below(bytes.count)] ^= 1 << UInt8(life.below(8)) }
+      life.steps.append("damage \(path)")
+      life.disk.poke(path, bytes)
+      if life.below(2) == 0 {
+        life.views = []
+        life.disk = life.disk.imageAfterCrash(.none)
+        life.store = try openIndexed(life.disk, seed: life.random.next())
+      }
+      life.views = []
+      for _ in 0..<3 { try life.check(life.values.query()) }
+    }
+  }
+}
