@@ -226,11 +226,12 @@ private struct Life {
     }
     try first.closeBlocking()
     let copy = disk.clone()
-    for (disk, value) in [(disk, 2), (copy, 3)] {
+    // In another order, so that an event of the one history is another record's in the other.
+    for (disk, numbers) in [(disk, Array(0..<30)), (copy, (0..<30).reversed())] {
       let store = try open(disk, seed: 4)
-      for number in 0..<30 {
+      for number in numbers {
         try store.writeBlocking {
-          try $0.save(Record(type: "Note", id: RecordID("r\(number)"), fields: ["v": .int64(Int64(value))]))
+          try $0.save(Record(type: "Note", id: RecordID("r\(number)"), fields: ["v": .int64(Int64(100 + number))]))
         }
       }
       try store.closeBlocking()
@@ -240,7 +241,9 @@ private struct Life {
     for store in [
       try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: copy, seed: 5)), try open(copy, seed: 6),
     ] {
-      for number in 0..<30 { #expect(try store.record(RecordID("r\(number)"))?["v"] == 3) }
+      for number in 0..<30 {
+        #expect(try store.record(RecordID("r\(number)"))?["v"] == .int64(Int64(100 + number)))
+      }
       try store.closeBlocking()
     }
   }
