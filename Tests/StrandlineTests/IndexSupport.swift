@@ -9,7 +9,7 @@ import StrandlineTesting
 /// A store with many small runs.
 func indexTestOptions(closing: UInt64 = 1) -> StoreOptions {
   var log = LogOptions()
-  log.segmentBytesMax = 16 << 10
+  log.segmentBytesMax = 8 << 10
   log.controlIntervalMilliseconds = nil
   log.ballastBytes = 0
   log.upkeep = .onDemand
@@ -17,7 +17,7 @@ func indexTestOptions(closing: UInt64 = 1) -> StoreOptions {
   index.flushCount = 8
   index.closeCount = closing
   index.mergeWidth = 3
-  index.cacheBytesMax = 64 << 10
+  index.cacheBytesMax = 16 << 10
   return StoreOptions(log: log, index: index)
 }
 

@@ -1,7 +1,7 @@
 // Which record a packed deletion is of, in 16 bytes whatever the length of its name: SipHash-2-4 with 128 bits of
 // output (Aumasson and Bernstein, 2012) over the bytes of the ID, under a key that follows from the store's UUID. That is
-// random and never leaves the device, so another client cannot choose names with equal hashes; and whoever makes something
-// anew of the log finds the same key.
+// random and never leaves the device, so another client cannot choose names with equal hashes; and what is made
+// anew from the log finds the same key.
 
 import StrandlineSystem
 

@@ -28,7 +28,10 @@ extension StoreIndex {
       guard !definitions.indexes.contains(where: { $0.index == index }) else { return }
       definitions.indexes.append(StoredIndex(number: 0, index: index))
     }
-    state.withLock { $0.hasBuildFailed = false }
+    state.withLock { state in
+      state.hasBuildFailed = false
+      state.buildError = nil
+    }
     buildInBackground()
   }
 
@@ -89,7 +92,7 @@ extension StoreIndex {
     inBackground(buildQueue) { index in
       index.state.withLock { $0.isBuildQueued = false }
       // A query works without the index, and reading what cannot be read tells why. The next open tries again.
-      _ = try? index.build()
+      index.keepingError(in: \.buildError, "building a declared index") { try index.build() }
     }
   }
 

@@ -72,6 +72,9 @@ package final class StoreIndex: Sendable {
     var isBuildQueued = false
     /// A build has failed: it is not tried again before the next open, or until an index is declared.
     var hasBuildFailed = false
+    /// Why the last merge in the background failed, and the last build; nil if it did not.
+    var mergeError: StrandlineError?
+    var buildError: StrandlineError?
   }
 
   /// A flush that failed.
@@ -108,6 +111,21 @@ package final class StoreIndex: Sendable {
 
   /// Why what lies in memory could not be written; nil if nothing is wrong.
   package var failure: Failure? { state.withLock { $0.failure } }
+
+  /// What the index could not do last, for the status: a flush, a merge, or a build.
+  var lastError: StrandlineError? { state.withLock { $0.failure?.error ?? $0.mergeError ?? $0.buildError } }
+
+  /// Runs upkeep for which no caller waits, and keeps its error for the status.
+  func keepingError(
+    in place: WritableKeyPath<State, StrandlineError?>, _ doing: String, _ body: () throws -> Void
+  ) {
+    var failed: StrandlineError?
+    do { try body() } catch is RunsAreMadeAnew { return } catch {
+      let error = StrandlineError.translating(error, "\(doing) of the store at '\(files.storePath)'")
+      failed = error as? StrandlineError ?? StrandlineError(.io, "\(error)", underlying: error)
+    }
+    state.withLock { $0[keyPath: place] = failed }
+  }
 
   /// How many runs there are.
   package var runCount: Int { state.withLock { $0.current?.runs.count ?? 0 } }
@@ -307,7 +325,7 @@ package final class StoreIndex: Sendable {
     guard begins else { return }
     inBackground(mergeQueue) { index in
       // What cannot be merged stays as it is; the next flush tries again.
-      while (try? index.mergeOnce()) == true {}
+      index.keepingError(in: \.mergeError, "merging the runs") { while try index.mergeOnce() {} }
       index.state.withLock { $0.isMergeQueued = false }
     }
   }

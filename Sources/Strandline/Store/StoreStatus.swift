@@ -92,8 +92,8 @@ public struct StoreStatus: Hashable, Sendable {
   public var changesKept: Int
   /// Changes that lie in memory and in the log, and that the index on disk does not have yet.
   public var changesUnindexed: Int
-  /// Why the index could not be written when that was last tried; nil if nothing is wrong. It is tried again, and nothing
-  /// is lost: the log has everything. Writes are refused when four times as many changes as usual lie in memory.
+  /// Why the index could not be written, merged or built when that was last tried; nil if nothing is wrong. Writing and
+  /// merging are tried again, a declared index is built at the next open or when it is declared anew, and nothing is lost: the log has everything. Writes are refused when four times as many changes as usual lie in memory.
   public var indexFailure: String?
   /// Whose this store is, since the first sync.
   public var account: Account?
@@ -153,7 +153,7 @@ extension RecordStore {
       projections: registeredProjections.all.map { name, lsn in
         StoreStatus.Projection(name: name, lsn: lsn, lag: durable > lsn ? durable.rawValue - lsn.rawValue : 0)
       }, changesKept: known.changesKept, changesUnindexed: known.unindexed,
-      indexFailure: index?.failure?.error.message,
+      indexFailure: index?.lastError?.message,
       account: bounds.first.map {
         StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: bounds.map(\.scope))
       })

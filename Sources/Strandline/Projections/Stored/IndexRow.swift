@@ -2,7 +2,7 @@
 //
 // A key is the table's number, the index's number, the encoded value and the record's key: so a range of values is a range
 // of keys, and records of equal values stand in the order of zone and name. The bytes of encoded values sort as
-// `FieldValue.sortOrder` says. What a row says is a hint: whoever finds a record by it compares the record itself.
+// `FieldValue.sortOrder` says. What a row says is a hint: a query that finds a record by it compares the record itself.
 
 import StrandlineSystem
 

@@ -1,4 +1,4 @@
-// The sorted runs that a store reads, as one: immutable, so that whoever has it reads one moment, whatever is written or
+// The sorted runs that a store reads, as one: immutable, so that a reader sees one moment, whatever is written or
 // merged meanwhile. The files live as long as a reader needs them.
 
 package import StrandlineLog

@@ -1,4 +1,4 @@
-// How a query is answered, in words for whoever makes it faster.
+// How a query is answered, in words for the developer who makes it faster.
 
 /// How a store answers a query.
 public struct QueryPlan: Hashable, Sendable, CustomStringConvertible {
