@@ -66,6 +66,7 @@ enum Dump {
     .object([
       "segment": .uint(header.segmentID), "storeUUID": .hexed(header.storeUUID), "salt": .uint(UInt64(header.salt)),
       "role": .text(String(decoding: header.role.bytes, as: UTF8.self)), "kind": .uint(UInt64(header.kind.rawValue)),
+      "compactedLSN": .uint(header.compactedLSN),
     ])
   }
 

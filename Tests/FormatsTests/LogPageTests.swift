@@ -28,7 +28,7 @@ struct `The page of the log` {
       layouts.segment,
       Self.common + [
         ("segmentID", Segment.segmentID), ("salt", Segment.salt), ("role", Segment.role), ("kind", Segment.kind),
-        ("reserved2", Segment.reservedEnd), ("crc", Segment.crc),
+        ("reserved2", Segment.reservedEnd), ("compactedLSN", Segment.compactedLSN), ("crc", Segment.crc),
       ], end: LogFormat.headerBytes)
     typealias List = LogFormat.ManifestHeader
     check(

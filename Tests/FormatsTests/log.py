@@ -151,9 +151,12 @@ class Segment:
         self.uuid = common(head, b"R", self.name, writing)
         self.id, self.salt, self.kind = number(head, 48, 8), number(head, 56, 4), head[64]
         self.role = head[60:64].decode("latin-1")
-        if self.kind > REWRITTEN or any(head[65:124]) or self.role not in ROLES:
+        self.compacted = number(head, 116, 8)
+        if self.kind > REWRITTEN or any(head[65:116]) or self.role not in ROLES:
             raise Refused("future", self.name)
-        if self.salt == 0:
+        if self.compacted and self.kind != REWRITTEN:
+            raise Refused("future", self.name)
+        if self.salt == 0 or self.compacted >= NUMBERS:
             raise Refused("damaged", self.name)
         if self.id != identity:
             raise Refused("foreign", self.name)
@@ -578,6 +581,7 @@ def dump(path, event):
             "storeUUID": segment.uuid,
             "role": segment.role,
             "kind": segment.kind,
+            "compactedLSN": segment.compacted,
         }
         yield opening_line(segment)
         frames = []

@@ -126,6 +126,37 @@ private struct Pairs {
     try again.close()
   }
 
+  /// Which events give the state as of one event alone: those of segments that stayed as they were too.
+  @Test func `says as of which event it was judged what is alive, through merges and reopenings`() throws {
+    let disk = SimulatedDisk()
+    var log = try openLog(disk)
+    for number in 0..<40 { try log.write([UInt8(number % 2)] + body(number, count: 700)) }
+    try log.finishSegment()
+    #expect(try log.compactedLSN() == 0)
+    try log.compact { $0.map(LogSurvivor.init) }
+    #expect(try log.compactedLSN() == 0)
+    // The first segment changes, and the last is judged as well.
+    try log.compact { $0.filter { $0.lsn != 2 }.map(LogSurvivor.init) }
+    #expect(try log.compactedLSN() == 40)
+    for number in 40..<80 { try log.write([0] + body(number, count: 50)) }
+    try log.finishSegment()
+    try log.compact(upTo: 30) { $0.filter { $0.lsn != 3 }.map(LogSurvivor.init) }
+    #expect(try log.compactedLSN() == 40)
+    for _ in 0..<20 {
+      try log.write([0])
+      try log.close()
+      log = try openLog(disk, options: tiny)
+      try log.mergeSegments()
+    }
+    #expect(try log.compactedLSN() == 40)
+    let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 1))
+    #expect(try reader.compactedLSN() == 40)
+    try log.compact { $0.map { LogSurvivor(lsn: $0.lsn, schema: $0.schema, body: [9]) } }
+    let last = try log.compactedLSN()
+    #expect(try last >= 99 && reader.compactedLSN() == last)
+    try log.close()
+  }
+
   @Test func `an event may be packed into other bytes under its LSN`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)

@@ -210,7 +210,7 @@ extension Log {
     var outputs: [MadeSegment] = []
     do {
       while !inputs.isEmpty {
-        if let output = try rewrite(&inputs, &report, survivors) { outputs.append(output) }
+        if let output = try rewrite(&inputs, asOf: last.end.lastLSN, &report, survivors) { outputs.append(output) }
       }
     } catch {
       takeBack(outputs)
@@ -225,8 +225,10 @@ extension Log {
 
   /// Takes the first inputs, as many as fit into one output by what stays of them, and makes it; nil for one of which
   /// everything is alive and which no other joins: it stays as it is.
+  ///
+  /// - Parameter limit: the event as of which it is judged what is alive.
   private func rewrite(
-    _ inputs: inout ArraySlice<SegmentRewrite.Input>, _ report: inout CompactionReport,
+    _ inputs: inout ArraySlice<SegmentRewrite.Input>, asOf limit: UInt64, _ report: inout CompactionReport,
     _ survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws -> MadeSegment? {
     guard let first = inputs.first else { return nil }
@@ -249,6 +251,7 @@ extension Log {
       report.segmentsKept += 1
       return nil
     }
+    if isChanged { rewrite.compacted(asOf: limit) }
     let output = try make(&rewrite)
     report.segmentsWritten += 1
     report.bytesAfter += rewrite.bytesWritten

@@ -57,8 +57,13 @@ struct SegmentRewrite {
     let header = SegmentHeader.new(
       keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), role: manifest.role,
       kind: .rewritten)
-    output = RewrittenSegment(header, try Self.summary(keeper, first).opening)
+    let summary = try Self.summary(keeper, first)
+    output = RewrittenSegment(header, summary.opening)
+    output.header.compactedLSN = summary.header.compactedLSN
   }
+
+  /// Something was left out, or put into other events, by the state as of `lsn`.
+  mutating func compacted(asOf lsn: UInt64) { output.header.compactedLSN = max(output.header.compactedLSN, lsn) }
 
   private static func summary(_ keeper: DirectoryKeeper, _ input: Input) throws(LogError) -> SegmentSummary {
     let path = keeper.directory.segment(input.segmentID)
@@ -80,7 +85,9 @@ struct SegmentRewrite {
   mutating func read(_ input: Input, _ survivors: ([LogEvent]) throws -> [LogSurvivor]) throws {
     if let last = inputs.last {
       // What stands for both would hide that something between them is missing.
-      try Self.summary(keeper, input).check(after: try Self.summary(keeper, last))
+      let summary = try Self.summary(keeper, input)
+      try summary.check(after: try Self.summary(keeper, last))
+      compacted(asOf: summary.header.compactedLSN)
     }
     try Self.walk(keeper, input) { transaction in
       eventsRead += UInt64(transaction.count)

@@ -54,6 +54,7 @@ package enum LogFormat {
     package static let role = 60
     package static let kind = 64
     package static let reservedEnd = 65
+    package static let compactedLSN = 116
     package static let crc = 124
   }
 

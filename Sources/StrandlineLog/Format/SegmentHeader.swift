@@ -27,6 +27,9 @@ package struct SegmentHeader: Hashable, Sendable {
   package var salt: UInt32
   package var role: LogRole
   package var kind: SegmentKind
+  /// Compaction has left out, or put into others, what it did not need to give the log's state as of this event, the
+  /// newest that it judged by; of a repaired segment its last. 0: every event of the segment is as it was written.
+  package var compactedLSN: UInt64 = 0
   /// Features that a reader need not know, but a writer must.
   package var readOnlyCompatibleBits: UInt64 = 0
 
@@ -51,7 +54,8 @@ package struct SegmentHeader: Hashable, Sendable {
     writer.u32(salt)
     writer.raw(role.bytes)
     writer.u8(kind.rawValue)
-    writer.zeros(LogFormat.Header.crc - LogFormat.Header.reservedEnd)
+    writer.zeros(LogFormat.Header.compactedLSN - LogFormat.Header.reservedEnd)
+    writer.u64(compactedLSN)
     writer.u32(CRC32C.checksum(writer.bytes))
     precondition(writer.count == LogFormat.headerBytes)
     return writer.bytes
@@ -74,15 +78,23 @@ package struct SegmentHeader: Hashable, Sendable {
     typealias Field = LogFormat.Header
     let whole = UInt64(LogFormat.headerBytes)
     let common = try FileHeader.decode(bytes, .segment, file: file)
-    guard let kind = SegmentKind(rawValue: bytes[Field.kind]), bytes.isZero(in: Field.reservedEnd..<Field.crc) else {
+    let compactedLSN = bytes.u64(at: Field.compactedLSN)
+    guard let kind = SegmentKind(rawValue: bytes[Field.kind]),
+      bytes.isZero(in: Field.reservedEnd..<Field.compactedLSN), kind == .rewritten || compactedLSN == 0
+    else {
       throw .fromTheFuture(file, at: UInt64(Field.kind), "bytes of its header have values unknown here")
     }
     let role = try LogRole.decode(bytes, at: Field.role, file: file)
     let salt = bytes.u32(at: Field.salt)
     guard salt != 0 else { throw .damaged(file, at: UInt64(Field.salt)..<whole, lsns: nil, "its salt is 0") }
+    guard compactedLSN < LogFormat.numberMax else {
+      throw .damaged(
+        file, at: UInt64(Field.compactedLSN)..<whole, lsns: nil, "it was compacted as of event \(compactedLSN)")
+    }
     var header = SegmentHeader(
       storeUUID: common.storeUUID, segmentID: bytes.u64(at: Field.segmentID), salt: salt, role: role, kind: kind)
     header.readOnlyCompatibleBits = common.readOnlyCompatibleBits
+    header.compactedLSN = compactedLSN
     guard header.segmentID == segmentID else {
       throw LogError(
         .foreignSegment,

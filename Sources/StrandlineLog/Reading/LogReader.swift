@@ -32,8 +32,8 @@ package final class LogReader: Sendable, EventAddresses {
   package let storeUUID: [UInt8]
   package let role: LogRole
 
-  private let directory: StoreDirectory
-  private let environment: SystemEnvironment
+  let directory: StoreDirectory
+  let environment: SystemEnvironment
   let files: SegmentFiles
   /// Held for the length of a poll.
   private let cursor: Mutex<ReaderCursor>

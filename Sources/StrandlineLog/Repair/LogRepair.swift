@@ -218,6 +218,8 @@ struct RepairOutput {
     segment.opening.rangeLastLSN = rangeLastLSN
     // The chain of what was lost is not known: it begins anew.
     segment.opening.rangeChain = segment.contentChain
+    // Nor is what the lost events would say of earlier states.
+    segment.header.compactedLSN = rangeLastLSN
     segment.finish()
     let creation = SegmentCreation(fileSystem: environment.fileSystem, directory: place)
     do throws(WriteFailure) {

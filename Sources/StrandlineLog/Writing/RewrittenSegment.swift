@@ -7,7 +7,7 @@ import StrandlineSystem
 
 /// The bytes of a rewritten segment.
 struct RewrittenSegment {
-  let header: SegmentHeader
+  var header: SegmentHeader
   /// Without `durableEnd` until it is finished.
   var opening: OpeningBody
   private(set) var bytes: [UInt8]
@@ -54,13 +54,15 @@ struct RewrittenSegment {
     }
   }
 
-  /// Adds index, seal and opening frame. Its range, and the chain at the range's end, are known by now.
+  /// Adds index, seal and opening frame. Its range, the chain at the range's end, and the event as of which it was
+  /// compacted, are known by now.
   mutating func finish() {
     bytes.append(
       contentsOf: SegmentTrailer.encoded(
         index.index, at: UInt32(bytes.count), lastLSN: opening.rangeLastLSN, chain: chain.value, isSynced: false,
         identity: header.identity))
     opening.durableEnd = UInt32(bytes.count)
+    bytes.replaceSubrange(0..<LogFormat.headerBytes, with: header.encoded())
     bytes.replaceSubrange(
       LogFormat.headerPageBytes..<LogFormat.openingEnd, with: opening.encodedFrame(header.identity))
   }

@@ -51,7 +51,20 @@ extension ConformanceCase {
     },
     header("reserved-first", .future(segment1), "a reserved byte is not zero") { try $0.set("reserved2", byte: 0, 1) },
     header("reserved-last", .future(segment1), "a reserved byte is not zero") {
-      try $0.set("reserved2", byte: 58, 0x80)
+      try $0.set("reserved2", byte: 50, 0x80)
+    },
+    header("compacted", .sound(8, events: 6), "compacted by the state as of its end", .rewritten, id: 5) {
+      try $0.set("compactedLSN", 6)
+    },
+    header("compacted-later", .sound(8, events: 6), "compacted by a later state", .rewritten, id: 5) {
+      try $0.set("compactedLSN", (1 << 62) - 1)
+    },
+    header("compacted-beyond", .damaged(segmentName(5)), "an LSN of 2^62", .rewritten, id: 5) {
+      try $0.set("compactedLSN", 1 << 62)
+    },
+    header("compacted-live", .future(segment1), "not rewritten, and compacted") { try $0.set("compactedLSN", 1) },
+    header("compacted-prepared", .future(segment2), "not rewritten, and compacted", .prepared, id: 2) {
+      try $0.set("compactedLSN", 1)
     },
     header("prepared-as-live", .damaged(segment2), "live, and not in use", .unused, id: 2) { try $0.set("kind", 0) },
     header("used-as-live", .damaged(segment2), "live, and MANIFEST has it as one not in use", .prepared, id: 2) {
