@@ -51,6 +51,12 @@ func newestTitles(in store: RecordStore) throws -> (titles: [String], of: Int) {
   }
 }
 
+func showBookmarks(_ names: [String], in store: RecordStore) throws -> [String] {
+  let notes = try store.values(Note.self, names)
+  for record in notes.unreadable { print(record.error) }  // of a newer version of the app, say
+  return notes.map(\.title)
+}
+
 func allTitles(beginningWith prefix: String, in store: RecordStore) throws -> [String] {
   let query = RecordQuery(
     "Note", where: [RecordFilter("title", .beginsWith, .string(prefix))], sortedBy: [RecordSort("title")], limit: 100)
@@ -285,6 +291,7 @@ struct `The examples of the documentation` {
     try await renameNote("tide", to: "ebb", in: store)
     #expect(try store.value(Note.self, "tide") == nil)
     #expect(try store.value(Note.self, "ebb")?.title == "Low tide at seven")
+    #expect(try showBookmarks(["none", "ebb"], in: store) == ["Low tide at seven"])
 
     try await rename(note, to: "A new life", in: store)
     #expect(try store.value(Note.self, "tide")?.title == "A new life")

@@ -79,6 +79,27 @@ package final class SharedProjections: Sendable {
     }
   }
 
+  /// The same of several records, all as of one moment.
+  package func entries(
+    _ ids: [RecordID], asOf lsn: LSN, check: (Projections) throws(StrandlineError) -> Void = { _ in }
+  ) throws(StrandlineError) -> [RecordEntry?] {
+    try rebuilding { () throws(StrandlineError) in
+      let found = try withLockOnce { (state) throws(StrandlineError) in
+        try check(state)
+        return ids.map { state.lookup($0, asOf: lsn) }
+      }
+      var entries: [RecordEntry?] = []
+      entries.reserveCapacity(ids.count)
+      for (id, lookup) in zip(ids, found) {
+        switch lookup {
+        case .known(let entry): entries.append(entry)
+        case .stored(let runs): entries.append(try runs.entry(id))
+        }
+      }
+      return entries
+    }
+  }
+
   /// How many changes no run has.
   package var unstoredCount: Int { withLock { $0.unstoredCount } }
 

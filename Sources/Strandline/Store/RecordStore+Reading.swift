@@ -17,6 +17,14 @@ extension RecordStore {
     }
   }
 
+  /// Those of the records that live, in the order of `ids`, all as of one moment. One that does not is left out.
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`.
+  /// - Complexity: one or two reads of the log a record, in the order in which they lie there.
+  public func records(_ ids: [RecordID], fileID: String = #fileID, line: Int = #line) throws -> [Record] {
+    try view(fileID: fileID, line: line).records(ids, fileID: fileID, line: line)
+  }
+
   /// The one spelling of a zone: its owner may be the own user's name.
   func canonical(_ zone: ZoneID) -> ZoneID {
     zone.owner.isEmpty ? zone : Account(projections.sync).canonical(zone)

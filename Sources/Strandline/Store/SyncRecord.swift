@@ -167,6 +167,18 @@ extension RecordStore {
   }
 }
 
+extension RecordStore {
+  /// Those of the values that live, in the order of `ids`, all as of one moment, and the records that the type cannot read.
+  /// One that does not live is left out.
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type is in `unreadable`.
+  public func values<Value: SyncRecord>(
+    _ type: Value.Type, _ ids: [Value.ID], fileID: String = #fileID, line: Int = #line
+  ) throws -> TypedValues<Value> {
+    try view(fileID: fileID, line: line).values(type, ids, fileID: fileID, line: line)
+  }
+}
+
 extension Record {
   fileprivate func value<Value: SyncRecord>(_ type: Value.Type) throws -> Value {
     try RecordDecoder.decode(type, from: self, PrototypeFields(type))
@@ -195,6 +207,18 @@ extension StoreView {
   ) throws -> TypedValues<Value> {
     try TypedValues(location: "\(fileID):\(line)") { body in
       try forEachRecord(ofType: Value.recordType, in: Value.zone, fileID: fileID, line: line, body)
+    }
+  }
+
+  /// Those of the values that lived, in the order of `ids`, and the records that the type cannot read. One that did not live
+  /// is left out.
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type is in `unreadable`.
+  public func values<Value: SyncRecord>(
+    _ type: Value.Type, _ ids: [Value.ID], fileID: String = #fileID, line: Int = #line
+  ) throws -> TypedValues<Value> {
+    try TypedValues(location: "\(fileID):\(line)") { body in
+      for record in try records(ids.map { Value.recordID($0) }, fileID: fileID, line: line) { try body(record) }
     }
   }
 }
