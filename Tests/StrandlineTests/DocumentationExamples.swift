@@ -57,6 +57,17 @@ func showBookmarks(_ names: [String], in store: RecordStore) throws -> [String] 
   return notes.map(\.title)
 }
 
+func titles(of ids: [RecordID], asOf position: LogPosition, in store: RecordStore) throws -> [String]? {
+  do {
+    let view = try store.view(asOf: position)
+    return try view.records(ids).compactMap { record in
+      if case .string(let title)? = record["title"] { title } else { nil }
+    }
+  } catch StrandlineError.Code.positionExpired {
+    return nil  // compaction has removed what the store held then
+  }
+}
+
 func allTitles(beginningWith prefix: String, in store: RecordStore) throws -> [String] {
   let query = RecordQuery(
     "Note", where: [RecordFilter("title", .beginsWith, .string(prefix))], sortedBy: [RecordSort("title")], limit: 100)
@@ -292,6 +303,8 @@ struct `The examples of the documentation` {
     #expect(try store.value(Note.self, "tide") == nil)
     #expect(try store.value(Note.self, "ebb")?.title == "Low tide at seven")
     #expect(try showBookmarks(["none", "ebb"], in: store) == ["Low tide at seven"])
+    let first = try #require(try store.changes(since: .start).changes.first).position
+    #expect(try titles(of: [note.recordID], asOf: first, in: store) == ["Low tide at six"])
 
     try await rename(note, to: "A new life", in: store)
     #expect(try store.value(Note.self, "tide")?.title == "A new life")

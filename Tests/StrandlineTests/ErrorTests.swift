@@ -161,6 +161,7 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.values<>(_:_:)") { _ = try $0.store.values(Memo.self, ["n"]) },
     PublicCall("RecordStore.recordIDs(ofType:in:prefix:after:limit:)", damaged: nil) { _ = try $0.store.recordIDs() },
     PublicCall("RecordStore.view()", damaged: nil) { _ = try $0.store.view() },
+    PublicCall("RecordStore.view(asOf:)") { _ = try $0.store.view(asOf: try $0.beforeReceipt) },
     PublicCall("RecordStore.read<>(_:)", damaged: nil) { _ = try $0.store.read { try $0.count() } },
     PublicCall("RecordStore.query(_:after:)") { _ = try $0.store.query(RecordQuery("Memo")) },
     PublicCall("RecordStore.explain(_:)", damaged: nil) { _ = try $0.store.explain(RecordQuery("Memo")) },

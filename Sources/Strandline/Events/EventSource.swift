@@ -54,6 +54,18 @@ package enum EventSource: Sendable {
     }
   }
 
+  /// The newest event by whose state a compaction has left anything out; see `Log.compactedLSN()`.
+  package func compactedLSN() throws(StrandlineError) -> LSN {
+    do throws(LogError) {
+      switch self {
+      case .writer(let log): return LSN(try log.compactedLSN())
+      case .reader(let reader): return LSN(try reader.compactedLSN())
+      }
+    } catch {
+      throw StrandlineError(error, "asking up to where the log was compacted")
+    }
+  }
+
   package var storeUUID: [UInt8] {
     switch self {
     case .writer(let log): log.storeUUID
@@ -168,6 +180,11 @@ package struct LoadedVersion: Sendable {
 }
 
 extension SystemFields {
+  init(_ settled: Settled) {
+    self.init(
+      changeTag: settled.changeTag, created: settled.created, modified: settled.modified, archive: settled.archive)
+  }
+
   init(_ fetched: FetchedSave) {
     self.init(
       changeTag: fetched.changeTag, created: fetched.created, modified: fetched.modified, unknown: fetched.unknown,

@@ -67,7 +67,7 @@ extension Projections {
   /// - Complexity: O(1); nothing is copied, now or later.
   package mutating func beginView(at durable: LSN, nanoseconds: UInt64) -> UInt64 {
     nextView += 1
-    views[nextView] = View(lsn: durable, takenNanoseconds: nanoseconds)
+    views[nextView] = View(lsn: durable, shown: durable, takenNanoseconds: nanoseconds)
     return nextView
   }
 
@@ -81,8 +81,10 @@ extension Projections {
 
   /// A view that is held.
   package struct View: Sendable {
-    /// The newest event that it shows.
+    /// The newest event that was durable when it was taken.
     package var lsn: LSN
+    /// The newest event that it shows.
+    package var shown: LSN
     /// When it was taken, by the monotonic clock.
     package var takenNanoseconds: UInt64
   }

@@ -127,8 +127,7 @@ extension RecordStore {
     guard let base = entry.base else { return nil }
     switch try source.eventIfKept(at: base.version) {
     case .settled(let settled):
-      return SystemFields(
-        changeTag: settled.changeTag, created: settled.created, modified: settled.modified, archive: settled.archive)
+      return SystemFields(settled)
     case .fetchedSave(let fetched):
       return SystemFields(fetched)
     default: return nil

@@ -146,9 +146,9 @@ extension RecordStore {
       held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
         StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))
       }, zones: zones, waitMilliseconds: wait?.rest, waitReason: wait?.pace.reason,
-      views: known.views.sorted { $0.lsn < $1.lsn }.map { view in
+      views: known.views.sorted { $0.shown < $1.shown }.map { view in
         let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
-        return StoreStatus.View(lsn: view.lsn, milliseconds: Int64(clamping: held / 1_000_000))
+        return StoreStatus.View(lsn: view.shown, milliseconds: Int64(clamping: held / 1_000_000))
       },
       projections: registeredProjections.all.map { name, lsn in
         StoreStatus.Projection(name: name, lsn: lsn, lag: durable > lsn ? durable.rawValue - lsn.rawValue : 0)

@@ -16,12 +16,20 @@ public final class StoreView: Sendable {
   package let store: RecordStore
   private let number: UInt64
   private let consumer: LogConsumer?
+  /// The newest event that was durable when it was taken.
+  let moment: LSN
+  /// What it shows of an earlier event; nil if that is the same one.
+  let past: PastEntries?
+  /// The view as of `moment` that keeps for this one what it shows.
+  private let present: StoreView?
 
-  init(_ store: RecordStore) {
+  /// - Parameter kept: the event whose state compaction is to leave in place; nil: the newest durable one.
+  init(_ store: RecordStore, keeping kept: LSN? = nil) {
     self.store = store
+    (past, present) = (nil, nil)
     // The log first: then nothing that the view shows can be removed before it is known there.
     if case .writer(let log) = store.source {
-      consumer = log.register(consumer: "a view of the store", after: log.durableLSN)
+      consumer = log.register(consumer: "a view of the store", after: kept?.rawValue ?? log.durableLSN)
     } else {
       consumer = nil
     }
@@ -30,9 +38,18 @@ public final class StoreView: Sendable {
       let durable = store.source.durableLSN
       return (state.beginView(at: durable, nanoseconds: now), durable)
     }
+    moment = lsn
+  }
+
+  /// A view as of an earlier event.
+  init(_ past: PastEntries, before present: StoreView) {
+    (store, number, moment, consumer) = (present.store, present.number, present.moment, nil)
+    (lsn, self.past, self.present) = (past.lsn, past, present)
+    store.projections.withLock { $0.views[present.number]?.shown = past.lsn }
   }
 
   deinit {
+    guard present == nil else { return }
     consumer?.end()
     let durable = store.source.durableLSN
     store.projections.withLock { $0.endView(number, durable: durable) }
@@ -41,13 +58,15 @@ public final class StoreView: Sendable {
   /// A record as the view shows it; nil if it did not live.
   ///
   /// - Throws: `StrandlineError`: `.damaged` if its bytes do not verify, `.io`, `.closed`; in a store that was opened for
-  ///   reading only `.outdated`, if the writing process has compacted the log since the view was taken.
+  ///   reading only `.outdated`, if the writing process has compacted the log since the view was taken. A view as of an
+  ///   earlier position throws `.positionExpired` if a compaction that had begun before it was taken, or that of another
+  ///   process, has removed the record.
   /// - Complexity: one or two reads of the log.
   public func record(_ id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record? {
     try CallSite(fileID, line).run("reading record '\(id)'") {
       try store.requireOpen()
       let id = store.canonical(id)
-      return try store.load(id, entry(id), asOf: lsn)
+      return try load(id, entry(id))
     }
   }
 
@@ -59,13 +78,11 @@ public final class StoreView: Sendable {
     try CallSite(fileID, line).run("reading \(ids.count) records") {
       try store.requireOpen()
       let ids = ids.map(store.canonical)
-      let entries = try store.projections.entries(ids, asOf: lsn) { (state) throws(StrandlineError) in
-        try check(state)
-      }
+      let entries = try entries(ids)
       var found: [Record?] = Array(repeating: nil, count: ids.count)
       // In the order of the log: what was written together is read together.
       let places = ids.indices.sorted { (entries[$0]?.view ?? .none) < (entries[$1]?.view ?? .none) }
-      for place in places { found[place] = try store.load(ids[place], entries[place], asOf: lsn) }
+      for place in places { found[place] = try load(ids[place], entries[place]) }
       return found.compactMap { $0 }
     }
   }
@@ -88,7 +105,8 @@ public final class StoreView: Sendable {
       }
       let zone = zone.map(store.canonical)
       return try look { state in
-        let living = state.living(asOf: lsn)
+        var living = state.living(asOf: moment)
+        if let past { living.merge(past.living, uniquingKeysWith: +) }
         return zone.map { living[$0] ?? 0 } ?? living.values.reduce(0, +)
       }
     }
@@ -105,14 +123,29 @@ public final class StoreView: Sendable {
     try CallSite(fileID, line).run("reading records") {
       try store.requireOpen()
       try forEachLiving(ofType: type, in: EntryScan.Range(zone: zone)) { id, entry in
-        if let record = try store.load(id, entry, asOf: lsn), type == nil || record.type == type { try body(record) }
+        if let record = try load(id, entry), type == nil || record.type == type { try body(record) }
         return true
       }
     }
   }
 
   private func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
-    try store.projections.entry(id, asOf: lsn) { (state) throws(StrandlineError) in try check(state) }
+    if let known = past?.entries[id] { return known }
+    return try store.projections.entry(id, asOf: moment) { (state) throws(StrandlineError) in try check(state) }
+  }
+
+  func entries(_ ids: [RecordID]) throws(StrandlineError) -> [RecordEntry?] {
+    let entries = try store.projections.entries(ids, asOf: moment) { (state) throws(StrandlineError) in
+      try check(state)
+    }
+    guard let past else { return entries }
+    return zip(ids, entries).map { id, entry in past.entries[id] ?? entry }
+  }
+
+  /// The record that an entry of the view points at.
+  func load(_ id: RecordID, _ entry: RecordEntry?) throws -> Record? {
+    guard let past else { return try store.load(id, entry, asOf: lsn) }
+    return try entry.flatMap { try past.load(id, $0, from: store.source) }
   }
 
   /// Looks into the projections, as far as they can still answer for this view.
@@ -163,10 +196,12 @@ public final class StoreView: Sendable {
 
   /// What lies in memory of what the view shows, and the runs that know the rest.
   func memory() throws(StrandlineError) -> EntryScan.Memory {
-    try store.projections.withLockOnce { (state) throws(StrandlineError) in
+    var memory = try store.projections.withLockOnce { (state) throws(StrandlineError) in
       try check(state)
-      return state.scanMemory(asOf: lsn)
+      return state.scanMemory(asOf: moment)
     }
+    if let past { memory.changed.append(past.entries) }
+    return memory
   }
 }
 

@@ -19,9 +19,12 @@ package final class RunSet: Sendable {
   private let failure = Mutex<RunError?>(nil)
   /// Runs without rows of deleted names are not asked for one.
   private let runsWithDeletions: [Run]
+  /// The set that these are the older runs of.
+  private let whole: RunSet?
 
-  init(runs: [Run], list: RunList, end: LogEnd, indexes: [StoredIndex]) {
+  init(runs: [Run], list: RunList, end: LogEnd, indexes: [StoredIndex], partOf whole: RunSet? = nil) {
     self.indexes = indexes
+    self.whole = whole
     self.runs = runs
     self.list = list
     self.end = end
@@ -34,6 +37,7 @@ package final class RunSet: Sendable {
   /// Notes that a run failed, and says so as a public error.
   func fail(_ error: RunError) -> StrandlineError {
     failure.withLock { if $0 == nil { $0 = error } }
+    if let whole { return whole.fail(error) }
     var failed = StrandlineError(
       error.cause == nil ? .damaged : .io, "the store's index failed: \(error)", file: error.file, offset: error.offset,
       underlying: error.cause)
@@ -92,6 +96,26 @@ package final class RunSet: Sendable {
       throw fail(RunError(.damaged, runs.first?.path ?? "", "it has no state as of event \(end.lsn)"))
     }
     return state
+  }
+
+  /// The oldest of these runs, as many as hold the projections as of an event within `lsns`; nil if none do. Each run
+  /// continues the one before it, so without the newer ones they are what they were when the last of them was written.
+  ///
+  /// - Complexity: O(runs).
+  func earlier(within lsns: ClosedRange<LSN>) throws(StrandlineError) -> RunSet? {
+    for first in runs.indices {
+      // A run that has rows of indexes alone says nothing of the state: it is as of the one before it.
+      let rest = Array(runs[first...])
+      let state = try row(RowKey.state, rest) { (bytes, range) throws(ByteReaderError) in
+        try StoredState(row: bytes, range)
+      }
+      guard let lsn = state?.lsn, lsn >= lsns.lowerBound else { return nil }
+      if lsn <= lsns.upperBound {
+        return RunSet(
+          runs: rest, list: list, end: LogEnd(lsn: lsn.rawValue, chain: 0), indexes: [], partOf: self)
+      }
+    }
+    return nil
   }
 
   private func row<Row>(

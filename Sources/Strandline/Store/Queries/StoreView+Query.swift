@@ -110,7 +110,7 @@ extension StoreView {
   ) throws {
     let range = EntryScan.Range(zone: query.zone, after: id.map(store.canonical))
     try forEachLiving(ofType: query.recordType, in: range) { candidate, entry in
-      guard let record = try store.load(candidate, entry, asOf: lsn), record.type == query.recordType,
+      guard let record = try load(candidate, entry), record.type == query.recordType,
         query.filters.allSatisfy({ $0.matches(record[$0.field]) })
       else { return true }
       return try body(record)
@@ -129,12 +129,12 @@ extension StoreView {
     var search = try IndexSearch(plan, runs, memory, from: start) { id, entry in
       guard let place = entry.view else { return [] }
       return try store.indexRows.rows(plan.index, place) {
-        try store.load(id, entry, asOf: lsn).map { plan.index.rows($0) } ?? []
+        try load(id, entry).map { plan.index.rows($0) } ?? []
       }
     }
     while let found = try search.next() {
       guard willLoad(found.key) else { return }
-      guard zone == nil || found.id.zone == zone, let record = try store.load(found.id, found.entry, asOf: lsn),
+      guard zone == nil || found.id.zone == zone, let record = try load(found.id, found.entry),
         record.type == query.recordType, plan.isFirst(found.key, of: record),
         query.filters.allSatisfy({ $0.matches(record[$0.field]) })
       else { continue }
