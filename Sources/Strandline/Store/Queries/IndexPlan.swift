@@ -25,6 +25,10 @@ struct IndexPlan: Sendable {
   /// The rows come in the order of the answer, apart from records whose first sort value, or its beginning, is the same.
   var isSorted: Bool
 
+  /// Plans by indexes on other fields that stand for other conditions, the best of each field: what none of their rows is of
+  /// need not be read.
+  private(set) var others: [IndexPlan] = []
+
   /// What makes one plan better than another: how few records it is likely to read.
   fileprivate var rank: Int
 
@@ -35,7 +39,18 @@ struct IndexPlan: Sendable {
     guard let best = plans.max(by: { $0.rank < $1.rank }), let first = plans.first(where: { $0.rank == best.rank })
     else { return nil }
     self = first
+    var fields: Set<String> = []
+    if first.isBounded, let field = first.field { fields.insert(field) }
+    // A half-open range is likely to have most records.
+    for plan in plans.sorted(by: { $0.rank > $1.rank }) where plan.isBounded && plan.rank >= Self.narrowRank {
+      if let field = plan.field, fields.insert(field).inserted { others.append(plan) }
+    }
   }
+
+  private var field: String? { index.index.fields.first?.field }
+
+  /// The rank of a plan with a range that is bounded on both sides.
+  private static let narrowRank = 6
 
   private init?(_ query: RecordQuery, zone: ZoneID?, _ stored: StoredIndex) {
     guard stored.index.recordType == query.recordType else { return nil }
@@ -68,7 +83,7 @@ struct IndexPlan: Sendable {
       let isNarrow =
         comparators.contains(.beginsWith) || comparators.contains(.listMemberBeginsWith)
         || (comparators.contains { $0.isUpper } && comparators.contains { $0.isLower })
-      rank = (isNarrow ? 6 : 3) + (sorts ? 1 : 0)
+      rank = (isNarrow ? Self.narrowRank : 3) + (sorts ? 1 : 0)
     } else if sorts {
       let ends = [stored.stored([IndexValue.Tag.none.rawValue]), stored.stored([IndexValue.Tag.other.rawValue])]
       ranges = [

@@ -13,6 +13,8 @@ struct IndexSearch {
     var key: [UInt8]
     var id: RecordID
     var entry: RecordEntry
+    /// Whether the runs have the row, and not memory.
+    var isStored: Bool
   }
 
   private let plan: IndexPlan
@@ -44,7 +46,7 @@ struct IndexSearch {
           !parts[(number + 1)...].contains(where: { $0.keys.contains(id) })
         else { continue }
         for key in try rows(id, entry) where plan.ranges.contains(where: { $0.contains(key) }) {
-          known.append(Found(key: key, id: id, entry: entry))
+          known.append(Found(key: key, id: id, entry: entry, isStored: false))
         }
       }
     }
@@ -100,7 +102,7 @@ struct IndexSearch {
     guard !parts.contains(where: { $0.keys.contains(id) }), let entry = try runs.entry(id), entry.view != nil,
       entry.type == plan.index.index.recordType
     else { return nil }
-    return Found(key: key, id: id, entry: entry)
+    return Found(key: key, id: id, entry: entry, isStored: true)
   }
 }
 

@@ -4,6 +4,9 @@
 public struct QueryPlan: Hashable, Sendable, CustomStringConvertible {
   /// The index that is used; nil if all records of the type are read.
   public var index: RecordIndex?
+  /// Further indexes, for conditions on other fields: where `index` has many records, of those only the ones are read that
+  /// these have too.
+  public var narrowingIndexes: [RecordIndex]
   /// Whether only those records are read that an index has for a condition.
   public var usesCondition: Bool
   /// Whether the records come in the order of the answer, so that a page reads no more than it has; else all that are
@@ -17,6 +20,7 @@ public struct QueryPlan: Hashable, Sendable, CustomStringConvertible {
   init(_ query: RecordQuery, _ plan: IndexPlan?, suggestion: RecordIndex?, isBeingBuilt: Bool) {
     recordType = query.recordType
     index = plan?.index.index
+    narrowingIndexes = plan?.others.map(\.index.index) ?? []
     usesCondition = plan?.isBounded ?? false
     isSorted = plan?.isSorted ?? query.sorts.isEmpty
     self.suggestion = plan == nil ? suggestion : nil
@@ -29,8 +33,10 @@ public struct QueryPlan: Hashable, Sendable, CustomStringConvertible {
   private var words: String {
     let order = isSorted ? "" : ", and sorts those that it finds"
     if let index {
+      let others = narrowingIndexes.map { "\($0)" }.joined(separator: " and ")
       return "uses the index \(index)" + (usesCondition ? " for a condition" : "")
         + (isSorted ? ", whose order is that of the answer" : order)
+        + (others.isEmpty ? "" : "; where that has many, \(others) too")
     }
     let scan = "reads all records of type '\(recordType)'\(order)"
     guard let suggestion else { return scan + "; no index would spare that" }

@@ -34,12 +34,14 @@ extension StoreView {
   }
 
   /// The same; a test compares what an index answers with what all records say.
+  ///
+  /// - Parameter patience: after how many records of one index the others are looked at.
   package func answer(
-    _ query: RecordQuery, after cursor: QueryCursor? = nil, usesIndexes: Bool = true
+    _ query: RecordQuery, after cursor: QueryCursor? = nil, usesIndexes: Bool = true, patience: Int? = nil
   ) throws -> QueryPage {
     try store.requireOpen()
     try check(query, cursor)
-    return try page(query, after: cursor, usesIndexes: usesIndexes)
+    return try page(query, after: cursor, usesIndexes: usesIndexes, patience: patience ?? IndexNarrowing.patience)
   }
 
   /// How the store would answer a query: by which index, or by reading every record of the type, and which index would
@@ -123,8 +125,10 @@ extension StoreView {
   /// - Parameter willLoad: asked before a record is read; false ends the search.
   private func search(
     _ query: RecordQuery, _ plan: IndexPlan, _ memory: EntryScan.Memory, _ runs: RunSet, from start: [UInt8] = [],
-    willLoad: ([UInt8]) -> Bool = { _ in true }, _ body: (Record, [UInt8]) throws -> Bool
+    patience: Int = IndexNarrowing.patience, willLoad: ([UInt8]) -> Bool = { _ in true },
+    _ body: (Record, [UInt8]) throws -> Bool
   ) throws {
+    var narrowing = IndexNarrowing(plan, runs, patience: patience)
     let zone = query.zone.map(store.canonical)
     var search = try IndexSearch(plan, runs, memory, from: start) { id, entry in
       guard let place = entry.view else { return [] }
@@ -134,7 +138,8 @@ extension StoreView {
     }
     while let found = try search.next() {
       guard willLoad(found.key) else { return }
-      guard zone == nil || found.id.zone == zone, let record = try load(found.id, found.entry),
+      guard zone == nil || found.id.zone == zone, try !found.isStored || !narrowing.excludes(found.key),
+        let record = try load(found.id, found.entry),
         record.type == query.recordType, plan.isFirst(found.key, of: record),
         query.filters.allSatisfy({ $0.matches(record[$0.field]) })
       else { continue }
@@ -159,12 +164,14 @@ extension StoreView {
     return nil
   }
 
-  private func page(_ query: RecordQuery, after cursor: QueryCursor?, usesIndexes: Bool) throws -> QueryPage {
+  private func page(
+    _ query: RecordQuery, after cursor: QueryCursor?, usesIndexes: Bool, patience: Int
+  ) throws -> QueryPage {
     let indexed = try withIndex(query, usesIndexes) { plan, memory, runs in
       var page = PageBuilder(query, after: cursor)
       var last: ArraySlice<UInt8> = []
       let start = plan.start(query, after: cursor, cursor.map { store.canonical($0.id) })
-      try search(query, plan, memory, runs, from: start) { key in
+      try search(query, plan, memory, runs, from: start, patience: patience) { key in
         !plan.isSorted || !page.isFull || plan.index.value(key) == last
       } _: { record, key in
         page.add(record)
