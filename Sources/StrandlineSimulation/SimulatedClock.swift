@@ -127,10 +127,3 @@ public final class SimulatedClock: SystemClock {
     advance(milliseconds: milliseconds)
   }
 }
-
-extension Duration {
-  /// The duration in milliseconds, rounded towards zero.
-  fileprivate var wholeMilliseconds: Int64 {
-    components.seconds * 1_000 + components.attoseconds / 1_000_000_000_000_000
-  }
-}

@@ -176,10 +176,12 @@ package final class Device: Sendable {
 
   /// Compacts the store. `broken` says what is wrong afterwards, or is nil: every event that the projections refer to
   /// must read as before.
-  package func compact() async throws -> (report: StoreCompaction, broken: String?) {
+  package func compact(
+    keeping history: HistoryRetention = .latest
+  ) async throws -> (report: StoreCompaction, broken: String?) {
     let store = try await open()
     let before = try contents(of: store)
-    let report = try await store.compact()
+    let report = try await store.compact(keeping: history)
     let after = try contents(of: store)
     if let lsn = before.keys.first(where: { before[$0] != after[$0] }) {
       return (report, "\(name): event \(lsn) has other bytes after a compaction")

@@ -213,12 +213,13 @@ package struct FleetSimulation {
     let compactions: Mutex<[Result<StoreCompaction, any Error>]> = Mutex([])
     var compactMeanwhile: (@Sendable () -> Void)?
     if hasCompaction, compaction.below(3) == 0 {
+      let history = drawHistory()
       let (chance, reading) = (SeededRandom(seed: compaction.next()), readings[device.name])
       compactMeanwhile = {
         guard chance.below(4) == 0 else { return }
         let result = Result {
           try reading?.readOn(store)
-          return try store.compactBlocking()
+          return try store.compactBlocking(keeping: history)
         }
         compactions.withLock { $0.append(result) }
       }
@@ -296,10 +297,18 @@ package struct FleetSimulation {
 
   private mutating func compact(_ device: Device) async throws {
     try readings[device.name]?.readOn(try await device.open())
-    let (report, broken) = try await device.compact()
+    let history = drawHistory()
+    let (report, broken) = try await device.compact(keeping: history)
     count(report)
-    trace.append("\(step) \(device.name) compacts \(report.eventsBefore) events to \(report.eventsAfter)")
+    trace.append(
+      "\(step) \(device.name) compacts \(report.eventsBefore) events to \(report.eventsAfter), keeping \(history)")
     if let broken { throw failure(broken) }
+  }
+
+  /// Half of the compactions leave no more than what is needed, the others a part of the past too.
+  private mutating func drawHistory() -> HistoryRetention {
+    if compaction.below(2) == 0 { return .latest }
+    return .since(.milliseconds(Int64(1) << Int64(compaction.below(24))))
   }
 
   private mutating func count(_ report: StoreCompaction) {

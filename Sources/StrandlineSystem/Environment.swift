@@ -55,3 +55,14 @@ package struct SystemEnvironment: Sendable {
     self.random = random
   }
 }
+
+extension Duration {
+  /// In milliseconds, rounded towards zero; the greatest or the least number if it does not fit.
+  package var wholeMilliseconds: Int64 {
+    let (seconds, attoseconds) = components
+    let (product, isLarge) = seconds.multipliedReportingOverflow(by: 1_000)
+    let (sum, isLarger) = product.addingReportingOverflow(attoseconds / 1_000_000_000_000_000)
+    if isLarge || isLarger { return seconds < 0 ? .min : .max }
+    return sum
+  }
+}

@@ -22,7 +22,7 @@ ROWS = {
     "deletionEntry": "births:births created:zigzag? changeTag:text? lsn:varint provisional:births? isLocal:flag",
     "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint deletionKeys:raw16* unsettled:lsnSet"
     " attempted:lsnSet earlier:earlierMutations* times:mutationTime* bounds:[2]* zones:knownZone* databaseTokens:[25]*"
-    " tenures:tenure* held:[13]* unread:[13]* openBlocks:[12]* paces:[22]* latest:u64 isParked:flag",
+    " tenures:tenure* held:[13]* unread:[13]* openBlocks:[12]* paces:[22]* latest:u64 isParked:flag considered:varint",
     "zoneCount": "zone:zone count:varint",
     "earlierMutations": "record:id lsns:varint*",
     "mutationTime": "lsn:varint time:u64",

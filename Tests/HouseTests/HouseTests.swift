@@ -151,9 +151,7 @@ struct `The house` {
     expectNone(
       Rules.everythingIsUsed(
         try House.swift(),
-        exceptions: [
-          "Sources/StrandlineLog/Upkeep/Log+Upkeep.swift: compactInBackground"
-        ]))
+        exceptions: []))
     let used = SourceText("Sources/A/B.swift", "public let b = A(used: 1).first + hidden\n")
     let tests = SourceText("Tests/A/B.swift", "let c = [A.door, A.tested, A.Kind.second]\n")
     let planted = SourceText(

@@ -59,7 +59,7 @@ enum Rules {
   }
 
   /// The layers of Strandline, lowest first. A layer names no type that a higher one declares.
-  static let layers = ["Runs", "Model", "Events", "Projections", "Compaction", "Index", "Remote", "Store", "Sync"]
+  static let layers = ["Runs", "Model", "Events", "Projections", "Index", "Compaction", "Remote", "Store", "Sync"]
 
   static func namesOnlyLowerLayers(_ sources: [SourceText]) -> [String] {
     func layer(_ source: SourceText) -> Int? {

@@ -43,7 +43,7 @@ struct `The verb history` {
     let machine = await machine()
     let keys = try JSONPage.check(await machine.run("history", "--json", "/A", "a").out, of: "history")
     #expect(keys == ["isCompacted", "kind", "lsn", "milliseconds", "origin", "position", "record"])
-    _ = await machine.run("compact", "/A")
+    _ = await machine.run("compact", "--history", "latest", "/A")
     let left = await machine.run("history", "--json", "/A", "a")
     #expect(left.code == .done && left.out.contains(#""isCompacted":true"#))
     #expect(left.err.hasPrefix("note: compaction has removed events up to "))

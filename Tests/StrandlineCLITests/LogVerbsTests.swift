@@ -229,7 +229,7 @@ struct LogVerbsTests {
     }
     let before = await said()
     #expect(before.allSatisfy { $0.code == .done })
-    let screen = await machine.run("compact", "/A")
+    let screen = await machine.run("compact", "--history", "latest", "/A")
     #expect(screen.code == .done && screen.err == "")
     #expect(screen.out.contains(" kB to ") && screen.out.contains(" events kept, "), "\(screen.out)")
     #expect(await said() == before)
@@ -238,7 +238,7 @@ struct LogVerbsTests {
     #expect(
       kinds.contains("records 2, mutations 3, lsns 2-3 5") && kinds.contains("records 1, mutations 29, lsns 9 11 13"),
       "\(kinds)")
-    let again = await machine.run("compact", "--json", "/A").out
+    let again = await machine.run("compact", "--json", "--history=latest", "/A").out
     #expect(again.hasPrefix(#"{"bytesAfter":"#) && again.contains(#""eventsDropped":0,"#), "\(again)")
     #expect(await machine.run("compact", "/absent").code == .noSuchStore)
   }

@@ -235,46 +235,6 @@ private struct Pairs {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct UpkeepTests {
-  /// Several segments, and a clock that stands.
-  private func filledLog(_ disk: SimulatedDisk, _ clock: SimulatedClock) throws -> Log {
-    var options = tiny
-    options.upkeep = .inBackground
-    let log = try Log.open(
-      at: storePath, role: .store, options: options,
-      environment: SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 1))
-    ) { _ in }
-    for number in 0..<30 { try log.write(body(number, count: 900)) }
-    log.waitForUpkeep()
-    return log
-  }
-
-  @Test func `a compaction that fails is tried again later, and not at once`() throws {
-    let disk = SimulatedDisk()
-    let clock = SimulatedClock(autoAdvance: false)
-    let log = try filledLog(disk, clock)
-    let file = try #require(disk.segments.first)
-    let bytes = try #require(disk.peek(file))
-    var damaged = bytes
-    damaged[5000] ^= 1
-    disk.poke(file, damaged)
-    log.compactInBackground { _ in [] }
-    log.waitForUpkeep()
-    #expect(log.upkeepReport.failures == 1 && log.upkeepReport.failure?.code == .damaged)
-    // Healed at once, and still not touched before its time.
-    disk.poke(file, bytes)
-    try log.write(body(30))
-    log.waitForUpkeep()
-    #expect(log.upkeepReport.failures == 1 && log.upkeepReport.compactions == 0)
-    clock.advance(milliseconds: 1_001)
-    try log.write(body(31))
-    log.waitForUpkeep()
-    #expect(log.upkeepReport.failures == 0 && log.upkeepReport.compactions == 1)
-    #expect(logError { _ = try log.read(1) }?.code == .compacted)
-    #expect(try log.read(32).body == body(31))
-    try log.close()
-    #expect(try LogVerifier.verify(at: storePath, environment: .simulated(disk, seed: 1)).isSound)
-  }
-
   @Test func `a close gives back the space of a segment that nothing was appended to`() throws {
     let disk = SimulatedDisk()
     var options = tiny
@@ -297,42 +257,6 @@ private struct Pairs {
     #expect(try recovered(empty.imageAfterCrash(.none)).isEmpty)
   }
 
-  @Test func `a compaction that fails holds up no other work for longer than a second`() throws {
-    let disk = SimulatedDisk()
-    let clock = SimulatedClock(autoAdvance: false)
-    let log = try filledLog(disk, clock)
-    let file = try #require(disk.segments.first)
-    var bytes = try #require(disk.peek(file))
-    bytes[5000] ^= 1
-    disk.poke(file, bytes)
-    log.compactInBackground { _ in [] }
-    for attempt in 1...4 {
-      log.waitForUpkeep()
-      #expect(log.upkeepReport.failures == attempt)
-      clock.advance(milliseconds: 1_000 << Int64(attempt - 1))
-      try log.write(body(attempt))
-    }
-    log.waitForUpkeep()
-    #expect(log.upkeepReport.failures == 5)
-    // Its next attempt is due in 16 seconds.
-    let made = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "m").nextSegmentID
-    clock.advance(milliseconds: 1_001)
-    for number in 0..<60 {
-      try log.write(body(number, count: 900))
-      log.waitForUpkeep()
-    }
-    let list = try Manifest.decode(try #require(disk.peek(storePath + "/MANIFEST")), file: "m")
-    #expect(list.nextSegmentID > made + 2)
-    let inUse = list.entries.filter { $0.segmentID >= made }.map { storePath + "/" + SegmentName.name($0.segmentID) }
-    for path in inUse {
-      let id = try #require(SegmentName.segmentID(of: String(path.split(separator: "/").last ?? "")))
-      #expect(
-        try SegmentHeader.decode(try #require(disk.peek(path)), file: path, named: id).kind == .prepared, "\(path)")
-    }
-    #expect(log.upkeepReport.failures == 5)
-    try log.close()
-  }
-
   @Test func `space that cannot be given back holds up no segment that is prepared`() throws {
     let disk = SimulatedDisk()
     let faults = FaultInjector(disk)
@@ -351,28 +275,6 @@ private struct Pairs {
     faults.clear()
     try log.prepareSegment()
     #expect(log.upkeepReport.failures == 0)
-    try log.close()
-  }
-
-  @Test func `a compaction that is asked for while another runs is done too`() throws {
-    let disk = SimulatedDisk()
-    var options = tiny
-    options.upkeep = .inBackground
-    let log = try openLog(disk, options: options)
-    for number in 0..<30 { try log.write(body(number, count: 900)) }
-    let later = Atomic(0)
-    log.compactInBackground { transaction in
-      if later.load(ordering: .relaxed) == 0 {
-        later.store(1, ordering: .relaxed)
-        log.compactInBackground { transaction in
-          later.store(2, ordering: .relaxed)
-          return transaction.map(LogSurvivor.init)
-        }
-      }
-      return transaction.map(LogSurvivor.init)
-    }
-    log.waitForUpkeep()
-    #expect(later.load(ordering: .relaxed) == 2 && log.upkeepReport.compactions == 2)
     try log.close()
   }
 

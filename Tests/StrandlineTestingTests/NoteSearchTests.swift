@@ -89,7 +89,7 @@ struct `The example of a projection` {
     for round in 0..<25 {
       let comment: Comment = "seed \(seed), round \(round)"
       for _ in 0..<random.below(8) { try await write(store, random) }
-      if random.below(6) == 0 { try await store.compact() }
+      if random.below(6) == 0 { try await store.compact(keeping: .latest) }
       let search = try NoteSearch(path: folder("search.sqlite"))
       switch random.below(4) {
       case 0:

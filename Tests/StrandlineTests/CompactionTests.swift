@@ -115,15 +115,21 @@ private struct History {
 
   /// What stays; the fold must be the same, and no record may need all of its events.
   func compacted(needed: Set<LSN> = [], keepingWhole: Int = 0) throws -> History {
-    let plan = try CompactionPlan(newKey: key, needed: needed) { body in
-      for (lsn, event) in events { try body(event, LSN(lsn)) }
+    let found = events.map { lsn, event in
+      LogEvent(
+        lsn: lsn, schema: EventCodec.schema, body: EventCodec.encode(event), indexInTransaction: 0, isFirst: true,
+        isLast: true, segmentID: 0, offset: 0)
     }
+    let plan = try CompactionPlan(
+      state: folded(), newKey: key, needed: needed, read: { body in for event in found { try body([event]) } },
+      folding: { body in
+        var fold = SpillingFold()
+        try body(&fold)
+      })
     var result = History([])
-    for (lsn, event) in events {
-      if let event = plan.survivor(event, at: LSN(lsn)).event {
-        // Through the bytes, as a log would.
-        result.events.append((lsn, try EventCodec.decode(EventCodec.encode(event))))
-      }
+    var survivors = Survivors(of: plan)
+    for survivor in try survivors.of(found) {
+      result.events.append((survivor.lsn, try EventCodec.decode(survivor.body)))
     }
     let difference = try result.folded().difference(from: folded())
     #expect(difference.isEmpty, "\(difference.words)")
@@ -481,7 +487,7 @@ private final class Round: Sendable {
         }
       }
       group.addTask {
-        for _ in 0..<40 { try await store.compact() }
+        for _ in 0..<40 { try await store.compact(keeping: .latest) }
         isOver.value.store(true, ordering: .releasing)
       }
       try await group.waitForAll()

@@ -228,7 +228,7 @@ struct `A view as of an earlier position` {
       switch below(12) {
       case 0:
         compacted = own.durableLSN
-        try await own.compact()
+        try await own.compact(keeping: .latest)
       case 1:
         try await devices[0].close()
       case 2:

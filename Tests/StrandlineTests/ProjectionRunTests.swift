@@ -100,7 +100,7 @@ struct `A projection` {
       if below(3) == 0 { try await device.sync() }
       if below(8) == 0 { try await devices[0].close() }
       let store = try await devices[0].open()
-      if below(10) == 0 { try await store.compact() }
+      if below(10) == 0 { try await store.compact(keeping: .latest) }
       if below(2) == 0 {
         memory.state.withLock { $0.batchesLeft = below(4) == 0 ? 0 : nil }
         do {

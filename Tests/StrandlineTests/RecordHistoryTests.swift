@@ -179,7 +179,7 @@ struct `A record's history` {
     // Some that are unsent, and some that are superseded before they are sent.
     for round in 0..<3 { try store.writeBlocking { tx in for name in ["r0", "r1"] { try tx.put(name, 900 + round) } } }
     for name in ["r0", "r1"] { before[id(name)] = try store.wholeHistory(of: id(name), random).changes }
-    try await store.compact()
+    try await store.compact(keeping: .latest)
     try await store.write { try $0.put("r4", 1_000) }
     for (id, whole) in before {
       let (left, compacted) = try store.wholeHistory(of: id, random)
@@ -304,7 +304,7 @@ struct `The changes since a position` {
     let deleted = try synced.read { $0.position }
     try await device.sync(.pushOnly)
     #expect(try synced.changes(since: deleted).changes.map(\.kind) == [.settled])
-    try await synced.compact()
+    try await synced.compact(keeping: .latest)
     #expect(try synced.source.eventIfKept(at: synced.durableLSN) == nil)
     #expect(code { _ = try synced.changes(since: deleted) } == .positionExpired)
     let history = try synced.history(of: id("b"))

@@ -219,6 +219,12 @@ package enum EventCodec {
     payload.encode(into: &writer)
   }
 
+  /// The kind of the event in a frame's body, if this version knows it.
+  package static func kind(_ body: [UInt8]) -> EventKind? {
+    guard body.count >= PayloadHeader.bytes, body[2] == payloadVersion else { return nil }
+    return EventKind(rawValue: UInt16(body[0]) | UInt16(body[1]) << 8)
+  }
+
   /// Reads an event from a frame's body.
   package static func decode(_ body: [UInt8]) throws(EventCodecError) -> Event {
     let header: PayloadHeader

@@ -81,6 +81,30 @@ package enum EventSource: Sendable {
     }
   }
 
+  /// The kind of an event, which is not looked into; nil for one that this version does not know.
+  package static func kind(_ found: LogEvent) throws(StrandlineError) -> EventKind? {
+    if found.schema == EventCodec.schema, let kind = EventCodec.kind(found.body) { return kind }
+    // What cannot be told by the first bytes is an error here, unless the event may be passed over.
+    _ = try decode(found)
+    return nil
+  }
+
+  /// The time of an event, in milliseconds since 1970: of what was done here by this device's hybrid clock, of what was
+  /// fetched by the server or by the device that wrote it, whichever is later. nil for an event without one.
+  package static func timeMilliseconds(_ found: LogEvent) throws(StrandlineError) -> Int64? {
+    switch try kind(found) {
+    case .saved, .merged, .deleted, .fetchedSave: break
+    default: return nil
+    }
+    switch try decode(found) {
+    case .saved(let event): return event.time.milliseconds
+    case .merged(let event): return event.time.milliseconds
+    case .deleted(let event): return event.time.milliseconds
+    case .fetchedSave(let event): return max(event.latest.milliseconds, event.modified?.milliseconds ?? .min)
+    default: return nil
+    }
+  }
+
   /// The event in a frame whose checksum is right.
   package static func decode(_ found: LogEvent) throws(StrandlineError) -> Event {
     let lsns = LSN(found.lsn)...LSN(found.lsn)

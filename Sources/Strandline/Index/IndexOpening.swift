@@ -70,21 +70,10 @@ package struct IndexOpening {
     do {
       if !hasSpilled { try files.clearUp(keeping: projections.runs, isListed: isListed) }
       hasSpilled = true
-      let durable = projections.beginFlush(
-        upTo: projections.appliedLSN, key: HashKey(ofStore: files.storeUUID))
-      let run = try files.write(durable, number: nextRunNumber)
+      try projections.spill(into: files, number: nextRunNumber, nextIndexNumber: definitions.nextNumber)
       nextRunNumber += 1
       isListed = false
-      // Which chain leads up to it, the flush that lists the runs will know.
-      let end = LogEnd(lsn: projections.appliedLSN.rawValue, chain: 0)
-      let runs = [run] + (projections.runs?.runs ?? [])
-      // Rows of indexes are not written here: the log cannot be asked for values while it is opened. So the indexes are
-      // built anew.
-      projections.endFlush(
-        files.set(
-          runs, end: end, nextRunNumber: nextRunNumber, indexes: [], nextIndexNumber: definitions.nextNumber))
     } catch {
-      projections.cancelFlush()
       spillCount = nil
     }
   }

@@ -38,6 +38,7 @@ package final class StoreIndex: Sendable {
   let projections: SharedProjections
   /// Held while the log is compacted, or read from its beginning.
   private let compacting = Mutex(())
+  private let rebuildsWanted = Atomic(0)
   /// Held while a flush, or a new making of all runs, is under way.
   let flushing = Mutex(())
   /// Held while declared indexes are built; before the others.
@@ -403,10 +404,15 @@ package final class StoreIndex: Sendable {
 
   // MARK: Failing runs
 
+  /// Whether a reader waits for runs to be made anew, which a compaction holds up.
+  var isRebuildWanted: Bool { rebuildsWanted.load(ordering: .acquiring) > 0 }
+
   /// Makes all runs anew from the log: one of `failed` could not be read. Returns at once if that was done.
   ///
   /// - Throws: what reading the log throws.
   func rebuild(_ failed: RunSet) throws {
+    rebuildsWanted.add(1, ordering: .acquiringAndReleasing)
+    defer { rebuildsWanted.subtract(1, ordering: .acquiringAndReleasing) }
     try whileCompacting {
       try flushing.withLock { _ in
         guard projections.withLock({ $0.runs === failed }) else { return }
@@ -438,6 +444,20 @@ package final class StoreIndex: Sendable {
       }
     }
     buildInBackground()
+  }
+
+  /// Hands out an empty fold, which writes runs as an open does where it gets large, and removes them afterwards.
+  func withFold(_ body: (inout SpillingFold) throws -> Void) throws {
+    var fold = SpillingFold(
+      SpillingFold.Spill(files: files, count: options.unstoredCountMax) {
+        try self.files.makeFolder()
+        return try self.newRunNumber()
+      })
+    defer {
+      noteUnlisted(fold.runNumbers)
+      removeUnlisted()
+    }
+    try body(&fold)
   }
 
   /// Runs a compaction of the log: no run is made from the log meanwhile.

@@ -121,6 +121,19 @@ package struct DeletionIndex: Sendable {
   /// Names stand under this key too from now on.
   mutating func use(_ key: HashKey) { if !keys.contains(key) { keys.append(key) } }
 
+  /// Of whom memory has the ID.
+  var knownNames: some Sequence<RecordID> { [frozen, changed].joined().lazy.map(\.key) }
+
+  /// What is known without the runs, by the hashes under a key; nil where a name is not deleted any more.
+  func changed(hashedBy key: HashKey) -> [KeyedHash: DeletionEntry?] {
+    var result: [KeyedHash: DeletionEntry?] = [:]
+    for (packs, names) in [(frozenPacked, frozen), (packed, changed)] {
+      for (hash, entry) in packs[key] ?? [:] { result.updateValue(entry, forKey: hash) }
+      for (id, entry) in names { result.updateValue(entry, forKey: KeyedHash(of: id, key: key)) }
+    }
+    return result
+  }
+
   // MARK: Flushing
 
   /// How many entries no run has.

@@ -118,8 +118,11 @@ package struct Outbox: Sendable {
 
   /// Learns the times of packed mutations that are still unsettled.
   package mutating func learn(_ packed: Superseded) {
-    for mutation in packed.mutations where unsettled.contains(mutation.lsn) { times[mutation.lsn] = mutation.time }
+    for mutation in packed.mutations { learn(mutation.time, of: mutation.lsn) }
   }
+
+  /// Learns the time of a mutation that is packed, if it is still unsettled.
+  mutating func learn(_ time: HybridTime, of lsn: LSN) { if unsettled.contains(lsn) { times[lsn] = time } }
 
   private mutating func remove(_ lsn: LSN) -> Settled {
     unsettled.remove(lsn)

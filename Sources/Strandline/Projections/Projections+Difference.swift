@@ -1,5 +1,7 @@
 // Where two projections differ: compaction believes no plan without this, and tests compare with it what was made from
-// runs with what the log says.
+// runs with what the log says. Records and names are compared one after the other, in their order.
+
+import StrandlineSystem
 
 /// Where projections differ.
 package struct ProjectionsDifference {
@@ -7,43 +9,30 @@ package struct ProjectionsDifference {
   /// The engine's memory, apart from what it holds of single records.
   var isMemoryOther = false
   /// Deletions of names that are known by their hash alone.
-  package var hashes = 0
-  package var isEmpty: Bool { ids.isEmpty && !isMemoryOther && hashes == 0 }
+  package var hashes: Set<KeyedHash> = []
+  package var isEmpty: Bool { ids.isEmpty && !isMemoryOther && hashes.isEmpty }
   package var words: String {
-    "\(ids.count) records such as \(ids.min().map { "'\($0)'" } ?? "none"), \(hashes) packed deletions, "
+    "\(ids.count) records such as \(ids.min().map { "'\($0)'" } ?? "none"), \(hashes.count) packed deletions, "
       + (isMemoryOther ? "the engine's memory" : "not the engine's memory")
   }
 }
 
 extension Projections {
-  /// Where these differ from others in anything that can be seen. O(records), and their memory.
+  /// Where these differ from others in anything that can be seen. O(records), one after the other; memory for what
+  /// differs, and for what lies in memory.
   package func difference(from other: Projections) throws(StrandlineError) -> ProjectionsDifference {
     var result = ProjectionsDifference()
-    let entries = (try allEntries(), try other.allEntries())
-    for (mine, theirs, ours, others) in [(self, other, entries.0, entries.1), (other, self, entries.1, entries.0)] {
-      for (id, entry) in ours {
-        let isSame =
-          others[id] == entry
-          && mine.outbox.attempted(of: id, entry.pending) == theirs.outbox.attempted(of: id, entry.pending)
-        if !isSame { result.ids.insert(id) }
-      }
+    try addEntries(other, &result)
+    for (mine, theirs) in [(self, other), (other, self)] {
       for (id, lsns) in mine.outbox.earlier where theirs.outbox.earlier[id] != lsns { result.ids.insert(id) }
-      for (id, entry) in mine.deletions.entries where try theirs.deletion(id) != entry { result.ids.insert(id) }
       for (id, held) in mine.sync.held where theirs.sync.held[id] != held { result.ids.insert(id) }
       for (id, held) in mine.sync.unread where theirs.sync.unread[id] != held { result.ids.insert(id) }
       for (id, block) in mine.sync.openBlocks where theirs.sync.openBlocks[id] != block { result.ids.insert(id) }
     }
-    for key in Set(deletions.keys).union(other.deletions.keys) {
-      let known = Set(result.ids.map { KeyedHash(of: $0, key: key) })
-      let (ours, others) = (try hashedDeletions(key), try other.hashedDeletions(key))
-      for (mine, theirs) in [(ours, others), (others, ours)] {
-        // What is known by its ID was compared above.
-        for (hash, entry) in mine.all where mine.isNameless(hash) && theirs.all[hash] != entry && !known.contains(hash)
-        {
-          result.hashes += 1
-        }
-      }
-    }
+    // Names are compared by their hashes; where nothing has a hash yet, under any key.
+    var keys = Set(deletions.keys).union(other.deletions.keys)
+    if keys.isEmpty { keys.insert(HashKey(low: 0, high: 0)) }
+    for key in keys { try addDeletions(other, key, &result) }
     if outbox.unsettled != other.outbox.unsettled, result.ids.isEmpty { result.isMemoryOther = true }
     let (ours, others) = (sync, other.sync)
     result.isMemoryOther =
@@ -53,25 +42,129 @@ extension Projections {
     return result
   }
 
-  /// The deleted names by the hash of their ID under a key; those that stand under another key are left out.
-  private func hashedDeletions(_ key: HashKey) throws(StrandlineError) -> HashedDeletions {
-    var result = HashedDeletions(all: try runs?.deletions(key) ?? [:])
-    for names in [deletions.frozen, deletions.changed] {
-      for (id, entry) in names {
-        let hash = KeyedHash(of: id, key: key)
-        result.all[hash] = entry
-        result.named.insert(hash)
+  private func addEntries(
+    _ other: Projections, _ result: inout ProjectionsDifference
+  ) throws(StrandlineError) {
+    var mine = try EntryScan(scanMemory(asOf: appliedLSN), EntryScan.Range())
+    var theirs = try EntryScan(other.scanMemory(asOf: other.appliedLSN), EntryScan.Range())
+    var (left, right) = (try mine.next(), try theirs.next())
+    while left != nil || right != nil {
+      if let one = left, let two = right, one.id == two.id {
+        let isSame =
+          one.entry == two.entry
+          && outbox.attempted(of: one.id, one.entry.pending) == other.outbox.attempted(of: two.id, two.entry.pending)
+        if !isSame { result.ids.insert(one.id) }
+        (left, right) = (try mine.next(), try theirs.next())
+      } else if let one = left, right.map({ RowKey.record(one.id).precedes(RowKey.record($0.id)) }) ?? true {
+        result.ids.insert(one.id)
+        left = try mine.next()
+      } else if let two = right {
+        result.ids.insert(two.id)
+        right = try theirs.next()
       }
     }
-    for (hash, entry) in deletions.packed[key] ?? [:] where !result.named.contains(hash) { result.all[hash] = entry }
-    return result
+  }
+
+  private func addDeletions(
+    _ other: Projections, _ key: HashKey, _ result: inout ProjectionsDifference
+  ) throws(StrandlineError) {
+    // Which of them are known by their ID.
+    var names: [KeyedHash: RecordID] = [:]
+    for table in [deletions, other.deletions] {
+      for id in table.knownNames { names[KeyedHash(of: id, key: key)] = id }
+    }
+    var known: Set<KeyedHash> = []
+    for id in result.ids { known.insert(KeyedHash(of: id, key: key)) }
+    func add(_ hash: KeyedHash) {
+      if let id = names[hash] { result.ids.insert(id) } else if !known.contains(hash) { result.hashes.insert(hash) }
+    }
+    var mine = try DeletionScan(self, key)
+    var theirs = try DeletionScan(other, key)
+    var (left, right) = (try mine.next(), try theirs.next())
+    while left != nil || right != nil {
+      if let one = left, let two = right, one.hash == two.hash {
+        if one.entry != two.entry { add(one.hash) }
+        (left, right) = (try mine.next(), try theirs.next())
+      } else if let one = left, right.map({ one.key.precedes($0.key) }) ?? true {
+        add(one.hash)
+        left = try mine.next()
+      } else if let two = right {
+        add(two.hash)
+        right = try theirs.next()
+      }
+    }
   }
 }
 
-private struct HashedDeletions {
-  var all: [KeyedHash: DeletionEntry]
-  /// Of which the ID is known.
-  var named: Set<KeyedHash> = []
+/// The deleted names in the order of their keys, from runs and memory together.
+struct DeletionScan {
+  /// A deleted name.
+  struct Name {
+    let key: [UInt8]
+    let hash: KeyedHash
+    let entry: DeletionEntry
+  }
 
-  func isNameless(_ hash: KeyedHash) -> Bool { !named.contains(hash) }
+  private let runs: RunSet?
+  private let prefix: [UInt8]
+  private var stored: MergedCursor?
+  private var hasStored = false
+  /// In the order of their keys.
+  private let changed: [(key: [UInt8], hash: KeyedHash, entry: DeletionEntry?)]
+  private var place = 0
+
+  init(_ projections: Projections, _ key: HashKey) throws(StrandlineError) {
+    runs = projections.runs
+    prefix = RowKey.deletions(key)
+    changed = projections.deletions.changed(hashedBy: key)
+      .map { (key: RowKey.deletion($0.key, key: key), hash: $0.key, entry: $0.value) }
+      .sorted { $0.key.precedes($1.key) }
+    guard let runs else { return }
+    do throws(RunError) {
+      var cursor = try MergedCursor(runs.runsWithDeletions, from: prefix)
+      hasStored = try cursor.advance()
+      stored = cursor
+    } catch {
+      throw runs.fail(error)
+    }
+  }
+
+  /// The next name; nil behind the last.
+  mutating func next() throws(StrandlineError) -> Name? {
+    while true {
+      let key = hasStored ? stored.map(\.key) : nil
+      let isStored = key?.starts(with: prefix) == true
+      guard place < changed.count else { return isStored ? try nextStored() : nil }
+      if isStored, let key {
+        if key.precedes(changed[place].key) { return try nextStored() }
+        if key == changed[place].key { try advance() }
+      }
+      let next = changed[place]
+      place += 1
+      if let entry = next.entry { return Name(key: next.key, hash: next.hash, entry: entry) }
+    }
+  }
+
+  private mutating func nextStored() throws(StrandlineError) -> Name? {
+    guard let runs, let key = stored?.key, let value = stored?.value else { return nil }
+    let path = runs.runs.first?.path ?? ""
+    let found: Name
+    do throws(RunError) {
+      let entry = try RunSet.decoding(path) { () throws(ByteReaderError) in
+        try DeletionEntry(row: value.bytes, value.range)
+      }
+      guard let (hash, _) = RowKey.deletion(key) else { throw RunError(.damaged, path, "a key is of no deleted name") }
+      found = Name(key: key, hash: hash, entry: entry)
+    } catch {
+      throw runs.fail(error)
+    }
+    try advance()
+    return found
+  }
+
+  private mutating func advance() throws(StrandlineError) {
+    do throws(RunError) { hasStored = try stored?.advance() ?? false } catch {
+      throw runs?.fail(error) ?? StrandlineError(.damaged, "\(error)")
+    }
+  }
 }

@@ -115,9 +115,27 @@ extension Projections {
   /// Forgets how to undo what has become durable and no view is older than.
   package mutating func trim(upTo durable: LSN) {
     countDurableChanges(upTo: durable)
-    let oldest = min(views.values.lazy.map(\.lsn).min() ?? durable, flushLSN ?? durable)
+    let oldest = min(views.values.lazy.map(\.lsn).min() ?? durable, flushLSN ?? durable, compactionLSN ?? durable)
     undos.trim(upTo: min(durable, oldest))
   }
+
+  // MARK: Judging
+
+  /// From now on until the judgement: how to undo what comes after `durable` is kept.
+  mutating func beginJudgement(after durable: LSN) { compactionLSN = durable }
+
+  mutating func endJudgement() { compactionLSN = nil }
+
+  /// The projections as of `lsn`, if that is not before the judgement began. O(events since).
+  func judged(asOf lsn: LSN) -> Projections? {
+    guard let begun = compactionLSN, begun <= lsn, lsn <= appliedLSN else { return nil }
+    var result = self
+    result.undo(to: lsn)
+    return result
+  }
+
+  /// A compaction was considered when `lsn` was the newest event.
+  package mutating func considered(_ lsn: LSN) { consideredLSN = max(consideredLSN, lsn) }
 
   /// Undoes every event after `lsn`: they were not, and will not be, durable.
   package mutating func undo(to lsn: LSN) {

@@ -72,7 +72,8 @@ extension Projections {
       tenures: sync.tenures, held: sync.held.values.sorted { $0.id < $1.id },
       unread: sync.unread.values.sorted { $0.id < $1.id },
       openBlocks: sync.openBlocks.values.sorted { $0.id < $1.id },
-      paces: sync.paces.values.sorted { $0.scope < $1.scope }, latest: sync.latest, isParked: sync.isParked)
+      paces: sync.paces.values.sorted { $0.scope < $1.scope }, latest: sync.latest, isParked: sync.isParked,
+      considered: consideredLSN)
   }
 
   /// The projections that runs hold.
@@ -85,6 +86,7 @@ extension Projections {
     deletions = DeletionIndex(stored: Int(state.deletionCount), keys: state.deletionKeys)
     outbox = Outbox(state)
     sync = SyncState(state)
+    consideredLSN = min(state.considered, state.lsn)
   }
 }
 

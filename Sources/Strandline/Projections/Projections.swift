@@ -23,6 +23,10 @@ package struct Projections: Sendable {
   var nextView: UInt64 = 0
   /// What a flush is about to set apart: how to undo what came after is kept for it.
   var flushLSN: LSN?
+  /// The moment before that of a compaction's judgement: how to undo what came after is kept for it.
+  var compactionLSN: LSN?
+  /// The newest event when a compaction was last considered. No event says it: what is made from the log has none.
+  package internal(set) var consideredLSN: LSN = .none
   /// What has changed durably since it was taken last, and the first undo that is not counted in it.
   var durableChanges = DurableChanges()
   /// Whether anybody asks what has changed.

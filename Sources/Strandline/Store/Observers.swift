@@ -175,6 +175,7 @@ extension RecordStore {
     let changes = projections.withLock { $0.takeDurableChanges(upTo: durable) }
     if !changes.isEmpty { observers.tell(changes) }
     index?.durabilityAdvanced()
+    considerCompaction()
     observers.tellReaders()
   }
 }

@@ -1,4 +1,4 @@
-// Compaction as an app sees it: the log becomes as large as what it says.
+// Compaction as an app sees it: the log becomes as large as what it says, and what it keeps of the past.
 //
 // Writes, reads and syncs go on meanwhile. What they may still need was alive when the plan was made, or is newer than
 // everything that the plan is about.
@@ -8,9 +8,9 @@ import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
-/// What a compaction did.
+/// What a compaction did, with the part of the log that is older than the history that stays.
 public struct StoreCompaction: Hashable, Sendable {
-  /// The log's size in bytes, without what is reserved ahead.
+  /// Its size in bytes, without what is reserved ahead; 0 if nothing is old enough.
   public var bytesBefore: UInt64 = 0
   /// The same, afterwards.
   public var bytesAfter: UInt64 = 0
@@ -28,104 +28,221 @@ public struct StoreCompaction: Hashable, Sendable {
 
 extension RecordStore {
   /// Removes from the log what nothing needs any more: superseded values, settled mutations, answers that have been
-  /// taken in. What every record holds, what is owed to the server, what must stay deleted, and where syncing stands is
-  /// the same afterwards; event numbers stay.
+  /// taken in; of what is older than the history that stays. What every record holds, what is owed to the server, what
+  /// must stay deleted, and where syncing stands is the same afterwards; event numbers stay.
   ///
   /// When this returns, what was removed is gone from the medium; if it throws, or the power goes, nothing was removed.
   /// Reads, writes and syncs go on meanwhile; a store that another process has open for reading may have to be opened
-  /// again there. What became of a write whose events were removed can no longer be asked.
+  /// again there. What became of a write whose events were removed can no longer be asked. A view that is held, and a
+  /// projection that has not applied them, keep the events that they need.
   ///
+  /// A store compacts itself, as its options say; this does it now.
+  ///
+  /// - Parameter history: how much of the past stays; nil: as `StoreOptions.compaction` says.
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull` (until it ends, what stays is on the disk twice),
-  ///   `.damaged`, `.io`, `.closed`.
-  /// - Complexity: O(bytes of the log), read five times and what stays written once; memory for the record table and
-  ///   the deletion index twice.
+  ///   `.damaged` (what stands before the damage was compacted), `.io`, `.closed`.
+  /// - Complexity: O(bytes of the log that may go), read three times and what stays written once; with a part of the
+  ///   history read twice more. Memory does not grow with the store.
   @discardableResult
-  public func compact(fileID: String = #fileID, line: Int = #line) async throws -> StoreCompaction {
+  public func compact(
+    keeping history: HistoryRetention? = nil, fileID: String = #fileID, line: Int = #line
+  ) async throws -> StoreCompaction {
     // Reading a whole log blocks its thread for long, so it does not run on the cooperative pool.
     try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global(qos: .utility).async {
-        continuation.resume(with: Result { try self.compactBlocking(fileID: fileID, line: line) })
+        continuation.resume(
+          with: Result {
+            try self.compactBlocking(keeping: history ?? self.policy.history, fileID: fileID, line: line)
+          })
       }
     }
   }
 
   /// The same on a plain thread.
   @discardableResult
-  package func compactBlocking(fileID: String = #fileID, line: Int = #line) throws -> StoreCompaction {
+  package func compactBlocking(
+    keeping history: HistoryRetention = .latest, fileID: String = #fileID, line: Int = #line
+  ) throws -> StoreCompaction {
     try CallSite(fileID, line).run("compacting the store at '\(path)'") {
-      try projections.rebuilding { () throws(StrandlineError) in
-        do { return try compactOnce() } catch {
-          let error = StrandlineError.translating(error, "compacting the store at '\(path)'")
-          throw error as? StrandlineError ?? StrandlineError(.io, "\(error)", underlying: error)
-        }
-      }
+      try requireOpen()
+      return try compactRebuilding(history, worthIf: nil) { try self.requireOpen() } ?? StoreCompaction()
     }
   }
 
-  private func compactOnce() throws -> StoreCompaction {
-    try requireOpen()
-    guard case .writer(let log) = source else {
+  private var policy: CompactionPolicy { compaction?.policy ?? CompactionPolicy() }
+
+  /// Considers a compaction in the background, if enough was written since it was considered last.
+  package func considerCompaction() {
+    guard let compaction, let ratio = compaction.policy.deadRatio, case .writer(let log) = source else { return }
+    let durable = source.durableLSN
+    let isDue = projections.withLock { state in
+      durable.rawValue >= state.consideredLSN.rawValue + compaction.policy.eventsBetween(state.records.count)
+    }
+    guard isDue else { return }
+    compaction.consider(at: durable) { [weak self] in
+      guard let self, log.finishedBytes >= 2 * UInt64(log.segmentBytesMax) else { return }
+      let pace = compaction.pace()
+      try self.compactRebuilding(compaction.policy.history, worthIf: ratio) {
+        // A read that waits for the index has precedence.
+        if self.index?.isRebuildWanted == true { throw CompactionInterrupted() }
+        try pace()
+      }
+      self.projections.withLock { $0.considered(durable) }
+    }
+  }
+
+  /// - Parameters:
+  ///   - ratio: so large a part must be dead; otherwise nothing is changed and nil is returned.
+  ///   - step: called again and again; what it throws ends the compaction.
+  @discardableResult
+  private func compactRebuilding(
+    _ history: HistoryRetention, worthIf ratio: Double?, step: () throws -> Void
+  ) throws -> StoreCompaction? {
+    var interruption: (any Error)?
+    do {
+      return try projections.rebuilding { () throws(StrandlineError) in
+        do { return try compactOnce(history, worthIf: ratio, step) } catch {
+          let error = StrandlineError.translating(error, "compacting the store at '\(path)'")
+          guard let error = error as? StrandlineError else {
+            interruption = error
+            throw StrandlineError(.io, "\(error)")
+          }
+          throw error
+        }
+      }
+    } catch {
+      throw interruption ?? error
+    }
+  }
+
+  private func compactOnce(
+    _ history: HistoryRetention, worthIf ratio: Double?, _ step: () throws -> Void
+  ) throws -> StoreCompaction? {
+    guard case .writer(let log) = source, let index else {
       throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
     }
     // A group that failed is undone here, so that it does not stand in the way.
     try core.withLock { try $0.reconcile(log) }
-    var plan: CompactionPlan?
-    var report = CompactionReport()
-    try index?.whileCompacting {
+    var result: StoreCompaction? = StoreCompaction()
+    try index.whileCompacting {
+      projections.withLock { $0.beginJudgement(after: LSN(log.durableLSN)) }
+      defer { projections.withLock { $0.endJudgement() } }
       try log.finishSegment()
-      report = try log.compact(prepare: { finished in
-        let made = try self.plan(finished)
-        projections.withLock { state in
-          state.learn(aboutToBePacked: made)
-        }
-        // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
-        // deleted. So the index is beyond it before anything is left out; and has what was just learned.
-        try index?.flush(always: true)
-        plan = made
-      }) { transaction in
-        guard let plan else { return transaction.map(LogSurvivor.init) }
-        return try transaction.compactMap { try plan.survivor(of: $0) }
+      let (limit, damage) = try lastEvent(before: history, log, step)
+      guard limit > 0 else {
+        if let damage { throw damage }
+        return
       }
+      result = try compact(log, upTo: limit, index, worthIf: ratio, step)
+      if let damage { throw damage }
     }
+    return result
+  }
+
+  private func compact(
+    _ log: Log, upTo limit: UInt64, _ index: StoreIndex, worthIf ratio: Double?, _ step: () throws -> Void
+  ) throws -> StoreCompaction? {
+    var survivors: Survivors?
+    var recordsKeptWhole = 0
+    let report = try log.compact(
+      upTo: limit,
+      prepare: { finished in
+        try judging(finished, index, step) { plan in
+          if let ratio, plan.bytesLeftOut < UInt64(log.segmentBytesMax) || plan.ratioLeftOut < ratio { return }
+          projections.withLock { $0.learn(aboutToBePacked: plan) }
+          // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
+          // deleted. So the index is beyond it before anything is left out; and has what was just learned.
+          try index.flush(always: true)
+          survivors = Survivors(of: plan)
+          recordsKeptWhole = plan.recordsKeptWhole
+        }
+        return survivors != nil
+      }
+    ) { transaction in
+      try step()
+      return try survivors?.of(transaction) ?? transaction.map(LogSurvivor.init)
+    }
+    if survivors == nil, ratio != nil { return nil }
     return StoreCompaction(
       bytesBefore: report.bytesBefore, bytesAfter: report.bytesAfter, eventsBefore: report.eventsRead,
       eventsAfter: report.eventsKept, segmentsBefore: report.segmentsRead,
-      segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: plan?.recordsKeptWhole ?? 0)
+      segmentsAfter: report.segmentsWritten + report.segmentsKept, recordsKeptWhole: recordsKeptWhole)
+  }
+
+  /// The last event that may go for its age; 0 if none may. Damage ends what can be judged.
+  private func lastEvent(
+    before history: HistoryRetention, _ log: Log, _ step: () throws -> Void
+  ) throws -> (lsn: UInt64, damage: (any Error)?) {
+    let durable = log.durableLSN
+    let oldest: Int64
+    switch history {
+    case .all: return (0, nil)
+    case .latest: return (durable, nil)
+    case .since(let duration): oldest = environment.clock.wallMilliseconds() &- duration.wholeMilliseconds
+    }
+    guard durable > 0 else { return (0, nil) }
+    var last: UInt64 = 0
+    do {
+      try log.forEachEvent(in: 1...durable) { found in
+        if found.isFirst { try step() }
+        guard try EventSource.timeMilliseconds(found).map({ $0 < oldest }) ?? true else { return false }
+        last = found.lsn
+        return true
+      }
+    } catch let error as LogError where error.code == .damaged {
+      return (last, error)
+    }
+    return (last, nil)
+  }
+
+  /// Makes the plan for the beginning of the log, by the state at its end.
+  private func judging(
+    _ finished: FinishedEvents, _ index: StoreIndex, _ step: () throws -> Void, _ body: (CompactionPlan) throws -> Void
+  ) throws {
+    let limit = LSN(finished.lastLSN)
+    func read(_ body: ([LogEvent]) throws -> Void) throws {
+      try finished.forEachTransaction { transaction in
+        try step()
+        try body(transaction)
+      }
+    }
+    func judge(_ state: Projections, _ needed: Set<LSN>) throws {
+      let plan = try CompactionPlan(
+        state: state, newKey: HashKey(ofStore: source.storeUUID), needed: needed, read: read,
+        folding: { try index.withFold($0) })
+      try body(plan)
+    }
+    // At the log's end, where it usually is, the state is here; further back it is folded.
+    if let state = projections.withLock({ $0.judged(asOf: limit) }) {
+      return try judge(state, try needed(upTo: limit, isRecent: true))
+    }
+    try index.withFold { fold in
+      try read { transaction in for found in transaction { try fold.apply(LogSurvivor(found)) } }
+      fold.advance(to: limit)
+      try judge(fold.projections, try needed(upTo: limit, isRecent: false))
+    }
   }
 
   /// The mutations up to `limit` that a later one may stand for at `limit`, and whose content is needed all the same:
   /// the server has been asked to take them since, or is about to be.
   ///
   /// Whatever else is pointed at now or later was a base or a newest mutation at `limit`, or is newer.
-  private func needed(upTo limit: LSN) throws(StrandlineError) -> Set<LSN> {
+  ///
+  /// - Parameter isRecent: how to undo what came after `limit` is known.
+  private func needed(upTo limit: LSN, isRecent: Bool) throws(StrandlineError) -> Set<LSN> {
     let (memory, attempted) = projections.withLock { state in
       (state.scanMemory(asOf: state.appliedLSN), state.outbox.attempted.all(upTo: limit))
     }
     var needed = projections.sending.union(attempted)
-    var scan = try EntryScan(memory, EntryScan.Range())
-    while let (_, entry) = try scan.next() {
-      if let base = entry.base, base.version > limit, base.content <= limit { needed.insert(base.content) }
+    func add(_ entry: RecordEntry?) {
+      if let base = entry?.base, base.version > limit, base.content <= limit { needed.insert(base.content) }
+    }
+    if isRecent {
+      for id in projections.withLock({ Array($0.changes(after: limit).keys) }) { add(try projections.entry(id)) }
+    } else {
+      var scan = try EntryScan(memory, EntryScan.Range())
+      while let (_, entry) = try scan.next() { add(entry) }
     }
     return needed
-  }
-
-  private func plan(_ finished: FinishedEvents) throws -> CompactionPlan {
-    let limit = LSN(finished.lastLSN)
-    let needed = try needed(upTo: limit)
-    return try CompactionPlan(newKey: HashKey(ofStore: source.storeUUID), needed: needed) { body in
-      try finished.forEachTransaction { transaction in
-        for found in transaction { try body(EventSource.decode(found), LSN(found.lsn)) }
-      }
-    }
-  }
-}
-
-extension CompactionPlan {
-  /// What stays of an event as the log has it; nil if nothing does.
-  fileprivate func survivor(of found: LogEvent) throws -> LogSurvivor? {
-    let (event, isSame) = survivor(try EventSource.decode(found), at: LSN(found.lsn))
-    guard let event else { return nil }
-    if isSame { return LogSurvivor(found) }
-    return LogSurvivor(lsn: found.lsn, schema: EventCodec.schema, body: EventCodec.encode(event))
   }
 }

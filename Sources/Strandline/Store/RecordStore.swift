@@ -26,6 +26,8 @@ public final class RecordStore: Sendable {
   package let projections: SharedProjections
   /// The runs below the projections; nil in a store that was opened for reading only, which writes none.
   package let index: StoreIndex?
+  /// The compaction that the store runs by itself; nil in one that was opened for reading only.
+  package let compaction: CompactionUpkeep?
   /// The rows in declared indexes of what lies in memory.
   let indexRows = IndexRowCache()
   package let settledWaiters = SettledWaiters()
@@ -36,12 +38,15 @@ public final class RecordStore: Sendable {
   /// The sync engine, if the store has one; set before `open` returns the store.
   package let driver: Mutex<(any SyncDriver)?> = Mutex(nil)
 
-  /// - Parameter index: makes the writer of runs, of a store that has one.
+  /// - Parameters:
+  ///   - compaction: how the store compacts itself, if it writes.
+  ///   - index: makes the writer of runs, of a store that has one.
   init(
     path: String, source: EventSource, environment: SystemEnvironment, projections: Projections,
-    index: (SharedProjections) -> StoreIndex? = { _ in nil }
+    compaction: CompactionPolicy? = nil, index: (SharedProjections) -> StoreIndex? = { _ in nil }
   ) {
     self.path = path
+    self.compaction = compaction.map { CompactionUpkeep($0, environment.clock) }
     self.source = source
     self.environment = environment
     self.projections = SharedProjections(projections)
@@ -64,6 +69,9 @@ public final class RecordStore: Sendable {
     try CallSite(fileID, line).run("cannot open the store at '\(path)'") {
       var logOptions = environment.adapted(options.log)
       if case .ordered = durability { logOptions.strength = .ordered }
+      // A log that does nothing by itself is not compacted by itself either.
+      var compaction = options.compaction
+      if logOptions.upkeep != .inBackground { compaction.deadRatio = nil }
       var files = IndexFiles(path, environment.system, cacheBytesMax: options.index.cacheBytesMax)
       var opening = IndexOpening(files, ignoringRuns: false, spillingAt: options.index.unstoredCountMax)
       let log: Log
@@ -76,13 +84,15 @@ public final class RecordStore: Sendable {
       files.storeUUID = log.storeUUID
       let opened = opening.finish(at: log.durableLSN)
       let store = RecordStore(
-        path: path, source: .writer(log), environment: environment.system, projections: opened.projections
+        path: path, source: .writer(log), environment: environment.system, projections: opened.projections,
+        compaction: compaction
       ) { [files] projections in
         StoreIndex(
           opened, files: files, options: options.index, log: log, projections: projections,
           inBackground: logOptions.upkeep == .inBackground)
       }
       store.index?.opened(declaring: options.indexes)
+      store.considerCompaction()
       return store
     }
   }
@@ -172,6 +182,7 @@ public final class RecordStore: Sendable {
     settledWaiters.close()
     observers.close()
     guard case .writer(let log) = source else { return }
+    compaction?.close()
     // The index is a matter of the next open's time: what is lost without it, nothing.
     _ = try? index?.close()
     try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
@@ -211,6 +222,9 @@ public struct StoreOptions: Sendable {
   /// The indexes that the store is to have. Those that it lacks are built in the background after it was opened, others
   /// are dropped. nil, the default, leaves the store's as they are.
   public var indexes: [RecordIndex]?
+
+  /// When the log is compacted, and how much of the past it keeps.
+  public var compaction = CompactionPolicy()
 
   /// The defaults.
   public init() {}

@@ -95,6 +95,9 @@ public struct StoreStatus: Hashable, Sendable {
   /// Why the index could not be written, merged or built when that was last tried; nil if nothing is wrong. Writing and
   /// merging are tried again, a declared index is built at the next open or when it is declared anew, and nothing is lost: the log has everything. Writes are refused when four times as many changes as usual lie in memory.
   public var indexFailure: String?
+  /// Why the log could not be compacted when the store last tried to; nil if nothing is wrong. It is tried again with later
+  /// writes and at the next open, and costs space until then.
+  public var compactionFailure: String?
   /// Whose this store is, since the first sync.
   public var account: Account?
 }
@@ -153,7 +156,7 @@ extension RecordStore {
       projections: registeredProjections.all.map { name, lsn in
         StoreStatus.Projection(name: name, lsn: lsn, lag: durable > lsn ? durable.rawValue - lsn.rawValue : 0)
       }, changesKept: known.changesKept, changesUnindexed: known.unindexed,
-      indexFailure: index?.lastError?.message,
+      indexFailure: index?.lastError?.message, compactionFailure: compaction?.failure?.message,
       account: bounds.first.map {
         StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: bounds.map(\.scope))
       })

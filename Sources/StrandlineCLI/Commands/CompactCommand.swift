@@ -11,16 +11,22 @@ extension Command {
     details: [
       "Records, unsent changes and the names of deleted records are the same afterwards, and the remaining events keep",
       "their LSNs. If it is interrupted, nothing is removed. While it runs, the disk holds the remaining events twice.",
+      "Events of the last 30 days stay, as they do when an app's store compacts itself, unless --history says otherwise.",
     ],
-    options: [.json],
+    options: [
+      .json,
+      Option("--history", "DAYS", "Keep the events of so many days; latest: keep none for their age. Default: 30."),
+    ],
     examples: [
       Example("Compact a store", "strandline compact STORE"),
+      Example("Keep no more than what records and the server need", "strandline compact --history latest STORE"),
       Example("The sizes before and after, as JSON", "strandline compact --json STORE"),
     ],
     run: { arguments, console in
       let path = arguments.operands[0]
+      let history = try arguments.history()
       return try withStore(path, console, create: false) { store in
-        let report = try store.compactBlocking()
+        let report = try store.compactBlocking(keeping: history)
         let quarantine = try QuarantinedFile.all(at: path, console.fileSystem)
         if arguments.has("--json") {
           try console.write(report.json(quarantine).canonicalBytes + [UInt8(ascii: "\n")])
@@ -33,9 +39,23 @@ extension Command {
     })
 }
 
+extension Arguments {
+  fileprivate func history() throws -> HistoryRetention {
+    guard let text = self["--history"] else { return .recent }
+    if text == "latest" { return .latest }
+    guard let days = Int32(text), days >= 0 else {
+      throw UsageError(message: "--history takes a number of days, or latest, not '\(text)'")
+    }
+    return .since(.seconds(Int64(days) * 86_400))
+  }
+}
+
 extension StoreCompaction {
   fileprivate var text: String {
-    "\(Words.bytes(bytesBefore)) to \(Words.bytes(bytesAfter)); "
+    if segmentsBefore == 0 {
+      return "Nothing was removed: every event is younger than the history that stays (--history says how much)."
+    }
+    return "\(Words.bytes(bytesBefore)) to \(Words.bytes(bytesAfter)); "
       + "\(Words.count(Int(clamping: eventsAfter))) of \(Words.plural(Int(clamping: eventsBefore), "event")) kept, "
       + "\(Words.count(Int(clamping: eventsBefore - eventsAfter))) dropped; "
       + "\(Words.plural(segmentsBefore, "segment")) to \(Words.count(segmentsAfter))"

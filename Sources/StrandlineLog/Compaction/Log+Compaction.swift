@@ -71,6 +71,12 @@ final class LogConsumers: Sendable {
 }
 
 extension Log {
+  /// The bytes of the segments that are finished. O(segments).
+  package var finishedBytes: UInt64 { keeper.manifest.entries.reduce(0) { $0 + UInt64($1.end?.offset ?? 0) } }
+
+  /// The size at which a segment is finished.
+  package var segmentBytesMax: Int { Int(options.segmentBytesMax) }
+
   /// Registers a consumer: compaction removes nothing above the LSN that it has advanced to, as long as it lives.
   package func register(consumer name: String, after lsn: UInt64) -> LogConsumer {
     consumers.register(name, after: lsn)
@@ -120,7 +126,7 @@ extension Log {
   ///
   /// - Parameters:
   ///   - prepare: asked before, with the events that it is about, which no other call rewrites meanwhile; not asked if
-  ///     there are none. Asked again, with fewer, if a segment proves to be damaged.
+  ///     there are none. Asked again, with fewer, if a segment proves to be damaged. If it returns false, nothing is done.
   ///   - survivors: what stays of a transaction: some of its LSNs, rising, each with its content or another. Asked in
   ///     the order of the log, about finished segments only.
   /// - Throws: `.consumerHolds` if a consumer keeps more than `LogOptions.consumerHoldBytesMax` from being looked at
@@ -130,7 +136,7 @@ extension Log {
   /// - Complexity: O(bytes of the segments that are read); until it ends, the medium holds what survives twice.
   @discardableResult
   package func compact(
-    upTo limit: UInt64 = .max, prepare: (FinishedEvents) throws -> Void = { _ in },
+    upTo limit: UInt64 = .max, prepare: (FinishedEvents) throws -> Bool = { _ in true },
     survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws -> CompactionReport {
     try checkCopied()
@@ -202,11 +208,12 @@ extension Log {
 
   private func compact(
     _ finished: ArraySlice<SegmentRewrite.Input>, _ report: inout CompactionReport,
-    _ prepare: (FinishedEvents) throws -> Void, _ survivors: ([LogEvent]) throws -> [LogSurvivor]
+    _ prepare: (FinishedEvents) throws -> Bool, _ survivors: ([LogEvent]) throws -> [LogSurvivor]
   ) throws {
     guard let last = finished.last else { return }
     var inputs = finished
-    try prepare(FinishedEvents(keeper: keeper, inputs: Array(inputs), lastLSN: last.end.lastLSN))
+    let events = FinishedEvents(keeper: keeper, inputs: Array(inputs), lastLSN: last.end.lastLSN)
+    guard try prepare(events) else { return }
     var outputs: [MadeSegment] = []
     do {
       while !inputs.isEmpty {
@@ -242,7 +249,8 @@ extension Log {
         return kept
       }
       report.bytesBefore += UInt64(input.end.offset)
-    } while !inputs.isEmpty && rewrite.bytesWritten * 2 <= UInt64(options.segmentBytesMax)
+      // The header's page is there once, however many become one.
+    } while !inputs.isEmpty && rewrite.contentBytes * 2 <= UInt64(options.segmentBytesMax)
     report.segmentsRead += rewrite.inputs.count
     report.eventsRead += rewrite.eventsRead
     report.eventsKept += rewrite.events

@@ -46,6 +46,8 @@ struct SegmentRewrite {
 
   /// The size of the output so far.
   var bytesWritten: UInt64 { UInt64(output.bytes.count) }
+  /// The same without the header's page.
+  var contentBytes: UInt64 { bytesWritten - UInt64(LogFormat.headerPageBytes) }
   var events: UInt64 { output.events }
   var segmentID: UInt64 { output.header.segmentID }
   var path: String { keeper.directory.segment(segmentID) }

@@ -22,12 +22,6 @@ extension Log {
       }
       self.attempt(.preparing) { if self.isInWant { try self.prepareSegment() } }
       self.attempt(.merging) { try self.mergeSegments() }
-      self.attempt(.compacting) {
-        while let asked = self.upkeep.compaction {
-          try self.compact(upTo: asked.limit, survivors: asked.survivors)
-          self.upkeep.finish(asked)
-        }
-      }
     }
   }
 
@@ -35,16 +29,6 @@ extension Log {
   private func attempt(_ kind: UpkeepKind, _ work: () throws -> Void) {
     guard upkeep.isDue(kind, now: clock.monotonicNanoseconds()) else { return }
     do { try work() } catch { return }
-  }
-
-  /// Asks for a compaction in the background. If it fails, the failure is in `upkeepReport`, and it is tried again
-  /// with later commits: after a second at first, then after twice as long each time, five minutes at most. A later
-  /// call takes the place of an earlier one that has not run. A log with upkeep on demand runs nothing by itself.
-  package func compactInBackground(
-    upTo limit: UInt64 = .max, survivors: @escaping @Sendable ([LogEvent]) throws -> [LogSurvivor]
-  ) {
-    upkeep.request(Upkeep.Compaction(limit: limit, survivors: survivors))
-    if options.upkeep == .inBackground { lookAfterFiles() }
   }
 
   /// Whether the live segment is half full and no other is ready.

@@ -41,8 +41,6 @@ final class Upkeep: Sendable {
     var failing: [(kind: UpkeepKind, failure: Failure)] = []
     /// By the monotonic clock: no round begins before.
     var roundNotBefore: UInt64 = 0
-    var compaction: Compaction?
-    var compactionsAsked: UInt64 = 0
   }
 
   private struct Failure: Sendable {
@@ -50,37 +48,6 @@ final class Upkeep: Sendable {
     var count = 1
     /// By the monotonic clock: it is not tried before.
     var notBefore: UInt64
-  }
-
-  /// A compaction that was asked for and has not succeeded yet.
-  struct Compaction: Sendable {
-    var number: UInt64 = 0
-    let limit: UInt64
-    let survivors: @Sendable ([LogEvent]) throws -> [LogSurvivor]
-  }
-
-  /// Whether there is something to do that no commit asks for.
-  var hasWork: Bool { work.load(ordering: .relaxed) }
-  private let work = Atomic(false)
-
-  func request(_ compaction: Compaction) {
-    state.withLock { state in
-      state.compactionsAsked += 1
-      state.compaction = compaction
-      state.compaction?.number = state.compactionsAsked
-      work.store(true, ordering: .relaxed)
-    }
-  }
-
-  var compaction: Compaction? { state.withLock { $0.compaction } }
-
-  /// Clears the request unless a newer one replaced it.
-  func finish(_ compaction: Compaction) {
-    state.withLock { state in
-      guard state.compaction?.number == compaction.number else { return }
-      state.compaction = nil
-      work.store(false, ordering: .relaxed)
-    }
   }
 
   static let backoffFirstMilliseconds: UInt64 = 1_000

@@ -90,7 +90,7 @@ extension Log {
         }
         let (offsets, end) = try writer.write(&group)
         let (chain, flushed) = (writer.durable.chain, writer.flushed)
-        defer { if options.upkeep == .inBackground, writer.wantsPreparation || upkeep.hasWork { lookAfterFiles() } }
+        defer { if options.upkeep == .inBackground, writer.wantsPreparation { lookAfterFiles() } }
         return queue.withLock { $0.becameDurable(&group, offsets: offsets, end: end, chain: chain, flushed: flushed) }
       } catch {
         return queue.withLock { state in

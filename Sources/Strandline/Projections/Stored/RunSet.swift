@@ -18,7 +18,7 @@ package final class RunSet: Sendable {
   /// A run could not be read: the whole set is of no more use.
   private let failure = Mutex<RunError?>(nil)
   /// Runs without rows of deleted names are not asked for one.
-  private let runsWithDeletions: [Run]
+  let runsWithDeletions: [Run]
   /// The set that these are the older runs of.
   private let whole: RunSet?
 
@@ -67,24 +67,6 @@ package final class RunSet: Sendable {
     return try row(RowKey.deletion(hash, key: key), runsWithDeletions) { (bytes, range) throws(ByteReaderError) in
       try DeletionEntry(row: bytes, range)
     }
-  }
-
-  /// All rows of deleted names under a key. O(names), and their memory.
-  func deletions(_ key: HashKey) throws(StrandlineError) -> [KeyedHash: DeletionEntry] {
-    var result: [KeyedHash: DeletionEntry] = [:]
-    let start = RowKey.deletions(key)
-    do throws(RunError) {
-      var cursor = try MergedCursor(runsWithDeletions, from: start)
-      while try cursor.advance(), cursor.key.starts(with: start) {
-        guard let (hash, _) = RowKey.deletion(cursor.key), let value = cursor.value else { break }
-        result[hash] = try Self.decoding(runs.first?.path ?? "") { () throws(ByteReaderError) in
-          try DeletionEntry(row: value.bytes, value.range)
-        }
-      }
-    } catch {
-      throw fail(error)
-    }
-    return result
   }
 
   /// The row beside the tables.

@@ -28,6 +28,8 @@ package struct StoredState: Sendable {
   var paces: [Pace]
   var latest: HybridTime
   var isParked: Bool
+  /// The newest event when a compaction was last considered.
+  var considered: LSN
 
   struct ZoneCount: Sendable {
     var zone: ZoneID
@@ -69,7 +71,8 @@ extension StoredState: FieldDescribed {
       unread: try field("unread", .list(.payload(Held.self)), state?.unread),
       openBlocks: try field("openBlocks", .list(.payload(Blocked.self)), state?.openBlocks),
       paces: try field("paces", .list(.payload(Pace.self)), state?.paces),
-      latest: try field("latest", .time, state?.latest), isParked: try field("isParked", .flag, state?.isParked))
+      latest: try field("latest", .time, state?.latest), isParked: try field("isParked", .flag, state?.isParked),
+      considered: try field("considered", .lsn, state?.considered))
     try field.require(deletionCount <= UInt64(Int.max) && recordCount <= UInt64(Int.max), "a count that is too large")
   }
 }
