@@ -1,75 +1,12 @@
-// SQLite as the database that benchmarks compare with. It is loaded at run time and never linked, and the prototypes
-// are declared here, so that a build needs neither its library nor its header. The constants are those of its public
-// interface, which is stable.
+// SQLite as the database that benchmarks compare with: with settings under which its transactions are durable.
 #include "CStrandlineHost.h"
+#include "sqlite_library.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct sqlite3 sqlite3;
-typedef struct sqlite3_stmt sqlite3_stmt;
-
-enum { ok = 0, row = 100, done = 101, open_readwrite = 2, open_create = 4, open_nomutex = 0x8000 };
-
-static struct {
-  int (*open_v2)(const char *, sqlite3 **, int, const char *);
-  int (*close_v2)(sqlite3 *);
-  int (*prepare_v2)(sqlite3 *, const char *, int, sqlite3_stmt **, const char **);
-  int (*step)(sqlite3_stmt *);
-  int (*reset)(sqlite3_stmt *);
-  int (*finalize)(sqlite3_stmt *);
-  int (*bind_blob)(sqlite3_stmt *, int, const void *, int, void (*)(void *));
-  int (*bind_text)(sqlite3_stmt *, int, const char *, int, void (*)(void *));
-  int (*bind_int64)(sqlite3_stmt *, int, int64_t);
-  int (*column_int)(sqlite3_stmt *, int);
-  int64_t (*column_int64)(sqlite3_stmt *, int);
-  const void *(*column_blob)(sqlite3_stmt *, int);
-  int (*column_bytes)(sqlite3_stmt *, int);
-  const unsigned char *(*column_text)(sqlite3_stmt *, int);
-  const char *(*errmsg)(sqlite3 *);
-  const char *(*version)(void);
-  int is_loaded;
-} sqlite;
-
-static int load(void *library) {
-  if (!library) return 0;
-#define FIND(name)                                                        \
-  do {                                                                    \
-    void *symbol = dlsym(library, "sqlite3_" #name);                      \
-    if (!symbol) return 0;                                                \
-    memcpy(&sqlite.name, &symbol, sizeof symbol);                         \
-  } while (0)
-  FIND(open_v2);
-  FIND(close_v2);
-  FIND(prepare_v2);
-  FIND(step);
-  FIND(reset);
-  FIND(finalize);
-  FIND(bind_blob);
-  FIND(bind_text);
-  FIND(bind_int64);
-  FIND(column_int);
-  FIND(column_int64);
-  FIND(column_blob);
-  FIND(column_bytes);
-  FIND(column_text);
-  FIND(errmsg);
-#undef FIND
-  void *symbol = dlsym(library, "sqlite3_libversion");
-  if (!symbol) return 0;
-  memcpy(&sqlite.version, &symbol, sizeof symbol);
-  sqlite.is_loaded = 1;
-  return 1;
-}
-
-const char *strandline_sqlite_load(void) {
-  static const char *const names[] = {"libsqlite3.so.0", "libsqlite3.dylib", "libsqlite3.so"};
-  for (size_t i = 0; !sqlite.is_loaded && i < sizeof names / sizeof *names; i++)
-    load(dlopen(names[i], RTLD_NOW | RTLD_LOCAL));
-  return sqlite.is_loaded ? sqlite.version() : NULL;
-}
+const char *strandline_sqlite_load(void) { return strandline_sqlite_load_library() ? sqlite->libversion() : NULL; }
 
 struct peer {
   sqlite3 *database;
@@ -78,36 +15,36 @@ struct peer {
 
 static int run(sqlite3 *database, const char *text) {
   sqlite3_stmt *statement;
-  int code = sqlite.prepare_v2(database, text, -1, &statement, NULL);
+  int code = sqlite->prepare_v2(database, text, -1, &statement, NULL);
   if (code != ok) return code;
-  do code = sqlite.step(statement);
+  do code = sqlite->step(statement);
   while (code == row);
-  sqlite.finalize(statement);
+  sqlite->finalize(statement);
   return code == done ? ok : code;
 }
 
 // Opens a database in journal mode WAL with synchronous FULL. Returns 0, or -1 and fills in `message`; `*database` may
 // then be open.
 static int open_durable(const char *path, sqlite3 **database, char *message, size_t capacity) {
-  if (sqlite.open_v2(path, database, open_readwrite | open_create | open_nomutex, NULL) != ok) goto failed;
+  if (sqlite->open_v2(path, database, open_readwrite | open_create | open_nomutex, NULL) != ok) goto failed;
   if (run(*database, "PRAGMA journal_mode=WAL") != ok) goto failed;
   if (run(*database, "PRAGMA synchronous=FULL") != ok) goto failed;
   // Both settings are read back, because a build of SQLite may override them, and then the benchmark would measure
   // transactions that are not durable.
   sqlite3_stmt *statement;
-  if (sqlite.prepare_v2(*database, "PRAGMA journal_mode", -1, &statement, NULL) != ok) goto failed;
-  const unsigned char *mode = sqlite.step(statement) == row ? sqlite.column_text(statement, 0) : NULL;
+  if (sqlite->prepare_v2(*database, "PRAGMA journal_mode", -1, &statement, NULL) != ok) goto failed;
+  const unsigned char *mode = sqlite->step(statement) == row ? sqlite->column_text(statement, 0) : NULL;
   int is_wal = mode && strcmp((const char *)mode, "wal") == 0;
-  sqlite.finalize(statement);
-  if (sqlite.prepare_v2(*database, "PRAGMA synchronous", -1, &statement, NULL) != ok) goto failed;
-  int strength = sqlite.step(statement) == row ? sqlite.column_int(statement, 0) : -1;
-  sqlite.finalize(statement);
+  sqlite->finalize(statement);
+  if (sqlite->prepare_v2(*database, "PRAGMA synchronous", -1, &statement, NULL) != ok) goto failed;
+  int strength = sqlite->step(statement) == row ? sqlite->column_int(statement, 0) : -1;
+  sqlite->finalize(statement);
   if (is_wal && strength == 2) return 0;
   snprintf(message, capacity, "journal_mode is %s and synchronous is %d, not WAL and FULL", is_wal ? "WAL" : "another",
            strength);
   return -1;
 failed:
-  snprintf(message, capacity, "%s", *database ? sqlite.errmsg(*database) : "out of memory");
+  snprintf(message, capacity, "%s", *database ? sqlite->errmsg(*database) : "out of memory");
   return -1;
 }
 
@@ -115,13 +52,13 @@ failed:
 static int prepare(struct peer *peer, const char *path, char *message, size_t capacity) {
   if (open_durable(path, &peer->database, message, capacity) != 0) return -1;
   if (run(peer->database, "CREATE TABLE IF NOT EXISTS log(id INTEGER PRIMARY KEY, body BLOB)") == ok &&
-      sqlite.prepare_v2(peer->database, "INSERT INTO log(body) VALUES(?1)", -1, &peer->insert, NULL) == ok &&
-      sqlite.prepare_v2(peer->database, "BEGIN IMMEDIATE", -1, &peer->begin, NULL) == ok &&
-      sqlite.prepare_v2(peer->database, "COMMIT", -1, &peer->commit, NULL) == ok &&
-      sqlite.prepare_v2(
+      sqlite->prepare_v2(peer->database, "INSERT INTO log(body) VALUES(?1)", -1, &peer->insert, NULL) == ok &&
+      sqlite->prepare_v2(peer->database, "BEGIN IMMEDIATE", -1, &peer->begin, NULL) == ok &&
+      sqlite->prepare_v2(peer->database, "COMMIT", -1, &peer->commit, NULL) == ok &&
+      sqlite->prepare_v2(
           peer->database, "SELECT length(body) FROM log ORDER BY id DESC LIMIT 1", -1, &peer->last, NULL) == ok)
     return 0;
-  snprintf(message, capacity, "%s", sqlite.errmsg(peer->database));
+  snprintf(message, capacity, "%s", sqlite->errmsg(peer->database));
   return -1;
 }
 
@@ -137,15 +74,15 @@ intptr_t strandline_sqlite_open(const char *path, char *message, size_t capacity
 }
 
 static int step(sqlite3_stmt *statement) {
-  int code = sqlite.step(statement);
-  sqlite.reset(statement);
+  int code = sqlite->step(statement);
+  sqlite->reset(statement);
   return code == done ? ok : code;
 }
 
 int strandline_sqlite_insert(intptr_t handle, const void *body, size_t count, size_t times) {
   struct peer *peer = (struct peer *)handle;
   // NULL is SQLITE_STATIC: SQLite does not copy the body, which the caller keeps unchanged until this returns.
-  int code = sqlite.bind_blob(peer->insert, 1, body, (int)count, NULL);
+  int code = sqlite->bind_blob(peer->insert, 1, body, (int)count, NULL);
   if (code != ok) return code;
   if (times == 1) return step(peer->insert);
   if ((code = step(peer->begin)) != ok) return code;
@@ -156,18 +93,18 @@ int strandline_sqlite_insert(intptr_t handle, const void *body, size_t count, si
 
 int strandline_sqlite_last(intptr_t handle) {
   struct peer *peer = (struct peer *)handle;
-  int length = sqlite.step(peer->last) == row ? sqlite.column_int(peer->last, 0) : -1;
-  sqlite.reset(peer->last);
+  int length = sqlite->step(peer->last) == row ? sqlite->column_int(peer->last, 0) : -1;
+  sqlite->reset(peer->last);
   return length;
 }
 
 void strandline_sqlite_close(intptr_t handle) {
   struct peer *peer = (struct peer *)handle;
-  sqlite.finalize(peer->insert);
-  sqlite.finalize(peer->begin);
-  sqlite.finalize(peer->commit);
-  sqlite.finalize(peer->last);
-  sqlite.close_v2(peer->database);
+  sqlite->finalize(peer->insert);
+  sqlite->finalize(peer->begin);
+  sqlite->finalize(peer->commit);
+  sqlite->finalize(peer->last);
+  sqlite->close_v2(peer->database);
   free(peer);
 }
 
@@ -206,9 +143,9 @@ static int prepare_records(struct records *records, const char *path, char *mess
   int code = ok;
   for (size_t i = 0; code == ok && i < sizeof schema / sizeof *schema; i++) code = run(records->database, schema[i]);
   for (size_t i = 0; code == ok && i < sizeof statements / sizeof *statements; i++)
-    code = sqlite.prepare_v2(records->database, statements[i].text, -1, statements[i].statement, NULL);
+    code = sqlite->prepare_v2(records->database, statements[i].text, -1, statements[i].statement, NULL);
   if (code == ok) return 0;
-  snprintf(message, capacity, "%s", sqlite.errmsg(records->database));
+  snprintf(message, capacity, "%s", sqlite->errmsg(records->database));
   return -1;
 }
 
@@ -237,10 +174,10 @@ int strandline_sqlite_save(
   sqlite3_stmt *save = ((struct records *)handle)->save;
   int code;
   // As above: what is bound stays unchanged until this returns.
-  if ((code = sqlite.bind_text(save, 1, id, -1, NULL)) != ok) return code;
-  if ((code = sqlite.bind_text(save, 2, type, -1, NULL)) != ok) return code;
-  if ((code = sqlite.bind_int64(save, 3, rank)) != ok) return code;
-  if ((code = sqlite.bind_blob(save, 4, body, (int)count, NULL)) != ok) return code;
+  if ((code = sqlite->bind_text(save, 1, id, -1, NULL)) != ok) return code;
+  if ((code = sqlite->bind_text(save, 2, type, -1, NULL)) != ok) return code;
+  if ((code = sqlite->bind_int64(save, 3, rank)) != ok) return code;
+  if ((code = sqlite->bind_blob(save, 4, body, (int)count, NULL)) != ok) return code;
   return step(save);
 }
 
@@ -250,48 +187,48 @@ static void (*const transient)(void *) = (void (*)(void *))(intptr_t)-1;
 int strandline_sqlite_find(intptr_t handle, const char *id) {
   struct records *records = (struct records *)handle;
   records->current = records->get;
-  return sqlite.bind_text(records->current, 1, id, -1, transient);
+  return sqlite->bind_text(records->current, 1, id, -1, transient);
 }
 
 int strandline_sqlite_list(intptr_t handle, const char *type, const char *low, const char *high, size_t limit) {
   struct records *records = (struct records *)handle;
   records->current = records->list;
   int code;
-  if ((code = sqlite.bind_text(records->current, 1, type, -1, transient)) != ok) return code;
-  if ((code = sqlite.bind_text(records->current, 2, low, -1, transient)) != ok) return code;
-  if ((code = sqlite.bind_text(records->current, 3, high, -1, transient)) != ok) return code;
-  return sqlite.bind_int64(records->current, 4, (int64_t)limit);
+  if ((code = sqlite->bind_text(records->current, 1, type, -1, transient)) != ok) return code;
+  if ((code = sqlite->bind_text(records->current, 2, low, -1, transient)) != ok) return code;
+  if ((code = sqlite->bind_text(records->current, 3, high, -1, transient)) != ok) return code;
+  return sqlite->bind_int64(records->current, 4, (int64_t)limit);
 }
 
 int strandline_sqlite_range(intptr_t handle, const char *type, int64_t rank, size_t limit) {
   struct records *records = (struct records *)handle;
   records->current = records->range;
   int code;
-  if ((code = sqlite.bind_text(records->current, 1, type, -1, transient)) != ok) return code;
-  if ((code = sqlite.bind_int64(records->current, 2, rank)) != ok) return code;
-  return sqlite.bind_int64(records->current, 3, (int64_t)limit);
+  if ((code = sqlite->bind_text(records->current, 1, type, -1, transient)) != ok) return code;
+  if ((code = sqlite->bind_int64(records->current, 2, rank)) != ok) return code;
+  return sqlite->bind_int64(records->current, 3, (int64_t)limit);
 }
 
 int strandline_sqlite_next(intptr_t handle) {
   struct records *records = (struct records *)handle;
-  int code = sqlite.step(records->current);
+  int code = sqlite->step(records->current);
   if (code == row) return 1;
-  sqlite.reset(records->current);
+  sqlite->reset(records->current);
   return code == done ? 0 : -code;
 }
 
 const char *strandline_sqlite_text(intptr_t handle, int column) {
-  return (const char *)sqlite.column_text(((struct records *)handle)->current, column);
+  return (const char *)sqlite->column_text(((struct records *)handle)->current, column);
 }
 
 int64_t strandline_sqlite_integer(intptr_t handle, int column) {
-  return sqlite.column_int64(((struct records *)handle)->current, column);
+  return sqlite->column_int64(((struct records *)handle)->current, column);
 }
 
 const void *strandline_sqlite_blob(intptr_t handle, int column, size_t *count) {
   sqlite3_stmt *current = ((struct records *)handle)->current;
-  const void *bytes = sqlite.column_blob(current, column);
-  *count = bytes ? (size_t)sqlite.column_bytes(current, column) : 0;
+  const void *bytes = sqlite->column_blob(current, column);
+  *count = bytes ? (size_t)sqlite->column_bytes(current, column) : 0;
   return bytes;
 }
 
@@ -300,7 +237,7 @@ void strandline_sqlite_records_close(intptr_t handle) {
   sqlite3_stmt *statements[] = {
       records->begin, records->commit, records->save, records->get, records->list, records->range,
   };
-  for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) sqlite.finalize(statements[i]);
-  sqlite.close_v2(records->database);
+  for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) sqlite->finalize(statements[i]);
+  sqlite->close_v2(records->database);
   free(records);
 }

@@ -1,6 +1,8 @@
 // `put`, `get`, `delete` and `status`: whole screens for one record or a few.
 
+import Strandline
 import StrandlineCLI
+import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
@@ -247,8 +249,39 @@ struct RecordVerbsTests {
         """)
     #expect(
       await machine.run("status", "--json", "/A").out
-        == #"{"account":null,"checkpoint":1,"deleted":1,"durableLSN":6,"held":[],"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":4,"unsettledRecords":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"lostReason":null,"lostWords":"","records":2,"zoneName":"Main"}]}"#
+        == #"{"account":null,"checkpoint":1,"damage":[],"deleted":1,"durableLSN":6,"held":[],"oldestUnsettledMilliseconds":0,"openBlocks":0,"quarantine":[],"records":2,"unsettled":4,"unsettledRecords":3,"waitMilliseconds":null,"waitReason":null,"zones":[{"ghostsPossible":false,"hasToken":false,"isDirty":false,"lostReason":null,"lostWords":"","records":2,"zoneName":"Main"}]}"#
         + "\n")
+  }
+
+  @Test func `status names the damage that it met, and what to do`() async throws {
+    let machine = Machine()
+    var log = LogOptions()
+    log.segmentBytesMax = 8 << 10
+    var index = IndexOptions()
+    index.closeCount = 1
+    let store = try RecordStore.openBlocking(
+      at: "/A", options: StoreOptions(log: log, index: index), environment: StoreEnvironment(machine.environment))
+    for number in 0..<40 {
+      let text = FieldValue.string(String(repeating: "x", count: 600))
+      try store.writeBlocking { try $0.save(Record(type: "N", id: RecordID("r\(number)"), fields: ["t": text])) }
+    }
+    guard case .writer(let writer) = store.source else { throw StrandlineError(.readOnly, "") }
+    let place = try #require(writer.place(of: 2))
+    try store.closeBlocking()
+    let file = "/A/\(SegmentName.name(place.segmentID))"
+    var bytes = try #require(machine.disk.peek(file))
+    bytes[Int(place.offset) + 60] ^= 1
+    machine.disk.poke(file, bytes)
+    let screen = await machine.run("status", "/A")
+    #expect(screen.code == .done)
+    let lines = screen.out.split(separator: "\n").filter { $0.hasPrefix("damaged  ") || $0.hasPrefix("try  ") }
+    #expect(lines.count == 2, "\(screen.out)")
+    #expect(lines.first?.contains("  \(file):\(place.offset), event 2: ") == true, "\(lines)")
+    #expect(lines.last?.hasSuffix("  strandline verify /A, then strandline repair /A") == true, "\(lines)")
+    let json = await machine.run("status", "--json", "/A").out
+    #expect(
+      json.contains(#""damage":[{"file":"\#(file)","firstLSN":2,"lastLSN":2,"message":""#)
+        && json.contains(#""offset":\#(place.offset)}]"#), "\(json)")
   }
 
   @Test func `a record name with control characters cannot control the terminal`() async {

@@ -1,6 +1,6 @@
-// Every short history crashed at every call, and long ones at drawn places: what remains is always a prefix that
-// holds everything acknowledged, and there is never a false alarm. The engine is LogHistories; complete runs of
-// length 3 and more belong to `strandline crash-test` in release.
+// Short histories crashed at every call, and long ones at drawn places: what remains is always a prefix that holds
+// everything acknowledged, and there is never a false alarm. The engine is LogHistories. These are slices: all histories
+// of up to three operations, and thousands of drawn ones, run in release through `strandline crash-test`.
 
 import StrandlineLogProofs
 import StrandlineSystem
@@ -8,18 +8,19 @@ import Testing
 
 @Suite(.timeLimit(.minutes(30)))
 struct `A log that lost power` {
-  @Test func `in any history of up to two operations, at any call`() throws {
+  @Test func `in any history of one operation, and a slice of those of two, at any call`() throws {
     var histories = LogHistories(seed: 1, recoverySample: 64)
-    for length in 0...2 { try histories.runAll(length: length) }
-    print("crash tests, complete up to 2 operations: \(histories.report)")
-    #expect(histories.report.histories == 1 + 8 + 64)
+    for length in 0...1 { try histories.runAll(length: length) }
+    try histories.runAll(length: 2) { $0 % 3 == 1 }
+    print("crash tests, complete for 1 operation, a slice of 2: \(histories.report)")
+    #expect(histories.report.histories == 1 + 8 + 21)
   }
 
   @Test func `in a slice of the histories of three operations`() throws {
     var histories = LogHistories(seed: 3, recoverySample: 32)
-    try histories.runAll(length: 3) { $0 % 17 == 5 }
+    try histories.runAll(length: 3) { $0 % 51 == 5 }
     print("crash tests, a slice of 3 operations: \(histories.report)")
-    #expect(histories.report.histories > 20)
+    #expect(histories.report.histories >= 10)
   }
 
   @Test func `and syncs by barriers only: a suffix may be gone, never a hole, and no alarm`() throws {
@@ -36,7 +37,7 @@ struct `A log that lost power` {
 
   @Test(arguments: 0..<4) func `in long drawn histories`(part: UInt64) throws {
     var report = LogHistoryReport()
-    for number in 0..<40 {
+    for number in 0..<12 {
       var histories = LogHistories(seed: part * 1_000 + UInt64(number), recoverySample: 4)
       try histories.runRandom(length: 40, crashes: 4)
       report += histories.report

@@ -7,7 +7,7 @@ import Testing
 @Suite(.timeLimit(.minutes(30))) struct FleetTests {
   @Test func `random lives of a fleet end in agreement`() async throws {
     var first: UInt64 = 1
-    var count: UInt64 = 60
+    var count: UInt64 = 24
     if let seed = ProcessEnvironment.value(of: "STRANDLINE_SEED").flatMap({ UInt64($0) }) { (first, count) = (seed, 1) }
     if let many = ProcessEnvironment.value(of: "STRANDLINE_LIVES").flatMap({ UInt64($0) }) { count = many }
     var tally = FleetSimulation.Tally()

@@ -120,4 +120,32 @@ private func check(_ store: RecordStore, _ what: String) throws {
     #expect(try opened.indexes().allSatisfy(\.isReady))
     try check(opened, "no longer full")
   }
+
+  @Test(arguments: [DiskCall.open, .size, .read])
+  func `is not forgotten when the file that names it cannot be read once`(call: DiskCall) throws {
+    let disk = SimulatedDisk()
+    let store = try prepare(disk)
+    try store.addIndex(indexes[0])
+    try store.closeBlocking()
+    let injector = FaultInjector(disk)
+    let system = SystemEnvironment(fileSystem: injector, clock: SimulatedClock(), random: SeededRandom(seed: 2))
+    let environment = StoreEnvironment(system, isSimulated: true)
+    func open() throws -> RecordStore {
+      try RecordStore.openBlocking(at: "/store", options: indexTestOptions(), environment: environment)
+    }
+    func failOnce() { injector.plan(DiskFault([call], pathSuffix: "/INDEXES", error: .device("", ""))) }
+    failOnce()
+    #expect { _ = try open() } throws: { ($0 as? StrandlineError)?.code == .io }
+    #expect(injector.struckCount == 1)
+    let again = try open()
+    #expect(try again.indexes().map(\.index) == [indexes[0]])
+    try again.addIndex(indexes[1])
+    #expect(try again.indexes().map(\.index) == indexes)
+    try again.closeBlocking()
+    let reader = try RecordStore.openReadOnly(at: "/store", environment: environment)
+    failOnce()
+    #expect { _ = try reader.indexes() } throws: { ($0 as? StrandlineError)?.code == .io }
+    #expect(try reader.indexes().map(\.index) == indexes)
+    try reader.closeBlocking()
+  }
 }

@@ -1,6 +1,7 @@
 // Goal: what a store answers does not depend on what of it lies in runs: flushed, merged, reopened, crashed, compacted, or
 // with runs that are damaged or gone, it is what the log says. Method: random histories on a simulated disk with runs after
-// a handful of changes, against a dictionary and against projections that were made from the log alone.
+// a handful of changes, against a dictionary and against projections that were made from the log alone. A slice: the whole
+// campaign, with failing calls, indexes and observers, runs in release through `strandline crash-test --store`.
 
 import Strandline
 import StrandlineLog
@@ -139,7 +140,7 @@ private struct Life {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `A store over sorted runs` {
-  @Test(arguments: 1...24 as ClosedRange<UInt64>)
+  @Test(arguments: 1...6 as ClosedRange<UInt64>)
   func `answers what the log says`(seed: UInt64) throws {
     var life = try Life(seed)
     for _ in 0..<160 {
@@ -151,7 +152,7 @@ private struct Life {
     #expect(life.disk.runs.count > 1)
   }
 
-  @Test(arguments: 1...24 as ClosedRange<UInt64>)
+  @Test(arguments: 1...6 as ClosedRange<UInt64>)
   func `answers the same when runs are damaged, missing or another store's`(seed: UInt64) throws {
     var life = try Life(seed)
     var damaged = 0

@@ -15,7 +15,7 @@ int strandline_catch_interrupts(int descriptor);
 
 // SQLite, if it is installed, for comparison in benchmarks.
 
-/// Loads the SQLite library. Returns its version, or NULL if it is not installed. Not thread-safe.
+/// Loads the SQLite library. Returns its version, or NULL if it is not installed.
 const char *strandline_sqlite_load(void);
 
 /// Opens the database at `path`, and creates it if it is missing, with a table of numbered bodies. Sets journal mode
@@ -74,7 +74,7 @@ const void *strandline_sqlite_blob(intptr_t handle, int column, size_t *count);
 void strandline_sqlite_records_close(intptr_t handle);
 // SQLite, if it is installed, as an app's own database.
 
-/// Loads the SQLite library. Returns 1, or 0 if it is not installed. Not thread-safe.
+/// Loads the SQLite library. Returns 1, or 0 if it is not installed.
 int strandline_database_load(void);
 
 /// Opens the database at `path`, and creates it if it is missing. Returns 0 and fills in `message` if this fails.

@@ -105,6 +105,14 @@ package enum EventSource: Sendable {
     }
   }
 
+  /// The damage that was met in the log since it was opened.
+  var damage: [LogDamage] {
+    switch self {
+    case .writer(let log): log.damage
+    case .reader(let reader): reader.damage
+    }
+  }
+
   /// The event in a frame whose checksum is right.
   package static func decode(_ found: LogEvent) throws(StrandlineError) -> Event {
     let lsns = LSN(found.lsn)...LSN(found.lsn)

@@ -72,9 +72,17 @@ struct IndexDefinitions: Hashable, Sendable {
 extension IndexFiles {
   private var definitionsPath: String { "\(folder.path)/\(IndexDefinitions.fileName)" }
 
-  /// The declared indexes. None if the file cannot be read: an index makes queries faster, and nothing depends on it.
-  func loadDefinitions() -> IndexDefinitions {
-    do { return try readDefinitions() } catch { return IndexDefinitions() }
+  /// The declared indexes. None if there is no such file, or if it is damaged: an index makes queries faster, and no answer
+  /// depends on it.
+  ///
+  /// - Throws: `.io` if a call failed: the next change would replace declarations that were not read.
+  func loadDefinitions() throws(StrandlineError) -> IndexDefinitions {
+    do { return try readDefinitions() } catch let error as SystemError {
+      if error.isAbsent { return IndexDefinitions() }
+      throw failure(RunError(error, file: definitionsPath))
+    } catch {
+      return IndexDefinitions()
+    }
   }
 
   private func readDefinitions() throws -> IndexDefinitions {

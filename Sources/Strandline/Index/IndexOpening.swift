@@ -23,6 +23,8 @@ package struct IndexOpening {
   private var nextRunNumber: UInt64 = 1
   private var isListed = false
   private(set) var definitions = IndexDefinitions()
+  /// Why the declared indexes could not be read. A writer must not go on without them.
+  private(set) var definitionsFailure: StrandlineError?
   /// So many changes in memory are written into a run before the log has been read to its end; nil: never.
   private var spillCount: Int?
   private var hasSpilled = false
@@ -44,7 +46,11 @@ package struct IndexOpening {
     files.storeUUID = storeUUID
     projections = Projections()
     isListed = false
-    definitions = files.loadDefinitions()
+    do throws(StrandlineError) {
+      (definitions, definitionsFailure) = (try files.loadDefinitions(), nil)
+    } catch {
+      (definitions, definitionsFailure) = (IndexDefinitions(), error)
+    }
     guard !ignoresRuns, !isRefused else { return nil }
     // Of whatever kind the failure is: all that the runs say stands in the log too.
     do {

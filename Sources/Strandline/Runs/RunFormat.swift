@@ -1,7 +1,10 @@
 // Every number of the format of sorted runs, once.
 //
 // The page Formats/runs.md states the same numbers for people and a test holds the two against each other. All integers
-// are little-endian. Sums are written as sums so that a reader can check them by eye.
+// are little-endian. Sums are written as sums so that a reader can check them by eye. What the headers share with those
+// of the log's files stands in `LogFormat`.
+
+import StrandlineLog
 
 /// The bytes of a run and of the list of runs.
 package enum RunFormat {
@@ -12,7 +15,7 @@ package enum RunFormat {
   /// Which runs of a folder are in use.
   package static let listName = "RUNS"
   /// A file that is not yet what it will be: ignored by readers.
-  package static let temporarySuffix = ".tmp"
+  package static var temporarySuffix: String { LogFormat.temporarySuffix }
 
   // MARK: Headers
 
@@ -22,19 +25,19 @@ package enum RunFormat {
   package static let listMagic: [UInt8] = [0x89, 0x53, 0x54, 0x4C, 0x0D, 0x0A, 0x1A, 0x0A]
   package static let version: UInt16 = 1
   /// What both headers begin with, as the headers of the log's files do.
-  package static let commonHeaderBytes = 8 + 2 + 2 + 4 + 8 + 8 + 16
-  package static let runHeaderBytes = commonHeaderBytes + 8 + 4 + 4
-  package static let listHeaderBytes = commonHeaderBytes + 8 + 4 + 4 + 4
+  package static var commonHeaderBytes: Int { LogFormat.commonHeaderBytes }
+  package static let runHeaderBytes = LogFormat.commonHeaderBytes + 8 + 4 + 4
+  package static let listHeaderBytes = LogFormat.commonHeaderBytes + 8 + 4 + 4 + 4
 
   /// Where each field of a run's header lies; both headers have those up to `storeUUID`.
   package enum Header {
-    package static let magic = 0
-    package static let version = 8
-    package static let reserved = 10
-    package static let headerLength = 12
-    package static let incompatibleBits = 16
-    package static let readOnlyCompatibleBits = 24
-    package static let storeUUID = 32
+    package static var magic: Int { LogFormat.Header.magic }
+    package static var version: Int { LogFormat.Header.version }
+    package static var reserved: Int { LogFormat.Header.reserved }
+    package static var headerLength: Int { LogFormat.Header.headerLength }
+    package static var incompatibleBits: Int { LogFormat.Header.incompatibleBits }
+    package static var readOnlyCompatibleBits: Int { LogFormat.Header.readOnlyCompatibleBits }
+    package static var storeUUID: Int { LogFormat.Header.storeUUID }
     package static let runNumber = 48
     package static let salt = 56
     package static let crc = 60

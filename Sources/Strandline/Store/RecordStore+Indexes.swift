@@ -7,7 +7,7 @@ import StrandlineSystem
 extension RecordStore {
   /// The declared indexes, in the order in which they were declared.
   ///
-  /// - Throws: `StrandlineError.closed`.
+  /// - Throws: `StrandlineError`: `.closed`; `.io` in a store that was opened for reading only, if they cannot be read.
   public func indexes(fileID: String = #fileID, line: Int = #line) throws -> [RecordIndexStatus] {
     try CallSite(fileID, line).run("listing the indexes of the store at '\(path)'") {
       try requireOpen()
@@ -15,7 +15,7 @@ extension RecordStore {
       var files = IndexFiles(path, environment, cacheBytesMax: 0)
       files.storeUUID = source.storeUUID
       let ready = projections.withLock { $0.runs }?.indexes ?? []
-      return files.loadDefinitions().indexes.map { RecordIndexStatus(index: $0.index, isReady: ready.contains($0)) }
+      return try files.loadDefinitions().indexes.map { RecordIndexStatus(index: $0.index, isReady: ready.contains($0)) }
     }
   }
 

@@ -81,6 +81,11 @@ public final class RecordStore: Sendable {
         opening = IndexOpening(files, ignoringRuns: true, spillingAt: options.index.unstoredCountMax)
         log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
       }
+      if let failure = opening.definitionsFailure {
+        // What this open has to say is that failure; nothing was appended that a close could lose.
+        _ = try? log.close()
+        throw failure
+      }
       files.storeUUID = log.storeUUID
       let opened = opening.finish(at: log.durableLSN)
       let store = RecordStore(

@@ -46,6 +46,7 @@ extension StoreStatus: CustomStringConvertible {
     let parts = [
       String.count(records, "record"), "\(unsettled) unsettled", held.isEmpty ? nil : "\(held.count) held",
       waitMilliseconds.map { "waiting \($0) ms" }, "durable up to \(durableLSN)",
+      damage.isEmpty ? nil : String.count(damage.count, "damaged place"),
     ]
     return parts.compactMap { $0 }.joined(separator: ", ")
   }
@@ -62,6 +63,13 @@ extension StoreStatus.Held: CustomStringConvertible {
   /// The record, and why it is held.
   public var description: String {
     "\(id): \(code)\(reason.isEmpty ? "" : ", \(reason)") (\(String.count(attempts, "attempt")))".oneLine
+  }
+}
+
+extension StoreStatus.Damage: CustomStringConvertible {
+  /// File and offset, the events if they are known, and what is wrong.
+  public var description: String {
+    "\(file):\(offset)\(lsns.map { ", events \($0.lowerBound) to \($0.upperBound)" } ?? ""): \(message)".oneLine
   }
 }
 

@@ -1,5 +1,6 @@
 // What a store owes, holds and waits for: everything that "can I see what happened" asks first. No field values.
 
+import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
@@ -51,6 +52,17 @@ public struct StoreStatus: Hashable, Sendable {
     /// How many events are durable and not applied.
     public var lag: UInt64
   }
+  /// A place in the log whose bytes do not verify.
+  public struct Damage: Hashable, Sendable {
+    /// The segment file, as a path.
+    public var file: String
+    /// The first byte that does not verify, counted from 0.
+    public var offset: UInt64
+    /// The events that cannot be read; nil if the damage leaves open which they are.
+    public var lsns: ClosedRange<LSN>?
+    /// What is wrong, and where.
+    public var message: String
+  }
   /// Whose a store is.
   public struct Account: Hashable, Sendable {
     /// The container's identifier.
@@ -70,7 +82,8 @@ public struct StoreStatus: Hashable, Sendable {
   public var unsettled: Int
   /// Records with such mutations.
   public var unsettledRecords: Int
-  /// Milliseconds since the oldest of them was made, by this device's clock.
+  /// Milliseconds since the oldest of them was made, by this device's clock; nil if there is none, or if its event is
+  /// damaged.
   public var oldestUnsettledMilliseconds: Int64?
   /// Names in the deletion index.
   public var deleted: Int
@@ -98,6 +111,11 @@ public struct StoreStatus: Hashable, Sendable {
   /// Why the log could not be compacted when the store last tried to; nil if nothing is wrong. It is tried again with later
   /// writes and at the next open, and costs space until then.
   public var compactionFailure: String?
+  /// Damage that reads and upkeep have met in the log since the store was opened, in the order in which they met it, 64
+  /// places at most. Nothing looks for damage: `strandline verify` reads every byte. Reads of other events and all writes
+  /// go on. Compaction leaves such a segment as it is, because its bytes are all that `strandline repair` has, which
+  /// writes what can still be read into a new store.
+  public var damage: [Damage]
   /// Whose this store is, since the first sync.
   public var account: Account?
 }
@@ -105,7 +123,8 @@ public struct StoreStatus: Hashable, Sendable {
 extension RecordStore {
   /// The store's state, as far as it is durable.
   ///
-  /// - Throws: `StrandlineError`: `.damaged` and `.io` if the oldest unsettled mutation cannot be read, `.closed`.
+  /// - Throws: `StrandlineError`: `.io` if the oldest unsettled mutation cannot be read; `.damaged` if it cannot be decoded
+  ///   although its checksum is right; `.closed`.
   /// - Complexity: O(zones + what is held), and one read of the log.
   public func status(fileID: String = #fileID, line: Int = #line) throws -> StoreStatus {
     try CallSite(fileID, line).run("reading the status of the store at '\(path)'") {
@@ -129,8 +148,12 @@ extension RecordStore {
     let (sync, living) = (known.sync, known.living)
     let now = environment.clock.wallMilliseconds()
     var oldest: Int64?
-    if let first = known.oldest, let time = try known.oldestTime ?? mutationTime(first) {
-      oldest = max(0, now - time.milliseconds)
+    if let first = known.oldest {
+      do {
+        if let time = try known.oldestTime ?? mutationTime(first) { oldest = max(0, now - time.milliseconds) }
+      } catch let error as StrandlineError where source.damage.contains(where: { $0.file == error.file }) {
+        // The status names the damage instead of an age.
+      }
     }
     let zones = Set(living.keys).union(sync.zones.keys).sorted().map { id in
       let state = sync.zones[id] ?? ZoneState()
@@ -157,6 +180,11 @@ extension RecordStore {
         StoreStatus.Projection(name: name, lsn: lsn, lag: durable > lsn ? durable.rawValue - lsn.rawValue : 0)
       }, changesKept: known.changesKept, changesUnindexed: known.unindexed,
       indexFailure: index?.lastError?.message, compactionFailure: compaction?.failure?.message,
+      damage: source.damage.map { found in
+        StoreStatus.Damage(
+          file: found.file, offset: found.offset, lsns: found.lsns.map { LSN($0.lowerBound)...LSN($0.upperBound) },
+          message: found.message)
+      },
       account: bounds.first.map {
         StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: bounds.map(\.scope))
       })

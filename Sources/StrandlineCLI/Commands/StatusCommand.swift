@@ -8,7 +8,10 @@ import StrandlineLog
 extension Command {
   static let status = Command(
     "status", "Show what a store holds, has to send and waits for.", operands: ["STORE"],
-    details: ["Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused."],
+    details: [
+      "Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused.",
+      "Damage is named where this command has met it; `verify` reads every byte.",
+    ],
     options: [.json],
     examples: [
       Example("As text", "strandline status STORE"),
@@ -21,13 +24,13 @@ extension Command {
       if arguments.has("--json") {
         try console.write(status.json(quarantine).canonicalBytes + [UInt8(ascii: "\n")])
       } else {
-        for line in text(status) { try console.print(line) }
+        for line in text(status, path) { try console.print(line) }
         for line in quarantine.map({ $0.line(in: path) }) { try console.print(line) }
       }
       return .done
     })
 
-  private static func text(_ status: StoreStatus) -> [String] {
+  private static func text(_ status: StoreStatus, _ path: String) -> [String] {
     var rows: [(String, String)] = [
       ("records", Words.count(status.records)),
       ("deleted names", Words.count(status.deleted)),
@@ -58,8 +61,22 @@ extension Command {
             + "(tried \(Words.plural(held.attempts, "time")))"
         ))
     }
+    for damage in status.damage {
+      let place = "\(printable(damage.file)):\(damage.offset)"
+      rows.append(("damaged", "\(place), \(events(damage.lsns)): \(printable(damage.message))"))
+    }
+    if !status.damage.isEmpty {
+      let store = ShellWord.quote(path)
+      rows.append(("try", "strandline verify \(store), then strandline repair \(store)"))
+    }
     let width = rows.map(\.0.count).max() ?? 0
     return rows.map { $0 + String(repeating: " ", count: width - $0.count + 2) + $1 }
+  }
+
+  private static func events(_ lsns: ClosedRange<LSN>?) -> String {
+    guard let lsns else { return "unknown events" }
+    return lsns.lowerBound == lsns.upperBound
+      ? "event \(lsns.lowerBound)" : "events \(lsns.lowerBound) to \(lsns.upperBound)"
   }
 
   private static func unsettled(_ status: StoreStatus) -> String {
@@ -80,6 +97,15 @@ extension StoreStatus {
   func json(_ quarantine: [QuarantinedFile]) -> JSONValue {
     func optional(_ number: Int64?) -> JSONValue { number.map { .integer($0) } ?? .null }
     return .object([
+      "damage": .array(
+        damage.map { damage in
+          .object([
+            "file": .string(damage.file), "offset": .integer(Int64(clamping: damage.offset)),
+            "firstLSN": damage.lsns.map { .integer(Int64(clamping: $0.lowerBound.rawValue)) } ?? .null,
+            "lastLSN": damage.lsns.map { .integer(Int64(clamping: $0.upperBound.rawValue)) } ?? .null,
+            "message": .string(damage.message),
+          ])
+        }),
       "quarantine": .array(quarantine.map(\.json)),
       "records": .integer(Int64(records)),
       "deleted": .integer(Int64(deleted)),
