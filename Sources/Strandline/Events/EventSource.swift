@@ -36,11 +36,21 @@ package enum EventSource: Sendable {
   private func read(_ lsn: UInt64) throws(StrandlineError) -> LogEvent {
     do throws(LogError) {
       switch self {
-      case .writer(let log): return try log.read(lsn)
+      case .writer(let log): return try Self.read(lsn, log)
       case .reader(let reader): return try reader.read(lsn)
       }
     } catch {
       throw StrandlineError(error, "reading event \(lsn)")
+    }
+  }
+
+  /// A read that began before a suspension goes on where the suspended store reads.
+  private static func read(_ lsn: UInt64, _ log: Log) throws(LogError) -> LogEvent {
+    do throws(LogError) {
+      return try log.read(lsn)
+    } catch {
+      guard let reader = log.readerAfterClose else { throw error }
+      return try reader.read(lsn)
     }
   }
 

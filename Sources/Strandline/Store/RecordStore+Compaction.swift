@@ -36,7 +36,7 @@ extension RecordStore {
   /// again there. What became of a write whose events were removed can no longer be asked.
   ///
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull` (until it ends, what stays is on the disk twice),
-  ///   `.damaged`, `.io`, `.closed`.
+  ///   `.damaged`, `.io`, `.closed`, `.suspended` (also if the store is suspended meanwhile; nothing was removed then).
   /// - Complexity: O(bytes of the log), read five times and what stays written once; memory for the record table and
   ///   the deletion index twice.
   @discardableResult
@@ -56,22 +56,30 @@ extension RecordStore {
       try projections.rebuilding { () throws(StrandlineError) in
         do { return try compactOnce() } catch {
           let error = StrandlineError.translating(error, "compacting the store at '\(path)'")
-          throw error as? StrandlineError ?? StrandlineError(.io, "\(error)", underlying: error)
+          let known = error as? StrandlineError ?? StrandlineError(.io, "\(error)", underlying: error)
+          guard known.code == .closed else { throw known }
+          // If it was not the store that was closed, it was its log, by a suspension.
+          try requireOpen()
+          throw StrandlineError.suspended
         }
       }
     }
   }
 
   private func compactOnce() throws -> StoreCompaction {
-    try requireOpen()
+    try requireWritable()
+    // The index first: if a suspension and a resumption fall between the two, it has ended, and flushes nothing.
+    let index = index
     guard case .writer(let log) = source else {
+      if index != nil { throw StrandlineError.suspended }
       throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
     }
+    guard let index else { throw StrandlineError.suspended }
     // A group that failed is undone here, so that it does not stand in the way.
     try core.withLock { try $0.reconcile(log) }
     var plan: CompactionPlan?
     var report = CompactionReport()
-    try index?.whileCompacting {
+    try index.whileCompacting {
       try log.finishSegment()
       report = try log.compact(prepare: { finished in
         let made = try self.plan(finished)
@@ -80,9 +88,11 @@ extension RecordStore {
         }
         // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
         // deleted. So the index is beyond it before anything is left out; and has what was just learned.
-        try index?.flush(always: true)
+        try index.flush(always: true)
         plan = made
       }) { transaction in
+        // A suspension does not wait for the rest of the log.
+        try requireWritable()
         guard let plan else { return transaction.map(LogSurvivor.init) }
         return try transaction.compactMap { try plan.survivor(of: $0) }
       }
@@ -114,6 +124,7 @@ extension RecordStore {
     let needed = try needed(upTo: limit)
     return try CompactionPlan(newKey: HashKey(ofStore: source.storeUUID), needed: needed) { body in
       try finished.forEachTransaction { transaction in
+        try requireWritable()
         for found in transaction { try body(EventSource.decode(found), LSN(found.lsn)) }
       }
     }

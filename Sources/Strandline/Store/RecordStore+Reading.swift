@@ -105,8 +105,8 @@ extension RecordStore {
       if case .reader = source {
         throw StrandlineError(
           .outdated,
-          "reading record '\(id)': event \(place) was removed by a compaction after the store was opened; "
-            + "open it again to read what took its place", lsns: place...place)
+          "reading record '\(id)': event \(place) was removed by another process's compaction; call 'refresh()', or open "
+            + "it again, to read what took its place", lsns: place...place)
       }
       throw StrandlineError(
         .damaged, "event \(place) should hold a version of '\(id)' and does not", lsns: place...place)

@@ -15,16 +15,12 @@ public final class StoreView: Sendable {
   public let lsn: LSN
   package let store: RecordStore
   private let number: UInt64
-  private let consumer: LogConsumer?
+  private let consumer: LogConsumer
 
   init(_ store: RecordStore) {
     self.store = store
     // The log first: then nothing that the view shows can be removed before it is known there.
-    if case .writer(let log) = store.source {
-      consumer = log.register(consumer: "a view of the store", after: log.durableLSN)
-    } else {
-      consumer = nil
-    }
+    consumer = store.consumers.register("a view of the store", after: store.durableLSN.rawValue)
     let now = store.environment.clock.monotonicNanoseconds()
     (number, lsn) = store.projections.withLock { state in
       let durable = store.source.durableLSN
@@ -33,7 +29,7 @@ public final class StoreView: Sendable {
   }
 
   deinit {
-    consumer?.end()
+    consumer.end()
     let durable = store.source.durableLSN
     store.projections.withLock { $0.endView(number, durable: durable) }
   }
