@@ -137,6 +137,36 @@ struct `A suspended store` {
     try store.closeBlocking()
   }
 
+  /// What it shows cannot be read any more, which ends no observation.
+  @Test func `is observed beside another process that compacts it`() async throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk, seed: 1)
+    try store.put("a", 1)
+    var record = store.observe(id("a")).makeAsyncIterator()
+    var query = store.observe(RecordQuery("T")).makeAsyncIterator()
+    var status = store.observeStatus().makeAsyncIterator()
+    #expect(try await record.next()??["n"] == 1)
+    #expect(try await query.next()?.map(\.id.name) == ["a"])
+    #expect(try await status.next()?.records == 1)
+    try store.suspendBlocking()
+    let other = try open(disk, seed: 2)
+    for number in 2..<30 { try other.put("a", Int64(number)) }
+    try other.put("b", 1)
+    try other.compactBlocking()
+    try other.closeBlocking()
+    #expect(code { _ = try store.number("a") } == .outdated)
+    store.observers.tellAll()
+    #expect(try await record.next()??["n"] == 29)
+    #expect(try await query.next()?.map(\.id.name) == ["a", "b"])
+    #expect(try await status.next()?.records == 2)
+    try store.resumeBlocking()
+    try store.put("a", 30)
+    #expect(try await record.next()??["n"] == 30)
+    #expect(try await query.next()?.first?["n"] == 30)
+    try store.closeBlocking()
+    #expect(try await record.next() == nil)
+  }
+
   @Test func `keeps its views across, against its own compactions too`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk, seed: 1)
@@ -235,6 +265,115 @@ struct `A suspended store` {
       ordinal += 1
     }
     #expect(failed > 10)
+  }
+
+  /// Each file call of a suspension fails once: it may say so, and has given the lock back in any case.
+  @Test func `is suspended also if any file call of that fails`() throws {
+    var ordinal = 1
+    var failed = 0
+    while true {
+      let disk = SimulatedDisk()
+      let faults = FaultInjector(disk)
+      let store = try open(faults, seed: 1)
+      try store.put("a", 1)
+      let queued = try store.enqueue { try $0.save(Record(type: "T", id: id("a"), fields: ["n": 2])) }.receipt
+      faults.plan(DiskFault([], ordinal: ordinal, error: .device("", "")))
+      let thrown = code { try store.suspendBlocking() }
+      let struck = faults.struckCount
+      faults.clear()
+      if thrown != nil { failed += 1 }
+      #expect([nil, .io, .outcomeUnknown].contains(thrown), "call \(ordinal)")
+      // What was queued is durable if it says so, and what was acknowledged is there.
+      let shown = try store.number("a")
+      #expect(store.isSuspended && shown == (queued.durableLSN <= store.durableLSN ? 2 : 1), "call \(ordinal)")
+      if thrown == nil { #expect(shown == 2, "call \(ordinal)") }
+      let other = try open(disk, seed: 2)
+      let kept = try other.number("a")
+      #expect(kept == shown || (kept == 2 && thrown != nil), "call \(ordinal)")
+      try other.put("b", 1)
+      try other.closeBlocking()
+      try store.resumeBlocking()
+      #expect(try store.number("a") == kept && store.number("b") == 1, "call \(ordinal)")
+      #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
+      try store.put("a", 3)
+      try store.closeBlocking()
+      if struck == 0 { break }
+      ordinal += 1
+    }
+    #expect(failed > 3)
+  }
+
+  /// The power is cut, or the process killed, at each call of a suspension, of another process beside it, and of the
+  /// resumption.
+  @Test func `loses nothing that was acknowledged, wherever the power is cut`() throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk, seed: 1)
+    for number in 1..<6 { try store.put("a", Int64(number)) }
+    disk.keepsHistory = true
+    /// How many calls there were when a value was acknowledged.
+    var acknowledged: [(calls: Int, value: Int64)] = [(0, 5)]
+    try store.suspendBlocking()
+    let other = try open(disk, seed: 2)
+    try other.put("a", 6)
+    acknowledged.append((disk.history.count, 6))
+    try other.compactBlocking()
+    try other.closeBlocking()
+    try store.resumeBlocking()
+    try store.put("a", 7)
+    acknowledged.append((disk.history.count, 7))
+    let moments = disk.history + [disk.clone()]
+    #expect(moments.count > 20)
+    for (call, moment) in moments.enumerated() {
+      let least = acknowledged.last { $0.calls <= call }?.value ?? 5
+      let losses = moment.crashLosses()
+      for loss in losses.count < 12 ? losses : losses.prefix(4) + losses.suffix(4) {
+        let image = moment.imageAfterCrash(loss)
+        let comment: Comment = "call \(call), \(loss)"
+        let after = try open(image, seed: 3)
+        guard case .int64(let value) = try after.number("a") else {
+          Issue.record(comment)
+          continue
+        }
+        #expect(value >= least && value <= 7, comment)
+        // A suspended store of another process goes on from there.
+        try after.suspendBlocking()
+        try after.resumeBlocking()
+        try after.put("a", 8)
+        #expect(after.projections.withLock { $0.brokenInvariant() } == nil, comment)
+        try after.closeBlocking()
+      }
+    }
+    try store.closeBlocking()
+  }
+
+  /// As a sequence, what others wrote comes once and in order; what compaction has taken is said.
+  @Test func `hands out the changes of other processes`() async throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk, seed: 1)
+    var changes = store.observeChanges(since: .start).makeAsyncIterator()
+    try store.put("a", 1)
+    #expect(try await changes.next()?.id == id("a"))
+    try store.suspendBlocking()
+    let other = try open(disk, seed: 2)
+    try other.put("b", 1)
+    if case .writer(let log) = other.source { try log.raiseControl() }
+    try store.refresh()
+    #expect(try await changes.next()?.id == id("b"))
+    try other.put("c", 1)
+    try other.closeBlocking()
+    try store.resumeBlocking()
+    #expect(try await changes.next()?.id == id("c"))
+    try store.put("d", 1)
+    #expect(try await changes.next()?.id == id("d"))
+    try store.suspendBlocking()
+    let third = try open(disk, seed: 3)
+    for number in 0..<20 { try third.put("a", Int64(number)) }
+    try third.compactBlocking()
+    try third.closeBlocking()
+    try store.resumeBlocking()
+    #expect(await outcome { try await changes.next() }.failure?.code == .positionExpired)
+    #expect(try store.shown() == ["a": 19, "b": 1, "c": 1, "d": 1])
+    try store.closeBlocking()
   }
 
   @Test func `waits for the closure that runs, and for its sync`() throws {
@@ -480,4 +619,10 @@ private final class ReadHook: ForwardingFileSystem {
 /// What a call that waits comes to.
 private func outcome<Value>(of body: () async throws -> Value) async -> Result<Value, any Error> {
   do { return .success(try await body()) } catch { return .failure(error) }
+}
+
+extension Result {
+  fileprivate var failure: StrandlineError? {
+    if case .failure(let error) = self { error as? StrandlineError } else { nil }
+  }
 }

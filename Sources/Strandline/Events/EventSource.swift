@@ -8,6 +8,9 @@ package enum EventSource: Sendable {
   case writer(Log)
   case reader(LogReader)
 
+  /// Whether another process may write and compact the log.
+  var isReader: Bool { if case .reader = self { true } else { false } }
+
   /// The event at `lsn`, which must be durable. One read and a checksum.
   package func event(at lsn: LSN) throws(StrandlineError) -> Event { try EventSource.decode(read(lsn.rawValue)) }
 

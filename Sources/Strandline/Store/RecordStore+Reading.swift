@@ -88,6 +88,8 @@ extension RecordStore {
   func load(_ id: RecordID, _ entry: RecordEntry?, asOf lsn: LSN?) throws -> Record? {
     var entry = entry
     while let known = entry, let place = known.view {
+      // A suspension or a resumption may replace it meanwhile.
+      let source = source
       do throws(StrandlineError) {
         if let event = try source.eventIfKept(at: place), let shown = try ShownVersion(event, at: place) {
           let system = if let fetched = shown.system { fetched } else { try self.system(of: known) }
@@ -102,7 +104,7 @@ extension RecordStore {
       }
       entry = try self.entry(id, asOf: lsn)
       if entry != known { continue }
-      if case .reader = source {
+      if source.isReader || self.source.isReader {
         throw StrandlineError(
           .outdated,
           "reading record '\(id)': event \(place) was removed by another process's compaction; call 'refresh()', or open "
