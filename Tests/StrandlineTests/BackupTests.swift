@@ -155,7 +155,7 @@ struct `A backup` {
   /// The copy must be sound in every byte, and show what the store showed after the event that it ends with.
   private func check(
     _ disk: SimulatedDisk, _ lsn: LSN, _ expected: [String: FieldValue]?, _ comment: Comment,
-    at path: String = "/copy"
+    at path: String = "/copy", indexes: [RecordIndex] = []
   ) throws {
     let verification = try LogVerifier.verify(at: path, environment: environment(disk, seed: 60).system)
     #expect(verification.findings.isEmpty, comment)
@@ -164,6 +164,8 @@ struct `A backup` {
     #expect(reader.projections.withLock { $0.brokenInvariant() } == nil, comment)
     let copy = try open(disk, path, seed: 62)
     #expect(try copy.shown() == expected && copy.durableLSN == lsn, comment)
+    #expect(try reader.indexes().map(\.index) == indexes && copy.indexes().map(\.index) == indexes, comment)
+    #expect(try copy.indexes().allSatisfy(\.isReady), comment)
     try copy.writeBlocking { try $0.create(record("new", 1)) }
     try copy.closeBlocking()
   }
@@ -253,6 +255,8 @@ struct `A backup` {
     let made = SimulatedDisk()
     let original = try Original(made, seed: 3)
     for _ in 0..<40 { try original.step() }
+    let indexes = [RecordIndex("T", "n")]
+    try original.store.addIndex(indexes[0])
     try original.store.log?.raiseControl()
     let expected = original.state(after: original.last)
     // Everything of the original is on the medium.
@@ -271,14 +275,14 @@ struct `A backup` {
         let disk = moment.imageAfterCrash(loss)
         if disk.directoryPaths.contains("/copy") {
           whole += 1
-          try check(disk, backup.lsn, expected, comment)
+          try check(disk, backup.lsn, expected, comment, indexes: indexes)
         } else {
           // The next one finds nothing in its way, and clears up.
           let again = try backUp(disk, seed: 70)
           #expect(again.lsn == backup.lsn, comment)
           // A folder without a lock file was just begun, or is not the store's: it is left alone.
           #expect(!disk.paths.contains { $0.contains(".init-") && $0.hasSuffix("/LOCK") }, comment)
-          try check(disk, again.lsn, expected, comment)
+          try check(disk, again.lsn, expected, comment, indexes: indexes)
         }
         let reader = try RecordStore.openReadOnly(at: "/store", environment: environment(disk, seed: 71))
         #expect(try reader.shown() == expected, comment)
@@ -294,6 +298,7 @@ struct `A backup` {
     let made = SimulatedDisk()
     let original = try Original(made, seed: 4)
     for _ in 0..<60 { try original.step() }
+    try original.store.addIndex(RecordIndex("T", "n"))
     try original.store.closeBlocking()
     let expected = original.state(after: original.last)
     for (error, calls) in [
@@ -317,11 +322,35 @@ struct `A backup` {
             #expect(!disk.directoryPaths.contains { $0.contains(".init-") }, comment)
           }
         } else if disk.directoryPaths.contains("/copy") {
-          #expect(try open(disk, "/copy", seed: 9).shown() == expected, comment)
+          let copy = try open(disk, "/copy", seed: 9)
+          #expect(try copy.shown() == expected && copy.indexes().map(\.isReady) == [true], comment)
         }
       }
       #expect(ordinal > 10)
     }
+  }
+
+  @Test func `declares the indexes of its original, and its first writer builds them`() throws {
+    let disk = SimulatedDisk()
+    let original = try Original(disk, seed: 9)
+    for _ in 0..<40 { try original.step() }
+    for (index, isSuspended) in [(RecordIndex("T", "n"), false), (RecordIndex("T"), true)] {
+      try original.store.addIndex(index)
+      if isSuspended { try original.store.suspendBlocking() }
+      let copy = isSuspended ? "/second" : "/first"
+      try original.store.backupBlocking(to: copy)
+      let reader = try RecordStore.openReadOnly(at: copy, environment: environment(disk, seed: 10))
+      #expect(try reader.indexes().map(\.index) == original.store.indexes().map(\.index))
+      #expect(try reader.indexes().allSatisfy { !$0.isReady })
+      let query = RecordQuery("T", where: [RecordFilter("n", .greaterThan, 10)], sortedBy: [RecordSort("n")])
+      let expected = try original.store.query(query).records
+      #expect(try reader.query(query).records == expected && reader.explain(query).index == nil)
+      let writer = try open(disk, copy, seed: 11)
+      #expect(try writer.indexes().allSatisfy(\.isReady) && writer.explain(query).index == RecordIndex("T", "n"))
+      #expect(try writer.query(query).records == expected)
+      try writer.closeBlocking()
+    }
+    try original.store.closeBlocking()
   }
 
   @Test func `on a disk that is too small ends with a full disk and gives the room back`() throws {

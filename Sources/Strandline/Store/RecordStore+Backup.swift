@@ -1,5 +1,6 @@
 // Backups: a store as it was at one event, copied while an app writes and compacts it. How the files are copied stands in
-// LogBackup; here the copy gets its mark.
+// LogBackup; here the copy gets its mark. Runs are not copied: its first writer makes them of its log. Which indexes were
+// declared the log does not know, so that is copied.
 
 import Dispatch
 package import StrandlineLog
@@ -23,7 +24,8 @@ extension RecordStore {
   /// The copy is a store of its own. It can be opened beside the original, on this device or another one, and both can sync
   /// with the same account: its first writer takes a new writer name, and takes nothing that was unsent for unknown to the
   /// server. When this returns, the copy is on the medium; if it throws, or the process ends, nothing stands at `newPath`.
-  /// Files beside the events, such as a sign-in, are not copied.
+  /// Declared indexes are declared in the copy too; its first writer builds them. Files beside the events, such as a
+  /// sign-in, are not copied.
   ///
   /// Works on a suspended store, and on one that was opened for reading only; then it holds at least what was durable a
   /// fifth of a second before the call.
@@ -85,7 +87,10 @@ extension RecordStore {
     try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
       let report = try LogBackup.make(
         of: path, at: newPath, role: .store, environment: environment.system,
-        ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress)
+        ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress
+      ) { copy in
+        try IndexFiles(path, environment.system, cacheBytesMax: 0).copyDefinitions(toStoreAt: copy)
+      }
       return StoreBackup(lsn: LSN(report.lastLSN), bytes: report.bytes, segments: report.segments)
     }
   }

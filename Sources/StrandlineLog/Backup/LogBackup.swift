@@ -38,12 +38,15 @@ package enum LogBackup {
   ///   - roundsMax: how often the list of segments is read because some of them have vanished.
   ///   - ownerBytes: what the copy has in MANIFEST, by its last LSN and what the original has there.
   ///   - progress: called after each piece of a file; what it throws ends the backup.
+  ///   - complete: called with the folder of the copy when the log is in it, before it gets its name: what else the copy
+  ///     is to have is written and synced here.
   /// - Throws: `LogError`: `.absent`, `.notAStore`, `.notEmptyDirectory`, `.wrongRole`, `.damaged`, `.changing` if the
-  ///   segments vanish faster than they can be copied, `.full`, `.io`; or what `progress` throws.
+  ///   segments vanish faster than they can be copied, `.full`, `.io`; or what `progress` and `complete` throw.
   /// - Complexity: O(bytes of the log), written once and read twice; memory for one piece.
   package static func make(
     of path: String, at newPath: String, role: LogRole, environment: SystemEnvironment, roundsMax: Int = 64,
-    ownerBytes: (UInt64, [UInt8]) -> [UInt8], progress: (LogBackupProgress) throws -> Void = { _ in }
+    ownerBytes: (UInt64, [UInt8]) -> [UInt8], progress: (LogBackupProgress) throws -> Void = { _ in },
+    complete: (String) throws -> Void = { _ in }
   ) throws -> LogBackupReport {
     let (source, target) = (StoreDirectory(path), StoreDirectory(newPath))
     let fileSystem = environment.fileSystem
@@ -60,6 +63,7 @@ package enum LogBackup {
       defer { lock?.unlock() }
       var copy = LogCopy(source: source, place: place, role: role, fileSystem: fileSystem, roundsMax: roundsMax)
       report = try copy.make(ownerBytes, progress)
+      try complete(place.path)
       try fileSystem.syncDirectory(place.path)
       try fileSystem.rename(place.path, to: target.path)
     } catch {
