@@ -31,7 +31,9 @@ extension Command {
         ) { state in
           progress.update("\(Words.bytes(state.bytesCopied)) of \(Words.bytes(state.bytesTotal))")
         }
-      } catch let error as StrandlineError where error.code == .notAStore && error.file != directory(path) {
+      } catch let error as StrandlineError
+        where error.code == .notAStore && (error.file != directory(path) || directory(target) == directory(path))
+      {
         throw Failure(.cannotCreate, error.message, try: "the same command with another directory for the copy")
       }
       if arguments.has("--json") {
