@@ -47,6 +47,8 @@ package struct LogError: Error, Sendable, CustomStringConvertible {
     case noSuchLSN
     /// The event was left out when its segment was compacted.
     case compacted
+    /// The files change faster than they can be copied.
+    case changing
     /// A registered consumer still needs what compaction would remove.
     case consumerHolds
   }
@@ -79,6 +81,9 @@ package struct LogError: Error, Sendable, CustomStringConvertible {
 
   /// Full disk somewhere below: the one failure that a person can end by deleting something.
   package var isFull: Bool { code == .full || underlying?.isFull == true }
+
+  /// The system refused a file because the device is locked: the same call may succeed later.
+  package var isDeviceLocked: Bool { underlying?.isDeviceLocked == true }
 
   package var description: String {
     guard let underlying, !message.contains(underlying.description) else { return message }

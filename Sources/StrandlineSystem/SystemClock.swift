@@ -49,5 +49,5 @@ package struct RealClock: SystemClock {
 extension SystemEnvironment {
   /// The real file system, clocks and random source of this machine.
   package static let real = SystemEnvironment(
-    fileSystem: POSIXFileSystem(), clock: RealClock(), random: SystemRandom())
+    fileSystem: ProtectedFileSystem.real, clock: RealClock(), random: SystemRandom())
 }

@@ -161,6 +161,7 @@ struct HelpTests {
           verify                  Check every byte of a store, or of a server's journal.
           repair                  Recover what a damaged store still holds into a new store.
           compact                 Remove the events that are no longer needed from a store's log.
+          backup                  Copy a store to a new directory, while an app writes it.
           serve                   Run a local server that speaks CloudKit Web Services.
           bench                   Measure the store and the log on this machine.
           crash-test              Cut the power or kill processes; check that nothing acknowledged is lost.

@@ -176,6 +176,32 @@ func keepInStep(_ counts: TitleCounts, with store: RecordStore) -> Task<Void, an
   Task { try await store.project(into: counts) }  // ends with the store, or with its cancellation
 }
 
+func sleep(_ store: RecordStore) async throws {
+  try await store.suspend()  // what was written is durable, and the lock is given back
+}
+
+func wake(_ store: RecordStore) async throws -> Bool {
+  do {
+    try await store.resume()  // what an extension has written meanwhile is here now
+    return true
+  } catch StrandlineError.Code.storeHeld {
+    return false  // the extension is writing still: readable as before, and resumed at the next try
+  }
+}
+
+func openWhileLocked(at folder: String, isUnlocked: @escaping @Sendable () -> Bool) async throws -> RecordStore? {
+  do {
+    return try await RecordStore.open(at: folder, environment: .real(isProtectedDataAvailable: isUnlocked))
+  } catch StrandlineError.Code.temporarilyUnavailable {
+    return nil  // again when the device is unlocked
+  }
+}
+
+func keepCopy(of store: RecordStore, in folder: String) async throws -> LSN {
+  let backup = try await store.backup(to: folder)  // checked, and on the disk
+  return backup.lsn
+}
+
 func countVisit(of page: String, in store: RecordStore) async throws -> (visits: Int64, position: LogPosition) {
   let (visits, receipt) = try await store.write { tx in
     var record = try tx.record(RecordID(page)) ?? Record(type: "Page", id: RecordID(page))
@@ -292,6 +318,21 @@ struct `The examples of the documentation` {
   @Test func `keep two notes on a real disk`() async throws {
     let folder = try TemporaryFolder()
     #expect(try await keepTwoNotes(at: folder("notes")) == ["New moon on Friday", "Low tide at six"])
+  }
+
+  @Test func `sleep while an extension writes, and wake`() async throws {
+    let folder = try TemporaryFolder()
+    let store = try await RecordStore.open(at: folder("notes"))
+    try await sleep(store)
+    let other = try await RecordStore.open(at: folder("notes"))
+    try await other.write { try $0.save(Note(id: "tide", title: "Low tide at six")) }
+    #expect(try await !wake(store))
+    try await other.close()
+    #expect(try await wake(store))
+    #expect(try await keepCopy(of: store, in: folder("copy")) == store.durableLSN)
+    #expect(try await openWhileLocked(at: folder("other")) { true }?.close() != nil)
+    #expect(try store.value(Note.self, "tide")?.title == "Low tide at six")
+    try await store.close()
   }
 
   @Test func `rename, mark and count notes`() async throws {

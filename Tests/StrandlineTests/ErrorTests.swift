@@ -147,6 +147,12 @@ private struct PublicCall: Sendable {
     },
     PublicCall("RecordStore.close()", closed: nil, damaged: nil) { try await $0.store.close() },
     PublicCall("RecordStore.closeBlocking()", closed: nil, damaged: nil) { try $0.store.closeBlocking() },
+    PublicCall("RecordStore.suspend()", damaged: nil) { try await $0.store.suspend() },
+    PublicCall("RecordStore.resume()", damaged: nil) { try await $0.store.resume() },
+    PublicCall("RecordStore.backup(to:)") { try await $0.store.backup(to: "/copy-\(UUID())") },
+    PublicCall("RecordStore.backup(at:to:environment:)", closed: nil) {
+      try await RecordStore.backup(at: "/store", to: "/copy-\(UUID())", environment: $0.device.environment)
+    },
     PublicCall("RecordStore.write(_:)", damaged: nil) { try await $0.store.write { _ in } },
     PublicCall("RecordStore.writeBlocking(_:)", damaged: nil) { try $0.store.writeBlocking { _ in } },
     PublicCall("RecordStore.write<>(_:)") { try await $0.store.write { tx in try tx.record(id) } },
@@ -403,7 +409,7 @@ struct ErrorTests {
       #expect(thrown.location?.hasPrefix(here) == true, "\(call.name): \(thrown.location ?? "nil")")
       #expect(thrown.file == scene.file, "\(call.name): \(thrown)")
       let (offset, lsns) = (try #require(thrown.offset), try #require(thrown.lsns))
-      if call.name.contains(".open") || call.name.contains(".compact") {
+      if [".open", ".compact", ".backup"].contains(where: call.name.contains) {
         // A reader of the whole log reads transactions, and stops at a damaged one.
         #expect(offset <= UInt64(scene.found.offset), "\(call.name): \(thrown)")
         #expect(scene.lsns.map { lsns.contains($0.lowerBound) } == true, "\(call.name): \(thrown)")

@@ -213,6 +213,48 @@ struct `A projection` {
     try store.closeBlocking()
   }
 
+  @Test func `goes on through suspensions, and its claim on the log outlasts them`() async throws {
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    let isHeld = Atomic(false)
+    let memory = Memory { _ in while isHeld.load(ordering: .acquiring) { await Task.yield() } }
+    // Not the records alone: the position of a batch that is still on its way would move under the hold.
+    func reached() async throws {
+      while try memory.records != store.all() || memory.appliedPosition()?.lsn != store.durableLSN {
+        await Task.yield()
+      }
+    }
+    try store.put("a", 0)
+    let following = Task { try await store.project(into: memory) }
+    try await reached()
+    for round in 1..<5 {
+      try await store.suspend()
+      #expect(try store.status().projections.map(\.name) == ["memory"])
+      let other = try open(disk, seed: UInt64(round + 10))
+      try other.put("b", round)
+      if round == 3 { try other.compactBlocking() }
+      try other.closeBlocking()
+      if round % 2 == 0 {
+        try store.refresh()
+        try await reached()
+      }
+      try await store.resume()
+      try await reached()
+      #expect(memory.records[RecordID("b")]?["n"] == .int64(Int64(round)))
+      // Registered before the suspensions, and known to the log that was opened after them.
+      isHeld.store(true, ordering: .releasing)
+      let applied = try #require(memory.appliedPosition())
+      // Each a new value: a save that changes nothing is no event.
+      for number in 1...20 { try store.put("a", round * 100 + number) }
+      try store.compactBlocking()
+      #expect(try store.changes(since: applied).changes.count == 20)
+      isHeld.store(false, ordering: .releasing)
+      try await reached()
+    }
+    try await store.close()
+    try await following.value
+  }
+
   @Test func `ends with its cancellation, with its own error, and after a close`() async throws {
     let store = try open()
     try store.put("a", 1)

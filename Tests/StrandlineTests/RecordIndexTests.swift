@@ -36,8 +36,9 @@ private struct Life {
     RecordID("r\(below(40))", zone: [ZoneID.main, ZoneID("Other"), ZoneID("Ma")][below(10) / 4])
   }
 
-  mutating func step() throws {
-    switch below(32) {
+  /// - Parameter kinds: below 20: nothing that closes the store, or looks at it.
+  mutating func step(kinds: Int = 34) throws {
+    switch below(kinds) {
     case 0..<12:
       steps.append("save")
       var records: [RecordID: Record] = [:]
@@ -89,9 +90,36 @@ private struct Life {
       steps.append("view")
       if views.count > 2 { views.removeFirst() }
       views.append(try store.view())
+    case 25, 26: try suspend()
     default:
       for _ in 0..<3 { try check(values.query()) }
     }
+  }
+
+  /// Suspends and resumes the store. Meanwhile another process may write, compact, add and drop indexes.
+  private mutating func suspend() throws {
+    steps.append("suspend")
+    // They expire if the other process compacts the store.
+    views = []
+    let suspended = store
+    try suspended.suspendBlocking()
+    try check(values.query())
+    if below(4) > 0 {
+      steps.append("another process")
+      store = try openIndexed(disk, seed: random.next())
+      for _ in 0..<below(8) { try step(kinds: 20) }
+      // Releasing it is a process that ends without closing the store.
+      if below(3) > 0 { try store.closeBlocking() }
+      store = suspended
+      if below(2) == 0 {
+        steps.append("refresh")
+        try store.refresh()
+        try check(values.query())
+      }
+    }
+    steps.append("resume")
+    try store.resumeBlocking()
+    try check(values.query())
   }
 
   /// Every page of a query, by index and by reading all.

@@ -48,7 +48,7 @@ extension RecordStore {
 
   /// Appends what the engine would.
   fileprivate func append(_ events: [Event]) throws {
-    let (lsns, upTo) = try transact { core in for event in events { try core.append(event) } }
+    let (lsns, upTo, _) = try transact { core in for event in events { try core.append(event) } }
     if lsns != nil { try log.waitUntilDurableBlocking(upTo.rawValue) }
   }
 }

@@ -8,6 +8,9 @@ package enum EventSource: Sendable {
   case writer(Log)
   case reader(LogReader)
 
+  /// Whether another process may write and compact the log.
+  var isReader: Bool { if case .reader = self { true } else { false } }
+
   /// The event at `lsn`, which must be durable. One read and a checksum.
   package func event(at lsn: LSN) throws(StrandlineError) -> Event { try EventSource.decode(read(lsn.rawValue)) }
 
@@ -36,11 +39,21 @@ package enum EventSource: Sendable {
   private func read(_ lsn: UInt64) throws(StrandlineError) -> LogEvent {
     do throws(LogError) {
       switch self {
-      case .writer(let log): return try log.read(lsn)
+      case .writer(let log): return try Self.read(lsn, log)
       case .reader(let reader): return try reader.read(lsn)
       }
     } catch {
       throw StrandlineError(error, "reading event \(lsn)")
+    }
+  }
+
+  /// A read that began before a suspension goes on where the suspended store reads.
+  private static func read(_ lsn: UInt64, _ log: Log) throws(LogError) -> LogEvent {
+    do throws(LogError) {
+      return try log.read(lsn)
+    } catch {
+      guard let reader = log.readerAfterClose else { throw error }
+      return try reader.read(lsn)
     }
   }
 

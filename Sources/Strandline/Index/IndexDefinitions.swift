@@ -96,15 +96,38 @@ extension IndexFiles {
       try file.read(at: 0, count: Int(size)), storeUUID: storeUUID, file: definitionsPath)
   }
 
+  /// Copies the declared indexes as they are, also in a form that this version does not know, into the folder of a copy of
+  /// the store. It has no runs yet, so its first writer builds each index. When this returns, they are on the medium.
+  func copyDefinitions(toStoreAt path: String) throws {
+    let bytes: [UInt8]
+    do throws(SystemError) {
+      let file = try environment.fileSystem.open(definitionsPath, .read)
+      defer { file.close() }
+      let size = try file.size()
+      // A larger file was not written by this code, and means nothing in the store either.
+      guard size <= UInt64(IndexDefinitions.bytesMax) else { return }
+      bytes = try file.read(at: 0, count: Int(size))
+    } catch  where error.isAbsent {
+      return
+    } catch {
+      throw failure(RunError(error, file: definitionsPath))
+    }
+    try IndexFiles(path, environment, cacheBytesMax: 0).write(definitionBytes: bytes)
+  }
+
   /// Replaces the declared indexes. When this returns, they are on the medium; if it throws, either may be.
   func write(_ definitions: IndexDefinitions) throws {
+    try write(definitionBytes: definitions.encoded(storeUUID: storeUUID))
+  }
+
+  private func write(definitionBytes bytes: [UInt8]) throws {
     let temporary = definitionsPath + RunFormat.temporarySuffix
     do throws(RunError) {
       try makeFolder()
       do throws(SystemError) {
         let file = try folder.create(temporary)
         defer { file.close() }
-        try file.write(definitions.encoded(storeUUID: storeUUID), at: 0)
+        try file.write(bytes, at: 0)
         try file.sync(.durable)
         try folder.publish(temporary, as: definitionsPath)
       } catch {

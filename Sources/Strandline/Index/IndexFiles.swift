@@ -159,9 +159,13 @@ package struct IndexFiles: Sendable {
 
   /// The public form of a failure to write.
   func failure(_ error: RunError) -> StrandlineError {
-    StrandlineError(
-      error.cause?.isFull == true ? .diskFull : error.cause == nil ? .damaged : .io, "\(error)", file: error.file,
-      offset: error.offset, underlying: error.cause)
+    let code: StrandlineError.Code =
+      if let cause = error.cause {
+        cause.isDeviceLocked ? .temporarilyUnavailable : cause.isFull ? .diskFull : .io
+      } else {
+        .damaged
+      }
+    return StrandlineError(code, "\(error)", file: error.file, offset: error.offset, underlying: error.cause)
   }
 }
 

@@ -2,8 +2,8 @@
 //
 // An index is built from one set of runs, while flushes go on: from the moment at which it has a number, each flush writes
 // the rows of what has changed since that set. So the run that a build makes is older than all of those, and takes its
-// place behind all others. It is complete when the list that names it says so; a build that ends before, by a crash or a
-// failure, begins anew under another number, and what it left means nothing.
+// place behind all others. It is complete when the list that names it says so; a build that ends before, by a crash, a
+// failure or a suspension of the store, begins anew under another number, and what it left means nothing.
 
 import Dispatch
 import StrandlineLog
@@ -20,6 +20,11 @@ extension StoreIndex {
         RecordIndexStatus(index: stored.index, isReady: state.current?.indexes.contains(stored) ?? false)
       }
     }
+  }
+
+  /// Those of a store that was opened with a list of indexes; nil in one that takes what is declared.
+  var list: [RecordIndex]? {
+    state.withLock { $0.hasList ? $0.definitions.indexes.map(\.index) : nil }
   }
 
   /// Declares an index, unless it is. When this returns, that is durable; it is built in the background.
@@ -52,7 +57,10 @@ extension StoreIndex {
   }
 
   private func redefine(_ body: (inout IndexDefinitions) -> Void) throws {
-    try flushing.withLock { _ in try redefineHeld(body) }
+    try flushing.withLock { _ in
+      try checkNotEnded()
+      try redefineHeld(body)
+    }
   }
 
   /// The same; the caller holds `flushing`.
@@ -96,13 +104,17 @@ extension StoreIndex {
     }
   }
 
-  /// Builds what is declared and not built, on this thread. Returns early when the store is being closed.
+  /// Builds what is declared and not built, on this thread.
   ///
+  /// - Returns: false if the store is being closed or suspended: the next index builds what is left.
   /// - Throws: `StrandlineError`: what reading the records throws, `.diskFull`, `.io`.
-  func build() throws {
+  @discardableResult
+  func build() throws -> Bool {
     do {
-      try building.withLock { _ in
-        while !isClosing.load(ordering: .acquiring), let build = try beginBuild() {
+      return try building.withLock { _ in
+        while true {
+          if isClosing.load(ordering: .acquiring) { return false }
+          guard let build = try beginBuild() else { return !hasEnded }
           do {
             try run(build)
           } catch {
@@ -138,7 +150,7 @@ extension StoreIndex {
     if !isListed { try flush(always: true, beginsBuild: false) }
     return try flushing.withLock { _ in
       let (current, generation) = state.withLock { ($0.current, $0.generation) }
-      guard let current else { return nil }
+      guard let current, !hasEnded else { return nil }
       var begun: StoredIndex?
       try redefineHeld { definitions in
         guard let place = definitions.indexes.firstIndex(where: { !current.indexes.contains($0) }) else { return }
@@ -167,7 +179,8 @@ extension StoreIndex {
     }
     let isPublished = try flushing.withLock { _ in
       let (current, definitions, generation) = state.withLock { ($0.current, $0.definitions, $0.generation) }
-      guard let current, generation == build.generation, definitions.indexes.contains(build.index) else { return false }
+      guard let current, !hasEnded, generation == build.generation, definitions.indexes.contains(build.index)
+      else { return false }
       let set = try change(
         to: current.runs + (made.map { [$0] } ?? []), end: current.end, indexes: current.indexes + [build.index])
       projections.withLock { $0.replaceRuns(set) }

@@ -2,8 +2,12 @@
 // store is closed; runs become one as there get more of them. None of it is needed for a write to be durable: the log has
 // everything, and the runs are made again from it where one of them fails.
 //
-// Four locks, in this order: `compacting`, `flushing` for the length of a flush, that of the projections for a moment, `state` for the
-// length of a change of the list. A merge holds none while it reads and writes.
+// Six locks, in this order: `building` for the length of a build, `compacting`, `merging` for the length of a merge,
+// `flushing` for the length of a flush, that of the projections for a moment, `state` for the length of a change of the
+// list. A flush waits for no merge and for no build.
+//
+// One index ends with its log: a store that is suspended has none, and a resumed one gets another, over the runs and with
+// the declared indexes that the disk has by then.
 
 import Dispatch
 import StrandlineLog
@@ -33,19 +37,23 @@ package final class StoreIndex: Sendable {
   package static let folderName = "runs"
 
   let files: IndexFiles
-  let options: IndexOptions
+  package let options: IndexOptions
   let log: Log
   let projections: SharedProjections
   /// Held while the log is compacted, or read from its beginning.
   private let compacting = Mutex(())
   private let rebuildsWanted = Atomic(0)
+  /// Held while runs are made one: a close waits for it.
+  private let merging = Mutex(())
   /// Held while a flush, or a new making of all runs, is under way.
   let flushing = Mutex(())
   /// Held while declared indexes are built; before the others.
   let building = Mutex(())
   let state: Mutex<State>
-  /// Read by a merge in between.
+  /// Read by a merge and by a build in between.
   let isClosing = Atomic(false)
+  /// What writing runs throws when the index has ended; set under `flushing`, so that none is written behind it.
+  private let ended: Mutex<StrandlineError?> = Mutex(nil)
   /// Where background work runs; nil: on the thread that asks for it, so that a simulated run can be repeated.
   private let queue: DispatchQueue?
   private let mergeQueue: DispatchQueue?
@@ -68,6 +76,8 @@ package final class StoreIndex: Sendable {
     var failure: Failure?
     /// The declared indexes. One without a number waits to be built; one with a number gets its rows from every flush.
     var definitions: IndexDefinitions
+    /// The store was opened with a list of indexes.
+    var hasList = false
     /// How often all runs were made anew.
     var generation = 0
     var isBuildQueued = false
@@ -86,23 +96,35 @@ package final class StoreIndex: Sendable {
     package var notBefore: UInt64
   }
 
+  convenience init(
+    _ opened: IndexOpening.Opened, files: IndexFiles, options: IndexOptions, log: Log, projections: SharedProjections
+  ) {
+    self.init(
+      opened.projections.runs, nextRunNumber: opened.nextRunNumber, isListed: opened.isListed,
+      definitions: opened.definitions, files: files, options: options, log: log, projections: projections)
+  }
+
+  /// - Parameters:
+  ///   - runs: those of the projections.
+  ///   - nextRunNumber: above the numbers of all runs that were ever written.
+  ///   - isListed: whether the list on the medium names `runs`.
+  ///   - definitions: the declared indexes. One of which `runs` do not have every row is built anew.
   init(
-    _ opened: IndexOpening.Opened, files: IndexFiles, options: IndexOptions, log: Log,
-    projections: SharedProjections, inBackground: Bool
+    _ runs: RunSet?, nextRunNumber: UInt64, isListed: Bool, definitions: IndexDefinitions, files: IndexFiles,
+    options: IndexOptions, log: Log, projections: SharedProjections
   ) {
     self.files = files
     self.options = options
     self.log = log
     self.projections = projections
-    var definitions = opened.definitions
-    let ready = opened.projections.runs?.indexes ?? []
+    var definitions = definitions
+    let ready = runs?.indexes ?? []
     for place in definitions.indexes.indices where !ready.contains(definitions.indexes[place]) {
       definitions.indexes[place].number = 0
     }
     state = Mutex(
-      State(
-        current: opened.projections.runs, nextRunNumber: opened.nextRunNumber, isListed: opened.isListed,
-        definitions: definitions))
+      State(current: runs, nextRunNumber: nextRunNumber, isListed: isListed, definitions: definitions))
+    let inBackground = log.options.upkeep == .inBackground
     queue = inBackground ? DispatchQueue(label: "strandline.index.flush", qos: .utility) : nil
     mergeQueue = inBackground ? DispatchQueue(label: "strandline.index.merge", qos: .utility) : nil
     buildQueue = inBackground ? DispatchQueue(label: "strandline.index.build", qos: .utility) : nil
@@ -140,7 +162,10 @@ package final class StoreIndex: Sendable {
   func opened(declaring indexes: [RecordIndex]?) {
     // A store is opened also where no index can be declared, such as on a full disk: every query works without. The next
     // open tries again.
-    if let indexes { _ = try? declareOnly(indexes) }
+    if let indexes {
+      state.withLock { $0.hasList = true }
+      _ = try? declareOnly(indexes)
+    }
     if state.withLock({ $0.current != nil && !$0.isListed }) { flushInBackground() }
     durabilityAdvanced()
     buildInBackground()
@@ -180,11 +205,19 @@ package final class StoreIndex: Sendable {
     try flush(ifAtLeast: options.unstoredCountMax)
   }
 
-  /// Ends background work, and writes what the next open would otherwise read from the log, if it is much.
-  func close() throws {
+  /// Ends background work, and writes what the next open would otherwise read from the log, if it is much. When this
+  /// returns, or throws, nothing is being written, and nothing will be: the log's lock can be given back.
+  ///
+  /// - Parameter error: what a later flush throws.
+  func close(_ error: StrandlineError) throws {
     isClosing.store(true, ordering: .releasing)
     let known = state.withLock { $0.isListed ? $0.current?.end.lsn ?? 0 : 0 }
     defer {
+      flushing.withLock { _ in ended.withLock { $0 = error } }
+      building.withLock { _ in }
+      // A compaction ends by itself, and removes the runs that it wrote for a comparison.
+      compacting.withLock { _ in }
+      merging.withLock { _ in }
       queue?.sync {}
       mergeQueue?.sync {}
       buildQueue?.sync {}
@@ -206,6 +239,7 @@ package final class StoreIndex: Sendable {
   package func flush(ifAtLeast count: Int = 0, always: Bool = false, beginsBuild: Bool = true) throws {
     do {
       try flushing.withLock { _ in
+        try checkNotEnded()
         guard projections.unstoredCount >= count else { return }
         try flushHeld(always: always)
       }
@@ -218,6 +252,12 @@ package final class StoreIndex: Sendable {
     mergeIfDue()
     if beginsBuild { buildInBackground() }
   }
+
+  /// Whether `close` has returned, or is about to: nothing is written any more. The caller holds `flushing`.
+  package var hasEnded: Bool { ended.withLock { $0 != nil } }
+
+  /// - Throws: what `close` was given, when it has ended the index. The caller holds `flushing`.
+  func checkNotEnded() throws(StrandlineError) { if let error = ended.withLock({ $0 }) { throw error } }
 
   private func note(_ error: any Error) {
     guard let error = error as? StrandlineError else { return }
@@ -354,6 +394,10 @@ package final class StoreIndex: Sendable {
 
   /// - Returns: whether there may be more to merge.
   private func mergeOnce() throws -> Bool {
+    try merging.withLock { _ in isClosing.load(ordering: .acquiring) ? false : try mergeHeld() }
+  }
+
+  private func mergeHeld() throws -> Bool {
     let (set, count, indexes) = state.withLock { state in
       (state.current, mergeable(state.current), Set(state.definitions.indexes.map(\.number)))
     }
@@ -392,7 +436,8 @@ package final class StoreIndex: Sendable {
   /// Lists a run for those that it was made of; false if other runs have taken their place.
   private func replace(_ inputs: [Run], by merged: Run) throws -> Bool {
     try flushing.withLock { _ in
-      guard let current = state.withLock({ $0.current }), current.end == projections.withLock({ $0.runs?.end }),
+      guard !hasEnded, let current = state.withLock({ $0.current }),
+        current.end == projections.withLock({ $0.runs?.end }),
         let first = current.runs.firstIndex(where: { $0 === inputs[0] })
       else { return false }
       let runs = Array(current.runs[..<first]) + [merged] + current.runs[(first + inputs.count)...]
@@ -409,13 +454,19 @@ package final class StoreIndex: Sendable {
 
   /// Makes all runs anew from the log: one of `failed` could not be read. Returns at once if that was done.
   ///
+  /// - Returns: whether it is done; an index that has ended writes no runs.
   /// - Throws: what reading the log throws.
-  func rebuild(_ failed: RunSet) throws {
+  func rebuild(_ failed: RunSet) throws -> Bool {
     rebuildsWanted.add(1, ordering: .acquiringAndReleasing)
     defer { rebuildsWanted.subtract(1, ordering: .acquiringAndReleasing) }
-    try whileCompacting {
+    let isDone = try whileCompacting {
       try flushing.withLock { _ in
-        guard projections.withLock({ $0.runs === failed }) else { return }
+        guard projections.withLock({ $0.runs === failed }) else { return true }
+        guard !hasEnded else {
+          // A reader of the log, which does it instead, finds in it what is promised.
+          _ = try? log.raiseControl()
+          return false
+        }
         // What fails is not believed by the next open either. If it cannot be removed, it fails there again.
         let number = state.withLock { state in
           state.isListed = false
@@ -441,9 +492,11 @@ package final class StoreIndex: Sendable {
           for place in state.definitions.indexes.indices { state.definitions.indexes[place].number = 0 }
         }
         projections.withLock { $0.adopt(made.projections) }
+        return true
       }
     }
-    buildInBackground()
+    if isDone { buildInBackground() }
+    return isDone
   }
 
   /// Hands out an empty fold, which writes runs as an open does where it gets large, and removes them afterwards.
@@ -461,7 +514,9 @@ package final class StoreIndex: Sendable {
   }
 
   /// Runs a compaction of the log: no run is made from the log meanwhile.
-  func whileCompacting(_ body: () throws -> Void) rethrows { try compacting.withLock { _ in try body() } }
+  func whileCompacting<Result: Sendable>(_ body: () throws -> Result) rethrows -> Result {
+    try compacting.withLock { _ in try body() }
+  }
 }
 
 /// All runs are being made anew, so that no run can be made of those that there were.

@@ -28,10 +28,15 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     /// The device or the file system failed. The write did not happen, or its outcome is unknown if the
     /// message says so.
     public static let io = Code("io")
+    /// The system refuses the store's files because the device is locked (data protection on iOS). Nothing was changed and
+    /// nothing is damaged; the same call succeeds when the device is unlocked.
+    public static let temporarilyUnavailable = Code("temporarilyUnavailable")
     /// A write's outcome cannot be known: the sync failed. The store refuses writes until it is reopened.
     public static let outcomeUnknown = Code("outcomeUnknown")
     /// The store is closed.
     public static let closed = Code("closed")
+    /// The store is suspended and cannot be written; it can again after `resume()`.
+    public static let suspended = Code("suspended")
     /// The store was opened with `openReadOnly`, which cannot write.
     public static let readOnly = Code("readOnly")
     /// The store was compacted by its writer since it was opened for reading; open it again.
@@ -76,7 +81,7 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
 
     /// Whether the same call may succeed later although neither app nor user does anything about the cause.
     public var isTransient: Bool {
-      [.unreachable, .throttled, .storeHeld, .diskFull, .outdated].contains(self)
+      [.unreachable, .throttled, .storeHeld, .diskFull, .outdated, .temporarilyUnavailable].contains(self)
     }
   }
 

@@ -1,5 +1,5 @@
 // The compaction that a store runs by itself: when it is considered, how much of the time it may use the disk, and that it
-// ends when the store is closed.
+// ends when the store is closed or suspended.
 
 import Dispatch
 import StrandlineSystem
@@ -10,7 +10,6 @@ package final class CompactionUpkeep: Sendable {
   let policy: CompactionPolicy
   private let clock: any SystemClock
   private let queue = DispatchQueue(label: "strandline.compaction", qos: .utility)
-  private let isClosing = Atomic(false)
   private let state = Mutex(State())
 
   private struct State: Sendable {
@@ -32,7 +31,7 @@ package final class CompactionUpkeep: Sendable {
   ///
   /// - Parameters:
   ///   - durable: the newest event; `work` is not run again before `eventsMin` more.
-  ///   - work: throws what the status is to say; `CompactionInterrupted` when the store is being closed.
+  ///   - work: throws what the status is to say; `CompactionInterrupted`, `.suspended` or `.closed` if nothing is wrong.
   func consider(at durable: LSN, _ work: @escaping @Sendable () throws -> Void) {
     let begins = state.withLock { state in
       guard !state.isQueued, durable >= state.notBefore else { return false }
@@ -44,10 +43,11 @@ package final class CompactionUpkeep: Sendable {
     queue.async { [self] in
       var failure: StrandlineError?
       do {
-        try checkClosing()
         try work()
       } catch is CompactionInterrupted {
         // Later writes, or the next open, consider it again.
+      } catch let error as StrandlineError where error.code == .suspended || error.code == .closed {
+        // So does the store when it is resumed.
       } catch {
         let error = StrandlineError.translating(error, "compacting the store in the background")
         failure = error as? StrandlineError ?? StrandlineError(.io, "\(error)", underlying: error)
@@ -59,12 +59,12 @@ package final class CompactionUpkeep: Sendable {
     }
   }
 
-  /// What the steps of one compaction in the background ask.
-  func pace() -> () throws -> Void {
+  /// What the steps of one compaction in the background ask: `check` throws when it is to end.
+  func pace(_ check: @escaping @Sendable () throws -> Void) -> () throws -> Void {
     let share = min(1, max(0.01, policy.diskShare))
     let begun = Mutex(clock.monotonicNanoseconds())
-    return { [self] in
-      try checkClosing()
+    return { [clock] in
+      try check()
       let busy = clock.monotonicNanoseconds() &- begun.withLock { $0 }
       // 20 ms of work, and then a pause that is as long as its share wants.
       guard share < 1, busy >= 20_000_000 else { return }
@@ -73,7 +73,7 @@ package final class CompactionUpkeep: Sendable {
         // A close waits for no more than this.
         clock.sleepBlocking(milliseconds: min(rest, 50))
         rest -= 50
-        try checkClosing()
+        try check()
       }
       begun.withLock { $0 = clock.monotonicNanoseconds() }
     }
@@ -81,17 +81,7 @@ package final class CompactionUpkeep: Sendable {
 
   /// Waits until what runs has ended.
   package func wait() { queue.sync {} }
-
-  private func checkClosing() throws {
-    if isClosing.load(ordering: .acquiring) { throw CompactionInterrupted() }
-  }
-
-  /// Ends what runs, and begins nothing any more.
-  func close() {
-    isClosing.store(true, ordering: .releasing)
-    wait()
-  }
 }
 
-/// The store is being closed, or a read waits: a compaction in the background ends, and nothing has changed.
+/// A read waits: a compaction in the background ends, and nothing has changed.
 struct CompactionInterrupted: Error {}

@@ -101,7 +101,7 @@ package final class Observers: Sendable {
   }
 
   /// Tells all of them.
-  func tellAll() {
+  package func tellAll() {
     for observer in state.withLock({ Array($0.observers.values) }) { observer.signal.tell() }
   }
 
@@ -121,6 +121,9 @@ package final class Observers: Sendable {
 /// The first value comes at once. Changes that come faster than they are asked for are one, and the last of them is never
 /// left out. Values that equal the one before are left out. It ends when the store is closed, and at once when the task is
 /// cancelled; it throws what reading throws, and ends with that.
+///
+/// It goes on while the store is suspended, and shows what `refresh()` brings. If another process has compacted the store
+/// meanwhile, so that what is shown cannot be read any more, the observation refreshes the store itself.
 ///
 /// Each iteration begins anew: two loops over one observation are two observers.
 public struct Observation<Element: Sendable & Equatable>: AsyncSequence, Sendable {
@@ -167,15 +170,24 @@ public struct Observation<Element: Sendable & Equatable>: AsyncSequence, Sendabl
 
     /// The next value; nil at the end.
     public mutating func next() async throws -> Element? {
+      var isOutdated = false
       while !isOver {
-        if last != nil, await signals.next() == nil { break }
+        if last != nil, !isOutdated, await signals.next() == nil { break }
         if Task.isCancelled { break }
         do {
+          if isOutdated { try store.refresh() }
+          isOutdated = false
           let value = try look(store)
           if value == last { continue }
           last = value
           return value
-        } catch let error as StrandlineError where error.code == .closed { break } catch {
+        } catch let error as StrandlineError where error.code == .closed {
+          break
+        } catch let error as StrandlineError where error.code == .outdated {
+          // Another process has compacted the store, or a resumption has made its state anew between view and read.
+          isOutdated = true
+          await Task.yield()
+        } catch {
           isOver = true
           throw error
         }

@@ -36,7 +36,7 @@ struct ProjectionRun {
     self.store = store
     self.projection = projection
     self.rebuilding = rebuilding
-    registration = store.registeredProjections.register(projection.name, store.source)
+    registration = store.registeredProjections.register(projection.name, store.consumers)
     position = try await projection.appliedPosition()
     guard let position else { return }
     try store.check(position, in: store.projections.sync, upTo: store.source.durableLSN)
@@ -58,6 +58,9 @@ struct ProjectionRun {
       } catch let error as StrandlineError where error.code == .outdated {
         // The process that writes the store has compacted it meanwhile.
         try store.refresh()
+      } catch let error as StrandlineError where error.code == .suspended {
+        // Its log was closed before the batch was applied. A suspended store is followed.
+        await Task.yield()
       }
     }
   }
@@ -176,13 +179,12 @@ package final class RegisteredProjections: Sendable {
   package init() {}
 
   /// Registers a projection of which it is not known yet what it has applied: compaction removes nothing.
-  func register(_ name: String, _ source: EventSource) -> ProjectionRegistration {
+  func register(_ name: String, _ consumers: LogConsumers) -> ProjectionRegistration {
     let number = state.withLock { state in
       state.next += 1
       return state.next
     }
-    var consumer: LogConsumer?
-    if case .writer(let log) = source { consumer = log.register(consumer: "the projection '\(name)'", after: 0) }
+    let consumer = consumers.register("the projection '\(name)'", after: 0)
     let registration = ProjectionRegistration(name, consumer) { [weak self] in
       self?.state.withLock { $0.entries[number] = nil }
     }
@@ -201,11 +203,11 @@ package final class RegisteredProjections: Sendable {
 /// A projection that is kept in step. Releasing it ends its claim on the log.
 final class ProjectionRegistration: Sendable {
   let name: String
-  private let consumer: LogConsumer?
+  private let consumer: LogConsumer
   private let position = Atomic<UInt64>(0)
   private let onEnd: @Sendable () -> Void
 
-  init(_ name: String, _ consumer: LogConsumer?, onEnd: @escaping @Sendable () -> Void) {
+  init(_ name: String, _ consumer: LogConsumer, onEnd: @escaping @Sendable () -> Void) {
     self.name = name
     self.consumer = consumer
     self.onEnd = onEnd
@@ -218,6 +220,6 @@ final class ProjectionRegistration: Sendable {
 
   func advance(to lsn: LSN) {
     position.max(lsn.rawValue, ordering: .releasing)
-    consumer?.advance(to: lsn.rawValue)
+    consumer.advance(to: lsn.rawValue)
   }
 }

@@ -40,7 +40,8 @@ extension RecordStore {
   ///
   /// - Parameter history: how much of the past stays; nil: as `StoreOptions.compaction` says.
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull` (until it ends, what stays is on the disk twice),
-  ///   `.damaged` (what stands before the damage was compacted), `.io`, `.closed`.
+  ///   `.damaged` (what stands before the damage was compacted), `.io`, `.closed`, `.suspended` (also if the store is
+  ///   suspended meanwhile; nothing was removed then).
   /// - Complexity: O(bytes of the log that may go), read three times and what stays written once; with a part of the
   ///   history read twice more. Memory does not grow with the store.
   @discardableResult
@@ -64,8 +65,7 @@ extension RecordStore {
     keeping history: HistoryRetention = .latest, fileID: String = #fileID, line: Int = #line
   ) throws -> StoreCompaction {
     try CallSite(fileID, line).run("compacting the store at '\(path)'") {
-      try requireOpen()
-      return try compactRebuilding(history, worthIf: nil) { try self.requireOpen() } ?? StoreCompaction()
+      try compactRebuilding(history, worthIf: nil) { try self.requireWritable() } ?? StoreCompaction()
     }
   }
 
@@ -81,12 +81,12 @@ extension RecordStore {
     guard isDue else { return }
     compaction.consider(at: durable) { [weak self] in
       guard let self, log.finishedBytes >= 2 * UInt64(log.segmentBytesMax) else { return }
-      let pace = compaction.pace()
-      try self.compactRebuilding(compaction.policy.history, worthIf: ratio) {
+      let step = compaction.pace {
+        try self.requireWritable()
         // A read that waits for the index has precedence.
         if self.index?.isRebuildWanted == true { throw CompactionInterrupted() }
-        try pace()
       }
+      try self.compactRebuilding(compaction.policy.history, worthIf: ratio, step: step)
       self.projections.withLock { $0.considered(durable) }
     }
   }
@@ -102,12 +102,15 @@ extension RecordStore {
     do {
       return try projections.rebuilding { () throws(StrandlineError) in
         do { return try compactOnce(history, worthIf: ratio, step) } catch {
-          let error = StrandlineError.translating(error, "compacting the store at '\(path)'")
-          guard let error = error as? StrandlineError else {
+          guard let known = StrandlineError.translating(error, "compacting the store at '\(path)'") as? StrandlineError
+          else {
             interruption = error
             throw StrandlineError(.io, "\(error)")
           }
-          throw error
+          guard known.code == .closed else { throw known }
+          // If it was not the store that was closed, it was its log, by a suspension.
+          try requireOpen()
+          throw StrandlineError.suspended
         }
       }
     } catch {
@@ -118,9 +121,14 @@ extension RecordStore {
   private func compactOnce(
     _ history: HistoryRetention, worthIf ratio: Double?, _ step: () throws -> Void
   ) throws -> StoreCompaction? {
-    guard case .writer(let log) = source, let index else {
+    try requireWritable()
+    // The index first: if a suspension and a resumption fall between the two, it has ended, and flushes nothing.
+    let index = index
+    guard case .writer(let log) = source else {
+      if index != nil { throw StrandlineError.suspended }
       throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
     }
+    guard let index else { throw StrandlineError.suspended }
     // A group that failed is undone here, so that it does not stand in the way.
     try core.withLock { try $0.reconcile(log) }
     var result: StoreCompaction? = StoreCompaction()

@@ -8,8 +8,8 @@ import StrandlineSystem
 import Synchronization
 
 extension RecordStore {
-  /// Brings a store that was opened for reading only up to what the writing process has made durable, and tells the
-  /// observers. A store that was opened for writing is always up to date.
+  /// Brings a store that was opened for reading only, or is suspended, up to what the writing process has made durable,
+  /// and tells the observers. Any other store is always up to date.
   ///
   /// Views that are held go on to show what they showed, unless the writing process has compacted the store: then they
   /// have expired, and throw `.outdated`.
@@ -27,11 +27,16 @@ extension RecordStore {
     }
   }
 
-  private func follow(_ reader: LogReader) throws -> Bool {
+  /// Applies what `reader` has not handed out yet, and tells the observers.
+  ///
+  /// - Parameter wasRewritten: the log was compacted since the projections were made, so they are made anew.
+  /// - Returns: whether anything was new.
+  func follow(_ reader: LogReader, wasRewritten: Bool = false) throws -> Bool {
     let before = projections.appliedLSN
     var isMadeAnew = false
     while true {
       do {
+        if wasRewritten, !isMadeAnew { throw MissedEvents() }
         try applyNews(of: reader)
         break
       } catch is MissedEvents {
@@ -55,6 +60,7 @@ extension RecordStore {
   private func makeAnew() throws {
     let files = IndexFiles(path, environment, cacheBytesMax: IndexOptions().cacheBytesMax)
     projections.replace(with: try IndexOpening.reading(files).opened.projections)
+    indexRows.removeAll()
   }
 
   /// Applies whole transactions. What a transaction holds that was applied already (the projections were made anew) is

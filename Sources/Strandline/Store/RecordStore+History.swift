@@ -117,8 +117,29 @@ extension EventSource {
   func scan(after lsn: LSN, upTo limit: LSN, _ visit: (LogEvent) throws -> Bool) throws {
     guard lsn < limit else { return }
     switch self {
-    case .writer(let log): try log.forEachEvent(in: lsn.rawValue + 1...limit.rawValue, visit)
+    case .writer(let log): try Self.scan(lsn.rawValue + 1...limit.rawValue, log, visit)
     case .reader(let reader): try reader.forEachEvent(in: lsn.rawValue + 1...limit.rawValue, visit)
+    }
+  }
+
+  /// A scan that began before a suspension goes on where the suspended store reads.
+  private static func scan(
+    _ lsns: ClosedRange<UInt64>, _ log: Log, _ visit: (LogEvent) throws -> Bool
+  ) throws {
+    var next = lsns.lowerBound
+    var isVisiting = false
+    do {
+      try log.forEachEvent(in: lsns) { found in
+        next = found.lsn + 1
+        isVisiting = true
+        let goesOn = try visit(found)
+        isVisiting = false
+        return goesOn
+      }
+    } catch {
+      guard !isVisiting, let reader = log.readerAfterClose else { throw error }
+      guard next <= lsns.upperBound else { return }
+      try reader.forEachEvent(in: next...lsns.upperBound, visit)
     }
   }
 }

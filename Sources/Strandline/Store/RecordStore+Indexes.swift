@@ -22,8 +22,8 @@ extension RecordStore {
   /// Declares an index. When this returns, that is durable; the index is built in the background, also after the next open
   /// if the process ends before. Queries use it as soon as it is built. Does nothing if it is declared.
   ///
-  /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`; `.invalidValue` for a field or a type that
-  ///   has no name, or above a thousand indexes.
+  /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`, `.suspended`; `.invalidValue` for a field or
+  ///   a type that has no name, or above a thousand indexes.
   public func addIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("adding the index \(index)") {
       let writer = try requireIndex()
@@ -37,14 +37,16 @@ extension RecordStore {
   /// Drops an index. When this returns, that is durable, and no query uses it; its space is given back as runs of the
   /// store are merged. Does nothing if it is not declared.
   ///
-  /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`.
+  /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`, `.suspended`.
   public func dropIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("dropping the index \(index)") { try requireIndex().drop(index) }
   }
 
   /// Waits until every declared index is built.
   ///
-  /// - Throws: `StrandlineError`: `.readOnly`, `.damaged` if a record cannot be read, `.diskFull`, `.io`, `.closed`.
+  /// - Throws: `StrandlineError`: `.readOnly`, `.damaged` if a record cannot be read, `.diskFull`, `.io`; `.closed` and
+  ///   `.suspended` also if the store is closed or suspended meanwhile. What is not built then is built after the next
+  ///   open, or after `resume()`.
   /// - Complexity: reads every record of the types whose indexes are not built.
   public func buildIndexes(fileID: String = #fileID, line: Int = #line) async throws {
     // Reading all records blocks its thread for long, so it does not run on the cooperative pool.
@@ -57,12 +59,22 @@ extension RecordStore {
 
   /// The same on a plain thread.
   package func buildIndexesBlocking(fileID: String = #fileID, line: Int = #line) throws {
-    try CallSite(fileID, line).run("building the indexes of the store at '\(path)'") { try requireIndex().build() }
+    try CallSite(fileID, line).run("building the indexes of the store at '\(path)'") {
+      guard try requireIndex().build() else {
+        // If it was not the store that was closed, it was this index, by a suspension.
+        try requireOpen()
+        throw StrandlineError.suspended
+      }
+    }
   }
 
   private func requireIndex() throws -> StoreIndex {
-    try requireOpen()
-    guard let index else { throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only") }
+    try requireWritable()
+    guard let index else {
+      // Suspended since, or never writable.
+      if isSuspended { throw StrandlineError.suspended }
+      throw StrandlineError(.readOnly, "the store at '\(path)' was opened for reading only")
+    }
     return index
   }
 }

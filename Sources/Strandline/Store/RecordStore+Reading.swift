@@ -96,6 +96,8 @@ extension RecordStore {
   func load(_ id: RecordID, _ entry: RecordEntry?, asOf lsn: LSN?) throws -> Record? {
     var entry = entry
     while let known = entry, let place = known.view {
+      // A suspension or a resumption may replace it meanwhile.
+      let source = source
       do throws(StrandlineError) {
         if let event = try source.eventIfKept(at: place), let shown = try ShownVersion(event, at: place) {
           let system = if let fetched = shown.system { fetched } else { try self.system(of: known) }
@@ -110,11 +112,11 @@ extension RecordStore {
       }
       entry = try self.entry(id, asOf: lsn)
       if entry != known { continue }
-      if case .reader = source {
+      if source.isReader || self.source.isReader {
         throw StrandlineError(
           .outdated,
-          "reading record '\(id)': event \(place) was removed by a compaction after the store was opened; "
-            + "open it again to read what took its place", lsns: place...place)
+          "reading record '\(id)': event \(place) was removed by another process's compaction; call 'refresh()', or open "
+            + "it again, to read what took its place", lsns: place...place)
       }
       throw StrandlineError(
         .damaged, "event \(place) should hold a version of '\(id)' and does not", lsns: place...place)

@@ -1,6 +1,6 @@
 // Writing: a closure becomes one transaction; the call returns when it is durable.
 
-import StrandlineLog
+package import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
@@ -16,7 +16,7 @@ extension RecordStore {
   /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;
   ///   `StrandlineError.diskFull` (nothing was written; works again when there is room), `.outcomeUnknown` (the sync
   ///   failed: reopen the store), `.tooLarge` (a transaction has at most 64 MiB: some 300,000 records of 100 bytes;
-  ///   nothing was written), `.closed`, `.readOnly`.
+  ///   nothing was written), `.suspended`, `.closed`, `.readOnly`.
   /// - Complexity: O(what is written), one sync shared with all writers that wait meanwhile.
   @discardableResult
   public func write(
@@ -73,9 +73,9 @@ extension RecordStore {
     try await CallSite(fileID, line).run(writing) {
       try Task.checkCancellation()
       let queued = try enqueue(body)
-      if case .writer(let log) = source { try await log.waitUntilDurable(queued.receipt.durableLSN.rawValue) }
+      try await queued.log?.waitUntilDurable(queued.receipt.durableLSN.rawValue)
       driver.withLock { $0 }?.localWriteEnded()
-      return queued
+      return (queued.value, queued.receipt)
     }
   }
 
@@ -84,23 +84,26 @@ extension RecordStore {
   ) throws -> (value: Value, receipt: Receipt) {
     try CallSite(fileID, line).run(writing) {
       let queued = try enqueue(body)
-      if case .writer(let log) = source { try log.waitUntilDurableBlocking(queued.receipt.durableLSN.rawValue) }
+      try queued.log?.waitUntilDurableBlocking(queued.receipt.durableLSN.rawValue)
       driver.withLock { $0 }?.localWriteEnded()
-      return queued
+      return (queued.value, queued.receipt)
     }
   }
 
   /// Runs the closure under the lock and queues its transaction. The receipt holds when its `durableLSN` is durable. A
   /// transaction that changed nothing may still have looked at what is not durable yet, so its receipt waits for that.
+  ///
+  /// - Returns: also the log that it is queued in, which alone knows what becomes of it: a store that is suspended and
+  ///   resumed has another one, which gives LSNs that failed in this one to other transactions.
   package func enqueue<Value>(
     _ body: (inout WriteTransaction) throws -> Value
-  ) throws -> (value: Value, receipt: Receipt) {
+  ) throws -> (value: Value, receipt: Receipt, log: Log?) {
     try requireOpen()
     try index?.makeRoom()
     // Set in the lock and not returned from it: what a lock gives out has to be Sendable, and the caller's value need not.
     var value: Value?
     do {
-      let receipt = try core.withLock { core in
+      let (receipt, log) = try core.withLock { core in
         let lsns = try core.transact { core in
           var transaction = WriteTransaction(core: core)
           do { value = try body(&transaction) } catch {
@@ -111,21 +114,24 @@ extension RecordStore {
         }.lsns
         let end = core.projections.appliedLSN
         let tenure = lsns == nil ? core.projections.sync.tenure(of: end) : nil
-        return Receipt(
+        let receipt = Receipt(
           lsns: lsns, durableLSN: end, position: LogPosition(tenure: tenure ?? core.tenure, lsn: end), store: self)
+        return (receipt, core.log)
       }
       guard let value else { preconditionFailure("a transaction was queued whose closure did not run") }
-      return (value, receipt)
+      return (value, receipt, log)
     } catch { throw translated(error) }
   }
 
   /// Runs a transaction of the engine under the lock.
-  package func transact(_ body: (inout StoreCore) throws -> Void) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN) {
+  package func transact(
+    _ body: (inout StoreCore) throws -> Void
+  ) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN, log: Log?) {
     do {
       try index?.makeRoom()
       return try core.withLock { core in
         let lsns = try core.transact(body).lsns
-        return (lsns, core.projections.appliedLSN)
+        return (lsns, core.projections.appliedLSN, core.log)
       }
     } catch { throw translated(error) }
   }
@@ -133,8 +139,8 @@ extension RecordStore {
   /// A transaction of the engine: appended and durable when this returns.
   @discardableResult
   package func commit(_ body: (inout StoreCore) throws -> Void) async throws -> ClosedRange<LSN>? {
-    let (lsns, upTo) = try transact(body)
-    if lsns != nil, case .writer(let log) = source {
+    let (lsns, upTo, log) = try transact(body)
+    if lsns != nil, let log {
       do { try await log.waitUntilDurable(upTo.rawValue) } catch { throw translated(error) }
     }
     settledWaiters.resumeSettled(in: self)
@@ -143,8 +149,8 @@ extension RecordStore {
 
   /// The same on a plain thread.
   package func commitBlocking(_ body: (inout StoreCore) throws -> Void) throws {
-    let (lsns, upTo) = try transact(body)
-    guard lsns != nil, case .writer(let log) = source else { return }
+    let (lsns, upTo, log) = try transact(body)
+    guard lsns != nil, let log else { return }
     do { try log.waitUntilDurableBlocking(upTo.rawValue) } catch { throw translated(error) }
   }
 
@@ -152,7 +158,10 @@ extension RecordStore {
   /// leaves here. Costs nothing where every commit is flushed in full, which is the default.
   package func flushBeforeLeaving() async throws {
     guard case .writer(let log) = source else { return }
-    do { try await log.flush() } catch { throw translated(error) }
+    do { try await log.flush() } catch {
+      if log.readerAfterClose != nil { throw StrandlineError.suspended }
+      throw translated(error)
+    }
   }
 
   private var writing: String { "writing to the store at '\(path)'" }

@@ -18,23 +18,33 @@ package import Synchronization
 public final class RecordStore: Sendable {
   /// Where it lies.
   public let path: String
-  package let source: EventSource
+  /// Where events are read from: the log, while the store is open for writing; a reader of it otherwise.
+  package var source: EventSource { place.withLock { $0 } }
+  private let place: Mutex<EventSource>
   package let environment: SystemEnvironment
   /// The writer's state. Held as long as a closure of `write` runs, so no reader takes it.
   package let core: Mutex<StoreCore>
   /// What readers look into.
   package let projections: SharedProjections
-  /// The runs below the projections; nil in a store that was opened for reading only, which writes none.
-  package let index: StoreIndex?
   /// The compaction that the store runs by itself; nil in one that was opened for reading only.
   package let compaction: CompactionUpkeep?
+  /// Who writes the runs below the projections; nil in a store that is suspended or was opened for reading only, which
+  /// writes none.
+  package var index: StoreIndex? { indexPlace.withLock { $0 } }
+  private let indexPlace: Mutex<StoreIndex?>
   /// The rows in declared indexes of what lies in memory.
   let indexRows = IndexRowCache()
   package let settledWaiters = SettledWaiters()
   package let observers = Observers()
   package let registeredProjections = RegisteredProjections()
+  /// Who needs events that a compaction would remove. They outlast a suspension, and the log that they are known to.
+  package let consumers: LogConsumers
   /// Set when a close begins: from then on every public call that throws throws `.closed`.
   private let isClosed = Atomic(false)
+  /// Set when a suspension begins, and cleared when the store has been resumed.
+  let isSuspending = Atomic(false)
+  /// Held while the store is suspended, resumed or closed, so that these run one after the other. Taken before `core`.
+  let suspension: Mutex<Suspension?> = Mutex(nil)
   /// The sync engine, if the store has one; set before `open` returns the store.
   package let driver: Mutex<(any SyncDriver)?> = Mutex(nil)
 
@@ -47,14 +57,27 @@ public final class RecordStore: Sendable {
   ) {
     self.path = path
     self.compaction = compaction.map { CompactionUpkeep($0, environment.clock) }
-    self.source = source
+    place = Mutex(source)
     self.environment = environment
     self.projections = SharedProjections(projections)
-    self.index = index(self.projections)
+    indexPlace = Mutex(index(self.projections))
     self.core = Mutex(StoreCore(projections: self.projections, source: source, environment: environment))
+    consumers = if case .writer(let log) = source { log.consumers } else { LogConsumers() }
     self.projections.onFailure { [weak self] failed throws(StrandlineError) in try self?.rebuild(failed) }
-    if case .writer(let log) = source { log.observeDurability { [weak self] in self?.publish() } }
+    if case .writer(let log) = source { observe(log) }
   }
+
+  /// Has the log tell the observers what becomes durable in it.
+  private func observe(_ log: Log) { log.observeDurability { [weak self] in self?.publish() } }
+
+  /// Reads events from another place from now on: a reader of the log, or the log of another tenure.
+  func read(from source: EventSource) {
+    if case .writer(let log) = source { observe(log) }
+    place.withLock { $0 = source }
+  }
+
+  /// Has the runs written by another index from now on; nil: by none.
+  func write(runsBy index: StoreIndex?) { indexPlace.withLock { $0 = index } }
 
   /// Opens the store at `path` for reading and writing, creating it if nothing (or an empty folder) is there, on a plain
   /// thread and without a sync engine. See `open(at:syncing:)` for what it promises.
@@ -88,14 +111,15 @@ public final class RecordStore: Sendable {
       }
       files.storeUUID = log.storeUUID
       let opened = opening.finish(at: log.durableLSN)
+      let copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
       let store = RecordStore(
         path: path, source: .writer(log), environment: environment.system, projections: opened.projections,
         compaction: compaction
       ) { [files] projections in
         StoreIndex(
-          opened, files: files, options: options.index, log: log, projections: projections,
-          inBackground: logOptions.upkeep == .inBackground)
+          opened, files: files, options: options.index, log: log, projections: projections)
       }
+      store.core.withLock { $0.renameWriter(ofCopy: copyMark) }
       store.index?.opened(declaring: options.indexes)
       store.considerCompaction()
       return store
@@ -120,7 +144,7 @@ public final class RecordStore: Sendable {
   /// A run has failed: what was made of it is made again from the log. See `StoreIndex`.
   private func rebuild(_ failed: RunSet) throws(StrandlineError) {
     do {
-      if let index { return try index.rebuild(failed) }
+      if let index, try index.rebuild(failed) { return }
       let files = IndexFiles(path, environment, cacheBytesMax: 0)
       let applied = projections.appliedLSN
       let (opened, reader) = try IndexOpening.folding(files, spillingAt: nil, upTo: applied)
@@ -186,17 +210,30 @@ public final class RecordStore: Sendable {
     isClosed.store(true, ordering: .releasing)
     settledWaiters.close()
     observers.close()
-    guard case .writer(let log) = source else { return }
-    compaction?.close()
-    // The index is a matter of the next open's time: what is lost without it, nothing.
-    _ = try? index?.close()
-    try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
+    // A suspension or a resumption under way ends first: then the log that is closed is the last one.
+    try suspension.withLock { _ in
+      guard case .writer(let log) = source else { return }
+      compaction?.wait()
+      // The index is a matter of the next open's time: what is lost without it, nothing.
+      _ = try? index?.close(Self.closed(path))
+      try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
+    }
   }
 
   /// Refuses a call after `close`, also where it would need nothing from the log.
   package func requireOpen() throws(StrandlineError) {
     guard isClosed.load(ordering: .acquiring) else { return }
-    throw StrandlineError(.closed, "the store at '\(path)' is closed")
+    throw Self.closed(path)
+  }
+
+  private static func closed(_ path: String) -> StrandlineError {
+    StrandlineError(.closed, "the store at '\(path)' is closed")
+  }
+
+  /// Refuses also a call that needs the log's lock while the store is suspended.
+  package func requireWritable() throws(StrandlineError) {
+    try requireOpen()
+    if isSuspending.load(ordering: .acquiring) { throw StrandlineError.suspended }
   }
 }
 
@@ -204,6 +241,10 @@ public final class RecordStore: Sendable {
 package protocol SyncDriver: Sendable {
   /// A transaction of the app became durable.
   func localWriteEnded()
+  /// Gives up the cycle under way and begins none until `resume`. When this returns, no cycle runs.
+  func pause() async
+  /// Goes on after `pause`.
+  func resume()
   /// Ends the engine. When this returns, none of its tasks runs.
   func stop() async
 }

@@ -10,12 +10,14 @@ package import StrandlineSystem
 package struct StoreCore: ~Copyable, Sendable {
   package let projections: SharedProjections
   package var clock: HybridClock
-  package let source: EventSource
+  package private(set) var source: EventSource
   package let environment: SystemEnvironment
   /// The ID under which this store writes; a new one is drawn when the store finds that it was cloned.
   package private(set) var writer: WriterID
   /// The database that the store's engine syncs; nil without an engine.
   package var engineScope: DatabaseScope?
+  /// No transaction begins: the store is suspended, or about to be.
+  package private(set) var isSuspended = false
   /// Whether `opened` stands in the log under this tenure and name.
   private var hasOpened = false
   /// The bodies of events that are appended and not known to be durable.
@@ -35,6 +37,9 @@ package struct StoreCore: ~Copyable, Sendable {
   /// Whose store this is.
   package var account: Account { Account(projections.sync, engine: engineScope) }
 
+  /// The log that transactions go to; nil in a store that is suspended or was opened for reading only.
+  package var log: Log? { if case .writer(let log) = source { log } else { nil } }
+
   package var tenure: UInt64 {
     if case .writer(let log) = source { return log.tenure }
     return projections.sync.tenures.last?.tenure ?? 0
@@ -49,6 +54,9 @@ package struct StoreCore: ~Copyable, Sendable {
     hasOpened = false
   }
 
+  /// Whether the writer has a new ID that no event names yet.
+  package var hasNewName: Bool { !hasOpened && projections.sync.writer.map { $0 != writer } == true }
+
   // MARK: Transactions
 
   /// Runs `body`; what it appended is one transaction in the log's queue when this returns, and nothing of it is
@@ -56,6 +64,7 @@ package struct StoreCore: ~Copyable, Sendable {
   package mutating func transact<Value>(
     _ body: (inout StoreCore) throws -> Value
   ) throws -> (value: Value, lsns: ClosedRange<LSN>?) {
+    if isSuspended { throw StrandlineError.suspended }
     guard case .writer(let log) = source else {
       throw StrandlineError(.readOnly, "the store was opened for reading only")
     }
@@ -102,7 +111,7 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   /// Appends `opened`, which names the writer of what follows, unless this store has done so. `append` does it before its
-  /// first event; a repair does it alone.
+  /// first event; a repair does it alone, and the first sync of a copy.
   package mutating func appendOpened() throws(StrandlineError) {
     precondition(openTransaction != nil, "append outside a transaction")
     if !hasOpened {
@@ -138,7 +147,7 @@ package struct StoreCore: ~Copyable, Sendable {
     case .poisoned(let error):
       undo(to: durable)
       throw error
-    case .closed: throw StrandlineError(.closed, "the store is closed")
+    case .closed: throw isSuspended ? .suspended : StrandlineError(.closed, "the store is closed")
     }
   }
 
@@ -155,6 +164,29 @@ package struct StoreCore: ~Copyable, Sendable {
     }
     inFlight.removeLast(after: durable)
     hasOpened = last?.tenure == tenure && last?.writer == writer
+  }
+
+  // MARK: Suspending
+
+  /// Begins no transaction any more. When this returns, none is open: what was appended lies in the log's queue.
+  package mutating func beginSuspension() { isSuspended = true }
+
+  /// Goes on without the log, which is closed: what did not become durable in it is undone.
+  package mutating func suspend(readingFrom reader: EventSource, durable: LSN) {
+    undo(to: durable)
+    projections.endsSending()
+    source = reader
+  }
+
+  /// Goes on with a log that was opened again, whose events the projections have taken in: a new tenure begins with the
+  /// next transaction.
+  package mutating func resume(with log: Log) {
+    source = .writer(log)
+    isSuspended = false
+    hasOpened = false
+    let sync = projections.sync
+    writer = sync.writer ?? writer
+    clock.learn(sync.latest)
   }
 
   // MARK: Reading what is appended

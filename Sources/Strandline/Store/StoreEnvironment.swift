@@ -30,5 +30,21 @@ public struct StoreEnvironment: Sendable {
   }
 
   /// This machine's.
+  ///
+  /// On iOS and its kin, a file that the system does not permit to be read or written counts as protected while the
+  /// device is locked, and the store throws `.temporarilyUnavailable`. An app that wants to know it for certain passes its
+  /// own word with `real(isProtectedDataAvailable:)`.
   public static var real: StoreEnvironment { StoreEnvironment(.real) }
+
+  /// This machine's, for an app that knows whether protected files can be read: a call that the system refuses while
+  /// `isProtectedDataAvailable` says false throws `.temporarilyUnavailable`, any other `.io`.
+  ///
+  /// - Parameter isProtectedDataAvailable: asked after a call was refused, on the thread of the call, which may be any. On
+  ///   iOS an app keeps the value of `UIApplication.isProtectedDataAvailable`, which only the main thread may read, up to
+  ///   date by `protectedDataDidBecomeAvailableNotification` and `protectedDataWillBecomeUnavailableNotification`.
+  public static func real(isProtectedDataAvailable: @escaping @Sendable () -> Bool) -> StoreEnvironment {
+    var system = SystemEnvironment.real
+    system.fileSystem = ProtectedFileSystem(POSIXFileSystem(), isProtectedDataAvailable: isProtectedDataAvailable)
+    return StoreEnvironment(system)
+  }
 }

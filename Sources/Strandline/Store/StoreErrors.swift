@@ -46,7 +46,9 @@ extension StrandlineError {
     switch error {
     case let error as LogError: StrandlineError(error, doing)
     case let error as SystemError:
-      StrandlineError(error.isFull ? .diskFull : .io, "\(doing): \(error)", file: error.subject, underlying: error)
+      StrandlineError(
+        error.isDeviceLocked ? .temporarilyUnavailable : error.isFull ? .diskFull : .io,
+        "\(doing): \(error)\(error.isDeviceLocked ? lockedAdvice : "")", file: error.subject, underlying: error)
     case let error as ByteReaderError: StrandlineError(.damaged, "\(doing): \(error)")
     default: error
     }
@@ -58,18 +60,25 @@ extension StrandlineError {
     if error.code == .compacted {
       message += " after the store was opened; open it again to read what took its place"
     }
+    let code = Self.code(of: error)
+    if code == .temporarilyUnavailable { message += Self.lockedAdvice }
     self.init(
-      Self.code(of: error), message, file: error.file, offset: error.offset,
+      code, message, file: error.file, offset: error.offset,
       lsns: error.lsns.map { LSN($0.lowerBound)...LSN($0.upperBound) }, underlying: error.underlying)
   }
 
+  private static let lockedAdvice =
+    "; nothing is damaged and nothing was changed: try again when the device is unlocked, or give the files a weaker "
+    + "protection class"
+
   private static func code(of error: LogError) -> Code {
     switch error.code {
+    case .io where error.isDeviceLocked, .rejected where error.isDeviceLocked: .temporarilyUnavailable
     case .absent: .noSuchStore
     case .notAStore, .notEmptyDirectory, .wrongRole: .notAStore
     case .held: .storeHeld
     case .damaged, .missingSegment, .foreignSegment, .noSuchLSN: .damaged
-    case .compacted: .outdated
+    case .compacted, .changing: .outdated
     case .fromTheFuture: .fromTheFuture
     case .full: .diskFull
     case .io: .io

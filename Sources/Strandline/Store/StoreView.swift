@@ -15,7 +15,7 @@ public final class StoreView: Sendable {
   public let lsn: LSN
   package let store: RecordStore
   private let number: UInt64
-  private let consumer: LogConsumer?
+  private let consumer: LogConsumer
   /// The newest event that was durable when it was taken.
   let moment: LSN
   /// What it shows of an earlier event; nil if that is the same one.
@@ -28,11 +28,7 @@ public final class StoreView: Sendable {
     self.store = store
     (past, present) = (nil, nil)
     // The log first: then nothing that the view shows can be removed before it is known there.
-    if case .writer(let log) = store.source {
-      consumer = log.register(consumer: "a view of the store", after: kept?.rawValue ?? log.durableLSN)
-    } else {
-      consumer = nil
-    }
+    consumer = store.consumers.register("a view of the store", after: (kept ?? store.durableLSN).rawValue)
     let now = store.environment.clock.monotonicNanoseconds()
     (number, lsn) = store.projections.withLock { state in
       let durable = store.source.durableLSN
@@ -43,14 +39,14 @@ public final class StoreView: Sendable {
 
   /// A view as of an earlier event.
   init(_ past: PastEntries, before present: StoreView) {
-    (store, number, moment, consumer) = (present.store, present.number, present.moment, nil)
+    (store, number, moment, consumer) = (present.store, present.number, present.moment, present.consumer)
     (lsn, self.past, self.present) = (past.lsn, past, present)
     store.projections.withLock { $0.views[present.number]?.shown = past.lsn }
   }
 
   deinit {
     guard present == nil else { return }
-    consumer?.end()
+    consumer.end()
     let durable = store.source.durableLSN
     store.projections.withLock { $0.endView(number, durable: durable) }
   }

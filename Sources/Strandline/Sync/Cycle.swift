@@ -37,6 +37,8 @@ struct Cycle {
     // Cycles run one after the other, so at the end of one no request is under way.
     defer { store.projections.endsSending() }
     do {
+      // A copy says so first: what is unsent in it may have been sent by the original.
+      if store.core.withLock({ $0.hasNewName }) { try await store.commit { try $0.appendOpened() } }
       try await checkAccount()
       if options.direction != .pushOnly { try await pull() }
       if options.direction != .pullOnly { try await pushAndPullAgain() }

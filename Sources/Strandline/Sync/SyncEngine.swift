@@ -13,7 +13,12 @@ public final class SyncEngine: SyncDriver {
   private let cycleLock = AsyncLock()
   private let wakeUp = AsyncSignal()
   private let paceMemory = PaceMemory()
+  private let isAutomatic: Bool
   private let automaticTask: Mutex<Task<Void, Never>?> = Mutex(nil)
+  /// The cycle under way, to be cancelled by `pause`.
+  private let runningCycle: Mutex<Task<SyncReport, any Error>?> = Mutex(nil)
+  /// Set by `pause`: a cycle that ends with a cancellation was given up for a suspension.
+  private let isPaused = Atomic(false)
   private let lastCycle: Mutex<LastCycle> = Mutex(LastCycle())
 
   /// The last cycle's result.
@@ -25,14 +30,36 @@ public final class SyncEngine: SyncDriver {
   init(store: RecordStore, configuration: SyncConfiguration) throws {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
-    guard configuration.isAutomatic else { return }
+    self.isAutomatic = configuration.isAutomatic
+    beginAutomaticCycles()
+  }
+
+  private func beginAutomaticCycles() {
+    guard isAutomatic else { return }
     automaticTask.withLock { task in
+      let before = task
       // The task keeps the engine alive until the store is closed, which cancels the task.
-      task = Task { await self.runAutomatically() }
+      task = Task {
+        // One that ends by itself, because it has met the suspension.
+        before?.cancel()
+        await before?.value
+        await self.runAutomatically()
+      }
     }
   }
 
   package func localWriteEnded() { wakeUp.signal() }
+
+  package func pause() async {
+    isPaused.store(true, ordering: .releasing)
+    runningCycle.withLock { $0?.cancel() }
+    await stop()
+  }
+
+  package func resume() {
+    isPaused.store(false, ordering: .releasing)
+    beginAutomaticCycles()
+  }
 
   package func stop() async {
     let task = automaticTask.withLock { task in
@@ -52,7 +79,8 @@ public final class SyncEngine: SyncDriver {
   ///
   /// - Returns: what the cycle did; all of it is durable.
   /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter`), `.needsSignIn`, `.accountMismatch`,
-  ///   `.serverRefused`. What the cycle did before stays done, and unsent changes stay in the store.
+  ///   `.serverRefused`, `.suspended` (also if the store is suspended meanwhile). What the cycle did before stays done,
+  ///   and unsent changes stay in the store.
   @discardableResult
   public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
     try await CallSite(fileID, line).run("syncing '\(store.path)'") { try await cycle(CycleOptions()) }
@@ -60,9 +88,31 @@ public final class SyncEngine: SyncDriver {
 
   /// Runs one cycle.
   package func cycle(_ options: CycleOptions) async throws -> SyncReport {
-    try store.requireOpen()
+    try store.requireWritable()
     await cycleLock.acquire()
     defer { cycleLock.release() }
+    // A suspension cancels the cycle whoever waits for it, so it has a task of its own.
+    let task = Task { try await self.run(options) }
+    runningCycle.withLock { $0 = task }
+    defer { runningCycle.withLock { $0 = nil } }
+    do {
+      // One that was paused before it was known here is not missed.
+      if isPaused.load(ordering: .acquiring) { task.cancel() }
+      return try await withTaskCancellationHandler {
+        try await task.value
+      } onCancel: {
+        task.cancel()
+      }
+    } catch {
+      // The store may still be about to be suspended; the cycle was given up for that.
+      if isPaused.load(ordering: .acquiring), !Task.isCancelled { throw StrandlineError.suspended }
+      throw error
+    }
+  }
+
+  private func run(_ options: CycleOptions) async throws -> SyncReport {
+    try Task.checkCancellation()
+    try store.requireWritable()
     var cycle = Cycle(store: store, database: database, options: options, memory: paceMemory)
     do {
       try await cycle.run()
@@ -92,7 +142,7 @@ public final class SyncEngine: SyncDriver {
   /// - Throws: `StrandlineError` as `write`; the decision is durable when this returns.
   public func resumeZone(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws {
     try await CallSite(fileID, line).run("resuming zone '\(zone)'") {
-      try store.requireOpen()
+      try store.requireWritable()
       try await store.commit { core in
         guard core.projections.sync.zones[zone]?.isLost == true else { return }
         try core.append(
@@ -139,8 +189,8 @@ public final class SyncEngine: SyncDriver {
         wait =
           error.retryAfter.map { Int64($0 * 1000) }
           ?? (backoff / 2 + Int64(environment.random.below(UInt64(backoff / 2))))
-        // The store takes no more writes: only opening it again helps.
-        if [.closed, .outcomeUnknown].contains(error.code) { return }
+        // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic cycles anew.
+        if [.closed, .outcomeUnknown, .suspended].contains(error.code) { return }
         // A write does not shorten a wait that the server named.
         if error.retryAfter != nil {
           do { try await environment.clock.sleep(milliseconds: wait) } catch { return }

@@ -81,7 +81,7 @@ extension Failure {
     // A denied access has the exit code 77 whatever the store was doing; the system's error is one of the causes.
     while let below = cause {
       if let system = below as? SystemError {
-        if system.isForbidden { code = .notPermitted }
+        if system.isForbidden, !system.isDeviceLocked { code = .notPermitted }
         // Not each layer quotes the system's error in its message.
         if !message.contains(SystemError.words(for: system.errno)) { message += ": \(system)" }
       }
@@ -140,7 +140,7 @@ extension Failure {
   private static func code(of code: StrandlineError.Code) -> ExitCode {
     switch code {
     case .noSuchStore, .notAStore, .noSuchRecord, .positionExpired: .noSuchStore
-    case .storeHeld, .throttled, .outdated: .tryLater
+    case .storeHeld, .throttled, .outdated, .temporarilyUnavailable: .tryLater
     case .damaged, .fromTheFuture, .recordWasDeleted, .recordExists, .invalidName, .invalidValue, .tooLarge,
       .typeMismatch, .foreignZone, .foreignScope:
       .dataDamaged

@@ -37,13 +37,16 @@ struct Progress {
     isShown = false
   }
 
+  /// The time since the start.
+  var nanoseconds: UInt64 { console.environment.clock.monotonicNanoseconds() - start }
+
   /// The time since the start and the rate: " in 6.2 s (10,268 records/s, 6.6 MB/s)". Empty if standard error is not a
   /// terminal. Without the rate if the clock has not moved.
   ///
   /// - Parameter bytes: The bytes that were read or written for the records.
   func rate(records: Int, bytes: UInt64) -> String {
     guard console.isErrorTerminal else { return "" }
-    let nanoseconds = console.environment.clock.monotonicNanoseconds() - start
+    let nanoseconds = nanoseconds
     let text = " in " + Words.seconds(nanoseconds: nanoseconds)
     guard nanoseconds > 0 else { return text }
     let seconds = Double(nanoseconds) / 1e9

@@ -47,12 +47,14 @@ package final class LogConsumer: Sendable {
   deinit { onEnd() }
 }
 
-/// The consumers of a log, by number.
-final class LogConsumers: Sendable {
+/// The consumers of a log, by number. They may outlive it: a log that is opened again is given those of the closed one.
+package final class LogConsumers: Sendable {
   private let entries = Mutex<[UInt64: @Sendable () -> (name: String, lsn: UInt64)?]>([:])
   private let nextNumber = Atomic<UInt64>(0)
 
-  func register(_ name: String, after lsn: UInt64) -> LogConsumer {
+  package init() {}
+
+  package func register(_ name: String, after lsn: UInt64) -> LogConsumer {
     let number = nextNumber.add(1, ordering: .relaxed).oldValue
     let consumer = LogConsumer(name: name, position: lsn) { [weak self] in
       _ = self?.entries.withLock { $0.removeValue(forKey: number) }
@@ -146,8 +148,9 @@ extension Log {
     var ownersError: (any Error)?
     do throws(LogError) {
       try rewriting(.compacting) { () throws(LogError) in
-        let slowest = consumers.slowest
+        // In this order: a consumer that registers after the second line begins above what the first one found.
         let finished = keeper.manifest.finished.prefix { $0.end.lastLSN <= limit }
+        let slowest = consumers.slowest
         forgetHealed(finished)
         var damaged: SegmentRewrite.Input?
         var free = finished.prefix(0)

@@ -23,17 +23,19 @@ extension Log {
   ///     is replayed, and `firstLSN` does not count. If this log does not have that event, has another one under its LSN, or
   ///     was compacted behind it, it is asked a second time, with true: the caller then forgets what it knew and what was
   ///     replayed so far, and everything is replayed.
+  ///   - consumers: those of the log before, if this opens it again.
   /// - Throws: `LogError`, or what `replay` threw; the lock is given back first. Damage changes nothing on disk.
   /// - Complexity: one listing and one look at the sizes of the finished segments, whose number it grows with; O(bytes)
   ///   of the segments that are replayed or were not finished.
   package static func open(
     at path: String, role: LogRole, options: LogOptions = .init(), environment: SystemEnvironment,
     createIfAbsent: Bool = true, from firstLSN: UInt64? = 1, behind known: KnownEnd? = nil,
+    consumers: LogConsumers = LogConsumers(),
     replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let opening = LogOpening(
       directory: StoreDirectory(path), role: role, options: options, environment: environment,
-      tenure: environment.random.next())
+      tenure: environment.random.next(), consumers: consumers)
     let unfinished = opening.directory.removeUnfinishedStores(environment.fileSystem)
     let log = try open(opening, createIfAbsent, firstLSN, known, replay)
     // The store can be served without that: it is in the report of upkeep, and the next open tries again.
@@ -86,6 +88,7 @@ private struct LogOpening {
   let options: LogOptions
   let environment: SystemEnvironment
   let tenure: UInt64
+  let consumers: LogConsumers
 
   private var fileSystem: any FileSystem { environment.fileSystem }
 
@@ -105,7 +108,7 @@ private struct LogOpening {
     return Log(
       directory, lock: created.lock, tenure: tenure, writer: writer,
       tables: [SegmentTable(path: live.path, identity: live.identity, firstLSN: 1)], chain: 0, recovery: report,
-      isNew: true)
+      isNew: true, consumers: consumers)
   }
 
   /// Opens the store that is there, under its lock.
@@ -146,7 +149,7 @@ private struct LogOpening {
     recovered.report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
     let log = Log(
       directory, lock: lock, tenure: tenure, writer: writer, tables: recovered.tables, chain: recovered.end.chain,
-      recovery: recovered.report, isNew: false, stalled: stalled)
+      recovery: recovered.report, isNew: false, stalled: stalled, consumers: consumers)
     log.leaveToUpkeep(recovered)
     return log
   }

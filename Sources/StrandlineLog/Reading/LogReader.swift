@@ -48,17 +48,26 @@ package final class LogReader: Sendable, EventAddresses {
   }
 
   private init(
-    _ directory: StoreDirectory, _ environment: SystemEnvironment, _ list: SegmentList, behind known: LogEnd?
+    _ directory: StoreDirectory, _ environment: SystemEnvironment, storeUUID: [UInt8], role: LogRole, lastLSN: UInt64,
+    behind known: LogEnd?
   ) {
     path = directory.path
-    storeUUID = list.manifest.storeUUID
-    role = list.manifest.role
+    self.storeUUID = storeUUID
+    self.role = role
     self.directory = directory
     self.environment = environment
     files = SegmentFiles(environment.fileSystem, indexBytesMax: LogOptions().indexBytesMax)
-    cursor = Mutex(
-      ReaderCursor(directory: directory, environment: environment, role: list.manifest.role, known: known))
-    served.withLock { $0.lastLSN = known?.lsn ?? 0 }
+    cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: role, known: known))
+    served.withLock { $0.lastLSN = lastLSN }
+  }
+
+  /// A reader that stands where `log` ends, for the time after its close: everything durable counts as handed out, and is
+  /// read from where the log has it. No file is read here.
+  package convenience init(atEndOf log: Log) {
+    let (lsn, tables) = log.queue.withLock { ($0.durableLSN, $0.tables) }
+    self.init(
+      log.keeper.directory, log.keeper.environment, storeUUID: log.storeUUID, role: log.role, lastLSN: lsn, behind: nil)
+    served.withLock { $0.tables = tables }
   }
 
   deinit { files.close() }
@@ -82,7 +91,9 @@ package final class LogReader: Sendable, EventAddresses {
         return (end?.lsn ?? 0) + 1
       }
     }
-    return LogReader(directory, environment, list, behind: end)
+    return LogReader(
+      directory, environment, storeUUID: list.manifest.storeUUID, role: list.manifest.role, lastLSN: end?.lsn ?? 0,
+      behind: end)
   }
 
   /// The segments as a reader sees them.
@@ -126,12 +137,14 @@ package final class LogReader: Sendable, EventAddresses {
   /// - Throws: `LogError`, or what `visit` throws.
   /// - Complexity: O(segments) names and sizes, O(new bytes), and the unwritten rest of the last segment when no writer holds the store.
   package func poll(_ visit: (LogEvent) throws -> Void) throws {
-    try cursor.withLock { cursor in
-      try cursor.poll(served, visit)
+    try Self.$polled.withValue(ObjectIdentifier(self)) {
+      try cursor.withLock { cursor in
+        try cursor.poll(served, visit)
+      }
     }
   }
 
-  /// Reads one event that `poll` has handed out.
+  /// Reads one event that `poll` has handed out, or that counts as handed out.
   ///
   /// - Throws: `.noSuchLSN`, `.compacted`, `.io`; `.damaged`, `.missingSegment`, `.foreignSegment` or `.fromTheFuture` if
   ///   the bytes are not those that were written: then `damage` has it too.
@@ -157,18 +170,23 @@ package final class LogReader: Sendable, EventAddresses {
   func resolved<Result>(
     _ lsn: UInt64, _ body: (SegmentTable.Place, SegmentTable.Address) throws(LogError) -> Result
   ) throws(LogError) -> Result {
-    for _ in 0..<8 {
-      let (place, table) = try served.withLock {
-        served throws(LogError) -> (SegmentTable.Place, SegmentTable.Address) in
+    for attempt in 0..<8 {
+      let found = try served.withLock {
+        served throws(LogError) -> (SegmentTable.Place, SegmentTable.Address)? in
         guard lsn > 0, lsn <= served.lastLSN, !served.tables.isEmpty else {
           throw LogError(.noSuchLSN, "no LSN \(lsn) was read; the last is \(served.lastLSN)", lsns: lsn...lsn)
         }
         let table = served.tables[served.tables.index(of: lsn)]
-        // A poll that met damage has forgotten where the events of that segment lie.
+        // A poll that failed has forgotten where the events of that segment lie.
         guard table.firstLSN <= lsn, lsn <= table.lastLSN else {
+          if attempt == 0 { return nil }
           throw LogError(.noSuchLSN, "LSN \(lsn) lies in a segment that could not be read further; poll again")
         }
         return (table.place(of: lsn), table.address)
+      }
+      guard let (place, table) = found else {
+        try relocate(lsn)
+        continue
       }
       do throws(LogError) {
         return try body(place, table)
@@ -178,11 +196,7 @@ package final class LogReader: Sendable, EventAddresses {
           throw error
         }
         // Merged or compacted since the last poll: its replacement has it, or no segment has.
-        let isFree: Void? = try cursor.withLockIfAvailable { cursor throws(LogError) in try cursor.relocate(served) }
-        guard isFree != nil else {
-          throw LogError(
-            .io, "LSN \(lsn) moved while a poll is under way; read it again when that has returned", lsns: lsn...lsn)
-        }
+        try relocate(lsn)
       }
     }
     throw LogError(.io, "LSN \(lsn) moves faster than it can be read; try again", lsns: lsn...lsn)
@@ -194,6 +208,18 @@ package final class LogReader: Sendable, EventAddresses {
 
   /// Damage that reads have met, in the order in which they met it; at most 64 places.
   package var damage: [LogDamage] { files.damage.all }
+
+  /// Finds out anew where the events lie, for a read of `lsn`. Waits for a poll of another thread.
+  private func relocate(_ lsn: UInt64) throws(LogError) {
+    guard Self.polled != ObjectIdentifier(self) else {
+      throw LogError(
+        .io, "LSN \(lsn) moved while a poll is under way; read it again when that has returned", lsns: lsn...lsn)
+    }
+    try cursor.withLock { cursor throws(LogError) in try cursor.relocate(served) }
+  }
+
+  /// The reader whose poll has called this code: a read in it must not wait for that poll.
+  @TaskLocal private static var polled: ObjectIdentifier?
 
   /// What a writer's open would have found at the last `poll`; empty before the first.
   package var recovery: RecoveryReport { served.withLock { $0.report } }

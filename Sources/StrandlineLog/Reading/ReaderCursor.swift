@@ -152,6 +152,8 @@ struct ReaderCursor {
     refresh(list, upTo: index, served)
     let table = SegmentTable(path: segment.path, identity: segment.identity, firstLSN: segment.firstLSN)
     served.withLock { served in
+      // A reader that took over where a log had its events begins to walk the last segment itself.
+      if served.tables.last?.segmentID == segment.segmentID { served.tables.removeLast() }
       served.tables.append(segment.summary.map { SegmentTable($0) } ?? table)
       served.tables.forgetPlaces(beyond: LogOptions().placeBytesMax)
     }

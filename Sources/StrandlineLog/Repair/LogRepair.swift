@@ -30,7 +30,7 @@ package enum LogRepair {
   ) throws {
     let directory = StoreDirectory(path)
     let fileSystem = salvage.environment.fileSystem
-    try checkPlace(directory, salvage, fileSystem)
+    try checkPlace(directory, beside: salvage.path, "a repaired store", fileSystem)
     let place = StoreDirectory(
       directory.path + LogFormat.initInfix + SegmentName.hex(salvage.environment.random.next()))
     do {
@@ -75,10 +75,13 @@ package enum LogRepair {
   /// Nothing is there, or an empty folder; and no folder above is a store (the one that is repaired, or another).
   package static func checkPlace(
     _ path: String, _ salvage: LogSalvage
-  ) throws(LogError) { try checkPlace(StoreDirectory(path), salvage, salvage.environment.fileSystem) }
+  ) throws(LogError) {
+    try checkPlace(StoreDirectory(path), beside: salvage.path, "a repaired store", salvage.environment.fileSystem)
+  }
 
-  private static func checkPlace(
-    _ directory: StoreDirectory, _ salvage: LogSalvage, _ fileSystem: any FileSystem
+  /// The same for `purpose`, which is made of the store at `source`.
+  static func checkPlace(
+    _ directory: StoreDirectory, beside source: String, _ purpose: String, _ fileSystem: any FileSystem
   ) throws(LogError) {
     let path = directory.path
     do {
@@ -87,12 +90,12 @@ package enum LogRepair {
       case .directory:
         guard try fileSystem.list(path).isEmpty else {
           throw LogError(
-            .notEmptyDirectory, "'\(path)' is not empty; nothing was written; a repaired store needs a new folder",
+            .notEmptyDirectory, "'\(path)' is not empty; nothing was written; \(purpose) needs a new folder",
             file: path)
         }
       case .file, .other:
         throw LogError(
-          .notEmptyDirectory, "'\(path)' is a file; nothing was written; a repaired store needs a new folder",
+          .notEmptyDirectory, "'\(path)' is a file; nothing was written; \(purpose) needs a new folder",
           file: path)
       }
       var above = directory
@@ -100,10 +103,10 @@ package enum LogRepair {
         above = StoreDirectory(above.parent)
         guard try fileSystem.kind(of: above.path) == .directory else { continue }
         let names = try fileSystem.list(above.path)
-        if above.path == salvage.path || names.contains(where: { SegmentName.segmentID(of: $0) != nil }) {
+        if above.path == source || names.contains(where: { SegmentName.segmentID(of: $0) != nil }) {
           throw LogError(
             .notEmptyDirectory,
-            "'\(path)' lies in the store '\(above.path)'; nothing was written; a repaired store needs a folder of its own",
+            "'\(path)' lies in the store '\(above.path)'; nothing was written; \(purpose) needs a folder of its own",
             file: path)
         }
       }

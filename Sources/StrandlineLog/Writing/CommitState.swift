@@ -33,6 +33,8 @@ struct CommitState: ~Copyable {
   private(set) var durableLSN: UInt64
   /// The chain up to it.
   private(set) var durableChain: UInt32
+  /// What ended the log before it was closed: what became of an LSN that was never durable.
+  private var lastFailure: LogError?
   /// The addresses of everything that is durable.
   var tables: [SegmentTable]
   /// A thread is writing, or is about to: no other needs to begin.
@@ -114,7 +116,7 @@ struct CommitState: ~Copyable {
   func outcome(of lsn: UInt64) -> CommitOutcome? {
     if lsn <= durableLSN { return .durable }
     switch phase {
-    case .closed: return .failed(Self.closed)
+    case .closed: return .failed(lastFailure ?? Self.closed)
     case .rejecting(let error), .poisoned(let error): return .failed(error)
     case .open: break
     }
@@ -279,6 +281,10 @@ struct CommitState: ~Copyable {
   }
 
   mutating func close() -> CommitNews {
+    switch phase {
+    case .rejecting(let error), .poisoned(let error): lastFailure = error
+    case .open, .closed: break
+    }
     phase = .closed
     return failAll(Self.closed)
   }

@@ -32,7 +32,7 @@ package final class Log: Sendable {
   /// This open made the store.
   package let isNew: Bool
 
-  let options: LogOptions
+  package let options: LogOptions
   /// The most bytes of frames that `append` takes in one transaction.
   package var transactionBytesMax: Int { options.transactionBytesMax }
   let clock: any SystemClock
@@ -50,14 +50,16 @@ package final class Log: Sendable {
   let preparation: PreparedSegments
   /// One piece of upkeep at a time, and how the last ones went.
   let upkeep = Upkeep()
-  let consumers = LogConsumers()
+  package let consumers: LogConsumers
+  private let reader: Mutex<LogReader?> = Mutex(nil)
   private let durabilityObserver = Mutex<DurabilityObserver?>(nil)
   let writerQueue = DispatchQueue(label: "strandline.log.writer", qos: .userInitiated)
   let watchQueue = DispatchQueue(label: "strandline.log.watch", qos: .utility)
 
   init(
     _ directory: StoreDirectory, lock: any FileLock, tenure: UInt64, writer: SegmentWriter, tables: [SegmentTable],
-    chain: UInt32, recovery: RecoveryReport, isNew: Bool, stalled: StalledRecovery? = nil
+    chain: UInt32, recovery: RecoveryReport, isNew: Bool, stalled: StalledRecovery? = nil,
+    consumers: LogConsumers = LogConsumers()
   ) {
     let manifest = writer.keeper.manifest
     path = directory.path
@@ -71,6 +73,7 @@ package final class Log: Sendable {
     self.recovery = recovery
     self.isNew = isNew
     self.lock = lock
+    self.consumers = consumers
     files = SegmentFiles(writer.keeper.environment.fileSystem, indexBytesMax: options.indexBytesMax)
     var tables = tables
     tables.forgetPlaces(beyond: options.placeBytesMax)
@@ -107,6 +110,20 @@ package final class Log: Sendable {
   package func observeDurability(_ body: (@Sendable () -> Void)?) {
     durabilityObserver.withLock { $0 = body.map(DurabilityObserver.init) }
   }
+
+  /// The segments that are part of the log, as MANIFEST lists them. Another list later says that some were rewritten.
+  package var segmentIDs: Set<UInt64> {
+    Set(keeper.manifest.entries.lazy.filter { !$0.isPrepared }.map(\.segmentID))
+  }
+
+  /// What the owner of the log keeps in MANIFEST.
+  package var ownerBytes: [UInt8] { keeper.manifest.ownerBytes }
+
+  /// Who reads events for callers that hold this log although it was closed; nil: they get `.closed`.
+  package var readerAfterClose: LogReader? { reader.withLock { $0 } }
+
+  /// Names that reader. Called before `close`, so that no read falls between the two.
+  package func leaveReads(to reader: LogReader) { self.reader.withLock { $0 = reader } }
 
   func tellDurability() { durabilityObserver.withLock { $0 }?.body() }
 

@@ -16,6 +16,8 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   package var subject: String
   /// The errno.
   package var errno: Int32
+  /// The call was refused because the device is locked; it succeeds when the device is unlocked (ProtectedFileSystem).
+  package var isDeviceLocked = false
 
   package init(call: String, subject: String, errno: Int32) {
     self.call = call
@@ -23,7 +25,9 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     self.errno = errno
   }
 
-  package var description: String { "\(call) '\(subject)': \(Self.words(for: errno)) (errno \(errno))" }
+  package var description: String {
+    "\(call) '\(subject)': \(Self.words(for: errno)) (errno \(errno)\(isDeviceLocked ? ", the device is locked" : ""))"
+  }
 
   /// The disk is full, the quota is used up, or the file has reached the largest size.
   package var isFull: Bool { errno == ENOSPC || errno == EDQUOT || errno == EFBIG }
@@ -31,6 +35,10 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   package var isAbsent: Bool { errno == ENOENT }
   /// The caller has no permission, or the file system is read-only.
   package var isForbidden: Bool { errno == EACCES || errno == EPERM || errno == EROFS }
+  /// The system does not permit the call, whatever the file's permissions are.
+  var isNotPermitted: Bool { errno == EPERM }
+  /// The file's permissions or the system refuse the call.
+  var isRefused: Bool { errno == EACCES || errno == EPERM }
   /// The name exists already. (For a rename onto a directory that is not empty, POSIX allows either errno.)
   package var isTaken: Bool { errno == EEXIST || errno == ENOTEMPTY }
 
@@ -107,6 +115,10 @@ extension SystemError {
   /// For tests: they inject it as a fault.
   package static func forbidden(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EACCES)
+  }
+  /// For tests: they inject it as a fault.
+  package static func notPermitted(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: EPERM)
   }
   package static func tooLarge(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EFBIG)

@@ -12,7 +12,7 @@ package final class RunSet: Sendable {
   /// The list that names them, in the same order.
   package let list: RunList
   /// The event as of which they hold everything.
-  let end: LogEnd
+  package let end: LogEnd
   /// The declared indexes of which they have every row.
   let indexes: [StoredIndex]
   /// A run could not be read: the whole set is of no more use.
@@ -34,8 +34,11 @@ package final class RunSet: Sendable {
   /// Why the runs are of no more use; nil if none has failed.
   var hasFailed: Bool { failure.withLock { $0 != nil } }
 
-  /// Notes that a run failed, and says so as a public error.
+  /// Notes that a run failed, and says so as a public error. One that a locked device does not give out has not failed.
   func fail(_ error: RunError) -> StrandlineError {
+    if let cause = error.cause, cause.isDeviceLocked {
+      return StrandlineError(.temporarilyUnavailable, "\(error)", file: error.file, underlying: cause)
+    }
     failure.withLock { if $0 == nil { $0 = error } }
     if let whole { return whole.fail(error) }
     var failed = StrandlineError(

@@ -123,4 +123,7 @@ final class IndexRowCache: Sendable {
     }
     return made
   }
+
+  /// Forgets all: the log is another one now, or may be.
+  func removeAll() { rows.withLock { $0 = [:] } }
 }

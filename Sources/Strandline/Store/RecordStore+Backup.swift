@@ -1,0 +1,118 @@
+// Backups: a store as it was at one event, copied while an app writes and compacts it. How the files are copied stands in
+// LogBackup; here the copy gets its mark. Runs are not copied: its first writer makes them of its log. Which indexes were
+// declared the log does not know, so that is copied.
+
+import Dispatch
+package import StrandlineLog
+import StrandlineSystem
+import Synchronization
+
+/// What a backup holds.
+public struct StoreBackup: Hashable, Sendable {
+  /// The newest event in it: the backup is the store as it was after this event.
+  public var lsn: LSN
+  /// Bytes of its segment files.
+  public var bytes: UInt64
+  /// Segment files.
+  public var segments: Int
+}
+
+extension RecordStore {
+  /// Copies the store to a new folder, while it is read, written, synced and compacted. The copy is the store as it was
+  /// after one event: it holds everything whose `write` had returned when this was called.
+  ///
+  /// The copy is a store of its own. It can be opened beside the original, on this device or another one, and both can sync
+  /// with the same account: its first writer takes a new writer name, and takes nothing that was unsent for unknown to the
+  /// server. When this returns, the copy is on the medium; if it throws, or the process ends, nothing stands at `newPath`.
+  /// Declared indexes are declared in the copy too; its first writer builds them. Files beside the events, such as a
+  /// sign-in, are not copied.
+  ///
+  /// Works on a suspended store, and on one that was opened for reading only; then it holds at least what was durable a
+  /// fifth of a second before the call.
+  ///
+  /// - Parameter newPath: nothing, or an empty folder, whose parent exists; not in a store.
+  /// - Returns: what was copied.
+  /// - Throws: `StrandlineError`: `.notAStore` if `newPath` is not free, `.diskFull`, `.damaged` (the original is: what
+  ///   cannot be trusted is not copied), `.outdated` if the store is compacted faster than it can be copied, `.io`,
+  ///   `.closed`; `CancellationError` if the task is cancelled.
+  /// - Complexity: O(bytes of the log).
+  @discardableResult
+  public func backup(
+    to newPath: String, fileID: String = #fileID, line: Int = #line
+  ) async throws -> StoreBackup {
+    try await Self.onOwnThread { flag in
+      try self.backupBlocking(to: newPath, fileID: fileID, line: line) { _ in try flag.check() }
+    }
+  }
+
+  /// Copies the store at `path` to a new folder, whichever process has it open. See `backup(to:)`; of a store that another
+  /// process writes, the copy holds at least what was durable a fifth of a second before the call.
+  ///
+  /// - Throws: `StrandlineError` as `backup(to:)`, and `.noSuchStore`.
+  @discardableResult
+  public static func backup(
+    at path: String, to newPath: String, environment: StoreEnvironment = .real, fileID: String = #fileID,
+    line: Int = #line
+  ) async throws -> StoreBackup {
+    try await onOwnThread { flag in
+      try backupBlocking(at: path, to: newPath, environment: environment, fileID: fileID, line: line) { _ in
+        try flag.check()
+      }
+    }
+  }
+
+  /// The same on a plain thread.
+  @discardableResult
+  package func backupBlocking(
+    to newPath: String, fileID: String = #fileID, line: Int = #line,
+    progress: (LogBackupProgress) throws -> Void = { _ in }
+  ) throws -> StoreBackup {
+    try CallSite(fileID, line).run("backing the store at '\(path)' up") {
+      try requireOpen()
+      // Says in the log how far it is durable; a log that cannot say it now said it with its last groups.
+      if case .writer(let log) = source, case .open = log.state {
+        try log.flushBlocking()
+        try log.raiseControl()
+      }
+    }
+    return try Self.backupBlocking(
+      at: path, to: newPath, environment: StoreEnvironment(environment), fileID: fileID, line: line,
+      progress: progress)
+  }
+
+  package static func backupBlocking(
+    at path: String, to newPath: String, environment: StoreEnvironment, fileID: String = #fileID, line: Int = #line,
+    progress: (LogBackupProgress) throws -> Void = { _ in }
+  ) throws -> StoreBackup {
+    try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
+      let report = try LogBackup.make(
+        of: path, at: newPath, role: .store, environment: environment.system,
+        ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress
+      ) { copy in
+        try IndexFiles(path, environment.system, cacheBytesMax: 0).copyDefinitions(toStoreAt: copy)
+      }
+      return StoreBackup(lsn: LSN(report.lastLSN), bytes: report.bytes, segments: report.segments)
+    }
+  }
+
+  /// Copying blocks its thread, so it does not run on the cooperative pool; a task that is cancelled sets the flag.
+  private static func onOwnThread<Value: Sendable>(
+    _ work: @escaping @Sendable (CancellationFlag) throws -> Value
+  ) async throws -> Value {
+    let flag = CancellationFlag()
+    return try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        DispatchQueue.global(qos: .utility).async { continuation.resume(with: Result { try work(flag) }) }
+      }
+    } onCancel: {
+      flag.set()
+    }
+  }
+}
+
+/// Tells a thread that the task that waits for it was cancelled.
+private final class CancellationFlag: Sendable {
+  private let isSet = Atomic(false)
+  func set() { isSet.store(true, ordering: .releasing) }
+  func check() throws { if isSet.load(ordering: .acquiring) { throw CancellationError() } }
+}
