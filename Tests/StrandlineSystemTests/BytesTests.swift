@@ -47,7 +47,7 @@ struct BytesTests {
       "", "a", "tide and ebb", "\u{80}\u{7FF}", "\u{800}\u{D7FF}\u{E000}\u{FFFF}", "\u{10000}\u{10FFFF}", "\u{1F41A}",
     ]
     var valid = 0
-    for _ in 0..<200_000 {
+    for _ in 0..<20_000 {
       var bytes = (0..<random.below(4)).flatMap { _ in Array(texts[Int(random.below(UInt64(texts.count)))].utf8) }
       for _ in 0..<random.below(3) where !bytes.isEmpty {
         let place = Int(random.below(UInt64(bytes.count)))
@@ -65,7 +65,7 @@ struct BytesTests {
       #expect((order < 0) == text.utf8.lexicographicallyPrecedes(other.utf8))
       #expect((order == 0) == text.utf8.elementsEqual(other.utf8))
     }
-    #expect(valid > 50_000)
+    #expect(valid > 5_000)
   }
 
   @Test func `table and instruction agree for every length and offset`() {
