@@ -74,6 +74,10 @@ struct BytesTests {
       for offset in 0..<8 {
         let part = Array(bytes[offset..<offset + length])
         #expect(CRC32C.checksum(bytes, offset..<offset + length) == CRC32C.checksumByTable(part))
+        let words: [UInt8] = [4, 3, 2, 1, 8, 7, 6, 5]
+        #expect(
+          CRC32C.checksum(words: 0x0102_0304, 0x0506_0708, bytes, offset..<offset + length)
+            == CRC32C.checksumByTable(words + part))
       }
     }
     // Long inputs are divided into thirds of at most 64 words each.
