@@ -8,8 +8,10 @@ import Synchronization
 final class EncodedFields: UndecodedFields {
   /// The body of an event.
   private let bytes: [UInt8]
-  /// Where the fields begin in it, in the order of their names, and at last where the last one ends.
-  private let places: [Int]
+  /// Where the names lie in it, in their order. A field's stamp and value stand behind its name.
+  private let names: [Range<Int>]
+  /// Where the last field ends.
+  private let end: Int
   let parent: String?
   /// All of them, once they were asked for.
   private let decoded = Mutex<Decoded?>(nil)
@@ -26,18 +28,16 @@ final class EncodedFields: UndecodedFields {
     let stampCount = try reader.count(minimumBytes: FieldStamp.bytesMin)
     try reader.skip(stampCount * FieldStamp.bytesMin)
     let count = try reader.count(minimumBytes: ContentField.bytesMin)
-    var places: [Int] = []
-    places.reserveCapacity(count + 1)
+    var names: [Range<Int>] = []
+    names.reserveCapacity(count)
     var parent: String?
-    var last = 0..<0
     for number in 0..<count {
-      places.append(reader.offset)
       let start = reader.offset
       let name = try reader.skipString()
-      guard number == 0 || reader.bytes.precedes(last, reader.bytes, name) else {
+      guard number == 0 || reader.bytes.precedes(names[number - 1], reader.bytes, name) else {
         throw ByteReaderError(offset: start, what: "fields out of order")
       }
-      last = name
+      names.append(name)
       guard try reader.varint() <= UInt64(stampCount) else {
         throw ByteReaderError(offset: start, what: "a missing stamp")
       }
@@ -47,9 +47,9 @@ final class EncodedFields: UndecodedFields {
         try FieldCodec.skip(from: &reader)
       }
     }
-    places.append(reader.offset)
+    end = reader.offset
     try Self.skipRest(&reader, fieldCount: count)
-    (bytes, self.places, self.parent) = (reader.bytes, places, parent)
+    (bytes, self.names, self.parent) = (reader.bytes, names, parent)
   }
 
   /// Passes over what follows the fields: what was seen, unknown parts of the stamp, the dirty map.
@@ -76,12 +76,12 @@ final class EncodedFields: UndecodedFields {
   // MARK: Values
 
   func find(_ name: String) -> FieldValue?? {
-    var (low, high) = (0, places.count - 1)
+    var (low, high) = (0, names.count)
     while low < high {
       let middle = (low + high) / 2
-      let (found, rest) = Self.name(bytes, places[middle], places[places.count - 1])
+      let found = names[middle]
       let order = bytes.order(found, of: name)
-      if order == 0 { return name == Version.parentField ? nil : value(at: rest) }
+      if order == 0 { return Self.isParent(bytes, found) ? nil : value(of: found) }
       if order < 0 { low = middle + 1 } else { high = middle }
     }
     return nil
@@ -93,11 +93,9 @@ final class EncodedFields: UndecodedFields {
   private var all: Decoded {
     if let decoded = decoded.withLock({ $0 }) { return decoded }
     var all = Decoded()
-    all.values.reserveCapacity(places.count - 1)
-    for place in places.dropLast() {
-      let (name, rest) = Self.name(bytes, place, places[places.count - 1])
-      guard !Self.isParent(bytes, name) else { continue }
-      switch value(at: rest) {
+    all.values.reserveCapacity(names.count)
+    for name in names where !Self.isParent(bytes, name) {
+      switch value(of: name) {
       case .some(.some(let value)): all.values[bytes.text(in: name)] = value
       case .some(nil): all.nulls.insert(bytes.text(in: name))
       case nil: break
@@ -107,27 +105,15 @@ final class EncodedFields: UndecodedFields {
     return all
   }
 
-  /// Where the name of a field lies, and where it ends.
-  private static func name(_ bytes: [UInt8], _ place: Int, _ end: Int) -> (name: Range<Int>, end: Int) {
-    checked { () throws(ByteReaderError) in
-      var reader = ByteReader(bytes, place..<end)
-      let name = try reader.skipBlob()
-      return (name, reader.offset)
-    }
-  }
-
   /// The value behind a name; nil within if it was set to null, nil if the field is absent for an app.
-  private func value(at place: Int) -> FieldValue?? {
-    Self.checked { () throws(ByteReaderError) in
-      var reader = ByteReader(bytes, place..<places[places.count - 1])
+  private func value(of name: Range<Int>) -> FieldValue?? {
+    var reader = ByteReader(bytes, name.upperBound..<end)
+    do throws(ByteReaderError) {
       let stamp = try reader.varint()
       if let value = try FieldCodec.decode(from: &reader) { return value }
       return stamp > 0 ? .some(nil) : nil
+    } catch {
+      preconditionFailure("bytes that `init` has checked cannot be decoded: \(error)")
     }
-  }
-
-  /// `init` has accepted the bytes.
-  private static func checked<Result>(_ body: () throws(ByteReaderError) -> Result) -> Result {
-    do { return try body() } catch { preconditionFailure("bytes that were checked cannot be decoded: \(error)") }
   }
 }

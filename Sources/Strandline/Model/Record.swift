@@ -67,7 +67,11 @@ public struct Record: Hashable, Sendable {
   /// The fields of a record that was read, until they are changed; then `knownFields` and `knownNulls` are empty.
   private var undecoded: (any UndecodedFields)?
   /// The server's metadata of the record; nil before it was first uploaded or fetched.
-  public internal(set) var system: SystemFields?
+  public internal(set) var system: SystemFields? {
+    get { systemBox?.fields }
+    set { systemBox = newValue.map { SystemBox($0) } }
+  }
+  private var systemBox: SystemBox?
   /// Fields that were written as null, while any other field without a value was never written. A typed read tells them
   /// apart: null is nil, and absent is the prototype's value. A name that has a value in `fields` has no meaning here.
   ///
@@ -87,14 +91,16 @@ public struct Record: Hashable, Sendable {
     self.type = type
     self.knownFields = fields
     self.parent = parent
-    self.system = nil
   }
 
   /// A record that was read.
   init(type: String, id: RecordID, undecoded: any UndecodedFields, system: SystemFields?) {
-    self.init(type: type, id: id, fields: [:], parent: undecoded.parent)
+    self.id = id
+    self.type = type
+    self.parent = undecoded.parent
+    self.knownFields = [:]
     self.undecoded = undecoded
-    self.system = system
+    self.systemBox = system.map { SystemBox($0) }
   }
 
   private mutating func decode() {
@@ -138,6 +144,13 @@ public struct Record: Hashable, Sendable {
     }
     set { fields[field] = newValue }
   }
+}
+
+/// Metadata apart from its record: half of the words that a copy of the record would copy, and most records have none.
+private final class SystemBox: Sendable {
+  let fields: SystemFields
+
+  init(_ fields: SystemFields) { self.fields = fields }
 }
 
 /// The fields of a record in a form from which they are decoded when a caller asks for them.

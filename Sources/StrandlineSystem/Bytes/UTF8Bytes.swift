@@ -79,4 +79,21 @@ extension [UInt8] {
     if self[range].elementsEqual(text.utf8) { return 0 }
     return self[range].lexicographicallyPrecedes(text.utf8) ? -1 : 1
   }
+
+  /// Appends the UTF-8 of `text`.
+  package mutating func append(utf8 text: String) {
+    let isDone: Void? = unsafe text.utf8.withContiguousStorageIfAvailable { unsafe append(contentsOf: $0) }
+    if isDone == nil { append(contentsOf: text.utf8) }
+  }
+}
+
+extension String {
+  /// Whether its UTF-8 has a zero byte.
+  package var hasZeroByte: Bool {
+    let found: Bool? = unsafe utf8.withContiguousStorageIfAvailable { bytes in
+      guard let base = bytes.baseAddress else { return false }
+      return unsafe memchr(base, 0, bytes.count) != nil
+    }
+    return found ?? utf8.contains(0)
+  }
 }

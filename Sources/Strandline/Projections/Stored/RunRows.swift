@@ -38,7 +38,7 @@ package enum RowKey {
 
   static func record(_ id: RecordID) -> [UInt8] {
     var key = zone(id.zone)
-    key.append(contentsOf: id.name.utf8)
+    key.append(utf8: id.name)
     return key
   }
 
@@ -82,13 +82,13 @@ package enum RowKey {
   // Text inside a key ends with 00 01, and a zero byte in it is 00 FF: so keys sort as the texts do.
 
   private static func append(_ text: String, to key: inout [UInt8]) {
-    if text.utf8.contains(0) {
+    if text.hasZeroByte {
       for byte in text.utf8 {
         key.append(byte)
         if byte == 0 { key.append(0xFF) }
       }
     } else {
-      key.append(contentsOf: text.utf8)
+      key.append(utf8: text)
     }
     key.append(0)
     key.append(1)
