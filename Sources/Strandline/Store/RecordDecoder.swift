@@ -161,6 +161,19 @@ private final class RecordFields {
     return try prototype[name]
   }
 
+  /// The value of a field that is there; nil for every other property, which `find` knows.
+  func plain(_ name: String) -> FieldValue? { name == "id" ? nil : record[name] }
+
+  func text(_ name: String) -> String? {
+    if case .string(let text)? = plain(name) { text } else { nil }
+  }
+  func number(_ name: String) -> Double? {
+    if case .double(let number)? = plain(name) { number } else { nil }
+  }
+  func integer<Number: FixedWidthInteger>(_ name: String) -> Number? {
+    if case .int64(let wide)? = plain(name) { Number(exactly: wide) } else { nil }
+  }
+
   func decoder(_ key: some CodingKey, _ field: FieldValue?) -> OneValueDecoder {
     OneValueDecoder(
       field: field, codingPath: [key], zone: record.id.zone, depth: 1, isName: key.stringValue == "id")
@@ -199,56 +212,55 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
 
   private func one(_ key: Key) throws -> OneValueDecoder { fields.decoder(key, try fields.value(key)) }
 
-  // A value that is what the property wants needs no decoder of its own, which is where the time goes. Everything else
-  // goes the general way, which knows what else may be read, and what to say.
+  private func present(_ key: Key) throws -> OneValueDecoder? {
+    if case .some(.some(let field)) = try fields.find(key) { fields.decoder(key, field) } else { nil }
+  }
 
-  /// nil: the general way.
-  private func integer<Number: FixedWidthInteger>(_ field: FieldValue?) -> Number? {
-    guard case .int64(let wide) = field else { return nil }
-    return Number(exactly: wide)
-  }
-  private func one<Number: FixedWidthInteger>(
-    _ key: Key, _ general: (OneValueDecoder) throws -> Number
-  ) throws -> Number {
-    let field = try fields.value(key)
-    return try integer(field) ?? general(fields.decoder(key, field))
-  }
-  private func present<Value>(
-    _ key: Key, _ fast: (FieldValue) -> Value?, _ general: (OneValueDecoder) throws -> Value
-  ) throws -> Value? {
-    guard case .some(.some(let field)) = try fields.find(key) else { return nil }
-    return try fast(field) ?? general(fields.decoder(key, field))
-  }
-  private static func text(_ field: FieldValue?) -> String? {
-    if case .string(let text) = field { text } else { nil }
-  }
-  private static func number(_ field: FieldValue?) -> Double? {
-    if case .double(let number) = field { number } else { nil }
-  }
+  // A field that holds what the property wants is taken at once, by code that knows the type. Everything else goes the
+  // general way, through a decoder of its own, which knows what else may be read, and what to say.
+
   func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool {
-    let field = try fields.value(key)
-    if case .int64(let number) = field { return number != 0 }
-    return try fields.decoder(key, field).decode(type)
+    let number: Int64? = fields.integer(key.stringValue)
+    if let number { return number != 0 }
+    return try one(key).decode(type)
   }
   func decode(_ type: String.Type, forKey key: Key) throws -> String {
-    let field = try fields.value(key)
-    return try Self.text(field) ?? fields.decoder(key, field).decode(type)
+    try fields.text(key.stringValue) ?? one(key).decode(type)
   }
   func decode(_ type: Double.Type, forKey key: Key) throws -> Double {
-    let field = try fields.value(key)
-    return try Self.number(field) ?? fields.decoder(key, field).decode(type)
+    try fields.number(key.stringValue) ?? one(key).decode(type)
   }
   func decode(_ type: Float.Type, forKey key: Key) throws -> Float { try one(key).decode(type) }
-  func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try one(key) { try $0.decode(type) } }
-  func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 { try one(key) { try $0.decode(type) } }
-  func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 { try one(key) { try $0.decode(type) } }
-  func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try one(key) { try $0.decode(type) } }
-  func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try one(key) { try $0.decode(type) } }
-  func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt { try one(key) { try $0.decode(type) } }
-  func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 { try one(key) { try $0.decode(type) } }
-  func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try one(key) { try $0.decode(type) } }
-  func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try one(key) { try $0.decode(type) } }
-  func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try one(key) { try $0.decode(type) } }
+  func decode(_ type: Int.Type, forKey key: Key) throws -> Int {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
   func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
     if key.stringValue == "id", let id = fields.id as? Value { return id }
     if RecordDecoder.isPlainList(type), case .some(.some(.list(_, let items))) = try fields.find(key),
@@ -270,47 +282,43 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
       throw DecodingError.keyNotFound(key, .init(codingPath: [], debugDescription: "the field is missing"))
     }
   }
-  func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? {
-    try present(key, { _ in nil }, { try $0.decode(type) })
-  }
+  func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try present(key)?.decode(type) }
   func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? {
-    try present(key, Self.text, { try $0.decode(type) })
+    try fields.text(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? {
-    try present(key, Self.number, { try $0.decode(type) })
+    try fields.number(key.stringValue) ?? present(key)?.decode(type)
   }
-  func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? {
-    try present(key, { _ in nil }, { try $0.decode(type) })
-  }
+  func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? { try present(key)?.decode(type) }
   func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? {
-    try present(key, integer, { try $0.decode(type) })
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value? {
     if let part = type as? any RecordPart.Type { return try part.read(from: fields.record) as? Value }
