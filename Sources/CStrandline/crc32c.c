@@ -147,6 +147,23 @@ uint32_t strandline_crc32c(uint32_t crc, const void *bytes, size_t count) {
   return ~c;
 }
 
+#if defined(__x86_64__)
+__attribute__((target("sse4.2")))
+#endif
+static uint32_t behind_by_instruction(const uint8_t *words, const uint8_t *p, size_t n) {
+  return by_instruction(by_instruction(~(uint32_t)0, words, 8), p, n);
+}
+
+uint32_t strandline_crc32c_behind(uint32_t first, uint32_t second, const void *bytes, size_t count) {
+  uint8_t words[8];
+  for (int i = 0; i < 4; i++) {
+    words[i] = (uint8_t)(first >> 8 * i);
+    words[4 + i] = (uint8_t)(second >> 8 * i);
+  }
+  if (has_instruction()) return ~behind_by_instruction(words, bytes, count);
+  return ~by_table(by_table(~(uint32_t)0, words, 8), bytes, count);
+}
+
 uint32_t strandline_crc32c_table(uint32_t crc, const void *bytes, size_t count) {
   return ~by_table(~crc, bytes, count);
 }

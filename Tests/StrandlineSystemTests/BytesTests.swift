@@ -41,12 +41,43 @@ struct BytesTests {
     }
   }
 
+  @Test func `text in an array is UTF-8 where the standard library says so`() {
+    let random = SeededRandom(seed: 0x8F)
+    let texts = [
+      "", "a", "tide and ebb", "\u{80}\u{7FF}", "\u{800}\u{D7FF}\u{E000}\u{FFFF}", "\u{10000}\u{10FFFF}", "\u{1F41A}",
+    ]
+    var valid = 0
+    for _ in 0..<20_000 {
+      var bytes = (0..<random.below(4)).flatMap { _ in Array(texts[Int(random.below(UInt64(texts.count)))].utf8) }
+      for _ in 0..<random.below(3) where !bytes.isEmpty {
+        let place = Int(random.below(UInt64(bytes.count)))
+        bytes[place] = UInt8(random.below(2) == 0 ? random.below(256) : 0x80 + random.below(128))
+      }
+      let start = Int(random.below(UInt64(bytes.count + 1)))
+      let range = start..<start + Int(random.below(UInt64(bytes.count - start + 1)))
+      let text = String(validating: bytes[range], as: UTF8.self)
+      #expect(bytes.isUTF8(in: range) == (text != nil), "\(bytes[range])")
+      guard let text else { continue }
+      valid += 1
+      #expect(bytes.text(in: range).utf8.elementsEqual(text.utf8))
+      let other = texts[Int(random.below(UInt64(texts.count)))]
+      let order = bytes.order(range, of: other)
+      #expect((order < 0) == text.utf8.lexicographicallyPrecedes(other.utf8))
+      #expect((order == 0) == text.utf8.elementsEqual(other.utf8))
+    }
+    #expect(valid > 5_000)
+  }
+
   @Test func `table and instruction agree for every length and offset`() {
     let bytes = SeededRandom(seed: 7).bytes(320)
     for length in 0...300 {
       for offset in 0..<8 {
         let part = Array(bytes[offset..<offset + length])
         #expect(CRC32C.checksum(bytes, offset..<offset + length) == CRC32C.checksumByTable(part))
+        let words: [UInt8] = [4, 3, 2, 1, 8, 7, 6, 5]
+        #expect(
+          CRC32C.checksum(words: 0x0102_0304, 0x0506_0708, bytes, offset..<offset + length)
+            == CRC32C.checksumByTable(words + part))
       }
     }
     // Long inputs are divided into thirds of at most 64 words each.

@@ -10,6 +10,10 @@
 /// bytes, continuing from `crc` (0 to begin). Uses the CPU's instruction if there is one, else a table.
 uint32_t strandline_crc32c(uint32_t crc, const void *bytes, size_t count);
 
+/// The same checksum of two numbers, little-endian, and the `count` bytes behind them: one call for what seeds a
+/// checksum and what it covers.
+uint32_t strandline_crc32c_behind(uint32_t first, uint32_t second, const void *bytes, size_t count);
+
 /// The same checksum, always by table, so that a test can compare the two implementations.
 uint32_t strandline_crc32c_table(uint32_t crc, const void *bytes, size_t count);
 

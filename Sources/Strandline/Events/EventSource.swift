@@ -20,6 +20,15 @@ package enum EventSource: Sendable {
     return try EventSource.decode(found)
   }
 
+  /// The version of a record in the event at `lsn`, which must be durable; nil if the event holds none.
+  func version(at lsn: LSN) throws(StrandlineError) -> ShownVersion? { try ShownVersion(read(lsn.rawValue)) }
+
+  /// The same; nil also if compaction removed the event.
+  func versionIfKept(at lsn: LSN) throws(StrandlineError) -> ShownVersion? {
+    guard let found = try readIfKept(lsn.rawValue) else { return nil }
+    return try ShownVersion(found)
+  }
+
   /// The first event that is left of the transaction that `lsn` is in; `lsn` itself if none is left before it.
   package func transactionStart(of lsn: LSN) throws(StrandlineError) -> LSN {
     var first = lsn
@@ -151,32 +160,57 @@ package enum EventSource: Sendable {
 }
 
 /// What an app sees of the version in an event: no stamps, which are half of the work of decoding one.
-struct ShownVersion {
-  var type: String
-  /// The fields with a value, the parent among them.
-  var values: [String: FieldValue]
-  /// Those that were set to null.
-  var nulls: Set<String>
+package struct ShownVersion {
+  package var type: String
+  let fields: EncodedFields
   /// The server's metadata of the version, if it was fetched.
-  var system: SystemFields?
+  package var system: SystemFields?
 
-  /// Decodes the version in an event; nil if the event holds none.
-  init?(_ event: Event, at lsn: LSN) throws(StrandlineError) {
+  /// Takes the version in an event; nil if the event holds none.
+  package init?(_ event: Event, at lsn: LSN) throws(StrandlineError) {
     do throws(ByteReaderError) {
       switch event {
       case .saved(let saved):
         type = saved.type
-        (values, nulls) = try saved.content.values()
+        fields = try saved.content.fields()
       case .merged(let merged):
         type = merged.type
-        (values, nulls) = try merged.content.values()
+        fields = try merged.content.fields()
       case .fetchedSave(let fetched):
         type = fetched.type
-        (values, nulls) = try fetched.content.values()
+        fields = try fetched.content.fields()
         system = SystemFields(fetched)
       default: return nil
       }
     } catch { throw StrandlineError(undecodable: lsn, error) }
+  }
+
+  /// Takes the version in an event that was read; nil if the event holds none.
+  package init?(_ found: LogEvent) throws(StrandlineError) {
+    if found.schema == EventCodec.schema, let saved = Self(saved: found.body) {
+      self = saved
+      return
+    }
+    try self.init(EventSource.decode(found), at: LSN(found.lsn))
+  }
+
+  /// Takes the version in a `saved` event, and passes over everything else in it: nearly every version that is read was
+  /// saved here. nil if it is another event, or if anything is wrong with it, which decoding it will say.
+  private init?(saved body: [UInt8]) {
+    var reader = ByteReader(body)
+    do throws(ByteReaderError) {
+      let header = try PayloadHeader(nil, &reader)
+      guard header.kind == Saved.kind.rawValue, header.version == EventCodec.payloadVersion else { return nil }
+      type = try Saved.skipToContent(&reader)
+      fields = try EncodedFields(content: &reader)
+    } catch {
+      return nil
+    }
+  }
+
+  /// The record that an app sees.
+  package func record(_ id: RecordID, system: SystemFields?) -> Record {
+    Record(type: type, id: id, undecoded: fields, system: system)
   }
 }
 

@@ -47,6 +47,36 @@ package enum FieldCodec {
     return try decodeUntagged(tag, from: &reader, allowEncrypted: true)
   }
 
+  /// Passes over a value, and throws where `decode` would.
+  static func skip(from reader: inout ByteReader) throws(ByteReaderError) {
+    let start = reader.offset
+    guard let tag = ValueTag(rawValue: try reader.u8()) else {
+      throw ByteReaderError(offset: start, what: "an unknown kind of value")
+    }
+    switch tag {
+    case .null: break
+    case .string: try reader.skipString()
+    case .int64, .date: _ = try reader.varint()
+    case .double: try reader.skip(8)
+    case .bytes: try reader.skipBlob()
+    case .opaque:
+      try reader.skipString()
+      try reader.skipBlob()
+    // The others are rare, and have more rules.
+    case .reference, .location, .asset, .list, .encrypted:
+      if tag == .list, try skipTexts(from: &reader) { break }
+      _ = try decodeUntagged(tag, from: &reader, allowEncrypted: true)
+    }
+  }
+
+  /// Passes over a list if it is one of texts.
+  private static func skipTexts(from reader: inout ByteReader) throws(ByteReaderError) -> Bool {
+    guard !reader.isAtEnd, reader.bytes[reader.offset] == FieldValue.ListKind.strings.rawValue else { return false }
+    try reader.skip(1)
+    for _ in 0..<(try reader.count(minimumBytes: 1)) { try reader.skipString() }
+    return true
+  }
+
   private static func tag(of value: FieldValue) -> ValueTag {
     switch value {
     case .string: .string

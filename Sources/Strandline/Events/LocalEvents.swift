@@ -1,5 +1,7 @@
 // Events of what this device did: opened the log, saved and deleted records, held, released and discarded mutations.
 
+import StrandlineSystem
+
 /// The first event of the first transaction of each tenure, and again when the store draws another writer number. Never
 /// appended alone, except by a repair that has no other event to write.
 package struct Opened: EventPayload, Hashable {
@@ -90,6 +92,23 @@ package struct Saved: EventPayload {
     tenure = try field("tenure", .u64, saved?.tenure)
     isCreation = try field("isCreation", .flag, saved?.isCreation)
     content = try field("content", .content, saved?.content)
+  }
+}
+
+extension Saved {
+  /// Passes over the fields before the content, with the checks that the description makes, and returns the type.
+  static func skipToContent(_ reader: inout ByteReader) throws(ByteReaderError) -> String {
+    _ = try ChoiceType<DatabaseScope>().read(from: &reader)
+    // The zone's owner and name, and the record's name.
+    for _ in 0..<3 { try reader.skipString() }
+    let type = try reader.string()
+    try reader.skip(try reader.count(minimumBytes: Birth.bytesMin) * Birth.bytesMin)
+    _ = try reader.varint()
+    try reader.skip(8)
+    _ = try reader.varint()
+    try reader.skip(8)
+    _ = try FlagType().read(from: &reader)
+    return type
   }
 }
 

@@ -121,20 +121,10 @@ package struct EncodedContent: Sendable {
   /// The fields of its layout, for the tables of Formats.
   package func listedFields() throws(ByteReaderError) -> [ListedField] { try layout().listedFields }
 
-  /// The fields that have a value, and the names of those that were set to null, for a caller that asks for no stamp.
-  package func values() throws(ByteReaderError) -> (values: [String: FieldValue], nulls: Set<String>) {
-    let layout = try layout()
-    var values: [String: FieldValue] = [:]
-    var nulls: Set<String> = []
-    values.reserveCapacity(layout.fields.count)
-    for field in layout.fields {
-      if let value = field.value {
-        values[field.name] = value
-      } else if field.stampPlace > 0, field.name != Version.parentField {
-        nulls.insert(field.name)
-      }
-    }
-    return (values, nulls)
+  /// The fields for a caller that asks for no stamp. Checked, and not yet decoded.
+  func fields() throws(ByteReaderError) -> EncodedFields {
+    var reader = ByteReader(bytes, range)
+    return try EncodedFields(content: &reader)
   }
 
   /// The version and its dirty map, in which `this` stands for the event's own LSN.
@@ -193,7 +183,7 @@ private struct ContentLayout: FieldDescribed {
 }
 
 /// A field in a version's content.
-private struct ContentField: FieldGroup {
+struct ContentField: FieldGroup {
   static let tableName = "field"
   static let bytesMin = 3
   var name: String
@@ -214,7 +204,7 @@ private struct ContentField: FieldGroup {
 }
 
 /// An entry of the dirty map.
-private struct DirtyField: FieldGroup {
+struct DirtyField: FieldGroup {
   static let tableName = "dirty"
   static let bytesMin = 2
   var fieldPlace: UInt64

@@ -235,9 +235,7 @@ extension StoreIndex {
 
   /// The record that an event holds; nil if the log does not have it.
   private func version(_ lsn: LSN, of id: RecordID) throws(StrandlineError) -> Record? {
-    guard let event = try EventSource.writer(log).eventIfKept(at: lsn), let shown = try ShownVersion(event, at: lsn)
-    else { return nil }
-    return Record(type: shown.type, id: id, values: shown.values, system: nil)
+    try EventSource.writer(log).versionIfKept(at: lsn)?.record(id, system: nil)
   }
 
   /// What becomes of the rows of indexes by what lies in memory of projections, in the order of their keys; and the

@@ -53,22 +53,67 @@ public struct Record: Hashable, Sendable {
   /// The name of this record's parent, a record of the same zone; CloudKit shares a record with its children.
   public var parent: String?
   /// The fields that have a value. A field that is missing here is null.
-  public var fields: [String: FieldValue]
+  ///
+  /// Those of a record that was read are decoded when they are first asked for here, all of them; the subscript decodes the
+  /// one that it is asked for.
+  public var fields: [String: FieldValue] {
+    get { undecoded?.values ?? knownFields }
+    _modify {
+      decode()
+      yield &knownFields
+    }
+  }
+  private var knownFields: [String: FieldValue]
+  /// The fields of a record that was read, until they are changed; then `knownFields` and `knownNulls` are empty.
+  private var undecoded: (any UndecodedFields)?
   /// The server's metadata of the record; nil before it was first uploaded or fetched.
-  public internal(set) var system: SystemFields?
+  public internal(set) var system: SystemFields? {
+    get { systemBox?.fields }
+    set { systemBox = newValue.map { SystemBox($0) } }
+  }
+  private var systemBox: SystemBox?
   /// Fields that were written as null, while any other field without a value was never written. A typed read tells them
   /// apart: null is nil, and absent is the prototype's value. A name that has a value in `fields` has no meaning here.
   ///
   /// Two records are equal although these differ: the server does not tell them apart either.
-  package var nulls: Set<String> = []
+  package var nulls: Set<String> {
+    get { undecoded?.nulls ?? knownNulls }
+    _modify {
+      decode()
+      yield &knownNulls
+    }
+  }
+  private var knownNulls: Set<String> = []
 
   /// A record that is not stored yet.
   public init(type: String, id: RecordID, fields: [String: FieldValue] = [:], parent: String? = nil) {
     self.id = id
     self.type = type
-    self.fields = fields
+    self.knownFields = fields
     self.parent = parent
-    self.system = nil
+  }
+
+  /// A record that was read.
+  init(type: String, id: RecordID, undecoded: any UndecodedFields, system: SystemFields?) {
+    self.id = id
+    self.type = type
+    self.parent = undecoded.parent
+    self.knownFields = [:]
+    self.undecoded = undecoded
+    self.systemBox = system.map { SystemBox($0) }
+  }
+
+  private mutating func decode() {
+    guard let undecoded else { return }
+    (knownFields, knownNulls) = (undecoded.values, undecoded.nulls)
+    self.undecoded = nil
+  }
+
+  /// A field's value, nil within for one that was written as null; nil for one that was never written.
+  func find(_ field: String) -> FieldValue?? {
+    if let undecoded { return undecoded.find(field) }
+    if let value = knownFields[field] { return .some(value) }
+    return knownNulls.contains(field) ? .some(nil) : nil
   }
 
   package init(type: String, id: RecordID, fields: [String: FieldValue], parent: String?, system: SystemFields?) {
@@ -93,7 +138,28 @@ public struct Record: Hashable, Sendable {
 
   /// A field's value; nil for null. Setting nil clears the field.
   public subscript(field: String) -> FieldValue? {
-    get { fields[field] }
+    get {
+      if let undecoded { return undecoded.find(field) ?? nil }
+      return knownFields[field]
+    }
     set { fields[field] = newValue }
   }
+}
+
+/// Metadata apart from its record: half of the words that a copy of the record would copy, and most records have none.
+private final class SystemBox: Sendable {
+  let fields: SystemFields
+
+  init(_ fields: SystemFields) { self.fields = fields }
+}
+
+/// The fields of a record in a form from which they are decoded when a caller asks for them.
+protocol UndecodedFields: AnyObject, Sendable {
+  var parent: String? { get }
+  /// The fields that have a value, without the parent.
+  var values: [String: FieldValue] { get }
+  /// Those that were written as null.
+  var nulls: Set<String> { get }
+  /// One of them: nil within for one that was written as null, nil for one that was never written.
+  func find(_ field: String) -> FieldValue??
 }

@@ -95,9 +95,7 @@ extension RecordChange {
     default: return nil
     }
     guard let shown = try ShownVersion(event, at: position.lsn) else { return }
-    var record = Record(type: shown.type, id: id, values: shown.values, system: shown.system)
-    record.nulls = shown.nulls
-    self.record = record
+    self.record = shown.record(id, system: shown.system)
   }
 
   private init(

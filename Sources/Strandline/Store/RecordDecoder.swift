@@ -47,6 +47,7 @@ package enum RecordDecoder {
   static func value<Value: Decodable>(
     _ type: Value.Type, _ field: FieldValue, at path: [any CodingKey], in zone: ZoneID, depth: Int = 1
   ) throws -> Value {
+    if case .list(_, let items) = field, let list = Self.list(type, items) { return list }
     if let storable = type as? any FieldStorable.Type {
       do {
         guard let value = try storable.init(fieldValue: field, in: zone) as? Value else {
@@ -63,6 +64,28 @@ package enum RecordDecoder {
         .init(codingPath: path, debugDescription: "\(type) reads more than \(depth - 1) values out of each other"))
     }
     return try Value(from: OneValueDecoder(field: field, codingPath: path, zone: zone, depth: depth))
+  }
+
+  /// Whether a type is one of the most usual lists, of values without rules of their own.
+  fileprivate static func isPlainList<Value>(_ type: Value.Type) -> Bool {
+    type == [String].self || type == [Int].self || type == [Double].self
+  }
+
+  /// A plain list of items of exactly its type; nil for every other list.
+  fileprivate static func list<Value>(_ type: Value.Type, _ items: [FieldValue]) -> Value? {
+    func all<Item>(_ item: (FieldValue) -> Item?) -> Value? {
+      var all: [Item] = []
+      all.reserveCapacity(items.count)
+      for one in items {
+        guard let value = item(one) else { return nil }
+        all.append(value)
+      }
+      return all as? Value
+    }
+    if type == [String].self { return all { if case .string(let text) = $0 { text } else { nil } } }
+    if type == [Int].self { return all { if case .int64(let number) = $0 { Int(exactly: number) } else { nil } } }
+    if type == [Double].self { return all { if case .double(let number) = $0 { number } else { nil } } }
+    return nil
   }
 
   private static func json<Value: Decodable>(
@@ -108,8 +131,8 @@ private func mismatch(_ type: Any.Type, _ field: FieldValue?, _ path: [any Codin
   return .typeMismatch(type, .init(codingPath: path, debugDescription: "it holds \(what), not \(type)"))
 }
 
-/// A record, as the properties of a type see it.
-private struct RecordFields {
+/// A record, as the properties of a type see it. A class: containers and decoders refer to it and are copied often.
+private final class RecordFields {
   let record: Record
   let id: any RecordNameConvertible
   let prototype: PrototypeFields
@@ -123,7 +146,7 @@ private struct RecordFields {
   /// The value for a property; nil for null.
   ///
   /// - Throws: `DecodingError.keyNotFound` if the field is absent and has no default.
-  func value(_ key: any CodingKey) throws -> FieldValue? {
+  func value(_ key: some CodingKey) throws -> FieldValue? {
     guard let value = try find(key) else {
       throw DecodingError.keyNotFound(key, .init(codingPath: [], debugDescription: "the field is missing"))
     }
@@ -131,15 +154,27 @@ private struct RecordFields {
   }
 
   /// The value for a property, perhaps null; `.none` if the field is absent and has no default.
-  func find(_ key: any CodingKey) throws -> FieldValue?? {
+  func find(_ key: some CodingKey) throws -> FieldValue?? {
     let name = key.stringValue
     if name == "id" { return .some(.string(record.id.name)) }
-    if let value = record.fields[name] { return .some(value) }
-    if record.nulls.contains(name) { return .some(nil) }
+    if let value = record.find(name) { return .some(value) }
     return try prototype[name]
   }
 
-  func decoder(_ key: any CodingKey, _ field: FieldValue?) -> OneValueDecoder {
+  /// The value of a field that is there; nil for every other property, which `find` knows.
+  func plain(_ name: String) -> FieldValue? { name == "id" ? nil : record[name] }
+
+  func text(_ name: String) -> String? {
+    if case .string(let text)? = plain(name) { text } else { nil }
+  }
+  func number(_ name: String) -> Double? {
+    if case .double(let number)? = plain(name) { number } else { nil }
+  }
+  func integer<Number: FixedWidthInteger>(_ name: String) -> Number? {
+    if case .int64(let wide)? = plain(name) { Number(exactly: wide) } else { nil }
+  }
+
+  func decoder(_ key: some CodingKey, _ field: FieldValue?) -> OneValueDecoder {
     OneValueDecoder(
       field: field, codingPath: [key], zone: record.id.zone, depth: 1, isName: key.stringValue == "id")
   }
@@ -176,25 +211,63 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
   }
 
   private func one(_ key: Key) throws -> OneValueDecoder { fields.decoder(key, try fields.value(key)) }
+
   private func present(_ key: Key) throws -> OneValueDecoder? {
     if case .some(.some(let field)) = try fields.find(key) { fields.decoder(key, field) } else { nil }
   }
-  func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool { try one(key).decode(type) }
-  func decode(_ type: String.Type, forKey key: Key) throws -> String { try one(key).decode(type) }
-  func decode(_ type: Double.Type, forKey key: Key) throws -> Double { try one(key).decode(type) }
+
+  // A field that holds what the property wants is taken at once, by code that knows the type. Everything else goes the
+  // general way, through a decoder of its own, which knows what else may be read, and what to say.
+
+  func decode(_ type: Bool.Type, forKey key: Key) throws -> Bool {
+    let number: Int64? = fields.integer(key.stringValue)
+    if let number { return number != 0 }
+    return try one(key).decode(type)
+  }
+  func decode(_ type: String.Type, forKey key: Key) throws -> String {
+    try fields.text(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Double.Type, forKey key: Key) throws -> Double {
+    try fields.number(key.stringValue) ?? one(key).decode(type)
+  }
   func decode(_ type: Float.Type, forKey key: Key) throws -> Float { try one(key).decode(type) }
-  func decode(_ type: Int.Type, forKey key: Key) throws -> Int { try one(key).decode(type) }
-  func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 { try one(key).decode(type) }
-  func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 { try one(key).decode(type) }
-  func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 { try one(key).decode(type) }
-  func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 { try one(key).decode(type) }
-  func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt { try one(key).decode(type) }
-  func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 { try one(key).decode(type) }
-  func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 { try one(key).decode(type) }
-  func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 { try one(key).decode(type) }
-  func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 { try one(key).decode(type) }
+  func decode(_ type: Int.Type, forKey key: Key) throws -> Int {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Int8.Type, forKey key: Key) throws -> Int8 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Int16.Type, forKey key: Key) throws -> Int16 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Int32.Type, forKey key: Key) throws -> Int32 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: Int64.Type, forKey key: Key) throws -> Int64 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt.Type, forKey key: Key) throws -> UInt {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt8.Type, forKey key: Key) throws -> UInt8 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt16.Type, forKey key: Key) throws -> UInt16 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt32.Type, forKey key: Key) throws -> UInt32 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
+  func decode(_ type: UInt64.Type, forKey key: Key) throws -> UInt64 {
+    try fields.integer(key.stringValue) ?? one(key).decode(type)
+  }
   func decode<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value {
     if key.stringValue == "id", let id = fields.id as? Value { return id }
+    if RecordDecoder.isPlainList(type), case .some(.some(.list(_, let items))) = try fields.find(key),
+      let list = RecordDecoder.list(type, items)
+    {
+      return list
+    }
     if let part = type as? any RecordPart.Type {
       guard let value = try part.read(from: fields.record) as? Value else { throw mismatch(type, nil, [key]) }
       return value
@@ -210,19 +283,43 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
     }
   }
   func decodeIfPresent(_ type: Bool.Type, forKey key: Key) throws -> Bool? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: String.Type, forKey key: Key) throws -> String? {
+    try fields.text(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: Double.Type, forKey key: Key) throws -> Double? {
+    try fields.number(key.stringValue) ?? present(key)?.decode(type)
+  }
   func decodeIfPresent(_ type: Float.Type, forKey key: Key) throws -> Float? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? { try present(key)?.decode(type) }
-  func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? { try present(key)?.decode(type) }
+  func decodeIfPresent(_ type: Int.Type, forKey key: Key) throws -> Int? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: Int8.Type, forKey key: Key) throws -> Int8? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: Int16.Type, forKey key: Key) throws -> Int16? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: Int32.Type, forKey key: Key) throws -> Int32? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: Int64.Type, forKey key: Key) throws -> Int64? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: UInt.Type, forKey key: Key) throws -> UInt? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: UInt8.Type, forKey key: Key) throws -> UInt8? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: UInt16.Type, forKey key: Key) throws -> UInt16? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: UInt32.Type, forKey key: Key) throws -> UInt32? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
+  func decodeIfPresent(_ type: UInt64.Type, forKey key: Key) throws -> UInt64? {
+    try fields.integer(key.stringValue) ?? present(key)?.decode(type)
+  }
   func decodeIfPresent<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value? {
     if let part = type as? any RecordPart.Type { return try part.read(from: fields.record) as? Value }
     guard case .some(.some(let field)) = try fields.find(key) else { return nil }

@@ -99,11 +99,9 @@ extension RecordStore {
       // A suspension or a resumption may replace it meanwhile.
       let source = source
       do throws(StrandlineError) {
-        if let event = try source.eventIfKept(at: place), let shown = try ShownVersion(event, at: place) {
+        if let shown = try source.versionIfKept(at: place) {
           let system = if let fetched = shown.system { fetched } else { try self.system(of: known) }
-          var record = Record(type: shown.type, id: id, values: shown.values, system: system)
-          record.nulls = shown.nulls
-          return record
+          return shown.record(id, system: system)
         }
       } catch {
         var error = error

@@ -193,13 +193,17 @@ package struct StoreCore: ~Copyable, Sendable {
 
   /// An event, durable or not.
   package func event(at lsn: LSN) throws -> Event {
-    if let body = inFlight[lsn] {
-      return try EventSource.decode(
-        LogEvent(
-          lsn: lsn.rawValue, schema: EventCodec.schema, body: body, indexInTransaction: 0, isFirst: true, isLast: true,
-          segmentID: 0, offset: 0))
-    }
+    if let found = appended(lsn) { return try EventSource.decode(found) }
     return try source.event(at: lsn)
+  }
+
+  /// An event that is not known to be durable; nil if it is none of those.
+  private func appended(_ lsn: LSN) -> LogEvent? {
+    inFlight[lsn].map { body in
+      LogEvent(
+        lsn: lsn.rawValue, schema: EventCodec.schema, body: body, indexInTransaction: 0, isFirst: true, isLast: true,
+        segmentID: 0, offset: 0)
+    }
   }
 
   /// The version that an event holds.
@@ -208,6 +212,16 @@ package struct StoreCore: ~Copyable, Sendable {
       throw StrandlineError(.damaged, "event \(lsn) should hold a version of a record and does not")
     }
     return loaded
+  }
+
+  /// What the app sees of a record by its entry, without stamps; nil if it sees none.
+  func shown(_ entry: RecordEntry) throws -> ShownVersion? {
+    guard let lsn = entry.view else { return nil }
+    let shown = if let found = appended(lsn) { try ShownVersion(found) } else { try source.version(at: lsn) }
+    guard let shown else {
+      throw StrandlineError(.damaged, "event \(lsn) should hold a version of a record and does not")
+    }
+    return shown
   }
 
   /// What the app sees of a record, with everything that is appended; nil if it sees none.

@@ -29,12 +29,11 @@ public struct WriteTransaction: ~Copyable {
   /// The record as this transaction sees it.
   func find(_ id: RecordID) throws -> Record? {
     let id = account.canonical(id)
-    guard let loaded = try core.view(id) else { return nil }
-    let base = try core.projections.entry(id)?.base
-    let system = base.map {
+    guard let entry = try core.projections.entry(id), let shown = try core.shown(entry) else { return nil }
+    let system = entry.base.map {
       SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { Touch(milliseconds: $0) })
     }
-    return loaded.version.record(id, system: loaded.system ?? system)
+    return shown.record(id, system: shown.system ?? system)
   }
 
   /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.

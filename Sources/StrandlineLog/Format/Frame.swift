@@ -66,10 +66,8 @@ package struct SegmentIdentity: Hashable, Sendable {
 
   /// crc(seed || offset || bytes 4...31 of the header at `start`).
   package func headCRC(_ bytes: [UInt8], headerAt start: Int, offset: UInt32) -> UInt32 {
-    // Eight bytes on the stack of a checksum: crc(seed || offset), then on over the header where it lies.
-    let prefix = CRC32C.checksum(words: seed, offset)
-    return CRC32C.checksum(
-      bytes, start + LogFormat.FrameField.bodyLength..<start + LogFormat.frameHeaderBytes, continuing: prefix)
+    CRC32C.checksum(
+      words: seed, offset, bytes, start + LogFormat.FrameField.bodyLength..<start + LogFormat.frameHeaderBytes)
   }
 }
 

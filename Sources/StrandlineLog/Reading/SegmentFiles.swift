@@ -13,8 +13,13 @@ final class SegmentFiles: Sendable {
   private static let openMax = 64
   private let fileSystem: any FileSystem
   private let indexes: Mutex<SegmentIndexes>
-  /// Least recently used first.
-  private let open = Mutex<[(segmentID: UInt64, file: any File)]>([])
+  private let open = Mutex(OpenFiles())
+
+  private struct OpenFiles {
+    /// In no order: there are few.
+    var files: [(segmentID: UInt64, file: any File, use: UInt64)] = []
+    var uses: UInt64 = 0
+  }
 
   /// What was met in files that an open has believed, or that have changed since.
   let damage = FoundDamage()
@@ -26,31 +31,34 @@ final class SegmentFiles: Sendable {
   }
 
   private func file(_ segmentID: UInt64, _ path: String) throws(SystemError) -> any File {
-    try open.withLock { files throws(SystemError) -> any File in
-      if let last = files.last, last.segmentID == segmentID { return last.file }
-      if let index = files.firstIndex(where: { $0.segmentID == segmentID }) {
-        let found = files.remove(at: index)
-        files.append(found)
-        return found.file
+    try open.withLock { open throws(SystemError) -> any File in
+      open.uses += 1
+      if let place = open.files.firstIndex(where: { $0.segmentID == segmentID }) {
+        open.files[place].use = open.uses
+        return open.files[place].file
       }
       let file = try fileSystem.open(path, .read)
       // The file that is dropped is closed by its last user, who may be reading from it now.
-      if files.count == Self.openMax { files.removeFirst() }
-      files.append((segmentID, file))
+      if open.files.count == Self.openMax,
+        let oldest = open.files.indices.min(by: { open.files[$0].use < open.files[$1].use })
+      {
+        open.files.remove(at: oldest)
+      }
+      open.files.append((segmentID, file, open.uses))
       return file
     }
   }
 
   func close() {
-    open.withLock { files in
-      for (_, file) in files { file.close() }
-      files = []
+    open.withLock { open in
+      for (_, file, _) in open.files { file.close() }
+      open.files = []
     }
   }
 
   /// Forgets files that are about to be removed; a read from one that is under way goes on.
   func drop(_ segmentIDs: Set<UInt64>) {
-    open.withLock { files in files.removeAll { segmentIDs.contains($0.segmentID) } }
+    open.withLock { $0.files.removeAll { segmentIDs.contains($0.segmentID) } }
     indexes.withLock { $0.remove(segmentIDs) }
   }
 
@@ -179,16 +187,51 @@ final class SegmentFiles: Sendable {
     return LogEvent(header, bytes, at: 0, segmentID: identity.segmentID, offset: place.lowerBound)
   }
 
-  /// Walks from a place that the index names.
+  /// An event that lies between two places that the index names.
   private func search(
     _ lsn: UInt64, _ range: Range<UInt32>, _ identity: SegmentIdentity, _ path: String
   ) throws(LogError) -> LogEvent {
     let file: any File
     do {
       file = try self.file(identity.segmentID, path)
+      // Two places are further apart only where events are large themselves.
+      if range.count <= 4 * LogFormat.indexStepBytes {
+        let bytes = try file.read(at: UInt64(range.lowerBound), count: range.count)
+        if let event = Self.event(lsn, in: bytes, at: range.lowerBound, identity) { return event }
+      }
     } catch {
       throw .system("cannot read LSN \(lsn)", error, file: path)
     }
+    return try walk(to: lsn, range, identity, file)
+  }
+
+  /// The event, if its frame verifies, and the headers of all frames before it; these are passed over unseen but for
+  /// their headers, which have checksums of their own. nil otherwise.
+  ///
+  /// - Parameter bytes: those of the segment from `offset` on, where a frame begins.
+  private static func event(
+    _ lsn: UInt64, in bytes: [UInt8], at offset: UInt32, _ identity: SegmentIdentity
+  ) -> LogEvent? {
+    var at = 0
+    while bytes.count - at >= LogFormat.frameHeaderBytes {
+      let place = offset + UInt32(at)
+      guard case .success(let header) = FrameHeader.decode(bytes, at: at, offset: place, identity: identity),
+        header.frameBytes <= bytes.count - at
+      else { return nil }
+      if header.type == FrameType.event.rawValue, header.lsn >= lsn {
+        guard header.lsn == lsn, header.bodyMatches(bytes, at: at) else { return nil }
+        return LogEvent(header, bytes, at: at, segmentID: identity.segmentID, offset: place)
+      }
+      at += header.frameBytes
+    }
+    return nil
+  }
+
+  /// Walks from a place that the index names, frame by frame, and says what is wrong if there is no such event.
+  private func walk(
+    to lsn: UInt64, _ range: Range<UInt32>, _ identity: SegmentIdentity, _ file: any File
+  ) throws(LogError) -> LogEvent {
+    let path = file.path
     var scanner = SegmentScanner(
       file: file, identity: identity, from: UInt64(range.lowerBound), limit: UInt64(range.upperBound))
     // What does not verify and lies before the event, or where it should be.
@@ -333,9 +376,10 @@ private struct SegmentIndexes: Sendable {
   init(bytesMax: Int) { self.bytesMax = bytesMax }
 
   mutating func use(_ segmentID: UInt64) -> SegmentIndex? {
+    guard let place = loaded.index(forKey: segmentID) else { return nil }
     uses += 1
-    loaded[segmentID]?.use = uses
-    return loaded[segmentID]?.index
+    loaded.values[place].use = uses
+    return loaded.values[place].index
   }
 
   /// Others go until it fits; it stays, whatever its size.

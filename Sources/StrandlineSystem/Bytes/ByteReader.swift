@@ -30,15 +30,17 @@ package struct ByteReader: Sendable {
   package var remaining: Int { end - offset }
   package var isAtEnd: Bool { offset == end }
 
-  private mutating func advance(_ count: Int, _ what: String) throws(ByteReaderError) -> Int {
-    guard count >= 0, count <= remaining else { throw ByteReaderError(offset: offset, what: "cut short in \(what)") }
+  private mutating func advance(_ count: Int, _ what: @autoclosure () -> String) throws(ByteReaderError) -> Int {
+    guard count >= 0, count <= remaining else { throw ByteReaderError(offset: offset, what: "cut short in \(what())") }
     let start = offset
     offset += count
     return start
   }
 
   package mutating func u8() throws(ByteReaderError) -> UInt8 {
-    bytes[try advance(1, "a byte")]
+    guard offset < end else { throw ByteReaderError(offset: offset, what: "cut short in a byte") }
+    defer { offset += 1 }
+    return bytes[offset]
   }
   package mutating func u16() throws(ByteReaderError) -> UInt16 {
     let at = try advance(2, "a 16-bit number")
@@ -50,6 +52,16 @@ package struct ByteReader: Sendable {
 
   /// Unsigned LEB128 in its shortest form; a longer form is refused, so that equal values have equal bytes.
   package mutating func varint() throws(ByteReaderError) -> UInt64 {
+    // Nearly every length and most numbers fit into a byte.
+    if offset < end, bytes[offset] < 0x80 {
+      defer { offset += 1 }
+      return UInt64(bytes[offset])
+    }
+    return try longVarint()
+  }
+
+  @inline(never)
+  private mutating func longVarint() throws(ByteReaderError) -> UInt64 {
     let start = offset
     var result: UInt64 = 0
     var shift: UInt64 = 0
@@ -93,13 +105,31 @@ package struct ByteReader: Sendable {
 
   /// Reads a string and throws if its bytes are not valid UTF-8.
   package mutating func string() throws(ByteReaderError) -> String {
+    bytes.text(in: try skipString())
+  }
+
+  // MARK: Passing over
+
+  /// Passes over so many bytes.
+  package mutating func skip(_ count: Int) throws(ByteReaderError) { _ = try advance(count, "\(count) bytes") }
+
+  /// Passes over a string, which must be valid UTF-8.
+  ///
+  /// - Returns: where its bytes lie.
+  @discardableResult
+  package mutating func skipString() throws(ByteReaderError) -> Range<Int> {
     let at = try advance(try length("text"), "text")
-    // Most text is ASCII, and then valid as it stands: the check for that is many times as fast as the general one.
-    if bytes[at..<offset].allSatisfy({ $0 < 0x80 }) { return String(decoding: bytes[at..<offset], as: UTF8.self) }
-    guard let value = String(validating: bytes[at..<offset], as: UTF8.self) else {
-      throw ByteReaderError(offset: at, what: "text that is not UTF-8")
-    }
-    return value
+    guard bytes.isUTF8(in: at..<offset) else { throw ByteReaderError(offset: at, what: "text that is not UTF-8") }
+    return at..<offset
+  }
+
+  /// Passes over bytes that `blob` would read.
+  ///
+  /// - Returns: where they lie.
+  @discardableResult
+  package mutating func skipBlob() throws(ByteReaderError) -> Range<Int> {
+    let at = try advance(try length("bytes"), "bytes")
+    return at..<offset
   }
 
   /// Reads a count of items and throws if so many items, of at least `minimumBytes` each, cannot fit into the bytes
@@ -125,6 +155,7 @@ package struct ByteReader: Sendable {
 
 extension [UInt8] {
   /// Decodes the two bytes at `offset`, little-endian. Requires that they are within bounds.
+  @inlinable
   package func u16(at offset: Int) -> UInt16 {
     precondition(offset >= 0 && offset + 2 <= count)
     return unsafe withUnsafeBytes {
@@ -133,6 +164,7 @@ extension [UInt8] {
   }
 
   /// Decodes the four bytes at `offset`, little-endian. Requires that they are within bounds.
+  @inlinable
   package func u32(at offset: Int) -> UInt32 {
     precondition(offset >= 0 && offset + 4 <= count)
     return unsafe withUnsafeBytes {
@@ -141,6 +173,7 @@ extension [UInt8] {
   }
 
   /// Decodes the eight bytes at `offset`, little-endian. Requires that they are within bounds.
+  @inlinable
   package func u64(at offset: Int) -> UInt64 {
     precondition(offset >= 0 && offset + 8 <= count)
     return unsafe withUnsafeBytes {

@@ -21,6 +21,15 @@ package enum CRC32C {
     checksum(bytes, 0..<bytes.count, continuing: crc)
   }
 
+  /// The checksum of two little-endian numbers and `bytes[range]` behind them.
+  package static func checksum(words first: UInt32, _ second: UInt32, _ bytes: [UInt8], _ range: Range<Int>) -> UInt32 {
+    precondition(range.lowerBound >= 0 && range.upperBound <= bytes.count)
+    return unsafe bytes.withUnsafeBytes { buffer in
+      guard let base = buffer.baseAddress else { return checksum(words: first, second) }
+      return unsafe strandline_crc32c_behind(first, second, base + range.lowerBound, range.count)
+    }
+  }
+
   /// The same checksum, always by table.
   ///
   /// For tests: they compare the two implementations.

@@ -46,10 +46,14 @@ struct StoredIndex: Hashable, Sendable {
       ? Self.prefixBytes : IndexValue.end(key, from: Self.prefixBytes, isInverted: isInverted)
   }
 
-  /// The record that a row is of; nil if it is of none.
-  func recordID(_ key: [UInt8]) -> RecordID? {
+  /// The key of the record that a row is of; nil if it is of none.
+  func recordKey(_ key: [UInt8]) -> [UInt8]? {
     guard let start = recordStart(key), start < key.count else { return nil }
-    return RowKey.recordID([RunTable.records.rawValue] + key[start...])
+    var record: [UInt8] = []
+    record.reserveCapacity(1 + key.count - start)
+    record.append(RunTable.records.rawValue)
+    record.append(contentsOf: key[start...])
+    return record
   }
 
   /// The encoded value in a row's key, as it stands there.
@@ -143,7 +147,10 @@ package enum IndexValue {
   }
 
   private static func number64(_ tag: Tag, _ bits: UInt64) -> [UInt8] {
-    [tag.rawValue] + (0..<8).map { UInt8(truncatingIfNeeded: bits >> UInt64(56 - 8 * $0)) }
+    var writer = ByteWriter(capacity: 9)
+    writer.u8(tag.rawValue)
+    writer.u64(bits.byteSwapped)
+    return writer.bytes
   }
 
   /// As text in the keys of records, and its end says whether that is all of it. A text that was cut sorts behind the

@@ -28,7 +28,7 @@ package enum RowKey {
   /// What the keys of all records of a zone begin with.
   static func zone(_ zone: ZoneID) -> [UInt8] {
     var key: [UInt8] = []
-    key.reserveCapacity(32 + zone.name.utf8.count + zone.owner.utf8.count)
+    key.reserveCapacity(40 + zone.name.utf8.count + zone.owner.utf8.count)
     key.append(RunTable.records.rawValue)
     key.append(zone.scope.rawValue)
     append(zone.owner, to: &key)
@@ -38,7 +38,7 @@ package enum RowKey {
 
   static func record(_ id: RecordID) -> [UInt8] {
     var key = zone(id.zone)
-    key.append(contentsOf: id.name.utf8)
+    key.append(utf8: id.name)
     return key
   }
 
@@ -65,10 +65,10 @@ package enum RowKey {
       return nil
     }
     var place = 2
-    guard let owner = text(key, &place), let zone = text(key, &place),
-      let name = String(validating: key[place...], as: UTF8.self)
-    else { return nil }
-    return RecordID(name, zone: ZoneID(zone, owner: owner, scope: scope))
+    guard let owner = text(key, &place), let zone = text(key, &place), key.isUTF8(in: place..<key.count) else {
+      return nil
+    }
+    return RecordID(key.text(in: place..<key.count), zone: ZoneID(zone, owner: owner, scope: scope))
   }
 
   /// The hash, and its key, of a deleted name.
@@ -82,9 +82,13 @@ package enum RowKey {
   // Text inside a key ends with 00 01, and a zero byte in it is 00 FF: so keys sort as the texts do.
 
   private static func append(_ text: String, to key: inout [UInt8]) {
-    for byte in text.utf8 {
-      key.append(byte)
-      if byte == 0 { key.append(0xFF) }
+    if text.hasZeroByte {
+      for byte in text.utf8 {
+        key.append(byte)
+        if byte == 0 { key.append(0xFF) }
+      }
+    } else {
+      key.append(utf8: text)
     }
     key.append(0)
     key.append(1)
@@ -92,17 +96,17 @@ package enum RowKey {
 
   private static func text(_ key: [UInt8], _ place: inout Int) -> String? {
     var bytes: [UInt8] = []
-    while place + 1 < key.count {
-      let (byte, next) = (key[place], key[place + 1])
-      guard byte == 0 else {
-        bytes.append(byte)
-        place += 1
-        continue
+    while let zero = key[place...].firstIndex(of: 0), zero + 1 < key.count {
+      let part = place..<zero
+      place = zero + 2
+      switch key[zero + 1] {
+      case 1:
+        if bytes.isEmpty { return key.isUTF8(in: part) ? key.text(in: part) : nil }
+        bytes.append(contentsOf: key[part])
+        return bytes.isUTF8(in: bytes.indices) ? bytes.text(in: bytes.indices) : nil
+      case 0xFF: bytes.append(contentsOf: key[part] + [0])
+      default: return nil
       }
-      place += 2
-      if next == 1 { return String(validating: bytes, as: UTF8.self) }
-      guard next == 0xFF else { return nil }
-      bytes.append(0)
     }
     return nil
   }

@@ -49,8 +49,11 @@ package final class RunSet: Sendable {
   }
 
   /// The record's row; nil if there is none.
-  func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
-    try row(RowKey.record(id), runs) { (bytes, range) throws(ByteReaderError) in
+  func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? { try entry(key: RowKey.record(id)) }
+
+  /// The row of the record with this key; nil if there is none.
+  func entry(key: [UInt8]) throws(StrandlineError) -> RecordEntry? {
+    try row(key, runs) { (bytes, range) throws(ByteReaderError) in
       try RecordEntry(row: bytes, range)
     }
   }

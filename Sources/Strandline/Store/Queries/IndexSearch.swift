@@ -96,11 +96,11 @@ struct IndexSearch {
   /// Passes a row of the runs; nil if it says nothing of what the view shows.
   private mutating func take(_ key: [UInt8]) throws(StrandlineError) -> Found? {
     do throws(RunError) { hasStored = try stored?.advance() ?? false } catch { throw runs.fail(error) }
-    guard let id = plan.index.recordID(key) else {
+    guard let recordKey = plan.index.recordKey(key), let id = RowKey.recordID(recordKey) else {
       throw runs.fail(RunError(.damaged, runs.runs.first?.path ?? "", "a row of an index is of no record"))
     }
-    guard !parts.contains(where: { $0.keys.contains(id) }), let entry = try runs.entry(id), entry.view != nil,
-      entry.type == plan.index.index.recordType
+    guard !parts.contains(where: { $0.keys.contains(id) }), let entry = try runs.entry(key: recordKey),
+      entry.view != nil, entry.type == plan.index.index.recordType
     else { return nil }
     return Found(key: key, id: id, entry: entry, isStored: true)
   }

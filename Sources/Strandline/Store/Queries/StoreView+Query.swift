@@ -223,7 +223,9 @@ private struct PageBuilder {
   }
 
   func finished(_ storeUUID: [UInt8]) -> QueryPage {
-    let sorted = found.sorted(by: order.precedes)
+    // What an index found comes in its order, which is most often the answer's.
+    let isSorted = !zip(found, found.dropFirst()).contains { order.precedes($1, $0) }
+    let sorted = isSorted ? found : found.sorted(by: order.precedes)
     let page = sorted.prefix(limit)
     var next: QueryCursor?
     if sorted.count > page.count, let last = page.last {

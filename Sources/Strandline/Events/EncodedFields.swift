@@ -1,0 +1,119 @@
+// The fields of a record that was read, in the bytes of the event that holds them. They are checked when the record is
+// read, so that damage is thrown there, and decoded when a caller asks for them: most callers ask for a few.
+
+import StrandlineSystem
+import Synchronization
+
+/// The fields of a version, undecoded.
+final class EncodedFields: UndecodedFields {
+  /// The body of an event.
+  private let bytes: [UInt8]
+  /// Where the names lie in it, in their order. A field's stamp and value stand behind its name.
+  private let names: [Range<Int>]
+  /// Where the last field ends.
+  private let end: Int
+  let parent: String?
+  /// All of them, once they were asked for.
+  private let decoded = Mutex<Decoded?>(nil)
+
+  private struct Decoded: Sendable {
+    var values: [String: FieldValue] = [:]
+    var nulls: Set<String> = []
+  }
+
+  /// Takes the content of a version, after a check of all of it: what this accepts can be decoded.
+  ///
+  /// - Parameter reader: stands where the content begins, which fills the rest.
+  init(content reader: inout ByteReader) throws(ByteReaderError) {
+    let stampCount = try reader.count(minimumBytes: FieldStamp.bytesMin)
+    try reader.skip(stampCount * FieldStamp.bytesMin)
+    let count = try reader.count(minimumBytes: ContentField.bytesMin)
+    var names: [Range<Int>] = []
+    names.reserveCapacity(count)
+    var parent: String?
+    for number in 0..<count {
+      let start = reader.offset
+      let name = try reader.skipString()
+      guard number == 0 || reader.bytes.precedes(names[number - 1], reader.bytes, name) else {
+        throw ByteReaderError(offset: start, what: "fields out of order")
+      }
+      names.append(name)
+      guard try reader.varint() <= UInt64(stampCount) else {
+        throw ByteReaderError(offset: start, what: "a missing stamp")
+      }
+      if Self.isParent(reader.bytes, name) {
+        if case .reference(let reference)? = try FieldCodec.decode(from: &reader) { parent = reference.name }
+      } else {
+        try FieldCodec.skip(from: &reader)
+      }
+    }
+    end = reader.offset
+    try Self.skipRest(&reader, fieldCount: count)
+    (bytes, self.names, self.parent) = (reader.bytes, names, parent)
+  }
+
+  /// Passes over what follows the fields: what was seen, unknown parts of the stamp, the dirty map.
+  private static func skipRest(_ reader: inout ByteReader, fieldCount: Int) throws(ByteReaderError) {
+    for _ in 0..<(try reader.count(minimumBytes: SeenEntry.bytesMin)) {
+      try reader.skip(8)
+      _ = try reader.varint()
+      try reader.skip(8 + 8)
+    }
+    try reader.skipBlob()
+    for _ in 0..<(try reader.count(minimumBytes: DirtyField.bytesMin)) {
+      guard try reader.varint() < UInt64(fieldCount) else {
+        throw ByteReaderError(offset: reader.offset, what: "a missing dirty field")
+      }
+      _ = try reader.varint()
+    }
+    guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes after the end") }
+  }
+
+  private static func isParent(_ bytes: [UInt8], _ name: Range<Int>) -> Bool {
+    !name.isEmpty && bytes[name.lowerBound] == UInt8(ascii: "_") && bytes.order(name, of: Version.parentField) == 0
+  }
+
+  // MARK: Values
+
+  func find(_ name: String) -> FieldValue?? {
+    var (low, high) = (0, names.count)
+    while low < high {
+      let middle = (low + high) / 2
+      let found = names[middle]
+      let order = bytes.order(found, of: name)
+      if order == 0 { return Self.isParent(bytes, found) ? nil : value(of: found) }
+      if order < 0 { low = middle + 1 } else { high = middle }
+    }
+    return nil
+  }
+
+  var values: [String: FieldValue] { all.values }
+  var nulls: Set<String> { all.nulls }
+
+  private var all: Decoded {
+    if let decoded = decoded.withLock({ $0 }) { return decoded }
+    var all = Decoded()
+    all.values.reserveCapacity(names.count)
+    for name in names where !Self.isParent(bytes, name) {
+      switch value(of: name) {
+      case .some(.some(let value)): all.values[bytes.text(in: name)] = value
+      case .some(nil): all.nulls.insert(bytes.text(in: name))
+      case nil: break
+      }
+    }
+    decoded.withLock { $0 = all }
+    return all
+  }
+
+  /// The value behind a name; nil within if it was set to null, nil if the field is absent for an app.
+  private func value(of name: Range<Int>) -> FieldValue?? {
+    var reader = ByteReader(bytes, name.upperBound..<end)
+    do throws(ByteReaderError) {
+      let stamp = try reader.varint()
+      if let value = try FieldCodec.decode(from: &reader) { return value }
+      return stamp > 0 ? .some(nil) : nil
+    } catch {
+      preconditionFailure("bytes that `init` has checked cannot be decoded: \(error)")
+    }
+  }
+}
