@@ -56,6 +56,9 @@ package struct ByteWriter: Sendable {
     bytes.append(contentsOf: value.utf8)
   }
 
+  /// The UTF-8, without its length.
+  package mutating func text(_ value: String) { bytes.append(contentsOf: value.utf8) }
+
   package mutating func zeros(_ count: Int) {
     bytes.append(contentsOf: repeatElement(0, count: count))
   }
