@@ -91,8 +91,36 @@ public struct WriteTransaction: ~Copyable {
     return true
   }
 
-  private mutating func put(_ record: Record, creating: Bool) throws {
+  mutating func put(_ record: Record, creating: Bool) throws {
     let id = account.canonical(record.id)
+    let (known, current) = try look(id, record.type, creating: creating)
+    guard let current else {
+      var fields: [NewField] = []
+      fields.reserveCapacity(record.fields.count + record.nulls.count + 1)
+      for (name, value) in record.fields { fields.append(NewField(name: name, value: value)) }
+      for name in record.nulls where record.fields[name] == nil { fields.append(NewField(name: name, value: nil)) }
+      return try begin(id, record.type, fields, parent: record.parent, known)
+    }
+    var desired = record.fields
+    for (name, value) in record.fields where value.namesZone { desired[name] = try local(value, name, of: id) }
+    if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
+    try edit(id, desired, record.nulls, current, known)
+  }
+
+  /// The same for a record that does not live, by its fields: no name twice.
+  mutating func putNew(
+    _ id: RecordID, _ type: String, _ fields: [NewField], parent: String?, creating: Bool
+  ) throws {
+    let id = account.canonical(id)
+    let (known, current) = try look(id, type, creating: creating)
+    precondition(current == nil, "record '\(id)' lives")
+    try begin(id, type, fields, parent: parent, known)
+  }
+
+  /// Looks a record up that is to be saved, and refuses what cannot be saved under its name.
+  private func look(
+    _ id: RecordID, _ type: String, creating: Bool
+  ) throws -> (known: KnownRecord, current: LoadedVersion?) {
     let known = try core.projections.look(id)
     let current = try known.entry.flatMap { try core.view($0) }
     if creating, current != nil {
@@ -105,45 +133,39 @@ public struct WriteTransaction: ~Copyable {
         "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
           + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
     }
-    if let current, current.version.type != record.type {
+    if let current, current.version.type != type {
       throw StrandlineError(
         .typeMismatch,
-        "record '\(id)' is a '\(current.version.type)' and cannot become a '\(record.type)': "
+        "record '\(id)' is a '\(current.version.type)' and cannot become a '\(type)': "
           + "a record keeps its type for life; delete it and create it anew")
     }
     if known.entry == nil { try checkName(id) }
-    if current == nil { try checkSchemaName(record.type, "record type", id) }
+    if current == nil { try checkSchemaName(type, "record type", id) }
     try check(id.zone, of: id)
+    return (known, current)
+  }
 
-    var desired = record.fields
-    if desired.values.contains(where: { $0.namesZone }) {
-      for (name, value) in record.fields where value.namesZone {
-        for reference in value.references { if let zone = reference.zone { try check(zone, of: id, in: name) } }
-        desired[name] = value.relative(to: id.zone)
-      }
-    }
-    if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
-    if let current {
-      try edit(id, desired, record.nulls, current, known)
-    } else {
-      try begin(id, record.type, desired, record.nulls, known)
-    }
+  /// A value in the spelling in which a record of this store has it.
+  private func local(_ value: FieldValue, _ name: String, of id: RecordID) throws -> FieldValue {
+    for reference in value.references { if let zone = reference.zone { try check(zone, of: id, in: name) } }
+    return value.relative(to: id.zone)
   }
 
   /// Begins a life: every field is new, those that are written as null too.
   private mutating func begin(
-    _ id: RecordID, _ type: String, _ desired: [String: FieldValue], _ nulls: Set<String>, _ known: KnownRecord
+    _ id: RecordID, _ type: String, _ given: [NewField], parent: String?, _ known: KnownRecord
   ) throws {
-    var fields: [NewField] = []
-    fields.reserveCapacity(desired.count + nulls.count)
-    for (name, value) in desired {
-      try check(name, value, in: id)
-      fields.append(NewField(name: name, value: value))
+    var fields = given
+    for place in fields.indices {
+      if let value = fields[place].value, value.namesZone {
+        fields[place].value = try local(value, fields[place].name, of: id)
+      }
     }
-    for name in nulls where desired[name] == nil {
-      try check(name, nil, in: id)
-      fields.append(NewField(name: name, value: nil))
+    if let parent {
+      fields.removeAll { $0.name == Version.parentField }
+      fields.append(NewField(name: Version.parentField, value: .reference(Reference(parent))))
     }
+    for field in fields { try check(field.name, field.value, in: id) }
     let count = fields.count
     let seen = try known.entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
     let life = NewLife(
