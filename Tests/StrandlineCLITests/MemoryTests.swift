@@ -13,7 +13,7 @@ struct `The memory of a transaction` {
   ///
   /// Two of them are the transaction's: its frames, and the bodies that its closure can read again. The rest is what the
   /// store keeps of each record in memory, and how to undo each change until it is durable; without it this would be 3.
-  private static let bytesForEachByte = 9
+  private static let bytesForEachByte = 6
 
   /// The peak of anonymous memory of an import of so many records in one transaction, and the bytes of its log.
   private func measure(_ count: Int) throws -> (peak: Int, log: Int) {

@@ -29,7 +29,7 @@ private struct Lives {
     switch below(12) {
     case 0...3:
       let time = HybridTime(milliseconds: Int64(time), count: 0)
-      let content = EncodedContent(newLife: [], stamp: FieldStamp(time: time, writer: 7), seen: [:])
+      let content = EncodedContent(Version(type: "T"))
       return .saved(
         Saved(
           id: id, type: "T", births: [birth], base: entry?.base?.version ?? .none, time: time, editCount: 1, tenure: 9,

@@ -206,17 +206,26 @@ package enum EventCodec {
   package static let payloadVersion: UInt8 = 1
 
   package static func encode(_ event: Event) -> [UInt8] {
-    if case .unknown(let unknown) = event { return unknown.bytes }
     var writer = ByteWriter(capacity: 1024)
-    if let payload = event.payload { encode(payload, into: &writer) }
+    encode(event, into: &writer)
     return writer.bytes
   }
 
+  /// Appends the body of an event's frame.
+  package static func encode(_ event: Event, into writer: inout ByteWriter) {
+    if case .unknown(let unknown) = event { return writer.raw(unknown.bytes) }
+    if let payload = event.payload { encode(payload, into: &writer) }
+  }
+
   private static func encode(_ payload: some EventPayload, into writer: inout ByteWriter) {
-    let kind = type(of: payload).kind
+    encodeHeader(type(of: payload).kind, into: &writer)
+    payload.encode(into: &writer)
+  }
+
+  /// Appends what the body of an event of a kind begins with.
+  static func encodeHeader(_ kind: EventKind, into writer: inout ByteWriter) {
     let flags = kind.isSkippable ? PayloadHeader.skippable : 0
     _ = PayloadHeader(PayloadHeader(kind: kind.rawValue, version: payloadVersion, flags: flags), &writer)
-    payload.encode(into: &writer)
   }
 
   /// The kind of the event in a frame's body, if this version knows it.

@@ -94,18 +94,6 @@ package struct EncodedContent: Sendable {
       capacity: 512)
   }
 
-  /// The content of a new life: every field has the one stamp and is dirty. The same bytes as the general way makes,
-  /// without its dictionaries: most of an import is this.
-  package init(newLife fields: [(name: String, value: FieldValue?)], stamp: FieldStamp, seen: [WriterID: Seen]) {
-    self.init(
-      ContentLayout(
-        stamps: fields.isEmpty ? [] : [stamp],
-        fields: fields.map { ContentField(name: $0.name, stampPlace: 1, value: $0.value) }, seen: seen,
-        unknownStampParts: [],
-        dirty: fields.indices.map { DirtyField(fieldPlace: UInt64($0), lsn: .none) }),
-      capacity: 1024)
-  }
-
   /// The size in bytes.
   package var byteCount: Int { range.count }
 

@@ -62,16 +62,19 @@ package struct IndexFiles: Sendable {
   func write(_ projections: Projections, _ indexRows: [RowChange] = [], number: UInt64) throws -> Run {
     do throws(RunError) {
       try makeFolder()
-      let rows = projections.unstoredRows + indexRows
-      if let row = rows.first(where: { $0.key.count > RunFormat.keyBytesMax }) {
-        throw RunError(.system, folder.path, "the names of a record and its zone have \(row.key.count) bytes together")
+      let (records, deletions) = projections.unstoredRows
+      let longest = max(records.keyBytesMax, indexRows.reduce(0) { max($0, $1.key.count) })
+      if longest > RunFormat.keyBytesMax {
+        throw RunError(.system, folder.path, "the names of a record and its zone have \(longest) bytes together")
       }
       let writer = try RunWriter(
-        folder, runNumber: number, storeUUID: storeUUID, keyCount: rows.count + 1,
-        properties: RunProperties(hasDeletions: rows.contains { $0.key[0] == RunTable.deletions.rawValue }).bytes,
-        random: environment.random)
+        folder, runNumber: number, storeUUID: storeUUID,
+        keyCount: records.count + deletions.count + indexRows.count + 1,
+        properties: RunProperties(hasDeletions: deletions.count > 0).bytes, random: environment.random)
       try writer.append(RowKey.state, projections.storedState.row)
-      for row in rows { try writer.append(row.key, row.value) }
+      try records.forEach { (bytes, key, value) throws(RunError) in try writer.append(bytes, key: key, value: value) }
+      try deletions.forEach { (bytes, key, value) throws(RunError) in try writer.append(bytes, key: key, value: value) }
+      for row in indexRows { try writer.append(row.key, row.value) }
       return try open(try writer.finish())
     } catch {
       throw failure(error)
@@ -173,21 +176,47 @@ package struct IndexFiles: Sendable {
 typealias RowChange = (key: [UInt8], value: [UInt8]?)
 
 extension Projections {
-  /// The rows of what lies in memory, in the order of their keys; a value of nil removes the row that runs have.
-  fileprivate var unstoredRows: [RowChange] {
-    var rows: [RowChange] = []
-    rows.reserveCapacity(unstoredCount)
-    for (id, entry) in records.changed { rows.append((RowKey.record(id), entry?.row)) }
+  /// The rows of what lies in memory, table by table, in the order of their keys.
+  fileprivate var unstoredRows: (records: RowBuffer, deletions: RowBuffer) {
+    var (rows, names) = (RowBuffer(), RowBuffer())
+    var zone: (id: ZoneID, key: [UInt8])?
+    for (id, entry) in records.changed {
+      let zoneKey: [UInt8]
+      if let zone, zone.id == id.zone {
+        zoneKey = zone.key
+      } else {
+        zoneKey = RowKey.zone(id.zone)
+        zone = (id.zone, zoneKey)
+      }
+      rows.append { bytes in
+        bytes.raw(zoneKey)
+        bytes.text(id.name)
+      } value: { bytes in
+        guard let entry else { return false }
+        _ = RecordEntry(entry, &bytes)
+        return true
+      }
+    }
+    func append(_ hash: KeyedHash, _ key: HashKey, _ entry: DeletionEntry?) {
+      names.append { bytes in
+        bytes.raw(RowKey.deletion(hash, key: key))
+      } value: { bytes in
+        guard let entry else { return false }
+        _ = DeletionEntry(entry, &bytes)
+        return true
+      }
+    }
     for (key, names) in deletions.packed {
-      for (hash, entry) in names { rows.append((RowKey.deletion(hash, key: key), entry.row)) }
+      for (hash, entry) in names { append(hash, key, entry) }
     }
     for (id, entry) in deletions.changed {
       for (place, key) in deletions.keys.enumerated() {
         // Under the first key; a row that a pack under another one had is removed.
-        rows.append((RowKey.deletion(KeyedHash(of: id, key: key), key: key), place == 0 ? entry?.row : nil))
+        append(KeyedHash(of: id, key: key), key, place == 0 ? entry : nil)
       }
     }
-    rows.sort { $0.key.precedes($1.key) }
-    return rows
+    rows.sort()
+    names.sort()
+    return (rows, names)
   }
 }

@@ -123,6 +123,12 @@ public struct RecordID: Hashable, Comparable, Sendable, CustomStringConvertible 
     self.zone = zone
   }
 
+  /// Hashes the name, and the zone unless it is `Main`, which most records are in.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(name)
+    if zone != .main { hasher.combine(zone) }
+  }
+
   /// Order by zone, then by the name's UTF-8.
   public static func < (left: RecordID, right: RecordID) -> Bool {
     if left.zone != right.zone { return left.zone < right.zone }

@@ -4,6 +4,8 @@
 // Source: CloudKit Web Services Reference (names of at most 255 characters) and the schema language (types and
 // fields begin with a letter). "_" at the start of a record name is reserved for the system by convention.
 
+import StrandlineSystem
+
 /// The limits, and the checks.
 package enum Names {
   package static let nameCharactersMax = 255
@@ -39,7 +41,7 @@ package enum Names {
       return "it has \(name.utf8.count) characters; CloudKit takes at most \(nameCharactersMax)"
     }
     guard isLetter(first) else { return "it must begin with an ASCII letter" }
-    guard name.utf8.allSatisfy({ isLetter($0) || (0x30...0x39).contains($0) || $0 == 0x5F }) else {
+    guard name.consists(of: schemaCharacters) else {
       return "it may hold ASCII letters, digits and '_' only"
     }
     return nil
@@ -48,7 +50,7 @@ package enum Names {
   private static func lengthAndASCII(_ name: String) -> String? {
     if name.isEmpty { return "it is empty" }
     // Printable ASCII: a control character would be taken by CloudKit and lost in every log and terminal.
-    guard name.utf8.allSatisfy({ (0x20..<0x7F).contains($0) }) else {
+    guard name.consists(of: printable) else {
       return "it holds a character that is not printable ASCII"
     }
     guard name.utf8.count <= nameCharactersMax else {
@@ -56,6 +58,9 @@ package enum Names {
     }
     return nil
   }
+
+  private static let schemaCharacters = ASCIISet(0x41...0x5A, 0x61...0x7A, 0x30...0x39, 0x5F...0x5F)
+  private static let printable = ASCIISet(0x20...0x7E)
 
   private static func isLetter(_ byte: UInt8) -> Bool {
     (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)

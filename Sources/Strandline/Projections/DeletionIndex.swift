@@ -139,14 +139,18 @@ package struct DeletionIndex: Sendable {
   /// How many entries no run has.
   var changedCount: Int { packed.values.reduce(changed.count) { $0 + $1.count } }
 
-  /// As `RecordTable.freeze`.
-  mutating func freeze(_ durable: DeletionIndex, keeping ids: Set<RecordID>) {
+  /// As `RecordTable.handOver`.
+  mutating func handOver(keeping ids: Set<RecordID>) {
     var kept: [RecordID: DeletionEntry?] = [:]
     for id in ids { if let entry = changed[id] { kept.updateValue(entry, forKey: id) } }
-    frozen = durable.changed
-    frozenPacked = durable.packed
     changed = kept
     packed = [:]
+  }
+
+  /// As `RecordTable.freeze`.
+  mutating func freeze(_ durable: DeletionIndex) {
+    frozen = durable.changed
+    frozenPacked = durable.packed
   }
 
   /// What was frozen stands in runs.

@@ -11,20 +11,20 @@ extension Projections {
   }
 
   /// A record's entry as of `lsn`, whatever has happened since, without a look into the runs.
-  func lookup(_ id: RecordID, asOf lsn: LSN) -> Lookup<RecordEntry> {
+  mutating func lookup(_ id: RecordID, asOf lsn: LSN) -> Lookup<RecordEntry> {
     if let (entry, _) = undos.before(id, after: lsn) { return .known(entry) }
     if let known = records.known(id) { return .known(known) }
     return runs.map { .stored($0) } ?? .known(nil)
   }
 
   /// A record's entry as of `durable`, whatever has been appended since.
-  package func entry(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> RecordEntry? {
+  package mutating func entry(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> RecordEntry? {
     if let (entry, _) = undos.before(id, after: durable) { return entry }
     return try entry(id)
   }
 
   /// A deletion as of `durable`.
-  package func deletion(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> DeletionEntry? {
+  package mutating func deletion(_ id: RecordID, asOf durable: LSN) throws(StrandlineError) -> DeletionEntry? {
     if let (_, deletion) = undos.before(id, after: durable) { return deletion }
     return try deletion(id)
   }
@@ -44,7 +44,7 @@ extension Projections {
   package func changes(after lsn: LSN) -> [RecordID: RecordEntry?] {
     var before: [RecordID: RecordEntry?] = [:]
     for undo in undos.reversed(after: lsn) {
-      if case .record(let id, let entry, _, _) = undo.change { before.updateValue(entry, forKey: id) }
+      if let changed = undo.change.ofRecord { before.updateValue(changed.before, forKey: changed.id) }
     }
     return before
   }
@@ -53,9 +53,9 @@ extension Projections {
   package func living(asOf durable: LSN) -> [ZoneID: Int] {
     var living = records.living
     for undo in undos.reversed(after: durable) {
-      guard case .record(let id, let before, _, let after) = undo.change else { continue }
-      let change = (before?.view == nil ? 0 : 1) - (after?.isLiving == true ? 1 : 0)
-      if change != 0 { living[id.zone, default: 0] += change }
+      guard let changed = undo.change.ofRecord else { continue }
+      let change = (changed.before?.view == nil ? 0 : 1) - (changed.after?.isLiving == true ? 1 : 0)
+      if change != 0 { living[changed.id.zone, default: 0] += change }
     }
     return living
   }
@@ -99,15 +99,15 @@ extension Projections {
   }
 
   private mutating func countDurableChanges(upTo durable: LSN) {
-    let kept = undos.undos
-    while uncounted - undos.trimmed < kept.count, kept[uncounted - undos.trimmed].lsn <= durable {
-      let undo = kept[uncounted - undos.trimmed]
-      uncounted += 1
-      guard countsChanges else { continue }
-      switch undo.change {
-      case .record(let id, let before, _, let after): durableChanges.add(id, types: before?.type, after?.type)
-      case .sync: durableChanges.hasSyncChanged = true
-      default: break
+    let end = undos.end(of: durable)
+    guard uncounted < end else { return }
+    defer { uncounted = end }
+    guard countsChanges else { return }
+    for undo in undos.undos[(uncounted - undos.trimmed)..<(end - undos.trimmed)] {
+      if let changed = undo.change.ofRecord {
+        durableChanges.add(changed.id, types: changed.before?.type, changed.after?.type)
+      } else if case .sync = undo.change {
+        durableChanges.hasSyncChanged = true
       }
     }
   }
@@ -139,19 +139,25 @@ extension Projections {
 
   /// Undoes every event after `lsn`: they were not, and will not be, durable.
   package mutating func undo(to lsn: LSN) {
-    while let undo = undos.removeLast(after: lsn) {
-      switch undo.change {
-      case .record(let id, let entry, let deletion, _):
-        // What memory does not know has not changed since the runs were written.
-        if case .some(let now) = records.known(id), now != entry { records.set(id, from: now, to: entry) }
-        if case .some(let now) = deletions.known(id), now != deletion { deletions.set(id, from: now, to: deletion) }
-      case .appended(let id, let newest): outbox.removeLast(undo.lsn, of: id, after: newest)
-      case .settled(let id, let done, let newest): outbox.unsettle(done, of: id, newest: newest)
-      case .attempted(let mutation): _ = outbox.unattempt(mutation)
-      case .unattempted(let mutation): _ = outbox.attempt(mutation)
-      case .sync(let change): _ = sync.assign(change)
-      }
-    }
+    while let undo = undos.removeLast(after: lsn) { revert(undo) }
     appliedLSN = min(appliedLSN, lsn)
+  }
+
+  /// Undoes one change, the newest that is not undone.
+  mutating func revert(_ undo: UndoLog.Undo) {
+    switch undo.change {
+    case .began(let id, _):
+      if case .some(let now?) = records.known(id) { records.set(id, from: now, to: nil) }
+      outbox.removeLast(undo.lsn, of: id, after: nil)
+    case .record(let id, let entry, let deletion, _):
+      // What memory does not know has not changed since the runs were written.
+      if case .some(let now) = records.known(id), now != entry { records.set(id, from: now, to: entry) }
+      if case .some(let now) = deletions.known(id), now != deletion { deletions.set(id, from: now, to: deletion) }
+    case .appended(let id, let newest): outbox.removeLast(undo.lsn, of: id, after: newest)
+    case .settled(let id, let done, let newest): outbox.unsettle(done, of: id, newest: newest)
+    case .attempted(let mutation): _ = outbox.unattempt(mutation)
+    case .unattempted(let mutation): _ = outbox.attempt(mutation)
+    case .sync(let change): _ = sync.assign(change)
+    }
   }
 }

@@ -13,18 +13,23 @@ extension Projections {
   ///   - end: the last durable event. Changes behind it can be undone.
   ///   - key: for the hashes of deleted names, if there is none yet.
   /// - Returns: the projections as of `end`.
-  /// - Complexity: O(changes behind `end`); if there are any, O(changes in memory).
+  /// - Complexity: O(changes behind `end`).
   mutating func beginFlush(upTo end: LSN, key: HashKey) -> Projections {
     precondition(records.frozen.isEmpty && deletions.frozen.isEmpty && deletions.frozenPacked.isEmpty)
     if deletions.keys.isEmpty { deletions.use(key) }
-    var durable = self
-    durable.undo(to: end)
     var since: Set<RecordID> = []
     for undo in undos.reversed(after: end) {
-      if case .record(let id, _, _, _) = undo.change { since.insert(id) }
+      if let changed = undo.change.ofRecord { since.insert(changed.id) }
     }
-    records.freeze(durable.records, keeping: since)
-    deletions.freeze(durable.deletions, keeping: since)
+    var durable = self
+    // In this order, so that the tables change hands: undoing what came after `end` copies none of them.
+    durable.undos = UndoLog()
+    records.handOver(keeping: since)
+    deletions.handOver(keeping: since)
+    for undo in undos.reversed(after: end) { durable.revert(undo) }
+    durable.appliedLSN = min(appliedLSN, end)
+    records.freeze(durable.records)
+    deletions.freeze(durable.deletions)
     return durable
   }
 

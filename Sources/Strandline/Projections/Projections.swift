@@ -53,19 +53,31 @@ package struct Projections: Sendable {
     return try runs?.deletion(id, deletions.keys)
   }
 
+  /// What is known of a record and of its name, with everything that was applied.
+  ///
+  /// - Throws: as `entry(_:)`.
+  package func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord {
+    KnownRecord(entry: try entry(id), deletion: try deletion(id))
+  }
+
   // MARK: Applying
 
   /// Applies the next event. One that `isDurable` is never undone.
   ///
+  /// - Parameter known: what is known of the record that the event is about, if the caller has looked.
   /// - Throws: what the look-ups of the records that the event is about throw; nothing has changed then.
-  package mutating func apply(_ event: Event, at lsn: LSN, isDurable: Bool) throws(StrandlineError) {
+  package mutating func apply(
+    _ event: Event, at lsn: LSN, isDurable: Bool, known: KnownRecord? = nil
+  ) throws(StrandlineError) {
     precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
     keepsUndo = !isDurable
     switch event {
     case .opened(let opened):
       change(.tenure(Tenure(tenure: opened.tenure, writer: opened.writer, first: lsn)), at: lsn)
     case .bound(let bound): change(.bound(bound.scope, bound), at: lsn)
-    case .saved(let saved): try apply(saved, at: lsn)
+    case .saved(let saved):
+      let known = if let known { known } else { try look(saved.id) }
+      applySaved(saved.id, type: saved.type, time: saved.time, known: known, at: lsn)
     case .deleted(let deleted): try apply(deleted, at: lsn)
     case .sent(let sent):
       for mutation in sent.lsns where outbox.attempt(mutation) { keep(.attempted(mutation), lsn) }
@@ -111,14 +123,38 @@ package struct Projections: Sendable {
     appliedLSN = lsn
   }
 
-  private mutating func apply(_ saved: Saved, at lsn: LSN) throws(StrandlineError) {
-    let old = try (entry(saved.id), deletion(saved.id))
-    var entry = old.0 ?? RecordEntry(type: saved.type)
-    entry.type = saved.type
-    append(to: &entry, of: saved.id, isDeletion: false, at: lsn)
-    set(saved.id, old, (entry, old.1), at: lsn)
-    sync.learn(saved.time)
-    closeHold(saved.id, at: lsn)
+  /// Applies the next event, a `saved`: it needs no more of it than this.
+  ///
+  /// - Parameter known: what is known of the record.
+  package mutating func applySaved(
+    _ id: RecordID, type: String, time: HybridTime, known: KnownRecord, at lsn: LSN, isDurable: Bool
+  ) {
+    precondition(lsn > appliedLSN, "event \(lsn) after event \(appliedLSN)")
+    keepsUndo = !isDurable
+    applySaved(id, type: type, time: time, known: known, at: lsn)
+    appliedLSN = lsn
+  }
+
+  private mutating func applySaved(
+    _ id: RecordID, type: String, time: HybridTime, known: KnownRecord, at lsn: LSN
+  ) {
+    if var entry = known.entry {
+      entry.type = type
+      append(to: &entry, of: id, isDeletion: false, at: lsn)
+      set(id, (known.entry, known.deletion), (entry, known.deletion), at: lsn)
+      closeHold(id, at: lsn)
+    } else {
+      outbox.append(lsn, of: id, after: nil)
+      let entry = RecordEntry(type: type, pending: Pending(isDeletion: false, newest: lsn))
+      records.set(id, from: nil, to: entry)
+      if known.deletion == nil {
+        keep(.began(id, type: type), lsn)
+      } else {
+        keep(.appended(id, after: nil), lsn)
+        keep(.record(id, nil, known.deletion, after: AfterChange(entry)), lsn)
+      }
+    }
+    sync.learn(time)
   }
 
   private mutating func apply(_ deleted: Deleted, at lsn: LSN) throws(StrandlineError) {
@@ -329,4 +365,10 @@ package struct Projections: Sendable {
     if sync.openBlocks[id] != nil { change(.block(id, nil), at: lsn) }
     if sync.unread[id] != nil { change(.unread(id, nil), at: lsn) }
   }
+}
+
+/// What is known of a record: its entry, and whether its name was deleted.
+package struct KnownRecord: Sendable {
+  package var entry: RecordEntry?
+  package var deletion: DeletionEntry?
 }

@@ -25,8 +25,28 @@ package struct Pending: Hashable, Sendable {
 /// One record: its base and what the server is owed.
 package struct RecordEntry: Hashable, Sendable {
   package var type: String
-  package var base: Base?
+  /// Most records of a store that does not sync have no base, and an entry in memory has no room for one.
+  private var storedBase: StoredBase
   package var pending: Pending?
+
+  private enum StoredBase: Hashable, Sendable {
+    case none
+    indirect case some(Base)
+  }
+
+  package init(type: String, base: Base? = nil, pending: Pending? = nil) {
+    self.type = type
+    storedBase = base.map { .some($0) } ?? .none
+    self.pending = pending
+  }
+
+  package var base: Base? {
+    get {
+      guard case .some(let base) = storedBase else { return nil }
+      return base
+    }
+    set { storedBase = newValue.map { .some($0) } ?? .none }
+  }
 
   /// The event that holds what the app reads; nil if the app sees no record.
   package var view: LSN? {
@@ -48,6 +68,8 @@ package struct RecordTable: Sendable {
   package private(set) var count = 0
   /// How many live, by zone.
   package private(set) var living: [ZoneID: Int] = [:]
+  /// The zone whose number changed last, and its place: many changes in a row are of one zone.
+  private var lastCounted: (zone: ZoneID, place: Dictionary<ZoneID, Int>.Index)?
 
   package init() {}
 
@@ -74,19 +96,34 @@ package struct RecordTable: Sendable {
     }
     count += (new == nil ? 0 : 1) - (old == nil ? 0 : 1)
     let change = (new?.view == nil ? 0 : 1) - (old?.view == nil ? 0 : 1)
-    if change != 0 { living[id.zone, default: 0] += change }
+    if change != 0 { count(change, in: id.zone) }
+  }
+
+  private mutating func count(_ change: Int, in zone: ZoneID) {
+    if let lastCounted, lastCounted.zone == zone {
+      living.values[lastCounted.place] += change
+    } else {
+      living[zone, default: 0] += change
+      lastCounted = living.index(forKey: zone).map { (zone, $0) }
+    }
   }
 
   // MARK: Flushing
 
-  /// What `durable` has of the changes is written into a run from now on; of `ids`, which have changed since, the entries
-  /// stay here too.
-  mutating func freeze(_ durable: RecordTable, keeping ids: Set<RecordID>) {
+  /// Hands its changes over to the copy of this table that a flush writes; those of `ids`, which have changed since, stay
+  /// here too. `freeze` follows.
+  mutating func handOver(keeping ids: Set<RecordID>) {
     var kept: [RecordID: RecordEntry?] = [:]
+    // There will be about as many again; so the table need not grow while transactions wait for it.
+    kept.reserveCapacity(min(changed.count, Self.reservedMax))
     for id in ids { if let entry = changed[id] { kept.updateValue(entry, forKey: id) } }
-    frozen = durable.changed
     changed = kept
   }
+
+  private static let reservedMax = 20_000
+
+  /// What `durable` has of the changes is written into a run from now on.
+  mutating func freeze(_ durable: RecordTable) { frozen = durable.changed }
 
   /// What was frozen stands in runs.
   mutating func thaw() {

@@ -127,6 +127,9 @@ package final class SharedProjections: Sendable {
   package func deletion(_ id: RecordID) throws(StrandlineError) -> DeletionEntry? {
     try withLock { (state) throws(StrandlineError) in try state.deletion(id) }
   }
+  package func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord {
+    try withLock { (state) throws(StrandlineError) in try state.look(id) }
+  }
   /// Whether a version with these births is of deleted lives only.
   package func isDead(_ id: RecordID, births: Set<Birth>) throws(StrandlineError) -> Bool {
     try deletion(id)?.isDead(births) ?? false

@@ -51,8 +51,10 @@ struct RunBlockBuilder {
     return RunFormat.blockHeaderBytes + restartBytes + entries.count + entryBytes <= RunFormat.blockBytesMax
   }
 
-  /// Appends an entry whose key has `sharedBytes` bytes in common with the key before it.
-  mutating func append(_ key: [UInt8], sharedBytes: Int, _ value: [UInt8], _ range: Range<Int>?) {
+  /// Appends an entry. Its key, a part of `bytes`, has `sharedBytes` bytes in common with the key before it.
+  mutating func append(
+    _ bytes: [UInt8], _ key: Range<Int>, sharedBytes: Int, _ value: [UInt8], _ range: Range<Int>?
+  ) {
     var shared = sharedBytes
     if entryCount % RunFormat.restartInterval == 0 {
       restarts.append(UInt16(entries.count))
@@ -61,7 +63,7 @@ struct RunBlockBuilder {
     append(varint: shared)
     append(varint: key.count - shared)
     append(varint: range.map { $0.count + 1 } ?? 0)
-    entries.append(contentsOf: key[shared...])
+    entries.append(contentsOf: bytes[key.dropFirst(shared)])
     if let range { entries.append(contentsOf: value[range]) }
     entryCount += 1
   }

@@ -84,33 +84,41 @@ package final class RunWriter {
   /// - Parameter key: sorts behind the last one, byte by byte; at most `RunFormat.keyBytesMax` bytes.
   /// - Throws: `.system`; the writer then takes no more.
   package func append(_ key: [UInt8], _ value: [UInt8]?) throws(RunError) {
-    try append(key, value ?? [], value.map { 0..<$0.count })
+    try append(key, 0..<key.count, value ?? [], value.map { 0..<$0.count })
   }
 
   /// Appends an entry of another run; nil is a tombstone.
   package func append(_ key: [UInt8], _ value: RunValue?) throws(RunError) {
-    try append(key, value?.bytes ?? [], value?.range)
+    try append(key, 0..<key.count, value?.bytes ?? [], value?.range)
   }
 
-  private func append(_ key: [UInt8], _ value: [UInt8], _ range: Range<Int>?) throws(RunError) {
+  /// Appends an entry whose key and value are parts of `bytes`.
+  func append(_ bytes: [UInt8], key: Range<Int>, value: Range<Int>?) throws(RunError) {
+    try append(bytes, key, bytes, value)
+  }
+
+  private func append(
+    _ bytes: [UInt8], _ key: Range<Int>, _ value: [UInt8], _ range: Range<Int>?
+  ) throws(RunError) {
     if let failure { throw failure }
     precondition(file != nil, "the run is finished")
     precondition(key.count <= RunFormat.keyBytesMax && (range?.count ?? 0) <= RunFormat.valueBytesMax)
-    let common = lastKey.commonPrefixCount(0..<lastKey.count, key, 0..<key.count)
+    let common = lastKey.commonPrefixCount(0..<lastKey.count, bytes, key)
     precondition(
-      entryCount == 0 || (common < key.count && (common == lastKey.count || lastKey[common] < key[common])),
+      entryCount == 0
+        || (common < key.count && (common == lastKey.count || lastKey[common] < bytes[key.lowerBound + common])),
       "the keys of a run must rise")
     if !block.hasRoom(keyBytes: key.count, sharedBytes: common, valueBytes: range?.count) { try finishBlock() }
     if block.entryCount == 0 {
       // The shortest beginning of the key that sorts behind the last key of the block before.
-      try addToIndex(entryCount == 0 ? [] : key[...common])
+      try addToIndex(entryCount == 0 ? [] : bytes[key.prefix(common + 1)])
     }
-    block.append(key, sharedBytes: common, value, range)
-    filter.insert(XXH64.hash(key))
+    block.append(bytes, key, sharedBytes: common, value, range)
+    filter.insert(XXH64.hash(bytes, key))
     entryCount += 1
     if range == nil { tombstoneCount += 1 }
     lastKey.removeLast(lastKey.count - common)
-    lastKey.append(contentsOf: key[common...])
+    lastKey.append(contentsOf: bytes[key.dropFirst(common)])
   }
 
   private func addToIndex(_ separator: ArraySlice<UInt8>) throws(RunError) {

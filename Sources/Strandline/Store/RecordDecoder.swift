@@ -107,7 +107,11 @@ final class PrototypeFields {
   private let encode: () throws -> [String: FieldValue?]
 
   init<Value: SyncRecord>(_ type: Value.Type) {
-    encode = { try Value.prototype.map { try RecordEncoder.encode($0).fields } ?? [:] }
+    encode = {
+      guard let prototype = Value.prototype else { return [:] }
+      let fields = try RecordEncoder.encode(prototype).fields
+      return Dictionary(fields.map { ($0.name, $0.value) }) { _, last in last }
+    }
   }
 
   /// The prototype's value of a field, perhaps nil; `.none` if the prototype has no such field, or there is none.

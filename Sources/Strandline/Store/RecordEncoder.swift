@@ -8,10 +8,26 @@ import StrandlineSystem
 /// What a value becomes.
 package struct EncodedRecord {
   let zone: ZoneID
-  /// Nil where a property is nil, so that a save can clear the field.
-  package var fields: [String: FieldValue?] = [:]
+  /// In the order in which they were encoded, no name twice. Nil where a property is nil, so that a save can clear the field.
+  private(set) var fields: [NewField] = []
   /// The parent's name, or that there is none; nil if the type has no such property.
   var parent: String??
+
+  init(zone: ZoneID) { self.zone = zone }
+
+  /// Sets a field; the last value of one counts. The ID is the record's name and not a field.
+  mutating func set(_ name: String, _ value: FieldValue?) {
+    if name == "id" { return }
+    let field = NewField(name: name, value: value)
+    if let place = fields.firstIndex(where: { $0.hasSameName(as: field) }) {
+      fields[place] = field
+    } else {
+      fields.append(field)
+    }
+  }
+
+  /// Few types have more properties.
+  mutating func reserve() { fields.reserveCapacity(16) }
 }
 
 /// Values to fields.
@@ -53,7 +69,7 @@ package enum RecordEncoder {
 
   /// The values of the most common types, without the search for a conformance. The types are compared and not the
   /// values: a cast of an empty list succeeds to a list of any type.
-  private static func common<Value>(_ value: Value) -> FieldValue? {
+  fileprivate static func common<Value>(_ value: Value) -> FieldValue? {
     if Value.self == String.self, let text = value as? String { return .string(text) }
     if Value.self == Int.self, let number = value as? Int { return .int64(Int64(number)) }
     if Value.self == Double.self, let number = value as? Double { return .double(number) }
@@ -100,7 +116,10 @@ private final class FieldsEncoder: Encoder {
   let codingPath: [any CodingKey] = []
   let userInfo: [CodingUserInfoKey: Any] = [:]
 
-  init(zone: ZoneID) { record = EncodedRecord(zone: zone) }
+  init(zone: ZoneID) {
+    record = EncodedRecord(zone: zone)
+    record.reserve()
+  }
 
   func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
     KeyedEncodingContainer(FieldsContainer<Key>(encoder: self))
@@ -122,9 +141,7 @@ private final class FieldsEncoder: Encoder {
 
   func finish() throws -> EncodedRecord {
     if let refusal { throw refusal }
-    for (name, encoder) in open { record.fields.updateValue(try encoder.finish([FieldValue]()), forKey: name) }
-    // The ID is the record's name and not a field.
-    record.fields["id"] = nil
+    for (name, encoder) in open { record.set(name, try encoder.finish([FieldValue]())) }
     return record
   }
 }
@@ -133,7 +150,7 @@ private struct FieldsContainer<Key: CodingKey>: KeyedEncodingContainerProtocol {
   let encoder: FieldsEncoder
   var codingPath: [any CodingKey] { [] }
 
-  func set(_ value: FieldValue?, _ key: Key) { encoder.record.fields.updateValue(value, forKey: key.stringValue) }
+  func set(_ value: FieldValue?, _ key: Key) { encoder.record.set(key.stringValue, value) }
 
   private func setInteger<Number: BinaryInteger>(_ value: Number, _ key: Key) throws {
     // An ID is a name, which holds any number.
@@ -159,6 +176,7 @@ private struct FieldsContainer<Key: CodingKey>: KeyedEncodingContainerProtocol {
   func encode<Value: Encodable>(_ value: Value, forKey key: Key) throws {
     // Any type of ID, also one that is no field's value.
     if key.stringValue == "id" { return }
+    if let common = RecordEncoder.common(value) { return set(common, key) }
     if let part = value as? any RecordPart { return try write(part, key) }
     set(try RecordEncoder.fieldValue(value, at: [key], in: encoder.record.zone), key)
   }

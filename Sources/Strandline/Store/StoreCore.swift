@@ -23,6 +23,8 @@ package struct StoreCore: ~Copyable, Sendable {
   /// The bodies of events that are appended and not known to be durable.
   private var inFlight = BodiesInFlight()
   private var openTransaction: (first: LSN, log: LogTransaction)?
+  /// Where an event is encoded: its memory is used again for the next one.
+  private var body = ByteWriter(capacity: 1024)
 
   package init(projections: SharedProjections, source: EventSource, environment: SystemEnvironment) {
     self.projections = projections
@@ -93,12 +95,41 @@ package struct StoreCore: ~Copyable, Sendable {
 
   /// Appends an event to the open transaction. The projections take it in at once.
   ///
+  /// - Parameter known: what is known of the event's record, if the caller has looked in this transaction and nothing was
+  ///   appended since.
   /// - Throws: what looking for the event's record throws; the transaction must not go on then.
   @discardableResult
-  package mutating func append(_ event: Event) throws(StrandlineError) -> LSN {
+  package mutating func append(_ event: Event, known: KnownRecord? = nil) throws(StrandlineError) -> LSN {
     precondition(openTransaction != nil, "append outside a transaction")
     try appendOpened()
-    return try add(event)
+    return try add(event, known: known)
+  }
+
+  /// Appends the save that begins a life.
+  ///
+  /// - Parameters:
+  ///   - known: what is known of the record.
+  ///   - check: gets the bytes of the record's content, and refuses it; then nothing was appended.
+  package mutating func append(
+    _ life: borrowing NewLife, known: KnownRecord, check: (_ contentBytes: Int) throws -> Void
+  ) throws {
+    precondition(openTransaction != nil, "append outside a transaction")
+    beginBody()
+    try check(life.encode(into: &body))
+    if !hasOpened {
+      // It is encoded in the same place.
+      try appendOpened()
+      beginBody()
+      _ = life.encode(into: &body)
+    }
+    let (id, type, time) = (life.id, life.type, life.time)
+    let lsn = projections.withLock { state in
+      let lsn = state.appliedLSN.advanced(by: 1)
+      state.applySaved(id, type: type, time: time, known: known, at: lsn, isDurable: false)
+      return lsn
+    }
+    addBody(at: lsn)
+    clock.learn(time)
   }
 
   /// Whether the open transaction has more bytes than the log takes: it can only fail.
@@ -123,17 +154,30 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   @discardableResult
-  private mutating func add(_ event: Event) throws(StrandlineError) -> LSN {
+  private mutating func add(_ event: Event, known: KnownRecord? = nil) throws(StrandlineError) -> LSN {
     let (lsn, latest) = try projections.withLock { (state) throws(StrandlineError) in
       let lsn = state.appliedLSN.advanced(by: 1)
-      try state.apply(event, at: lsn, isDurable: false)
+      try state.apply(event, at: lsn, isDurable: false, known: known)
       return (lsn, state.sync.latest)
     }
-    let body = EventCodec.encode(event)
-    openTransaction?.log.add(schema: EventCodec.schema, body: body)
-    inFlight.append(body, at: lsn)
+    beginBody()
+    EventCodec.encode(event, into: &body)
+    addBody(at: lsn)
     clock.learn(latest)
     return lsn
+  }
+
+  /// The memory for a body of so many bytes is kept for the next one.
+  private static let bodyBytesKept = 64 << 10
+
+  private mutating func beginBody() {
+    if body.count > Self.bodyBytesKept { body = ByteWriter(capacity: 1024) }
+    body.bytes.removeAll(keepingCapacity: true)
+  }
+
+  private mutating func addBody(at lsn: LSN) {
+    openTransaction?.log.add(schema: EventCodec.schema, body: body.bytes)
+    inFlight.append(body.bytes, at: lsn)
   }
 
   /// Updates the projections with what became of the log's last groups: settles durable ones, undoes failed ones.

@@ -74,8 +74,7 @@ extension WriteTransaction {
   ///
   /// - Throws: `StrandlineError` as `save(_:)` of a record; `.typeMismatch` if a property cannot be stored.
   public mutating func save<Value: SyncRecord>(_ value: Value, fileID: String = #fileID, line: Int = #line) throws {
-    let record = try CallSite(fileID, line).run("saving record '\(value.recordID)'") { try merged(value) }
-    try save(record, fileID: fileID, line: line)
+    try CallSite(fileID, line).run("saving record '\(value.recordID)'") { try put(value, creating: false) }
   }
 
   /// Begins a new life under a typed value's name.
@@ -84,8 +83,7 @@ extension WriteTransaction {
   public mutating func create<Value: SyncRecord>(
     _ value: Value, fileID: String = #fileID, line: Int = #line
   ) throws {
-    let record = try CallSite(fileID, line).run("creating record '\(value.recordID)'") { try merged(value) }
-    try create(record, fileID: fileID, line: line)
+    try CallSite(fileID, line).run("creating record '\(value.recordID)'") { try put(value, creating: true) }
   }
 
   /// Deletes a typed value's record; false if it does not live.
@@ -115,24 +113,32 @@ extension WriteTransaction {
     }
   }
 
-  /// The value's record: the one that lives, with the value's fields in it.
-  private func merged<Value: SyncRecord>(_ value: Value) throws -> Record {
+  private mutating func put<Value: SyncRecord>(_ value: Value, creating: Bool) throws {
     let id = value.recordID
     let encoded = try RecordEncoder.encode(value)
-    var record = try find(id) ?? Record(type: Value.recordType, id: id)
-    guard record.type == Value.recordType else {
+    // Only a type with a prototype reads an absent field and a null as two things.
+    let keepsNulls = encoded.fields.contains { $0.value == nil } && Value.prototype != nil
+    guard let current = try find(id) else {
+      return try putNew(
+        id, Value.recordType, keepsNulls ? encoded.fields : encoded.fields.filter { $0.value != nil },
+        parent: encoded.parent ?? nil, creating: creating)
+    }
+    try put(merge(encoded, keepsNulls: keepsNulls, into: current, Value.recordType), creating: creating)
+  }
+
+  /// The record that lives, with a value's fields in it.
+  private func merge(
+    _ encoded: EncodedRecord, keepsNulls: Bool, into record: Record, _ type: String
+  ) throws -> Record {
+    guard record.type == type else {
       throw StrandlineError(
         .typeMismatch,
-        "record '\(id)' is a '\(record.type)' and cannot become a '\(Value.recordType)': a record keeps its type for life; "
+        "record '\(record.id)' is a '\(record.type)' and cannot become a '\(type)': a record keeps its type for life; "
           + "delete it and create it anew")
     }
-    var nulls: Set<String> = []
-    for (field, content) in encoded.fields {
-      record[field] = content
-      if content == nil { nulls.insert(field) }
-    }
-    // Only a type with a prototype reads an absent field and a null as two things.
-    if !nulls.isEmpty, Value.prototype != nil { record.nulls.formUnion(nulls) }
+    var record = record
+    for field in encoded.fields { record[field.name] = field.value }
+    if keepsNulls { record.nulls.formUnion(encoded.fields.lazy.filter { $0.value == nil }.map(\.name)) }
     if case .some(let parent) = encoded.parent { record.parent = parent }
     return record
   }

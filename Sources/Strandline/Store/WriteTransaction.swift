@@ -66,10 +66,13 @@ public struct WriteTransaction: ~Copyable {
 
   /// Appends an event. What is too large is refused here and not only at its end, so that a closure without an end does
   /// not use up the memory.
-  private mutating func append(_ event: Event) throws {
-    if !isTooLarge { try core.append(event) }
-    guard isTooLarge else { return }
-    throw StrandlineError(
+  private mutating func append(_ event: Event, known: KnownRecord) throws {
+    if !isTooLarge { try core.append(event, known: known) }
+    if isTooLarge { throw tooLarge() }
+  }
+
+  private func tooLarge() -> StrandlineError {
+    StrandlineError(
       .tooLarge,
       "the transaction has more than \(core.transactionBytesMax) bytes, the most that becomes durable together; nothing of "
         + "it was written; write it in several transactions")
@@ -77,83 +80,109 @@ public struct WriteTransaction: ~Copyable {
 
   private mutating func remove(_ id: RecordID) throws -> Bool {
     let id = account.canonical(id)
-    guard let entry = try core.projections.entry(id), let view = entry.view else { return false }
+    let known = try core.projections.look(id)
+    guard let entry = known.entry, let view = entry.view else { return false }
     try append(
       .deleted(
         Deleted(
           id: id, births: try core.births(view), base: entry.base?.version ?? .none, time: core.tick(),
-          tenure: core.tenure)))
+          tenure: core.tenure)), known: known)
     return true
   }
 
-  private mutating func put(_ record: Record, creating: Bool) throws {
+  mutating func put(_ record: Record, creating: Bool) throws {
     let id = account.canonical(record.id)
-    let entry = try core.projections.entry(id)
-    let current = try entry.flatMap { try core.view($0) }
+    let (known, current) = try look(id, record.type, creating: creating)
+    guard let current else {
+      var fields: [NewField] = []
+      fields.reserveCapacity(record.fields.count + record.nulls.count + 1)
+      for (name, value) in record.fields { fields.append(NewField(name: name, value: value)) }
+      for name in record.nulls where record.fields[name] == nil { fields.append(NewField(name: name, value: nil)) }
+      return try begin(id, record.type, fields, parent: record.parent, known)
+    }
+    var desired = record.fields
+    for (name, value) in record.fields where value.namesZone { desired[name] = try local(value, name, of: id) }
+    if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
+    try edit(id, desired, record.nulls, current, known)
+  }
+
+  /// The same for a record that does not live, by its fields: no name twice.
+  mutating func putNew(
+    _ id: RecordID, _ type: String, _ fields: [NewField], parent: String?, creating: Bool
+  ) throws {
+    let id = account.canonical(id)
+    let (known, current) = try look(id, type, creating: creating)
+    precondition(current == nil, "record '\(id)' lives")
+    try begin(id, type, fields, parent: parent, known)
+  }
+
+  /// Looks a record up that is to be saved, and refuses what cannot be saved under its name.
+  private func look(
+    _ id: RecordID, _ type: String, creating: Bool
+  ) throws -> (known: KnownRecord, current: LoadedVersion?) {
+    let known = try core.projections.look(id)
+    let current = try known.entry.flatMap { try core.view($0) }
     if creating, current != nil {
       throw StrandlineError(
         .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it anew")
     }
-    if current == nil, !creating, let deletion = try core.projections.deletion(id) {
+    if current == nil, !creating, let deletion = known.deletion {
       throw StrandlineError(
         .recordWasDeleted,
         "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
           + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
     }
-    if let current, current.version.type != record.type {
+    if let current, current.version.type != type {
       throw StrandlineError(
         .typeMismatch,
-        "record '\(id)' is a '\(current.version.type)' and cannot become a '\(record.type)': "
+        "record '\(id)' is a '\(current.version.type)' and cannot become a '\(type)': "
           + "a record keeps its type for life; delete it and create it anew")
     }
-    if entry == nil { try checkName(id) }
-    if current == nil { try checkSchemaName(record.type, "record type", id) }
+    if known.entry == nil { try checkName(id) }
+    if current == nil { try checkSchemaName(type, "record type", id) }
     try check(id.zone, of: id)
+    return (known, current)
+  }
 
-    var desired = record.fields
-    for (name, value) in record.fields where value.namesZone {
-      for reference in value.references { if let zone = reference.zone { try check(zone, of: id, in: name) } }
-      desired[name] = value.relative(to: id.zone)
-    }
-    if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
-    if let current {
-      try edit(id, desired, record.nulls, current, entry)
-    } else {
-      try begin(id, record.type, desired, record.nulls, entry)
-    }
+  /// A value in the spelling in which a record of this store has it.
+  private func local(_ value: FieldValue, _ name: String, of id: RecordID) throws -> FieldValue {
+    for reference in value.references { if let zone = reference.zone { try check(zone, of: id, in: name) } }
+    return value.relative(to: id.zone)
   }
 
   /// Begins a life: every field is new, those that are written as null too.
   private mutating func begin(
-    _ id: RecordID, _ type: String, _ desired: [String: FieldValue], _ nulls: Set<String>, _ entry: RecordEntry?
+    _ id: RecordID, _ type: String, _ given: [NewField], parent: String?, _ known: KnownRecord
   ) throws {
-    var fields: [(name: String, value: FieldValue?)] = []
-    fields.reserveCapacity(desired.count)
-    for (name, value) in desired {
-      try check(name, value, in: id)
-      fields.append((name, value))
+    var fields = given
+    for place in fields.indices {
+      if let value = fields[place].value, value.namesZone {
+        fields[place].value = try local(value, fields[place].name, of: id)
+      }
     }
-    for name in nulls where desired[name] == nil {
-      try check(name, nil, in: id)
-      fields.append((name, nil))
+    if let parent {
+      fields.removeAll { $0.name == Version.parentField }
+      fields.append(NewField(name: Version.parentField, value: .reference(Reference(parent))))
     }
-    fields.sort { $0.name.precedesByUTF8($1.name) }
-    let seen = try entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
-    let time = core.tick()
-    let content = EncodedContent(newLife: fields, stamp: FieldStamp(time: time, writer: core.writer), seen: seen)
-    try checkSize(fields: fields.count, content, id)
-    try append(
-      .saved(
-        Saved(
-          id: id, type: type, births: [Birth(time: time, writer: core.writer)], base: entry?.base?.version ?? .none,
-          time: time, editCount: 1, tenure: core.tenure, isCreation: true, content: content)))
+    for field in fields { try check(field.name, field.value, in: id) }
+    let count = fields.count
+    let seen = try known.entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
+    let life = NewLife(
+      id: id, type: type, time: core.tick(), writer: core.writer, tenure: core.tenure,
+      base: known.entry?.base?.version ?? .none, seen: seen, fields: fields)
+    if isTooLarge { throw tooLarge() }
+    try core.append(life, known: known) { contentBytes in
+      try Self.checkSize(fields: count, contentBytes, id)
+    }
+    if isTooLarge { throw tooLarge() }
   }
 
   /// Edits a living record: the fields that differ get a new stamp, and those that are null for the first time.
   private mutating func edit(
     _ id: RecordID, _ desired: [String: FieldValue], _ nulls: Set<String>, _ current: LoadedVersion,
-    _ entry: RecordEntry?
+    _ known: KnownRecord
   ) throws {
+    let entry = known.entry
     var version = current.version
     var changed = Set(desired.keys).union(version.fields.keys).filter { desired[$0] != version.fields[$0] }
     for name in nulls where desired[name] == nil && version.stamp.fields[name] == nil { changed.insert(name) }
@@ -167,12 +196,12 @@ public struct WriteTransaction: ~Copyable {
       dirty[name] = LSN.none
     }
     let content = EncodedContent(version, dirty: dirty)
-    try checkSize(fields: version.fields.count, content, id)
+    try Self.checkSize(fields: version.fields.count, content.byteCount, id)
     try append(
       .saved(
         Saved(
           id: id, type: version.type, births: version.stamp.births, base: entry?.base?.version ?? .none, time: time,
-          editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)))
+          editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)), known: known)
   }
 
   // MARK: What no sync of this store would send
@@ -204,8 +233,9 @@ public struct WriteTransaction: ~Copyable {
     try checkOwner(account.canonical(zone), "record '\(id)', field '\(field)'")
   }
 
-  private func checkOwner(_ zone: ZoneID, _ what: String) throws {
+  private func checkOwner(_ zone: ZoneID, _ what: @autoclosure () -> String) throws {
     guard !zone.owner.isEmpty else { return }
+    let what = what()
     throw StrandlineError(
       .foreignZone,
       !account.isUserKnown
@@ -233,7 +263,7 @@ public struct WriteTransaction: ~Copyable {
   }
 
   private func check(_ name: String, _ value: FieldValue?, in id: RecordID) throws {
-    if name == Version.parentField {
+    if name.utf8.first == UInt8(ascii: "_"), name == Version.parentField {
       if case .reference(let parent)? = value, let defect = Names.defect(recordName: parent.name) {
         throw StrandlineError(.invalidName, "record '\(id)': '\(parent.name.prefix(80))' cannot be a parent: \(defect)")
       }
@@ -241,7 +271,7 @@ public struct WriteTransaction: ~Copyable {
     }
     guard let value else { return }
     try checkSchemaName(name, "field's name", id)
-    if name == Names.stampField {
+    if name.utf8.count == Names.stampField.utf8.count, name == Names.stampField {
       throw StrandlineError(
         .invalidName, "record '\(id)': the field '\(name)' is the sync engine's own; choose another name")
     }
@@ -258,14 +288,14 @@ public struct WriteTransaction: ~Copyable {
     }
   }
 
-  private func checkSize(fields: Int, _ content: EncodedContent, _ id: RecordID) throws {
+  private static func checkSize(fields: Int, _ contentBytes: Int, _ id: RecordID) throws {
     guard fields <= Names.fieldsMax else {
       throw StrandlineError(.tooLarge, "record '\(id)' has \(fields) fields; CloudKit takes at most \(Names.fieldsMax)")
     }
-    guard content.byteCount <= Names.recordBytesMax else {
+    guard contentBytes <= Names.recordBytesMax else {
       throw StrandlineError(
         .tooLarge,
-        "record '\(id)' has \(content.byteCount) bytes; CloudKit takes at most \(Names.recordBytesMax) a record without "
+        "record '\(id)' has \(contentBytes) bytes; CloudKit takes at most \(Names.recordBytesMax) a record without "
           + "its assets; split it, or keep the large part in an asset")
     }
   }

@@ -27,6 +27,8 @@ package struct ByteWriter: Sendable {
   /// Unsigned LEB128: seven bits in each byte, the least significant first; the high bit is set if another byte
   /// follows. At most 10 bytes.
   package mutating func varint(_ value: UInt64) {
+    // Most numbers are small.
+    if value < 0x80 { return bytes.append(UInt8(truncatingIfNeeded: value)) }
     var rest = value
     while rest >= 0x80 {
       bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
@@ -53,7 +55,13 @@ package struct ByteWriter: Sendable {
   /// A varint of the length in bytes, then the UTF-8.
   package mutating func string(_ value: String) {
     varint(UInt64(value.utf8.count))
-    bytes.append(contentsOf: value.utf8)
+    text(value)
+  }
+
+  /// The UTF-8, without its length.
+  package mutating func text(_ value: String) {
+    let isCopied: Void? = unsafe value.utf8.withContiguousStorageIfAvailable { unsafe bytes.append(contentsOf: $0) }
+    if isCopied == nil { bytes.append(contentsOf: value.utf8) }
   }
 
   package mutating func zeros(_ count: Int) {

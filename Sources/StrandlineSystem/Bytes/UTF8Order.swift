@@ -26,4 +26,50 @@ extension String {
     // A string bridged from Objective-C may have no contiguous UTF-8.
     return utf8.lexicographicallyPrecedes(other.utf8)
   }
+
+  /// The first eight bytes of the UTF-8, the first one the most significant, with zeros behind a shorter text. Of two texts
+  /// whose numbers differ, the one with the lesser number sorts first.
+  package var utf8Prefix: UInt64 {
+    let fast: UInt64? = unsafe utf8.withContiguousStorageIfAvailable { bytes in
+      var prefix: UInt64 = 0
+      for place in 0..<min(8, bytes.count) { prefix |= UInt64(unsafe bytes[place]) << UInt64(56 - 8 * place) }
+      return prefix
+    }
+    if let fast { return fast }
+    var (prefix, shift): (UInt64, UInt64) = (0, 56)
+    for byte in utf8.prefix(8) {
+      prefix |= UInt64(byte) << shift
+      shift &-= 8
+    }
+    return prefix
+  }
+
+  /// Whether every byte of the UTF-8 is in a set.
+  package func consists(of set: ASCIISet) -> Bool {
+    let fast: Bool? = unsafe utf8.withContiguousStorageIfAvailable { bytes in
+      for place in bytes.indices where unsafe !set.contains(bytes[place]) { return false }
+      return true
+    }
+    return fast ?? utf8.allSatisfy { set.contains($0) }
+  }
+}
+
+/// A set of ASCII characters: a bit each.
+package struct ASCIISet: Sendable {
+  private var low: UInt64 = 0
+  private var high: UInt64 = 0
+
+  /// The characters in these ranges, which are below 128.
+  package init(_ ranges: ClosedRange<UInt8>...) {
+    for range in ranges {
+      for byte in range {
+        precondition(byte < 128)
+        if byte < 64 { low |= 1 << UInt64(byte) } else { high |= 1 << UInt64(byte - 64) }
+      }
+    }
+  }
+
+  package func contains(_ byte: UInt8) -> Bool {
+    byte < 128 && (byte < 64 ? low : high) >> UInt64(byte & 63) & 1 == 1
+  }
 }

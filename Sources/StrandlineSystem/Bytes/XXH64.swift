@@ -16,6 +16,12 @@ package enum XXH64 {
     unsafe bytes.withUnsafeBytes { unsafe hash($0) }
   }
 
+  /// The hash of `bytes[range]` under seed 0.
+  package static func hash(_ bytes: [UInt8], _ range: Range<Int>) -> UInt64 {
+    precondition(range.lowerBound >= 0 && range.upperBound <= bytes.count)
+    return unsafe bytes.withUnsafeBytes { unsafe hash(UnsafeRawBufferPointer(rebasing: $0[range])) }
+  }
+
   private static func hash(_ bytes: UnsafeRawBufferPointer) -> UInt64 {
     var at = 0
     var hash: UInt64
