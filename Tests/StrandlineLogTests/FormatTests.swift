@@ -65,7 +65,8 @@ struct `The header of a segment` {
     let changes: [(at: Int, to: UInt8, code: LogError.Code)] = [
       (8, 2, .fromTheFuture), (8, 0, .fromTheFuture), (12, 136, .fromTheFuture), (16, 1, .fromTheFuture),
       (23, 0x80, .fromTheFuture), (10, 1, .fromTheFuture),
-      (64, 3, .fromTheFuture), (65, 1, .fromTheFuture), (123, 1, .fromTheFuture), (60, 0x78, .fromTheFuture),
+      (64, 3, .fromTheFuture), (65, 1, .fromTheFuture), (115, 1, .fromTheFuture), (60, 0x78, .fromTheFuture),
+      (123, 0xFF, .damaged),
       (48, 1, .foreignSegment),
     ]
     for change in changes {

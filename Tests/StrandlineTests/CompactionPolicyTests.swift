@@ -184,21 +184,17 @@ private func folded(_ events: [LogEvent], upTo limit: UInt64) throws -> Projecti
     for edit in 0..<120 { try put(store, id(0), Int64(edit)) }
     store.compaction?.wait()
     guard case .writer(let log) = store.source else { return }
-    // No file can be made: neither a run nor a segment. What failed last is tried again after 50 events.
+    // No run can be made: neither for the comparison nor for what lies in memory. It is tried again after 50 events.
     var failures = 0
+    faults.plan(
+      DiskFault([.create], pathSuffix: ".run.tmp", isSticky: true, error: SystemError(call: "", subject: "", errno: 28)))
     for edit in 0..<400 {
-      faults.plan(DiskFault([.open], isSticky: true, error: SystemError(call: "", subject: "", errno: 28)))
-      store.considerCompaction()
-      store.compaction?.wait()
-      faults.clear()
-      if try store.status().compactionFailure != nil {
-        failures += 1
-        break
-      }
       try put(store, id(0), Int64(edit))
       store.compaction?.wait()
+      if try store.status().compactionFailure != nil { failures += 1 }
     }
-    #expect(failures == 1)
+    faults.clear()
+    #expect(failures > 200)
     #expect(try store.status().compactionFailure?.contains("compacting") == true)
     for edit in 0..<200 {
       try put(store, id(0), Int64(edit))

@@ -98,6 +98,9 @@ struct `A public value` {
     #expect("\(try store.status().zones[0])" == "Main: 3 records")
     let report = try await store.sync.now()
     #expect("\(report)" == "4 requests, 3 uploaded")
+    #expect(
+      "\(CompactionPolicy())"
+        == "history of 2592000.0 seconds; compacts from a part of 0.3333333333333333 on, in 0.25 of the time")
     #expect("\(try await store.compact())".hasPrefix("bytes "))
     #expect("\(SyncConfiguration.simulated(SimulatedCloud()))" == "sync by hand")
     try await store.close()

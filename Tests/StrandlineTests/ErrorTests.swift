@@ -157,7 +157,7 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.writeBlocking(_:)", damaged: nil) { try $0.store.writeBlocking { _ in } },
     PublicCall("RecordStore.write<>(_:)") { try await $0.store.write { tx in try tx.record(id) } },
     PublicCall("RecordStore.writeBlocking<>(_:)") { try $0.store.writeBlocking { tx in try tx.record(id) } },
-    PublicCall("RecordStore.compact()") { try await $0.store.compact() },
+    PublicCall("RecordStore.compact(keeping:)") { try await $0.store.compact() },
     PublicCall("RecordStore.record(_:)") { _ = try $0.store.record(id) },
     PublicCall("RecordStore.records(_:)") { _ = try $0.store.records([id]) },
     PublicCall("RecordStore.forEachRecord(ofType:in:_:)") { try $0.store.forEachRecord { _ in } },

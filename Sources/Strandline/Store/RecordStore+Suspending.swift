@@ -40,6 +40,8 @@ private struct DiskRuns: Sendable {
   private(set) var state: StoredState?
   /// The declared indexes.
   private(set) var definitions = IndexDefinitions()
+  /// Why it is not known which indexes are declared.
+  private(set) var definitionsFailure: StrandlineError?
   /// The log does not have the event with which it was suspended.
   private(set) var isLogReplaced = false
 
@@ -53,7 +55,7 @@ private struct DiskRuns: Sendable {
   /// - Parameter end: the event with which the log was suspended.
   /// - Returns: the event behind which the log is to be read.
   mutating func begin(_ storeUUID: [UInt8], _ end: LogEnd, isRefused: Bool) -> LogEnd? {
-    definitions = files.loadDefinitions()
+    do { definitions = try files.loadDefinitions() } catch { definitionsFailure = error }
     if isRefused {
       isLogReplaced = runs == nil
       runs = nil
@@ -172,6 +174,7 @@ extension RecordStore {
         let copyMark: CopyMark?
         let index: StoreIndex
         do {
+          if let failure = disk.definitionsFailure { throw failure }
           copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
           try catchUp(with: log, since: suspended, wasReplaced: disk.isLogReplaced)
           index = try takeRuns(from: disk, suspended, log)

@@ -170,3 +170,26 @@ extension StoreStatus.Projection: CustomStringConvertible {
   /// The name, and how far behind it is.
   public var description: String { "\(name): \(String.count(lag, "event")) behind".oneLine }
 }
+
+extension HistoryRetention: CustomStringConvertible {
+  /// How much of the past stays.
+  public var description: String {
+    switch self {
+    case .all: "all history"
+    case .since(let duration): "history of \(duration)"
+    case .latest: "no history"
+    }
+  }
+}
+
+extension CompactionPolicy: CustomStringConvertible {
+  /// How much of the past stays, and when the rest goes.
+  public var description: String {
+    "\(history); " + (deadRatio.map { "compacts from a part of \($0) on, in \(diskShare) of the time" } ?? "on demand")
+  }
+}
+
+extension StoreBackup: CustomStringConvertible {
+  /// The newest event of the copy, and its size.
+  public var description: String { "up to event \(lsn), \(bytes) bytes" }
+}

@@ -38,9 +38,7 @@ struct PastEntries: Sendable {
           throw StrandlineError(expired: lsn, "event \(base.version) was compacted since the view was taken")
         }
       }
-      var record = Record(type: shown.type, id: id, values: shown.values, system: system)
-      record.nulls = shown.nulls
-      return record
+      return shown.record(id, system: system)
     } catch {
       var error = error
       error.message = "reading record '\(id)': \(error.message)"
