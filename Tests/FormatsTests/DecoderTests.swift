@@ -54,7 +54,7 @@ struct `A decoder written from the pages` {
     for body in bodies {
       for length in body.indices { add(Array(body[..<length])) }
       add(body + [0])
-      for place in body.indices {
+      for place in Campaign.places(body.indices, body.count) {
         for change in [UInt8(1), 0x80, 0xFF] {
           var changed = body
           changed[place] ^= change
@@ -123,12 +123,12 @@ struct `A decoder written from the pages` {
         case LogFormat.manifestName: (Array(stride(from: 0, to: bytes.count, by: 9)), Array(bytes.indices))
         default: ([0, 60, 128, 4095] + Array(4096...bytes.count), Array(0..<130) + Array(4096..<bytes.count))
         }
-      for length in lengths {
+      for length in Campaign.places(lengths, bytes.count) {
         var cut = files
         cut[name] = Array(bytes[..<length])
         try add("\(name)-cut-\(10_000 + length)", cut)
       }
-      for place in places {
+      for place in Campaign.places(places, bytes.count) {
         var changed = files
         changed[name]?[place] ^= UInt8(1 << (place % 8))
         try add("\(name)-bit-\(10_000 + place)", changed)

@@ -35,10 +35,13 @@ import Testing
       _ = try log.mergeSegments()
       try log.close()
     case .compacted:
-      try log.compact(upTo: ends[60].lsn, prepare: {
-        compacted = $0.lastLSN
-        return true
-      }) { transaction in
+      try log.compact(
+        upTo: ends[60].lsn,
+        prepare: {
+          compacted = $0.lastLSN
+          return true
+        }
+      ) { transaction in
         transaction.filter { $0.lsn % 5 == 0 }.map(LogSurvivor.init)
       }
       try log.close()

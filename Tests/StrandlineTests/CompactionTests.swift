@@ -537,6 +537,30 @@ private final class Round: Sendable {
     try store.closeBlocking()
   }
 
+  @Test func `a transaction that was given up hinders no compaction`() throws {
+    struct GivenUp: Error {}
+    let disk = SimulatedDisk()
+    let store = try open(disk)
+    try put(store, "a", "1")
+    #expect(throws: GivenUp.self) {
+      try store.writeBlocking { tx in
+        try tx.save(Record(type: "Note", id: RecordID("b"), fields: ["v": 1]))
+        throw GivenUp()
+      }
+    }
+    // Nothing can be left out, and the clock has gone on.
+    try store.compactBlocking()
+    try put(store, "a", "2")
+    #expect(throws: GivenUp.self) {
+      try store.writeBlocking {
+        _ = try $0.delete(RecordID("a")); throw GivenUp()
+      }
+    }
+    try store.compactBlocking()
+    #expect(try dump(store).count == 1)
+    try store.closeBlocking()
+  }
+
   @Test func `an iteration over the records shows what there was when it began`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk)

@@ -353,14 +353,15 @@ package struct CompactionPlan {
 
   // MARK: The proof
 
-  /// Folds what stays. If the clock would be behind, the last event that does not stay is to say what it was.
+  /// Folds what stays. If the clock would be behind, the last event that does not stay is to say what it was. If all stay,
+  /// it is ahead for a transaction that was given up, which no event says.
   private mutating func difference(_ read: Reading, _ fold: inout SpillingFold) throws -> ProjectionsDifference {
     var survivors = Survivors(of: self)
     try read { transaction in
       for survivor in try survivors.of(transaction) { try fold.apply(survivor) }
     }
-    if fold.projections.sync.latest < state.sync.latest, lastLeftOut != .none {
-      latest = (lastLeftOut, state.sync.latest)
+    if fold.projections.sync.latest < state.sync.latest {
+      if lastLeftOut != .none { latest = (lastLeftOut, state.sync.latest) }
       fold.learn(state.sync.latest)
     }
     return try fold.projections.difference(from: state)

@@ -179,10 +179,10 @@ struct `A decoder written from the page of sorted runs` {
     var judged = try JudgedRuns()
     try judged.add("undamaged", files)
     for (name, bytes) in files {
-      for length in bytes.indices {
+      for length in Campaign.places(bytes.indices, 0) {
         try judged.add("\(name)-cut-\(length)", files.merging([name: Array(bytes[..<length])]) { $1 })
       }
-      for place in bytes.indices {
+      for place in Campaign.places(bytes.indices, 3) {
         var changed = bytes
         changed[place] ^= UInt8(1 << (place % 8))
         try judged.add("\(name)-bit-\(place)", files.merging([name: changed]) { $1 })
