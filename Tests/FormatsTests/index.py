@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Reads the index of a store and prints its bound and every row as JSON, one object a line.
+"""Reads the index of a store and prints its bound, its declared indexes and every row as JSON, one object a line.
 
 Written from Formats/index.md, with runs.py (from runs.md) and events.py (from events.md), with the standard library alone:
 if this prints what the package's own code understands, the pages say enough.
@@ -29,7 +29,13 @@ ROWS = {
     "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-5? lostWords:text token:text? tokenLSN:varint"
     " isFullFetch:flag hasGhosts:flag sweepEpoch:varint",
     "tenure": "tenure:u64 writer:u64 first:varint",
+    "declaredIndex": "number:u32 type:text fields:declaredField*",
+    "declaredField": "field:text ascending:u8",
 }
+
+# The tags of encoded values, in the order of their numbers.
+TAGS = "none text int64 double date bytes other item exact".split(" ")
+INDEXES_HEADER, INDEXES_LARGEST, LONGEST_TEXT = 64, 1048576, 200
 
 
 class Rows(Events):
@@ -89,19 +95,131 @@ def part(key):
     return text.decode("utf-8"), key[at + 2 :]
 
 
-def line(key, value):
+def declared(folder, uuid):
+    """The next number and the declared indexes."""
+    path = os.path.join(folder, "INDEXES")
+    if not os.path.exists(path):
+        return {"nextNumber": 1, "indexes": []}
+    data = runs.content(path)
+    # The magic differs from those of runs and lists in one letter.
+    runs.header(data, b"X", INDEXES_HEADER, uuid, "INDEXES")
+    following, count, size = struct.unpack_from("<III", data, 48)
+    end = INDEXES_HEADER + size
+    runs.demand(len(data) == end + 4 <= INDEXES_LARGEST and runs.number(data, end, 4) == runs.crc(data[:end]), "INDEXES")
+    reader = Rows(data[INDEXES_HEADER:end])
+    indexes = [reader.one("declaredIndex") for _ in range(count)]
+    reader.end()
+    for index in indexes:
+        if index["number"] >= following or len(index["fields"]) > 1:
+            raise Bad("an index that this version does not know")
+        index["fields"] = [dict(field, ascending=field["ascending"] != 0) for field in index["fields"]]
+    return {"nextNumber": following, "indexes": indexes}
+
+
+def escaped(data):
+    """Escaped bytes, whether they are all of them, and how many bytes stand for them."""
+    found = bytearray()
+    at = 0
+    while at + 1 < len(data):
+        if data[at]:
+            found.append(data[at])
+            at += 1
+            continue
+        mark = data[at + 1]
+        at += 2
+        if mark == 0xFF:
+            found.append(0)
+        elif mark in (1, 2) and len(found) <= LONGEST_TEXT and (mark == 1 or len(found) == LONGEST_TEXT):
+            return bytes(found), mark == 1, at
+        else:
+            raise Bad("a zero byte in a value that is not escaped, or a text of the wrong length")
+    raise Bad("a value without an end")
+
+
+def encoded(data):
+    """An encoded value, and how many bytes it has."""
+    if not data or data[0] >= len(TAGS):
+        raise Bad("a value without a tag")
+    tag = TAGS[data[0]]
+    if tag in ("none", "other"):
+        return {"tag": tag}, 1
+    if tag == "item":
+        item, count = encoded(data[1:])
+        if item["tag"] not in ("text", "int64", "double", "date", "bytes", "exact"):
+            raise Bad("an item that cannot be asked for")
+        return {"tag": tag, "item": item}, 1 + count
+    if tag in ("text", "bytes", "exact"):
+        found, is_whole, count = escaped(data[1:])
+        if not is_whole:
+            return {"tag": tag, "beginning": found.hex()}, 1 + count
+        if tag == "text":
+            value = {"string": found.decode("utf-8")}
+        elif tag == "bytes":
+            value = {"bytes": found.hex()}
+        else:
+            reader = Rows(found)
+            value = reader.value()
+            reader.end()
+            if not value or not {"reference", "location"} & set(value):
+                raise Bad("exact bytes of something else")
+        return {"tag": tag, "value": value}, 1 + count
+    if len(data) < 9:
+        raise Bad("a number that is cut")
+    (bits,) = struct.unpack(">Q", data[1:9])
+    top = 1 << 63
+    if tag == "double":
+        value = "%016x" % (bits ^ top if bits & top else bits ^ (1 << 64) - 1)
+    else:
+        value = bits - top
+    return {"tag": tag, "value": {tag: value}}, 9
+
+
+def index_line(key, value, indexes):
+    if len(key) < 5 or value:
+        raise Bad("a row of an index that is none")
+    (number,) = struct.unpack(">I", key[1:5])
+    shown = {"table": "indexes", "number": number, "row": None if value is None else {}}
+    index = next((one for one in indexes if one["number"] == number and number), None)
+    if index is None:
+        return dict(shown, key=key[5:].hex())
+    rest, found = key[5:], None
+    if index["fields"]:
+        mask = 0 if index["fields"][0]["ascending"] else 0xFF
+        found, count = encoded(bytes(byte ^ mask for byte in rest))
+        rest = rest[count:]
+    return dict(shown, value=found, record=record(rest))
+
+
+def record(key):
+    """The record that a key of table 1 is of, without its first byte."""
+    owner, rest = part(key[1:])
+    zone, name = part(rest)
+    return {"zone": {"scope": key[0], "owner": owner, "name": zone}, "name": name.decode("utf-8")}
+
+
+def line(key, value, indexes):
     table = key[0]
     if table == 0 and len(key) == 1 and value is not None:
         return {"table": "state", "row": row("state", value)}
     if table == 1:
-        owner, rest = part(key[2:])
-        zone, name = part(rest)
-        record = {"zone": {"scope": key[1], "owner": owner, "name": zone}, "name": name.decode("utf-8")}
-        return {"table": "records", "record": record, "row": row("recordEntry", value)}
+        return {"table": "records", "record": record(key[1:]), "row": row("recordEntry", value)}
     if table == 2 and len(key) == 33:
         names = {"table": "deletions", "key": key[1:17].hex(), "hash": key[17:].hex()}
         return dict(names, row=row("deletionEntry", value))
+    if table == 3:
+        return index_line(key, value, indexes)
     raise Bad("a key of no table")
+
+
+def binding(data):
+    """The bound, and what follows it in a store that ever had a declared index."""
+    lsn, chain = struct.unpack_from("<QI", data)
+    following, numbers = 1, []
+    if len(data) > 12:
+        following, *numbers = struct.unpack_from("<%dI" % ((len(data) - 12) // 4), data, 12)
+    if len(data) % 4 or lsn == 0:
+        raise Bad("a binding that binds nothing")
+    return {"lsn": lsn, "chain": chain, "nextIndexNumber": following, "numbers": list(numbers)}
 
 
 def main(arguments):
@@ -109,17 +227,24 @@ def main(arguments):
     listed = runs.content(os.path.join(folder, "RUNS"))
     uuid = listed[32:48]
     found = runs.runs_list(listed, uuid)
-    lsn, chain = struct.unpack("<QI", bytes.fromhex(found["binding"]))
-    runs.show({"bound": {"lsn": lsn, "chain": chain}})
-    for place, one in enumerate(found["runs"]):
+    bound = binding(bytes.fromhex(found["binding"]))
+    runs.show({"bound": bound})
+    definitions = declared(folder, uuid)
+    runs.show({"declared": definitions})
+    has_state = False
+    for one in found["runs"]:
         run = runs.Run(folder, one, uuid)
         properties = run.data[run.properties : run.end]
         runs.show({"run": run.file, "hasDeletions": properties[:1] != b"\0"})
         for key, value in run.walk():
-            shown = line(key, value)
-            if place == 0 and shown["table"] == "state" and shown["row"]["lsn"] != lsn:
-                raise Bad("the newest run is of another event than the bound")
+            shown = line(key, value, definitions["indexes"])
+            if not has_state and shown["table"] == "state":
+                has_state = True
+                if shown["row"]["lsn"] != bound["lsn"]:
+                    raise Bad("the newest state is of another event than the bound")
             runs.show(shown)
+    if not has_state:
+        raise Bad("there is no state")
     return 0
 
 

@@ -1,25 +1,25 @@
 // Which indexes a store has: a file of its own beside the list of runs. Runs may be discarded at any time, because the log
 // has everything that they say; which indexes were declared the log does not know. Which of them are complete in a set of
-// runs the list itself says, so that it is true of exactly these runs.
+// runs the list itself says, so that it is true of exactly these runs. Layout: Formats/index.md, "INDEXES".
 
 import StrandlineSystem
 
 /// The declared indexes of a store.
-struct IndexDefinitions: Hashable, Sendable {
+package struct IndexDefinitions: Hashable, Sendable {
   /// In the order in which they were declared. A number that is not 0 was given to the rows of the index.
-  var indexes: [StoredIndex] = []
+  package var indexes: [StoredIndex] = []
   /// Above the numbers of all rows that were ever written.
-  var nextNumber: UInt32 = 1
+  package var nextNumber: UInt32 = 1
 
-  static let fileName = "INDEXES"
+  package static let fileName = "INDEXES"
   /// 89, "STX", and the four bytes that a transfer in text mode would change.
-  static let magic: [UInt8] = [0x89, 0x53, 0x54, 0x58, 0x0D, 0x0A, 0x1A, 0x0A]
+  package static let magic: [UInt8] = [0x89, 0x53, 0x54, 0x58, 0x0D, 0x0A, 0x1A, 0x0A]
   /// Magic to UUID as in a run, the next number, the count, the bytes that follow, the checksum of the header.
-  static let headerBytes = RunFormat.commonHeaderBytes + 4 + 4 + 4 + 4
+  package static let headerBytes = RunFormat.commonHeaderBytes + 4 + 4 + 4 + 4
   /// A larger file was not written by this code.
-  static let bytesMax = 1 << 20
+  package static let bytesMax = 1 << 20
 
-  func encoded(storeUUID: [UInt8]) -> [UInt8] {
+  package func encoded(storeUUID: [UInt8]) -> [UInt8] {
     var body = ByteWriter()
     for stored in indexes {
       body.u32(stored.number)
@@ -41,7 +41,7 @@ struct IndexDefinitions: Hashable, Sendable {
     return writer.bytes
   }
 
-  static func decode(_ bytes: [UInt8], storeUUID: [UInt8], file: String) throws(RunError) -> IndexDefinitions {
+  package static func decode(_ bytes: [UInt8], storeUUID: [UInt8], file: String) throws(RunError) -> IndexDefinitions {
     try RunCommonHeader.decode(bytes, magic, headerBytes: headerBytes, storeUUID: storeUUID, file: file)
     let start = RunFormat.commonHeaderBytes
     let whole = headerBytes + Int(bytes.u32(at: start + 8)) + 4

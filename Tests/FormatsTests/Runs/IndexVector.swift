@@ -10,16 +10,50 @@ enum IndexVector {
   static let name = "indexed"
   static let folder = "Formats/vectors/\(name)"
   static let about =
-    "A store whose index lies in two runs: a row of every table, tombstones, and every part that a row can have.\n"
-    + "The engine's events make no sense; the rows do. Its bound is the end of its log.\n"
+    "A store whose index lies in five runs: a row of every table, tombstones, and every part that a row can have.\n"
+    + "The engine's events make no sense; the rows do. Its bound is the end of its log. Two indexes are declared, and a\n"
+    + "third one was dropped, whose rows stand there still.\n"
 
-  static func note(_ name: String, _ title: String) -> Record {
-    Record(type: "Note", id: RecordID(name), fields: ["title": .string(title)])
+  /// Both directions; the values of `mark` have every tag.
+  static let declared = [RecordIndex("Note", "title"), RecordIndex("Note", "mark", ascending: false)]
+  static let dropped = RecordIndex("Note")
+
+  static func note(_ name: String, _ title: String, _ mark: FieldValue? = nil) -> Record {
+    var fields: [String: FieldValue] = ["title": .string(title)]
+    fields["mark"] = mark
+    return Record(type: "Note", id: RecordID(name), fields: fields)
+  }
+
+  /// One byte more than a row has of a text, and a zero byte among them.
+  static let longText = String(repeating: "long\0", count: IndexValue.textBytesMax / 5) + "!"
+
+  private static let odd = EventSamples.version([
+    "title": "Odd", "mark": .location(Location(latitude: 53.5, longitude: -0.0)),
+  ])
+
+  /// A new store with its declared indexes and its first records.
+  private static func begin(_ stage: Stage) throws -> RecordStore {
+    var options = StoreOptions(log: Stage.options())
+    // No run is merged with another.
+    options.index.mergeWidth = 8
+    let store = try RecordStore.openBlocking(
+      at: stage.path, options: options, environment: StoreEnvironment(stage.environment))
+    for index in declared + [dropped] { try store.addIndex(index) }
+    try store.writeBlocking { tx in
+      try tx.create(note("a", "First", -7))
+      try tx.create(note("b", "First"))
+      try tx.create(note("c", "First", .list(.strings, ["red", "", "a\0b", "red"])))
+      try tx.create(note("d", "First", .reference(Reference("note-3", zone: EventSamples.zone, action: .none))))
+      try tx.create(note("e", "First", -0.5))
+      try tx.create(note("f", "", .bytes([0, 1, 0xFF])))
+      try tx.create(note("g", "First"))
+    }
+    return store
   }
 
   /// A store at its end, still open.
   static func store(_ stage: Stage) throws -> RecordStore {
-    let store = try stage.openStore()
+    let store = try begin(stage)
     func append(_ events: [Event]) throws {
       let upTo = try store.transact { core in for event in events { try core.append(event) } }.upTo
       if case .writer(let log) = store.source { try log.waitUntilDurableBlocking(upTo.rawValue) }
@@ -28,14 +62,11 @@ enum IndexVector {
       try store.projections.entry(RecordID(name))?.pending?.newest ?? .none
     }
     let zone = EventSamples.zone
-    try store.writeBlocking { tx in
-      for name in ["a", "b", "c", "d", "e"] { try tx.create(note(name, "First")) }
-    }
     // No app can give such names, and a key must take them.
     try append([
       .fetchedSave(
         FetchedSave(
-          id: RecordID("nul\0in", zone: ZoneID("Zone\0")), version: EventSamples.version(["title": "Odd"]),
+          id: RecordID("nul\0in", zone: ZoneID("Zone\0")), version: odd,
           system: SystemFields(
             changeTag: "kz2", created: nil, modified: Touch(milliseconds: 1, user: "", device: ""), unknown: [],
             archive: []),
@@ -51,14 +82,16 @@ enum IndexVector {
       })
     try store.writeBlocking { try $0.delete(RecordID("b")) }
     try append([.settled(Settled(id: RecordID("b"), lsn: try newest("b"), outcome: .deleted))])
+    // A run, and three of the rows of indexes, which are built now.
     try store.index?.flush()
-    // A second run, with tombstones and all that the engine remembers.
+    try store.dropIndex(dropped)
+    // The newest run, with tombstones and all that the engine remembers.
     try store.writeBlocking { tx in
       try tx.delete(RecordID("c"))
       try tx.save(note("a", "Second"))
-      try tx.create(note("b", "Anew"))
+      try tx.create(note("b", "Anew", .date(milliseconds: -1)))
     }
-    try store.writeBlocking { try $0.save(note("a", "Third")) }
+    try store.writeBlocking { try $0.save(note("a", "Third", .string(longText))) }
     try append([.sent(Sent(batch: 7, zone: .main, lsns: [try newest("d")]))])
     try append([
       .settled(Settled(id: RecordID("e"), lsn: try newest("e"), outcome: .discarded)),
@@ -100,9 +133,17 @@ enum IndexVector {
   static func dump(_ path: String, storeUUID: [UInt8]) throws -> [JSON] {
     let folder = RunFolder(Repository.disk, "\(path)/\(StoreIndex.folderName)")
     guard let list = try RunList.load(folder, storeUUID: storeUUID) else { throw PageError("there is no list") }
-    let end = try RunBinding.decode(list, path: folder.path).end
+    let binding = try RunBinding.decode(list, path: folder.path)
+    let definitions = try definitions(path, storeUUID: storeUUID)
     var lines: [JSON] = [
-      .object(["bound": .object(["lsn": .uint(end.lsn), "chain": .uint(UInt64(end.chain))])])
+      .object([
+        "bound": .object([
+          "lsn": .uint(binding.end.lsn), "chain": .uint(UInt64(binding.end.chain)),
+          "nextIndexNumber": .uint(UInt64(binding.nextIndexNumber)),
+          "numbers": .list(binding.indexes.map { .uint(UInt64($0)) }),
+        ])
+      ]),
+      line(definitions),
     ]
     let cache = BlockCache()
     for entry in list.entries {
@@ -113,12 +154,12 @@ enum IndexVector {
           "hasDeletions": .bool(RunProperties(run.properties).hasDeletions),
         ]))
       var cursor = try run.cursor()
-      while try cursor.advance() { lines.append(try line(cursor.key, cursor.value)) }
+      while try cursor.advance() { lines.append(try line(cursor.key, cursor.value, definitions)) }
     }
     return lines
   }
 
-  private static func line(_ key: [UInt8], _ value: RunValue?) throws -> JSON {
+  private static func line(_ key: [UInt8], _ value: RunValue?, _ definitions: IndexDefinitions) throws -> JSON {
     func row<Row: FieldDescribed>(_ type: Row.Type) throws -> JSON {
       guard let value else { return .null }
       return .row(try Row(row: value.bytes, value.range))
@@ -134,6 +175,9 @@ enum IndexVector {
         "table": .text("deletions"), "key": .hexed(key[1..<17]), "hash": .hexed(key[17...]),
         "row": try row(DeletionEntry.self),
       ])
+    case .indexes:
+      if let value, !value.range.isEmpty { throw PageError("a row of an index has bytes") }
+      return try line(index: key, isRemoved: value == nil, definitions)
     default: break
     }
     throw PageError("a key of no table: \(hex(key))")

@@ -1,4 +1,4 @@
-// The rows of declared indexes: keys without a value, in the table behind records and deletions. Layout: Formats/runs.md.
+// The rows of declared indexes: keys without a value, in the table behind records and deletions. Layout: Formats/index.md.
 //
 // A key is the table's number, the index's number, the encoded value and the record's key: so a range of values is a range
 // of keys, and records of equal values stand in the order of zone and name. The bytes of encoded values sort as
@@ -7,26 +7,31 @@
 import StrandlineSystem
 
 /// An index as the runs of a store know it.
-struct StoredIndex: Hashable, Sendable {
+package struct StoredIndex: Hashable, Sendable {
   /// Of all indexes that a store ever had, no two have the same one. 0: it is not being built.
-  var number: UInt32
-  var index: RecordIndex
+  package var number: UInt32
+  package var index: RecordIndex
+
+  package init(number: UInt32, index: RecordIndex) {
+    self.number = number
+    self.index = index
+  }
 
   /// What the keys of all its rows begin with.
-  var prefix: [UInt8] {
+  package var prefix: [UInt8] {
     [RunTable.indexes.rawValue] + (0..<4).map { UInt8(truncatingIfNeeded: number >> UInt32(24 - 8 * $0)) }
   }
 
   private static let prefixBytes = 1 + 4
 
   /// The number of the index that a row is of; nil if it is of none.
-  static func number(_ key: [UInt8]) -> UInt32? {
+  package static func number(_ key: [UInt8]) -> UInt32? {
     guard key.count >= prefixBytes, key[0] == RunTable.indexes.rawValue else { return nil }
     return key[1..<prefixBytes].reduce(0) { $0 << 8 | UInt32($1) }
   }
 
   /// Whether the bytes of values are inverted, so that the greatest comes first.
-  var isInverted: Bool { index.fields.first.map { !$0.ascending } ?? false }
+  package var isInverted: Bool { index.fields.first.map { !$0.ascending } ?? false }
 
   /// The bytes of an encoded value as they stand in a key.
   func stored(_ value: [UInt8]) -> [UInt8] { isInverted ? value.map { ~$0 } : value }
@@ -34,7 +39,7 @@ struct StoredIndex: Hashable, Sendable {
   // MARK: Rows
 
   /// The keys of a record's rows.
-  func rows(_ record: Record) -> Set<[UInt8]> {
+  package func rows(_ record: Record) -> Set<[UInt8]> {
     let id = RowKey.record(record.id).dropFirst()
     guard let field = index.fields.first else { return [prefix + id] }
     return Set(IndexValue.all(record[field.field]).map { prefix + stored($0) + id })
@@ -47,7 +52,7 @@ struct StoredIndex: Hashable, Sendable {
   }
 
   /// The key of the record that a row is of; nil if it is of none.
-  func recordKey(_ key: [UInt8]) -> [UInt8]? {
+  package func recordKey(_ key: [UInt8]) -> [UInt8]? {
     guard let start = recordStart(key), start < key.count else { return nil }
     var record: [UInt8] = []
     record.reserveCapacity(1 + key.count - start)
@@ -57,10 +62,10 @@ struct StoredIndex: Hashable, Sendable {
   }
 
   /// The encoded value in a row's key, as it stands there.
-  func value(_ key: [UInt8]) -> ArraySlice<UInt8> { key[Self.prefixBytes..<(recordStart(key) ?? key.count)] }
+  package func value(_ key: [UInt8]) -> ArraySlice<UInt8> { key[Self.prefixBytes..<(recordStart(key) ?? key.count)] }
 
   /// Whether the row has the whole value, and not only its beginning.
-  func isWhole(_ key: [UInt8]) -> Bool {
+  package func isWhole(_ key: [UInt8]) -> Bool {
     guard let field = index.fields.first, let end = recordStart(key) else { return true }
     let tag = key[Self.prefixBytes] ^ (field.ascending ? 0 : 0xFF)
     guard let tag = IndexValue.Tag(rawValue: tag), IndexValue.hasText(tag) || tag == .item else { return true }
@@ -71,7 +76,7 @@ struct StoredIndex: Hashable, Sendable {
 /// How values are encoded in rows.
 package enum IndexValue {
   /// The first byte: first the ranks of sorting, then what is looked for by equality only.
-  enum Tag: UInt8 {
+  package enum Tag: UInt8, CaseIterable {
     case none = 0
     case text = 1
     case int64 = 2
@@ -89,13 +94,13 @@ package enum IndexValue {
   /// So many bytes of a text or of bytes are in a row at most, without those that stand for zero bytes.
   package static let textBytesMax = 200
   /// What stands behind the last byte of a whole text, and of one that was cut; after a zero byte.
-  static let wholeEnd: UInt8 = 1
+  package static let wholeEnd: UInt8 = 1
   package static let cutEnd: UInt8 = 2
 
-  static func hasText(_ tag: Tag) -> Bool { tag == .text || tag == .bytes || tag == .exact }
+  package static func hasText(_ tag: Tag) -> Bool { tag == .text || tag == .bytes || tag == .exact }
 
   /// Under what a record with this value of the field stands.
-  static func all(_ value: FieldValue?) -> [[UInt8]] {
+  package static func all(_ value: FieldValue?) -> [[UInt8]] {
     switch value {
     case .list(_, let items)?: [sorted(value)] + items.compactMap(item)
     case .reference?, .location?: [sorted(value), exact(value)]

@@ -149,16 +149,16 @@ package struct RunBinding {
   /// Those of the event and its chain; a store that ever had an index has more.
   package static let bytes = 8 + 4
   private static let endBytes = bytes
-  private static let numberBytes = 4
-  private static let fixedBytes = endBytes + numberBytes
+  package static let numberBytes = 4
+  package static let fixedBytes = endBytes + numberBytes
   /// So many numbers fit.
   static let indexCountMax = (RunFormat.bindingBytesMax - fixedBytes) / numberBytes
 
   package var end: LogEnd
   /// Above the numbers of all indexes that the runs have rows of.
-  var nextIndexNumber: UInt32
+  package var nextIndexNumber: UInt32
   /// The numbers of the complete ones.
-  var indexes: [UInt32]
+  package var indexes: [UInt32]
 
   var encoded: [UInt8] {
     var writer = ByteWriter(capacity: Self.fixedBytes + indexes.count * Self.numberBytes)
