@@ -7,6 +7,7 @@ import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 private struct Life {
@@ -155,7 +156,7 @@ extension RecordQuery {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `Declared indexes` {
-  @Test(arguments: 1...24 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...24))
   func `answer what reading all records answers`(seed: UInt64) throws {
     var life = try Life(seed)
     func declare() throws {
@@ -303,7 +304,7 @@ extension RecordQuery {
     }
   }
 
-  @Test(arguments: 1...12 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...12))
   func `answer the same when runs or the definitions are damaged`(seed: UInt64) throws {
     var life = try Life(seed)
     for index in [RecordIndex("Note", "v"), RecordIndex("Note")] { try life.store.addIndex(index) }
