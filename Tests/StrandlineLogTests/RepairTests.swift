@@ -5,6 +5,7 @@
 import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 private let newPath = "/new"
@@ -154,7 +155,8 @@ private func repair(
 }
 
 @Suite(.timeLimit(.minutes(30))) struct RepairTests {
-  @Test(arguments: 1...3) func `of a flipped bit anywhere loses what it hit alone`(seed: UInt64) throws {
+  @Test(arguments: Campaign.seeds(2...4)) func `of a flipped bit anywhere loses what it hit alone`(seed: UInt64) throws
+  {
     let store = try WholeStore(seed: seed)
     let random = SeededRandom(seed: seed)
     var repairs = 0

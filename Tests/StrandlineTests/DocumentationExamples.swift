@@ -3,6 +3,7 @@
 
 import Foundation
 import Strandline
+import StrandlineLog
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineTestSupport
@@ -95,6 +96,10 @@ func showTitle(of id: RecordID, in store: RecordStore, on screen: @Sendable (Str
     guard case .string(let title)? = record?["title"] else { return }  // deleted: nothing more to show
     screen(title)
   }
+}
+
+func followCount(of store: RecordStore, _ show: (Int) -> Void) async throws {
+  for try await _ in store.refreshes(every: .seconds(1)) { show(store.recordCount) }
 }
 
 func lastTitles(of id: RecordID, in store: RecordStore) throws -> [String] {
@@ -391,6 +396,39 @@ struct `The examples of the documentation` {
     #expect(index.titles == [RecordID("tide"): "Low tide at seven"])
     try await store.close()
     try await logging.value
+  }
+
+  @Test func `follow another process until the store is closed`() async throws {
+    let disk = SimulatedDisk()
+    let writer = try await RecordStore.open(at: "/notes", environment: .simulated(disk: disk, seed: 1))
+    // On a simulated disk the writer says only when it is asked to what is durable.
+    func write(_ name: String) throws {
+      try writer.writeBlocking { try $0.save(Note(id: name, title: "Low tide")) }
+      if case .writer(let log) = writer.source { try log.raiseControl() }
+    }
+    try write("tide")
+    let reader = try RecordStore.openReadOnly(at: "/notes", environment: .simulated(disk: disk, seed: 2))
+    var counts: [Int] = []
+    let failures = Mutex<[any Error]>([])
+    try await followCount(of: reader) { count in
+      counts.append(count)
+      do {
+        if counts.count == 3 { return try reader.closeBlocking() }
+        try write("n\(counts.count)")
+      } catch { failures.withLock { $0.append(error) } }
+    }
+    #expect(counts == [1, 2, 3] && failures.withLock { $0.isEmpty })
+    // One that is cancelled ends at once, also where nothing is new.
+    let quiet = try RecordStore.openReadOnly(at: "/notes", environment: .simulated(disk: disk, seed: 3))
+    let task = Task {
+      var seen = 0
+      for try await _ in quiet.refreshes() { seen += 1 }
+      return seen
+    }
+    task.cancel()
+    #expect(try await task.value <= 1)
+    try quiet.closeBlocking()
+    try await writer.close()
   }
 
   @Test func `keep a projection in step`() async throws {

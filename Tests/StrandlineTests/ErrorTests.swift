@@ -180,6 +180,10 @@ private struct PublicCall: Sendable {
     },
     PublicCall("StoreView.explain(_:)", damaged: nil) { _ = try $0.store.view().explain(RecordQuery("Memo")) },
     PublicCall("RecordStore.refresh()", damaged: nil) { _ = try $0.store.refresh() },
+    PublicCall("StoreRefreshes.next()", closed: nil, damaged: nil) {
+      var events = $0.store.refreshes().makeAsyncIterator()
+      _ = try await events.next()
+    },
     PublicCall("StoreView.record(_:)") { _ = try $0.store.view().record(id) },
     PublicCall("StoreView.records(_:)") { _ = try $0.store.view().records([id]) },
     PublicCall("StoreView.count(ofType:in:)", damaged: nil) { _ = try $0.store.view().count(ofType: "Memo") },

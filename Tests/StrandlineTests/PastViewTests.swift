@@ -8,6 +8,7 @@ import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 private func id(_ name: String) -> RecordID { RecordID(name) }
@@ -189,7 +190,7 @@ extension Array {
 
 @Suite(.timeLimit(.minutes(30)))
 struct `A view as of an earlier position` {
-  @Test(arguments: 1...24 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...24))
   func `shows what the store held then, or is refused`(seed: UInt64) throws {
     var life = try Life(seed)
     for _ in 0..<160 { try life.step() }

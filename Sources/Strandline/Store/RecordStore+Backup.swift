@@ -30,7 +30,8 @@ extension RecordStore {
   /// Works on a suspended store, and on one that was opened for reading only; then it holds at least what was durable a
   /// fifth of a second before the call.
   ///
-  /// - Parameter newPath: nothing, or an empty folder, whose parent exists; not in a store.
+  /// At `newPath` there must be nothing, or an empty folder, whose parent exists and is no store.
+  ///
   /// - Returns: what was copied.
   /// - Throws: `StrandlineError`: `.notAStore` if `newPath` is not free, `.diskFull`, `.damaged` (the original is: what
   ///   cannot be trusted is not copied), `.outdated` if the store is compacted faster than it can be copied, `.io`,

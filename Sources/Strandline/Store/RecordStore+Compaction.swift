@@ -36,9 +36,9 @@ extension RecordStore {
   /// again there. What became of a write whose events were removed can no longer be asked. A view that is held, and a
   /// projection that has not applied them, keep the events that they need.
   ///
-  /// A store compacts itself, as its options say; this does it now.
+  /// A store compacts itself, as its options say; this does it now. Of the past stays what `history` says, or
+  /// `StoreOptions.compaction` if that is nil.
   ///
-  /// - Parameter history: how much of the past stays; nil: as `StoreOptions.compaction` says.
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull` (until it ends, what stays is on the disk twice),
   ///   `.damaged` (what stands before the damage was compacted), `.io`, `.closed`, `.suspended` (also if the store is
   ///   suspended meanwhile; nothing was removed then).
@@ -133,9 +133,11 @@ extension RecordStore {
     try core.withLock { try $0.reconcile(log) }
     var result: StoreCompaction? = StoreCompaction()
     try index.whileCompacting {
-      projections.withLock { $0.beginJudgement(after: LSN(log.durableLSN)) }
+      // What may go for its age lies further back: the state there is folded, and the segment in use goes on, unless the
+      // caller waits.
+      if history == .latest { projections.withLock { $0.beginJudgement(after: LSN(log.durableLSN)) } }
       defer { projections.withLock { $0.endJudgement() } }
-      try log.finishSegment()
+      if history == .latest || ratio == nil { try log.finishSegment() }
       let (limit, damage) = try lastEvent(before: history, log, step)
       guard limit > 0 else {
         if let damage { throw damage }
@@ -155,6 +157,7 @@ extension RecordStore {
     let report = try log.compact(
       upTo: limit,
       prepare: { finished in
+        survivors = nil
         try judging(finished, index, step) { plan in
           if let ratio, plan.bytesLeftOut < UInt64(log.segmentBytesMax) || plan.ratioLeftOut < ratio { return }
           projections.withLock { $0.learn(aboutToBePacked: plan) }
@@ -222,7 +225,10 @@ extension RecordStore {
     }
     // At the log's end, where it usually is, the state is here; further back it is folded.
     if let state = projections.withLock({ $0.judged(asOf: limit) }) {
-      return try judge(state, try needed(upTo: limit, isRecent: true))
+      let needed = try needed(upTo: limit, isRecent: true)
+      // From here on the writer's changes are its own again: the judgement may take long.
+      projections.withLock { $0.endJudgement() }
+      return try judge(state, needed)
     }
     try index.withFold { fold in
       try read { transaction in for found in transaction { try fold.apply(LogSurvivor(found)) } }

@@ -89,3 +89,65 @@ extension RecordStore {
 
 /// Events are not there that would have to be applied.
 private struct MissedEvents: Error {}
+
+/// The newest event of a store that another process writes: at once, and whenever a look has found more.
+///
+/// It ends when the store is closed, and at once when the task is cancelled; it throws what `RecordStore.refresh` throws, and
+/// ends with that. Each iteration looks for itself.
+public struct StoreRefreshes: AsyncSequence, Sendable {
+  private let store: RecordStore
+  private let milliseconds: Int64
+
+  fileprivate init(_ store: RecordStore, _ milliseconds: Int64) {
+    self.store = store
+    self.milliseconds = milliseconds
+  }
+
+  /// Begins to follow.
+  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(store, milliseconds) }
+
+  /// The newest events, one after the other.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    private let store: RecordStore
+    private let milliseconds: Int64
+    private var hasBegun = false
+    private var isOver = false
+
+    fileprivate init(_ store: RecordStore, _ milliseconds: Int64) {
+      self.store = store
+      self.milliseconds = milliseconds
+    }
+
+    /// The newest event that can be read now, when there is more than before; nil at the end.
+    public mutating func next() async throws -> LSN? {
+      guard !isOver else { return nil }
+      do {
+        while true {
+          if hasBegun { try await store.environment.clock.sleep(milliseconds: milliseconds) }
+          try Task.checkCancellation()
+          let isNew = try store.refresh()
+          if isNew || !hasBegun {
+            hasBegun = true
+            return store.durableLSN
+          }
+        }
+      } catch {
+        isOver = true
+        if error is CancellationError || (error as? StrandlineError)?.code == .closed { return nil }
+        throw error
+      }
+    }
+  }
+}
+
+extension RecordStore {
+  /// Follows the process that writes the store, as long as the sequence is iterated: refreshes this one again and again, so
+  /// that reads, observations and `observeChanges` show what is new.
+  ///
+  /// - Parameter interval: how long to wait between two looks, a millisecond at least. The writing process says within a
+  ///   fifth of a second what is durable.
+  /// - Complexity: a look costs a few reads of the disk if nothing is new, else as `refresh()`.
+  public func refreshes(every interval: Duration = .milliseconds(200)) -> StoreRefreshes {
+    StoreRefreshes(self, max(1, interval.wholeMilliseconds))
+  }
+}
