@@ -98,6 +98,17 @@ func showTitle(of id: RecordID, in store: RecordStore, on screen: @Sendable (Str
   }
 }
 
+func openKeepingAYear(at folder: String) async throws -> RecordStore {
+  var options = StoreOptions()
+  options.compaction.history = .since(.seconds(365 * 86_400))
+  return try await RecordStore.open(at: folder, options: options)
+}
+
+func forgetThePast(of store: RecordStore) async throws -> String {
+  let done = try await store.compact(keeping: .latest)  // what was removed is gone from the disk now
+  return "\(done.bytesBefore) bytes to \(done.bytesAfter)"
+}
+
 func followCount(of store: RecordStore, _ show: (Int) -> Void) async throws {
   for try await _ in store.refreshes(every: .seconds(1)) { show(store.recordCount) }
 }
@@ -396,6 +407,17 @@ struct `The examples of the documentation` {
     #expect(index.titles == [RecordID("tide"): "Low tide at seven"])
     try await store.close()
     try await logging.value
+  }
+
+  @Test func `keep a year of history, and then none`() async throws {
+    let folder = try TemporaryFolder()
+    let store = try await openKeepingAYear(at: folder("notes"))
+    for title in ["Low tide", "Ebb", "Flood"] { try await store.write { try $0.save(Note(id: "tide", title: title)) } }
+    #expect(try await store.compact().eventsBefore == 0)
+    #expect(try store.history(of: RecordID("tide")).changes.count == 3)
+    #expect(try await forgetThePast(of: store).contains(" bytes to "))
+    #expect(try store.history(of: RecordID("tide")).changes.filter { $0.record != nil }.count == 1)
+    try await store.close()
   }
 
   @Test func `follow another process until the store is closed`() async throws {
