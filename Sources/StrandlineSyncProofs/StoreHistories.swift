@@ -816,8 +816,8 @@ package struct StoreHistory {
   /// An observer, and what it was handed last.
   private struct Watch {
     enum Subject {
-      case record(RecordID, Observation<Record?>.AsyncIterator)
-      case query(Question, Observation<[Record]>.AsyncIterator)
+      case record(RecordID, StoreObservation<Record?>.AsyncIterator)
+      case query(Question, StoreObservation<[Record]>.AsyncIterator)
     }
     var subject: Subject
     /// It observes the store of the other process.

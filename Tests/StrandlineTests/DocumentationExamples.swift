@@ -2,6 +2,7 @@
 // AppTests, letter by letter.
 
 import Foundation
+import Observation
 import Strandline
 import StrandlineLog
 import StrandlineServer
@@ -111,6 +112,17 @@ func forgetThePast(of store: RecordStore) async throws -> String {
 
 func followCount(of store: RecordStore, _ show: (Int) -> Void) async throws {
   for try await _ in store.refreshes(every: .seconds(1)) { show(store.recordCount) }
+}
+
+@MainActor @Observable final class NoteList {
+  private(set) var titles: [String] = []
+
+  /// A view starts it with `.task { try? await list.follow(store) }`.
+  func follow(_ store: RecordStore) async throws {
+    for try await notes in store.observe(RecordQuery("Note", sortedBy: [RecordSort("title")])) {
+      titles = notes.compactMap { if case .string(let title)? = $0["title"] { title } else { nil } }
+    }
+  }
 }
 
 func lastTitles(of id: RecordID, in store: RecordStore) throws -> [String] {
@@ -407,6 +419,31 @@ struct `The examples of the documentation` {
     #expect(index.titles == [RecordID("tide"): "Low tide at seven"])
     try await store.close()
     try await logging.value
+  }
+
+  @Test @MainActor func `show a query in a model that a view observes`() async throws {
+    let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    try await store.write { try $0.save(Note(id: "tide", title: "Low tide")) }
+    let list = NoteList()
+    let following = Task { try await list.follow(store) }
+    func untilShown(_ titles: [String]) async {
+      while list.titles != titles {
+        let (changes, signal) = AsyncStream<Void>.makeStream()
+        let isShown = withObservationTracking {
+          list.titles == titles
+        } onChange: {
+          signal.yield()
+        }
+        if isShown { return }
+        for await _ in changes { break }
+        await Task.yield()
+      }
+    }
+    await untilShown(["Low tide"])
+    try await store.write { try $0.save(Note(id: "ebb", title: "Ebb")) }
+    await untilShown(["Ebb", "Low tide"])
+    try await store.close()
+    try await following.value
   }
 
   @Test func `keep a year of history, and then none`() async throws {

@@ -193,7 +193,7 @@ private struct PublicCall: Sendable {
     PublicCall("StoreView.forEachRecord(ofType:in:_:)") { try $0.store.view().forEachRecord { _ in } },
     PublicCall("StoreView.query(_:after:)") { _ = try $0.store.view().query(RecordQuery("Memo")) },
     // After a close it ends without an error.
-    PublicCall("Observation.next()", closed: nil) {
+    PublicCall("StoreObservation.next()", closed: nil) {
       var values = $0.store.observe(id).makeAsyncIterator()
       _ = try await values.next()
     },

@@ -127,6 +127,12 @@ package enum EventSource: Sendable {
     }
   }
 
+  /// The bytes of the finished segments that end behind `lsn`; 0 of a log that another process writes.
+  func finishedBytes(after lsn: LSN) -> UInt64 {
+    if case .writer(let log) = self { return log.finishedBytes(after: lsn.rawValue) }
+    return 0
+  }
+
   /// The damage that was met in the log since it was opened.
   var damage: [LogDamage] {
     switch self {

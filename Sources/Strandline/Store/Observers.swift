@@ -126,7 +126,7 @@ package final class Observers: Sendable {
 /// meanwhile, so that what is shown cannot be read any more, the observation refreshes the store itself.
 ///
 /// Each iteration begins anew: two loops over one observation are two observers.
-public struct Observation<Element: Sendable & Equatable>: AsyncSequence, Sendable {
+public struct StoreObservation<Element: Sendable & Equatable>: AsyncSequence, Sendable {
   private let store: RecordStore
   private let interest: Observers.Interest
   private let look: @Sendable (RecordStore) throws -> Element
@@ -200,13 +200,13 @@ public struct Observation<Element: Sendable & Equatable>: AsyncSequence, Sendabl
 
 extension RecordStore {
   /// A record, now and whenever it has changed durably; nil where it does not live.
-  public func observe(_ id: RecordID, fileID: String = #fileID, line: Int = #line) -> Observation<Record?> {
-    Observation(self, .record(canonical(id))) { try $0.record(id, fileID: fileID, line: line) }
+  public func observe(_ id: RecordID, fileID: String = #fileID, line: Int = #line) -> StoreObservation<Record?> {
+    StoreObservation(self, .record(canonical(id))) { try $0.record(id, fileID: fileID, line: line) }
   }
 
   /// The store's state, now and whenever something of it has changed durably.
-  public func observeStatus(fileID: String = #fileID, line: Int = #line) -> Observation<StoreStatus> {
-    Observation(self, .all) { try $0.status(fileID: fileID, line: line) }
+  public func observeStatus(fileID: String = #fileID, line: Int = #line) -> StoreObservation<StoreStatus> {
+    StoreObservation(self, .all) { try $0.status(fileID: fileID, line: line) }
   }
 
   /// Tells the observers what has become durable.

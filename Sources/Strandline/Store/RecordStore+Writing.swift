@@ -7,7 +7,8 @@ import Synchronization
 extension RecordStore {
   /// Writes one transaction.
   ///
-  /// The closure runs at once, alone among closures, and sees everything written before it. Within it, the transaction
+  /// The closure runs at once, where `write` is called (on an actor it may use what the actor has), alone among closures, and
+  /// sees everything written before it. Within it, the transaction
   /// shows what the closure has changed; the store itself may be read too, and shows what is durable. What the closure
   /// saved, created and deleted becomes durable together or not at all; if it throws, nothing happened. Writers that wait
   /// together share one sync.
@@ -19,7 +20,7 @@ extension RecordStore {
   ///   nothing was written), `.suspended`, `.closed`, `.readOnly`.
   /// - Complexity: O(what is written), one sync shared with all writers that wait meanwhile.
   @discardableResult
-  public func write(
+  nonisolated(nonsending) public func write(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
   ) async throws -> Receipt {
     try await commit(fileID, line, body).receipt
@@ -41,7 +42,7 @@ extension RecordStore {
   ///
   /// - Throws: what the closure threw; `CancellationError` and `StrandlineError` as the other `write`.
   @discardableResult
-  public func write<Value>(
+  nonisolated(nonsending) public func write<Value>(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
   ) async throws -> (value: Value, receipt: Receipt) {
     try await commit(fileID, line, body)
@@ -67,7 +68,7 @@ extension RecordStore {
     try commitBlocking(fileID, line, body)
   }
 
-  private func commit<Value>(
+  nonisolated(nonsending) private func commit<Value>(
     _ fileID: String, _ line: Int, _ body: (inout WriteTransaction) throws -> Value
   ) async throws -> (value: Value, receipt: Receipt) {
     try await CallSite(fileID, line).run(writing) {

@@ -89,8 +89,8 @@ extension StoreCompaction: CustomStringConvertible {
 }
 
 extension StoreStatus.View: CustomStringConvertible {
-  /// What it shows, and for how long.
-  public var description: String { "view of event \(lsn), held for \(milliseconds) ms" }
+  /// What it shows, for how long, and what it keeps.
+  public var description: String { "view of event \(lsn), held for \(milliseconds) ms, keeps \(bytes) bytes" }
 }
 
 extension StoreView: CustomStringConvertible {

@@ -42,6 +42,9 @@ public struct StoreStatus: Hashable, Sendable {
     public var lsn: LSN
     /// How long it has been held.
     public var milliseconds: Int64
+    /// The bytes of the log's finished segments that no compaction looks at as long as it is held; 0 in a store that does not
+    /// write.
+    public var bytes: UInt64
   }
   /// A projection that is kept in step.
   public struct Projection: Hashable, Sendable {
@@ -174,7 +177,9 @@ extension RecordStore {
       }, zones: zones, waitMilliseconds: wait?.rest, waitReason: wait?.pace.reason,
       views: known.views.sorted { $0.shown < $1.shown }.map { view in
         let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
-        return StoreStatus.View(lsn: view.shown, milliseconds: Int64(clamping: held / 1_000_000))
+        return StoreStatus.View(
+          lsn: view.shown, milliseconds: Int64(clamping: held / 1_000_000),
+          bytes: source.finishedBytes(after: min(view.lsn, view.shown)))
       },
       projections: registeredProjections.all.map { name, lsn in
         StoreStatus.Projection(name: name, lsn: lsn, lag: durable > lsn ? durable.rawValue - lsn.rawValue : 0)

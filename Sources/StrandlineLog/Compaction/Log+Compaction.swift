@@ -74,7 +74,15 @@ package final class LogConsumers: Sendable {
 
 extension Log {
   /// The bytes of the segments that are finished. O(segments).
-  package var finishedBytes: UInt64 { keeper.manifest.entries.reduce(0) { $0 + UInt64($1.end?.offset ?? 0) } }
+  package var finishedBytes: UInt64 { finishedBytes(after: 0) }
+
+  /// The bytes of the finished segments that end behind `lsn`, which a consumer there keeps from being compacted.
+  package func finishedBytes(after lsn: UInt64) -> UInt64 {
+    keeper.manifest.entries.reduce(0) { sum, entry in
+      guard let end = entry.end, end.lastLSN > lsn else { return sum }
+      return sum + UInt64(end.offset)
+    }
+  }
 
   /// The size at which a segment is finished.
   package var segmentBytesMax: Int { Int(options.segmentBytesMax) }

@@ -305,8 +305,8 @@ extension RecordStore {
   /// The first page of a query's answer, now and whenever a record of its type has changed durably.
   public func observe(
     _ query: RecordQuery, fileID: String = #fileID, line: Int = #line
-  ) -> Observation<[Record]> {
-    Observation(self, .records(type: query.recordType, zone: query.zone.map(canonical))) {
+  ) -> StoreObservation<[Record]> {
+    StoreObservation(self, .records(type: query.recordType, zone: query.zone.map(canonical))) {
       try $0.query(query, fileID: fileID, line: line).records
     }
   }
