@@ -324,6 +324,29 @@ private struct History {
   }
 }
 
+@Suite(.timeLimit(.minutes(30))) struct FirstFlushTests {
+  /// Where no run was ever written, what is gone leaves the table. A flush that sets apart an older moment, in which it was
+  /// there, must not show it again.
+  @Test func `does not bring back what went while it was in flight`() throws {
+    var projections = Projections()
+    for (lsn, event) in [(1, opened), (2, saved(r, 1)), (3, saved(s, 2)), (4, deleted(s, 3, births: 1))] {
+      try projections.apply(event, at: LSN(UInt64(lsn)), isDurable: true)
+    }
+    // Not durable yet: the app gives both up, a record and a deletion.
+    try projections.apply(settled(r, 2, .discarded), at: LSN(5), isDurable: false)
+    try projections.apply(settled(s, 4, .discarded), at: LSN(6), isDurable: false)
+    let before = (try projections.entry(r), try projections.entry(s), try projections.deletion(s))
+    #expect(before.0 == nil && before.1 == nil && before.2 == nil && projections.brokenInvariant() == nil)
+    let durable = projections.beginFlush(upTo: LSN(4), key: key)
+    #expect(try durable.entry(r)?.pending?.newest == LSN(2) && durable.deletion(s) != nil)
+    #expect(projections.brokenInvariant() == nil, "\(projections.brokenInvariant() ?? "")")
+    #expect(try projections.entry(r) == nil && projections.entry(s) == nil && projections.deletion(s) == nil)
+    projections.cancelFlush()
+    #expect(projections.brokenInvariant() == nil, "\(projections.brokenInvariant() ?? "")")
+    #expect(try projections.entry(r) == nil && projections.deletion(s) == nil)
+  }
+}
+
 @Suite(.timeLimit(.minutes(30))) struct KeyedHashTests {
   @Test func `is SipHash-2-4 with 128 bits`() {
     // The first of the published vectors: key 00…0f, inputs empty, 00, and 00…0e.

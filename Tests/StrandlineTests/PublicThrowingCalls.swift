@@ -29,7 +29,8 @@ enum PublicThrowingCalls {
 
   /// The names in one file.
   static func names(in text: String) -> [String] {
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    let lines = text.replacing("nonisolated(nonsending) ", with: "")
+      .split(separator: "\n", omittingEmptySubsequences: false)
     var result: [String] = []
     var type = ""
     var isPublicProtocol = false

@@ -142,7 +142,9 @@ package struct DeletionIndex: Sendable {
   /// As `RecordTable.handOver`.
   mutating func handOver(keeping ids: Set<RecordID>) {
     var kept: [RecordID: DeletionEntry?] = [:]
-    for id in ids { if let entry = changed[id] { kept.updateValue(entry, forKey: id) } }
+    for id in ids {
+      if let entry = changed[id] ?? (hasRuns ? nil : .some(nil)) { kept.updateValue(entry, forKey: id) }
+    }
     changed = kept
     packed = [:]
   }

@@ -14,7 +14,7 @@ extension Projections {
   ///   - key: for the hashes of deleted names, if there is none yet.
   /// - Returns: the projections as of `end`.
   /// - Complexity: O(changes behind `end`).
-  mutating func beginFlush(upTo end: LSN, key: HashKey) -> Projections {
+  package mutating func beginFlush(upTo end: LSN, key: HashKey) -> Projections {
     precondition(records.frozen.isEmpty && deletions.frozen.isEmpty && deletions.frozenPacked.isEmpty)
     if deletions.keys.isEmpty { deletions.use(key) }
     var since: Set<RecordID> = []
@@ -41,7 +41,7 @@ extension Projections {
   }
 
   /// What was set apart was not written.
-  mutating func cancelFlush() {
+  package mutating func cancelFlush() {
     records.refreeze()
     deletions.refreeze()
   }

@@ -116,7 +116,10 @@ package struct RecordTable: Sendable {
     var kept: [RecordID: RecordEntry?] = [:]
     // There will be about as many again; so the table need not grow while transactions wait for it.
     kept.reserveCapacity(min(changed.count, Self.reservedMax))
-    for id in ids { if let entry = changed[id] { kept.updateValue(entry, forKey: id) } }
+    for id in ids {
+      // Without runs an entry that is gone is not in the table; from here on what is handed over would show the older one.
+      if let entry = changed[id] ?? (hasRuns ? nil : .some(nil)) { kept.updateValue(entry, forKey: id) }
+    }
     changed = kept
   }
 
