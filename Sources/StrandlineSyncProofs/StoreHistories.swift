@@ -408,8 +408,14 @@ package struct StoreHistory {
       switch log.state {
       case .open, .rejecting:
         // What failed is undone; else a close would report it again.
-        try store.core.withLock { try $0.reconcile(log) }
-        return try settleModel()
+        do {
+          try store.core.withLock { try $0.reconcile(log) }
+          return try settleModel()
+        } catch where disk.isOff {
+          // A cut that was planned for later has met these reads.
+          cutPower()
+          return try open()
+        }
       case .poisoned, .closed: break
       }
       // It says again that the outcome is unknown.
