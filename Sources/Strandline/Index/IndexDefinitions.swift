@@ -130,6 +130,9 @@ extension IndexFiles {
         try file.write(bytes, at: 0)
         try file.sync(.durable)
         try folder.publish(temporary, as: definitionsPath)
+        // Runs that are lost are made again, and what is declared is not: so the folder's own name is made durable too, though
+        // an attempt that failed may have made the folder.
+        try environment.fileSystem.syncDirectory(storePath)
       } catch {
         throw RunError(error, file: definitionsPath)
       }

@@ -61,9 +61,9 @@ extension Command {
     run: { arguments, console in
       let options = try CrashTestOptions(arguments, console)
       if let lives = options.lives { return try await runFleet(lives, options, console) }
-      if let histories = options.histories { return try await runStore(histories, options, console) }
       return try await onThread("crash-test") {
-        try options.isReal ? runReal(options, console) : SimulatedCrashTest(options, console).run()
+        if let histories = options.histories { return try runStore(histories, options, console) }
+        return try options.isReal ? runReal(options, console) : SimulatedCrashTest(options, console).run()
       }
     })
 
@@ -96,8 +96,7 @@ extension Command {
   }
 
   /// Runs random histories of a store, each with the next seed.
-  private static func runStore(_ histories: UInt64, _ options: CrashTestOptions, _ console: Console) async throws
-    -> ExitCode
+  private static func runStore(_ histories: UInt64, _ options: CrashTestOptions, _ console: Console) throws -> ExitCode
   {
     try console.print("seed \(options.seed)")
     try console.flush()
@@ -107,9 +106,8 @@ extension Command {
     defer { progress.end() }
     for number in 0..<histories {
       let seed = options.seed &+ number
-      do {
-        tally.add(try await StoreHistory.run(seed: seed, only: options.steps))
-      } catch let failure as StoreHistory.Failure {
+      do { tally.add(try StoreHistory.run(seed: seed, only: options.steps)) } catch let failure as StoreHistory.Failure
+      {
         progress.end()
         // An error message has one line, so the steps of the history are printed before it.
         for line in "\(failure)".split(separator: "\n") { console.say(printable(String(line))) }
@@ -125,9 +123,6 @@ extension Command {
       (tally.steps, "steps"), (tally.writes, "writes"), (tally.powerCuts, "power cuts"), (tally.failures, "failures"),
       (tally.compactions, "compactions"), (tally.damages, "damages"), (tally.settled, "settled"),
       (tally.pages, "pages"), (tally.viewReads, "reads of views"), (tally.comparisons, "comparisons with the log"),
-      (tally.fetched, "fetched"), (tally.indexChanges, "changes of indexes"),
-      (tally.writesBesideBuilds, "writes beside a build"), (tally.indexedPages, "pages by an index"),
-      (tally.observed, "observed changes"), (tally.failedReads, "failed reads"), (tally.refreshes, "refreshes"),
       (tally.runsMax, "runs at most"),
     ]
     try console.print(counts.map { "\(Words.count($0.0)) \($0.1)" }.joined(separator: ", "))
