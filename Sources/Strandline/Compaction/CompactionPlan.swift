@@ -12,8 +12,8 @@
 // time, packed. Deleted names stay as entries of a packed event. Of the engine's memory stays, for every register, the
 // last event that wrote it: each of those events writes the same registers whatever was there before.
 //
-// Memory: a bit for each event that a record names, one open pack, and what the state and the fold keep in memory of their
-// runs; nothing grows with the number of records besides.
+// Memory: a bit for each event that a record names, one open pack, what the state and the fold keep in memory of their runs,
+// and the time of each unsettled mutation that is packed, which the outbox learns.
 
 package import StrandlineLog
 import StrandlineSystem

@@ -43,7 +43,8 @@ extension RecordStore {
   ///   `.damaged` (what stands before the damage was compacted), `.io`, `.closed`, `.suspended` (also if the store is
   ///   suspended meanwhile; nothing was removed then).
   /// - Complexity: O(bytes of the log that may go), read three times and what stays written once; with a part of the
-  ///   history read twice more. Memory does not grow with the store.
+  ///   history read twice more. Memory for what the index keeps in memory, twice,
+  ///   and for each unsettled mutation that a later one of its record stands for.
   @discardableResult
   public func compact(
     keeping history: HistoryRetention? = nil, fileID: String = #fileID, line: Int = #line

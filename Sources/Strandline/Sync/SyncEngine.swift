@@ -91,7 +91,7 @@ public final class SyncEngine: SyncDriver {
     try store.requireWritable()
     await cycleLock.acquire()
     defer { cycleLock.release() }
-    // A suspension cancels the cycle whoever waits for it, so it has a task of its own.
+    // A suspension cancels the cycle, also for callers that wait for it, so it has a task of its own.
     let task = Task { try await self.run(options) }
     runningCycle.withLock { $0 = task }
     defer { runningCycle.withLock { $0 = nil } }
