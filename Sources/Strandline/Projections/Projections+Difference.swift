@@ -78,93 +78,34 @@ extension Projections {
     func add(_ hash: KeyedHash) {
       if let id = names[hash] { result.ids.insert(id) } else if !known.contains(hash) { result.hashes.insert(hash) }
     }
-    var mine = try DeletionScan(self, key)
-    var theirs = try DeletionScan(other, key)
+    var mine = try scanDeletions(key)
+    var theirs = try other.scanDeletions(key)
     var (left, right) = (try mine.next(), try theirs.next())
     while left != nil || right != nil {
-      if let one = left, let two = right, one.hash == two.hash {
-        if one.entry != two.entry { add(one.hash) }
+      if let one = left, let two = right, one.id == two.id {
+        if one.row != two.row { add(one.id) }
         (left, right) = (try mine.next(), try theirs.next())
       } else if let one = left, right.map({ one.key.precedes($0.key) }) ?? true {
-        add(one.hash)
+        add(one.id)
         left = try mine.next()
       } else if let two = right {
-        add(two.hash)
+        add(two.id)
         right = try theirs.next()
       }
     }
   }
 }
 
-/// The deleted names in the order of their keys, from runs and memory together.
-struct DeletionScan {
-  /// A deleted name.
-  struct Name {
-    let key: [UInt8]
-    let hash: KeyedHash
-    let entry: DeletionEntry
-  }
-
-  private let runs: RunSet?
-  private let prefix: [UInt8]
-  private var stored: MergedCursor?
-  private var hasStored = false
-  /// In the order of their keys.
-  private let changed: [(key: [UInt8], hash: KeyedHash, entry: DeletionEntry?)]
-  private var place = 0
-
-  init(_ projections: Projections, _ key: HashKey) throws(StrandlineError) {
-    runs = projections.runs
-    prefix = RowKey.deletions(key)
-    changed = projections.deletions.changed(hashedBy: key)
-      .map { (key: RowKey.deletion($0.key, key: key), hash: $0.key, entry: $0.value) }
+extension Projections {
+  /// The deleted names in the order of their keys.
+  fileprivate func scanDeletions(_ key: HashKey) throws(StrandlineError) -> TableScan<KeyedHash, DeletionEntry> {
+    let changed = deletions.changed(hashedBy: key)
+      .map { (key: RowKey.deletion($0.key, key: key), id: $0.key, row: $0.value) }
       .sorted { $0.key.precedes($1.key) }
-    guard let runs else { return }
-    do throws(RunError) {
-      var cursor = try MergedCursor(runs.runsWithDeletions, from: prefix)
-      hasStored = try cursor.advance()
-      stored = cursor
-    } catch {
-      throw runs.fail(error)
-    }
-  }
-
-  /// The next name; nil behind the last.
-  mutating func next() throws(StrandlineError) -> Name? {
-    while true {
-      let key = hasStored ? stored.map(\.key) : nil
-      let isStored = key?.starts(with: prefix) == true
-      guard place < changed.count else { return isStored ? try nextStored() : nil }
-      if isStored, let key {
-        if key.precedes(changed[place].key) { return try nextStored() }
-        if key == changed[place].key { try advance() }
-      }
-      let next = changed[place]
-      place += 1
-      if let entry = next.entry { return Name(key: next.key, hash: next.hash, entry: entry) }
-    }
-  }
-
-  private mutating func nextStored() throws(StrandlineError) -> Name? {
-    guard let runs, let key = stored?.key, let value = stored?.value else { return nil }
-    let path = runs.runs.first?.path ?? ""
-    let found: Name
-    do throws(RunError) {
-      let entry = try RunSet.decoding(path) { () throws(ByteReaderError) in
-        try DeletionEntry(row: value.bytes, value.range)
-      }
-      guard let (hash, _) = RowKey.deletion(key) else { throw RunError(.damaged, path, "a key is of no deleted name") }
-      found = Name(key: key, hash: hash, entry: entry)
-    } catch {
-      throw runs.fail(error)
-    }
-    try advance()
-    return found
-  }
-
-  private mutating func advance() throws(StrandlineError) {
-    do throws(RunError) { hasStored = try stored?.advance() ?? false } catch {
-      throw runs?.fail(error) ?? StrandlineError(.damaged, "\(error)")
-    }
+    let prefix = RowKey.deletions(key)
+    return try TableScan(
+      .init(prefix: prefix, id: { RowKey.deletion($0)?.hash }) { (bytes, place) throws(ByteReaderError) in
+        try DeletionEntry(row: bytes, place)
+      }, runs, runs?.runsWithDeletions ?? [], from: prefix, isBehind: false, changed: changed)
   }
 }

@@ -33,36 +33,22 @@ struct EntryScan {
     var runs: RunSet?
   }
 
-  private let prefix: [UInt8]
-  private let runs: RunSet?
-  private var stored: MergedCursor?
-  private var hasStored = false
-  /// In the order of their keys.
-  private let changed: [(key: [UInt8], id: RecordID, entry: RecordEntry?)]
-  private var place = 0
+  private var rows: TableScan<RecordID, RecordEntry>
 
   init(_ memory: Memory, _ range: Range) throws(StrandlineError) {
-    prefix = range.prefix
-    runs = memory.runs
-    let start = range.after.map { RowKey.record($0) } ?? prefix
-    changed = Self.sorted(memory.changed, range, from: start)
-    guard let runs else { return }
-    do throws(RunError) {
-      var cursor = try MergedCursor(runs.runs, from: start)
-      hasStored = try cursor.advance()
-      // A key that is the last one's begins where that ended.
-      if hasStored, range.after != nil, cursor.key == start { hasStored = try cursor.advance() }
-      stored = cursor
-    } catch {
-      throw runs.fail(error)
-    }
+    let start = range.after.map { RowKey.record($0) } ?? range.prefix
+    rows = try TableScan(
+      .init(prefix: range.prefix, id: RowKey.recordID) { (bytes, place) throws(ByteReaderError) in
+        try RecordEntry(row: bytes, place)
+      }, memory.runs, memory.runs?.runs ?? [], from: start, isBehind: range.after != nil,
+      changed: Self.sorted(memory.changed, range, from: start))
   }
 
   private static func sorted(
     _ parts: [[RecordID: RecordEntry?]], _ range: Range, from start: [UInt8]
-  ) -> [(key: [UInt8], id: RecordID, entry: RecordEntry?)] {
+  ) -> [TableScan<RecordID, RecordEntry>.Change] {
     let isAfter = range.after != nil
-    var found: [(key: [UInt8], id: RecordID, entry: RecordEntry?)] = []
+    var found: [TableScan<RecordID, RecordEntry>.Change] = []
     for (number, part) in parts.enumerated() {
       for (id, entry) in part {
         guard range.zone == nil || id.zone == range.zone,
@@ -81,40 +67,7 @@ struct EntryScan {
   ///
   /// - Throws: if a run cannot be read; it has failed then, and the scan is of no more use.
   mutating func next() throws(StrandlineError) -> (id: RecordID, entry: RecordEntry)? {
-    while true {
-      let isStored = hasStored && stored?.key.starts(with: prefix) == true
-      guard place < changed.count else { return isStored ? try nextStored() : nil }
-      if isStored, let key = stored?.key {
-        if key.precedes(changed[place].key) { return try nextStored() }
-        if key == changed[place].key { try advance() }
-      }
-      let next = changed[place]
-      place += 1
-      if let entry = next.entry { return (next.id, entry) }
-    }
-  }
-
-  private mutating func nextStored() throws(StrandlineError) -> (id: RecordID, entry: RecordEntry)? {
-    guard let runs, let key = stored?.key, let value = stored?.value else { return nil }
-    let path = runs.runs.first?.path ?? ""
-    let found: (RecordID, RecordEntry)
-    do throws(RunError) {
-      let entry = try RunSet.decoding(path) { () throws(ByteReaderError) in
-        try RecordEntry(row: value.bytes, value.range)
-      }
-      guard let id = RowKey.recordID(key) else { throw RunError(.damaged, path, "a key is of no record") }
-      found = (id, entry)
-    } catch {
-      throw runs.fail(error)
-    }
-    try advance()
-    return found
-  }
-
-  private mutating func advance() throws(StrandlineError) {
-    do throws(RunError) { hasStored = try stored?.advance() ?? false } catch {
-      throw runs?.fail(error) ?? StrandlineError(.damaged, "\(error)")
-    }
+    try rows.next().map { ($0.id, $0.row) }
   }
 }
 
