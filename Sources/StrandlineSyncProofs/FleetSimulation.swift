@@ -357,8 +357,8 @@ package struct FleetSimulation {
       let status = try await device.open().status()
       guard status.unsettled == 0 else {
         let store = try await device.open()
-        let ids = Set(try store.projections.unsettled.compactMap { try store.source.eventIfKept(at: $0)?.recordID })
-        throw failure("\(device.name) still has \(status.unsettled) unsettled mutations\n\(try await events(of: ids))")
+        let ids = Set(try store.projections.owed.compactMap { try store.source.eventIfKept(at: $0)?.recordID })
+        throw failure("\(device.name) still has \(status.unsettled) unsettled records\n\(try await events(of: ids))")
       }
       guard status.openBlocks == 0 else {
         throw failure("\(device.name) still has \(status.openBlocks) blocked records to look up")

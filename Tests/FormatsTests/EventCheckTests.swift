@@ -188,9 +188,6 @@ enum OddBodies {
   private static func sent(_ steps: [UInt8]) -> [UInt8] { body(5, u64(1) + zone + steps) }
   private static func name(_ hash: UInt8) -> [UInt8] { u64(hash) + u64(0) + [1, 0, 0, 0, 0] }
   private static func deletions(_ names: [UInt8]) -> [UInt8] { body(23, u64(0) + u64(1) + u64(2) + names) }
-  private static func superseded(_ mutations: [UInt8]) -> [UInt8] {
-    body(24, u64(0) + [1] + id + [1, 0x54] + mutations)
-  }
 
   private static let packs =
     odd("sent: lsns adds up to more than 64 bits", sent([2] + greatest + [1]))
@@ -201,8 +198,4 @@ enum OddBodies {
     + odd(
       "deletions: names not strictly ascending by hash", deletions([2] + name(2) + name(1)),
       deletions([2] + name(1) + name(1)))
-    + odd(
-      "superseded: a mutations difference of 0, or LSNs that add up to more than 64 bits", superseded([1, 0, 0, 0]),
-      superseded([2] + greatest + [0, 0, 1, 0, 0]))
-    + odd("superseded: a recordPlace that is not below the number of records", superseded([1, 1, 1, 0]))
 }

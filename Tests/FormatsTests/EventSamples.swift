@@ -157,13 +157,7 @@ enum EventSamples {
               hash: KeyedHash(low: 3, high: 1), lsn: LSN(300), isLocal: false, births: [], createdMilliseconds: nil,
               changeTag: nil),
           ])),
-      .superseded(
-        Superseded(
-          latest: time(9), records: [Superseded.Record(id: id, type: "Note")],
-          mutations: [
-            Superseded.Mutation(lsn: LSN(3), record: 0, time: time(5)),
-            Superseded.Mutation(lsn: LSN(7), record: 0, time: time(4)),
-          ])),
+      .superseded(Superseded(id: id, type: "Note", time: time(5))),
       try EventCodec.decode(writer),
     ]
   }

@@ -63,9 +63,7 @@ struct HistoryFold {
         ])
       },
       "latest": .uint(sync.latest.rawValue), "isParked": .bool(sync.isParked),
-      "times": .object(
-        Dictionary(
-          uniqueKeysWithValues: projections.outbox.times.map { ("\($0.key.rawValue)", .uint($0.value.rawValue)) })),
+      "attempted": .list(projections.outbox.attempted.all().map { .uint($0.rawValue) }),
     ])
   }
 
@@ -82,9 +80,10 @@ struct HistoryFold {
       } ?? .null,
       "pending": entry.pending.map { pending in
         .object([
-          "isDeletion": .bool(pending.isDeletion),
-          "lsns": .list(projections.outbox.mutations(of: id, pending).map { .uint($0.rawValue) }),
-          "attempted": .uint((projections.outbox.attempted(of: id, pending) ?? .none).rawValue),
+          "isDeletion": .bool(pending.isDeletion), "first": .uint(pending.first.rawValue),
+          "newest": .uint(pending.newest.rawValue),
+          "attempts": .list(
+            pending.attempts.map { .object(["lsn": .uint($0.lsn.rawValue), "next": .uint($0.next.rawValue)]) }),
         ])
       } ?? .null,
     ])

@@ -127,7 +127,6 @@ private struct RandomHistory {
   private let random: SeededRandom
   private var lsn: UInt64 = 0
   /// LSNs at which no event stands: what a pack may speak of.
-  private var gaps: [UInt64] = []
   /// The mutations so far: what is settled and sent is mostly one of them.
   private var mutations: [(lsn: LSN, id: RecordID)] = []
   private let zones = [ZoneID("Notes"), ZoneID("Ours", owner: "_0a1b", scope: .shared)]
@@ -137,12 +136,10 @@ private struct RandomHistory {
   mutating func fold(events: Int) throws -> HistoryFold {
     var fold = HistoryFold()
     for _ in 0..<events {
-      let step = 1 + random.below(3)
-      gaps += (lsn + 1..<lsn + step)
-      lsn += step
+      lsn += 1 + random.below(3)
       let event = event()
       switch event {
-      case .saved, .deleted, .merged: if let id = event.recordID { mutations.append((LSN(lsn), id)) }
+      case .saved, .superseded, .deleted, .merged: if let id = event.recordID { mutations.append((LSN(lsn), id)) }
       default: break
       }
       try fold.apply(EventCodec.encode(event), at: LSN(lsn))
@@ -262,7 +259,7 @@ private struct RandomHistory {
     case .accountChanged: return .accountChanged(AccountChanged(userHash: 5, isParked: below(2) == 0))
     case .pace: return .pace(Pace.sample(below(9), scope: scope()))
     case .deletions: return .deletions(deletions())
-    case .superseded: return .superseded(superseded())
+    case .superseded: return .superseded(Superseded(id: id(), type: some(["Note", "Task"]), time: time()))
     }
   }
 
@@ -274,14 +271,5 @@ private struct RandomHistory {
         createdMilliseconds: below(2) == 0 ? nil : Int64(below(99)), changeTag: below(2) == 0 ? nil : tag())
     }
     return Deletions(latest: time(), key: key, items: items.sorted { $0.hash < $1.hash })
-  }
-
-  private mutating func superseded() -> Superseded {
-    var lsns: Set<UInt64> = []
-    for _ in 0..<below(3) where !gaps.isEmpty { lsns.insert(gaps.remove(at: below(gaps.count))) }
-    let records = (0..<2).map { _ in Superseded.Record(id: id(), type: some(["Note", "Task"])) }
-    return Superseded(
-      latest: time(), records: records,
-      mutations: lsns.sorted().map { Superseded.Mutation(lsn: LSN($0), record: below(2), time: time()) })
   }
 }

@@ -253,20 +253,6 @@ class Events(Reader):
             raise Bad("deleted names out of order")
         return names
 
-    def supersededRecord(self):
-        return {"record": self.id(), "recordType": self.text()}
-
-    def supersededMutations(self, records):
-        lsn = time = 0
-        result = []
-        for step, place, change in self.many(lambda: (self.varint(), self.varint(), self.zigzag())):
-            lsn += step
-            time = (time + change) % (1 << 64)
-            if step == 0 or lsn >> 64 or place >= len(records):
-                raise Bad("a mutation out of order, or of no record")
-            result.append({"lsn": lsn, "recordPlace": place, "time": time})
-        return result
-
     def listedItem(self):
         return {"name": self.text(), "changeTag": self.text(), "modified": self.zigzag()}
 
@@ -314,7 +300,7 @@ STORE = {
     21: "accountChanged userHash:u64 isParked:flag",
     22: "pace scope:1-3 duration:zigzag wall:zigzag batchSize:varint isServers:flag reason:text",
     23: "deletions latest:u64 key:raw16 names:deletedNames",
-    24: "superseded latest:u64 records:supersededRecord* mutations:supersededMutations",
+    24: "superseded record:id recordType:text time:u64",
     25: "databaseTokenAdvanced scope:1-3 asked:text? token:text",
 }
 
@@ -342,8 +328,6 @@ def event(body, lsn, schema):
     def read(how):
         if how == "content":
             return reader.content(lsn)
-        if how == "supersededMutations":
-            return reader.supersededMutations(result["records"])
         if how == "raw16":
             return reader.raw(16).hex()
         if how[0].isdigit():
@@ -439,7 +423,7 @@ class State:
     """What follows from the events of a store: "From events to records" of the page."""
 
     def __init__(self):
-        self.records, self.owner, self.times = {}, {}, {}
+        self.records, self.attempted = {}, set()
         self.deleted, self.packed = {}, {}
         self.zones, self.tenures, self.held, self.unread, self.blocks = {}, [], {}, {}, {}
         self.bounds, self.database_tokens, self.paces = {}, {}, {}
@@ -463,14 +447,19 @@ class State:
             self.records[id_key(event["record"])] = entry
         return entry
 
-    def owe(self, event, entry, lsn):
+    def owe(self, entry, lsn, is_deletion):
         """Adds a mutation to what is pending."""
-        if not entry["pending"]:
-            entry["pending"] = {"isDeletion": False, "lsns": [], "attempted": 0}
-        if lsn not in entry["pending"]["lsns"]:
-            entry["pending"]["lsns"] = sorted(entry["pending"]["lsns"] + [lsn])
-        self.owner[lsn] = id_key(event["record"])
-        return entry["pending"]
+        pending = entry["pending"]
+        if not pending:
+            pending = entry["pending"] = {"first": lsn, "attempts": []}
+        elif pending["newest"] in self.attempted:
+            pending["attempts"].append({"lsn": pending["newest"], "next": lsn})
+        pending.update(newest=lsn, isDeletion=is_deletion)
+
+    def unattempt(self, pending):
+        """Forgets every attempt."""
+        self.attempted -= {pending["newest"]} | {one["lsn"] for one in pending["attempts"]}
+        pending["attempts"] = []
 
     def settle(self, key, lsn):
         """Takes every mutation up to `lsn` off what is pending."""
@@ -478,16 +467,14 @@ class State:
         if not entry:
             return
         pending = entry["pending"]
-        if pending:
-            for one in pending["lsns"]:
-                if one <= lsn:
-                    self.owner.pop(one, None)
-                    self.times.pop(one, None)
-            pending["lsns"] = [one for one in pending["lsns"] if one > lsn]
-            if pending["attempted"] <= lsn:
-                pending["attempted"] = 0
-            if not pending["lsns"]:
-                entry["pending"] = None
+        if pending and pending["newest"] <= lsn:
+            self.unattempt(pending)
+            entry["pending"] = None
+        elif pending:
+            while pending["attempts"] and pending["attempts"][0]["lsn"] <= lsn:
+                attempt = pending["attempts"].pop(0)
+                self.attempted.remove(attempt["lsn"])
+                pending["first"] = attempt["next"]
         if not entry["pending"] and not entry["base"]:
             del self.records[key]
 
@@ -548,13 +535,13 @@ class State:
     def on_saved(self, lsn, event):
         entry = self.record(event)
         entry["type"] = event["recordType"]
-        self.owe(event, entry, lsn)["isDeletion"] = False
+        self.owe(entry, lsn, False)
         self.learn(event["time"])
         self.held.pop(id_key(event["record"]), None)
 
     def on_deleted(self, lsn, event):
         entry = self.record(event)
-        self.owe(event, entry, lsn)["isDeletion"] = True
+        self.owe(entry, lsn, True)
         births = births_of(event["births"])
         old = self.deletion(event["record"]) or {"births": set(), "provisional": None}
         base = entry["base"] or {"created": None, "changeTag": None}
@@ -573,16 +560,15 @@ class State:
         self.held.pop(id_key(event["record"]), None)
 
     def on_sent(self, lsn, event):
-        for one in event["lsns"]:
-            if one in self.owner:
-                pending = self.records[self.owner[one]]["pending"]
-                pending["attempted"] = max(pending["attempted"], one)
+        newest = {entry["pending"]["newest"] for entry in self.records.values() if entry["pending"]}
+        self.attempted |= newest & set(event["lsns"])
 
     def on_settled(self, lsn, event):
         record, outcome = event["record"], event["outcome"]
         entry, pending = self.records.get(id_key(record)), self.pending(record)
         if outcome == 1:
-            if event["changeTag"] is not None and pending and event["lsn"] in pending["lsns"]:
+            answered = pending and {pending["newest"]} | {one["lsn"] for one in pending["attempts"]}
+            if event["changeTag"] is not None and pending and event["lsn"] in answered:
                 entry["base"] = {
                     "version": lsn,
                     "content": event["lsn"],
@@ -604,8 +590,9 @@ class State:
         self.settle(id_key(event["record"]), event["local"])
         entry = self.record(event)
         entry["base"], entry["type"] = base, event["recordType"]
-        pending = self.owe(event, entry, lsn)
-        pending["isDeletion"], pending["attempted"] = False, 0
+        if entry["pending"]:
+            self.unattempt(entry["pending"])
+        self.owe(entry, lsn, False)
         self.learn(event["time"])
         self.held.pop(id_key(event["record"]), None)
 
@@ -681,17 +668,7 @@ class State:
             self.packed[event["key"], name["hash"]] = entry
         self.learn(event["latest"])
 
-    def on_superseded(self, lsn, event):
-        for mutation in event["mutations"]:
-            packed = event["records"][mutation["recordPlace"]]
-            entry = self.record(packed)
-            entry["type"] = packed["recordType"]
-            newest = entry["pending"]["lsns"][-1] if entry["pending"] else 0
-            pending = self.owe(packed, entry, mutation["lsn"])
-            if mutation["lsn"] > newest:
-                pending["isDeletion"] = False
-            self.times[mutation["lsn"]] = mutation["time"]
-        self.learn(event["latest"])
+    on_superseded = on_saved
 
     def on_opened(self, lsn, event):
         self.tenures.append({"tenure": event["tenure"], "writer": event["writer"], "first": lsn})
@@ -738,7 +715,7 @@ class State:
     def view(self, entry):
         """The LSN of the event that holds what the app reads."""
         if entry["pending"]:
-            return None if entry["pending"]["isDeletion"] else entry["pending"]["lsns"][-1]
+            return None if entry["pending"]["isDeletion"] else entry["pending"]["newest"]
         return entry["base"] and entry["base"]["content"]
 
     def values(self, entry):
@@ -821,7 +798,7 @@ class State:
             },
             "latest": self.latest,
             "isParked": self.parked,
-            "times": {str(lsn): self.times[lsn] for lsn in self.times},
+            "attempted": sorted(self.attempted),
         }
 
 

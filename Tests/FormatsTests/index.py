@@ -18,14 +18,13 @@ from events import STORE, Bad, Events
 ROWS = {
     "recordEntry": "type:text base:base? pending:pending?",
     "base": "version:varint content:varint changeTag:text created:zigzag? modified:zigzag?",
-    "pending": "isDeletion:flag newest:varint",
+    "pending": "isDeletion:flag newest:varint first:varint attempts:attempt*",
+    "attempt": "lsn:varint next:varint",
     "deletionEntry": "births:births created:zigzag? changeTag:text? lsn:varint provisional:births? isLocal:flag",
-    "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint deletionKeys:raw16* unsettled:lsnSet"
-    " attempted:lsnSet earlier:earlierMutations* times:mutationTime* bounds:[2]* zones:knownZone* databaseTokens:[25]*"
+    "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint deletionKeys:raw16* newest:lsnSet"
+    " first:lsnSet attempted:lsnSet bounds:[2]* zones:knownZone* databaseTokens:[25]*"
     " tenures:tenure* held:[13]* unread:[13]* openBlocks:[12]* paces:[22]* latest:u64 isParked:flag considered:varint",
     "zoneCount": "zone:zone count:varint",
-    "earlierMutations": "record:id lsns:varint*",
-    "mutationTime": "lsn:varint time:u64",
     "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-5? lostWords:text token:text? tokenLSN:varint"
     " isFullFetch:flag hasGhosts:flag sweepEpoch:varint",
     "tenure": "tenure:u64 writer:u64 first:varint",

@@ -235,9 +235,8 @@ struct LogVerbsTests {
     #expect(await said() == before)
     #expect(await machine.run("verify", "/A").code == .done)
     let kinds = await machine.run("log-dump", "--kind", "superseded", "/A").out
-    #expect(
-      kinds.contains("records 2, mutations 3, lsns 2-3 5") && kinds.contains("records 1, mutations 29, lsns 9 11 13"),
-      "\(kinds)")
+    #expect(kinds.contains("2        superseded     a ") && kinds.contains("3        superseded     b "), "\(kinds)")
+    #expect(kinds.split(separator: "\n").count == 3, "\(kinds)")
     let again = await machine.run("compact", "--json", "--history=latest", "/A").out
     #expect(again.hasPrefix(#"{"bytesAfter":"#) && again.contains(#""eventsDropped":0,"#), "\(again)")
     #expect(await machine.run("compact", "/absent").code == .noSuchStore)

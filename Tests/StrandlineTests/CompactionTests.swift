@@ -114,7 +114,7 @@ private struct History {
   }
 
   /// What stays; the fold must be the same, and no record may need all of its events.
-  func compacted(needed: Set<LSN> = [], keepingWhole: Int = 0) throws -> History {
+  func compacted(needed: [RecordID: LSN] = [:], keepingWhole: Int = 0) throws -> History {
     let found = events.map { lsn, event in
       LogEvent(
         lsn: lsn, schema: EventCodec.schema, body: EventCodec.encode(event), indexInTransaction: 0, isFirst: true,
@@ -133,7 +133,9 @@ private struct History {
     }
     let difference = try result.folded().difference(from: folded())
     #expect(difference.isEmpty, "\(difference.words)")
-    #expect(try result.folded().outbox.unsettled == folded().outbox.unsettled)
+    #expect(try result.folded().outbox.newest == folded().outbox.newest)
+    #expect(try result.folded().outbox.first == folded().outbox.first)
+    #expect(try result.folded().outbox.attempted == folded().outbox.attempted)
     #expect(plan.recordsKeptWhole == keepingWhole)
     return result
   }
@@ -161,41 +163,72 @@ private struct History {
     #expect(left.kinds == ["1 opened", "4 merged", "6 settled"])
   }
 
-  @Test func `unsettled saves but the newest are packed, and are owed as before`() throws {
+  @Test func `of many unsettled saves stay the newest, and of the first its time`() throws {
     var events = [opened, fetched(r, 1, tag: "a")]
     for count in 2..<40 { events.append(saved(count % 3 == 0 ? s : r, UInt16(count), base: count % 3 == 0 ? 0 : 2)) }
     let history = History(events)
     let left = try history.compacted()
-    #expect(left.events.filter { $0.event.kindName == "saved" }.map(\.lsn) == [39, 40])
-    #expect(left.kinds.count == 5)
-    #expect(try left.folded().outbox.times[LSN(3)] == time(2))
-    // More of them, packed again.
+    #expect(
+      left.kinds == ["1 opened", "2 fetchedSave", "3 superseded", "4 superseded", "39 saved", "40 saved"])
+    guard case .superseded(let first) = left.events[2].event else { Issue.record("no first save"); return }
+    #expect(first == Superseded(id: r, type: "Note", time: time(2)))
+    // More of them, compacted again.
     var more = left
     for lsn in 41...60 as ClosedRange<UInt64> { more.events.append((lsn, saved(r, UInt16(lsn), base: 2))) }
     let again = try more.compacted()
-    #expect(again.events.filter { $0.event.kindName == "saved" }.map(\.lsn) == [40, 60])
-    #expect(try again.folded().outbox.earlier[r] == more.folded().outbox.earlier[r])
+    #expect(
+      again.kinds == ["1 opened", "2 fetchedSave", "3 superseded", "4 superseded", "40 saved", "60 saved"])
+    #expect(try again.folded().entry(r)?.pending?.first == LSN(3))
   }
 
-  @Test func `what is attempted stays whole, with the last attempt alone and cut to it`() throws {
+  @Test func `what is attempted stays whole, with the first attempt alone, cut to it, and what followed it`() throws {
     let left = try History([
       opened, saved(r, 1), saved(s, 2), sent(2, 3), sent(2, 3), settled(s, 3, .saved, tag: "a"), saved(r, 3),
       saved(r, 4),
     ]).compacted()
-    #expect(
-      left.kinds == ["1 opened", "2 saved", "3 saved", "5 sent", "6 settled", "7 superseded", "8 saved"])
+    #expect(left.kinds == ["1 opened", "2 saved", "3 saved", "4 sent", "6 settled", "7 superseded", "8 saved"])
     guard case .sent(let attempt) = left.events[3].event else { Issue.record("no attempt"); return }
     #expect(attempt.lsns == [LSN(2)])
     #expect(try left.folded().outbox.attempted.all() == [LSN(2)])
+    // The answer comes: what is owed began with the next save.
+    var answered = left
+    answered.events.append((9, settled(r, 2, .saved, tag: "b")))
+    #expect(try answered.folded().entry(r)?.pending == Pending(isDeletion: false, newest: LSN(8), first: LSN(7)))
+    #expect(try answered.folded().entry(r)?.base?.content == LSN(2))
+    #expect(
+      try answered.compacted().kinds == [
+        "1 opened", "2 saved", "3 saved", "4 sent", "6 settled", "7 superseded", "8 saved", "9 settled",
+      ])
+  }
+
+  @Test func `several attempts of a record, with saves between them, are owed as before`() throws {
+    let history = History([
+      opened, saved(r, 1), saved(r, 2), sent(3), saved(r, 3), saved(r, 4), sent(6), saved(r, 5), saved(r, 6),
+    ])
+    let pending = try history.folded().entry(r)?.pending
+    #expect(
+      pending
+        == Pending(
+          isDeletion: false, newest: LSN(9), first: LSN(2),
+          attempts: [Pending.Attempt(lsn: LSN(3), next: LSN(5)), Pending.Attempt(lsn: LSN(6), next: LSN(8))]))
+    #expect(
+      try history.compacted().kinds == [
+        "1 opened", "2 superseded", "3 saved", "4 sent", "5 superseded", "6 saved", "7 sent", "8 superseded", "9 saved",
+      ])
+    var answered = try history.compacted()
+    answered.events.append((10, settled(r, 6, .saved, tag: "b")))
+    #expect(try answered.folded().entry(r)?.pending == Pending(isDeletion: false, newest: LSN(9), first: LSN(8)))
+    #expect(
+      try answered.compacted().kinds == ["1 opened", "6 saved", "7 sent", "8 superseded", "9 saved", "10 settled"])
   }
 
   @Test func `what is being sent stays whole though a newer one stands for it`() throws {
     let history = History([opened, saved(r, 1), saved(r, 2)])
     #expect(try history.compacted().kinds == ["1 opened", "2 superseded", "3 saved"])
-    #expect(try history.compacted(needed: [LSN(2)]).kinds == ["1 opened", "2 saved", "3 saved"])
+    #expect(try history.compacted(needed: [r: LSN(2)]).kinds == ["1 opened", "2 saved", "3 saved"])
     // It changes nothing that a mutation being sent was settled meanwhile.
     let over = History([opened, saved(r, 1), settled(r, 2, .cancelled), saved(r, 2)])
-    #expect(try over.compacted(needed: [LSN(2)]).kinds == ["1 opened", "4 saved"])
+    #expect(try over.compacted(needed: [r: LSN(2)]).kinds == ["1 opened", "4 saved"])
   }
 
   @Test func `a settled deletion becomes an entry that decides as the index did`() throws {
@@ -240,10 +273,10 @@ private struct History {
     #expect(try refused.compacted().kinds == ["1 opened", "4 fetchedSave", "5 deletions"])
   }
 
-  @Test func `saves before an unsettled deletion are packed before it`() throws {
+  @Test func `the first save before an unsettled deletion stays without its content`() throws {
     let left = try History([opened, saved(r, 1), saved(s, 2), saved(r, 3), deleted(r, 4, births: 1), saved(s, 5)])
       .compacted()
-    #expect(left.kinds == ["1 opened", "4 superseded", "5 deleted", "6 saved"])
+    #expect(left.kinds == ["1 opened", "2 superseded", "3 superseded", "5 deleted", "6 saved"])
   }
 
   @Test func `the engine's memory stays as the last events that wrote each part`() throws {
@@ -296,7 +329,7 @@ private struct History {
   @Test func `the clock does not go back when the newest event goes`() throws {
     let cancelled = History([opened, saved(r, 9), settled(r, 2, .cancelled)])
     let left = try cancelled.compacted()
-    #expect(left.kinds == ["1 opened", "2 superseded"])
+    #expect(left.kinds == ["1 opened", "2 deletions"])
     #expect(try left.folded().sync.latest == time(9))
     #expect(try left.compacted().kinds == left.kinds)
     // If there is a pack already, the pack holds the time.
@@ -387,7 +420,7 @@ private func dump(_ store: RecordStore) throws -> [String] {
 /// What a store says of itself, without the records.
 private func words(_ store: RecordStore) throws -> String {
   let status = try store.status()
-  return "\(status.records) \(status.unsettled) \(status.unsettledRecords) \(status.deleted) \(status.durableLSN) "
+  return "\(status.records) \(status.unsettled) \(status.deleted) \(status.durableLSN) "
     + "\(status.checkpoint) \(status.oldestUnsettledMilliseconds.map { "\($0)" } ?? "-")"
 }
 
@@ -550,7 +583,7 @@ private final class Round: Sendable {
     let lsn = try #require(
       try store.writeBlocking { try $0.save(Record(type: "Note", id: r, fields: ["v": 1])) }.lsns?.upperBound)
     // A request reads it; then the app writes over it and compacts, before `sent` is in the log.
-    store.projections.beginsSending(lsn)
+    store.projections.beginsSending(lsn, of: r)
     try put(store, "r", "2")
     try store.compactBlocking()
     #expect(try store.source.eventIfKept(at: lsn)?.kindName == "saved")

@@ -310,7 +310,7 @@ func receipt(of saved: String, in store: RecordStore) throws -> Receipt {
 func summary(of store: RecordStore) throws -> String {
   let status = try store.status()
   let held = status.held.map { "\($0.id): \($0.reason)" }.joined(separator: "; ")
-  return "\(status.records) records, \(status.unsettled) mutations to upload, held: [\(held)]"
+  return "\(status.records) records, \(status.unsettled) to upload, held: [\(held)]"
 }
 
 struct CountingDatabase: CloudDatabase {

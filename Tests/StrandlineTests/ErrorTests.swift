@@ -216,7 +216,7 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.receipt(at:)") { _ = try $0.store.receipt(at: $0.receipt.position) },
     PublicCall("RecordStore.outcomes(of:)") { _ = try $0.store.outcomes(of: try #require($0.receipt.lsns)) },
     PublicCall("RecordStore.sync", damaged: nil) { _ = try $0.store.sync },
-    PublicCall("Receipt.uploaded()", damaged: nil) { try await $0.receipt.uploaded() },
+    PublicCall("Receipt.uploaded()") { try await $0.receipt.uploaded() },
     PublicCall("Receipt.outcome()") { _ = try await $0.receipt.outcome() },
     PublicCall("SyncEngine.now()", damaged: nil) { try await $0.engine.now() },
     PublicCall("SyncEngine.resumeZone(_:)", damaged: nil) { try await $0.engine.resumeZone(.main) },

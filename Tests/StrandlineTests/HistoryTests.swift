@@ -341,7 +341,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(proxy.refused.value > 0)
     let status = try await a.open().status()
     #expect(status.held.map(\.id.name) == ["n-large"])
-    #expect(status.unsettledRecords == 1)
+    #expect(status.unsettled == 1)
     // It is not sent again, and later records are sent.
     let refused = proxy.refused.value
     try await a.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("n-after"), fields: [:])) }

@@ -24,7 +24,7 @@ private struct Lives {
     time += 1
     let id = RecordID("r\(below(4))", zone: zone)
     let entry = try projections.entry(id)
-    let mutations = projections.outbox.mutations(of: id, entry?.pending)
+    let mutations = entry?.pending?.sendable ?? []
     let birth = Birth(time: HybridTime(milliseconds: Int64(time), count: 0), writer: 7)
     switch below(12) {
     case 0...3:
@@ -82,7 +82,7 @@ struct `Projections of events that are not durable` {
         lives.projections.undo(to: bound)
         let (now, comment) = (lives.projections, "seed \(seed), step \(step)")
         #expect(try now.difference(from: durable).ids.isEmpty, "\(comment)")
-        #expect(now.outbox.unsettled == durable.outbox.unsettled && now.outbox.attempted == durable.outbox.attempted)
+        #expect(now.outbox.newest == durable.outbox.newest && now.outbox.attempted == durable.outbox.attempted)
         #expect(now.sync.held == durable.sync.held && now.sync.zones == durable.sync.zones, "\(comment)")
         #expect(now.sync.openBlocks == durable.sync.openBlocks && now.appliedLSN == bound, "\(comment)")
         history.removeSubrange((place + 1)...)
@@ -117,12 +117,8 @@ struct `Projections of events that are not durable` {
         #expect(set.insert(lsn) == model.insert(lsn).inserted)
       }
       #expect(set.count == model.count && set.first == model.min() && set.contains(lsn) == model.contains(lsn))
-      let other = LSN(bases[Int(random.next() % 6)] &+ random.next() % 70)
-      #expect(set.count(upTo: other) == model.filter { $0 <= other }.count)
-      #expect(set.first(from: other) == model.filter { $0 >= other }.min())
     }
     #expect(set.all() == model.sorted())
-    #expect(set.all(upTo: LSN(4_100)) == model.filter { $0 <= LSN(4_100) }.sorted())
   }
 }
 
@@ -163,7 +159,7 @@ struct `A store whose writer is at work` {
       }
     }
     let status = try store.status()
-    #expect(status.unsettled == 60_000 && status.unsettledRecords == 1)
+    #expect(status.unsettled == 1)
     #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
     try store.closeBlocking()
   }

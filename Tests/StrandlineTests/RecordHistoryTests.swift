@@ -207,7 +207,7 @@ struct `A record's history` {
     for device in devices { try await device.close() }
   }
 
-  @Test func `tells superseded saves that compaction has packed, page by page`() throws {
+  @Test func `tells what compaction has left of superseded saves, page by page`() throws {
     let store = try open()
     for round in 0..<40 { try store.put("a", round) }
     try store.put("b", 7)
@@ -215,8 +215,8 @@ struct `A record's history` {
     try store.compactBlocking()
     for seed in 1...5 as ClosedRange<UInt64> {
       let (left, compacted) = try store.wholeHistory(of: id("a"), SeededRandom(seed: seed))
-      #expect(left.map(\.position) == whole.map(\.position) && left.map(\.milliseconds) == whole.map(\.milliseconds))
-      #expect(left.filter(\.isCompacted).count == 39 && left.last == whole.last)
+      #expect(left.map(\.position) == [whole[0].position, whole[39].position])
+      #expect(left[0].isCompacted && left[0].milliseconds == whole[0].milliseconds && left[1] == whole[39])
       #expect(compacted > .none)
     }
     try store.closeBlocking()

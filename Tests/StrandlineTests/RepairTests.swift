@@ -336,7 +336,7 @@ private func isSettlement(_ placed: Placed) -> Bool {
     }
     try await a.save(RecordID("r9"), ["title": "unsent"])
     try await a.reopen()
-    let owed = Set(try await a.open().projections.unsettled)
+    let owed = Set(try await a.open().projections.owed)
     try await a.close()
     let before = try a.placed()
 

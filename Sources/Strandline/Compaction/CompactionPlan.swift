@@ -8,12 +8,13 @@
 // without that proof.
 //
 // What stays of a record: the event of its base and the one that holds the base's content; of what is unsettled the
-// newest mutation, the attempted one, every deletion, and of all others (a later one stands for them) their LSN and
-// time, packed. Deleted names stay as entries of a packed event. Of the engine's memory stays, for every register, the
-// last event that wrote it: each of those events writes the same registers whatever was there before.
+// newest mutation, the attempted ones, every deletion, and without their content the first mutation and those behind an
+// attempted one, which say since when the record is owed. Deleted names stay as entries of a packed event. Of the engine's
+// memory stays, for every register, the last event that wrote it: each of those events writes the same registers whatever
+// was there before.
 //
-// Memory: a bit for each event that a record names, one open pack, what the state and the fold keep in memory of their runs,
-// and the time of each unsettled mutation that is packed, which the outbox learns.
+// Memory: two bits for each event that a record names, one open pack, and what the state and the fold keep in memory of
+// their runs.
 
 package import StrandlineLog
 import StrandlineSystem
@@ -28,6 +29,10 @@ package struct CompactionPlan {
   private let changedDeletions: [KeyedHash: DeletionEntry?]
   /// The events that hold what a record is, or that must stay whole besides.
   private var named = LSNSet()
+  /// The mutations that stay without their content.
+  private var emptied = LSNSet()
+  /// The mutations whose attempts stay: those without an answer, and those that were answered when a later one was owed.
+  private var attempted = LSNSet()
 
   /// Records that keep all their events.
   private var whole: Set<KeyedHash> = []
@@ -36,14 +41,12 @@ package struct CompactionPlan {
 
   /// The last events that wrote each register of the engine's memory.
   private var registered = LSNSet()
-  /// The last `sent` that names each attempted mutation.
+  /// The `sent` that says so of each of them.
   private var attempts: [LSN: LSN] = [:]
   /// All mutations of records that keep all their events.
   private var mutationsOfWhole = LSNSet()
   /// The LSNs under which packs stand.
   private(set) var carriers = LSNSet()
-  /// What packs say of times and their events then do not.
-  private(set) var packedTimes: [(lsn: LSN, time: HybridTime)] = []
   /// The bytes of the events that stay whole, and of the others.
   private var bytesLeft: (in: UInt64, out: UInt64) = (0, 0)
   /// The last event with a time that does not stay.
@@ -59,18 +62,18 @@ package struct CompactionPlan {
   /// - Parameters:
   ///   - state: what the events fold to.
   ///   - newKey: for the hashes of packed deletions, if the state has no key.
-  ///   - needed: the mutations that must stay whole besides, though a later one stands for them: the engine has sent them,
-  ///     or is about to.
+  ///   - needed: the mutations that must stay whole besides, by their records: the engine is about to send them.
   ///   - read: reads all events; called twice at least.
   ///   - folding: hands out an empty fold, and clears up after it.
   /// - Throws: what `read` throws; `.damaged` if no plan folds to the same, which changes nothing.
   package init(
-    state: Projections, newKey: HashKey, needed: Set<LSN>, read: Reading,
+    state: Projections, newKey: HashKey, needed: [RecordID: LSN], read: Reading,
     folding: ((inout SpillingFold) throws -> Void) throws -> Void
   ) throws {
     self.state = state
     key = state.deletions.keys.first ?? newKey
     changedDeletions = state.deletions.changed(hashedBy: key)
+    attempted = state.outbox.attempted
     try nameEvents(needed)
     while true {
       try decide(read)
@@ -100,8 +103,7 @@ package struct CompactionPlan {
   package var recordsKeptWhole: Int { whole.count }
 
   /// Goes through all records once.
-  private mutating func nameEvents(_ needed: Set<LSN>) throws {
-    let outbox = state.outbox
+  private mutating func nameEvents(_ needed: [RecordID: LSN]) throws {
     var scan = try EntryScan(state.scanMemory(asOf: state.appliedLSN), EntryScan.Range())
     while let (id, entry) = try scan.next() {
       if let base = entry.base {
@@ -109,31 +111,57 @@ package struct CompactionPlan {
         named.insert(base.content)
       }
       guard let pending = entry.pending else { continue }
+      if let base = entry.base, base.content < base.version, pending.first < base.version {
+        attempted.insert(base.content)
+      }
       named.insert(pending.newest)
-      if let attempted = outbox.attempted(of: id, pending) { named.insert(attempted) }
+      emptied.insert(pending.first)
+      if let lsn = needed[id], pending.first <= lsn { named.insert(lsn) }
+      for attempt in pending.attempts {
+        named.insert(attempt.lsn)
+        emptied.insert(attempt.next)
+      }
     }
-    for lsn in needed where outbox.unsettled.contains(lsn) { named.insert(lsn) }
   }
 
   // MARK: What stays
 
-  /// What becomes of an event, as far as its kind and its LSN tell.
+  /// What becomes of an event.
   fileprivate enum Fate {
     case stays, goes
     /// What of it still counts is taken into a pack.
     case isPacked
-    /// Some of the mutations that it names may go.
+    /// A part of it stays.
     case isCut
   }
 
-  fileprivate func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
+  /// What becomes of an event; and the event, if it had to be looked into.
+  fileprivate func fate(_ found: LogEvent, _ kind: EventKind?) throws -> (fate: Fate, event: Event?) {
+    let lsn = LSN(found.lsn)
+    let fate = fate(kind, lsn)
+    guard fate == .isPacked || !whole.isEmpty else { return (fate, nil) }
+    let event = try EventSource.decode(found)
+    if let id = event.recordID, isWhole(id) { return (.stays, event) }
+    switch event {
+    // A pack whose names stand under another key stays as it is.
+    case .deletions(let packed) where packed.key != key: return (.stays, event)
+    // As long as it is owed, the server may refuse it, and what it deleted is alive again.
+    case .deleted(let deleted):
+      if let pending = try state.entry(deleted.id)?.pending, pending.first <= lsn { return (.stays, event) }
+    default: break
+    }
+    return (fate, event)
+  }
+
+  /// The same, as far as an event's kind and its LSN tell.
+  private func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
     switch kind {
     case .opened, .confirmed, .listed, .assetUploaded, nil: .stays
-    case .saved, .merged:
-      named.contains(lsn) ? .stays : state.outbox.unsettled.contains(lsn) ? .isPacked : .goes
+    case .saved, .merged: named.contains(lsn) ? .stays : emptied.contains(lsn) ? .isCut : .goes
+    case .superseded: named.contains(lsn) || emptied.contains(lsn) ? .stays : .goes
     case .fetchedSave, .settled: named.contains(lsn) ? .stays : .goes
-    case .deleted: state.outbox.unsettled.contains(lsn) ? .stays : .isPacked
-    case .fetchedDelete, .deletions, .superseded: .isPacked
+    case .deleted: named.contains(lsn) ? .stays : .isPacked
+    case .fetchedDelete, .deletions: .isPacked
     case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace:
       keepsMemory || registered.contains(lsn) ? .stays : .goes
     case .held, .blocked: registered.contains(lsn) ? .stays : .goes
@@ -142,35 +170,17 @@ package struct CompactionPlan {
     }
   }
 
-  /// Whether an event is of a record that keeps all its events. Decodes nothing as long as there is none.
-  fileprivate func isWhole(_ found: LogEvent) throws -> Bool {
-    guard !whole.isEmpty, let id = try EventSource.decode(found).recordID else { return false }
-    return isWhole(id)
-  }
-
   private func isWhole(_ id: RecordID) -> Bool { !whole.isEmpty && whole.contains(KeyedHash(of: id, key: key)) }
 
-  /// What stays of an event that says which mutations a request carried.
-  fileprivate func cut(_ sent: Sent, at lsn: LSN) -> Sent {
-    var sent = sent
-    sent.lsns = sent.lsns.filter { attempts[$0] == lsn || mutationsOfWhole.contains($0) }
-    return sent
-  }
-
-  /// Hands the unsettled saves of an event that need not stay whole to `body`.
-  fileprivate func eachSave(
-    _ event: Event, at lsn: LSN, _ body: (RecordID, String, LSN, HybridTime) -> Void
-  ) {
+  /// What stays of an event of which only a part does; nil if nothing.
+  fileprivate func cut(_ event: Event, at lsn: LSN) -> Event? {
     switch event {
-    case .saved(let saved): body(saved.id, saved.type, lsn, saved.time)
-    case .merged(let merged): body(merged.id, merged.type, lsn, merged.time)
-    case .superseded(let packed):
-      for mutation in packed.mutations {
-        let record = packed.records[mutation.record]
-        guard state.outbox.unsettled.contains(mutation.lsn) || isWhole(record.id) else { continue }
-        body(record.id, record.type, mutation.lsn, mutation.time)
-      }
-    default: break
+    case .saved(let saved): return .superseded(Superseded(id: saved.id, type: saved.type, time: saved.time))
+    case .merged(let merged): return .superseded(Superseded(id: merged.id, type: merged.type, time: merged.time))
+    case .sent(var sent):
+      sent.lsns = sent.lsns.filter { attempts[$0] == lsn || mutationsOfWhole.contains($0) }
+      return sent.lsns.isEmpty ? nil : .sent(sent)
+    default: return event
     }
   }
 
@@ -223,92 +233,70 @@ package struct CompactionPlan {
     attempts = [:]
     mutationsOfWhole = LSNSet()
     carriers = LSNSet()
-    packedTimes = []
     lastLeftOut = .none
     latest = nil
     bytesLeft = (0, 0)
-    var (saves, deletions) = (SupersededPacking(), DeletionPacking(key: key))
+    var deletions = DeletionPacking(key: key)
     try read { transaction in
       for found in transaction {
-        try decide(found, &registers, &saves, &deletions)
+        try decide(found, &registers, &deletions)
       }
     }
-    close(&saves)
     close(&deletions)
     for lsn in registers.values { registered.insert(lsn) }
   }
 
   private mutating func decide(
-    _ found: LogEvent, _ registers: inout [Register: LSN], _ saves: inout SupersededPacking,
-    _ deletions: inout DeletionPacking
+    _ found: LogEvent, _ registers: inout [Register: LSN], _ deletions: inout DeletionPacking
   ) throws {
     let (kind, lsn) = (try EventSource.kind(found), LSN(found.lsn))
-    let fate = fate(kind, lsn)
-    if fate == .goes || fate == .isPacked {
-      bytesLeft.out += UInt64(found.body.count)
-    } else {
-      bytesLeft.in += UInt64(found.body.count)
-    }
     switch kind {
     case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace,
       .held, .blocked:
       register(try EventSource.decode(found), lsn, &registers)
-      return
     case .sent:
+      // The first one: later ones of the same mutation say nothing new.
       if case .sent(let sent) = try EventSource.decode(found) {
-        for mutation in sent.lsns where state.outbox.attempted.contains(mutation) { attempts[mutation] = lsn }
+        for mutation in sent.lsns where attempted.contains(mutation) && attempts[mutation] == nil {
+          attempts[mutation] = lsn
+        }
       }
-      return
-    default: break
-    }
-    // Most events are not looked into.
-    guard fate == .isPacked || !whole.isEmpty || (fate == .stays && (saves.isOpen || deletions.isOpen)) else {
-      if fate == .goes { leaveOut(kind, lsn) }
-      return
-    }
-    let event = try EventSource.decode(found)
-    let isWhole = event.recordID.map { self.isWhole($0) } ?? false
-    if isWhole { noteMutations(of: event, lsn) }
-    if fate == .stays || isWhole || isUnderAnotherKey(event) {
-      // What was packed so far comes before this event, as it did.
-      guard let id = event.recordID else { return }
-      if saves.has(id) { close(&saves) }
-      if kind == .deleted || isWhole, deletions.has(id) { close(&deletions) }
-      return
-    }
-    leaveOut(kind, lsn)
-    guard fate == .isPacked else { return }
-    switch event {
-    case .deleted, .fetchedDelete, .deletions:
-      let count = if case .deletions(let packed) = event { packed.items.count } else { 1 }
-      if deletions.isFull(for: count) { close(&deletions) }
-      try eachDeletion(event, at: lsn) { deletions.add($0, $1, at: lsn) }
-    default:
-      if case .superseded(let packed) = event { noteMutations(of: packed) }
-      let count = if case .superseded(let packed) = event { packed.mutations.count } else { 1 }
-      if saves.isFull(for: count) { close(&saves) }
-      eachSave(event, at: lsn) { id, type, mutation, time in
-        saves.add(id, type, mutation, time, at: lsn)
-        packedTimes.append((mutation, time))
-      }
+    default: try decide(found, kind, lsn, &deletions)
     }
   }
 
-  /// A pack whose names stand under another key stays as it is.
-  fileprivate func isUnderAnotherKey(_ event: Event) -> Bool {
-    if case .deletions(let packed) = event { return packed.key != key }
-    return false
+  private mutating func decide(
+    _ found: LogEvent, _ kind: EventKind?, _ lsn: LSN, _ deletions: inout DeletionPacking
+  ) throws {
+    let (fate, event) = try fate(found, kind)
+    switch fate {
+    case .stays:
+      bytesLeft.in += UInt64(found.body.count)
+      guard !whole.isEmpty || deletions.isOpen else { return }
+      let event = try event ?? EventSource.decode(found)
+      guard let id = event.recordID else { return }
+      if isWhole(id) { noteMutations(of: event, lsn) }
+      // What was packed so far comes before this event, as it did.
+      if kind == .deleted || isWhole(id), deletions.has(id) { close(&deletions) }
+    case .isCut: bytesLeft.out += UInt64(found.body.count)
+    case .goes:
+      bytesLeft.out += UInt64(found.body.count)
+      leaveOut(kind, lsn)
+    case .isPacked:
+      bytesLeft.out += UInt64(found.body.count)
+      leaveOut(kind, lsn)
+      guard let event else { return }
+      let count = if case .deletions(let packed) = event { packed.items.count } else { 1 }
+      if deletions.isFull(for: count) { close(&deletions) }
+      try eachDeletion(event, at: lsn) { deletions.add($0, $1, at: lsn) }
+    }
   }
 
   private mutating func leaveOut(_ kind: EventKind?, _ lsn: LSN) {
     switch kind {
-    case .saved, .merged, .deleted, .fetchedSave, .fetchedDelete, .deletions, .superseded: lastLeftOut = lsn
+    case .saved, .superseded, .merged, .deleted, .fetchedSave, .fetchedDelete, .deletions: lastLeftOut = lsn
     default: break
     }
-  }
-
-  private mutating func close(_ saves: inout SupersededPacking) {
-    if let carrier = saves.close() { carriers.insert(carrier) }
   }
 
   private mutating func close(_ deletions: inout DeletionPacking) {
@@ -339,15 +327,8 @@ package struct CompactionPlan {
 
   private mutating func noteMutations(of event: Event, _ lsn: LSN) {
     switch event {
-    case .saved, .deleted, .merged: mutationsOfWhole.insert(lsn)
+    case .saved, .superseded, .deleted, .merged: mutationsOfWhole.insert(lsn)
     default: break
-    }
-  }
-
-  private mutating func noteMutations(of packed: Superseded) {
-    guard !whole.isEmpty else { return }
-    for mutation in packed.mutations where isWhole(packed.records[mutation.record].id) {
-      mutationsOfWhole.insert(mutation.lsn)
     }
   }
 
@@ -371,7 +352,6 @@ package struct CompactionPlan {
 /// What stays of a log's beginning, an event after the other.
 package struct Survivors {
   private let plan: CompactionPlan
-  private var saves = SupersededPacking()
   private var deletions: DeletionPacking
 
   package init(of plan: CompactionPlan) {
@@ -391,57 +371,25 @@ package struct Survivors {
   }
 
   private mutating func of(_ found: LogEvent) throws -> LogSurvivor? {
-    let (kind, lsn) = (try EventSource.kind(found), LSN(found.lsn))
-    let fate = plan.fate(kind, lsn)
-    if fate == .stays { return LogSurvivor(found) }
-    if try plan.isWhole(found) { return LogSurvivor(found) }
+    let lsn = LSN(found.lsn)
+    let (fate, event) = try plan.fate(found, EventSource.kind(found))
     var left: Event?
     switch fate {
-    case .stays, .goes: break
-    case .isCut:
-      guard case .sent(let sent) = try EventSource.decode(found) else { return nil }
-      let rest = plan.cut(sent, at: lsn)
-      if rest.lsns.isEmpty { return nil }
-      if rest.lsns == sent.lsns { return LogSurvivor(found) }
-      left = .sent(rest)
+    case .stays: return LogSurvivor(found)
+    case .goes: break
+    case .isCut: left = plan.cut(try event ?? EventSource.decode(found), at: lsn)
     case .isPacked:
-      let event = try EventSource.decode(found)
-      if plan.isUnderAnotherKey(event) { return LogSurvivor(found) }
-      left = try pack(event, lsn)
+      guard let event else { break }
+      try plan.eachDeletion(event, at: lsn) { deletions.add($0, $1, at: lsn) }
+      if plan.carriers.contains(lsn) { left = deletions.take() }
     }
     if let latest = plan.latest, latest.carrier == lsn {
-      switch left {
-      case .superseded(var packed):
-        packed.latest = latest.time
-        left = .superseded(packed)
-      case .deletions(var packed):
-        packed.latest = latest.time
-        left = .deletions(packed)
-      default: left = .superseded(Superseded(latest: latest.time))
-      }
+      // Nothing is left here but, perhaps, a pack.
+      var pack = Deletions(key: plan.key, items: [])
+      if case .deletions(let packed) = left { pack = packed }
+      pack.latest = latest.time
+      left = .deletions(pack)
     }
     return left.map { LogSurvivor(lsn: found.lsn, schema: EventCodec.schema, body: EventCodec.encode($0)) }
-  }
-
-  /// Takes what counts of an event into the pack; returns the pack, if this event carries it.
-  private mutating func pack(_ event: Event, _ lsn: LSN) throws(StrandlineError) -> Event? {
-    let isCarrier = plan.carriers.contains(lsn)
-    switch event {
-    case .deleted, .fetchedDelete, .deletions:
-      try plan.eachDeletion(event, at: lsn) { deletions.add($0, $1, at: lsn) }
-      return isCarrier ? deletions.take() : nil
-    default:
-      plan.eachSave(event, at: lsn) { saves.add($0, $1, $2, $3, at: lsn) }
-      return isCarrier ? saves.take() : nil
-    }
-  }
-}
-
-extension Projections {
-  /// Learns what the packed events of a compaction say and the events that they are about to replace do not: the times of
-  /// mutations, and the key of hashes.
-  mutating func learn(aboutToBePacked plan: CompactionPlan) {
-    for (lsn, time) in plan.packedTimes { outbox.learn(time, of: lsn) }
-    deletions.use(plan.key)
   }
 }

@@ -139,6 +139,7 @@ package enum Event: Sendable {
     case .released(let event): event.id
     case .discarded(let event): event.id
     case .assetUploaded(let event): event.id
+    case .superseded(let event): event.id
     default: nil
     }
   }

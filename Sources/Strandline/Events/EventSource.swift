@@ -115,11 +115,12 @@ package enum EventSource: Sendable {
   /// fetched by the server or by the device that wrote it, whichever is later. nil for an event without one.
   package static func timeMilliseconds(_ found: LogEvent) throws(StrandlineError) -> Int64? {
     switch try kind(found) {
-    case .saved, .merged, .deleted, .fetchedSave: break
+    case .saved, .superseded, .merged, .deleted, .fetchedSave: break
     default: return nil
     }
     switch try decode(found) {
     case .saved(let event): return event.time.milliseconds
+    case .superseded(let event): return event.time.milliseconds
     case .merged(let event): return event.time.milliseconds
     case .deleted(let event): return event.time.milliseconds
     case .fetchedSave(let event): return max(event.latest.milliseconds, event.modified?.milliseconds ?? .min)

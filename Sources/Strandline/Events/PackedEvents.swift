@@ -1,7 +1,5 @@
-// Events that compaction writes in place of many: what is known of deleted names, and the order and time of pending saves
-// that are not their record's newest. Each has the LSN of one of the events that it replaces.
-
-package import StrandlineSystem
+// Events that compaction writes in place of others: what is known of deleted names, under the LSN of one of the events that
+// it stands for; and what is left of a save that a later one stands for, under its own.
 
 /// Deletions that compaction packed: what the deletion index needs of each name to decide as before.
 package struct Deletions: EventPayload, Hashable {
@@ -59,112 +57,22 @@ package struct Deletions: EventPayload, Hashable {
   }
 }
 
-/// Pending saves that are not their record's newest mutation. The newest alone is sent; these are still counted and waited
-/// for until it is settled.
+/// A pending save that is not its record's newest mutation, without its content: the newest alone is sent. It says since
+/// when the record has been owed to the server, and to which mutation an answer may be.
 package struct Superseded: EventPayload, Hashable {
   package static let kind = EventKind.superseded
-  package struct Record: Hashable, FieldGroup {
-    package static let tableName = "supersededRecord"
-    package static let bytesMin = 5
-    package var id: RecordID
-    package var type: String
-    package init(id: RecordID, type: String) {
-      self.id = id
-      self.type = type
-    }
-    package init<Coder: FieldCoder>(_ record: Self?, _ field: inout Coder) throws(Coder.Failure) {
-      id = try field("record", .id, record?.id)
-      type = try field("recordType", .text, record?.type)
-    }
-  }
-  package struct Mutation: Hashable, Sendable {
-    package var lsn: LSN
-    /// The place of its record in `records`, counted from 0.
-    package var record: Int
-    package var time: HybridTime
-    package init(lsn: LSN, record: Int, time: HybridTime) {
-      self.lsn = lsn
-      self.record = record
-      self.time = time
-    }
-  }
-  /// The greatest hybrid time among the events that this replaces; zero if an event that stays has it.
-  package var latest: HybridTime
-  package var records: [Record]
-  /// Ascending by LSN.
-  package var mutations: [Mutation]
+  package var id: RecordID
+  package var type: String
+  package var time: HybridTime
 
-  package init(latest: HybridTime = .zero, records: [Record] = [], mutations: [Mutation] = []) {
-    self.latest = latest
-    self.records = records
-    self.mutations = mutations
+  package init(id: RecordID, type: String, time: HybridTime) {
+    self.id = id
+    self.type = type
+    self.time = time
   }
   package init<Coder: FieldCoder>(_ superseded: Self?, _ field: inout Coder) throws(Coder.Failure) {
-    latest = try field("latest", .time, superseded?.latest)
-    let records = try field("records", .list(.group(Record.self)), superseded?.records)
-    let mutations = try field("mutations", .supersededMutations, superseded?.mutations)
-    try field.require(mutations.allSatisfy { $0.record < records.count }, "a mutation of no record")
-    (self.records, self.mutations) = (records, mutations)
+    id = try field("record", .id, superseded?.id)
+    type = try field("recordType", .text, superseded?.type)
+    time = try field("time", .time, superseded?.time)
   }
 }
-
-/// The bytes of one of `Superseded.mutations`: its LSN and its time as differences from the mutation before.
-private struct MutationStep: FieldGroup {
-  static let tableName = "supersededMutation"
-  static let bytesMin = 3
-  var lsn: UInt64
-  var record: UInt64
-  var time: Int64
-
-  init(_ mutation: Superseded.Mutation, after previous: Superseded.Mutation?) {
-    lsn = mutation.lsn.rawValue &- (previous?.lsn.rawValue ?? 0)
-    record = UInt64(mutation.record)
-    time = Int64(bitPattern: mutation.time.rawValue &- (previous?.time.rawValue ?? 0))
-  }
-  init<Coder: FieldCoder>(_ step: Self?, _ field: inout Coder) throws(Coder.Failure) {
-    lsn = try field("lsn", .varint, step?.lsn)
-    record = try field("recordPlace", .varint, step?.record)
-    time = try field("time", .zigzag, step?.time)
-  }
-}
-
-/// Mutations in ascending order of their LSNs, each as a step from the one before.
-package struct SupersededMutationsType: FieldType {
-  package var name: String { "\(MutationStep.tableName)*" }
-  package var bytesMin: Int { 1 }
-  package func read(from reader: inout ByteReader) throws(ByteReaderError) -> [Superseded.Mutation] {
-    var mutations: [Superseded.Mutation] = []
-    var (lsn, time): (UInt64, UInt64) = (0, 0)
-    for _ in 0..<(try reader.count(minimumBytes: MutationStep.bytesMin)) {
-      let start = reader.offset
-      let step = try MutationStep(nil, &reader)
-      let (next, overflow) = lsn.addingReportingOverflow(step.lsn)
-      guard step.lsn > 0, !overflow, let record = Int(exactly: step.record) else {
-        throw ByteReaderError(offset: start, what: "a mutation out of order, or of no record")
-      }
-      lsn = next
-      time &+= UInt64(bitPattern: step.time)
-      mutations.append(Superseded.Mutation(lsn: LSN(lsn), record: record, time: HybridTime(rawValue: time)))
-    }
-    return mutations
-  }
-  package func write(_ value: [Superseded.Mutation], to writer: inout ByteWriter) {
-    writer.varint(UInt64(value.count))
-    var previous: Superseded.Mutation?
-    for mutation in value {
-      _ = MutationStep(MutationStep(mutation, after: previous), &writer)
-      previous = mutation
-    }
-  }
-  /// A dump shows LSNs and times, not differences.
-  package func content(of value: [Superseded.Mutation]) -> FieldContent {
-    .list(
-      value.map { mutation in
-        var fields = MutationStep(mutation, after: nil).listedFields
-        fields[2].content = .unsigned(mutation.time.rawValue)
-        return .group(table: MutationStep.tableName, bytesMin: MutationStep.bytesMin, fields)
-      })
-  }
-}
-
-extension FieldType where Self == SupersededMutationsType { package static var supersededMutations: Self { Self() } }

@@ -55,44 +55,8 @@ package struct LSNSet: Sendable, Equatable {
     return true
   }
 
-  /// How many are at most `lsn`.
-  package func count(upTo lsn: LSN) -> Int {
-    var result = count
-    for chunk in chunks.reversed() {
-      if chunk.number << 12 | 4095 <= lsn.rawValue { break }
-      if chunk.number << 12 > lsn.rawValue {
-        result -= chunk.count
-        continue
-      }
-      let (_, word, bit) = Self.place(lsn)
-      for later in word..<64 {
-        // Of the LSN's own word, the bits above its own.
-        let mask = later == word ? ~(bit | (bit &- 1)) : ~0
-        result -= (chunk.words[later] & mask).nonzeroBitCount
-      }
-    }
-    return result
-  }
-
-  /// The least that is at least `lsn`.
-  package func first(from lsn: LSN) -> LSN? {
-    let (number, start, bit) = Self.place(lsn)
-    var index = lowerBound(number)
-    while index < chunks.count {
-      let chunk = chunks[index]
-      let isFirst = chunk.number == number
-      for word in (isFirst ? start : 0)..<64 {
-        let mask = isFirst && word == start ? ~(bit &- 1) : ~0
-        let bits = chunk.words[word] & mask
-        if bits != 0 { return Self.lsn(chunk.number, word, bits.trailingZeroBitCount) }
-      }
-      index += 1
-    }
-    return nil
-  }
-
-  /// All, ascending, up to a limit.
-  package func all(upTo limit: LSN = LSN(.max)) -> [LSN] {
+  /// All, ascending.
+  package func all() -> [LSN] {
     var result: [LSN] = []
     result.reserveCapacity(count)
     for chunk in chunks {
@@ -100,7 +64,6 @@ package struct LSNSet: Sendable, Equatable {
         var rest = bits
         while rest != 0 {
           let lsn = Self.lsn(chunk.number, word, rest.trailingZeroBitCount)
-          if lsn > limit { return result }
           result.append(lsn)
           rest &= rest &- 1
         }

@@ -1,132 +1,89 @@
-// Every unsettled mutation, in the order of the log. Computed from the log when a store is opened.
+// The records that owe the server something, in the order of the log. Computed from the log when a store is opened.
 //
-// A store may be used for a year before it syncs, so a mutation costs a bit here. Which record it is of stands in its
-// event; a record's entry names its newest one.
+// A store may be used for a year before it syncs, so a record costs two bits here, however often it was edited. Which record
+// a mutation is of stands in its event; what else an upload needs stands in the record's entry.
 
-/// The unsettled mutations.
+/// The records with unsettled mutations.
 package struct Outbox: Sendable {
-  package internal(set) var unsettled = LSNSet()
-  /// Those that a request may have carried and whose outcome is not known.
+  /// The newest unsettled mutation of each.
+  package internal(set) var newest = LSNSet()
+  /// The oldest one of each.
+  package internal(set) var first = LSNSet()
+  /// The mutations that a request may have carried and whose outcome is not known: newest ones, and those that the entries
+  /// name.
   package internal(set) var attempted = LSNSet()
-  /// Of records with several, all but the newest, ascending.
-  package internal(set) var earlier: [RecordID: [LSN]] = [:]
-  /// How many those are.
-  var earlierCount = 0
-  /// The times of those mutations whose events compaction has packed; the others' events hold theirs.
-  package internal(set) var times: [LSN: HybridTime] = [:]
-
-  /// A mutation that was settled, to undo that.
-  struct Settled: Sendable {
-    var lsn: LSN
-    var wasAttempted: Bool
-    var time: HybridTime?
-  }
 
   package init() {}
 
-  package var count: Int { unsettled.count }
-
-  /// How many records have unsettled mutations.
-  package var recordCount: Int { unsettled.count - earlierCount }
+  /// How many records there are.
+  package var count: Int { newest.count }
 
   /// The oldest unsettled mutation.
-  package var oldest: LSN? { unsettled.first }
-
-  /// A record's unsettled mutations, ascending.
-  package func mutations(of id: RecordID, _ pending: Pending?) -> [LSN] {
-    guard let pending else { return [] }
-    return (earlier[id] ?? []) + [pending.newest]
-  }
-
-  /// Whether `lsn` is an unsettled mutation of the record.
-  package func contains(_ lsn: LSN, of id: RecordID, _ pending: Pending?) -> Bool {
-    guard let pending, unsettled.contains(lsn) else { return false }
-    return pending.newest == lsn || earlier[id]?.contains(lsn) == true
-  }
+  package var oldest: LSN? { first.first }
 
   /// The newest mutation of a record that a request may have carried and whose outcome is not known.
-  package func attempted(of id: RecordID, _ pending: Pending?) -> LSN? {
-    guard let pending, !attempted.isEmpty else { return nil }
-    if attempted.contains(pending.newest) { return pending.newest }
-    return earlier[id]?.last { attempted.contains($0) }
+  package func attempted(_ pending: Pending?) -> LSN? {
+    guard let pending else { return nil }
+    return attempted.contains(pending.newest) ? pending.newest : pending.attempts.last?.lsn
   }
 
   // MARK: Changes
 
-  /// Adds a record's next mutation.
-  mutating func append(_ lsn: LSN, of id: RecordID, after newest: LSN?) {
-    if let newest {
-      earlier[id, default: []].append(newest)
-      earlierCount += 1
-    }
-    unsettled.insert(lsn)
+  /// What a record owes after another mutation.
+  func appending(_ lsn: LSN, isDeletion: Bool, to pending: Pending?) -> Pending {
+    guard let pending else { return Pending(isDeletion: isDeletion, newest: lsn) }
+    var attempts = pending.attempts
+    if attempted.contains(pending.newest) { attempts.append(Pending.Attempt(lsn: pending.newest, next: lsn)) }
+    return Pending(isDeletion: isDeletion, newest: lsn, first: pending.first, attempts: attempts)
   }
 
-  /// Undoes `append`, which came last.
-  mutating func removeLast(_ lsn: LSN, of id: RecordID, after newest: LSN?) {
-    unsettled.remove(lsn)
-    attempted.remove(lsn)
-    if newest != nil {
-      earlier[id]?.removeLast()
-      earlierCount -= 1
-      if earlier[id]?.isEmpty == true { earlier[id] = nil }
+  /// Settles a record's mutations up to `limit`.
+  ///
+  /// - Returns: what is still owed, and the settled ones that had been attempted.
+  mutating func settle(_ pending: Pending, upTo limit: LSN) -> (left: Pending?, attempted: [LSN]) {
+    let carried = pending.attempts.prefix { $0.lsn <= limit }
+    var left: Pending?
+    var done = carried.map(\.lsn)
+    if pending.newest > limit {
+      // What is settled is an attempted mutation. If no request is known that carried it (the log of a copy), the oldest
+      // unsettled one is not known either; it is taken for as old as before.
+      left = Pending(
+        isDeletion: pending.isDeletion, newest: pending.newest, first: carried.last?.next ?? pending.first,
+        attempts: Array(pending.attempts[carried.endIndex...]))
+    } else if attempted.contains(pending.newest) {
+      done.append(pending.newest)
     }
+    unattempt(done)
+    return (left, done)
   }
 
-  /// Adds a mutation that may be older than others of the record; returns the record's newest.
-  mutating func insert(_ lsn: LSN, of id: RecordID, newest: LSN?) -> LSN {
-    guard unsettled.insert(lsn), let newest else { return max(lsn, newest ?? .none) }
-    var others = earlier[id] ?? []
-    let (older, latest) = lsn < newest ? (lsn, newest) : (newest, lsn)
-    others.insert(older, at: others.firstIndex { $0 > older } ?? others.count)
-    earlier[id] = others
-    earlierCount += 1
-    return latest
-  }
-
-  /// Removes a record's mutations up to `lsn`; returns them.
-  mutating func settle(_ id: RecordID, newest: LSN, upTo lsn: LSN) -> [Settled] {
-    var done: [Settled] = []
-    if let others = earlier[id] {
-      let count = newest <= lsn ? others.count : others.firstIndex { $0 > lsn } ?? others.count
-      done = others[..<count].map { remove($0) }
-      earlierCount -= count
-      if count == others.count { earlier[id] = nil } else if count > 0 { earlier[id] = Array(others[count...]) }
+  /// A record owes something else than it did.
+  mutating func change(from old: Owed?, to new: Owed?) {
+    guard old != new else { return }
+    if old?.newest != new?.newest {
+      if let old { newest.remove(old.newest) }
+      if let new { newest.insert(new.newest) }
     }
-    if newest <= lsn { done.append(remove(newest)) }
-    return done
-  }
-
-  /// Undoes `settle`.
-  mutating func unsettle(_ done: [Settled], of id: RecordID, newest: LSN) {
-    for mutation in done {
-      unsettled.insert(mutation.lsn)
-      if mutation.wasAttempted { attempted.insert(mutation.lsn) }
-      if let time = mutation.time { times[mutation.lsn] = time }
+    if old?.first != new?.first {
+      if let old { first.remove(old.first) }
+      if let new { first.insert(new.first) }
     }
-    let others = done.lazy.map(\.lsn).filter { $0 != newest }
-    guard !others.isEmpty else { return }
-    earlierCount += others.count
-    earlier[id] = Array(others) + (earlier[id] ?? [])
   }
 
   /// A request may have carried it; returns whether that is news.
-  mutating func attempt(_ lsn: LSN) -> Bool { unsettled.contains(lsn) && attempted.insert(lsn) }
+  mutating func attempt(_ lsn: LSN) -> Bool { newest.contains(lsn) && attempted.insert(lsn) }
 
-  /// No request carried it; returns whether one had.
-  mutating func unattempt(_ lsn: LSN) -> Bool { attempted.remove(lsn) }
+  /// No request carried them, or their outcome does not matter any more.
+  mutating func unattempt(_ lsns: [LSN]) { for lsn in lsns { attempted.remove(lsn) } }
 
-  /// Learns the times of packed mutations that are still unsettled.
-  package mutating func learn(_ packed: Superseded) {
-    for mutation in packed.mutations { learn(mutation.time, of: mutation.lsn) }
-  }
+  /// Undoes `unattempt`.
+  mutating func reattempt(_ lsns: [LSN]) { for lsn in lsns { attempted.insert(lsn) } }
+}
 
-  /// Learns the time of a mutation that is packed, if it is still unsettled.
-  mutating func learn(_ time: HybridTime, of lsn: LSN) { if unsettled.contains(lsn) { times[lsn] = time } }
+/// What the outbox knows of a record.
+struct Owed: Hashable, Sendable {
+  var newest: LSN
+  var first: LSN
 
-  private mutating func remove(_ lsn: LSN) -> Settled {
-    unsettled.remove(lsn)
-    let wasAttempted = attempted.remove(lsn)
-    return Settled(lsn: lsn, wasAttempted: wasAttempted, time: times.isEmpty ? nil : times.removeValue(forKey: lsn))
-  }
+  init(_ pending: Pending) { (newest, first) = (pending.newest, pending.first) }
 }

@@ -24,7 +24,6 @@ extension Projections {
     var result = ProjectionsDifference()
     try addEntries(other, &result)
     for (mine, theirs) in [(self, other), (other, self)] {
-      for (id, lsns) in mine.outbox.earlier where theirs.outbox.earlier[id] != lsns { result.ids.insert(id) }
       for (id, held) in mine.sync.held where theirs.sync.held[id] != held { result.ids.insert(id) }
       for (id, held) in mine.sync.unread where theirs.sync.unread[id] != held { result.ids.insert(id) }
       for (id, block) in mine.sync.openBlocks where theirs.sync.openBlocks[id] != block { result.ids.insert(id) }
@@ -33,7 +32,9 @@ extension Projections {
     var keys = Set(deletions.keys).union(other.deletions.keys)
     if keys.isEmpty { keys.insert(HashKey(low: 0, high: 0)) }
     for key in keys { try addDeletions(other, key, &result) }
-    if outbox.unsettled != other.outbox.unsettled, result.ids.isEmpty { result.isMemoryOther = true }
+    if outbox.newest != other.outbox.newest || outbox.first != other.outbox.first, result.ids.isEmpty {
+      result.isMemoryOther = true
+    }
     let (ours, others) = (sync, other.sync)
     result.isMemoryOther =
       result.isMemoryOther || ours.bounds != others.bounds || ours.zones != others.zones
@@ -52,7 +53,7 @@ extension Projections {
       if let one = left, let two = right, one.id == two.id {
         let isSame =
           one.entry == two.entry
-          && outbox.attempted(of: one.id, one.entry.pending) == other.outbox.attempted(of: two.id, two.entry.pending)
+          && outbox.attempted(one.entry.pending) == other.outbox.attempted(two.entry.pending)
         if !isSame { result.ids.insert(one.id) }
         (left, right) = (try mine.next(), try theirs.next())
       } else if let one = left, right.map({ RowKey.record(one.id).precedes(RowKey.record($0.id)) }) ?? true {

@@ -60,6 +60,16 @@ extension Projections {
     return living
   }
 
+  /// How many records owe the server something, and the oldest mutation that one of them owes, as of `durable`.
+  package func owed(asOf durable: LSN) -> (count: Int, oldest: LSN?) {
+    var durableOutbox = outbox
+    for undo in undos.reversed(after: durable) {
+      guard let changed = undo.change.ofRecord else { continue }
+      durableOutbox.change(from: undo.owed, to: changed.before?.pending.map { Owed($0) })
+    }
+    return (durableOutbox.count, durableOutbox.oldest)
+  }
+
   // MARK: Views
 
   /// Begins a view of what is durable: as long as it is held, `entry(_:asOf:)` answers for its LSN.
@@ -148,15 +158,14 @@ extension Projections {
     switch undo.change {
     case .began(let id, _):
       if case .some(let now?) = records.known(id) { records.set(id, from: now, to: nil) }
-      outbox.removeLast(undo.lsn, of: id, after: nil)
+      outbox.change(from: undo.owed, to: nil)
     case .record(let id, let entry, let deletion, _):
+      outbox.change(from: undo.owed, to: entry?.pending.map { Owed($0) })
       // What memory does not know has not changed since the runs were written.
       if case .some(let now) = records.known(id), now != entry { records.set(id, from: now, to: entry) }
       if case .some(let now) = deletions.known(id), now != deletion { deletions.set(id, from: now, to: deletion) }
-    case .appended(let id, let newest): outbox.removeLast(undo.lsn, of: id, after: newest)
-    case .settled(let id, let done, let newest): outbox.unsettle(done, of: id, newest: newest)
-    case .attempted(let mutation): _ = outbox.unattempt(mutation)
-    case .unattempted(let mutation): _ = outbox.attempt(mutation)
+    case .attempted(let mutation): outbox.unattempt([mutation])
+    case .unattempted(let mutations): outbox.reattempt(mutations)
     case .sync(let change): _ = sync.assign(change)
     }
   }

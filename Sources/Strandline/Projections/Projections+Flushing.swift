@@ -65,11 +65,8 @@ extension Projections {
       lsn: appliedLSN, recordCount: UInt64(records.count),
       living: records.living.filter { $0.value != 0 }.sorted { $0.key < $1.key }
         .map { StoredState.ZoneCount(zone: $0.key, count: UInt64($0.value)) },
-      deletionCount: UInt64(deletions.count), deletionKeys: deletions.keys, unsettled: outbox.unsettled,
-      attempted: outbox.attempted,
-      earlier: outbox.earlier.sorted { $0.key < $1.key }
-        .map { StoredState.EarlierMutations(id: $0.key, lsns: $0.value) },
-      times: outbox.times.sorted { $0.key < $1.key }.map { StoredState.MutationTime(lsn: $0.key, time: $0.value) },
+      deletionCount: UInt64(deletions.count), deletionKeys: deletions.keys, newest: outbox.newest,
+      first: outbox.first, attempted: outbox.attempted,
       bounds: sync.bounds.values.sorted { $0.scope < $1.scope },
       zones: sync.zones.sorted { $0.key < $1.key }.map { StoredState.KnownZone(zone: $0.key, state: $0.value) },
       databaseTokens: sync.databaseTokens.sorted { $0.key < $1.key }
@@ -97,11 +94,9 @@ extension Projections {
 
 extension Outbox {
   init(_ state: StoredState) {
-    unsettled = state.unsettled
+    newest = state.newest
+    first = state.first
     attempted = state.attempted
-    earlier = Dictionary(state.earlier.map { ($0.id, $0.lsns) }) { first, _ in first }
-    earlierCount = earlier.values.reduce(0) { $0 + $1.count }
-    times = Dictionary(state.times.map { ($0.lsn, $0.time) }) { first, _ in first }
   }
 }
 

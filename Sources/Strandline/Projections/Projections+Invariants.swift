@@ -3,7 +3,7 @@
 extension Projections {
   /// A description of the first invariant that does not hold; nil if all do. O(records).
   package func brokenInvariant() -> String? {
-    var (owed, owing) = (0, 0)
+    var (owing, attempts) = (0, 0)
     var living: [ZoneID: Int] = [:]
     let entries: [RecordID: RecordEntry]
     do { entries = try allEntries() } catch { return "the records cannot be read: \(error)" }
@@ -15,24 +15,27 @@ extension Projections {
         if base.version > appliedLSN { return "\(id): the base \(base.version) is not applied yet" }
       }
       guard let pending = entry.pending else { continue }
-      let mutations = outbox.mutations(of: id, pending)
-      for (place, lsn) in mutations.enumerated() {
-        if place > 0, mutations[place - 1] >= lsn { return "\(id): mutations out of order \(mutations)" }
-        if !outbox.unsettled.contains(lsn) { return "\(id): \(lsn) is not in the outbox" }
+      let mutations = [pending.first] + pending.attempts.flatMap { [$0.lsn, $0.next] } + [pending.newest]
+      if zip(mutations, mutations.dropFirst()).contains(where: { $0 > $1 }) {
+        return "\(id): mutations out of order \(mutations)"
       }
+      if !outbox.newest.contains(pending.newest) || !outbox.first.contains(pending.first) {
+        return "\(id): \(pending.first) and \(pending.newest) are not in the outbox"
+      }
+      for attempt in pending.attempts where !outbox.attempted.contains(attempt.lsn) {
+        return "\(id): \(attempt.lsn) was not attempted"
+      }
+      attempts += pending.attempts.count + (outbox.attempted.contains(pending.newest) ? 1 : 0)
       if pending.isDeletion, (try? deletion(id)) == nil {
         return "\(id): a pending deletion that is not in the deletion index"
       }
-      owed += mutations.count
       owing += 1
     }
-    if owed != outbox.count { return "the outbox holds \(outbox.count) mutations, the records \(owed)" }
-    if owing != outbox.recordCount { return "the outbox counts \(outbox.recordCount) records, the table \(owing)" }
-    for lsn in outbox.attempted.all() where !outbox.unsettled.contains(lsn) {
-      return "\(lsn) was attempted and is not in the outbox"
+    if owing != outbox.count || owing != outbox.first.count {
+      return "the outbox counts \(outbox.count) and \(outbox.first.count) records, the table \(owing)"
     }
-    for id in outbox.earlier.keys where entries[id]?.pending == nil {
-      return "\(id): earlier mutations, but no newest one"
+    if attempts != outbox.attempted.count {
+      return "the outbox has \(outbox.attempted.count) attempted mutations, the records \(attempts)"
     }
     if records.count != entries.count { return "the table counts \(records.count) records, there are \(entries.count)" }
     let counted = records.living.filter { $0.value != 0 }

@@ -115,9 +115,8 @@ package struct Projections: Sendable {
         try runs?.deletion(hash, packed.key) != nil
       }
       sync.learn(packed.latest)
-    case .superseded(let packed):
-      precondition(isDurable, "compaction alone writes packed events, and they are durable when they are read")
-      try apply(packed, at: lsn)
+    case .superseded(let saved):
+      applySaved(saved.id, type: saved.type, time: saved.time, known: try look(saved.id), at: lsn)
     case .confirmed, .listed, .assetUploaded, .unknown: break
     }
     appliedLSN = lsn
@@ -138,21 +137,17 @@ package struct Projections: Sendable {
   private mutating func applySaved(
     _ id: RecordID, type: String, time: HybridTime, known: KnownRecord, at lsn: LSN
   ) {
-    if var entry = known.entry {
-      entry.type = type
-      append(to: &entry, of: id, isDeletion: false, at: lsn)
+    var entry = known.entry ?? RecordEntry(type: type)
+    entry.type = type
+    entry.pending = outbox.appending(lsn, isDeletion: false, to: entry.pending)
+    if known.entry == nil, known.deletion == nil {
+      // The commonest change of all is kept in less.
+      outbox.change(from: nil, to: entry.pending.map { Owed($0) })
+      records.set(id, from: nil, to: entry)
+      keep(.began(id, type: type), lsn)
+    } else {
       set(id, (known.entry, known.deletion), (entry, known.deletion), at: lsn)
       closeHold(id, at: lsn)
-    } else {
-      outbox.append(lsn, of: id, after: nil)
-      let entry = RecordEntry(type: type, pending: Pending(isDeletion: false, newest: lsn))
-      records.set(id, from: nil, to: entry)
-      if known.deletion == nil {
-        keep(.began(id, type: type), lsn)
-      } else {
-        keep(.appended(id, after: nil), lsn)
-        keep(.record(id, nil, known.deletion, after: AfterChange(entry)), lsn)
-      }
     }
     sync.learn(time)
   }
@@ -161,7 +156,7 @@ package struct Projections: Sendable {
     let old = try (entry(deleted.id), deletion(deleted.id))
     // There may be no entry if damage took every version of the record. Its name is deleted all the same.
     var entry = old.0 ?? RecordEntry(type: "")
-    append(to: &entry, of: deleted.id, isDeletion: true, at: lsn)
+    entry.pending = outbox.appending(lsn, isDeletion: true, to: entry.pending)
     let deletion = DeletionEntry(
       births: (old.1?.births ?? []).union(deleted.births), createdMilliseconds: entry.base?.createdMilliseconds,
       changeTag: entry.base?.changeTag, lsn: lsn,
@@ -179,7 +174,7 @@ package struct Projections: Sendable {
     case .saved:
       // Without a tag, the mutation was recognized in a fetched version that is the base already. A mutation that is not
       // pending here (given up meanwhile, or lost to damage) is no base: the feed will bring the server's version.
-      if let tag = settled.changeTag, outbox.contains(settled.lsn, of: settled.id, entry?.pending) {
+      if let tag = settled.changeTag, entry?.pending?.mayBeAnswered(settled.lsn) == true {
         entry?.base = Base(
           version: lsn, content: settled.lsn, changeTag: tag,
           createdMilliseconds: settled.created?.milliseconds, modifiedMilliseconds: settled.modified?.milliseconds)
@@ -190,7 +185,7 @@ package struct Projections: Sendable {
       if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
     case .merged, .superseded, .cancelled: break
     }
-    settle(&entry, of: settled.id, upTo: settled.lsn, at: lsn)
+    settle(&entry, upTo: settled.lsn, at: lsn)
     if entry?.pending == nil { deletion?.provisional = nil }
     set(settled.id, old, (entry, deletion), at: lsn)
     closeHold(settled.id, at: lsn)
@@ -200,7 +195,7 @@ package struct Projections: Sendable {
     let old = try (entry(discarded.id), deletion(discarded.id))
     var (entry, deletion) = old
     if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
-    settle(&entry, of: discarded.id, upTo: discarded.lsn, at: lsn)
+    settle(&entry, upTo: discarded.lsn, at: lsn)
     if entry?.pending == nil { deletion?.provisional = nil }
     set(discarded.id, old, (entry, deletion), at: lsn)
     closeHold(discarded.id, at: lsn)
@@ -210,31 +205,19 @@ package struct Projections: Sendable {
     let old = try (entry(merged.id), deletion(merged.id))
     // There may be no entry: compaction removes the version that this was merged with once this is settled.
     var entry = old.0 ?? RecordEntry(type: merged.type)
-    settle(&entry, of: merged.id, upTo: merged.local, at: lsn)
-    for mutation in outbox.mutations(of: merged.id, entry.pending) where outbox.unattempt(mutation) {
-      keep(.unattempted(mutation), lsn)
+    // What was sent before is part of this now: whatever the outcome, this is sent next.
+    settle(&entry.pending, upTo: merged.local, at: lsn)
+    if let pending = entry.pending {
+      let attempted = (pending.attempts.map(\.lsn) + [pending.newest]).filter { outbox.attempted.contains($0) }
+      outbox.unattempt(attempted)
+      if !attempted.isEmpty { keep(.unattempted(attempted), lsn) }
+      entry.pending = Pending(isDeletion: pending.isDeletion, newest: pending.newest, first: pending.first)
     }
     entry.type = merged.type
-    append(to: &entry, of: merged.id, isDeletion: false, at: lsn)
+    entry.pending = outbox.appending(lsn, isDeletion: false, to: entry.pending)
     set(merged.id, old, (entry, old.1), at: lsn)
     sync.learn(merged.time)
     closeHold(merged.id, at: lsn)
-  }
-
-  private mutating func apply(_ packed: Superseded, at lsn: LSN) throws(StrandlineError) {
-    for mutation in packed.mutations {
-      let record = packed.records[mutation.record]
-      let old = try (entry(record.id), deletion(record.id))
-      var entry = old.0 ?? RecordEntry(type: record.type)
-      var pending = entry.pending ?? Pending(isDeletion: false, newest: mutation.lsn)
-      entry.type = record.type
-      if mutation.lsn > pending.newest { pending.isDeletion = false }
-      pending.newest = outbox.insert(mutation.lsn, of: record.id, newest: entry.pending?.newest)
-      entry.pending = pending
-      set(record.id, old, (entry, old.1), at: lsn)
-    }
-    outbox.learn(packed)
-    sync.learn(packed.latest)
   }
 
   private mutating func apply(_ fetched: FetchedSave, at lsn: LSN) throws(StrandlineError) {
@@ -312,34 +295,27 @@ package struct Projections: Sendable {
 
   // MARK: Parts of an application
 
-  /// Adds a mutation to what the server is owed of a record.
-  private mutating func append(to entry: inout RecordEntry, of id: RecordID, isDeletion: Bool, at lsn: LSN) {
-    let newest = entry.pending?.newest
-    outbox.append(lsn, of: id, after: newest)
-    keep(.appended(id, after: newest), lsn)
-    entry.pending = Pending(isDeletion: isDeletion, newest: lsn)
-  }
-
   /// Removes every mutation up to `limit` from the record's unsettled ones, and the entry if nothing is left of it.
-  private mutating func settle(_ entry: inout RecordEntry?, of id: RecordID, upTo limit: LSN, at lsn: LSN) {
-    if var known = entry {
-      settle(&known, of: id, upTo: limit, at: lsn)
-      entry = known
-    }
-    if entry?.base == nil, entry?.pending == nil { entry = nil }
+  private mutating func settle(_ entry: inout RecordEntry?, upTo limit: LSN, at lsn: LSN) {
+    guard var known = entry else { return }
+    settle(&known.pending, upTo: limit, at: lsn)
+    entry = known.base == nil && known.pending == nil ? nil : known
   }
 
-  private mutating func settle(_ entry: inout RecordEntry, of id: RecordID, upTo limit: LSN, at lsn: LSN) {
-    guard let newest = entry.pending?.newest else { return }
-    let done = outbox.settle(id, newest: newest, upTo: limit)
-    if !done.isEmpty { keep(.settled(id, done, newest: newest), lsn) }
-    if newest <= limit { entry.pending = nil }
+  private mutating func settle(_ pending: inout Pending?, upTo limit: LSN, at lsn: LSN) {
+    guard let owed = pending else { return }
+    let (left, attempted) = outbox.settle(owed, upTo: limit)
+    if !attempted.isEmpty { keep(.unattempted(attempted), lsn) }
+    pending = left
   }
 
   private mutating func set(
     _ id: RecordID, _ old: (RecordEntry?, DeletionEntry?), _ new: (RecordEntry?, DeletionEntry?), at lsn: LSN
   ) {
-    if new.0 != old.0 { records.set(id, from: old.0, to: new.0) }
+    if new.0 != old.0 {
+      records.set(id, from: old.0, to: new.0)
+      outbox.change(from: old.0?.pending.map { Owed($0) }, to: new.0?.pending.map { Owed($0) })
+    }
     if new.1 != old.1 { deletions.set(id, from: old.1, to: new.1) }
     keep(.record(id, old.0, old.1, after: new.0.map { AfterChange($0) }), lsn)
   }

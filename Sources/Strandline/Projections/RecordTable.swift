@@ -14,12 +14,52 @@ package struct Base: Hashable, Sendable {
   package var modifiedMilliseconds: Int64?
 }
 
-/// What the server is owed of a record. The outbox has all its unsettled mutations; the newest alone is enough to send.
+/// What the server is owed of a record: its unsettled mutations, of which the newest alone is enough to send. However many
+/// there are, this stays as small.
 package struct Pending: Hashable, Sendable {
   /// Whether the newest mutation is a deletion.
   package var isDeletion: Bool
   /// The newest unsettled mutation.
   package var newest: LSN
+  /// Most records have one unsettled mutation, and an entry in memory has no room for what else there may be.
+  private var others: Others
+
+  private enum Others: Hashable, Sendable {
+    case none
+    indirect case some(first: LSN, attempts: [Attempt])
+  }
+
+  /// A mutation that a request may have carried, whose outcome is not known, and that is not the newest any more.
+  package struct Attempt: Hashable, Sendable {
+    package var lsn: LSN
+    /// The record's next mutation.
+    package var next: LSN
+
+    package init(lsn: LSN, next: LSN) {
+      self.lsn = lsn
+      self.next = next
+    }
+  }
+
+  /// - Parameter first: nil: the newest is the only one.
+  package init(isDeletion: Bool, newest: LSN, first: LSN? = nil, attempts: [Attempt] = []) {
+    self.isDeletion = isDeletion
+    self.newest = newest
+    let first = first ?? newest
+    others = first == newest && attempts.isEmpty ? .none : .some(first: first, attempts: attempts)
+  }
+
+  /// The oldest unsettled mutation.
+  package var first: LSN { if case .some(let first, _) = others { first } else { newest } }
+
+  /// Ascending.
+  package var attempts: [Attempt] { if case .some(_, let attempts) = others { attempts } else { [] } }
+
+  /// The mutations that the server may have, ascending: the first may have been sent from a copy of this log.
+  package var sendable: [LSN] { [first] + attempts.map(\.lsn) + [newest] }
+
+  /// Whether `lsn` is one of the mutations that an answer may be about.
+  func mayBeAnswered(_ lsn: LSN) -> Bool { lsn == newest || attempts.contains { $0.lsn == lsn } }
 }
 
 /// One record: its base and what the server is owed.

@@ -10,13 +10,13 @@ package final class SharedProjections: Sendable {
   /// Makes the runs of the projections anew when one of them has failed.
   private let rebuild = Mutex<Rebuild?>(nil)
 
-  private let sendingLSNs = Mutex<Set<LSN>>([])
+  private let sendingLSNs = Mutex<[RecordID: LSN]>([:])
 
   /// What the engine is sending, from the moment at which it was a record's newest mutation until it is answered:
   /// compaction leaves it whole, though a newer one may stand for it by then.
-  package var sending: Set<LSN> { sendingLSNs.withLock { $0 } }
-  package func beginsSending(_ lsn: LSN) { sendingLSNs.withLock { _ = $0.insert(lsn) } }
-  package func endsSending() { sendingLSNs.withLock { $0 = [] } }
+  package var sending: [RecordID: LSN] { sendingLSNs.withLock { $0 } }
+  package func beginsSending(_ lsn: LSN, of id: RecordID) { sendingLSNs.withLock { $0[id] = lsn } }
+  package func endsSending() { sendingLSNs.withLock { $0 = [:] } }
 
   private struct Rebuild: Sendable {
     var body: @Sendable (RunSet) throws(StrandlineError) -> Void
@@ -134,18 +134,13 @@ package final class SharedProjections: Sendable {
   package func isDead(_ id: RecordID, births: Set<Birth>) throws(StrandlineError) -> Bool {
     try deletion(id)?.isDead(births) ?? false
   }
-  /// Whether any mutation in the range is unsettled.
-  package func owes(_ lsns: ClosedRange<LSN>) -> Bool {
-    withLock { $0.outbox.unsettled.first(from: lsns.lowerBound).map { $0 <= lsns.upperBound } ?? false }
+  /// Whether a record owes the server the mutation `lsn`.
+  package func owes(_ id: RecordID, _ lsn: LSN) throws(StrandlineError) -> Bool {
+    guard let pending = try entry(id)?.pending else { return false }
+    return pending.first <= lsn && lsn <= pending.newest
   }
-  /// The unsettled mutations, oldest first.
-  package var unsettled: [LSN] { withLock { $0.outbox.unsettled.all() } }
-  /// A record's unsettled mutations, ascending.
-  package func mutations(of id: RecordID, _ pending: Pending?) -> [LSN] {
-    withLock { $0.outbox.mutations(of: id, pending) }
-  }
+  /// The newest unsettled mutation of each record that has one, ascending.
+  package var owed: [LSN] { withLock { $0.outbox.newest.all() } }
   /// The newest mutation of a record that a request may have carried and whose outcome is not known.
-  package func attempted(of id: RecordID, _ pending: Pending?) -> LSN? {
-    withLock { $0.outbox.attempted(of: id, pending) }
-  }
+  package func attempted(_ pending: Pending?) -> LSN? { withLock { $0.outbox.attempted(pending) } }
 }

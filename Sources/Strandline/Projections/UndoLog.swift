@@ -10,19 +10,16 @@ struct UndoLog: Sendable {
   enum Change: Sendable {
     /// A record was saved of which nothing was known, as this type: its entry, and a first mutation in the outbox.
     case began(RecordID, type: String)
-    /// The entry and the deletion that there were, and what an observer asks of the entry that there is since.
+    /// The entry and the deletion that there were, and what is asked of the entry that there is since.
     indirect case record(RecordID, RecordEntry?, DeletionEntry?, after: AfterChange?)
-    /// A mutation was added to the outbox, after another one of the record.
-    indirect case appended(RecordID, after: LSN?)
-    indirect case settled(RecordID, [Outbox.Settled], newest: LSN)
     case attempted(LSN)
-    case unattempted(LSN)
+    case unattempted([LSN])
     indirect case sync(SyncState.Change)
 
     /// What there was of a record, and what is since; nil if this is of no record's entry.
     var ofRecord: (id: RecordID, before: RecordEntry?, deletion: DeletionEntry?, after: AfterChange?)? {
       switch self {
-      case .began(let id, let type): (id, nil, nil, AfterChange(type: type, isLiving: true))
+      case .began(let id, let type): (id, nil, nil, AfterChange(type: type))
       case .record(let id, let entry, let deletion, let after): (id, entry, deletion, after)
       default: nil
       }
@@ -39,6 +36,15 @@ struct UndoLog: Sendable {
   struct Undo: Sendable {
     var lsn: LSN
     var change: Change
+
+    /// What the record has owed since.
+    var owed: Owed? {
+      switch change {
+      case .began: Owed(Pending(isDeletion: false, newest: lsn))
+      case .record(_, _, _, let after): after?.owed
+      default: nil
+      }
+    }
   }
 
   private(set) var undos: [Undo] = []
@@ -132,15 +138,18 @@ struct UndoLog: Sendable {
   }
 }
 
-/// What a change made of a record's entry, as far as counts and observers ask.
+/// What a change made of a record's entry, as far as counts, observers and the outbox ask.
 struct AfterChange: Sendable {
   var type: String
-  var isLiving: Bool
+  var isLiving = true
+  var owed: Owed?
 
-  init(type: String, isLiving: Bool) {
-    self.type = type
-    self.isLiving = isLiving
+  /// Of a record that began.
+  init(type: String) { self.type = type }
+
+  init(_ entry: RecordEntry) {
+    type = entry.type
+    isLiving = entry.view != nil
+    owed = entry.pending.map { Owed($0) }
   }
-
-  init(_ entry: RecordEntry) { self.init(type: entry.type, isLiving: entry.view != nil) }
 }

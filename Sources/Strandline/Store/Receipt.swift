@@ -42,7 +42,9 @@ public struct Receipt: Sendable {
   /// Returns when every mutation of the transaction is settled: by the server, or by what took its place.
   ///
   /// - Throws: `StrandlineError.notSyncing` if the store has no engine; `.closed` if it is closed meanwhile;
-  ///   `CancellationError`. It never hangs without an engine.
+  ///   `.damaged` and `.io` if an event of the transaction cannot be read; `CancellationError`. It never hangs without an
+  ///   engine.
+  /// - Complexity: O(mutations of the transaction).
   public func uploaded(fileID: String = #fileID, line: Int = #line) async throws {
     guard let lsns else { return }
     try await CallSite(fileID, line).run("waiting for an upload") { try await store.waitUntilSettled(lsns) }
@@ -68,8 +70,24 @@ public struct Receipt: Sendable {
 /// The callers of `Receipt.uploaded` that wait for their mutations to settle.
 package final class SettledWaiters: Sendable {
   private struct Waiter: Sendable {
-    var lsns: ClosedRange<LSN>
-    var continuation: CheckedContinuation<Void, any Error>
+    let mutations: [(id: RecordID, lsn: LSN)]
+    /// So many of them, from the first, may be owed still.
+    var count: Int
+    /// Compaction has removed mutations of the transaction, which a later one of a record stands for, and with them which
+    /// record that is: nothing that is as old may be owed.
+    let compacted: LSN?
+    let continuation: CheckedContinuation<Void, any Error>
+
+    /// Whether nothing is owed.
+    mutating func isSettled(in projections: SharedProjections) throws(StrandlineError) -> Bool {
+      while count > 0 {
+        let mutation = mutations[count - 1]
+        if try projections.owes(mutation.id, mutation.lsn) { return false }
+        count -= 1
+      }
+      guard let compacted, let oldest = projections.withLock({ $0.outbox.oldest }) else { return true }
+      return oldest > compacted
+    }
   }
   private struct State: Sendable {
     var waiters: [UInt64: Waiter] = [:]
@@ -81,6 +99,7 @@ package final class SettledWaiters: Sendable {
   package init() {}
 
   fileprivate func wait(_ lsns: ClosedRange<LSN>, in store: RecordStore) async throws {
+    let (mutations, compacted) = try store.mutations(in: lsns)
     let number = state.withLock { state in
       state.next += 1
       return state.next
@@ -90,7 +109,8 @@ package final class SettledWaiters: Sendable {
         let refusal: (any Error)? = state.withLock { state in
           if state.isClosed { return StrandlineError(.closed, "the store is closed") }
           if Task.isCancelled { return CancellationError() }
-          state.waiters[number] = Waiter(lsns: lsns, continuation: continuation)
+          state.waiters[number] = Waiter(
+            mutations: mutations, count: mutations.count, compacted: compacted, continuation: continuation)
           return nil
         }
         if let refusal { continuation.resume(throwing: refusal) }
@@ -105,10 +125,14 @@ package final class SettledWaiters: Sendable {
   /// Resumes the waiters whose mutations are settled.
   package func resumeSettled(in store: RecordStore) {
     let waiting = state.withLock { $0.waiters }
-    guard !waiting.isEmpty else { return }
-    for (number, waiter) in waiting where store.isSettled(waiter.lsns) {
-      let waiter = state.withLock { $0.waiters.removeValue(forKey: number) }
-      waiter?.continuation.resume()
+    for (number, waiter) in waiting {
+      var waiter = waiter
+      let isSettled = Result { try waiter.isSettled(in: store.projections) }
+      if case .success(false) = isSettled {
+        state.withLock { $0.waiters[number]?.count = waiter.count }
+      } else if let waiter = state.withLock({ $0.waiters.removeValue(forKey: number) }) {
+        waiter.continuation.resume(with: isSettled.map { _ in () })
+      }
     }
   }
 
@@ -126,7 +150,25 @@ package final class SettledWaiters: Sendable {
 }
 
 extension RecordStore {
-  fileprivate func isSettled(_ lsns: ClosedRange<LSN>) -> Bool { !projections.owes(lsns) }
+  /// The mutations of a transaction, and its end if compaction has removed some of them.
+  fileprivate func mutations(
+    in lsns: ClosedRange<LSN>
+  ) throws(StrandlineError) -> (mutations: [(id: RecordID, lsn: LSN)], compacted: LSN?) {
+    var mutations: [(id: RecordID, lsn: LSN)] = []
+    var compacted: LSN?
+    var lsn = lsns.lowerBound
+    while lsn <= lsns.upperBound {
+      switch try source.eventIfKept(at: lsn) {
+      case .saved(let saved): mutations.append((saved.id, lsn))
+      case .superseded(let saved): mutations.append((saved.id, lsn))
+      case .deleted(let deleted): mutations.append((deleted.id, lsn))
+      case nil: compacted = lsns.upperBound
+      default: break
+      }
+      lsn = lsn.advanced(by: 1)
+    }
+    return (mutations, compacted)
+  }
 
   /// A receipt again, from a position that an earlier one gave, perhaps before a relaunch.
   ///
@@ -185,6 +227,7 @@ extension RecordStore {
       if lsns.contains(lsn) {
         switch event {
         case .saved(let saved): open[saved.id] = lsn
+        case .superseded(let saved): open[saved.id] = lsn
         case .deleted(let deleted): open[deleted.id] = lsn
         default: break
         }

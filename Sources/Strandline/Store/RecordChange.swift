@@ -72,6 +72,8 @@ extension RecordChange {
     switch event {
     case .saved(let saved):
       self.init(position, id, .saved, .local, saved.time.milliseconds)
+    case .superseded(let saved):
+      self.init(packed: .saved, of: id, at: position, by: .local, saved.time.milliseconds)
     case .deleted(let deleted):
       self.init(position, id, .deleted, .local, deleted.time.milliseconds)
     case .merged(let merged):

@@ -43,8 +43,7 @@ extension RecordStore {
   ///   `.damaged` (what stands before the damage was compacted), `.io`, `.closed`, `.suspended` (also if the store is
   ///   suspended meanwhile; nothing was removed then).
   /// - Complexity: O(bytes of the log that may go), read three times and what stays written once; with a part of the
-  ///   history read twice more. Memory for what the index keeps in memory, twice,
-  ///   and for each unsettled mutation that a later one of its record stands for.
+  ///   history read twice more. Memory for what the index keeps in memory, twice.
   @discardableResult
   public func compact(
     keeping history: HistoryRetention? = nil, fileID: String = #fileID, line: Int = #line
@@ -161,7 +160,8 @@ extension RecordStore {
         survivors = nil
         try judging(finished, index, step) { plan in
           if let ratio, plan.bytesLeftOut < UInt64(log.segmentBytesMax) || plan.ratioLeftOut < ratio { return }
-          projections.withLock { $0.learn(aboutToBePacked: plan) }
+          // The key under which the names of deleted records are packed is one that look-ups ask.
+          projections.withLock { $0.deletions.use(plan.key) }
           // Judged by the state at the segments' end: read behind an older state, what stays would bring back what was
           // deleted. So the index is beyond it before anything is left out; and has what was just learned.
           try index.flush(always: true)
@@ -218,46 +218,24 @@ extension RecordStore {
         try body(transaction)
       }
     }
-    func judge(_ state: Projections, _ needed: Set<LSN>) throws {
+    func judge(_ state: Projections) throws {
       let plan = try CompactionPlan(
-        state: state, newKey: HashKey(ofStore: source.storeUUID), needed: needed, read: read,
+        state: state, newKey: HashKey(ofStore: source.storeUUID),
+        // Whatever else an event behind the limit points at was, at the limit, a base, a newest mutation or an attempted one.
+        needed: projections.sending, read: read,
         folding: { try index.withFold($0) })
       try body(plan)
     }
     // At the log's end, where it usually is, the state is here; further back it is folded.
     if let state = projections.withLock({ $0.judged(asOf: limit) }) {
-      let needed = try needed(upTo: limit, isRecent: true)
       // From here on the writer's changes are its own again: the judgement may take long.
       projections.withLock { $0.endJudgement() }
-      return try judge(state, needed)
+      return try judge(state)
     }
     try index.withFold { fold in
       try read { transaction in for found in transaction { try fold.apply(LogSurvivor(found)) } }
       fold.advance(to: limit)
-      try judge(fold.projections, try needed(upTo: limit, isRecent: false))
+      try judge(fold.projections)
     }
-  }
-
-  /// The mutations up to `limit` that a later one may stand for at `limit`, and whose content is needed all the same:
-  /// the server has been asked to take them since, or is about to be.
-  ///
-  /// Whatever else is pointed at now or later was a base or a newest mutation at `limit`, or is newer.
-  ///
-  /// - Parameter isRecent: how to undo what came after `limit` is known.
-  private func needed(upTo limit: LSN, isRecent: Bool) throws(StrandlineError) -> Set<LSN> {
-    let (memory, attempted) = projections.withLock { state in
-      (state.scanMemory(asOf: state.appliedLSN), state.outbox.attempted.all(upTo: limit))
-    }
-    var needed = projections.sending.union(attempted)
-    func add(_ entry: RecordEntry?) {
-      if let base = entry?.base, base.version > limit, base.content <= limit { needed.insert(base.content) }
-    }
-    if isRecent {
-      for id in projections.withLock({ Array($0.changes(after: limit).keys) }) { add(try projections.entry(id)) }
-    } else {
-      var scan = try EntryScan(memory, EntryScan.Range())
-      while let (_, entry) = try scan.next() { add(entry) }
-    }
-    return needed
   }
 }

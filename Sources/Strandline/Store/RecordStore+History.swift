@@ -181,7 +181,7 @@ private struct HistoryReading {
     if !isFull {
       if lsn.rawValue > last.rawValue + 1 { compacted = LSN(lsn.rawValue - 1) }
       if let kind, kind.isPacked { compacted = lsn }
-      if isOurs || kind == .superseded { try add(EventSource.decode(found), at: lsn) }
+      if isOurs { try add(EventSource.decode(found), at: lsn) }
       if !isFull { last = lsn }
     }
     return !isFull
@@ -189,13 +189,7 @@ private struct HistoryReading {
 
   private mutating func add(_ event: Event, at lsn: LSN) throws(StrandlineError) {
     if lsn == deletion?.lsn { deletion = nil }
-    if case .superseded(let packed) = event {
-      for mutation in packed.mutations
-      where packed.records[mutation.record].id == id && mutation.lsn > first && !isFull {
-        let position = positions.position(of: mutation.lsn)
-        add(RecordChange(packed: .saved, of: id, at: position, by: .local, mutation.time.milliseconds))
-      }
-    } else if let change = try RecordChange(event, at: positions.position(of: lsn)) {
+    if let change = try RecordChange(event, at: positions.position(of: lsn)) {
       add(change)
     }
   }
@@ -239,7 +233,9 @@ extension EventKind {
   /// Whether an event of this kind begins with the record that it is of.
   fileprivate var isOfOneRecord: Bool {
     switch self {
-    case .saved, .deleted, .settled, .merged, .fetchedSave, .fetchedDelete, .blocked, .held, .released, .discarded: true
+    case .saved, .deleted, .settled, .merged, .fetchedSave, .fetchedDelete, .blocked, .held, .released, .discarded,
+      .superseded:
+      true
     default: false
     }
   }

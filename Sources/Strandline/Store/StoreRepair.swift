@@ -21,9 +21,8 @@ package struct StoreRepair: Sendable {
     package var eventsUnreadable: UInt64 = 0
     /// Zones that are fetched from their beginning.
     package var zonesReset: [ZoneID] = []
-    /// Mutations that the server has not settled as far as the log says, and their records.
+    /// Records with changes that the server has not settled as far as the log says.
     package var unsettled = 0
-    package var unsettledRecords = 0
     /// Records that live or are deleted and not settled.
     package var records = 0
     /// Whether it is still known whose account this is.
@@ -202,7 +201,6 @@ private struct RepairReading {
       try projections.apply(.settled(settled), at: projections.appliedLSN.advanced(by: 1), isDurable: true)
     }
     plan.unsettled = projections.outbox.count
-    plan.unsettledRecords = projections.outbox.recordCount
     plan.records = projections.records.count
     return plan
   }

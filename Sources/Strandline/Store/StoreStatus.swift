@@ -81,12 +81,10 @@ public struct StoreStatus: Hashable, Sendable {
   public var checkpoint: LSN
   /// Living records.
   public var records: Int
-  /// Mutations that the server has not settled.
+  /// Records with changes that the server has not settled.
   public var unsettled: Int
-  /// Records with such mutations.
-  public var unsettledRecords: Int
-  /// Milliseconds since the oldest of them was made, by this device's clock; nil if there is none, or if its event is
-  /// damaged.
+  /// Milliseconds since the oldest of those changes was made, by this device's clock; nil if there is none, or if its event
+  /// is damaged.
   public var oldestUnsettledMilliseconds: Int64?
   /// Names in the deletion index.
   public var deleted: Int
@@ -139,11 +137,9 @@ extension RecordStore {
   private func makeStatus() throws -> StoreStatus {
     let durable = source.durableLSN
     let known = projections.withLock { state in
-      let oldest = state.outbox.oldest.flatMap { $0 <= durable ? $0 : nil }
-      return (
+      (
         sync: state.sync(asOf: durable), living: state.living(asOf: durable), deleted: state.deletions.count,
-        unsettled: state.outbox.unsettled.count(upTo: durable), unsettledRecords: state.outbox.recordCount,
-        oldest: oldest, oldestTime: oldest.flatMap { state.outbox.times[$0] },
+        owed: state.owed(asOf: durable),
         views: Array(state.views.values), changesKept: state.undoCount,
         unindexed: state.unstoredCount
       )
@@ -151,9 +147,9 @@ extension RecordStore {
     let (sync, living) = (known.sync, known.living)
     let now = environment.clock.wallMilliseconds()
     var oldest: Int64?
-    if let first = known.oldest {
+    if let first = known.owed.oldest {
       do {
-        if let time = try known.oldestTime ?? mutationTime(first) { oldest = max(0, now - time.milliseconds) }
+        if let time = try mutationTime(first) { oldest = max(0, now - time.milliseconds) }
       } catch let error as StrandlineError where source.damage.contains(where: { $0.file == error.file }) {
         // The status names the damage instead of an age.
       }
@@ -168,9 +164,8 @@ extension RecordStore {
     let wait = waits.max { ($0.rest, $0.pace.scope) < ($1.rest, $1.pace.scope) }
     let bounds = sync.bounds.values.sorted { $0.scope < $1.scope }
     return StoreStatus(
-      durableLSN: durable, checkpoint: known.oldest.map { LSN($0.rawValue - 1) } ?? durable,
-      records: living.values.reduce(0, +), unsettled: known.unsettled,
-      unsettledRecords: min(known.unsettled, known.unsettledRecords), oldestUnsettledMilliseconds: oldest,
+      durableLSN: durable, checkpoint: known.owed.oldest.map { LSN($0.rawValue - 1) } ?? durable,
+      records: living.values.reduce(0, +), unsettled: known.owed.count, oldestUnsettledMilliseconds: oldest,
       deleted: known.deleted, openBlocks: sync.openBlocks.count,
       held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
         StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))
@@ -198,6 +193,7 @@ extension RecordStore {
   private func mutationTime(_ lsn: LSN) throws -> HybridTime? {
     switch try source.eventIfKept(at: lsn) {
     case .saved(let event): event.time
+    case .superseded(let event): event.time
     case .deleted(let event): event.time
     case .merged(let event): event.time
     default: nil

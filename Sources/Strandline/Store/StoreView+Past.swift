@@ -119,12 +119,9 @@ private struct PastReading {
       state = Projections(try runs.state(), runs)
     }
     try source.scan(after: state.appliedLSN, upTo: lsn) { found in
-      guard let kind = EventCodec.kind(ofBody: found.body), kind.changesEntry || kind == .superseded else {
-        return true
-      }
-      if let event = try EventSource.decode(found).restricted(to: changed) {
-        try state.apply(event, at: LSN(found.lsn), isDurable: true)
-      }
+      guard EventCodec.kind(ofBody: found.body)?.changesEntry == true else { return true }
+      let event = try EventSource.decode(found)
+      if let id = event.recordID, changed.contains(id) { try state.apply(event, at: LSN(found.lsn), isDurable: true) }
       return true
     }
     var entries: [RecordID: RecordEntry?] = [:]
@@ -148,20 +145,9 @@ extension EventKind {
   /// Whether an event of this kind changes what is known of where one record lies.
   fileprivate var changesEntry: Bool {
     switch self {
-    case .saved, .deleted, .settled, .merged, .fetchedSave, .fetchedDelete, .discarded: true
+    case .saved, .superseded, .deleted, .settled, .merged, .fetchedSave, .fetchedDelete, .discarded: true
     default: false
     }
-  }
-}
-
-extension Event {
-  /// What of the event is about some records; nil if nothing is.
-  fileprivate func restricted(to ids: Set<RecordID>) -> Event? {
-    guard case .superseded(var packed) = self else {
-      return recordID.map { ids.contains($0) } == true ? self : nil
-    }
-    packed.mutations.removeAll { !ids.contains(packed.records[$0.record].id) }
-    return packed.mutations.isEmpty ? nil : .superseded(packed)
   }
 }
 

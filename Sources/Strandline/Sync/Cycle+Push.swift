@@ -22,16 +22,21 @@ extension Cycle {
     try await settleMissing()
   }
 
-  /// The records with durable unsettled mutations, zone by zone, in the order of the log. Which record a mutation is of
-  /// stands in its event. One that compaction has packed is not its record's newest.
+  /// The records with durable unsettled mutations, zone by zone, in the order of their first ones. Which record a mutation
+  /// is of stands in its event.
   private func recordsOwed() throws -> [ZoneID: [RecordID]] {
     let durable = store.durableLSN
-    var seen: Set<RecordID> = []
-    var owed: [ZoneID: [RecordID]] = [:]
-    for lsn in store.projections.unsettled where lsn <= durable {
-      guard let id = try store.source.eventIfKept(at: lsn)?.recordID, seen.insert(id).inserted else { continue }
-      owed[id.zone, default: []].append(id)
+    var found: [(id: RecordID, first: LSN)] = []
+    for lsn in store.projections.owed where lsn <= durable {
+      // Another mutation or an outcome may have followed, and a compaction.
+      guard let id = try store.source.eventIfKept(at: lsn)?.recordID,
+        let pending = try store.projections.entry(id)?.pending
+      else { continue }
+      found.append((id, pending.first))
     }
+    found.sort { $0.first < $1.first }
+    var owed: [ZoneID: [RecordID]] = [:]
+    for (id, _) in found { owed[id.zone, default: []].append(id) }
     return owed
   }
 
@@ -78,7 +83,7 @@ extension Cycle {
     try await store.commit { core in
       for (id, entry) in try Self.pending(ids, core.projections) {
         guard let pending = entry.pending, pending.isDeletion, entry.base == nil,
-          !Self.mayHaveBeenSent(id, pending, core.projections)
+          !Self.mayHaveBeenSent(pending, core.projections)
         else {
           continue
         }
@@ -107,8 +112,8 @@ extension Cycle {
 
   /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
   /// a restored backup) may have sent it.
-  private static func mayHaveBeenSent(_ id: RecordID, _ pending: Pending, _ projections: SharedProjections) -> Bool {
-    if projections.attempted(of: id, pending) != nil { return true }
+  private static func mayHaveBeenSent(_ pending: Pending, _ projections: SharedProjections) -> Bool {
+    if projections.attempted(pending) != nil { return true }
     let tenures = projections.sync.tenures
     // Mutations before this LSN were written under another writer ID, or before the first tenure that is known (in a
     // repaired store). What became of them is not known.
@@ -116,7 +121,7 @@ extension Cycle {
     if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
       end = tenures.first { $0.first > change.first }?.first ?? .none
     }
-    return projections.mutations(of: id, pending).contains { $0 < end }
+    return pending.first < end
   }
 
   /// Those of the records that can be sent now, with the names that they refer to.
@@ -165,13 +170,13 @@ extension Cycle {
 
   /// The next operations of the plan that fit into one request, and the place in the plan behind them. Deletions of names
   /// in `pointedAt` are skipped.
-  private func nextBatch(
+  private mutating func nextBatch(
     of plan: [UploadItem], from start: Int, keeping pointedAt: Set<String>
   ) throws -> (batch: [Upload], next: Int) {
     var batch: [Upload] = []
     var bytes = 0
     var place = start
-    while place < plan.count, batch.count < UploadPlan.operationsMax {
+    while place < plan.count, batch.count < operationsMax {
       let item = plan[place]
       // No deletion in a request with saves: a save that stops referring to the target must be acknowledged before.
       if item.isDeletion, let first = batch.first, first.operation.kind != .delete { break }
@@ -206,14 +211,19 @@ extension Cycle {
     return names
   }
 
-  /// The operation for a record; nil if the item's mutation is not the newest any more.
-  private func operation(for item: UploadItem) throws -> Upload? {
+  /// The operation for a record; nil if the item's mutation is not the newest any more: the newer one is sent in another
+  /// round, in which the record comes after those that have waited longer.
+  private mutating func operation(for item: UploadItem) throws -> Upload? {
     let (entry, sync) = try store.core.withLock { core in
       let entry = try core.projections.entry(item.id)
-      if entry?.pending?.newest == item.lsn { core.projections.beginsSending(item.lsn) }
+      if entry?.pending?.newest == item.lsn { core.projections.beginsSending(item.lsn, of: item.id) }
       return (entry, core.projections.sync)
     }
-    guard let entry, let pending = entry.pending, pending.newest == item.lsn else { return nil }
+    guard let entry, let pending = entry.pending else { return nil }
+    guard pending.newest == item.lsn else {
+      hasConflicted = true
+      return nil
+    }
     let name = item.id.name
     let archive = try entry.base.map { try store.source.event(at: $0.version).archive } ?? []
     if pending.isDeletion {

@@ -19,6 +19,7 @@ extension Cycle {
         }
         splitsLeft -= 1
         guard splitsLeft >= 0 else { throw error }
+        operationsMax = min(operationsMax, part.count / 2)
         parts.append(Array(part[(part.count / 2)...]))
         parts.append(Array(part[..<(part.count / 2)]))
       }
@@ -31,10 +32,18 @@ extension Cycle {
     case tooMuch(CloudError)
   }
 
-  private mutating func sendOnce(_ batch: [Upload], to zone: ZoneID) async throws -> Answer {
+  private mutating func sendOnce(_ planned: [Upload], to zone: ZoneID) async throws -> Answer {
     let number = store.environment.random.next()
-    let lsns = batch.filter { !$0.isPreparation }.map(\.lsn).sorted()
-    try await store.commit { try $0.append(.sent(Sent(batch: number, zone: zone, lsns: lsns))) }
+    var batch: [Upload] = []
+    try await store.commit { core in
+      // What the app has replaced meanwhile stays: only a record's newest mutation is ever attempted.
+      batch = try planned.filter { try core.projections.entry($0.id)?.pending?.newest == $0.lsn }
+      guard !batch.isEmpty else { return }
+      let lsns = batch.filter { !$0.isPreparation }.map(\.lsn).sorted()
+      try core.append(.sent(Sent(batch: number, zone: zone, lsns: lsns)))
+    }
+    if batch.count < planned.count { hasConflicted = true }
+    guard !batch.isEmpty else { return .done(isRefusing: false) }
     try await store.flushBeforeLeaving()
     let operations = batch.map(\.operation)
     let results: [String: CloudResult]

@@ -22,6 +22,9 @@ struct Cycle {
 
   /// How often batches of this cycle may still be halved.
   var splitsLeft = 18
+  /// The most operations in a request: fewer once the server has refused as many. Halves of a batch are not sent where the
+  /// app has replaced what is in them, and it may do so during every request; a batch that is made small is sent at once.
+  var operationsMax = UploadPlan.operationsMax
   /// Zones whose fetch the server refused, each with its error.
   var refusedZones: [ZoneID: CloudError] = [:]
 

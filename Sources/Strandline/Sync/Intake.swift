@@ -73,7 +73,7 @@ struct Intake {
       id: id, source: source, arrival: arrival, entry: entry, base: base,
       isDead: try core.projections.isDead(id, births: stamp.births),
       wasDeleted: try base == nil && core.projections.deletion(id) != nil,
-      included: newestIncluded(in: stamp, of: core.projections.mutations(of: id, entry?.pending), core),
+      included: newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core),
       lacksAcknowledged: lacksAcknowledged)
   }
 
@@ -88,7 +88,7 @@ struct Intake {
     if !situation.isDoubtful, let pending = entry?.pending, !pending.isDeletion {
       situation.editBirths = try core.births(pending.newest)
       // A tombstone in a full fetch may be older than the creation, so it says nothing of an upload.
-      situation.attempted = source == .delta ? core.projections.attempted(of: id, pending) : nil
+      situation.attempted = source == .delta ? core.projections.attempted(pending) : nil
       situation.attemptedBirths = try situation.attempted.map { try core.births($0) } ?? []
     }
     return situation

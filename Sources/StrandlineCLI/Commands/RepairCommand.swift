@@ -119,11 +119,7 @@ struct RepairScreen {
     }
     rows.append(("records", Words.count(plan.records)))
     rows.append(
-      (
-        "unsettled",
-        plan.unsettled == 0
-          ? "0" : "\(Words.plural(plan.unsettled, "mutation")) of \(Words.plural(plan.unsettledRecords, "record"))"
-      ))
+      ("unsettled", plan.unsettled == 0 ? "0" : Words.plural(plan.unsettled, "record")))
     for zone in plan.zonesReset {
       rows.append(
         (
@@ -181,7 +177,7 @@ struct RepairScreen {
       "bytesDamaged": .integer(Int64(clamping: salvage.bytesDamaged)),
       "zonesReset": .array(plan.zonesReset.map { .string($0.description) }),
       "records": .integer(Int64(plan.records)),
-      "unsettled": .integer(Int64(plan.unsettled)), "unsettledRecords": .integer(Int64(plan.unsettledRecords)),
+      "unsettled": .integer(Int64(plan.unsettled)),
       "isBound": .bool(plan.isBound), "strays": .array(salvage.strays.map { .string($0) }),
     ])
   }

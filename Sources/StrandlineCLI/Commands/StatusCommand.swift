@@ -82,7 +82,7 @@ extension Command {
   private static func unsettled(_ status: StoreStatus) -> String {
     if status.unsettled == 0 { return "0" }
     let age = status.oldestUnsettledMilliseconds.map { ", the oldest \(Words.duration(milliseconds: $0)) old" } ?? ""
-    return "\(Words.plural(status.unsettled, "mutation")) of \(Words.plural(status.unsettledRecords, "record"))\(age)"
+    return "\(Words.plural(status.unsettled, "record"))\(age)"
   }
 
   private static func account(_ status: StoreStatus) -> String {
@@ -110,7 +110,6 @@ extension StoreStatus {
       "records": .integer(Int64(records)),
       "deleted": .integer(Int64(deleted)),
       "unsettled": .integer(Int64(unsettled)),
-      "unsettledRecords": .integer(Int64(unsettledRecords)),
       "oldestUnsettledMilliseconds": optional(oldestUnsettledMilliseconds),
       "durableLSN": .integer(Int64(clamping: durableLSN.rawValue)),
       "checkpoint": .integer(Int64(clamping: checkpoint.rawValue)),

@@ -49,6 +49,7 @@ package struct DeviceReading {
   private mutating func apply(_ event: Event, at lsn: LSN) {
     switch event {
     case .saved(let saved): begin(saved.id, lsn)
+    case .superseded(let saved): begin(saved.id, lsn)
     case .deleted(let deleted):
       begin(deleted.id, lsn)
       deletedBirths[deleted.id, default: []].formUnion(deleted.births)

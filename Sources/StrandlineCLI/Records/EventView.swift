@@ -110,11 +110,7 @@ struct EventView {
         ("reason", .string(event.reason)),
       ]
     case .deletions(let event): [("names", .integer(Int64(event.items.count)))]
-    case .superseded(let event):
-      [
-        ("records", .integer(Int64(event.records.count))), ("mutations", .integer(Int64(event.mutations.count))),
-        ("lsns", .string(ranges(event.mutations.map(\.lsn)))),
-      ]
+    case .superseded(let event): [("recordType", .string(event.type)), ("time", time(event.time))]
     case .unknown: [("bytes", .integer(Int64(bytes)))]
     }
   }

@@ -91,8 +91,8 @@ enum IndexVector {
       try tx.save(note("a", "Second"))
       try tx.create(note("b", "Anew", .date(milliseconds: -1)))
     }
+    try append([.sent(Sent(batch: 7, zone: .main, lsns: try [newest("a"), newest("d")].sorted()))])
     try store.writeBlocking { try $0.save(note("a", "Third", .string(longText))) }
-    try append([.sent(Sent(batch: 7, zone: .main, lsns: [try newest("d")]))])
     try append([
       .settled(Settled(id: RecordID("e"), lsn: try newest("e"), outcome: .discarded)),
       .bound(Bound(container: "iCloud.app", environment: "development", scope: .private, userHash: 5)),
@@ -117,7 +117,7 @@ enum IndexVector {
       .pace(Pace.sample(1)),
       .accountChanged(AccountChanged(userHash: 5, isParked: true)),
     ])
-    // It writes the run, and packs the save that another stands for.
+    // It writes the run.
     try store.compactBlocking()
     return store
   }

@@ -128,11 +128,21 @@ extension Base: FieldGroup {
 
 extension Pending: FieldGroup {
   package static var tableName: String { "pending" }
-  package static var bytesMin: Int { 2 }
+  package static var bytesMin: Int { 4 }
   package init<Coder: FieldCoder>(_ pending: Self?, _ field: inout Coder) throws(Coder.Failure) {
     self.init(
       isDeletion: try field("isDeletion", .flag, pending?.isDeletion),
-      newest: try field("newest", .lsn, pending?.newest))
+      newest: try field("newest", .lsn, pending?.newest), first: try field("first", .lsn, pending?.first),
+      attempts: try field("attempts", .list(.group(Attempt.self)), pending?.attempts))
+    try field.require(first <= newest, "a first mutation after the newest")
+  }
+}
+
+extension Pending.Attempt: FieldGroup {
+  package static var tableName: String { "attempt" }
+  package static var bytesMin: Int { 2 }
+  package init<Coder: FieldCoder>(_ attempt: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(lsn: try field("lsn", .lsn, attempt?.lsn), next: try field("next", .lsn, attempt?.next))
   }
 }
 

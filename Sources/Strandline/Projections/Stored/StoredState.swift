@@ -13,10 +13,9 @@ package struct StoredState: Sendable {
   /// The keys of the hashes under which deleted names stand. New rows stand under the first.
   var deletionKeys: [HashKey]
 
-  var unsettled: LSNSet
+  var newest: LSNSet
+  var first: LSNSet
   var attempted: LSNSet
-  var earlier: [EarlierMutations]
-  var times: [MutationTime]
 
   var bounds: [Bound]
   var zones: [KnownZone]
@@ -35,15 +34,6 @@ package struct StoredState: Sendable {
     var zone: ZoneID
     var count: UInt64
   }
-  /// The unsettled mutations of a record but its newest, ascending.
-  struct EarlierMutations: Sendable {
-    var id: RecordID
-    var lsns: [LSN]
-  }
-  struct MutationTime: Sendable {
-    var lsn: LSN
-    var time: HybridTime
-  }
   struct KnownZone: Sendable {
     var zone: ZoneID
     var state: ZoneState
@@ -58,10 +48,8 @@ extension StoredState: FieldDescribed {
       living: try field("living", .list(.group(ZoneCount.self)), state?.living),
       deletionCount: try field("deletionCount", .varint, state?.deletionCount),
       deletionKeys: try field("deletionKeys", .list(.hashKey), state?.deletionKeys),
-      unsettled: try field("unsettled", .lsnSet, state?.unsettled),
+      newest: try field("newest", .lsnSet, state?.newest), first: try field("first", .lsnSet, state?.first),
       attempted: try field("attempted", .lsnSet, state?.attempted),
-      earlier: try field("earlier", .list(.group(EarlierMutations.self)), state?.earlier),
-      times: try field("times", .list(.group(MutationTime.self)), state?.times),
       bounds: try field("bounds", .list(.payload(Bound.self)), state?.bounds),
       zones: try field("zones", .list(.group(KnownZone.self)), state?.zones),
       databaseTokens: try field(
@@ -83,23 +71,6 @@ extension StoredState.ZoneCount: FieldGroup {
   init<Coder: FieldCoder>(_ count: Self?, _ field: inout Coder) throws(Coder.Failure) {
     self.init(zone: try field("zone", .zone, count?.zone), count: try field("count", .varint, count?.count))
     try field.require(self.count <= UInt64(Int.max), "a count that is too large")
-  }
-}
-
-extension StoredState.EarlierMutations: FieldGroup {
-  static var tableName: String { "earlierMutations" }
-  static var bytesMin: Int { 5 }
-  init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
-    self.init(id: try field("record", .id, row?.id), lsns: try field("lsns", .list(.lsn), row?.lsns))
-    try field.require(!lsns.isEmpty && zip(lsns, lsns.dropFirst()).allSatisfy { $0 < $1 }, "mutations that do not rise")
-  }
-}
-
-extension StoredState.MutationTime: FieldGroup {
-  static var tableName: String { "mutationTime" }
-  static var bytesMin: Int { 9 }
-  init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
-    self.init(lsn: try field("lsn", .lsn, row?.lsn), time: try field("time", .time, row?.time))
   }
 }
 
