@@ -16,10 +16,11 @@ from events import STORE, Bad, Events
 
 # The rows: their fields in order, as events.py spells them; a name in brackets is a kind of event.
 ROWS = {
-    "recordEntry": "type:text base:base? pending:pending?",
+    "recordEntry": "type:text base:base? pending:pending? place:place?",
     "base": "version:varint content:varint changeTag:text created:zigzag? modified:zigzag?",
     "pending": "isDeletion:flag newest:varint first:varint attempts:attempt*",
     "attempt": "lsn:varint next:varint",
+    "place": "segment:varint offset:varint bytes:varint",
     "deletionEntry": "births:births created:zigzag? changeTag:text? lsn:varint provisional:births? isLocal:flag",
     "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint deletionKeys:raw16* newest:lsnSet"
     " first:lsnSet attempted:lsnSet bounds:[2]* zones:knownZone* databaseTokens:[25]*"

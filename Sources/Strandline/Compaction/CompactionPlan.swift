@@ -105,7 +105,8 @@ package struct CompactionPlan {
   /// Goes through all records once.
   private mutating func nameEvents(_ needed: [RecordID: LSN]) throws {
     var scan = try EntryScan(state.scanMemory(asOf: state.appliedLSN), EntryScan.Range())
-    while let (id, entry) = try scan.next() {
+    while let (id, found) = try scan.next() {
+      let entry = found.entry
       if let base = entry.base {
         named.insert(base.version)
         named.insert(base.content)

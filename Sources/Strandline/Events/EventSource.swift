@@ -24,8 +24,10 @@ package enum EventSource: Sendable {
   func version(at lsn: LSN) throws(StrandlineError) -> ShownVersion? { try ShownVersion(read(lsn.rawValue)) }
 
   /// The same; nil also if compaction removed the event.
-  func versionIfKept(at lsn: LSN) throws(StrandlineError) -> ShownVersion? {
-    guard let found = try readIfKept(lsn.rawValue) else { return nil }
+  ///
+  /// - Parameter hint: where the event was seen last.
+  func versionIfKept(at lsn: LSN, hint: LogPlace? = nil) throws(StrandlineError) -> ShownVersion? {
+    guard let found = try readIfKept(lsn.rawValue, hint) else { return nil }
     return try ShownVersion(found)
   }
 
@@ -45,11 +47,11 @@ package enum EventSource: Sendable {
   }
 
   /// Throws the public error: what reads an event is as often a public call as the engine.
-  private func read(_ lsn: UInt64) throws(StrandlineError) -> LogEvent {
+  private func read(_ lsn: UInt64, _ hint: LogPlace? = nil) throws(StrandlineError) -> LogEvent {
     do throws(LogError) {
       switch self {
-      case .writer(let log): return try Self.read(lsn, log)
-      case .reader(let reader): return try reader.read(lsn)
+      case .writer(let log): return try Self.read(lsn, hint, log)
+      case .reader(let reader): return try Self.read(lsn, hint, reader)
       }
     } catch {
       throw StrandlineError(error, "reading event \(lsn)")
@@ -57,18 +59,22 @@ package enum EventSource: Sendable {
   }
 
   /// A read that began before a suspension goes on where the suspended store reads.
-  private static func read(_ lsn: UInt64, _ log: Log) throws(LogError) -> LogEvent {
+  private static func read(_ lsn: UInt64, _ hint: LogPlace?, _ log: Log) throws(LogError) -> LogEvent {
     do throws(LogError) {
-      return try log.read(lsn)
+      return if let hint { try log.read(lsn, at: hint) } else { try log.read(lsn) }
     } catch {
       guard let reader = log.readerAfterClose else { throw error }
-      return try reader.read(lsn)
+      return try read(lsn, hint, reader)
     }
   }
 
-  private func readIfKept(_ lsn: UInt64) throws(StrandlineError) -> LogEvent? {
+  private static func read(_ lsn: UInt64, _ hint: LogPlace?, _ reader: LogReader) throws(LogError) -> LogEvent {
+    if let hint { try reader.read(lsn, at: hint) } else { try reader.read(lsn) }
+  }
+
+  private func readIfKept(_ lsn: UInt64, _ hint: LogPlace? = nil) throws(StrandlineError) -> LogEvent? {
     do {
-      return try read(lsn)
+      return try read(lsn, hint)
     } catch {
       // The log's word for an event that a compaction removed; nothing else has this code here.
       if error.code == .outdated { return nil }

@@ -58,11 +58,16 @@ package struct IndexFiles: Sendable {
 
   /// Writes what lies in memory of projections into a run. When this returns, the run is on the medium.
   ///
-  /// - Parameter indexRows: what becomes of rows of indexes, in the order of their keys.
-  func write(_ projections: Projections, _ indexRows: [RowChange] = [], number: UInt64) throws -> Run {
+  /// - Parameters:
+  ///   - indexRows: what becomes of rows of indexes, in the order of their keys.
+  ///   - place: where an event lies, if that is known.
+  func write(
+    _ projections: Projections, _ indexRows: [RowChange] = [], number: UInt64,
+    place: (LSN) -> LogPlace? = { _ in nil }
+  ) throws -> Run {
     do throws(RunError) {
       try makeFolder()
-      let (records, deletions) = projections.unstoredRows
+      let (records, deletions) = projections.unstoredRows(place)
       let longest = max(records.keyBytesMax, indexRows.reduce(0) { max($0, $1.key.count) })
       if longest > RunFormat.keyBytesMax {
         throw RunError(.system, folder.path, "the names of a record and its zone have \(longest) bytes together")
@@ -177,7 +182,7 @@ typealias RowChange = (key: [UInt8], value: [UInt8]?)
 
 extension Projections {
   /// The rows of what lies in memory, table by table, in the order of their keys.
-  fileprivate var unstoredRows: (records: RowBuffer, deletions: RowBuffer) {
+  fileprivate func unstoredRows(_ place: (LSN) -> LogPlace?) -> (records: RowBuffer, deletions: RowBuffer) {
     var (rows, names) = (RowBuffer(), RowBuffer())
     var zone: (id: ZoneID, key: [UInt8])?
     for (id, entry) in records.changed {
@@ -193,7 +198,7 @@ extension Projections {
         bytes.text(id.name)
       } value: { bytes in
         guard let entry else { return false }
-        _ = RecordEntry(entry, &bytes)
+        _ = PlacedEntry(PlacedEntry(entry, at: entry.view.flatMap(place)), &bytes)
         return true
       }
     }

@@ -208,12 +208,12 @@ extension StoreIndex {
       if count % 256 == 0, isClosing.load(ordering: .acquiring) { return false }
       guard let value = cursor.value, let id = RowKey.recordID(cursor.key) else { continue }
       let entry = try RunSet.decoding(build.runs.runs.first?.path ?? "") { () throws(ByteReaderError) in
-        try RecordEntry(row: value.bytes, value.range)
+        try PlacedEntry(row: value.bytes, value.range).entry
       }
       guard entry.type == build.index.index.recordType, let lsn = entry.view else { continue }
       guard let record = try version(lsn, of: id) else {
         // Compaction has removed it since: the record has changed, and a flush has written its rows.
-        if try state.withLock({ $0.current })?.entry(id)?.view != lsn { continue }
+        if try state.withLock({ $0.current })?.entry(id)?.entry.view != lsn { continue }
         throw StrandlineError(.damaged, "event \(lsn) should hold a version of '\(id)' and does not", lsns: lsn...lsn)
       }
       for key in build.index.rows(record) {
@@ -250,7 +250,7 @@ extension StoreIndex {
     var unreadable: Set<StoredIndex> = []
     for (id, new) in projections.records.changed {
       // Without the old version its rows stay: they say nothing wrong, because a query compares the record.
-      let old = try? projections.runs?.entry(id)
+      let old = (try? projections.runs?.entry(id))?.entry
       guard old?.view != new?.view || old?.type != new?.type else { continue }
       let before = old.flatMap { types[$0.type] } ?? []
       let after = new.flatMap { types[$0.type] } ?? []

@@ -291,7 +291,7 @@ package final class StoreIndex: Sendable {
       let number = try newRunNumber()
       do {
         let (indexed, unreadable) = changedRows(durable)
-        let run = try files.write(durable, indexed, number: number)
+        let run = try files.write(durable, indexed, number: number) { self.log.place(of: $0.rawValue) }
         let ready = state.withLock { $0.current?.indexes } ?? []
         let runs = try change(
           to: [run] + (state.withLock { $0.current?.runs } ?? []), end: end,

@@ -51,9 +51,8 @@ extension Projections {
     var (left, right) = (try mine.next(), try theirs.next())
     while left != nil || right != nil {
       if let one = left, let two = right, one.id == two.id {
-        let isSame =
-          one.entry == two.entry
-          && outbox.attempted(one.entry.pending) == other.outbox.attempted(two.entry.pending)
+        let (ours, others) = (one.found.entry, two.found.entry)
+        let isSame = ours == others && outbox.attempted(ours.pending) == other.outbox.attempted(others.pending)
         if !isSame { result.ids.insert(one.id) }
         (left, right) = (try mine.next(), try theirs.next())
       } else if let one = left, right.map({ RowKey.record(one.id).precedes(RowKey.record($0.id)) }) ?? true {

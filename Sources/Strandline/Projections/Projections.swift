@@ -42,7 +42,7 @@ package struct Projections: Sendable {
   /// - Throws: if a run cannot be read; it has failed then, and what was made of it has to be made again.
   package func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
     if let known = records.known(id) { return known }
-    return try runs?.entry(id)
+    return try runs?.entry(id)?.entry
   }
 
   /// What is known of a deleted name, with everything that was applied.

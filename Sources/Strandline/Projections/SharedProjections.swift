@@ -66,14 +66,14 @@ package final class SharedProjections: Sendable {
   /// - Parameter check: refuses to look, such as for a view that has expired.
   package func entry(
     _ id: RecordID, asOf lsn: LSN, check: (Projections) throws(StrandlineError) -> Void = { _ in }
-  ) throws(StrandlineError) -> RecordEntry? {
+  ) throws(StrandlineError) -> PlacedEntry? {
     try rebuilding { () throws(StrandlineError) in
       let found = try withLockOnce { (state) throws(StrandlineError) in
         try check(state)
         return state.lookup(id, asOf: lsn)
       }
       return switch found {
-      case .known(let entry): entry
+      case .known(let entry): entry.map { PlacedEntry($0) }
       case .stored(let runs): try runs.entry(id)
       }
     }
@@ -82,17 +82,17 @@ package final class SharedProjections: Sendable {
   /// The same of several records, all as of one moment.
   package func entries(
     _ ids: [RecordID], asOf lsn: LSN, check: (Projections) throws(StrandlineError) -> Void = { _ in }
-  ) throws(StrandlineError) -> [RecordEntry?] {
+  ) throws(StrandlineError) -> [PlacedEntry?] {
     try rebuilding { () throws(StrandlineError) in
       let found = try withLockOnce { (state) throws(StrandlineError) in
         try check(state)
         return ids.map { state.lookup($0, asOf: lsn) }
       }
-      var entries: [RecordEntry?] = []
+      var entries: [PlacedEntry?] = []
       entries.reserveCapacity(ids.count)
       for (id, lookup) in zip(ids, found) {
         switch lookup {
-        case .known(let entry): entries.append(entry)
+        case .known(let entry): entries.append(entry.map { PlacedEntry($0) })
         case .stored(let runs): entries.append(try runs.entry(id))
         }
       }

@@ -36,7 +36,7 @@ extension RecordStore {
   }
 
   /// A record's entry as of a view's LSN; nil: as of what is durable now.
-  private func entry(_ id: RecordID, asOf lsn: LSN?) throws(StrandlineError) -> RecordEntry? {
+  private func entry(_ id: RecordID, asOf lsn: LSN?) throws(StrandlineError) -> PlacedEntry? {
     try projections.entry(id, asOf: lsn ?? source.durableLSN)
   }
 
@@ -93,13 +93,13 @@ extension RecordStore {
 
   /// The record that an entry points at. A compaction may have removed or packed the event after the entry was copied:
   /// then the record as its entry is now. What a view's entry points at is removed by no compaction of this process.
-  func load(_ id: RecordID, _ entry: RecordEntry?, asOf lsn: LSN?) throws -> Record? {
-    var entry = entry
-    while let known = entry, let place = known.view {
+  func load(_ id: RecordID, _ found: PlacedEntry?, asOf lsn: LSN?) throws -> Record? {
+    var found = found
+    while let known = found?.entry, let place = known.view {
       // A suspension or a resumption may replace it meanwhile.
       let source = source
       do throws(StrandlineError) {
-        if let shown = try source.versionIfKept(at: place) {
+        if let shown = try source.versionIfKept(at: place, hint: found?.place) {
           let system = if let fetched = shown.system { fetched } else { try self.system(of: known) }
           return shown.record(id, system: system)
         }
@@ -108,8 +108,8 @@ extension RecordStore {
         error.message = "reading record '\(id)': \(error.message)"
         throw error
       }
-      entry = try self.entry(id, asOf: lsn)
-      if entry != known { continue }
+      found = try entry(id, asOf: lsn)
+      if found?.entry != known { continue }
       if source.isReader || self.source.isReader {
         throw StrandlineError(
           .outdated,

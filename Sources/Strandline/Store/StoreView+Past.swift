@@ -134,7 +134,7 @@ private struct PastReading {
     let ids = Array(entries.keys)
     for (id, now) in zip(ids, try present.entries(ids)) {
       let then = entries[id] ?? nil
-      let change = (then?.view == nil ? 0 : 1) - (now?.view == nil ? 0 : 1)
+      let change = (then?.view == nil ? 0 : 1) - (now?.entry.view == nil ? 0 : 1)
       if change != 0 { living[id.zone, default: 0] += change }
     }
     return living

@@ -77,7 +77,7 @@ public final class StoreView: Sendable {
       let entries = try entries(ids)
       var found: [Record?] = Array(repeating: nil, count: ids.count)
       // In the order of the log: what was written together is read together.
-      let places = ids.indices.sorted { (entries[$0]?.view ?? .none) < (entries[$1]?.view ?? .none) }
+      let places = ids.indices.sorted { (entries[$0]?.entry.view ?? .none) < (entries[$1]?.entry.view ?? .none) }
       for place in places { found[place] = try load(ids[place], entries[place]) }
       return found.compactMap { $0 }
     }
@@ -125,23 +125,23 @@ public final class StoreView: Sendable {
     }
   }
 
-  private func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? {
-    if let known = past?.entries[id] { return known }
+  private func entry(_ id: RecordID) throws(StrandlineError) -> PlacedEntry? {
+    if let known = past?.entries[id] { return known.map { PlacedEntry($0) } }
     return try store.projections.entry(id, asOf: moment) { (state) throws(StrandlineError) in try check(state) }
   }
 
-  func entries(_ ids: [RecordID]) throws(StrandlineError) -> [RecordEntry?] {
+  func entries(_ ids: [RecordID]) throws(StrandlineError) -> [PlacedEntry?] {
     let entries = try store.projections.entries(ids, asOf: moment) { (state) throws(StrandlineError) in
       try check(state)
     }
     guard let past else { return entries }
-    return zip(ids, entries).map { id, entry in past.entries[id] ?? entry }
+    return zip(ids, entries).map { id, entry in past.entries[id].map { $0.map { PlacedEntry($0) } } ?? entry }
   }
 
   /// The record that an entry of the view points at.
-  func load(_ id: RecordID, _ entry: RecordEntry?) throws -> Record? {
-    guard let past else { return try store.load(id, entry, asOf: lsn) }
-    return try entry.flatMap { try past.load(id, $0, from: store.source) }
+  func load(_ id: RecordID, _ found: PlacedEntry?) throws -> Record? {
+    guard let past else { return try store.load(id, found, asOf: lsn) }
+    return try found.flatMap { try past.load(id, $0.entry, from: store.source) }
   }
 
   /// Looks into the projections, as far as they can still answer for this view.
@@ -164,17 +164,18 @@ public final class StoreView: Sendable {
 
   /// Hands the living records of a range to `body`, in the order of zone and name, until that returns false.
   func forEachLiving(
-    ofType type: String?, in range: EntryScan.Range, _ body: (RecordID, RecordEntry) throws -> Bool
+    ofType type: String?, in range: EntryScan.Range, _ body: (RecordID, PlacedEntry) throws -> Bool
   ) throws {
     var range = range
     range.zone = range.zone.map(store.canonical)
     while true {
       var scan = try scan(range)
       do {
-        while let (id, entry) = try scan.next() {
+        while let (id, found) = try scan.next() {
           range.after = id
+          let entry = found.entry
           guard entry.view != nil, type == nil || entry.type == type, range.includes(id) else { continue }
-          guard try body(id, entry) else { return }
+          guard try body(id, found) else { return }
         }
         return
       } catch let error as StrandlineError where error.isOfIndex {

@@ -24,7 +24,7 @@ struct `The page of the index` {
         guard let value = cursor.value else { continue }
         switch RunTable(rawValue: cursor.key[0]) {
         case .state: try add("state", StoredState.self, value)
-        case .records: try add("recordEntry", RecordEntry.self, value)
+        case .records: try add("recordEntry", PlacedEntry.self, value)
         case .deletions: try add("deletionEntry", DeletionEntry.self, value)
         case .indexes: #expect(value.range.isEmpty)
         default: Issue.record("a key of no table")

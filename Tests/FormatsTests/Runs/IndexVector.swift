@@ -168,7 +168,7 @@ enum IndexVector {
     case .state: return .object(["table": .text("state"), "row": try row(StoredState.self)])
     case .records:
       guard let id = RowKey.recordID(key) else { break }
-      return .object(["table": .text("records"), "record": .group(id), "row": try row(RecordEntry.self)])
+      return .object(["table": .text("records"), "record": .group(id), "row": try row(PlacedEntry.self)])
     case .deletions:
       guard RowKey.deletion(key) != nil else { break }
       return .object([

@@ -33,22 +33,22 @@ struct EntryScan {
     var runs: RunSet?
   }
 
-  private var rows: TableScan<RecordID, RecordEntry>
+  private var rows: TableScan<RecordID, PlacedEntry>
 
   init(_ memory: Memory, _ range: Range) throws(StrandlineError) {
     let start = range.after.map { RowKey.record($0) } ?? range.prefix
     rows = try TableScan(
       .init(prefix: range.prefix, id: RowKey.recordID) { (bytes, place) throws(ByteReaderError) in
-        try RecordEntry(row: bytes, place)
+        try PlacedEntry(row: bytes, place)
       }, memory.runs, memory.runs?.runs ?? [], from: start, isBehind: range.after != nil,
       changed: Self.sorted(memory.changed, range, from: start))
   }
 
   private static func sorted(
     _ parts: [[RecordID: RecordEntry?]], _ range: Range, from start: [UInt8]
-  ) -> [TableScan<RecordID, RecordEntry>.Change] {
+  ) -> [TableScan<RecordID, PlacedEntry>.Change] {
     let isAfter = range.after != nil
-    var found: [TableScan<RecordID, RecordEntry>.Change] = []
+    var found: [TableScan<RecordID, PlacedEntry>.Change] = []
     for (number, part) in parts.enumerated() {
       for (id, entry) in part {
         guard range.zone == nil || id.zone == range.zone,
@@ -57,7 +57,7 @@ struct EntryScan {
         else { continue }
         let key = RowKey.record(id)
         guard !key.precedes(start), !isAfter || key != start else { continue }
-        found.append((key, id, entry))
+        found.append((key, id, entry.map { PlacedEntry($0) }))
       }
     }
     return found.sorted { $0.key.precedes($1.key) }
@@ -66,7 +66,7 @@ struct EntryScan {
   /// The next record; nil behind the last.
   ///
   /// - Throws: if a run cannot be read; it has failed then, and the scan is of no more use.
-  mutating func next() throws(StrandlineError) -> (id: RecordID, entry: RecordEntry)? {
+  mutating func next() throws(StrandlineError) -> (id: RecordID, found: PlacedEntry)? {
     try rows.next().map { ($0.id, $0.row) }
   }
 }
@@ -85,7 +85,7 @@ extension Projections {
     if runs == nil, records.frozen.isEmpty { return records.changed.compactMapValues { $0 } }
     var scan = try EntryScan(scanMemory(asOf: appliedLSN), EntryScan.Range())
     var result: [RecordID: RecordEntry] = [:]
-    while let (id, entry) = try scan.next() { result[id] = entry }
+    while let (id, found) = try scan.next() { result[id] = found.entry }
     return result
   }
 }

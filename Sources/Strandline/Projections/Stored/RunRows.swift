@@ -4,6 +4,7 @@
 // A key begins with the number of its table. Records stand in the order of zone and name, so that a list is a range of
 // keys. Deleted names stand under the hash of their ID, because a packed deletion knows no name.
 
+package import StrandlineLog
 package import StrandlineSystem
 
 /// The tables in a run, by the first byte of their keys.
@@ -146,12 +147,35 @@ extension Pending.Attempt: FieldGroup {
   }
 }
 
-extension RecordEntry: FieldDescribed {
-  package init<Coder: FieldCoder>(_ entry: Self?, _ field: inout Coder) throws(Coder.Failure) {
+/// A record's row: its entry, and where the event that it shows lay when the row was written.
+package struct PlacedEntry: FieldDescribed, Hashable, Sendable {
+  package var entry: RecordEntry
+  /// A hint, by which a read need not look the event up.
+  package var place: LogPlace?
+
+  package init(_ entry: RecordEntry, at place: LogPlace? = nil) {
+    self.entry = entry
+    self.place = place
+  }
+  package init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    entry = RecordEntry(
+      type: try field("type", .text, row?.entry.type),
+      base: try field("base", .optional(.group(Base.self)), row?.entry.base),
+      pending: try field("pending", .optional(.group(Pending.self)), row?.entry.pending))
+    place = try field("place", .optional(.group(LogPlace.self)), row?.place)
+  }
+}
+
+extension LogPlace: FieldGroup {
+  package static var tableName: String { "place" }
+  package static var bytesMin: Int { 3 }
+  package init<Coder: FieldCoder>(_ place: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    let segmentID = try field("segment", .varint, place?.segmentID)
+    let offset = try field("offset", .varint, place.map { UInt64($0.offset) })
+    let bytes = try field("bytes", .varint, place.map { UInt64($0.frameBytes) })
+    try field.require(offset <= UInt32.max && bytes <= UInt32.max, "a place outside of a segment")
     self.init(
-      type: try field("type", .text, entry?.type),
-      base: try field("base", .optional(.group(Base.self)), entry?.base),
-      pending: try field("pending", .optional(.group(Pending.self)), entry?.pending))
+      segmentID: segmentID, offset: UInt32(truncatingIfNeeded: offset), frameBytes: UInt32(truncatingIfNeeded: bytes))
   }
 }
 

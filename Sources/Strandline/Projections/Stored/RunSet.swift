@@ -49,12 +49,12 @@ package final class RunSet: Sendable {
   }
 
   /// The record's row; nil if there is none.
-  func entry(_ id: RecordID) throws(StrandlineError) -> RecordEntry? { try entry(key: RowKey.record(id)) }
+  func entry(_ id: RecordID) throws(StrandlineError) -> PlacedEntry? { try entry(key: RowKey.record(id)) }
 
   /// The row of the record with this key; nil if there is none.
-  func entry(key: [UInt8]) throws(StrandlineError) -> RecordEntry? {
+  func entry(key: [UInt8]) throws(StrandlineError) -> PlacedEntry? {
     try row(key, runs) { (bytes, range) throws(ByteReaderError) in
-      try RecordEntry(row: bytes, range)
+      try PlacedEntry(row: bytes, range)
     }
   }
 

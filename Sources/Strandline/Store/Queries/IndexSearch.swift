@@ -12,7 +12,7 @@ struct IndexSearch {
   struct Found {
     var key: [UInt8]
     var id: RecordID
-    var entry: RecordEntry
+    var entry: PlacedEntry
     /// Whether the runs have the row, and not memory.
     var isStored: Bool
   }
@@ -46,7 +46,7 @@ struct IndexSearch {
           !parts[(number + 1)...].contains(where: { $0.keys.contains(id) })
         else { continue }
         for key in try rows(id, entry) where plan.ranges.contains(where: { $0.contains(key) }) {
-          known.append(Found(key: key, id: id, entry: entry, isStored: false))
+          known.append(Found(key: key, id: id, entry: PlacedEntry(entry), isStored: false))
         }
       }
     }
@@ -99,10 +99,10 @@ struct IndexSearch {
     guard let recordKey = plan.index.recordKey(key), let id = RowKey.recordID(recordKey) else {
       throw runs.fail(RunError(.damaged, runs.runs.first?.path ?? "", "a row of an index is of no record"))
     }
-    guard !parts.contains(where: { $0.keys.contains(id) }), let entry = try runs.entry(key: recordKey),
-      entry.view != nil, entry.type == plan.index.index.recordType
+    guard !parts.contains(where: { $0.keys.contains(id) }), let found = try runs.entry(key: recordKey),
+      found.entry.view != nil, found.entry.type == plan.index.index.recordType
     else { return nil }
-    return Found(key: key, id: id, entry: entry, isStored: true)
+    return Found(key: key, id: id, entry: found, isStored: true)
   }
 }
 

@@ -133,7 +133,7 @@ extension StoreView {
     var search = try IndexSearch(plan, runs, memory, from: start) { id, entry in
       guard let place = entry.view else { return [] }
       return try store.indexRows.rows(plan.index, place) {
-        try load(id, entry).map { plan.index.rows($0) } ?? []
+        try load(id, PlacedEntry(entry)).map { plan.index.rows($0) } ?? []
       }
     }
     while let found = try search.next() {
