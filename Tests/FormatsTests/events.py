@@ -411,6 +411,10 @@ def id_key(record):
     return zone_key(record["zone"]) + (record["name"],)
 
 
+def id_of(key):
+    return {"zone": {"scope": key[0], "owner": key[1], "name": key[2]}, "name": key[3]}
+
+
 def births_of(found):
     return {(birth["time"], birth["writer"]) for birth in found}
 
@@ -662,10 +666,14 @@ class State:
         self.unread.pop(id_key(event["record"]), None)
 
     def on_deletions(self, lsn, event):
+        known = {siphash(id_bytes(id_of(key)), bytes.fromhex(event["key"])).hex(): key for key in self.deleted}
         for name in event["names"]:
             entry = {part: name[part] for part in ("lsn", "isLocal", "created", "changeTag")}
             entry.update(births=births_of(name["births"]), provisional=None)
-            self.packed[event["key"], name["hash"]] = entry
+            if name["hash"] in known:
+                self.deleted[known[name["hash"]]] = entry
+            else:
+                self.packed[event["key"], name["hash"]] = entry
         self.learn(event["latest"])
 
     on_superseded = on_saved
@@ -757,9 +765,6 @@ class State:
         return {"time": hybrid(modified, 0), "writer": stamp["writer"]}
 
     def shown(self):
-        def pair(key):
-            return {"zone": {"scope": key[0], "owner": key[1], "name": key[2]}, "name": key[3]}
-
         def births(found):
             return None if found is None else [{"time": time, "writer": writer} for time, writer in sorted(found)]
 
@@ -775,19 +780,19 @@ class State:
         records = []
         for key in ordered(self.records):
             entry = self.records[key]
-            extra = {"id": pair(key), "view": self.view(entry), "values": self.values(entry)}
+            extra = {"id": id_of(key), "view": self.view(entry), "values": self.values(entry)}
             records.append(dict(entry, **extra))
         return {
             "records": records,
-            "deleted": [dict(deletion(self.deleted[key]), id=pair(key)) for key in ordered(self.deleted)],
+            "deleted": [dict(deletion(self.deleted[key]), id=id_of(key)) for key in ordered(self.deleted)],
             "packed": [dict(deletion(self.packed[key]), key=key[0], hash=key[1]) for key in ordered(self.packed)],
-            "zones": [dict(self.zones[key], zone=pair(key + ("",))["zone"]) for key in ordered(self.zones)],
+            "zones": [dict(self.zones[key], zone=id_of(key + ("",))["zone"]) for key in ordered(self.zones)],
             "databaseTokens": {str(scope): self.database_tokens[scope] for scope in self.database_tokens},
             "tenures": self.tenures,
-            "held": [dict(some(self.held[key], "lsn", "code"), id=pair(key)) for key in ordered(self.held)],
-            "unread": [dict(some(self.unread[key], "lsn", "code"), id=pair(key)) for key in ordered(self.unread)],
+            "held": [dict(some(self.held[key], "lsn", "code"), id=id_of(key)) for key in ordered(self.held)],
+            "unread": [dict(some(self.unread[key], "lsn", "code"), id=id_of(key)) for key in ordered(self.unread)],
             "blocks": [
-                dict(some(self.blocks[key], "subject", "consequence", "lsn"), id=pair(key)) for key in ordered(self.blocks)
+                dict(some(self.blocks[key], "subject", "consequence", "lsn"), id=id_of(key)) for key in ordered(self.blocks)
             ],
             "bounds": {
                 str(scope): some(self.bounds[scope], "container", "environment", "userHash") for scope in self.bounds

@@ -273,6 +273,23 @@ private struct History {
     #expect(try refused.compacted().kinds == ["1 opened", "4 fetchedSave", "5 deletions"])
   }
 
+  @Test func `a deletion of the server's is packed behind an unsettled one, and is the newer`() throws {
+    let history = History([
+      opened, saved(r, 1), deleted(r, 2, births: 1), gone(r, births: 1, 2), saved(s, 3),
+    ])
+    let left = try history.compacted()
+    #expect(left.kinds == ["1 opened", "2 superseded", "3 deleted", "4 deletions", "5 saved"])
+    var folded = try left.folded()
+    #expect(try folded.deletion(r) == history.folded().deletion(r))
+    #expect(folded.deletions.count == 1)
+    // In memory the name stands once, also beside a flush that fails.
+    #expect(folded.brokenInvariant() == nil, "\(folded.brokenInvariant() ?? "")")
+    _ = folded.beginFlush(upTo: LSN(5), key: key)
+    folded.cancelFlush()
+    #expect(folded.brokenInvariant() == nil, "\(folded.brokenInvariant() ?? "")")
+    #expect(try folded.deletion(r)?.lsn == LSN(4))
+  }
+
   @Test func `the first save before an unsettled deletion stays without its content`() throws {
     let left = try History([opened, saved(r, 1), saved(s, 2), saved(r, 3), deleted(r, 4, births: 1), saved(s, 5)])
       .compacted()
@@ -476,6 +493,38 @@ private final class Round: Sendable {
     #expect(try (dump(last), words(last)) == grown)
     #expect(try LogVerifier.verify(at: "/s", environment: .simulated(disk, seed: 1)).isSound)
     try last.closeBlocking()
+  }
+
+  /// The fold that a compaction compares is written into runs from time to time, and so is what an open reads of the log.
+  @Test func `a deletion of the server's behind an unsettled one is written into runs once`() throws {
+    let disk = SimulatedDisk()
+    func open() throws -> RecordStore {
+      var log = LogOptions()
+      log.segmentBytesMax = 4 << 10
+      log.upkeep = .onDemand
+      var index = IndexOptions()
+      index.flushCount = 2
+      return try RecordStore.openBlocking(
+        at: "/s", options: StoreOptions(log: log, index: index),
+        environment: .simulated(disk: disk, clock: SimulatedClock(), seed: 1))
+    }
+    var store = try open()
+    try put(store, "r", "1")
+    try store.writeBlocking { try $0.delete(r) }
+    try store.commitBlocking { try $0.append(gone(r, births: 1)) }
+    for number in 0..<400 { try put(store, "n\(number % 7)", "\(number)") }
+    let before = (try dump(store), try words(store))
+    let report = try store.compactBlocking()
+    #expect(report.recordsKeptWhole == 0)
+    #expect(try dump(store) == before.0)
+    try store.closeBlocking()
+    // The runs are lost, so they are made of what stayed.
+    for path in disk.paths where path.hasPrefix("/s/runs/") { disk.pokeRemove(path) }
+    store = try open()
+    #expect(try dump(store) == before.0)
+    #expect(try store.projections.deletion(r)?.births.contains(birth(1)) == true)
+    #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
+    try store.closeBlocking()
   }
 
   @Test func `a power cut or a failure at any call changes nothing that is read`() throws {

@@ -47,7 +47,7 @@ extension DeletionEntry {
 package struct DeletionIndex: Sendable {
   /// An entry of nil: there is none any more, whatever the runs and packs say.
   package private(set) var changed: [RecordID: DeletionEntry?] = [:]
-  /// By the key of their hashes.
+  /// By the key of their hashes; none that `changed` has under its ID.
   package private(set) var packed: [HashKey: [KeyedHash: DeletionEntry]] = [:]
   /// What a flush is writing into a run.
   private(set) var frozen: [RecordID: DeletionEntry?] = [:]
@@ -99,20 +99,24 @@ package struct DeletionIndex: Sendable {
     count += (new == nil ? 0 : 1) - (old == nil ? 0 : 1)
   }
 
-  /// Adds the names of a pack.
+  /// Adds the names of a pack, which says what became of each of them last: a name whose ID is known stays under its ID.
   ///
   /// - Parameter isStored: whether the runs have a hash.
   mutating func add(
     _ deletions: Deletions, isStored: (KeyedHash) throws(StrandlineError) -> Bool
   ) throws(StrandlineError) {
     let key = deletions.key
-    var known: Set<KeyedHash> = []
-    for (id, entry) in changed where entry != nil { known.insert(KeyedHash(of: id, key: key)) }
+    var ids: [KeyedHash: RecordID] = [:]
+    for id in changed.keys { ids[KeyedHash(of: id, key: key)] = id }
     var table = packed.removeValue(forKey: key) ?? [:]
     defer { packed[key] = table }
     use(key)
     for item in deletions.items {
-      let isKnown = if table[item.hash] != nil || known.contains(item.hash) { true } else { try isStored(item.hash) }
+      if let id = ids[item.hash] {
+        if changed.updateValue(DeletionEntry(item), forKey: id) == .some(nil) { count += 1 }
+        continue
+      }
+      let isKnown = if table[item.hash] != nil { true } else { try isStored(item.hash) }
       if !isKnown { count += 1 }
       table[item.hash] = DeletionEntry(item)
     }
@@ -163,22 +167,38 @@ package struct DeletionIndex: Sendable {
 
   /// As `RecordTable.adopt`.
   mutating func adopt(_ other: DeletionIndex) {
-    for (key, names) in other.packed {
-      let since = Set(changed.keys.lazy.map { KeyedHash(of: $0, key: key) })
-      packed[key, default: [:]].merge(names.filter { !since.contains($0.key) }) { mine, _ in mine }
-    }
-    changed.merge(other.changed) { mine, _ in mine }
+    addOlder(other.changed, other.packed)
     hasRuns = other.hasRuns
   }
 
   /// What was frozen was not written.
   mutating func refreeze() {
-    for (key, names) in frozenPacked {
-      // What has happened to a name since is known under its ID.
-      let since = Set(changed.keys.lazy.map { KeyedHash(of: $0, key: key) })
+    addOlder(frozen, frozenPacked)
+    (frozen, frozenPacked) = ([:], [:])
+  }
+
+  /// Adds entries that are older than those that are here, of which each stands once: under its ID, if that is known.
+  private mutating func addOlder(
+    _ names: [RecordID: DeletionEntry?], _ packs: [HashKey: [KeyedHash: DeletionEntry]]
+  ) {
+    let since = Array(changed.keys)
+    if packed.isEmpty {
+      changed.merge(names) { newer, _ in newer }
+    } else {
+      for (id, entry) in names where changed[id] == nil {
+        changed.updateValue(takePacked(id) ?? entry, forKey: id)
+      }
+    }
+    for (key, names) in packs {
+      let since = Set(since.lazy.map { KeyedHash(of: $0, key: key) })
       packed[key, default: [:]].merge(names.filter { !since.contains($0.key) }) { newer, _ in newer }
     }
-    changed.merge(frozen) { newer, _ in newer }
-    (frozen, frozenPacked) = ([:], [:])
+  }
+
+  private mutating func takePacked(_ id: RecordID) -> DeletionEntry? {
+    for key in packed.keys {
+      if let entry = packed[key]?.removeValue(forKey: KeyedHash(of: id, key: key)) { return entry }
+    }
+    return nil
   }
 }

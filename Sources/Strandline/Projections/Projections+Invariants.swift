@@ -43,6 +43,11 @@ extension Projections {
     for (id, deletion) in deletions.entries where deletion.isProvisional {
       if entries[id]?.pending == nil { return "\(id): a provisional deletion of a record with no unsettled mutation" }
     }
+    for (key, packed) in deletions.packed {
+      for id in deletions.changed.keys where packed[KeyedHash(of: id, key: key)] != nil {
+        return "\(id): a deletion under the ID and another under its hash"
+      }
+    }
     for id in sync.held.keys where entries[id]?.pending == nil { return "\(id): held, but no mutation is unsettled" }
     for (place, tenure) in sync.tenures.enumerated().dropFirst() where tenure.first <= sync.tenures[place - 1].first {
       return "tenures out of order at \(tenure.first)"
