@@ -121,6 +121,46 @@ private func check(_ store: RecordStore, _ what: String) throws {
     try check(opened, "no longer full")
   }
 
+  /// A call that fails may have replaced the file, and the directory's sync alone may be missing.
+  @Test func `is what the next call that succeeds says, also after a failed one`() throws {
+    let disk = SimulatedDisk()
+    let store = try prepare(disk)
+    try store.addIndex(indexes[1])
+    try store.closeBlocking()
+    let whole = disk.clone()
+    func fails(_ disk: SimulatedDisk, _ call: Int, _ change: (RecordStore) throws -> Void) throws -> RecordStore? {
+      let store = try openIndexed(disk, seed: 3)
+      disk.failCall(disk.callCount + call)
+      do { try change(store) } catch { return store }
+      return nil
+    }
+    func expectOne(_ disk: SimulatedDisk, _ store: RecordStore, _ what: String) throws {
+      #expect(try store.indexes().map(\.index) == [indexes[1]], "\(what)")
+      for seed in 1...8 as ClosedRange<UInt64> {
+        let again = try openIndexed(disk.imageAfterCrash(using: SeededRandom(seed: seed)), seed: 4)
+        #expect(try again.indexes().map(\.index) == [indexes[1]], "\(what), seed \(seed)")
+        try check(again, "\(what), seed \(seed)")
+      }
+    }
+    var failures = (adding: 0, dropping: 0)
+    for call in 1...8 {
+      var disk = whole.clone()
+      if let store = try fails(disk, call, { try $0.addIndex(indexes[0]) }) {
+        // This store does not know the index, and the file may have it.
+        try store.dropIndex(indexes[0])
+        try expectOne(disk, store, "dropped after adding it failed in call \(call)")
+        failures.adding += 1
+      }
+      disk = whole.clone()
+      if let store = try fails(disk, call, { try $0.dropIndex(indexes[1]) }) {
+        try store.addIndex(indexes[1])
+        try expectOne(disk, store, "added after dropping it failed in call \(call)")
+        failures.dropping += 1
+      }
+    }
+    #expect(failures.adding > 3 && failures.dropping > 3)
+  }
+
   @Test(arguments: [DiskCall.open, .size, .read])
   func `is not forgotten when the file that names it cannot be read once`(call: DiskCall) throws {
     let disk = SimulatedDisk()

@@ -76,6 +76,8 @@ package final class StoreIndex: Sendable {
     var failure: Failure?
     /// The declared indexes. One without a number waits to be built; one with a number gets its rows from every flush.
     var definitions: IndexDefinitions
+    /// The file that names them is as they were when they were written last; false after a write that failed.
+    var isDefinitionsFileKnown = true
     /// The store was opened with a list of indexes.
     var hasList = false
     /// How often all runs were made anew.

@@ -22,6 +22,9 @@ extension RecordStore {
   /// Declares an index. When this returns, that is durable; the index is built in the background, also after the next open
   /// if the process ends before. Queries use it as soon as it is built. Does nothing if it is declared.
   ///
+  /// If it throws `.diskFull` or `.io`, the next open may find the index declared or not; no query is answered otherwise.
+  /// A later call of this or of `dropIndex`, for any index, decides it when it returns.
+  ///
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`, `.suspended`; `.invalidValue` for a field or
   ///   a type that has no name, or above a thousand indexes.
   public func addIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
@@ -35,7 +38,7 @@ extension RecordStore {
   }
 
   /// Drops an index. When this returns, that is durable, and no query uses it; its space is given back as runs of the
-  /// store are merged. Does nothing if it is not declared.
+  /// store are merged. Does nothing if it is not declared. After an error as with `addIndex`.
   ///
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`, `.suspended`.
   public func dropIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
