@@ -527,6 +527,32 @@ private final class Round: Sendable {
     try store.closeBlocking()
   }
 
+  /// What stays is folded into runs of its own.
+  @Test func `a call on the folder of runs that fails meanwhile is told as the store's error`() throws {
+    let disk = SimulatedDisk()
+    let injector = FaultInjector(disk)
+    let system = SystemEnvironment(fileSystem: injector, clock: SimulatedClock(), random: SeededRandom(seed: 1))
+    var log = LogOptions()
+    log.segmentBytesMax = 4 << 10
+    log.upkeep = .onDemand
+    var index = IndexOptions()
+    index.flushCount = 1
+    let store = try RecordStore.openBlocking(
+      at: "/s", options: StoreOptions(log: log, index: index), environment: StoreEnvironment(system, isSimulated: true))
+    for number in 0..<200 { try put(store, "n\(number % 20)", "\(number)") }
+    let before = try dump(store)
+    for call in [DiskCall.kind, .create, .write, .sync, .rename] {
+      injector.plan(DiskFault([call], isSticky: true, error: .device("", "")))
+      #expect("\(call)") { try store.compactBlocking() } throws: { ($0 as? StrandlineError)?.code == .io }
+      #expect(injector.struckCount > 0)
+      injector.clear()
+      #expect(try dump(store) == before)
+    }
+    try store.compactBlocking()
+    #expect(try dump(store) == before)
+    try store.closeBlocking()
+  }
+
   @Test func `a power cut or a failure at any call changes nothing that is read`() throws {
     let start = SimulatedDisk()
     let store = try open(start)

@@ -161,6 +161,33 @@ private func check(_ store: RecordStore, _ what: String) throws {
     #expect(failures.adding > 3 && failures.dropping > 3)
   }
 
+  @Test func `says what the system said when its rows cannot be written`() throws {
+    let disk = SimulatedDisk()
+    let injector = FaultInjector(disk)
+    let system = SystemEnvironment(fileSystem: injector, clock: SimulatedClock(), random: SeededRandom(seed: 2))
+    try prepare(disk).closeBlocking()
+    let store = try RecordStore.openBlocking(
+      at: "/store", options: indexTestOptions(), environment: StoreEnvironment(system, isSimulated: true))
+    // What upkeep could not build a caller may build, and is told why that fails.
+    injector.plan(DiskFault([.create], pathSuffix: ".tmp", ordinal: 2, isSticky: true, error: .device("", "")))
+    try store.addIndex(indexes[0])
+    #expect(try store.indexes().map(\.isReady) == [false])
+    for call in [DiskCall.create, .write, .sync, .rename] {
+      injector.clear()
+      injector.plan(DiskFault([call], pathSuffix: "", isSticky: true, error: .device("", "")))
+      #expect("\(call)") { try store.buildIndexesBlocking() } throws: { ($0 as? StrandlineError)?.code == .io }
+      injector.clear()
+      // The declaration of the build's number is written before its rows.
+      injector.plan(DiskFault([call], ordinal: 2, isSticky: true, error: .device("", "")))
+      #expect("\(call)") { try store.buildIndexesBlocking() } throws: { ($0 as? StrandlineError)?.code == .io }
+    }
+    injector.clear()
+    try store.buildIndexesBlocking()
+    #expect(try store.indexes().map(\.isReady) == [true])
+    try check(store, "built at last")
+    try store.closeBlocking()
+  }
+
   @Test(arguments: [DiskCall.open, .size, .read])
   func `is not forgotten when the file that names it cannot be read once`(call: DiskCall) throws {
     let disk = SimulatedDisk()

@@ -166,15 +166,7 @@ package struct IndexFiles: Sendable {
   }
 
   /// The public form of a failure to write.
-  func failure(_ error: RunError) -> StrandlineError {
-    let code: StrandlineError.Code =
-      if let cause = error.cause {
-        cause.isDeviceLocked ? .temporarilyUnavailable : cause.isFull ? .diskFull : .io
-      } else {
-        .damaged
-      }
-    return StrandlineError(code, "\(error)", file: error.file, offset: error.offset, underlying: error.cause)
-  }
+  func failure(_ error: RunError) -> StrandlineError { StrandlineError(error) }
 }
 
 /// What becomes of a row; a value of nil removes it.

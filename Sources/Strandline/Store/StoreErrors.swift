@@ -1,5 +1,5 @@
-// The one border between private errors and the public one: every LogError, SystemError and decoding error becomes a
-// StrandlineError here and nowhere else, with its place on disk, its events, and the line of the app that called.
+// The one border between private errors and the public one: every LogError, RunError, SystemError and decoding error becomes
+// a StrandlineError here and nowhere else, with its place on disk, its events, and the line of the app that called.
 
 package import StrandlineLog
 import StrandlineSystem
@@ -40,7 +40,7 @@ package struct CallSite: Sendable {
 }
 
 extension StrandlineError {
-  /// The public form of an error of the log, the file system or a decoder. Other errors stay what they are: public ones,
+  /// The public form of an error of the log, a run, the file system or a decoder. Other errors stay what they are: public ones,
   /// cancellation, and those that an app's own closure throws.
   package static func translating(_ error: any Error, _ doing: String) -> any Error {
     switch error {
@@ -49,9 +49,25 @@ extension StrandlineError {
       StrandlineError(
         error.isDeviceLocked ? .temporarilyUnavailable : error.isFull ? .diskFull : .io,
         "\(doing): \(error)\(error.isDeviceLocked ? lockedAdvice : "")", file: error.subject, underlying: error)
+    case let error as RunError: StrandlineError(error, doing)
     case let error as ByteReaderError: StrandlineError(.damaged, "\(doing): \(error)")
     default: error
     }
+  }
+
+  /// The public form of an error of a run.
+  ///
+  /// - Parameter doing: begins the message, if it is there.
+  package init(_ error: RunError, _ doing: String? = nil) {
+    let code: Code =
+      if let cause = error.cause {
+        cause.isDeviceLocked ? .temporarilyUnavailable : cause.isFull ? .diskFull : .io
+      } else {
+        .damaged
+      }
+    self.init(
+      code, doing.map { "\($0): \(error)" } ?? "\(error)", file: error.file, offset: error.offset,
+      underlying: error.cause)
   }
 
   /// The public form of a log's error.
