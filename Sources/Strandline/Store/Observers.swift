@@ -27,8 +27,26 @@ package final class Observers: Sendable {
     }
   }
 
+  /// Tells one observer to look again.
+  final class Signal: Sendable {
+    private let continuation: AsyncStream<Void>.Continuation
+    private let count = Atomic<UInt64>(0)
+
+    fileprivate init(_ continuation: AsyncStream<Void>.Continuation) { self.continuation = continuation }
+
+    /// How often the observer was told.
+    var toldCount: UInt64 { count.load(ordering: .relaxed) }
+
+    fileprivate func tell() {
+      count.wrappingAdd(1, ordering: .relaxed)
+      continuation.yield()
+    }
+
+    fileprivate func finish() { continuation.finish() }
+  }
+
   private struct State: Sendable {
-    var observers: [UInt64: (interest: Interest, signal: AsyncStream<Void>.Continuation)] = [:]
+    var observers: [UInt64: (interest: Interest, signal: Signal)] = [:]
     var next: UInt64 = 0
     /// How many look at every event.
     var readers = 0
@@ -39,8 +57,12 @@ package final class Observers: Sendable {
   package init() {}
 
   /// A stream of signals to look again; those that the observer has not yet waited for are one. It ends with the store.
-  func signals(_ interest: Interest) -> AsyncStream<Void> {
-    let (stream, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+  func signals(_ interest: Interest) -> AsyncStream<Void> { observe(interest).signals }
+
+  /// The same, and what tells them.
+  func observe(_ interest: Interest) -> (signals: AsyncStream<Void>, signal: Signal) {
+    let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    let signal = Signal(continuation)
     let number: UInt64? = state.withLock { state in
       guard !state.isClosed else { return nil }
       state.next += 1
@@ -50,15 +72,15 @@ package final class Observers: Sendable {
     }
     guard let number else {
       signal.finish()
-      return stream
+      return (stream, signal)
     }
-    signal.onTermination = { [weak self] _ in
+    continuation.onTermination = { [weak self] _ in
       self?.state.withLock { state in
         guard let removed = state.observers.removeValue(forKey: number) else { return }
         if case .events = removed.interest { state.readers -= 1 }
       }
     }
-    return stream
+    return (stream, signal)
   }
 
   /// Tells those who are concerned.
@@ -66,21 +88,21 @@ package final class Observers: Sendable {
     let concerned = state.withLock { state in
       state.observers.values.filter { $0.interest.isConcerned(by: changes) }.map(\.signal)
     }
-    for signal in concerned { signal.yield() }
+    for signal in concerned { signal.tell() }
   }
 
   /// Tells those who read every event that there are more.
   func tellReaders() {
-    let readers: [AsyncStream<Void>.Continuation] = state.withLock { state in
+    let readers: [Signal] = state.withLock { state in
       guard state.readers > 0 else { return [] }
       return state.observers.values.compactMap { if case .events = $0.interest { $0.signal } else { nil } }
     }
-    for reader in readers { reader.yield() }
+    for reader in readers { reader.tell() }
   }
 
   /// Tells all of them.
   package func tellAll() {
-    for observer in state.withLock({ Array($0.observers.values) }) { observer.signal.yield() }
+    for observer in state.withLock({ Array($0.observers.values) }) { observer.signal.tell() }
   }
 
   /// Ends every observation.
@@ -121,24 +143,30 @@ public struct StoreObservation<Element: Sendable & Equatable>: AsyncSequence, Se
   public func makeAsyncIterator() -> AsyncIterator {
     // In this order: what becomes durable from here on is told, and the first look sees what was before.
     store.projections.withLock { $0.countsChanges = true }
-    return AsyncIterator(store, store.observers.signals(interest), look)
+    return AsyncIterator(store, store.observers.observe(interest), look)
   }
 
   /// The values, one after the other.
   public struct AsyncIterator: AsyncIteratorProtocol {
     private let store: RecordStore
     private var signals: AsyncStream<Void>.AsyncIterator
+    private let signal: Observers.Signal
     private let look: @Sendable (RecordStore) throws -> Element
     private var last: Element?
     private var isOver = false
 
     fileprivate init(
-      _ store: RecordStore, _ signals: AsyncStream<Void>, _ look: @escaping @Sendable (RecordStore) throws -> Element
+      _ store: RecordStore, _ observing: (signals: AsyncStream<Void>, signal: Observers.Signal),
+      _ look: @escaping @Sendable (RecordStore) throws -> Element
     ) {
       self.store = store
-      self.signals = signals.makeAsyncIterator()
+      signals = observing.signals.makeAsyncIterator()
+      signal = observing.signal
       self.look = look
     }
+
+    /// How often the observer was told to look again: a proof asks it before it waits for a value that has changed.
+    package var toldCount: UInt64 { signal.toldCount }
 
     /// The next value; nil at the end.
     public mutating func next() async throws -> Element? {

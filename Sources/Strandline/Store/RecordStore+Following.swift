@@ -15,7 +15,8 @@ extension RecordStore {
   /// have expired, and throw `.outdated`.
   ///
   /// - Returns: whether anything was new.
-  /// - Throws: `StrandlineError`: `.damaged`, `.fromTheFuture`, `.io`, `.closed`; the store shows what it showed before.
+  /// - Throws: `StrandlineError`: `.damaged`, `.fromTheFuture`, `.io`, `.closed`; the store shows what it
+  ///   showed before, with the new transactions that could be read whole. The next call that succeeds tells the observers.
   /// - Complexity: O(new events); after a compaction O(bytes of the log).
   @discardableResult
   public func refresh(fileID: String = #fileID, line: Int = #line) throws -> Bool {

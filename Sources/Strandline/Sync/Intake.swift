@@ -8,17 +8,17 @@
 import StrandlineSystem
 
 /// Applies the changes of one page or answer, inside a transaction.
-struct Intake {
+package struct Intake {
   /// What brought the changes: the feed after a token, the feed from its beginning, or a lookup.
-  enum Source { case delta, fullFetch, lookup }
+  package enum Source: Sendable { case delta, fullFetch, lookup }
 
   let source: Source
   var report = SyncReport()
 
-  init(_ source: Source) { self.source = source }
+  package init(_ source: Source) { self.source = source }
 
   /// Applies a version that the server holds.
-  mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
+  package mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
     // One that brings what the transport has to have back, and that the base lacks, is stored although it is known.
     if let base = entry?.base, base.changeTag == server.system.changeTag,
@@ -43,13 +43,13 @@ struct Intake {
   }
 
   /// Applies a deletion. `isConfirmed`: it is the answer to a lookup, made because the feed's deletion was doubtful.
-  mutating func apply(deletionOf id: RecordID, isConfirmed: Bool = false, to core: inout StoreCore) throws {
+  package mutating func apply(deletionOf id: RecordID, isConfirmed: Bool = false, to core: inout StoreCore) throws {
     try perform(deletionSituation(of: id, isConfirmed: isConfirmed, core).decide(), on: id, &core)
   }
 
   /// Applies the answer to a lookup that the server does not have a record. That closes a block and confirms a deletion;
   /// whether a record that is held here was deleted, only the feed may say.
-  mutating func apply(absenceOf id: RecordID, to core: inout StoreCore) throws {
+  package mutating func apply(absenceOf id: RecordID, to core: inout StoreCore) throws {
     if core.projections.sync.openBlocks[id]?.subject == .deletion {
       try apply(deletionOf: id, isConfirmed: true, to: &core)
     } else {

@@ -42,8 +42,9 @@ extension Command {
         "Run only this many simulations of devices and a server, with lost answers, stale pages and power cuts."),
       Option(
         "--store", "HISTORIES",
-        "Run only this many random histories of a store on a simulated disk, against a model: writes, queries, views,"
-          + " flushes and merges of its index, compactions, failing calls, power cuts."),
+        "Run only this many random histories of a store on a simulated disk, against a model: writes, fetched pages,"
+          + " queries, declared indexes, views, observers, flushes and merges of its index, compactions, failing calls and"
+          + " reads, power cuts, a reader in another process."),
       Option("--steps", "LIST", "With --store and --seed: only these steps of one history, as a failure printed them."),
       Option("--real", "Kill real processes."),
       Option("--kills", "K", "With --real: the least number of kills. Default: 50."),
@@ -61,9 +62,9 @@ extension Command {
     run: { arguments, console in
       let options = try CrashTestOptions(arguments, console)
       if let lives = options.lives { return try await runFleet(lives, options, console) }
+      if let histories = options.histories { return try await runStore(histories, options, console) }
       return try await onThread("crash-test") {
-        if let histories = options.histories { return try runStore(histories, options, console) }
-        return try options.isReal ? runReal(options, console) : SimulatedCrashTest(options, console).run()
+        try options.isReal ? runReal(options, console) : SimulatedCrashTest(options, console).run()
       }
     })
 
@@ -95,34 +96,35 @@ extension Command {
     return .done
   }
 
-  /// Runs random histories of a store, each with the next seed.
-  private static func runStore(_ histories: UInt64, _ options: CrashTestOptions, _ console: Console) throws -> ExitCode
+  /// Runs random histories of a store, each with the next seed, two at a time.
+  private static func runStore(_ histories: UInt64, _ options: CrashTestOptions, _ console: Console) async throws
+    -> ExitCode
   {
     try console.print("seed \(options.seed)")
     try console.flush()
     let start = console.environment.clock.monotonicNanoseconds()
-    var tally = StoreHistory.Tally()
-    var progress = Progress(console)
-    defer { progress.end() }
-    for number in 0..<histories {
-      let seed = options.seed &+ number
-      do { tally.add(try StoreHistory.run(seed: seed, only: options.steps)) } catch let failure as StoreHistory.Failure
-      {
-        progress.end()
-        // An error message has one line, so the steps of the history are printed before it.
-        for line in "\(failure)".split(separator: "\n") { console.say(printable(String(line))) }
-        throw Failure(
-          .ourBug, "the history of a store with seed \(seed) failed",
-          try: "strandline crash-test --store 1 --seed \(seed) --steps "
-            + failure.steps.map { "\($0)" }.joined(separator: ","))
-      }
-      if number % 64 == 63 { progress.update(Words.plural(number + 1, "history", "histories")) }
+    let campaign = StoreCampaign(histories, options, console)
+    async let other = campaign.runSome()
+    var (tally, failure) = try await campaign.runSome()
+    let (othersTally, othersFailure) = try await other
+    campaign.progress.withLock { $0.end() }
+    tally.add(othersTally)
+    if let others = othersFailure, failure.map({ others.number < $0.number }) ?? true { failure = others }
+    if let failure = failure?.failure {
+      // An error message has one line, so the steps of the history are printed before it.
+      for line in "\(failure)".split(separator: "\n") { console.say(printable(String(line))) }
+      throw Failure(
+        .ourBug, "the history of a store with seed \(failure.seed) failed",
+        try: "strandline crash-test --store 1 --seed \(failure.seed) --steps "
+          + failure.steps.map { "\($0)" }.joined(separator: ","))
     }
-    progress.end()
     let counts = [
       (tally.steps, "steps"), (tally.writes, "writes"), (tally.powerCuts, "power cuts"), (tally.failures, "failures"),
       (tally.compactions, "compactions"), (tally.damages, "damages"), (tally.settled, "settled"),
       (tally.pages, "pages"), (tally.viewReads, "reads of views"), (tally.comparisons, "comparisons with the log"),
+      (tally.fetched, "fetched"), (tally.indexChanges, "changes of indexes"),
+      (tally.writesBesideBuilds, "writes beside a build"), (tally.indexedPages, "pages by an index"),
+      (tally.observed, "observed changes"), (tally.failedReads, "failed reads"), (tally.refreshes, "refreshes"),
       (tally.runsMax, "runs at most"),
     ]
     try console.print(counts.map { "\(Words.count($0.0)) \($0.1)" }.joined(separator: ", "))
@@ -152,6 +154,43 @@ extension Command {
     }
     try work.close()
     return try outcome.get()
+  }
+}
+
+/// Random histories of a store, whose seeds are shared out to several tasks.
+private final class StoreCampaign: Sendable {
+  private let histories: UInt64
+  private let options: CrashTestOptions
+  /// How many were begun.
+  private let begun = Atomic<UInt64>(0)
+  private let hasFailed = Atomic(false)
+  let progress: Mutex<Progress>
+
+  init(_ histories: UInt64, _ options: CrashTestOptions, _ console: Console) {
+    self.histories = histories
+    self.options = options
+    progress = Mutex(Progress(console))
+  }
+
+  /// Runs the next history until all were begun or one has failed.
+  ///
+  /// They are begun in the order of their seeds, and what was begun is run to its end. So the first that fails is among the
+  /// failures of all tasks, however fast each is.
+  func runSome() async throws -> (tally: StoreHistory.Tally, failure: (number: UInt64, failure: StoreHistory.Failure)?)
+  {
+    var tally = StoreHistory.Tally()
+    while !hasFailed.load(ordering: .acquiring) {
+      let number = begun.wrappingAdd(1, ordering: .relaxed).oldValue
+      guard number < histories else { break }
+      do {
+        tally.add(try await StoreHistory.run(seed: options.seed &+ number, only: options.steps))
+      } catch let failure as StoreHistory.Failure {
+        hasFailed.store(true, ordering: .releasing)
+        return (tally, (number, failure))
+      }
+      if number % 64 == 63 { progress.withLock { $0.update(Words.plural(number + 1, "history", "histories")) } }
+    }
+    return (tally, nil)
   }
 }
 
