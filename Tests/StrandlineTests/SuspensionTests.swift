@@ -449,6 +449,55 @@ struct `A suspended store` {
     try await device.close()
   }
 
+  /// It ends when the change is settled, by this process or another one, and else with the store or its own task.
+  @Test func `leaves a receipt waiting for the server`() async throws {
+    let fleet = try Fleet()
+    let device = fleet.device("a")
+    let store = try await device.open()
+    let run = Run()
+    @Sendable func wait(_ receipt: Receipt) async -> Result<Void, any Error> {
+      let result = await outcome { try await receipt.uploaded() }
+      run.answers.add(1, ordering: .relaxed)
+      return result
+    }
+    func write(_ number: Int64) async throws -> Receipt {
+      try await store.write { try $0.save(Record(type: "T", id: id("a"), fields: ["n": .int64(number)])) }
+    }
+
+    var receipt = try await write(1)
+    let before = Task { [receipt] in await wait(receipt) }
+    try await store.suspend()
+    let during = Task { [receipt] in await wait(receipt) }
+    var configuration = SyncConfiguration(device.web())
+    configuration.isAutomatic = false
+    let other = try await RecordStore.open(
+      at: "/store", syncing: configuration, options: Device.options, environment: device.environment)
+    #expect(try await other.sync.now().uploaded == 1)
+    try await other.close()
+    // What another process has settled, this one knows when it has read it.
+    #expect(run.answers.load(ordering: .relaxed) == 0)
+    try await store.resume()
+    for task in [before, during] { try await task.value.get() }
+    #expect(try await receipt.outcome() == [id("a"): .saved])
+
+    receipt = try await write(2)
+    try await store.suspend()
+    let own = Task { [receipt] in await wait(receipt) }
+    try await store.resume()
+    #expect(run.answers.load(ordering: .relaxed) == 2)
+    #expect(try await store.sync.now().uploaded == 1)
+    try await own.value.get()
+    #expect(try await receipt.outcome() == [id("a"): .saved] && fleet.applications == 2)
+
+    receipt = try await write(3)
+    try await store.suspend()
+    let (cancelled, closed) = (Task { [receipt] in await wait(receipt) }, Task { [receipt] in await wait(receipt) })
+    cancelled.cancel()
+    if case .failure(let error) = await cancelled.value { #expect(error is CancellationError) } else { Issue.record() }
+    try await device.close()
+    #expect(await closed.value.failure?.code == .closed)
+  }
+
   /// The store is suspended while an answer is on its way: the cycle ends, and the next one finds out what the server has.
   @Test func `gives the cycle under way up, and loses nothing by it`() async throws {
     for answer in 1...8 {
