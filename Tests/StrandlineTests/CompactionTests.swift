@@ -375,6 +375,28 @@ private struct History {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct FirstFlushTests {
+  /// A new life of a name that a pack says is deleted: nothing is known of the name under its ID.
+  @Test func `keeps what a pack says of a name that is written meanwhile`() throws {
+    var projections = Projections()
+    let item = Deletions.Item(
+      hash: KeyedHash(of: r, key: key), lsn: LSN(2), isLocal: true, births: [birth(1)], createdMilliseconds: nil,
+      changeTag: nil)
+    try projections.apply(opened, at: LSN(1), isDurable: true)
+    try projections.apply(.deletions(Deletions(key: key, items: [item])), at: LSN(2), isDurable: true)
+    try projections.apply(saved(r, 3, birth: 3), at: LSN(3), isDurable: false)
+    let known = try projections.deletion(r)
+    #expect(known?.births == [birth(1)])
+    for flush in 1...2 {
+      let durable = projections.beginFlush(upTo: LSN(2), key: key)
+      #expect(try durable.deletion(r) == known && durable.entry(r) == nil, "flush \(flush)")
+      #expect(try projections.deletion(r) == known, "flush \(flush)")
+      #expect(projections.brokenInvariant() == nil, "\(projections.brokenInvariant() ?? "")")
+      projections.cancelFlush()
+      #expect(try projections.deletion(r) == known, "flush \(flush)")
+      #expect(projections.brokenInvariant() == nil, "\(projections.brokenInvariant() ?? "")")
+    }
+  }
+
   /// Where no run was ever written, what is gone leaves the table. A flush that sets apart an older moment, in which it was
   /// there, must not show it again.
   @Test func `does not bring back what went while it was in flight`() throws {

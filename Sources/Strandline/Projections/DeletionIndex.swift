@@ -147,7 +147,12 @@ package struct DeletionIndex: Sendable {
   mutating func handOver(keeping ids: Set<RecordID>) {
     var kept: [RecordID: DeletionEntry?] = [:]
     for id in ids {
-      if let entry = changed[id] ?? (hasRuns ? nil : .some(nil)) { kept.updateValue(entry, forKey: id) }
+      if let entry = changed[id] {
+        kept.updateValue(entry, forKey: id)
+      } else if !hasRuns, Self.entry(id, packed) == nil {
+        // What is handed over may have an older one. What a pack says is handed over with it, and holds still.
+        kept.updateValue(nil, forKey: id)
+      }
     }
     changed = kept
     packed = [:]

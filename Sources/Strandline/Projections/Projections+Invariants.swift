@@ -48,6 +48,12 @@ extension Projections {
         return "\(id): a deletion under the ID and another under its hash"
       }
     }
+    if runs == nil, deletions.keys.count < 2 {
+      let names = deletions.changed(hashedBy: deletions.keys.first ?? HashKey(low: 0, high: 0)).values.count {
+        $0 != nil
+      }
+      if names != deletions.count { return "the index counts \(deletions.count) deleted names, there are \(names)" }
+    }
     for id in sync.held.keys where entries[id]?.pending == nil { return "\(id): held, but no mutation is unsettled" }
     for (place, tenure) in sync.tenures.enumerated().dropFirst() where tenure.first <= sync.tenures[place - 1].first {
       return "tenures out of order at \(tenure.first)"
