@@ -272,6 +272,10 @@ struct RecordVerbsTests {
     var bytes = try #require(machine.disk.peek(file))
     bytes[Int(place.offset) + 60] ^= 1
     machine.disk.poke(file, bytes)
+    let query = await machine.run("query", "/A", "N")
+    #expect(query.code == .dataDamaged && query.out.split(separator: "\n").count == 39)
+    #expect(query.err.hasPrefix("error: reading record 'Main/r0': ") && query.err.contains("'\(file)' is damaged"))
+    #expect(query.err.hasSuffix("strandline verify /A\n"), "\(query.err)")
     let screen = await machine.run("status", "/A")
     #expect(screen.code == .done)
     let lines = screen.out.split(separator: "\n").filter { $0.hasPrefix("damaged  ") || $0.hasPrefix("try  ") }

@@ -1,6 +1,6 @@
-// Goal: damage in a finished segment of a store that is open costs what the damage holds and nothing else, and the status
-// names it. Method: a bit of one event is flipped while no store is open; the runs are believed, so that the open does not
-// read it.
+// Goal: damage in a finished segment of a store that is open costs what the damage holds and nothing else; the status names
+// it, and so do a query and a list of values, beside the records that can be read. Method: a bit of one event is flipped
+// while no store is open; the runs are believed, so that the open does not read it.
 
 import Strandline
 import StrandlineLog
@@ -14,9 +14,16 @@ import Testing
 
   private func id(_ number: Int) -> RecordID { RecordID("r\(number)") }
 
+  private struct Note: SyncRecord {
+    var id: String
+    var v: Int
+  }
+
   /// A store of sixty records in several segments, closed; one event of the second segment is damaged.
-  private func damaged() throws -> (lsn: LSN, number: Int, file: String, offset: UInt64) {
-    let store = try openIndexed(disk, seed: 1)
+  private func damaged(
+    declaring indexes: [RecordIndex]? = nil
+  ) throws -> (lsn: LSN, number: Int, file: String, offset: UInt64) {
+    let store = try openIndexed(disk, seed: 1, declaring: indexes)
     for number in 0..<60 {
       try store.writeBlocking { tx in
         let text = FieldValue.string(String(repeating: "x", count: 600))
@@ -72,6 +79,97 @@ import Testing
     let again = try openIndexed(disk, seed: 3)
     #expect(try again.status().damage == [] && again.record(id(60))?["v"] == 60)
     try again.closeBlocking()
+  }
+
+  @Test(arguments: [[], [RecordIndex("Note", "v")]])
+  func `leaves a query its other records and is named beside them`(indexes: [RecordIndex]) async throws {
+    let (lsn, number, file, offset) = try damaged(declaring: indexes)
+    let store = try openIndexed(disk, seed: 2, declaring: indexes)
+    let others = (0..<60).filter { $0 != number }
+    func values(_ records: [Record]) -> [Int] {
+      records.compactMap { if case .int64(let value)? = $0["v"] { Int(value) } else { nil } }
+    }
+    let all = try store.query(RecordQuery("Note"))
+    #expect(values(all.records).sorted() == others && all.cursor == nil && all.unreadable.count == 1)
+    let unreadable = try #require(all.unreadable.first)
+    #expect(unreadable.id == id(number) && unreadable.record == nil && unreadable.error.code == .damaged)
+    #expect(unreadable.error.file == file && unreadable.error.offset == offset && unreadable.error.lsns == lsn...lsn)
+    #expect(unreadable.error.location?.contains("DamageStatusTests.swift:") == true)
+    #expect("\(all)" == "59 records, unreadable: Main/r\(number)")
+
+    for sorts in [[], [RecordSort("v")], [RecordSort("v", ascending: false)]] {
+      let filters = [RecordFilter("v", .greaterThanOrEquals, 0)]
+      let query = RecordQuery("Note", where: filters, sortedBy: sorts, limit: 7)
+      #expect(try (store.explain(query).index != nil) == !indexes.isEmpty)
+      var (found, named): ([Int], [RecordID]) = ([], [])
+      var cursor: QueryCursor?
+      repeat {
+        let page = try store.query(query, after: cursor)
+        #expect(Set(page.unreadable).isSubset(of: [unreadable]))
+        found += values(page.records)
+        named += page.unreadable.map(\.id)
+        cursor = page.cursor
+      } while cursor != nil
+      #expect(found.sorted() == others && Set(named) == [id(number)])
+      if let sort = sorts.first { #expect(found == (sort.ascending ? others : others.reversed())) }
+      if sorts.isEmpty { #expect(named.count == 1) }
+      #expect { _ = try store.view().count(query) } throws: { ($0 as? StrandlineError)?.code == .damaged }
+    }
+    let one = RecordQuery("Note", where: [RecordFilter("v", .equals, .int64(Int64(others[3])))])
+    let page = try store.query(one)
+    // An index knows that the damaged record is not asked for.
+    #expect(values(page.records) == [others[3]] && page.unreadable.isEmpty == !indexes.isEmpty)
+
+    var observed = store.observe(RecordQuery("Note")).makeAsyncIterator()
+    #expect(try await observed.next() == all)
+    try await store.write { tx in try tx.delete(id(others[0])) }
+    let second = try await observed.next()
+    #expect(second?.records.count == 58 && second?.unreadable == all.unreadable)
+    try await store.close()
+  }
+
+  @Test func `leaves a query its other records where memory has what the index lacks`() throws {
+    let index = RecordIndex("Note", "v")
+    let store = try openIndexed(disk, seed: 1, declaring: [index])
+    for number in 0..<60 {
+      try store.writeBlocking { tx in
+        try tx.save(Record(type: "Note", id: id(number), fields: ["v": .int64(Int64(number))]))
+      }
+    }
+    guard case .writer(let log) = store.source else { throw StrandlineError(.readOnly, "") }
+    try #require(store.index).flush()
+    try store.writeBlocking { tx in
+      try tx.save(Record(type: "Note", id: id(7), fields: ["v": 100]))
+      try tx.save(Record(type: "Note", id: id(8), fields: ["v": 101]))
+    }
+    let lsn = try #require(try store.projections.entry(id(7))?.view)
+    let place = try #require(log.place(of: lsn.rawValue))
+    let file = "/store/\(SegmentName.name(place.segmentID))"
+    var bytes = try #require(disk.peek(file))
+    bytes[Int(place.offset) + 60] ^= 1
+    disk.poke(file, bytes)
+    let query = RecordQuery("Note", where: [RecordFilter("v", .greaterThan, 50)], sortedBy: [RecordSort("v")])
+    #expect(try store.explain(query).index == index)
+    let page = try store.query(query)
+    #expect(page.records.map(\.id) == (51..<60).map(id) + [id(8)])
+    #expect(page.unreadable.map(\.id) == [id(7)])
+    try? store.closeBlocking()
+  }
+
+  @Test func `leaves a list of values the others and is named beside them`() throws {
+    let (lsn, number, _, _) = try damaged()
+    let store = try openIndexed(disk, seed: 2)
+    let others = (0..<60).filter { $0 != number }
+    let all = try store.values(Note.self)
+    #expect(all.map(\.v).sorted() == others && all.unreadable.map(\.id) == [id(number)])
+    #expect(all.unreadable.first?.record == nil && all.unreadable.first?.error.lsns == lsn...lsn)
+    let some = try store.values(Note.self, ["r\(others[1])", "r\(number)", "r\(others[0])"])
+    #expect(some.map(\.v) == [others[1], others[0]] && some.unreadable.map(\.id) == [id(number)])
+    #expect(some.unreadable.first?.error.location?.contains("DamageStatusTests.swift:") == true)
+    // What has no place for it throws.
+    #expect { _ = try store.records(ofType: "Note") } throws: { ($0 as? StrandlineError)?.code == .damaged }
+    #expect { _ = try store.records([id(number)]) } throws: { ($0 as? StrandlineError)?.lsns == lsn...lsn }
+    try store.closeBlocking()
   }
 
   @Test func `is named by the status of a reader that met it`() throws {

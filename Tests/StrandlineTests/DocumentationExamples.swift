@@ -119,8 +119,8 @@ func followCount(of store: RecordStore, _ show: (Int) -> Void) async throws {
 
   /// A view starts it with `.task { try? await list.follow(store) }`.
   func follow(_ store: RecordStore) async throws {
-    for try await notes in store.observe(RecordQuery("Note", sortedBy: [RecordSort("title")])) {
-      titles = notes.compactMap { if case .string(let title)? = $0["title"] { title } else { nil } }
+    for try await page in store.observe(RecordQuery("Note", sortedBy: [RecordSort("title")])) {
+      titles = page.records.compactMap { if case .string(let title)? = $0["title"] { title } else { nil } }
     }
   }
 }

@@ -112,6 +112,11 @@ private func cancelled(_ body: @escaping @Sendable () async throws -> Void) asyn
   continuation.finish()
 }
 
+/// Throws what a call names beside what it returns.
+private func throwFirst(_ unreadable: [UnreadableRecord]) throws {
+  if let record = unreadable.first { throw record.error }
+}
+
 /// A public call that throws, and what it throws when it is made after `close`, and on damage.
 private struct PublicCall: Sendable {
   let name: String
@@ -163,13 +168,13 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.forEachRecord(ofType:in:_:)") { try $0.store.forEachRecord { _ in } },
     PublicCall("RecordStore.records(ofType:in:)") { _ = try $0.store.records(ofType: "Memo") },
     PublicCall("RecordStore.value<>(_:_:)") { _ = try $0.store.value(Memo.self, "n") },
-    PublicCall("RecordStore.values<>(_:)") { _ = try $0.store.values(Memo.self) },
-    PublicCall("RecordStore.values<>(_:_:)") { _ = try $0.store.values(Memo.self, ["n"]) },
+    PublicCall("RecordStore.values<>(_:)") { try throwFirst($0.store.values(Memo.self).unreadable) },
+    PublicCall("RecordStore.values<>(_:_:)") { try throwFirst($0.store.values(Memo.self, ["n"]).unreadable) },
     PublicCall("RecordStore.recordIDs(ofType:in:prefix:after:limit:)", damaged: nil) { _ = try $0.store.recordIDs() },
     PublicCall("RecordStore.view()", damaged: nil) { _ = try $0.store.view() },
     PublicCall("RecordStore.view(asOf:)") { _ = try $0.store.view(asOf: try $0.beforeReceipt) },
     PublicCall("RecordStore.read<>(_:)", damaged: nil) { _ = try $0.store.read { try $0.count() } },
-    PublicCall("RecordStore.query(_:after:)") { _ = try $0.store.query(RecordQuery("Memo")) },
+    PublicCall("RecordStore.query(_:after:)") { try throwFirst($0.store.query(RecordQuery("Memo")).unreadable) },
     PublicCall("RecordStore.explain(_:)", damaged: nil) { _ = try $0.store.explain(RecordQuery("Memo")) },
     PublicCall("RecordStore.indexes()", damaged: nil) { _ = try $0.store.indexes() },
     PublicCall("RecordStore.addIndex(_:)", damaged: nil) { try $0.store.addIndex(RecordIndex("Memo", "title")) },
@@ -191,7 +196,7 @@ private struct PublicCall: Sendable {
       _ = try $0.store.view().count(RecordQuery("Memo", where: [RecordFilter("title", .equals, "first")]))
     },
     PublicCall("StoreView.forEachRecord(ofType:in:_:)") { try $0.store.view().forEachRecord { _ in } },
-    PublicCall("StoreView.query(_:after:)") { _ = try $0.store.view().query(RecordQuery("Memo")) },
+    PublicCall("StoreView.query(_:after:)") { try throwFirst($0.store.view().query(RecordQuery("Memo")).unreadable) },
     // After a close it ends without an error.
     PublicCall("StoreObservation.next()", closed: nil) {
       var values = $0.store.observe(id).makeAsyncIterator()
@@ -210,8 +215,8 @@ private struct PublicCall: Sendable {
       try await scene.store.bringUpToDate(Following(try scene.beforeReceipt))
     },
     PublicCall("StoreView.value<>(_:_:)") { _ = try $0.store.view().value(Memo.self, "n") },
-    PublicCall("StoreView.values<>(_:)") { _ = try $0.store.view().values(Memo.self) },
-    PublicCall("StoreView.values<>(_:_:)") { _ = try $0.store.view().values(Memo.self, ["n"]) },
+    PublicCall("StoreView.values<>(_:)") { try throwFirst($0.store.view().values(Memo.self).unreadable) },
+    PublicCall("StoreView.values<>(_:_:)") { try throwFirst($0.store.view().values(Memo.self, ["n"]).unreadable) },
     PublicCall("RecordStore.status()", damaged: nil) { _ = try $0.store.status() },
     PublicCall("RecordStore.receipt(at:)") { _ = try $0.store.receipt(at: $0.receipt.position) },
     PublicCall("RecordStore.outcomes(of:)") { _ = try $0.store.outcomes(of: try #require($0.receipt.lsns)) },

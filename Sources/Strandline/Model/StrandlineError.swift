@@ -105,6 +105,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   public var underlying: (any Error)?
   /// A run of the index failed, and the runs have to be made anew.
   package var isOfIndex = false
+  /// One record cannot be read, and others can: what failed is neither the index nor the file system.
+  var isOfOneRecord: Bool { !isOfIndex && (code == .damaged || code == .fromTheFuture) }
   /// How long to wait before the next try, in seconds, where the server said so.
   public var retryAfter: Double?
   /// The line of the app that made the call that failed, as "Module/File.swift:41".

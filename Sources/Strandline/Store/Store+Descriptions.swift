@@ -123,8 +123,13 @@ extension RecordSort: CustomStringConvertible {
 }
 
 extension QueryPage: CustomStringConvertible {
-  /// How many records, and whether there are more.
-  public var description: String { String.count(records.count, "record") + (cursor == nil ? "" : ", more to come") }
+  /// How many records, which cannot be read, and whether there are more.
+  public var description: String {
+    let names = unreadable.map { "\($0.id)" }.joined(separator: ", ")
+    return
+      (String.count(records.count, "record") + (names.isEmpty ? "" : ", unreadable: \(names)")
+      + (cursor == nil ? "" : ", more to come")).oneLine
+  }
 }
 
 extension QueryCursor: CustomStringConvertible {

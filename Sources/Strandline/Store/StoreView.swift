@@ -72,14 +72,31 @@ public final class StoreView: Sendable {
   /// - Complexity: one or two reads of the log a record, in the order in which they lie there.
   public func records(_ ids: [RecordID], fileID: String = #fileID, line: Int = #line) throws -> [Record] {
     try CallSite(fileID, line).run("reading \(ids.count) records") {
-      try store.requireOpen()
-      let ids = ids.map(store.canonical)
-      let entries = try entries(ids)
-      var found: [Record?] = Array(repeating: nil, count: ids.count)
-      // In the order of the log: what was written together is read together.
-      let places = ids.indices.sorted { (entries[$0]?.entry.view ?? .none) < (entries[$1]?.entry.view ?? .none) }
-      for place in places { found[place] = try load(ids[place], entries[place]) }
-      return found.compactMap { $0 }
+      var records: [Record] = []
+      try forEachRecord(ids) {
+        records.append($0)
+      } unreadable: {
+        throw $0.error
+      }
+      return records
+    }
+  }
+
+  /// Reads those of the records that live, in the order of the log: what was written together is read together. Then hands
+  /// them over in the order of `ids`, those that alone cannot be read to `report`.
+  func forEachRecord(
+    _ ids: [RecordID], _ body: (Record) throws -> Void, unreadable report: (UnreadableRecord) throws -> Void
+  ) throws {
+    try store.requireOpen()
+    let ids = ids.map(store.canonical)
+    let entries = try entries(ids)
+    var found: [Record?] = Array(repeating: nil, count: ids.count)
+    var unreadable: [Int: UnreadableRecord] = [:]
+    let places = ids.indices.sorted { (entries[$0]?.entry.view ?? .none) < (entries[$1]?.entry.view ?? .none) }
+    for place in places { found[place] = try load(ids[place], entries[place]) { unreadable[place] = $0 } }
+    for place in ids.indices {
+      if let record = found[place] { try body(record) }
+      if let record = unreadable[place] { try report(record) }
     }
   }
 
@@ -111,17 +128,25 @@ public final class StoreView: Sendable {
   /// Hands every living record to `body`, in the order of zone and name, one at a time: memory does not grow with their
   /// values.
   ///
-  /// - Throws: `StrandlineError` as `record(_:)`; what `body` throws.
+  /// - Throws: `StrandlineError` as `record(_:)`, at the first record that cannot be read; what `body` throws.
   public func forEachRecord(
     ofType type: String? = nil, in zone: ZoneID? = nil, fileID: String = #fileID, line: Int = #line,
     _ body: (Record) throws -> Void
   ) throws {
     try CallSite(fileID, line).run("reading records") {
-      try store.requireOpen()
-      try forEachLiving(ofType: type, in: EntryScan.Range(zone: zone)) { id, entry in
-        if let record = try load(id, entry), type == nil || record.type == type { try body(record) }
-        return true
-      }
+      try forEachRecord(ofType: type, in: zone, body) { throw $0.error }
+    }
+  }
+
+  /// The same; a record that alone cannot be read is handed to `report`.
+  func forEachRecord(
+    ofType type: String?, in zone: ZoneID?, _ body: (Record) throws -> Void,
+    unreadable report: (UnreadableRecord) throws -> Void
+  ) throws {
+    try store.requireOpen()
+    try forEachLiving(ofType: type, in: EntryScan.Range(zone: zone)) { id, entry in
+      if let record = try load(id, entry, orReport: report), type == nil || record.type == type { try body(record) }
+      return true
     }
   }
 
@@ -142,6 +167,23 @@ public final class StoreView: Sendable {
   func load(_ id: RecordID, _ found: PlacedEntry?) throws -> Record? {
     guard let past else { return try store.load(id, found, asOf: lsn) }
     return try found.flatMap { try past.load(id, $0.entry, from: store.source) }
+  }
+
+  /// The same; if this record alone cannot be read, it is handed to `report` instead.
+  func load(
+    _ id: RecordID, _ found: PlacedEntry?, orReport report: (UnreadableRecord) throws -> Void
+  ) throws -> Record? {
+    try reading(id, orReport: report) { try load(id, found) }
+  }
+
+  /// Runs `body`, which reads a record. If that record alone cannot be read, it is handed to `report`, and nil is returned.
+  func reading<Value>(
+    _ id: RecordID, orReport report: (UnreadableRecord) throws -> Void, _ body: () throws -> Value?
+  ) throws -> Value? {
+    do { return try body() } catch let error as StrandlineError where error.isOfOneRecord {
+      try report(UnreadableRecord(id: id, record: nil, error: error))
+      return nil
+    }
   }
 
   /// Looks into the projections, as far as they can still answer for this view.

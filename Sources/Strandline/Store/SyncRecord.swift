@@ -165,7 +165,8 @@ extension RecordStore {
   /// for record in notes.unreadable { print(record.error) }
   /// ```
   ///
-  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type is in `unreadable`.
+  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type, or which alone cannot be read,
+  ///   is in `unreadable`.
   public func values<Value: SyncRecord>(
     _ type: Value.Type, fileID: String = #fileID, line: Int = #line
   ) throws -> TypedValues<Value> {
@@ -177,7 +178,8 @@ extension RecordStore {
   /// Those of the values that live, in the order of `ids`, all as of one moment, and the records that the type cannot read.
   /// One that does not live is left out.
   ///
-  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type is in `unreadable`.
+  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type, or which alone cannot be read,
+  ///   is in `unreadable`.
   public func values<Value: SyncRecord>(
     _ type: Value.Type, _ ids: [Value.ID], fileID: String = #fileID, line: Int = #line
   ) throws -> TypedValues<Value> {
@@ -207,24 +209,30 @@ extension StoreView {
 
   /// All values of a type that lived, in the order of their names, and the records that it cannot read.
   ///
-  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type is in `unreadable`.
+  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type, or which alone cannot be read,
+  ///   is in `unreadable`.
   public func values<Value: SyncRecord>(
     _ type: Value.Type, fileID: String = #fileID, line: Int = #line
   ) throws -> TypedValues<Value> {
-    try TypedValues(location: "\(fileID):\(line)") { body in
-      try forEachRecord(ofType: Value.recordType, in: Value.zone, fileID: fileID, line: line, body)
+    try CallSite(fileID, line).run("reading records of type '\(Value.recordType)'") {
+      try TypedValues(location: "\(fileID):\(line)") { body, report in
+        try forEachRecord(ofType: Value.recordType, in: Value.zone, body, unreadable: report)
+      }
     }
   }
 
   /// Those of the values that lived, in the order of `ids`, and the records that the type cannot read. One that did not live
   /// is left out.
   ///
-  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type is in `unreadable`.
+  /// - Throws: `StrandlineError` as `record(_:)`. A record whose fields do not fit the type, or which alone cannot be read,
+  ///   is in `unreadable`.
   public func values<Value: SyncRecord>(
     _ type: Value.Type, _ ids: [Value.ID], fileID: String = #fileID, line: Int = #line
   ) throws -> TypedValues<Value> {
-    try TypedValues(location: "\(fileID):\(line)") { body in
-      for record in try records(ids.map { Value.recordID($0) }, fileID: fileID, line: line) { try body(record) }
+    try CallSite(fileID, line).run("reading \(ids.count) records") {
+      try TypedValues(location: "\(fileID):\(line)") { body, report in
+        try forEachRecord(ids.map { Value.recordID($0) }, body, unreadable: report)
+      }
     }
   }
 }
@@ -232,7 +240,7 @@ extension StoreView {
 /// The values of a type: a collection of those that could be read, and the records that could not.
 public struct TypedValues<Value: SyncRecord>: RandomAccessCollection, Sendable {
   private var readable: [Value] = []
-  /// The records of this type that it cannot read, each with the reason. They stay as they are.
+  /// The records of this type that cannot be read, each with the reason. They stay as they are.
   public private(set) var unreadable: [UnreadableRecord] = []
 
   /// The first place.
@@ -242,35 +250,59 @@ public struct TypedValues<Value: SyncRecord>: RandomAccessCollection, Sendable {
   /// The value at a place.
   public subscript(place: Int) -> Value { readable[place] }
 
-  /// Reads the records that `forEachRecord` hands over.
-  fileprivate init(location: String, _ forEachRecord: (_ body: (Record) throws -> Void) throws -> Void) throws {
+  /// Decodes the records that `forEachRecord` hands over, beside those that it cannot read.
+  fileprivate init(
+    location: String,
+    _ forEachRecord: (
+      _ body: (Record) throws -> Void, _ unreadable: (UnreadableRecord) throws -> Void
+    ) throws -> Void
+  ) throws {
     let prototype = PrototypeFields(Value.self)
     try forEachRecord { record in
       do throws(StrandlineError) {
         readable.append(try RecordDecoder.decode(Value.self, from: record, prototype))
       } catch {
-        var error = error
-        error.location = location
-        unreadable.append(UnreadableRecord(record: record, error: error))
+        unreadable.append(UnreadableRecord(id: record.id, record: record, error: error))
       }
+    } _: {
+      unreadable.append($0)
     }
+    for place in unreadable.indices { unreadable[place].error.location = location }
   }
 }
 
 extension TypedValues: CustomStringConvertible {
   /// How many values there are, and which records cannot be read.
   public var description: String {
-    let names = unreadable.map { "\($0.record.id)" }.joined(separator: ", ")
+    let names = unreadable.map { "\($0.id)" }.joined(separator: ", ")
     return "\(count) of type \(Value.recordType)" + (names.isEmpty ? "" : ", unreadable: \(names)")
   }
 }
 
-/// A record that a Swift type cannot read.
+/// A record that cannot be read, while others can.
 public struct UnreadableRecord: Sendable {
-  /// The record, with the fields that it has.
-  public let record: Record
-  /// Why: `.typeMismatch` or `.missingField`, with the name of the field.
-  public let error: StrandlineError
+  /// Its identity.
+  public let id: RecordID
+  /// The record with the fields that it has, if a Swift type alone cannot read it; nil if its bytes cannot be read.
+  public let record: Record?
+  /// Why: `.typeMismatch` or `.missingField`, with the name of the field; `.damaged` or `.fromTheFuture`, with the place
+  /// and the event.
+  public internal(set) var error: StrandlineError
+}
+
+extension UnreadableRecord: Hashable {
+  /// Two are equal if they are of one record and say the same.
+  public static func == (left: Self, right: Self) -> Bool {
+    left.id == right.id && left.record == right.record && left.error.code == right.error.code
+      && left.error.message == right.error.message
+  }
+
+  /// Hashes what makes two of them equal.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(id)
+    hasher.combine(error.code)
+    hasher.combine(error.message)
+  }
 }
 
 extension UnreadableRecord: CustomStringConvertible {

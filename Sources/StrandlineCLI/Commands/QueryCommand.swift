@@ -11,7 +11,8 @@ extension Command {
       "A CONDITION is FIELD COMPARATOR VALUE, and all of them must hold. The comparators are = != < <= > >= and the words",
       "of CloudKit: BEGINS_WITH, IN, NOT_IN, LIST_CONTAINS, LIST_CONTAINS_ANY, LIST_CONTAINS_ALL, LIST_MEMBER_BEGINS_WITH,",
       "and NOT_ before each of them. VALUE is JSON as in a line of export, or else text.",
-      "Prints lines as export does. If more follow than --limit allows, standard error says how to go on.",
+      "Prints lines as export does. If more follow than --limit allows, standard error says how to go on; it names each",
+      "record that may belong to the answer and is damaged, and the exit code is then 65.",
     ],
     options: [
       Option("--zone", "ZONE", "Only the records of this zone; the lines then do not name it."),
@@ -53,6 +54,8 @@ extension Command {
       let page = try view.query(query, after: cursor)
       for record in page.records { try console.write(record.line(zone: query.zone == nil) + [UInt8(ascii: "\n")]) }
       if let next = page.cursor { console.say("note: more follow; go on with --after \(next.text)") }
+      for record in page.unreadable.dropLast() { console.say("error: \(printable(record.error.message))") }
+      if let last = page.unreadable.last { throw last.error }
       return .done
     })
 

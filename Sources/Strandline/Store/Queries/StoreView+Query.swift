@@ -10,6 +10,10 @@ import StrandlineSystem
 public struct QueryPage: Hashable, Sendable {
   /// The records, in order.
   public var records: [Record]
+  /// The records that may be part of the answer and cannot be read, each with the reason, in the order of their
+  /// identities: their bytes are damaged, or were written by a later version. Only what was met on the way to this page is
+  /// named; in a query with an order several pages may meet the same record.
+  public var unreadable: [UnreadableRecord] = []
   /// Where the next page begins; nil if this is the last.
   public var cursor: QueryCursor?
 }
@@ -21,7 +25,7 @@ extension StoreView {
   /// views: what is changed in between is where its new values put it.
   ///
   /// - Throws: `StrandlineError`: `.invalidValue` for a condition that cannot be asked, or a cursor of another query or
-  ///   store; else as `record(_:)`.
+  ///   store; else as `record(_:)`, but a record that alone cannot be read is in `unreadable`.
   /// - Complexity: with an index that has the order, O(records of the page × log(records)); with one that has the
   ///   conditions, reads the records that meet those; without an index reads every record of the type, memory for one
   ///   page. `explain(_:)` says which.
@@ -29,7 +33,9 @@ extension StoreView {
     _ query: RecordQuery, after cursor: QueryCursor? = nil, fileID: String = #fileID, line: Int = #line
   ) throws -> QueryPage {
     try CallSite(fileID, line).run("querying records of type '\(query.recordType)'") {
-      try answer(query, after: cursor)
+      var page = try answer(query, after: cursor)
+      for place in page.unreadable.indices { page.unreadable[place].error.location = "\(fileID):\(line)" }
+      return page
     }
   }
 
@@ -62,7 +68,7 @@ extension StoreView {
 
   /// How many records a query finds, whatever its limit.
   ///
-  /// - Throws: `StrandlineError` as `query(_:)`.
+  /// - Throws: `StrandlineError` as `query(_:)`, and for a record that alone cannot be read: it may have to be counted.
   /// - Complexity: as `query(_:)`; without conditions no record is read.
   public func count(_ query: RecordQuery, fileID: String = #fileID, line: Int = #line) throws -> Int {
     try CallSite(fileID, line).run("counting records of type '\(query.recordType)'") {
@@ -74,6 +80,8 @@ extension StoreView {
         try search(query, plan, memory, runs) { _, _ in
           count += 1
           return true
+        } unreadable: {
+          throw $0.error
         }
         return count
       }
@@ -82,6 +90,8 @@ extension StoreView {
       try scan(query) { _ in
         count += 1
         return true
+      } unreadable: {
+        throw $0.error
       }
       return count
     }
@@ -108,11 +118,12 @@ extension StoreView {
   /// Hands the records that meet all conditions to `body`, in the order of zone and name, until it returns false. Reads
   /// every record of the type.
   private func scan(
-    _ query: RecordQuery, after id: RecordID? = nil, _ body: (Record) throws -> Bool
+    _ query: RecordQuery, after id: RecordID? = nil, _ body: (Record) throws -> Bool,
+    unreadable report: (UnreadableRecord) throws -> Void
   ) throws {
     let range = EntryScan.Range(zone: query.zone, after: id.map(store.canonical))
     try forEachLiving(ofType: query.recordType, in: range) { candidate, entry in
-      guard let record = try load(candidate, entry), record.type == query.recordType,
+      guard let record = try load(candidate, entry, orReport: report), record.type == query.recordType,
         query.filters.allSatisfy({ $0.matches(record[$0.field]) })
       else { return true }
       return try body(record)
@@ -126,20 +137,22 @@ extension StoreView {
   private func search(
     _ query: RecordQuery, _ plan: IndexPlan, _ memory: EntryScan.Memory, _ runs: RunSet, from start: [UInt8] = [],
     patience: Int = IndexNarrowing.patience, willLoad: ([UInt8]) -> Bool = { _ in true },
-    _ body: (Record, [UInt8]) throws -> Bool
+    _ body: (Record, [UInt8]) throws -> Bool, unreadable report: (UnreadableRecord) throws -> Void
   ) throws {
     var narrowing = IndexNarrowing(plan, runs, patience: patience)
     let zone = query.zone.map(store.canonical)
     var search = try IndexSearch(plan, runs, memory, from: start) { id, entry in
-      guard let place = entry.view else { return [] }
-      return try store.indexRows.rows(plan.index, place) {
-        try load(id, PlacedEntry(entry)).map { plan.index.rows($0) } ?? []
-      }
+      guard let place = entry.view, zone == nil || id.zone == zone else { return [] }
+      return try reading(id, orReport: report) {
+        try store.indexRows.rows(plan.index, place) {
+          try load(id, PlacedEntry(entry)).map { plan.index.rows($0) } ?? []
+        }
+      } ?? []
     }
     while let found = try search.next() {
       guard willLoad(found.key) else { return }
       guard zone == nil || found.id.zone == zone, try !found.isStored || !narrowing.excludes(found.key),
-        let record = try load(found.id, found.entry),
+        let record = try load(found.id, found.entry, orReport: report),
         record.type == query.recordType, plan.isFirst(found.key, of: record),
         query.filters.allSatisfy({ $0.matches(record[$0.field]) })
       else { continue }
@@ -179,6 +192,8 @@ extension StoreView {
         // Records of one value, or of values that begin alike, may come in another order than the answer's.
         let isInOrder = query.sorts.isEmpty || (query.sorts.count == 1 && plan.index.isWhole(key))
         return !(plan.isSorted && page.isFull && isInOrder)
+      } unreadable: {
+        page.unreadable[$0.id] = $0
       }
       return page
     }
@@ -188,6 +203,8 @@ extension StoreView {
     try scan(query, after: query.sorts.isEmpty ? cursor?.id : nil) { record in
       page.add(record)
       return !query.sorts.isEmpty || !page.isFull
+    } unreadable: {
+      page.unreadable[$0.id] = $0
     }
     return page.finished(store.source.storeUUID)
   }
@@ -200,6 +217,7 @@ private struct PageBuilder {
   let order: MatchOrder
   let start: Match?
   var found: [Match] = []
+  var unreadable: [RecordID: UnreadableRecord] = [:]
 
   init(_ query: RecordQuery, after cursor: QueryCursor?) {
     self.query = query
@@ -231,7 +249,14 @@ private struct PageBuilder {
     if sorted.count > page.count, let last = page.last {
       next = QueryCursor(storeUUID: storeUUID, query: query.digest, values: last.values, id: last.id)
     }
-    return QueryPage(records: page.compactMap { $0.record?.with(only: query.desiredKeys) }, cursor: next)
+    var unreadable = unreadable.values.sorted { $0.id < $1.id }
+    if query.sorts.isEmpty {
+      // In the order of identities the record has its place, and belongs to one page.
+      if let start { unreadable.removeAll { $0.id <= start.id } }
+      if let next { unreadable.removeAll { $0.id > next.id } }
+    }
+    return QueryPage(
+      records: page.compactMap { $0.record?.with(only: query.desiredKeys) }, unreadable: unreadable, cursor: next)
   }
 }
 
@@ -305,9 +330,9 @@ extension RecordStore {
   /// The first page of a query's answer, now and whenever a record of its type has changed durably.
   public func observe(
     _ query: RecordQuery, fileID: String = #fileID, line: Int = #line
-  ) -> StoreObservation<[Record]> {
+  ) -> StoreObservation<QueryPage> {
     StoreObservation(self, .records(type: query.recordType, zone: query.zone.map(canonical))) {
-      try $0.query(query, fileID: fileID, line: line).records
+      try $0.query(query, fileID: fileID, line: line)
     }
   }
 }
