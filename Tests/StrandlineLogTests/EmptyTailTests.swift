@@ -1,6 +1,6 @@
 // The moment between two segments: the last one was left, its successor was prepared and holds nothing yet, because the
-// opening frame goes in with the first group. The log still ends in the last one, whoever asks: a compaction that leaves
-// it again, a flush, CONTROL, a clean close.
+// opening frame goes in with the first group. The log still ends in the last one, for each of its users: a compaction
+// that leaves it again, a flush, CONTROL, a clean close.
 
 import StrandlineLog
 import StrandlineSimulation

@@ -435,7 +435,7 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
     #expect(try store.status().zones.first?.lostReason == nil)
   }
 
-  @Test func `that nobody explains is one that was not found`() async throws {
+  @Test func `without a reason from the server is one that was not found`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["title": "mine"])

@@ -29,7 +29,7 @@ package struct Projections: Sendable {
   package internal(set) var consideredLSN: LSN = .none
   /// What has changed durably since it was taken last, and the first undo that is not counted in it.
   var durableChanges = DurableChanges()
-  /// Whether anybody asks what has changed.
+  /// Whether an observer asks what has changed.
   package var countsChanges = false
   var uncounted = 0
 

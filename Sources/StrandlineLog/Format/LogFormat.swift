@@ -18,7 +18,7 @@ package enum LogFormat {
   package static let controlName = "CONTROL"
   /// Space that recovery may have when the disk is full.
   package static let ballastName = "BALLAST"
-  /// Files that belong to nobody are moved here and never read.
+  /// Files that are no part of the log are moved here and never read.
   package static let quarantineName = "quarantine"
   /// A file that is not yet what it will be: ignored by readers, removed by the next writer.
   package static let temporarySuffix = ".tmp"
