@@ -25,7 +25,8 @@ ROWS = {
     "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint deletionKeys:raw16* newest:lsnSet"
     " first:lsnSet attempted:lsnSet bounds:[2]* zones:knownZone* databaseTokens:[25]*"
     " tenures:tenure* held:[13]* unread:[13]* openBlocks:[12]* paces:[22]* latest:u64 isParked:flag considered:varint",
-    "zoneCount": "zone:zone count:varint",
+    "zoneCount": "zone:zone count:varint types:typeCount*",
+    "typeCount": "type:text count:varint",
     "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-5? lostWords:text token:text? tokenLSN:varint"
     " isFullFetch:flag hasGhosts:flag sweepEpoch:varint",
     "tenure": "tenure:u64 writer:u64 first:varint",

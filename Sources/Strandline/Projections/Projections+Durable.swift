@@ -49,13 +49,12 @@ extension Projections {
     return before
   }
 
-  /// How many records live, by zone, as of `durable`.
-  package func living(asOf durable: LSN) -> [ZoneID: Int] {
+  /// How many records live, by zone, as of `durable`. O(zones + what has changed since).
+  package func living(asOf durable: LSN) -> [ZoneID: LivingCount] {
     var living = records.living
     for undo in undos.reversed(after: durable) {
       guard let changed = undo.change.ofRecord else { continue }
-      let change = (changed.before?.view == nil ? 0 : 1) - (changed.after?.isLiving == true ? 1 : 0)
-      if change != 0 { living[changed.id.zone, default: 0] += change }
+      living.change(changed.id.zone, from: changed.after?.livingType, to: changed.before?.livingType)
     }
     return living
   }

@@ -63,8 +63,8 @@ extension Projections {
   package var storedState: StoredState {
     StoredState(
       lsn: appliedLSN, recordCount: UInt64(records.count),
-      living: records.living.filter { $0.value != 0 }.sorted { $0.key < $1.key }
-        .map { StoredState.ZoneCount(zone: $0.key, count: UInt64($0.value)) },
+      living: records.living.filter { $0.value.total != 0 }.sorted { $0.key < $1.key }
+        .map { StoredState.ZoneCount(zone: $0.key, living: $0.value) },
       deletionCount: UInt64(deletions.count), deletionKeys: deletions.keys, newest: outbox.newest,
       first: outbox.first, attempted: outbox.attempted,
       bounds: sync.bounds.values.sorted { $0.scope < $1.scope },
@@ -84,7 +84,7 @@ extension Projections {
     appliedLSN = state.lsn
     records = RecordTable(
       stored: Int(state.recordCount),
-      living: Dictionary(state.living.map { ($0.zone, Int($0.count)) }) { $0 + $1 })
+      living: Dictionary(state.living.map { ($0.zone, $0.living) }) { first, _ in first })
     deletions = DeletionIndex(stored: Int(state.deletionCount), keys: state.deletionKeys)
     outbox = Outbox(state)
     sync = SyncState(state)

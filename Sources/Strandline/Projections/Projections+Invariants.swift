@@ -4,11 +4,11 @@ extension Projections {
   /// A description of the first invariant that does not hold; nil if all do. O(records).
   package func brokenInvariant() -> String? {
     var (owing, attempts) = (0, 0)
-    var living: [ZoneID: Int] = [:]
+    var living: [ZoneID: [String: Int]] = [:]
     let entries: [RecordID: RecordEntry]
     do { entries = try allEntries() } catch { return "the records cannot be read: \(error)" }
     for (id, entry) in entries {
-      if entry.view != nil { living[id.zone, default: 0] += 1 }
+      if let type = entry.livingType { living[id.zone, default: [:]][type, default: 0] += 1 }
       if entry.base == nil, entry.pending == nil { return "\(id) has neither base nor pending mutation" }
       if let base = entry.base {
         if base.content > base.version { return "\(id): the base's content \(base.content) is after \(base.version)" }
@@ -38,8 +38,14 @@ extension Projections {
       return "the outbox has \(outbox.attempted.count) attempted mutations, the records \(attempts)"
     }
     if records.count != entries.count { return "the table counts \(records.count) records, there are \(entries.count)" }
-    let counted = records.living.filter { $0.value != 0 }
-    if counted != living { return "the table counts \(counted) living records, there are \(living)" }
+    for zone in Set(living.keys).union(records.living.keys) {
+      let (types, counted) = (living[zone] ?? [:], records.living[zone] ?? LivingCount())
+      let total = types.values.reduce(0, +)
+      if counted.total != total { return "the table counts \(counted.total) living records in \(zone), not \(total)" }
+      if let known = counted.types, known != types {
+        return "the table counts \(known) living records by type in \(zone), there are \(types)"
+      }
+    }
     for (id, deletion) in deletions.entries where deletion.isProvisional {
       if entries[id]?.pending == nil { return "\(id): a provisional deletion of a record with no unsettled mutation" }
     }

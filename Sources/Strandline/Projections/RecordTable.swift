@@ -107,14 +107,14 @@ package struct RecordTable: Sendable {
   /// How many records have an entry.
   package private(set) var count = 0
   /// How many live, by zone.
-  package private(set) var living: [ZoneID: Int] = [:]
+  package private(set) var living: [ZoneID: LivingCount] = [:]
   /// The zone whose number changed last, and its place: many changes in a row are of one zone.
-  private var lastCounted: (zone: ZoneID, place: Dictionary<ZoneID, Int>.Index)?
+  private var lastCounted: (zone: ZoneID, place: Dictionary<ZoneID, LivingCount>.Index)?
 
   package init() {}
 
   /// What runs hold.
-  init(stored count: Int, living: [ZoneID: Int]) {
+  init(stored count: Int, living: [ZoneID: LivingCount]) {
     self.count = count
     self.living = living
     hasRuns = true
@@ -135,15 +135,17 @@ package struct RecordTable: Sendable {
       changed.updateValue(new, forKey: id)
     }
     count += (new == nil ? 0 : 1) - (old == nil ? 0 : 1)
-    let change = (new?.view == nil ? 0 : 1) - (old?.view == nil ? 0 : 1)
-    if change != 0 { count(change, in: id.zone) }
+    let (before, after) = (old?.livingType, new?.livingType)
+    if before == after { return }
+    if let before { count(-1, before, in: id.zone) }
+    if let after { count(1, after, in: id.zone) }
   }
 
-  private mutating func count(_ change: Int, in zone: ZoneID) {
+  private mutating func count(_ change: Int, _ type: String, in zone: ZoneID) {
     if let lastCounted, lastCounted.zone == zone {
-      living.values[lastCounted.place] += change
+      living.values[lastCounted.place].add(change, type)
     } else {
-      living[zone, default: 0] += change
+      living[zone, default: LivingCount()].add(change, type)
       lastCounted = living.index(forKey: zone).map { (zone, $0) }
     }
   }

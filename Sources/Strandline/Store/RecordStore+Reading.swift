@@ -88,7 +88,7 @@ extension RecordStore {
   /// How many records live.
   public var recordCount: Int {
     let durable = source.durableLSN
-    return projections.withLock { $0.living(asOf: durable).values.reduce(0, +) }
+    return projections.withLock { $0.living(asOf: durable).values.reduce(0) { $0 + $1.total } }
   }
 
   /// The record that an entry points at. A compaction may have removed or packed the event after the entry was copied:

@@ -17,7 +17,7 @@ struct PastEntries: Sendable {
   let lsn: LSN
   let entries: [RecordID: RecordEntry?]
   /// By how many more records lived then, by zone.
-  let living: [ZoneID: Int]
+  let living: [ZoneID: LivingCount]
 
   /// The record that an entry points at.
   ///
@@ -129,13 +129,12 @@ private struct PastReading {
     return entries
   }
 
-  private func living(_ entries: [RecordID: RecordEntry?]) throws -> [ZoneID: Int] {
-    var living: [ZoneID: Int] = [:]
+  private func living(_ entries: [RecordID: RecordEntry?]) throws -> [ZoneID: LivingCount] {
+    var living: [ZoneID: LivingCount] = [:]
     let ids = Array(entries.keys)
     for (id, now) in zip(ids, try present.entries(ids)) {
       let then = entries[id] ?? nil
-      let change = (then?.view == nil ? 0 : 1) - (now?.entry.view == nil ? 0 : 1)
-      if change != 0 { living[id.zone, default: 0] += change }
+      living.change(id.zone, from: now?.entry.livingType, to: then?.livingType)
     }
     return living
   }

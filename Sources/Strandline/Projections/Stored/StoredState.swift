@@ -32,6 +32,10 @@ package struct StoredState: Sendable {
 
   struct ZoneCount: Sendable {
     var zone: ZoneID
+    var living: LivingCount
+  }
+  struct TypeCount: Sendable {
+    var type: String
     var count: UInt64
   }
   struct KnownZone: Sendable {
@@ -67,10 +71,35 @@ extension StoredState: FieldDescribed {
 
 extension StoredState.ZoneCount: FieldGroup {
   static var tableName: String { "zoneCount" }
-  static var bytesMin: Int { 4 }
-  init<Coder: FieldCoder>(_ count: Self?, _ field: inout Coder) throws(Coder.Failure) {
-    self.init(zone: try field("zone", .zone, count?.zone), count: try field("count", .varint, count?.count))
-    try field.require(self.count <= UInt64(Int.max), "a count that is too large")
+  static var bytesMin: Int { 5 }
+  init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    let zone = try field("zone", .zone, row?.zone)
+    let count = try field("count", .varint, row.map { UInt64($0.living.total) })
+    let types = try field(
+      "types", .list(.group(StoredState.TypeCount.self)),
+      row.map { row in
+        (row.living.types ?? [:]).sorted { $0.key < $1.key }
+          .map { StoredState.TypeCount(type: $0.key, count: UInt64($0.value)) }
+      })
+    try field.require(count <= UInt64(Int.max), "a count that is too large")
+    var rest = count
+    for type in types {
+      try field.require(type.count > 0 && type.count <= rest, "counts of types that are not those of the zone")
+      rest -= type.count
+    }
+    try field.require(
+      types.isEmpty || (rest == 0 && types.count <= LivingCount.typesMax),
+      "counts of types that are not those of the zone")
+    self.init(
+      zone: zone, living: LivingCount(stored: Int(count), types: types.map { ($0.type, Int($0.count)) }))
+  }
+}
+
+extension StoredState.TypeCount: FieldGroup {
+  static var tableName: String { "typeCount" }
+  static var bytesMin: Int { 2 }
+  init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(type: try field("type", .text, row?.type), count: try field("count", .varint, row?.count))
   }
 }
 
