@@ -357,6 +357,48 @@ struct `An observer` {
 
 @Suite(.timeLimit(.minutes(30)))
 struct `A store that another process writes` {
+  @Test func `shows the whole transactions before what cannot be read, and goes on behind them later`() async throws {
+    let disk = SimulatedDisk()
+    var options = LogOptions()
+    options.segmentBytesMax = 8 << 10
+    let store = try open(disk, seed: 1, log: options)
+    // Each transaction fills a segment.
+    let text = FieldValue.string(String(repeating: "x", count: 2_000))
+    func write(_ number: Int64) throws -> LSN {
+      let receipt = try store.writeBlocking { tx in
+        for name in ["a", "b"] { try tx.putAnew(id(name), ["n": .int64(number), "t": text]) }
+      }
+      return try #require(receipt.lsns).upperBound
+    }
+    _ = try write(1)
+    try store.raisePromise()
+    let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 77))
+    func shown() throws -> [FieldValue?] { try reader.records([id("a"), id("b")]).map { $0["n"] } }
+    var observed = reader.observe(id("b")).makeAsyncIterator()
+    #expect(try await observed.next()??["n"] == 1)
+    let view = try reader.view()
+    let (second, third, last) = (try write(2), try write(3), try write(4))
+    try store.raisePromise()
+    guard case .writer(let log) = store.source else { throw StrandlineError(.readOnly, "") }
+    let place = try #require(log.place(of: third.rawValue))
+    let file = "/store/\(SegmentName.name(place.segmentID))"
+    let bytes = try #require(disk.peek(file))
+    var damaged = bytes
+    damaged[Int(place.offset) + 40] ^= 1
+    disk.poke(file, damaged)
+    for _ in 0..<2 {
+      #expect { try reader.refresh() } throws: { ($0 as? StrandlineError)?.code == .damaged }
+      try #require(try shown() == [2, 2] && reader.durableLSN == second)
+    }
+    #expect(try await observed.next()??["n"] == 2)
+    disk.poke(file, bytes)
+    #expect(try reader.refresh() && shown() == [4, 4] && reader.durableLSN == last)
+    #expect(try await observed.next()??["n"] == 4)
+    #expect(try view.record(id("a"))?["n"] == 1 && !reader.refresh())
+    try await reader.close()
+    try store.closeBlocking()
+  }
+
   /// A reader that looks now and then, beside writes and compactions, against a reader that was just opened.
   @Test(arguments: 1...8 as ClosedRange<UInt64>)
   func `is followed, through compactions too`(seed: UInt64) async throws {

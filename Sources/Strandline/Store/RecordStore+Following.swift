@@ -14,9 +14,10 @@ extension RecordStore {
   /// Views that are held go on to show what they showed, unless the writing process has compacted the store: then they
   /// have expired, and throw `.outdated`.
   ///
-  /// - Returns: whether anything was new.
-  /// - Throws: `StrandlineError`: `.damaged`, `.fromTheFuture`, `.io`, `.closed`; the store shows what it
-  ///   showed before, with the new transactions that could be read whole. The next call that succeeds tells the observers.
+  /// - Returns: whether this call has brought anything new.
+  /// - Throws: `StrandlineError`: `.damaged`, `.fromTheFuture`, `.io`, `.closed`. The whole transactions that stand before
+  ///   the failure in the log are shown then, and the observers told: what the writing store held at one moment. The next
+  ///   call goes on behind them.
   /// - Complexity: O(new events); after a compaction O(bytes of the log).
   @discardableResult
   public func refresh(fileID: String = #fileID, line: Int = #line) throws -> Bool {
@@ -34,6 +35,11 @@ extension RecordStore {
   func follow(_ reader: LogReader, wasRewritten: Bool = false) throws -> Bool {
     let before = projections.appliedLSN
     var isMadeAnew = false
+    // Also after a failure: what was read before it is the log up to the end of a transaction, so it may be shown.
+    defer {
+      publish()
+      if isMadeAnew { observers.tellAll() }
+    }
     while true {
       do {
         if wasRewritten, !isMadeAnew { throw MissedEvents() }
@@ -52,8 +58,6 @@ extension RecordStore {
       try makeAnew()
       isMadeAnew = true
     }
-    publish()
-    if isMadeAnew { observers.tellAll() }
     return isMadeAnew || projections.appliedLSN > before
   }
 
