@@ -72,6 +72,39 @@ private func folded(_ events: [LogEvent], upTo limit: UInt64) throws -> Projecti
     }
   }
 
+  @Test func `that a held view keeps from much says so, and does the rest`() throws {
+    let scene = Scene()
+    let store = try scene.open { $0.log.consumerHoldBytesMax = 16 << 10 }
+    func write(_ count: Int) throws {
+      for number in 0..<count {
+        try store.writeBlocking { tx in
+          let text = FieldValue.string(String(repeating: "x", count: 600))
+          try tx.save(Record(type: "T", id: id(number % 3), fields: ["t": text, "n": .int64(Int64(number))]))
+        }
+      }
+    }
+    func bytes() throws -> UInt64 { try store.compactBlocking().bytesBefore }
+    try write(60)
+    var view: StoreView? = try store.view()
+    let shown = try #require(view).records([id(0), id(1)])
+    try write(90)
+    let files = scene.disk.paths.count
+    do {
+      _ = try bytes()
+      Issue.record("the compaction did not wait for the view")
+    } catch let error as StrandlineError {
+      #expect(error.code == .eventsHeld && !error.code.isTransient)
+      #expect(error.message.contains("the consumer 'a view of the store' has read up to LSN "), "\(error)")
+      #expect(error.message.hasSuffix("; what is older was compacted"), "\(error)")
+      #expect(error.lsns?.lowerBound == view?.lsn)
+    }
+    #expect(scene.disk.paths.count < files)
+    #expect(try view?.records([id(0), id(1)]) == shown)
+    view = nil
+    #expect(try bytes() > 32 << 10 && store.recordCount == 3)
+    try store.closeBlocking()
+  }
+
   @Test func `what is younger than asked for stays, with the records as they were`() throws {
     var removed = 0
     var ranges = 0

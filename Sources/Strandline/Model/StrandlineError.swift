@@ -50,6 +50,9 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     /// Compaction has removed events after the position: not all that changed since then can be told. Begin with a view
     /// of the store, and go on after its position.
     public static let positionExpired = Code("positionExpired")
+    /// A view that is held, or a projection that has not applied them, keeps more than 256 MiB of events from being
+    /// compacted. What is older was compacted.
+    public static let eventsHeld = Code("eventsHeld")
     /// A name that CloudKit would refuse.
     public static let invalidName = Code("invalidName")
     /// The record's zone belongs to another user, or to a user whom the store does not know yet.

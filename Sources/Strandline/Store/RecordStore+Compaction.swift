@@ -40,7 +40,8 @@ extension RecordStore {
   /// `StoreOptions.compaction` if that is nil.
   ///
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull` (until it ends, what stays is on the disk twice),
-  ///   `.damaged` (what stands before the damage was compacted), `.io`, `.closed`, `.suspended` (also if the store is
+  ///   `.damaged` (what stands before the damage was compacted), `.eventsHeld` (so was what is older than a view or a
+  ///   projection that holds much), `.io`, `.closed`, `.suspended` (also if the store is
   ///   suspended meanwhile; nothing was removed then).
   /// - Complexity: O(bytes of the log that may go), read three times and what stays written once; with a part of the
   ///   history read twice more. Memory for what the index keeps in memory, twice.

@@ -76,6 +76,11 @@ extension StrandlineError {
     if error.code == .compacted {
       message += " after the store was opened; open it again to read what took its place"
     }
+    if error.code == .consumerHolds {
+      message +=
+        ": release a view that is not needed any more, let a projection catch up or remove it, and compact again; "
+        + "what is older was compacted"
+    }
     let code = Self.code(of: error)
     if code == .temporarilyUnavailable { message += Self.lockedAdvice }
     self.init(
@@ -102,7 +107,9 @@ extension StrandlineError {
     case .poisoned, .outcomeUnknown: .outcomeUnknown
     case .closed: .closed
     case .transactionTooLarge: .tooLarge
-    case .notDurable, .consumerHolds: .io
+    case .consumerHolds: .eventsHeld
+    // No call of the store asks for an event before it is durable.
+    case .notDurable: .io
     }
   }
 }

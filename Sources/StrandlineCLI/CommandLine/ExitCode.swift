@@ -140,7 +140,7 @@ extension Failure {
   private static func code(of code: StrandlineError.Code) -> ExitCode {
     switch code {
     case .noSuchStore, .notAStore, .noSuchRecord, .positionExpired: .noSuchStore
-    case .storeHeld, .throttled, .outdated, .temporarilyUnavailable: .tryLater
+    case .storeHeld, .throttled, .outdated, .temporarilyUnavailable, .eventsHeld: .tryLater
     case .damaged, .fromTheFuture, .recordWasDeleted, .recordExists, .invalidName, .invalidValue, .tooLarge,
       .typeMismatch, .foreignZone, .foreignScope:
       .dataDamaged

@@ -184,7 +184,7 @@ extension Log {
           throw LogError(
             .consumerHolds,
             "the consumer '\(slowest.name)' has read up to LSN \(slowest.lsn) and keeps \(held) bytes from being "
-              + "compacted; let it go on, or end it", file: path, lsns: slowest.lsn...max(slowest.lsn, durableLSN))
+              + "compacted", file: path, lsns: slowest.lsn...max(slowest.lsn, durableLSN))
         }
         upkeep.succeeded(.compacting) { $0.compactions += 1 }
       }
