@@ -31,7 +31,7 @@ ROWS = {
     " isFullFetch:flag hasGhosts:flag sweepEpoch:varint",
     "tenure": "tenure:u64 writer:u64 first:varint",
     "declaredIndex": "number:u32 type:text fields:declaredField*",
-    "declaredField": "field:text ascending:u8",
+    "declaredField": "field:text ascending:flag",
 }
 
 # The tags of encoded values, in the order of their numbers.
@@ -113,7 +113,6 @@ def declared(folder, uuid):
     for index in indexes:
         if index["number"] >= following or len(index["fields"]) > 1:
             raise Bad("an index that this version does not know")
-        index["fields"] = [dict(field, ascending=field["ascending"] != 0) for field in index["fields"]]
     return {"nextNumber": following, "indexes": indexes}
 
 

@@ -304,6 +304,46 @@ extension RecordQuery {
     }
   }
 
+  @Test(arguments: [true, false])
+  func `are not taken from a file with a flag that is neither 0 nor 1`(isAscending: Bool) throws {
+    let disk = SimulatedDisk()
+    let index = RecordIndex("Note", "v", ascending: isAscending)
+    let store = try openIndexed(disk, seed: 1)
+    try store.addIndex(index)
+    try store.closeBlocking()
+    let path = "/store/runs/\(IndexDefinitions.fileName)"
+    var bytes = try #require(disk.peek(path))
+    let place = bytes.count - 5
+    #expect(bytes[place] == (isAscending ? 1 : 0))
+    for (value, expected) in [(isAscending ? 1 : 0, [index]), (2, []), (255, [])] as [(UInt8, [RecordIndex])] {
+      bytes[place] = value
+      let crc = CRC32C.checksum(bytes, 0..<place + 1)
+      for byte in 0..<4 { bytes[place + 1 + byte] = UInt8(truncatingIfNeeded: crc >> (8 * UInt32(byte))) }
+      disk.poke(path, bytes)
+      let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: disk, seed: 2))
+      #expect(try reader.indexes().map(\.index) == expected, "\(value)")
+      try reader.closeBlocking()
+    }
+  }
+
+  @Test func `of an interrupted writer leave no file that is not finished`() throws {
+    let disk = SimulatedDisk()
+    try openIndexed(disk, seed: 1).closeBlocking()
+    for number in 0..<2 {
+      disk.poke("/store/runs/INDEXES.tmp", [1, 2, 3])
+      let store = try openIndexed(disk, seed: 2)
+      if number == 0 {
+        try store.addIndex(RecordIndex("Note", "v"))
+      } else {
+        try store.writeBlocking { tx in try tx.save(Record(type: "Note", id: RecordID("r"), fields: ["v": 1])) }
+        try #require(store.index).flush()
+      }
+      #expect(!disk.paths.contains("/store/runs/INDEXES.tmp"))
+      #expect(try store.indexes().map(\.index) == [RecordIndex("Note", "v")])
+      try store.closeBlocking()
+    }
+  }
+
   @Test(arguments: Campaign.seeds(1...12))
   func `answer the same when runs or the definitions are damaged`(seed: UInt64) throws {
     var life = try Life(seed)

@@ -56,7 +56,7 @@ package struct IndexDefinitions: Hashable, Sendable {
         let type = try reader.string()
         var fields: [RecordSort] = []
         for _ in 0..<(try reader.count(minimumBytes: 2)) {
-          fields.append(RecordSort(try reader.string(), ascending: try reader.u8() != 0))
+          fields.append(RecordSort(try reader.string(), ascending: try FlagType().read(from: &reader)))
         }
         guard fields.count <= 1, number < result.nextNumber else {
           throw ByteReaderError(offset: reader.offset, what: "an index that this version does not know")

@@ -133,7 +133,7 @@ package struct IndexFiles: Sendable {
         try environment.fileSystem.unlink(folder.list)
         try environment.fileSystem.syncDirectory(folder.path)
       }
-      try folder.removeLeftovers(keeping: runs?.list.runNumbers ?? [])
+      try folder.removeLeftovers(keeping: runs?.list.runNumbers ?? [], ofFiles: [IndexDefinitions.fileName])
     } catch {
       throw failure(RunError(error, file: folder.path))
     }

@@ -326,13 +326,19 @@ package final class StoreIndex: Sendable {
   func newRunNumber() throws -> UInt64 {
     try state.withLock { state in
       guard !state.isRebuilding else { throw RunsAreMadeAnew() }
-      if !state.isClearedUp {
-        try files.clearUp(keeping: state.current, isListed: state.isListed)
-        state.isClearedUp = true
-      }
+      try clearUp(&state)
       defer { state.nextRunNumber += 1 }
       return state.nextRunNumber
     }
+  }
+
+  /// Removes what interrupted writers left, before the first file of this one.
+  func clearUp() throws { try state.withLock { state in try clearUp(&state) } }
+
+  private func clearUp(_ state: inout State) throws {
+    guard !state.isClearedUp else { return }
+    try files.clearUp(keeping: state.current, isListed: state.isListed)
+    state.isClearedUp = true
   }
 
   /// Replaces the set of runs, and the list on the medium. The caller holds `flushing`.

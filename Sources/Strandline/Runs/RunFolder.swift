@@ -71,16 +71,18 @@ package struct RunFolder: Sendable {
     try unlink(numbers.flatMap { [run($0), temporaryRun($0)] })
   }
 
-  /// Removes what no list names: every run except those of `numbers`, and every temporary file. Other names are left
-  /// alone. Requires that no writer is at work in the folder.
+  /// Removes what no list names: every run except those of `numbers`, every temporary file, and those of the owner's files
+  /// of these names. Other names are left alone. Requires that no writer is at work in the folder.
   ///
   /// - Returns: the names of the files that were removed, sorted.
   @discardableResult
-  package func removeLeftovers(keeping numbers: Set<UInt64>) throws(SystemError) -> [String] {
+  package func removeLeftovers(
+    keeping numbers: Set<UInt64>, ofFiles owned: [String] = []
+  ) throws(SystemError) -> [String] {
     let names = try fileSystem.list(path).filter { name in
       if let number = Self.number(name, RunFormat.runSuffix) { return !numbers.contains(number) }
       return Self.number(name, RunFormat.temporarySuffix) != nil
-        || name == RunFormat.listName + RunFormat.temporarySuffix
+        || (owned + [RunFormat.listName]).contains { name == $0 + RunFormat.temporarySuffix }
     }
     try unlink(names.map { "\(path)/\($0)" })
     return names.sorted()

@@ -235,10 +235,10 @@ struct `A list of runs` {
     list.entries = [.init(try bench.write(2, [[1]: [1]]))]
     try list.replace(bench.folder)
     for number in [1, 3] as [UInt64] { try bench.write(number, [:]) }
-    let ours = ["0000000000000009.tmp", "RUNS.tmp", "ffffffffffffffff.run"]
-    let others = ["notes.txt", "2.run", "000000000000000A.run", "0000000000000002.run.old", "RUNS.bak"]
+    let ours = ["0000000000000009.tmp", "INDEXES.tmp", "RUNS.tmp", "ffffffffffffffff.run"]
+    let others = ["notes.txt", "2.run", "000000000000000A.run", "0000000000000002.run.old", "INDEXES", "RUNS.bak"]
     for name in ours + others { disk.poke("/runs/\(name)", [1]) }
-    let removed = try bench.folder.removeLeftovers(keeping: list.runNumbers)
+    let removed = try bench.folder.removeLeftovers(keeping: list.runNumbers, ofFiles: ["INDEXES"])
     #expect(removed == (ours + ["0000000000000001.run", "0000000000000003.run"]).sorted())
     #expect(disk.paths == (others + ["0000000000000002.run", "RUNS"]).map { "/runs/\($0)" }.sorted())
     #expect(try bench.folder.removeLeftovers(keeping: list.runNumbers).isEmpty)
