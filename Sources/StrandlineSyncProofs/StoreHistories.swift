@@ -823,7 +823,7 @@ package struct StoreHistory {
   private struct Watch {
     enum Subject {
       case record(RecordID, StoreObservation<Record?>.AsyncIterator)
-      case query(Question, StoreObservation<[Record]>.AsyncIterator)
+      case query(Question, StoreObservation<QueryPage>.AsyncIterator)
     }
     var subject: Subject
     /// It observes the store of the other process.
@@ -873,7 +873,7 @@ package struct StoreHistory {
         rows = record.map { record in record.map { StoreHistory.rows([$0]) } ?? [] }
         subject = .record(id, iterator)
       case .query(let question, var iterator):
-        rows = try await iterator.next().map { StoreHistory.rows($0) }
+        rows = try await iterator.next().map { StoreHistory.rows($0.records) }
         subject = .query(question, iterator)
       }
       if let rows { last = rows }
