@@ -31,6 +31,8 @@ let package = Package(
     .target(
       name: "StrandlineSystem", dependencies: ["CStrandline"], swiftSettings: strict),
     .target(
+      name: "StrandlineJSON", dependencies: ["StrandlineSystem"], swiftSettings: strict),
+    .target(
       name: "StrandlineLog", dependencies: ["StrandlineSystem"], swiftSettings: strict),
     .target(
       name: "Strandline", dependencies: ["StrandlineLog", "StrandlineSystem"],
@@ -86,6 +88,9 @@ let package = Package(
     .testTarget(
       name: "StrandlineSystemTests",
       dependencies: ["StrandlineSystem", "StrandlineSimulation", "StrandlineTestSupport", "StrandlineHost"],
+      swiftSettings: strict),
+    .testTarget(
+      name: "StrandlineJSONTests", dependencies: ["StrandlineJSON", "StrandlineSystem", "StrandlineTestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineHostTests", dependencies: ["StrandlineHost", "StrandlineSystem", "StrandlineTestSupport"],

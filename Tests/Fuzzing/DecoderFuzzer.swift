@@ -1,4 +1,4 @@
-// A coverage-guided fuzzer for every decoder of bytes from disk. `.ci/fuzz` builds it against libFuzzer and runs it.
+// A coverage-guided fuzzer for every decoder of bytes from disk, and for the reader of JSON. `.ci/fuzz` builds it against libFuzzer and runs it.
 //
 // This directory is not a target of the package. The first byte of an input chooses the decoder, the second says whether
 // checksums are repaired before the bytes are decoded: without repair, hardly any input would pass a checksum; with
@@ -16,6 +16,7 @@ enum Decoder: UInt8, CaseIterable {
   case bodies
   case manifest
   case control
+  case json
 
   func run(_ input: inout FuzzInput) {
     switch self {
@@ -24,6 +25,7 @@ enum Decoder: UInt8, CaseIterable {
     case .bodies: FrameFuzzing.runBodies(&input)
     case .manifest: DirectoryFuzzing.runManifest(&input)
     case .control: DirectoryFuzzing.runControl(&input)
+    case .json: JSONFuzzing.run(&input)
     }
   }
 

@@ -73,7 +73,10 @@ extension Rules {
         if isUsed || isCalledFromOutside(declaration) { continue }
         let isTested = inTests.contains(name)
         if isTested, testedWith.contains(source.target) || isDoor(declaration, lines) { continue }
-        if unneeded.remove("\(source.path): \(name)") != nil { continue }
+        if exceptions.contains("\(source.path): \(name)") {
+          unneeded.remove("\(source.path): \(name)")
+          continue
+        }
         let user = isTested ? "only tests use" : "nothing uses"
         findings.append("\(source.path):\(declaration.line): \(user) \(declaration.keyword) \(name)")
       }

@@ -29,8 +29,9 @@ struct `The house` {
     // A target depends only on targets that precede it in the manifest: they are in the order of the layers.
     var below: Set<String> = []
     for target in [
-      "CStrandline", "StrandlineSystem", "StrandlineLog", "Strandline", "StrandlineCloudKit", "StrandlineServer",
-      "StrandlineSimulation", "StrandlineTesting", "CStrandlineHost", "StrandlineHost", "StrandlineLogProofs",
+      "CStrandline", "StrandlineSystem", "StrandlineJSON", "StrandlineLog", "Strandline", "StrandlineCloudKit",
+      "StrandlineServer", "StrandlineSimulation", "StrandlineTesting", "CStrandlineHost", "StrandlineHost",
+      "StrandlineLogProofs",
       "StrandlineLogBench", "StrandlineSyncProofs", "StrandlineCLI",
     ] {
       #expect(dependencies[target]?.isSubset(of: below) == true, "\(target)")
@@ -151,7 +152,18 @@ struct `The house` {
     expectNone(
       Rules.everythingIsUsed(
         try House.swift(),
-        exceptions: []))
+        // The decoders and encoders that use these come next.
+        exceptions: [
+          "Sources/StrandlineJSON/JSONReader+Values.swift: skipNull",
+          "Sources/StrandlineJSON/JSONReader.swift: beginArray",
+          "Sources/StrandlineJSON/JSONReader.swift: goBack", "Sources/StrandlineJSON/JSONReader.swift: move",
+          "Sources/StrandlineJSON/JSONReader.swift: nextKey",
+          "Sources/StrandlineJSON/JSONReader.swift: skipValue",
+          "Sources/StrandlineJSON/JSONReader.swift: skipStructure",
+          "Sources/StrandlineJSON/JSONWriter.swift: JSONWriter", "Sources/StrandlineJSON/JSONWriter.swift: endLine",
+          "Sources/StrandlineJSON/JSONWriter.swift: beginArray", "Sources/StrandlineJSON/JSONWriter.swift: endArray",
+          "Sources/StrandlineJSON/JSONWriter.swift: endObject",
+        ]))
     let used = SourceText("Sources/A/B.swift", "public let b = A(used: 1).first + hidden\n")
     let tests = SourceText("Tests/A/B.swift", "let c = [A.door, A.tested, A.Kind.second]\n")
     let planted = SourceText(

@@ -11,6 +11,7 @@ enum Rules {
   /// The modules that each target may import in addition: its dependencies in Package.swift.
   static let imports: [String: Set<String>] = [
     "StrandlineSystem": ["CStrandline", "Glibc", "Musl", "Darwin", "MachO"],
+    "StrandlineJSON": ["StrandlineSystem"],
     "StrandlineLog": ["StrandlineSystem"],
     // Foundation for the values that apps store in typed records: Date, Data, URL, UUID, and for reading the JSON of an
     // app's own types. Not for files or network.

@@ -11,9 +11,12 @@
 
 extension [UInt8] {
   /// Whether `self[range]` is UTF-8 by the Unicode Standard, table 3-7: without overlong forms and surrogates.
-  package func isUTF8(in range: Range<Int>) -> Bool {
+  package func isUTF8(in range: Range<Int>) -> Bool { firstNotUTF8(in: range) == nil }
+
+  /// Where the first bytes of `self[range]` are that are no character of UTF-8; nil if it is UTF-8.
+  package func firstNotUTF8(in range: Range<Int>) -> Int? {
     precondition(range.lowerBound >= 0 && range.upperBound <= count)
-    return unsafe withUnsafeBytes { bytes in
+    return unsafe withUnsafeBytes { bytes -> Int? in
       var at = range.lowerBound
       while at < range.upperBound {
         // Most text is ASCII, which needs one look at eight bytes.
@@ -30,13 +33,13 @@ extension [UInt8] {
         }
         guard let (length, second) = Self.form(first), at + length <= range.upperBound,
           unsafe second.contains(bytes[at + 1])
-        else { return false }
+        else { return at }
         for place in at + 2..<Swift.max(at + 2, at + length) {
-          guard unsafe bytes[place] & 0xC0 == 0x80 else { return false }
+          guard unsafe bytes[place] & 0xC0 == 0x80 else { return at }
         }
         at += length
       }
-      return true
+      return nil
     }
   }
 
@@ -59,6 +62,14 @@ extension [UInt8] {
   package func text(in range: Range<Int>) -> String {
     precondition(range.lowerBound >= 0 && range.upperBound <= count)
     return unsafe withUnsafeBytes { unsafe String(decoding: $0[range], as: UTF8.self) }
+  }
+
+  /// A hash of `self[range]` that is another one in each process, so that keys that an attacker chooses do not collide.
+  package func seededHash(in range: Range<Int>) -> Int {
+    precondition(range.lowerBound >= 0 && range.upperBound <= count)
+    var hasher = Hasher()
+    unsafe withUnsafeBytes { unsafe hasher.combine(bytes: UnsafeRawBufferPointer(rebasing: $0[range])) }
+    return hasher.finalize()
   }
 
   /// Below 0 if `self[range]` sorts before the UTF-8 of `text`, 0 if they are equal, above 0 otherwise.
