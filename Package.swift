@@ -35,10 +35,10 @@ let package = Package(
     .target(
       name: "StrandlineLog", dependencies: ["StrandlineSystem"], swiftSettings: strict),
     .target(
-      name: "Strandline", dependencies: ["StrandlineLog", "StrandlineSystem"],
+      name: "Strandline", dependencies: ["StrandlineLog", "StrandlineJSON", "StrandlineSystem"],
       swiftSettings: strict),
     .target(
-      name: "StrandlineCloudKit", dependencies: ["Strandline", "StrandlineSystem"],
+      name: "StrandlineCloudKit", dependencies: ["Strandline", "StrandlineJSON", "StrandlineSystem"],
       swiftSettings: strict),
     .target(
       name: "StrandlineServer",
@@ -78,7 +78,7 @@ let package = Package(
       dependencies: [
         "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost", "StrandlineSimulation",
         "StrandlineServer",
-        "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem",
+        "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem",
       ],
       swiftSettings: strict),
 

@@ -154,15 +154,10 @@ struct `The house` {
         try House.swift(),
         // The decoders and encoders that use these come next.
         exceptions: [
-          "Sources/StrandlineJSON/JSONReader+Values.swift: skipNull",
-          "Sources/StrandlineJSON/JSONReader.swift: beginArray",
-          "Sources/StrandlineJSON/JSONReader.swift: goBack", "Sources/StrandlineJSON/JSONReader.swift: move",
-          "Sources/StrandlineJSON/JSONReader.swift: nextKey",
-          "Sources/StrandlineJSON/JSONReader.swift: skipValue",
+          "Sources/StrandlineJSON/JSONReader+Values.swift: skipNull", "Sources/StrandlineJSON/JSONReader.swift: goBack",
+          "Sources/StrandlineJSON/JSONReader.swift: move", "Sources/StrandlineJSON/JSONReader.swift: nextKey",
           "Sources/StrandlineJSON/JSONReader.swift: skipStructure",
-          "Sources/StrandlineJSON/JSONWriter.swift: JSONWriter", "Sources/StrandlineJSON/JSONWriter.swift: endLine",
-          "Sources/StrandlineJSON/JSONWriter.swift: beginArray", "Sources/StrandlineJSON/JSONWriter.swift: endArray",
-          "Sources/StrandlineJSON/JSONWriter.swift: endObject",
+          "Sources/StrandlineJSON/JSONWriter.swift: endLine",
         ]))
     let used = SourceText("Sources/A/B.swift", "public let b = A(used: 1).first + hidden\n")
     let tests = SourceText("Tests/A/B.swift", "let c = [A.door, A.tested, A.Kind.second]\n")

@@ -15,8 +15,10 @@ enum Rules {
     "StrandlineLog": ["StrandlineSystem"],
     // Foundation for the values that apps store in typed records: Date, Data, URL, UUID, and for reading the JSON of an
     // app's own types. Not for files or network.
-    "Strandline": ["StrandlineLog", "StrandlineSystem", "Foundation", "FoundationEssentials"],
-    "StrandlineCloudKit": ["Strandline", "StrandlineSystem", "Foundation", "FoundationNetworking", "CloudKit"],
+    "Strandline": ["StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation", "FoundationEssentials"],
+    "StrandlineCloudKit": [
+      "Strandline", "StrandlineJSON", "StrandlineSystem", "Foundation", "FoundationNetworking", "CloudKit",
+    ],
     "StrandlineServer": ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation"],
     "StrandlineSimulation": ["StrandlineSystem"],
     "StrandlineTesting": [
@@ -33,7 +35,7 @@ enum Rules {
     "StrandlineCLI": [
       "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost", "StrandlineSimulation",
       "StrandlineServer",
-      "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation",
+      "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
     ],
   ]
 

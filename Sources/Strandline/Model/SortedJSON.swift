@@ -3,7 +3,8 @@
 // Equal values give equal bytes, on every system and in every process: a save of an unchanged value changes nothing, and
 // two devices that store one value agree on its checksum. Foundation's encoder does not promise this (the order of a
 // set's elements, of sorted keys on older systems), and it has no limit for the depth, so a list of a million links would
-// overflow the stack.
+// overflow the stack. Its decoder stays, because it knows how an app's types decode themselves; what it is given is strict
+// JSON.
 
 #if canImport(FoundationEssentials)
   import FoundationEssentials
@@ -11,6 +12,7 @@
   import Foundation
 #endif
 
+private import StrandlineJSON
 import StrandlineSystem
 
 /// Encodes and decodes JSON.
@@ -26,44 +28,22 @@ package enum SortedJSON {
   package static func encode<Value: Encodable>(_ value: Value) throws -> [UInt8] {
     let slot = JSONSlot()
     try slot.encode(value, at: [], depth: 1)
-    var bytes: [UInt8] = []
-    slot.write(into: &bytes)
-    return bytes
+    return slot.bytes
   }
 
   /// A value from JSON.
   ///
   /// - Throws: `DecodingError`, or what the type's own decoding throws.
   package static func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8]) throws -> Value {
-    guard depth(of: bytes) <= depthMax else {
-      throw DecodingError.dataCorrupted(
-        .init(codingPath: [], debugDescription: "the JSON is nested more than \(depthMax) levels deep"))
+    do {
+      var reader = try JSONReader(bytes, limits: JSONLimits(bytesMax: .max, depthMax: depthMax))
+      try reader.skipValue()
+      try reader.finish()
+    } catch {
+      let words = error.kind == .limit ? "the JSON is nested more than \(depthMax) levels deep" : error.description
+      throw DecodingError.dataCorrupted(.init(codingPath: [], debugDescription: words, underlyingError: error))
     }
     return try JSONDecoder().decode(type, from: Data(bytes))
-  }
-
-  /// How deeply lists and objects are nested, in text that need not be JSON.
-  private static func depth(of bytes: [UInt8]) -> Int {
-    var depth = 0
-    var most = 0
-    var isInString = false
-    var isEscaped = false
-    for byte in bytes {
-      if isInString {
-        if byte == UInt8(ascii: "\""), !isEscaped { isInString = false }
-        isEscaped = byte == UInt8(ascii: "\\") && !isEscaped
-        continue
-      }
-      switch byte {
-      case UInt8(ascii: "\""): isInString = true
-      case UInt8(ascii: "["), UInt8(ascii: "{"):
-        depth += 1
-        most = max(most, depth)
-      case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
-      default: break
-      }
-    }
-    return most
   }
 }
 
@@ -79,7 +59,11 @@ extension Dictionary: UnorderedPairs {}
 private final class JSONSlot {
   enum Content {
     case missing
-    case text([UInt8])
+    case null
+    case bool(Bool)
+    /// A number as JSON.
+    case number(String)
+    case string(String)
     case list([JSONSlot])
     case object([String: JSONSlot])
   }
@@ -94,14 +78,14 @@ private final class JSONSlot {
           debugDescription: "the value is nested more than \(SortedJSON.depthMax) levels deep"))
     }
     switch value {
-    case let value as String: content = .text(Self.quoted(value))
-    case let value as Bool: content = .text(Array((value ? "true" : "false").utf8))
-    case let value as any BinaryInteger: content = .text(Array("\(value)".utf8))
+    case let value as String: content = .string(value)
+    case let value as Bool: content = .bool(value)
+    case let value as any BinaryInteger: content = .number("\(value)")
     case let value as Double: content = try Self.number(value, value.isFinite, at: path)
     case let value as Float: content = try Self.number(value, value.isFinite, at: path)
     case let value as Decimal: content = try Self.number(value, value.isFinite, at: path)
-    case let value as Data: content = .text(Self.quoted(value.base64EncodedString()))
-    case let value as URL: content = .text(Self.quoted(value.absoluteString))
+    case let value as Data: content = .string(value.base64EncodedString())
+    case let value as URL: content = .string(value.absoluteString)
     default:
       try value.encode(to: JSONValueEncoder(slot: self, codingPath: path, depth: depth))
       if case .missing = content {
@@ -117,11 +101,7 @@ private final class JSONSlot {
     guard case .list(let items) = content else { return }
     let width = value is any UnorderedElements ? 1 : value is any UnorderedPairs ? 2 : 0
     guard width > 0 else { return }
-    let texts = items.map { item in
-      var bytes: [UInt8] = []
-      item.write(into: &bytes)
-      return bytes
-    }
+    let texts = items.map(\.bytes)
     let starts = stride(from: 0, to: texts.count, by: width).sorted { texts[$0].lexicographicallyPrecedes(texts[$1]) }
     content = .list(starts.flatMap { items[$0..<min($0 + width, items.count)] })
   }
@@ -133,44 +113,34 @@ private final class JSONSlot {
       throw EncodingError.invalidValue(
         number, .init(codingPath: path, debugDescription: "\(number) is not a finite number"))
     }
-    return .text(Array("\(number)".utf8))
+    return .number("\(number)")
   }
 
-  func write(into out: inout [UInt8]) {
+  /// The value as JSON.
+  var bytes: [UInt8] {
+    var writer = JSONWriter(controls: .hexadecimal)
+    write(with: &writer)
+    return writer.finish()
+  }
+
+  private func write(with writer: inout JSONWriter) {
     switch content {
-    case .missing: out += "null".utf8
-    case .text(let text): out += text
+    case .missing, .null: writer.null()
+    case .bool(let value): writer.bool(value)
+    case .number(let text): writer.raw(Array(text.utf8))
+    case .string(let text): writer.string(text)
     case .list(let items):
-      out.append(UInt8(ascii: "["))
-      for (index, item) in items.enumerated() {
-        if index > 0 { out.append(UInt8(ascii: ",")) }
-        item.write(into: &out)
-      }
-      out.append(UInt8(ascii: "]"))
+      writer.beginArray()
+      for item in items { item.write(with: &writer) }
+      writer.endArray()
     case .object(let members):
-      out.append(UInt8(ascii: "{"))
-      for (index, member) in members.sorted(by: { $0.key.precedesByUTF8($1.key) }).enumerated() {
-        if index > 0 { out.append(UInt8(ascii: ",")) }
-        out += Self.quoted(member.key)
-        out.append(UInt8(ascii: ":"))
-        member.value.write(into: &out)
+      writer.beginObject()
+      for member in members.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+        writer.key(member.key)
+        member.value.write(with: &writer)
       }
-      out.append(UInt8(ascii: "}"))
+      writer.endObject()
     }
-  }
-
-  private static func quoted(_ text: String) -> [UInt8] {
-    let digits = Array("0123456789abcdef".utf8)
-    var out = [UInt8(ascii: "\"")]
-    for byte in text.utf8 {
-      switch byte {
-      case UInt8(ascii: "\""), UInt8(ascii: "\\"): out += [UInt8(ascii: "\\"), byte]
-      case 0..<0x20: out += "\\u00".utf8 + [digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-      default: out.append(byte)
-      }
-    }
-    out.append(UInt8(ascii: "\""))
-    return out
   }
 
   /// Makes this an object, unless it is one.
@@ -207,7 +177,7 @@ private final class JSONSlot {
 
   var itemCount: Int { if case .list(let items) = content { items.count } else { 0 } }
 
-  func encodeNull() { content = .text(Array("null".utf8)) }
+  func encodeNull() { content = .null }
 }
 
 /// Encodes one value into its slot.

@@ -1,5 +1,8 @@
 // Any JSON value, with one canonical form of bytes: for the parts of a reply that this version does not know and keeps.
 
+private import StrandlineJSON
+private import StrandlineSystem
+
 /// A JSON value.
 package enum JSONValue: Hashable, Sendable, Codable {
   case null
@@ -76,49 +79,32 @@ package enum JSONValue: Hashable, Sendable, Codable {
 
   /// The value as JSON with keys sorted by UTF-8, no spaces, and the least escaping.
   package var canonicalBytes: [UInt8] {
-    var out: [UInt8] = []
-    write(into: &out)
-    return out
+    var writer = JSONWriter(controls: .hexadecimal)
+    write(with: &writer)
+    return writer.finish()
   }
 
-  private func write(into out: inout [UInt8]) {
+  private func write(with writer: inout JSONWriter) {
     switch self {
-    case .null: out += "null".utf8
-    case .bool(let value): out += (value ? "true" : "false").utf8
-    case .integer(let value): out += String(value).utf8
-    case .number(let value): out += (value.isFinite ? "\(value)" : "null").utf8
-    case .string(let value): JSONValue.write(value, into: &out)
+    case .null: writer.null()
+    case .bool(let value): writer.bool(value)
+    case .integer(let value): writer.int64(value)
+    case .number(let value):
+      // JSON has no other numbers.
+      do { try writer.double(value) } catch { writer.null() }
+    case .string(let value): writer.string(value)
     case .array(let items):
-      out.append(UInt8(ascii: "["))
-      for (index, item) in items.enumerated() {
-        if index > 0 { out.append(UInt8(ascii: ",")) }
-        item.write(into: &out)
-      }
-      out.append(UInt8(ascii: "]"))
+      writer.beginArray()
+      for item in items { item.write(with: &writer) }
+      writer.endArray()
     case .object(let members):
-      out.append(UInt8(ascii: "{"))
-      let keys = members.keys.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
-      for (index, key) in keys.enumerated() {
-        if index > 0 { out.append(UInt8(ascii: ",")) }
-        JSONValue.write(key, into: &out)
-        out.append(UInt8(ascii: ":"))
-        members[key]?.write(into: &out)
+      writer.beginObject()
+      for (key, value) in members.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+        writer.key(key)
+        value.write(with: &writer)
       }
-      out.append(UInt8(ascii: "}"))
+      writer.endObject()
     }
-  }
-
-  private static func write(_ text: String, into out: inout [UInt8]) {
-    let digits = Array("0123456789abcdef".utf8)
-    out.append(UInt8(ascii: "\""))
-    for byte in text.utf8 {
-      switch byte {
-      case UInt8(ascii: "\""), UInt8(ascii: "\\"): out += [UInt8(ascii: "\\"), byte]
-      case 0..<0x20: out += "\\u00".utf8 + [digits[Int(byte >> 4)], digits[Int(byte & 15)]]
-      default: out.append(byte)
-      }
-    }
-    out.append(UInt8(ascii: "\""))
   }
 }
 
