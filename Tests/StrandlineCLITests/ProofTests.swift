@@ -137,12 +137,12 @@ struct ProofTests {
     try machine.file("/few", (0..<9).map { note("n", "\($0)") }.joined())
     for (words, code, message) in [
       (["crash-test", "--real", "--records", "/none"], ExitCode.noSuchStore, "there is no file '/none'"),
-      (["crash-test", "--real", "--records", "/bad"], .dataDamaged, "'/bad', line 2: not valid JSON"),
+      (["crash-test", "--real", "--records", "/bad"], .dataDamaged, "'/bad', line 2, column 2: not valid JSON"),
       (["crash-test", "--real", "--records", "/empty"], .dataDamaged, "'/empty' holds no records"),
       (
         ["demo", "--records", "/few"], .dataDamaged,
         "at least 5 different names, but the records of '/few' have 1\ntry: "
-      ), (["demo", "--records", "/bad"], .dataDamaged, "'/bad', line 2: not valid JSON"),
+      ), (["demo", "--records", "/bad"], .dataDamaged, "'/bad', line 2, column 2: not valid JSON"),
     ] {
       let screen = await machine.run(words, input: [])
       #expect(screen.code == code && screen.err.contains(message), "\(words): \(screen)")

@@ -165,7 +165,9 @@ struct ImportCommand {
 
   private func failure(_ error: any Error, line: Int) -> Failure {
     let location = "\(filePath == "-" ? "standard input" : "'\(filePath)'"), line \(line)"
-    if let bad = error as? BadLine { return Failure(.dataDamaged, "\(location): \(bad.words)", try: remedy(nil)) }
+    if let bad = error as? BadLine {
+      return Failure(.dataDamaged, "\(location)\(bad.place): \(bad.words)", try: remedy(nil))
+    }
     var failure = Failure(error, store: storePath)
     failure.message = "\(location): \(failure.message)"
     if !isDamage(error) { failure.remedy = remedy((error as? StrandlineError)?.code) }

@@ -58,7 +58,7 @@ extension Command {
       }
     }
     do { return try RecordLine(json: bytes) } catch let bad as BadLine {
-      throw Failure(.dataDamaged, "the record: \(bad.words)", try: "strandline help put")
+      throw Failure(.dataDamaged, "the record\(bad.place): \(bad.words)", try: "strandline help put")
     }
   }
 

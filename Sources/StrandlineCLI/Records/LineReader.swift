@@ -81,7 +81,8 @@ extension LineReader {
         try body(RecordLine(json: bytes).record(in: ZoneID.main.name))
       } catch let bad as BadLine {
         throw Failure(
-          .dataDamaged, "\(path == "-" ? "standard input" : "'\(path)'"), line \(lines.number): \(bad.words)",
+          .dataDamaged,
+          "\(path == "-" ? "standard input" : "'\(path)'"), line \(lines.number)\(bad.place): \(bad.words)",
           try: "correct the line, then the same command")
       }
     }

@@ -7,6 +7,7 @@
 import Foundation
 import Strandline
 import StrandlineCloudKit
+import StrandlineJSON
 
 /// A decoded line, not yet checked against a store.
 struct RecordLine: Decodable {
@@ -43,51 +44,19 @@ struct RecordLine: Decodable {
   ///
   /// - Throws: `BadLine`.
   init(json: [UInt8]) throws {
-    do {
-      self = try JSONDecoder().decode(RecordLine.self, from: Data(json))
-    } catch let error as DecodingError {
-      // Without a coding path the text is not JSON; an invalid value has its key as the path.
-      if case .dataCorrupted(let context) = error, context.codingPath.isEmpty {
-        // The decoder has the same words for these two as for a missing quote.
-        guard String(validating: json, as: UTF8.self) != nil else { throw BadLine("not valid JSON: not UTF-8") }
-        if Self.depth(json) > Self.depthMax {
-          throw BadLine("not valid JSON: nested too deeply, more than \(Self.depthMax) lists and objects in each other")
-        }
-        throw BadLine("not valid JSON: incomplete, a missing or misplaced quote or comma, or an invalid escape")
-      }
+    // The decoder takes more than JSON (a comma behind the last item, UTF-16), and one of the values of a repeated key.
+    do throws(JSONError) {
+      var reader = try JSONReader(json, limits: Self.limits)
+      try reader.skipValue()
+      try reader.finish()
+    } catch { throw BadLine(error) }
+    do { self = try JSONDecoder().decode(RecordLine.self, from: Data(json)) } catch let error as DecodingError {
       throw BadLine(error)
     }
-    // JSONDecoder silently drops one of the values of a repeated key.
-    if let key = RepeatedKey.first(in: json) {
-      throw BadLine("the key '\(printable(String(key.prefix(80))))' occurs twice in one object")
-    }
   }
 
-  /// The depth that JSONDecoder accepts.
-  private static let depthMax = 512
-
-  /// How deeply lists and objects are nested, for text that need not be JSON.
-  private static func depth(_ json: [UInt8]) -> Int {
-    var depth = 0
-    var most = 0
-    var isInString = false
-    var isEscaped = false
-    for byte in json {
-      if isInString {
-        if byte == UInt8(ascii: "\""), !isEscaped { isInString = false }
-        isEscaped = byte == UInt8(ascii: "\\") && !isEscaped
-        continue
-      }
-      switch byte {
-      case UInt8(ascii: "\""): isInString = true
-      case UInt8(ascii: "["), UInt8(ascii: "{"): depth += 1
-      case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
-      default: break
-      }
-      most = max(most, depth)
-    }
-    return most
-  }
+  /// The depth is what JSONDecoder accepts.
+  private static let limits = JSONLimits(bytesMax: LineReader.lineBytesMax, depthMax: 512)
 
   /// The record's ID. `zone` is the zone of a line that names none.
   func id(in zone: String) -> RecordID { RecordID(recordName, zone: ZoneID(zoneName ?? zone)) }
@@ -116,7 +85,16 @@ struct RecordLine: Decodable {
 /// The reason why a line is not a record.
 struct BadLine: Error {
   var words: String
+  /// Where in the line, to be put behind its number: ", column 7"; empty if that is not known.
+  var place = ""
+
   init(_ words: String) { self.words = words }
+
+  init(_ error: JSONError) {
+    // `put` takes a record of several lines.
+    place = error.line == 1 ? ", column \(error.column)" : ", line \(error.line), column \(error.column)"
+    words = (error.kind == .repeatedKey ? "" : "not valid JSON: ") + printable(error.message)
+  }
 
   init(_ error: DecodingError) {
     switch error {
