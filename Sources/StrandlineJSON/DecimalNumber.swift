@@ -14,8 +14,6 @@ struct DecimalNumber: Sendable {
   var exponent = 0
   /// Whether digits other than 0 were left out, for which `digits` has no room.
   var isCut = false
-  /// Whether no digit was left out.
-  private var hasRoom = true
 
   enum Defect: Error {
     /// No digit where one must be.
@@ -65,10 +63,10 @@ struct DecimalNumber: Sendable {
   private mutating func takeLate(_ digit: UInt8) {
     let (product, isTooLarge) = digits.multipliedReportingOverflow(by: 10)
     let (sum, isTooLargeSum) = product.addingReportingOverflow(UInt64(digit))
-    if hasRoom, !isTooLarge, !isTooLargeSum {
+    // A digit fits behind one that was left out only if that was 6 to 9, so `isCut` is set then.
+    if !isTooLarge, !isTooLargeSum {
       digits = sum
     } else {
-      hasRoom = false
       exponent += 1
       if digit != 0 { isCut = true }
     }

@@ -36,6 +36,7 @@ struct `Numbers of JSON` {
       ("9007199254740993.0", 9_007_199_254_740_993),
       ("1" + String(repeating: "0", count: 400) + "e-400", 1),
       ("0." + String(repeating: "0", count: 400) + "5e401", 5),
+      ("0." + String(repeating: "0", count: 5000) + "5e5001", 5),
     ] as [(String, Int64)] { #expect(try int64(text) == value, "\(text)") }
     for text in [
       "9223372036854775808", "-9223372036854775809", "1.5", "1e-1", "1e19", "1e400", "123456789012345678901",

@@ -88,6 +88,37 @@ struct `Counts by zone and type` {
     try reader.closeBlocking()
   }
 
+  @Test func `end a list behind the last record that lives, whatever was deleted`() throws {
+    let disk = SimulatedDisk()
+    let store = try openIndexed(disk, seed: 1)
+    let count = 12_000
+    try store.writeBlocking { tx in
+      for number in 0..<count { try tx.create(Record(type: "A", id: RecordID("r\(100_000 + number)"))) }
+      for number in [0, 5_000] { try tx.create(Record(type: "B", id: RecordID("r\(100_000 + number)b"))) }
+    }
+    try store.writeBlocking { tx in
+      for number in 3..<count { try tx.delete(RecordID("r\(100_000 + number)")) }
+    }
+    try store.closeBlocking()
+    let injector = FaultInjector(disk)
+    let reader = try RecordStore.openReadOnly(
+      at: "/store", environment: StoreEnvironment(.simulated(injector, seed: 2)))
+    func calls(_ body: () throws -> Void) throws -> Int {
+      injector.resetCounts()
+      try body()
+      return injector.totalCount
+    }
+    func names(ofType type: String?) throws -> [String] { try reader.recordIDs(ofType: type).map(\.name) }
+    var found: [String] = []
+    let few = try calls { found = try names(ofType: "A") }
+    #expect(found == ["r100000", "r100001", "r100002"])
+    let half = try calls { found = try names(ofType: "B") }
+    #expect(found == ["r100000b", "r105000b"])
+    #expect(try names(ofType: nil).count == 5)
+    #expect(few < 30 && few * 3 < half, "\(few) and \(half) calls")
+    try reader.closeBlocking()
+  }
+
   @Test func `of a zone with too many types are right all the same`() throws {
     let disk = SimulatedDisk()
     var store = try openIndexed(disk, seed: 1)

@@ -165,7 +165,8 @@ extension RecordStore {
     let bounds = sync.bounds.values.sorted { $0.scope < $1.scope }
     return StoreStatus(
       durableLSN: durable, checkpoint: known.owed.oldest.map { LSN($0.rawValue - 1) } ?? durable,
-      records: living.values.reduce(0) { $0 + $1.total }, unsettled: known.owed.count, oldestUnsettledMilliseconds: oldest,
+      records: living.values.reduce(0) { $0 + $1.total }, unsettled: known.owed.count,
+      oldestUnsettledMilliseconds: oldest,
       deleted: known.deleted, openBlocks: sync.openBlocks.count,
       held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
         StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))

@@ -109,18 +109,22 @@ public final class StoreView: Sendable {
   ) throws -> Int {
     try CallSite(fileID, line).run("counting records") {
       let zone = zone.map(store.canonical)
-      let counted = try look { state in
-        var living = state.living(asOf: moment)
-        for (zone, count) in past?.living ?? [:] { living[zone, default: LivingCount()].add(count) }
-        return living.total(ofType: type, in: zone)
-      }
-      if let counted { return counted }
+      if let counted = try counted(ofType: type, in: zone) { return counted }
       var count = 0
       try forEachLiving(ofType: type, in: EntryScan.Range(zone: zone)) { _, _ in
         count += 1
         return true
       }
       return count
+    }
+  }
+
+  /// How many records live, if that is counted.
+  private func counted(ofType type: String?, in zone: ZoneID?) throws(StrandlineError) -> Int? {
+    try look { state in
+      var living = state.living(asOf: moment)
+      for (zone, count) in past?.living ?? [:] { living[zone, default: LivingCount()].add(count) }
+      return living.total(ofType: type, in: zone)
     }
   }
 
@@ -203,20 +207,32 @@ public final class StoreView: Sendable {
     }
   }
 
+  /// After so many entries that a walk has passed over, it looks how many there are that it may still meet.
+  private static let passedMax = 1_000
+
   /// Hands the living records of a range to `body`, in the order of zone and name, until that returns false.
   func forEachLiving(
     ofType type: String?, in range: EntryScan.Range, _ body: (RecordID, PlacedEntry) throws -> Bool
   ) throws {
     var range = range
     range.zone = range.zone.map(store.canonical)
+    // Behind the last living record there may be a million whose deletions are not sent yet.
+    var (passed, met) = (0, 0)
+    var living: Int?
     while true {
       var scan = try scan(range)
       do {
         while let (id, found) = try scan.next() {
           range.after = id
           let entry = found.entry
-          guard entry.view != nil, type == nil || entry.type == type, range.includes(id) else { continue }
-          guard try body(id, found) else { return }
+          guard entry.view != nil, type == nil || entry.type == type else {
+            passed += 1
+            if passed == Self.passedMax { living = try counted(ofType: type, in: range.zone) }
+            if let living, met >= living { return }
+            continue
+          }
+          met += 1
+          if range.includes(id), try !body(id, found) { return }
         }
         return
       } catch let error as StrandlineError where error.isOfIndex {
