@@ -40,7 +40,10 @@ package struct Version: Hashable, Sendable {
 
   /// The names of all fields with a value or a stamp, in the order of their UTF-8.
   package var names: [String] {
-    Set(fields.keys).union(stamp.fields.keys).sorted { $0.precedesByUTF8($1) }
+    var names = Array(stamp.fields.keys)
+    for name in fields.keys where stamp.fields[name] == nil { names.append(name) }
+    names.sort { $0.precedesByUTF8($1) }
+    return names
   }
 }
 
@@ -77,11 +80,12 @@ package struct EncodedContent: Sendable {
   package init(_ version: Version, dirty: [String: LSN] = [:]) {
     let names = version.names
     // Most fields of a version were stamped together: each distinct stamp is written once.
-    let stamps = Set(version.stamp.fields.values).sorted()
-    let places = Dictionary(uniqueKeysWithValues: stamps.enumerated().map { ($1, UInt64($0) + 1) })
+    var stamps: [FieldStamp] = []
+    for stamp in version.stamp.fields.values.sorted() where stamp != stamps.last { stamps.append(stamp) }
     let fields = names.map { name in
       ContentField(
-        name: name, stampPlace: version.stamp.fields[name].flatMap { places[$0] } ?? 0, value: version.fields[name])
+        name: name, stampPlace: version.stamp.fields[name].map { Self.place(of: $0, in: stamps) } ?? 0,
+        value: version.fields[name])
     }
     var dirtyFields: [DirtyField] = []
     for (place, name) in names.enumerated() {
@@ -92,6 +96,16 @@ package struct EncodedContent: Sendable {
         stamps: stamps, fields: fields, seen: version.stamp.seen, unknownStampParts: version.stamp.unknown,
         dirty: dirtyFields),
       capacity: 512)
+  }
+
+  /// The place of one of `stamps`, which ascend, counted from 1.
+  private static func place(of stamp: FieldStamp, in stamps: [FieldStamp]) -> UInt64 {
+    var (low, high) = (0, stamps.count - 1)
+    while low < high {
+      let middle = (low + high) / 2
+      if stamps[middle] < stamp { low = middle + 1 } else { high = middle }
+    }
+    return UInt64(low) + 1
   }
 
   /// The size in bytes.

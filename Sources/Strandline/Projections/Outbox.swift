@@ -59,14 +59,14 @@ package struct Outbox: Sendable {
 
   /// A record owes something else than it did.
   mutating func change(from old: Owed?, to new: Owed?) {
-    guard old != new else { return }
+    // What is new first: a set whose only element goes gives its memory back.
     if old?.newest != new?.newest {
-      if let old { newest.remove(old.newest) }
       if let new { newest.insert(new.newest) }
+      if let old { newest.remove(old.newest) }
     }
     if old?.first != new?.first {
-      if let old { first.remove(old.first) }
       if let new { first.insert(new.first) }
+      if let old { first.remove(old.first) }
     }
   }
 

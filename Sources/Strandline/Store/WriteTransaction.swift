@@ -184,8 +184,10 @@ public struct WriteTransaction: ~Copyable {
   ) throws {
     let entry = known.entry
     var version = current.version
-    var changed = Set(desired.keys).union(version.fields.keys).filter { desired[$0] != version.fields[$0] }
-    for name in nulls where desired[name] == nil && version.stamp.fields[name] == nil { changed.insert(name) }
+    var changed: [String] = []
+    for (name, value) in desired where version.fields[name] != value { changed.append(name) }
+    for name in version.fields.keys where desired[name] == nil { changed.append(name) }
+    for name in nulls where desired[name] == nil && version.stamp.fields[name] == nil { changed.append(name) }
     if changed.isEmpty { return }
     let time = core.tick()
     var dirty = entry?.pending == nil ? [:] : current.dirty
