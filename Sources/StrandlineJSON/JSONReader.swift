@@ -147,13 +147,14 @@ package struct JSONReader: Sendable {
     keyHasEscapes ? bytes.unescapedText(in: keyRange) : bytes.text(in: keyRange)
   }
 
-  private mutating func advanceToKey() throws(JSONError) -> KeyWords? {
-    precondition(frames.last?.isObject == true, "no object is open")
+  /// Goes to the quotes of the next key; false: the object is closed.
+  @inline(__always)
+  private mutating func goToKey() throws(JSONError) -> Bool {
     skipSpace()
     if current == UInt8(ascii: "}") {
       at += 1
       close()
-      return nil
+      return false
     }
     if isFresh {
       isFresh = false
@@ -163,13 +164,24 @@ package struct JSONReader: Sendable {
       skipSpace()
     }
     guard current == UInt8(ascii: "\"") else { throw unexpected("a key in double quotes") }
+    return true
+  }
+
+  @inline(__always)
+  private mutating func goBehindColon() throws(JSONError) {
+    skipSpace()
+    guard current == UInt8(ascii: ":") else { throw unexpected("':' after a key") }
+    at += 1
+  }
+
+  private mutating func advanceToKey() throws(JSONError) -> KeyWords? {
+    precondition(frames.last?.isObject == true, "no object is open")
+    guard try goToKey() else { return nil }
     let text = try scanString()
     keyRange = text.characters
     keyHasEscapes = text.hasEscapes
     let words = try insertKey()
-    skipSpace()
-    guard current == UInt8(ascii: ":") else { throw unexpected("':' after a key") }
-    at += 1
+    try goBehindColon()
     return words
   }
 
@@ -304,24 +316,9 @@ package struct JSONReader: Sendable {
 
   /// Goes behind the next key and its colon.
   private mutating func skipKey() throws(JSONError) -> Bool {
-    skipSpace()
-    if current == UInt8(ascii: "}") {
-      at += 1
-      close()
-      return false
-    }
-    if isFresh {
-      isFresh = false
-    } else {
-      guard current == UInt8(ascii: ",") else { throw unexpected("',' or '}'") }
-      at += 1
-      skipSpace()
-    }
-    guard current == UInt8(ascii: "\"") else { throw unexpected("a key in double quotes") }
+    guard try goToKey() else { return false }
     try skipQuoted()
-    skipSpace()
-    guard current == UInt8(ascii: ":") else { throw unexpected("':' after a key") }
-    at += 1
+    try goBehindColon()
     return true
   }
 

@@ -748,6 +748,40 @@ private final class Round: Sendable {
     try store.closeBlocking()
   }
 
+  @Test func `a receipt whose event is gone does not say that the server has what is still owed`() throws {
+    let store = try open(SimulatedDisk())
+    func save(_ name: String, _ value: Int64) throws -> ClosedRange<LSN> {
+      let record = Record(type: "Note", id: RecordID(name), fields: ["v": .int64(value)])
+      return try #require(try store.writeBlocking { try $0.save(record) }.lsns)
+    }
+    func settle(_ name: String) throws {
+      let id = RecordID(name)
+      let newest = try #require(try store.projections.entry(id)?.pending?.newest)
+      _ = try store.transact { core in
+        try core.append(.settled(Settled(id: id, lsn: newest, outcome: .saved, changeTag: "t")))
+      }
+    }
+    let first = try save("x", 1)
+    let other = try save("y", 1)
+    let middle = try save("x", 2)
+    let last = try save("x", 3)
+    try store.compactBlocking()
+    #expect(try store.source.eventIfKept(at: middle.lowerBound) == nil)
+    func settled() throws -> [Bool] {
+      try [first, middle, last, other].map { lsns in
+        var open = try store.openMutations(of: lsns)
+        return try open.isSettled(in: store.projections)
+      }
+    }
+    #expect(try settled() == [false, false, false, false])
+    // Of which record it was is not known any more: as long as anything as old is owed, it may be that.
+    try settle("x")
+    #expect(try settled() == [true, false, true, false])
+    try settle("y")
+    #expect(try settled() == [true, true, true, true])
+    try store.closeBlocking()
+  }
+
   @Test func `a reader in another process that stayed behind throws that it is outdated`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk)

@@ -67,27 +67,32 @@ public struct Receipt: Sendable {
   }
 }
 
+/// Those mutations of a transaction that the server may still be owed.
+package struct OpenMutations: Sendable {
+  fileprivate var mutations: [(id: RecordID, lsn: LSN)] = []
+  /// So many of them, from the first, may be owed still.
+  fileprivate var count = 0
+  /// Compaction has removed mutations of the transaction, which a later one of a record stands for, and with them which
+  /// record that is: nothing that is as old may be owed.
+  fileprivate var compacted: LSN?
+
+  /// Whether nothing is owed.
+  package mutating func isSettled(in projections: SharedProjections) throws(StrandlineError) -> Bool {
+    while count > 0 {
+      let mutation = mutations[count - 1]
+      if try projections.owes(mutation.id, mutation.lsn) { return false }
+      count -= 1
+    }
+    guard let compacted, let oldest = projections.withLock({ $0.outbox.oldest }) else { return true }
+    return oldest > compacted
+  }
+}
+
 /// The callers of `Receipt.uploaded` that wait for their mutations to settle.
 package final class SettledWaiters: Sendable {
   private struct Waiter: Sendable {
-    let mutations: [(id: RecordID, lsn: LSN)]
-    /// So many of them, from the first, may be owed still.
-    var count: Int
-    /// Compaction has removed mutations of the transaction, which a later one of a record stands for, and with them which
-    /// record that is: nothing that is as old may be owed.
-    let compacted: LSN?
+    var open: OpenMutations
     let continuation: CheckedContinuation<Void, any Error>
-
-    /// Whether nothing is owed.
-    mutating func isSettled(in projections: SharedProjections) throws(StrandlineError) -> Bool {
-      while count > 0 {
-        let mutation = mutations[count - 1]
-        if try projections.owes(mutation.id, mutation.lsn) { return false }
-        count -= 1
-      }
-      guard let compacted, let oldest = projections.withLock({ $0.outbox.oldest }) else { return true }
-      return oldest > compacted
-    }
   }
   private struct State: Sendable {
     var waiters: [UInt64: Waiter] = [:]
@@ -99,7 +104,7 @@ package final class SettledWaiters: Sendable {
   package init() {}
 
   fileprivate func wait(_ lsns: ClosedRange<LSN>, in store: RecordStore) async throws {
-    let (mutations, compacted) = try store.mutations(in: lsns)
+    let open = try store.openMutations(of: lsns)
     let number = state.withLock { state in
       state.next += 1
       return state.next
@@ -109,8 +114,7 @@ package final class SettledWaiters: Sendable {
         let refusal: (any Error)? = state.withLock { state in
           if state.isClosed { return StrandlineError(.closed, "the store is closed") }
           if Task.isCancelled { return CancellationError() }
-          state.waiters[number] = Waiter(
-            mutations: mutations, count: mutations.count, compacted: compacted, continuation: continuation)
+          state.waiters[number] = Waiter(open: open, continuation: continuation)
           return nil
         }
         if let refusal { continuation.resume(throwing: refusal) }
@@ -126,10 +130,10 @@ package final class SettledWaiters: Sendable {
   package func resumeSettled(in store: RecordStore) {
     let waiting = state.withLock { $0.waiters }
     for (number, waiter) in waiting {
-      var waiter = waiter
-      let isSettled = Result { try waiter.isSettled(in: store.projections) }
+      var open = waiter.open
+      let isSettled = Result { try open.isSettled(in: store.projections) }
       if case .success(false) = isSettled {
-        state.withLock { $0.waiters[number]?.count = waiter.count }
+        state.withLock { $0.waiters[number]?.open.count = open.count }
       } else if let waiter = state.withLock({ $0.waiters.removeValue(forKey: number) }) {
         waiter.continuation.resume(with: isSettled.map { _ in () })
       }
@@ -150,24 +154,24 @@ package final class SettledWaiters: Sendable {
 }
 
 extension RecordStore {
-  /// The mutations of a transaction, and its end if compaction has removed some of them.
-  fileprivate func mutations(
-    in lsns: ClosedRange<LSN>
-  ) throws(StrandlineError) -> (mutations: [(id: RecordID, lsn: LSN)], compacted: LSN?) {
-    var mutations: [(id: RecordID, lsn: LSN)] = []
-    var compacted: LSN?
+  /// The mutations of a transaction.
+  ///
+  /// - Complexity: O(mutations of the transaction).
+  package func openMutations(of lsns: ClosedRange<LSN>) throws(StrandlineError) -> OpenMutations {
+    var open = OpenMutations()
     var lsn = lsns.lowerBound
     while lsn <= lsns.upperBound {
       switch try source.eventIfKept(at: lsn) {
-      case .saved(let saved): mutations.append((saved.id, lsn))
-      case .superseded(let saved): mutations.append((saved.id, lsn))
-      case .deleted(let deleted): mutations.append((deleted.id, lsn))
-      case nil: compacted = lsns.upperBound
+      case .saved(let saved): open.mutations.append((saved.id, lsn))
+      case .superseded(let saved): open.mutations.append((saved.id, lsn))
+      case .deleted(let deleted): open.mutations.append((deleted.id, lsn))
+      case nil: open.compacted = lsns.upperBound
       default: break
       }
       lsn = lsn.advanced(by: 1)
     }
-    return (mutations, compacted)
+    open.count = open.mutations.count
+    return open
   }
 
   /// A receipt again, from a position that an earlier one gave, perhaps before a relaunch.

@@ -115,7 +115,7 @@ extension [UInt8] {
     return second & 0xFC00 == 0xDC00 ? .characters(12) : .bad(.surrogate)
   }
 
-  /// The number in the six bytes of an escape `\uXXXX`; nil if they have not four hexadecimal digits.
+  /// The number in the six bytes of an escape `\u00e9`; nil if they have not four hexadecimal digits.
   private static func unit(_ bytes: UnsafeRawBufferPointer, _ at: Int, _ limit: Int) -> UInt32? {
     guard at + 6 <= limit else { return nil }
     var unit: UInt32 = 0
