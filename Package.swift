@@ -42,7 +42,7 @@ let package = Package(
       swiftSettings: strict),
     .target(
       name: "StrandlineServer",
-      dependencies: ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem"],
+      dependencies: ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem"],
       swiftSettings: strict),
 
     // What an app's tests use: the simulated disk and clock, which need no store, and the environment of a store with them.
@@ -112,8 +112,8 @@ let package = Package(
     .testTarget(
       name: "StrandlineCloudKitTests",
       dependencies: [
-        "StrandlineCloudKit", "Strandline", "StrandlineServer", "StrandlineSystem", "StrandlineSimulation",
-        "StrandlineTestSupport",
+        "StrandlineCloudKit", "Strandline", "StrandlineServer", "StrandlineJSON", "StrandlineSystem",
+        "StrandlineSimulation", "StrandlineTestSupport",
       ],
       swiftSettings: strict),
     .testTarget(

@@ -73,7 +73,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
 
   /// The record name of the signed-in user.
   public func user() async throws -> String {
-    let answer = try await ask(UserReply.self, "GET", "public/users/caller", Nothing?.none)
+    let answer = try await ask(UserReply.self, "GET", "public/users/caller")
     guard let name = answer.value.users?.first?.userRecordName ?? answer.value.userRecordName, !name.isEmpty else {
       throw answer.errors.unexpected(answer.response, "the answer to users/caller names no user")
     }
@@ -82,7 +82,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
 
   /// The zones that exist, without CloudKit's default zone, which always exists and cannot be synced.
   public func zones() async throws -> [ZoneID] {
-    let answer = try await ask(ZonesReply.self, "GET", scoped("zones/list"), Nothing?.none)
+    let answer = try await ask(ZonesReply.self, "GET", scoped("zones/list"))
     var result: [ZoneID] = []
     for zone in answer.value.zones {
       if let error = zone.error { throw answer.errors.item(error, answer.response) }
@@ -128,14 +128,13 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
         throw CloudError(.badRequest, reason: "two operations on '\(operation.name)' in one request")
       }
       for (field, value) in operation.fields {
-        if let defect = value?.defect(isKept: true) {
+        if let defect = value.flatMap(Self.defect(of:)) {
           throw CloudError(.badRequest, reason: "field '\(field)' of '\(operation.name)' holds \(defect)")
         }
       }
     }
-    let request = ModifyRequest(
-      zoneID: WireZoneID(zone), atomic: atomic, desiredKeys: [], operations: operations.map(wire))
-    let answer = try await ask(RecordsReply.self, "POST", scoped("records/modify"), request)
+    let answer = try await ask(
+      RecordsReply.self, "POST", scoped("records/modify"), ModifyRequest(operations, in: zone, atomic: atomic))
     return results(answer, names: operations.map(\.name), in: zone) { name in
       switch kinds[name] {
       case .delete, .forceDelete: .deletion
@@ -185,9 +184,11 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
         changes.append(.failed(name: name, answer.errors.item(error, answer.response)))
       } else if record.deleted == true {
         changes.append(.deleted(name: name))
-      } else if let defect = record.defect ?? missing(in: record) {
+      } else if let defect = record.defect {
+        changes.append(.failed(name: name, unreadable(record, defect, answer.errors, answer.response)))
+      } else if let missing = missing(in: record) {
         changes.append(
-          .failed(name: name, answer.errors.unexpectedItem("the record has \(defect)", answer.response)))
+          .failed(name: name, answer.errors.unexpectedItem("the record has \(missing)", answer.response)))
       } else {
         changes.append(.saved(record.serverRecord(name: name, in: zone)))
       }
@@ -216,18 +217,6 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   // MARK: Records
-
-  private func wire(_ operation: CloudOperation) -> ModifyRequest.Operation {
-    var record = WireRecord(recordName: operation.name)
-    record.recordType = operation.type.isEmpty ? nil : operation.type
-    record.recordChangeTag = operation.changeTag
-    record.parent = operation.parent
-    switch operation.kind {
-    case .delete, .forceDelete: break
-    default: record.fields = operation.fields
-    }
-    return .init(operationType: operation.kind.rawValue, record: record)
-  }
 
   private enum Asked {
     case save, deletion, lookup
@@ -262,7 +251,9 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
       .failed(answer.errors.unexpectedItem(what, answer.response), serverRecord: nil)
     }
     if let error = record.error { return .failed(answer.errors.item(error, answer.response), serverRecord: nil) }
-    if let defect = record.defect { return failed("the record has \(defect)") }
+    if let defect = record.defect {
+      return .failed(unreadable(record, defect, answer.errors, answer.response), serverRecord: nil)
+    }
     switch asked {
     case .deletion:
       return record.deleted == true ? .deleted : failed("the answer to a deletion shows the record undeleted")
@@ -276,6 +267,25 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     return .record(record.serverRecord(name: name, in: zone))
   }
 
+  /// The error for a record of an answer that cannot be read, with its bytes.
+  private func unreadable(
+    _ record: WireRecord, _ defect: String, _ errors: WebServicesErrors, _ response: HTTPResponse
+  ) -> CloudError {
+    var error = errors.unexpectedItem("the record cannot be read: \(defect)", response)
+    error.raw = record.raw
+    return error
+  }
+
+  /// Why a value cannot be sent; nil if it can.
+  private static func defect(of value: FieldValue) -> String? {
+    if let defect = value.defect(isKept: true) { return defect }
+    switch value {
+    case .opaque(let opaque), .encrypted(.opaque(let opaque)):
+      return WireField.isJSON(opaque) ? nil : "a value of the type '\(opaque.type.prefix(40))' that is no JSON"
+    default: return nil
+    }
+  }
+
   /// What an undeleted record must have and this one has not; nil if it has all of it.
   private func missing(in record: WireRecord) -> String? {
     if record.recordType?.isEmpty ?? true { return "no type" }
@@ -284,8 +294,6 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   // MARK: One exchange
-
-  private struct Nothing: Encodable, Sendable {}
 
   private struct Answer<Value: Sendable>: Sendable {
     var value: Value
@@ -301,18 +309,10 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     }
   }
 
-  private func ask<Body: Encodable & Sendable, Value: Decodable & Sendable>(
-    _ type: Value.Type, _ method: String, _ endpoint: String, _ body: Body?
+  private func ask<Value: WireMessage>(
+    _ type: Value.Type, _ method: String, _ endpoint: String, _ body: (any WireMessage)? = nil
   ) async throws -> Answer<Value> {
-    var bytes: [UInt8] = []
-    if let body {
-      do {
-        bytes = try WireJSON.encode(body)
-      } catch {
-        throw CloudError(.badRequest, reason: "the request cannot be encoded as JSON: \(error)")
-      }
-    }
-    let sent = bytes
+    let sent = body.map { WireJSON.encode($0) } ?? []
     return try await queue.run { [self] in
       var query: [String] = []
       if !apiToken.isEmpty { query.append("ckAPIToken=" + PercentEncoding.encode(apiToken)) }
@@ -341,8 +341,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
       } catch {
         // The live service was seen to refuse a whole request under HTTP 200.
         if let refusal = refusal(response) { throw errors.item(refusal, response, status: response.status) }
-        throw errors.unexpected(
-          response, "the answer to \(endpoint) has \((error as? DecodingError)?.words ?? "JSON that cannot be read")")
+        throw errors.unexpected(response, "the answer to \(endpoint) cannot be read: \(error)")
       }
     }
   }
@@ -357,7 +356,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// The results in a whole-request ATOMIC_ERROR, which may bring them as an answer with HTTP 200 does.
-  private func atomicItems<Value: Decodable>(_ response: HTTPResponse) -> Value? {
+  private func atomicItems<Value: WireMessage>(_ response: HTTPResponse) -> Value? {
     guard Value.self == RecordsReply.self, refusal(response)?.serverErrorCode == CloudError.Code.atomicError.rawValue
     else { return nil }
     do { return try WireJSON.decode(Value.self, response.body) } catch { return nil }
@@ -366,5 +365,33 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   private func refusal(_ response: HTTPResponse) -> WireError? {
     // If this fails, the caller reports the answer as one that cannot be read.
     do { return try WireJSON.decode(WireError.self, response.body) } catch { return nil }
+  }
+}
+
+extension ModifyRequest {
+  /// The request for operations on records of one zone. Its answer shows no fields.
+  package init(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) {
+    self.init(
+      zoneID: WireZoneID(zone), atomic: atomic, desiredKeys: [],
+      operations: operations.map { Operation(operationType: $0.kind.rawValue, record: WireRecord($0)) })
+  }
+}
+
+extension WireRecord {
+  fileprivate init(_ operation: CloudOperation) {
+    self.init(recordName: operation.name)
+    recordType = operation.type.isEmpty ? nil : operation.type
+    recordChangeTag = operation.changeTag
+    parent = operation.parent
+    switch operation.kind {
+    case .delete, .forceDelete: break
+    default:
+      var values: [String: FieldValue] = [:]
+      values.reserveCapacity(operation.fields.count)
+      for (name, value) in operation.fields {
+        if let value { values[name] = value } else { nulls.append(name) }
+      }
+      fields = values
+    }
   }
 }

@@ -27,7 +27,30 @@ package struct JSONError: Error, Hashable, Sendable, CustomStringConvertible {
   package var column: Int
   /// What was expected and what was found.
   package var message: String
+  /// The keys and places that lead to the value, such as `fields.tags.value[3]`; empty if the caller does not name them.
+  package private(set) var path = ""
+
+  package init(kind: Kind, offset: Int, line: Int, column: Int, message: String) {
+    self.kind = kind
+    self.offset = offset
+    self.line = line
+    self.column = column
+    self.message = message
+  }
+
+  /// The error in the value of a key of an object.
+  package func inside(_ key: String) -> JSONError {
+    var error = self
+    error.path = key + (path.isEmpty || path.hasPrefix("[") ? "" : ".") + path
+    return error
+  }
+
+  /// The error in an item of a list.
+  package func inside(item place: Int) -> JSONError { inside("[\(place)]") }
+
+  /// What is wrong, with its path.
+  package var words: String { path.isEmpty ? message : "\(path.prefix(200)): \(message)" }
 
   /// Where and what.
-  package var description: String { "line \(line), column \(column): \(message)" }
+  package var description: String { "line \(line), column \(column): \(words)" }
 }

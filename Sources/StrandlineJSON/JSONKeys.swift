@@ -21,7 +21,8 @@ package struct JSONKeys: Sendable {
     self.init(type.allCases.map { "\($0)" })
   }
 
-  private init(_ texts: [String]) {
+  /// Names in the order of their places.
+  package init(_ texts: [String]) {
     names = texts.map { Array($0.utf8) }
     words = names.map { KeyWords($0, 0..<$0.count) }
     precondition(texts.count < 1 << 12 && Set(texts).count == texts.count)

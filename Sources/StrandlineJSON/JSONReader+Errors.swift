@@ -4,6 +4,14 @@ extension JSONReader {
   /// An error about a value that was read and that the caller does not take.
   package mutating func error(_ message: String, at place: Int) -> JSONError { error(.value, place, message) }
 
+  /// The error of an object that lacks a key. The caller has just read it to its end.
+  package mutating func missing(_ key: String) -> JSONError {
+    errorAtEnd("the key '\(key)' is missing")
+  }
+
+  /// An error of a list or an object that the caller has just read to its end.
+  package mutating func errorAtEnd(_ message: String) -> JSONError { error(.value, max(start, at - 1), message) }
+
   /// An error at a place in `bytes`, with its line and column.
   @inline(never)
   mutating func error(_ kind: JSONError.Kind, _ place: Int, _ message: String) -> JSONError {

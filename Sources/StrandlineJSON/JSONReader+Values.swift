@@ -82,6 +82,18 @@ extension JSONReader {
     token.hasEscapes ? bytes.unescapedText(in: token.characters) : bytes.text(in: token.characters)
   }
 
+  /// The place in `names` of a string that has been passed over; -1 if it is none of them.
+  ///
+  /// - Throws: a `.value` if the token is no string.
+  package mutating func place(of token: JSONToken, in names: JSONKeys) throws(JSONError) -> Int {
+    guard token.kind == .string else { throw mismatch(.string, token) }
+    if token.hasEscapes {
+      let text = bytes.unescapedBytes(in: token.characters)
+      return names.place(of: KeyWords(text, 0..<text.count), in: text, 0)
+    }
+    return names.place(of: KeyWords(bytes, token.characters), in: bytes, token.characters.lowerBound)
+  }
+
   /// Reads a string of base64, with padding, as the bytes that it encodes.
   package mutating func base64() throws(JSONError) -> [UInt8] {
     let token = try stringToken()

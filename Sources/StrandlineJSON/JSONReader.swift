@@ -147,6 +147,9 @@ package struct JSONReader: Sendable {
     keyHasEscapes ? bytes.unescapedText(in: keyRange) : bytes.text(in: keyRange)
   }
 
+  /// Where the key that was read last is in `bytes`, with its quotes.
+  package var keyPlace: Range<Int> { keyRange.lowerBound - 1..<keyRange.upperBound + 1 }
+
   /// Goes to the quotes of the next key; false: the object is closed.
   @inline(__always)
   private mutating func goToKey() throws(JSONError) -> Bool {
@@ -308,18 +311,22 @@ package struct JSONReader: Sendable {
       case .null: try null()
       }
       while frames.count > depth {
-        if frames[frames.count - 1].isObject ? try skipKey() : try nextItem() { break }
+        if frames[frames.count - 1].isObject ? try skipKey() != nil : try nextItem() { break }
       }
     } while frames.count > depth
     return begin..<at
   }
 
-  /// Goes behind the next key and its colon.
-  private mutating func skipKey() throws(JSONError) -> Bool {
-    guard try goToKey() else { return false }
+  /// Goes to the next key of the innermost object in the same way. Its value is then to be passed over, or read.
+  ///
+  /// - Returns: where the key is, with its quotes; nil if there is none. Then the object is closed.
+  package mutating func skipKey() throws(JSONError) -> Range<Int>? {
+    guard try goToKey() else { return nil }
+    let begin = at
     try skipQuoted()
+    let key = begin..<at
     try goBehindColon()
-    return true
+    return key
   }
 
   private mutating func skipQuoted() throws(JSONError) {
@@ -343,6 +350,9 @@ package struct JSONReader: Sendable {
   }
 
   // MARK: The place
+
+  /// Where in `bytes` the reader stands: after `kind`, at the first byte of the value.
+  package var place: Int { at }
 
   /// The byte at the place; 0 at the end, which is no part of any token.
   @inline(__always)

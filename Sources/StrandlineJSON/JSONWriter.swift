@@ -162,6 +162,17 @@ package struct JSONWriter: Sendable {
     bytes.append(utf8: value.description)
   }
 
+  /// Writes a number in the same way, but a whole one without a fraction if it has no exponent: `3`.
+  package mutating func number(_ value: Double) throws(NonFiniteNumber) {
+    if let whole = Int64(exactly: value), whole.magnitude < 1 << 53, whole != 0 || value.sign == .plus {
+      return int64(whole)
+    }
+    guard value.isFinite else { throw NonFiniteNumber(value: value) }
+    let text = value.description
+    beforeValue()
+    bytes.append(utf8: text.hasSuffix(".0") ? String(text.dropLast(2)) : text)
+  }
+
   package mutating func bool(_ value: Bool) {
     beforeValue()
     bytes.append(utf8: value ? "true" : "false")

@@ -164,7 +164,7 @@ extension CloudServer {
     result.deleted = false
     result.zoneID = wireZone(zoneName, key)
     let own = ZoneID(zoneName, owner: key.user, scope: key.scope)
-    var fields: [String: FieldValue?] = [:]
+    var fields: [String: FieldValue] = [:]
     for (name, value) in record.fields where keys?.contains(name) ?? true {
       fields[name] = value.namingZones(own)
     }

@@ -144,10 +144,10 @@ extension CloudServer {
       if operation.record.recordChangeTag == nil { return bad("missing required field 'recordChangeTag'") }
     case .forceDelete: break
     }
-    let fields = (operation.record.fields ?? [:]).sorted { $0.key.precedesByUTF8($1.key) }
-    for (field, value) in fields {
+    let fields = operation.record.fields ?? [:]
+    for field in (fields.keys + operation.record.nulls).sorted(by: { $0.precedesByUTF8($1) }) {
       if let defect = Names.defect(schemaName: field) { return bad("field '\(field.prefix(40))': \(defect)") }
-      if let defect = value?.defect { return bad("Invalid value, field '\(field)' holds \(defect)") }
+      if let defect = fields[field]?.defect { return bad("Invalid value, field '\(field)' holds \(defect)") }
     }
     return nil
   }
@@ -252,7 +252,8 @@ extension CloudServer {
         cause: JournalCause(requestUUID: requestUUID, operation: UInt16(clamping: index), isCascade: false),
         fields: keepsRest ? old?.fields ?? [:] : [:])
       let own = ZoneID(zone.name, owner: zone.key.user, scope: zone.key.scope)
-      for (field, value) in operation.record.fields ?? [:] { record.fields[field] = value?.relative(to: own) }
+      for (field, value) in operation.record.fields ?? [:] { record.fields[field] = value.relative(to: own) }
+      for field in operation.record.nulls { record.fields[field] = nil }
       for (field, value) in record.fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
         if value.references.contains(where: { $0.action != .none && $0.zone != nil }) {
           return WireError(.badRequest, "field '\(field)': DELETE_SELF and VALIDATE bind records of one zone only")

@@ -6,6 +6,7 @@
 internal import Strandline
 package import StrandlineCloudKit
 internal import Synchronization
+internal import StrandlineJSON
 internal import StrandlineSystem
 
 /// What the transport has to do with a request.
@@ -78,11 +79,7 @@ extension CloudServer {
       if headers["Retry-After"] == nil, let seconds = refusal.retryAfter {
         headers["Retry-After"] = Self.wholeSeconds(seconds)
       }
-      do {
-        return .respond(HTTPResponse(status: error.status, headers: headers, body: try WireJSON.encode(refusal)))
-      } catch {
-        return .respond(HTTPResponse(status: 500, headers: headers))
-      }
+      return .respond(HTTPResponse(status: error.status, headers: headers, body: WireJSON.encode(refusal)))
     }
   }
 
@@ -142,12 +139,12 @@ extension CloudServer {
     guard !user.isEmpty, user.utf8.count <= 255 else {
       throw ServerRefusal(400, WireError(.badRequest, "a user's name has 1 to 255 characters"))
     }
-    do {
-      return HTTPResponse(
-        status: 200, headers: headers, body: try WireJSON.encode(["ckWebAuthToken": signIn(user: user)]))
-    } catch {
-      throw ServerRefusal(500, WireError(.internalError, "\(error)"))
-    }
+    var json = JSONWriter()
+    json.beginObject()
+    json.key("ckWebAuthToken")
+    json.string(signIn(user: user))
+    json.endObject()
+    return HTTPResponse(status: 200, headers: headers, body: json.finish())
   }
 
   /// The user of a request. With `requireSession` it also sets the header with the next token, for any answer.
@@ -203,39 +200,32 @@ extension CloudServer {
     _ endpoint: Endpoint, _ request: HTTPRequest, _ key: DatabaseKey, _ user: String
   ) throws(ServerRefusal) -> [UInt8] {
     switch endpoint {
-    case .recordsModify: return try json(try modify(try message(request), in: key))
-    case .recordsLookup: return try json(try lookup(try message(request), in: key))
-    case .changesZone: return try json(try zoneChanges(try message(request), in: key))
-    case .changesDatabase: return try json(try databaseChanges(try message(request), in: key))
-    case .zonesList: return try json(try listZones(in: key))
-    case .zonesLookup: return try json(try lookupZones((try message(request) as ZonesLookupRequest).zones, in: key))
-    case .zonesModify: return try json(try modifyZones(try message(request), in: key))
+    case .recordsModify: return WireJSON.encode(try modify(try message(request), in: key))
+    case .recordsLookup: return WireJSON.encode(try lookup(try message(request), in: key))
+    case .changesZone: return WireJSON.encode(try zoneChanges(try message(request), in: key))
+    case .changesDatabase: return WireJSON.encode(try databaseChanges(try message(request), in: key))
+    case .zonesList: return WireJSON.encode(try listZones(in: key))
+    case .zonesLookup:
+      return WireJSON.encode(try lookupZones((try message(request) as ZonesLookupRequest).zones, in: key))
+    case .zonesModify: return WireJSON.encode(try modifyZones(try message(request), in: key))
     case .usersCaller, .usersCurrent:
       guard key.scope == .public else {
         throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
       }
       return endpoint == .usersCaller
-        ? try json(UserReply(users: [.init(userRecordName: user)]))
-        : try json(UserReply(users: nil, userRecordName: user))
+        ? WireJSON.encode(UserReply(users: [.init(userRecordName: user)]))
+        : WireJSON.encode(UserReply(users: nil, userRecordName: user))
     }
   }
 
-  private func message<Message: Decodable>(_ request: HTTPRequest) throws(ServerRefusal) -> Message {
-    do {
+  private func message<Message: WireMessage>(_ request: HTTPRequest) throws(ServerRefusal) -> Message {
+    let bytesMax = core.withLock { $0.limits.bodyBytesMax }
+    do throws(JSONError) {
       // An empty body is read as `{}`: it is valid where every key is optional.
-      return try WireJSON.decode(Message.self, request.body.isEmpty ? Array("{}".utf8) : request.body)
-    } catch let error as DecodingError {
-      throw ServerRefusal(400, WireError(.badRequest, "the body has \(error.words)"))
+      return try WireJSON.decode(
+        Message.self, request.body.isEmpty ? Array("{}".utf8) : request.body, bytesMax: bytesMax)
     } catch {
-      throw ServerRefusal(400, WireError(.badRequest, "the body is not JSON"))
-    }
-  }
-
-  private func json(_ value: some Encodable) throws(ServerRefusal) -> [UInt8] {
-    do {
-      return try WireJSON.encode(value)
-    } catch {
-      throw ServerRefusal(500, WireError(.internalError, "the answer cannot be encoded as JSON: \(error)"))
+      throw ServerRefusal(400, WireError(.badRequest, "the body cannot be read: \(error)"))
     }
   }
 }

@@ -19,7 +19,9 @@ enum Rules {
     "StrandlineCloudKit": [
       "Strandline", "StrandlineJSON", "StrandlineSystem", "Foundation", "FoundationNetworking", "CloudKit",
     ],
-    "StrandlineServer": ["StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineSystem", "Foundation"],
+    "StrandlineServer": [
+      "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
+    ],
     "StrandlineSimulation": ["StrandlineSystem"],
     "StrandlineTesting": [
       "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",

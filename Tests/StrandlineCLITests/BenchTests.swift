@@ -57,7 +57,7 @@ struct BenchTests {
     for (words, code, message) in [
       (["/nofile"], ExitCode.noSuchStore, "there is no file '/nofile'"),
       (["/bench"], .noSuchStore, "'/bench' is a directory, not a file of JSON Lines"),
-      (["/bad"], .dataDamaged, "'/bad', line 3: "),
+      (["/bad"], .dataDamaged, "'/bad', line 3, column 1: "),
       (["log", "--plot", "/no/x.svg"], .cannotCreate, "there is no directory '/no' to write '/no/x.svg' in"),
       (["log", "--plot", "/bench"], .cannotCreate, "cannot write '/bench': it is a directory"),
     ] {

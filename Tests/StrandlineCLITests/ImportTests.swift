@@ -193,10 +193,10 @@ struct ImportTests {
       "fields.a: an object as a value has the keys 'type' and 'value'; null clears a field"
     ),
     (#"{"recordName":"x"}"#, "the key 'recordType' is missing"),
-    (#"{"recordType":"N","recordName":5}"#, "recordName: expected a string, found another kind of value"),
+    (#"{"recordType":"N","recordName":5}"#, "column 32: recordName: expected a string, found a number"),
     (
       #"{"recordType":"N","recordName":"x","fields":[]}"#,
-      "fields: expected an object, found another kind of value"
+      "fields: expected an object, found a list"
     ),
     (
       #"{"recordType":"N","recordName":"x","recordName":"y"}"#,
@@ -218,14 +218,22 @@ struct ImportTests {
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":"q"}}}"#,
-      "fields.a.value: text that is not a whole number"
+      "fields.a.value: expected a number, found a string"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":"5"}}}"#,
+      "column 74: fields.a.value: expected a number, found a string"
+    ),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":{"value":1.5,"type":"TIMESTAMP"}}}"#,
+      "column 59: fields.a.value: a time that is not whole milliseconds"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"INT64","value":{}}}}"#,
-      "fields.a.value: expected an integer, found another kind of value"
+      "fields.a.value: expected a number, found an object"
     ),
-    ("[1]", "expected an object, found another kind of value"),
-    ("hello", "line 2, column 1: not valid JSON: expected a value, found 'h'"),
+    ("[1]", "line 2, column 1: expected an object, found a list"),
+    ("hello", "line 2, column 1: not valid JSON: expected an object, found 'h'"),
     (
       #"{"recordType":"N","recordName":"x"}}"#,
       "line 2, column 36: not valid JSON: expected the end of the text, found '}'"
@@ -242,7 +250,10 @@ struct ImportTests {
       #"{"recordType":"N","recordName":"x","fields":{"a":9223372036854775808}}"#,
       "fields.a: the integer does not fit into 64 bits"
     ),
-    (#"{"recordType":"N","recordName":"x","fields":{"a":1e400}}"#, "fields.a: the number does not fit into a double"),
+    (
+      #"{"recordType":"N","recordName":"x","fields":{"a":1e400}}"#,
+      "fields.a: a number beyond the greatest double: 1e400"
+    ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"FOO","value":1}}}"#,
       "record 'Main/x', field 'a': a value of the type 'FOO', which this version does not know and cannot make"
@@ -253,7 +264,7 @@ struct ImportTests {
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":{"type":"BYTES","value":"%%"}}}"#,
-      "fields.a.value: text that is not base64"
+      "fields.a.value: expected base64, found another string"
     ),
     (
       #"{"recordType":"N","recordName":"x","fields":{"a":[1,"b"]}}"#,
@@ -288,7 +299,7 @@ struct ImportTests {
         Array(#"{"recordType":"N","recordName":"x","fields":{"a":""#.utf8) + [0xFF] + Array(#""}}"#.utf8),
         ", column 51: not valid JSON: a string whose bytes are not UTF-8"
       ),
-      ([0xC3, 0x28], ", column 1: not valid JSON: expected a value, found the byte C3 (hexadecimal)"),
+      ([0xC3, 0x28], ", column 1: not valid JSON: expected an object, found the byte C3 (hexadecimal)"),
       (Array(deep.utf8), ", column 513: not valid JSON: more than 512 lists and objects in each other"),
       (
         Array(#"{"fields":{"a":"#.utf8) + Array(deep.utf8),

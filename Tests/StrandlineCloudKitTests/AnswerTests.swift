@@ -170,7 +170,7 @@ struct AnswerTests {
         "s": "x", "i": 3, "d": 2.5, "z": 0.0, "l": .list(.strings, ["a"]), "e": .list(.unknown, []),
         "digits": .int64(.min), "t": .date(milliseconds: 1_767_225_600_000), "r": .reference(Reference("x")),
         "o": .reference(Reference("x", zone: ZoneID("Other"))), "c": .encrypted("s"),
-        "w": .opaque(OpaqueValue(type: "WHATEVER", json: Array(#"{"a":[1.5],"b":1.8446744073709552e+19}"#.utf8))),
+        "w": .opaque(OpaqueValue(type: "WHATEVER", json: Array(#"{"b":18446744073709551615,"a":[1.50]}"#.utf8))),
         "cb": .encrypted(.bytes([1])),
         "a": .asset(Asset(fileChecksum: "c", size: 4, downloadURL: "https://x/${f}")),
       ])
@@ -178,7 +178,7 @@ struct AnswerTests {
     #expect(record.system.created == Touch(milliseconds: 1_767_225_600_000, user: "_u", device: "2"))
     #expect(
       String(decoding: record.system.unknown, as: UTF8.self)
-        == #"{"expirationTime":1e+20,"stableUrl":{"a":"\u0001\"","b":[1,2.5,null,true]}}"#)
+        == #"{"stableUrl":{"b":[1,2.5,null,true],"a":"\u0001\""},"expirationTime":99999999999999999999}"#)
   }
 
   @Test func `the observed replies of the live service are read`() async throws {

@@ -115,6 +115,17 @@ struct `An error of JSON` {
     #expect(try !reader.nextItem())
   }
 
+  @Test func `has the path that its caller names, and its end for what an object lacks`() throws {
+    var reader = try JSONReader(Array("{\"a\": [1, {}]}".utf8), limits: wide)
+    try reader.skipValue()
+    let error = reader.missing("b")
+    #expect(error.description == "line 1, column 14: the key 'b' is missing")
+    #expect(error.words == "the key 'b' is missing" && error.path.isEmpty)
+    let inner = error.inside(item: 1).inside(item: 0).inside("a").inside("c")
+    #expect(inner.path == "c.a[0][1]" && inner.words == "c.a[0][1]: the key 'b' is missing")
+    #expect(inner.kind == .value && inner.offset == 13)
+  }
+
   @Test func `finds bytes that are not UTF-8 at their place`() throws {
     for (bytes, place) in [
       ([0xFF], 0), ([0xC0, 0xAF], 0), ([0x41, 0xED, 0xA0, 0x80], 1), ([0xC3, 0xA9, 0xE2, 0x82], 2), ([0x80], 0),

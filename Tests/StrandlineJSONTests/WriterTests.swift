@@ -103,6 +103,26 @@ struct `A writer of JSON` {
     }
   }
 
+  @Test func `writes whole numbers without a fraction where the caller asks for it`() throws {
+    let numbers: [(Double, String)] = [
+      (0, "0"), (-0.0, "-0"), (3, "3"), (-3, "-3"), (0.5, "0.5"), (1e15, "1000000000000000"), (1e16, "1e+16"),
+      (9_007_199_254_740_991, "9007199254740991"), (9_007_199_254_740_992, "9007199254740992"),
+      (-9_007_199_254_740_994, "-9.007199254740994e+15"), (1e21, "1e+21"), (.leastNonzeroMagnitude, "5e-324"),
+      (1e-5, "1e-05"),
+    ]
+    for (number, expected) in numbers {
+      var writer = JSONWriter()
+      try writer.number(number)
+      let bytes = writer.finish()
+      #expect(String(decoding: bytes, as: UTF8.self) == expected)
+      #expect(Double(expected)?.bitPattern == number.bitPattern)
+    }
+    for number in [Double.nan, .infinity] {
+      var writer = JSONWriter()
+      #expect(throws: NonFiniteNumber.self) { try writer.number(number) }
+    }
+  }
+
   @Test func `writes lines into one array`() {
     var writer = JSONWriter(capacity: 100)
     for number in 0..<3 as Range<Int64> {

@@ -221,4 +221,55 @@ struct OperationTests {
     }
     #expect(record.fields == fields)
   }
+
+  /// The status and the body of an answer to records/modify.
+  private func answer(_ body: [UInt8]) throws -> (status: Int, body: String) {
+    let server = CloudServer.still()
+    let path = "/database/1/iCloud.test/development/private/records/modify"
+    guard case .respond(let response) = server.answer(HTTPRequest(origin: "http://127.0.0.1:1", path: path, body: body))
+    else { return (0, "") }
+    return (response.status, String(decoding: response.body, as: UTF8.self))
+  }
+
+  @Test(arguments: [
+    ("", "line 1, column 2: the key 'operations' is missing"),
+    ("[]", "line 1, column 1: expected an object, found a list"),
+    ("{\n \"operations\":[}", "line 2, column 16: operations[0]: expected an object, found '}'"),
+    ("{\"operations\":[],\"operations\":[]}", "line 1, column 18: the key 'operations' occurs twice in one object"),
+    ("{\"operations\":[],}", "line 1, column 18: expected a key in double quotes, found '}'"),
+    ("{\"operations\":[],\"atomic\":1}", "line 1, column 27: atomic: expected true or false, found a number"),
+    (
+      "{\"operations\":[{\"operationType\":\"create\",\"record\":{\"recordName\":\"\\ud800\"}}]}",
+      "line 1, column 66: operations[0].record.recordName: an escape of half a surrogate pair"
+    ),
+  ])
+  func `a body that is no request is refused with the place`(_ body: String, _ words: String) throws {
+    let (status, text) = try answer(Array(body.utf8))
+    #expect(status == 400)
+    #expect(text.contains("\"serverErrorCode\":\"BAD_REQUEST\"") && text.contains(words), "\(text)")
+  }
+
+  @Test func `a value that no record can have refuses its record, with the place`() async throws {
+    let server = CloudServer.still()
+    let client = server.client()
+    try await client.createZone(notes)
+    let body = #"""
+      {"zoneID":{"zoneName":"Notes"},"atomic":false,"operations":[
+      {"operationType":"create","record":{"recordName":"a","recordType":"Note","fields":{"f":{"value":true}}}},
+      {"operationType":"create","record":{"recordName":"b","recordType":"Note","fields":{"f":{"value":1}}}}]}
+      """#
+    let path = "/database/1/iCloud.test/development/private/records/modify"
+    guard
+      case .respond(let response) = server.answer(
+        HTTPRequest(origin: "http://127.0.0.1:1", path: path, body: Array(body.utf8)))
+    else {
+      Issue.record("no answer")
+      return
+    }
+    let text = String(decoding: response.body, as: UTF8.self)
+    #expect(response.status == 200)
+    #expect(text.contains("Invalid value, line 2, column 97: fields.f.value: a boolean"), "\(text)")
+    #expect(try server.record("b", zone: "Notes", in: database)?.fields == ["f": 1])
+    #expect(try server.record("a", zone: "Notes", in: database) == nil)
+  }
 }

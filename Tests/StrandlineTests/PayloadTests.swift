@@ -572,6 +572,39 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
   }
 }
 
+/// Answers as a server that shows one record which cannot be read.
+private final class UnreadableTransport: Transport {
+  static let record = Array(#"{"recordName":"n", "fields":{"f":{"value":"\ud800"}},"recordType":"Note"}"#.utf8)
+
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    var body = Array(#"{"users":[{"userRecordName":"_me"}],"zones":[],"syncToken":"d","records":["#.utf8)
+    if request.path.hasSuffix("records/lookup") { body += Self.record }
+    body += Array("]}".utf8)
+    if request.path.hasSuffix("changes/database") {
+      body = Array(#"{"zones":[{"zoneID":{"zoneName":"Main"}}],"syncToken":"d"}"#.utf8)
+    } else if request.path.hasSuffix("changes/zone") {
+      body = Array(#"{"zones":[{"zoneID":{"zoneName":"Main"},"syncToken":"next","records":["#.utf8)
+      body += Self.record + Array("]}]}".utf8)
+    }
+    return HTTPResponse(status: 200, body: body)
+  }
+}
+
+@Suite(.timeLimit(.minutes(30))) struct `A record that cannot be read` {
+  @Test func `is held with its bytes, and the token moves`() async throws {
+    let device = try Fleet().device("a")
+    let store = try await device.open(database: device.web(through: UnreadableTransport()))
+    for _ in 0..<2 {
+      try await device.cycle()
+      let held = try #require(store.projections.sync.unread[id])
+      #expect(held.raw == UnreadableTransport.record)
+      #expect(held.words.contains("fields.f: an escape of half a surrogate pair"))
+      #expect(store.projections.sync.zones[.main]?.token?.rawValue == "next")
+    }
+    #expect(try store.status().records == 0)
+  }
+}
+
 /// Keeps the body of the last request, and answers nothing.
 private final class KeepingTransport: Transport {
   let body: Mutex<[UInt8]> = Mutex([])

@@ -241,7 +241,7 @@ public struct ContentHash: Hashable, Sendable, Codable {
 public struct OpaqueValue: Hashable, Comparable, Sendable {
   /// The type, as the server spells it.
   public let type: String
-  /// The value as canonical JSON: keys sorted by their UTF-8, no spaces, the least escaping.
+  /// The value as JSON, byte for byte as the server sent it.
   public let json: [UInt8]
 
   package init(type: String, json: [UInt8]) {

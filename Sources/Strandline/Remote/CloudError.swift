@@ -69,6 +69,9 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
   public var httpStatus: Int?
   /// Where a person can sign in.
   public var redirectURL: String?
+  /// What the server sent of an item and this client could not read, byte for byte; empty for any other error. A store
+  /// keeps it with the record that it holds.
+  public var raw: [UInt8] = []
 
   /// Makes an error.
   public init(

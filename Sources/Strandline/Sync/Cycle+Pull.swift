@@ -179,8 +179,9 @@ extension Cycle {
           try core.append(
             .held(
               Held(
-                id: RecordID(name, zone: zone), direction: .download, lsn: .none, code: error.code.rawValue,
-                words: error.reason, requestUUID: error.requestUUID ?? "", attempts: 1, wallMilliseconds: wall)))
+                id: RecordID(name, zone: zone), direction: .download, lsn: .none, raw: error.raw,
+                code: error.code.rawValue, words: error.reason, requestUUID: error.requestUUID ?? "", attempts: 1,
+                wallMilliseconds: wall)))
           // The token moves past the record, so each later cycle looks it up until the server can show it.
           try core.append(
             .blocked(

@@ -38,7 +38,7 @@ extension Command {
     }
     for name in record.fields.keys.sorted(by: { $0.precedesByUTF8($1) }) {
       guard let value = record.fields[name] else { continue }
-      rows.append((printable(name), printable(String(decoding: value.lineJSON.canonicalBytes, as: UTF8.self))))
+      rows.append((printable(name), printable(String(decoding: value.line, as: UTF8.self))))
     }
     let width = min(24, rows.map(\.0.count).max() ?? 0)
     return rows.map { name, value in

@@ -97,7 +97,7 @@ private struct HistoryPrinter {
     if let mutation = change.mutation { members["mutation"] = .integer(Int64(clamping: mutation.rawValue)) }
     if let outcome = change.outcome { members["outcome"] = .string("\(outcome)") }
     if let reason = change.reason { members["reason"] = .string(reason) }
-    if let record = change.record { members["record"] = record.lineObject(zone: true) }
+    if let record = change.record { members["record"] = .raw(record.line(zone: true)) }
     return members
   }
 

@@ -57,8 +57,8 @@ extension Command {
         }
       }
     }
-    do { return try RecordLine(json: bytes) } catch let bad as BadLine {
-      throw Failure(.dataDamaged, "the record\(bad.place): \(bad.words)", try: "strandline help put")
+    do throws(BadLine) { return try RecordLine(json: bytes) } catch {
+      throw Failure(.dataDamaged, "the record\(error.place): \(error.words)", try: "strandline help put")
     }
   }
 

@@ -90,7 +90,7 @@ extension Command {
   /// JSON, or text as it stands.
   private static func value(_ text: String) -> FieldValue {
     do {
-      if let value = try WireJSON.decode(LineField.self, Array(text.utf8)).value { return value }
+      if let value = try LineValue.decode(text) { return value }
     } catch {
       // Text without quotes is no JSON, and is meant as it stands.
     }

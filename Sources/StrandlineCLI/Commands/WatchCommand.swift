@@ -114,9 +114,9 @@ private struct Watch: Sendable {
       ]
       return try print(members, at: lsn)
     }
-    let hash = record.line(zone: true).hashValue
-    guard shown.updateValue(hash, forKey: id) != hash else { return }
-    try print(["change": .string(change), "record": record.lineObject(zone: true)], at: lsn)
+    let line = record.line(zone: true)
+    guard shown.updateValue(line.hashValue, forKey: id) != line.hashValue else { return }
+    try print(["change": .string(change), "record": .raw(line)], at: lsn)
   }
 
   private func isWanted(_ record: Record) -> Bool {

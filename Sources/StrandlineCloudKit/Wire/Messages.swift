@@ -1,100 +1,280 @@
-// The requests and replies of the endpoints that sync needs, as JSON. The client and the local server share these types,
-// so a mistake here would be in both: tests run a client in another language against the server, and recorded replies of
-// the live service against the client.
+// The requests and replies of the endpoints that sync needs. The client and the local server share these types, so a
+// mistake here would be in both: tests run a client in another language against the server, and recorded replies of the
+// live service against the client.
 
-internal import Foundation
+package import StrandlineJSON
 
 /// POST records/modify.
-package struct ModifyRequest: Codable, Sendable {
-  package struct Operation: Codable, Sendable {
+package struct ModifyRequest: WireMessage {
+  package struct Operation: WireMessage {
     package var operationType: String
     package var record: WireRecord
+
     package init(operationType: String, record: WireRecord) {
       self.operationType = operationType
       self.record = record
+    }
+
+    private enum Key: Int, WireKey {
+      case operationType, record
+      static let names = JSONKeys(Key.self)
+    }
+
+    package init(_ json: inout JSONReader) throws(JSONError) {
+      var operationType: String?
+      var record: WireRecord?
+      try json.object(Key.self) { key, json throws(JSONError) in
+        switch key {
+        case .operationType: operationType = try json.string()
+        case .record: record = try WireRecord(request: &json)
+        }
+      }
+      guard let operationType else { throw json.missing("operationType") }
+      guard let record else { throw json.missing("record") }
+      self.init(operationType: operationType, record: record)
+    }
+
+    package func write(into json: inout JSONWriter) {
+      json.beginObject()
+      json.member("operationType", operationType)
+      json.member("record", record)
+      json.endObject()
     }
   }
   package var zoneID: WireZoneID?
   package var atomic: Bool?
   package var desiredKeys: [String]?
   package var operations: [Operation]
+
   package init(zoneID: WireZoneID?, atomic: Bool?, desiredKeys: [String]?, operations: [Operation]) {
     self.zoneID = zoneID
     self.atomic = atomic
     self.desiredKeys = desiredKeys
     self.operations = operations
   }
+
+  private enum Key: Int, WireKey {
+    case zoneID, atomic, desiredKeys, operations
+    static let names = JSONKeys(Key.self)
+  }
+
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    self.init(zoneID: nil, atomic: nil, desiredKeys: nil, operations: [])
+    var operations: [Operation]?
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .zoneID: zoneID = try json.optional()
+      case .atomic: atomic = try json.optional()
+      case .desiredKeys: desiredKeys = try json.optional()
+      case .operations: operations = try [Operation](&json)
+      }
+    }
+    guard let operations else { throw json.missing("operations") }
+    self.operations = operations
+  }
+
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("atomic", atomic)
+    json.member("desiredKeys", desiredKeys)
+    json.member("operations", operations)
+    json.member("zoneID", zoneID)
+    json.endObject()
+  }
 }
 
 /// POST records/lookup.
-package struct LookupRequest: Codable, Sendable {
-  package struct Item: Codable, Sendable {
+package struct LookupRequest: WireMessage {
+  package struct Item: WireMessage {
     package var recordName: String
     package var desiredKeys: [String]?
+
     package init(recordName: String, desiredKeys: [String]? = nil) {
       self.recordName = recordName
       self.desiredKeys = desiredKeys
+    }
+
+    private enum Key: Int, WireKey {
+      case recordName, desiredKeys
+      static let names = JSONKeys(Key.self)
+    }
+
+    package init(_ json: inout JSONReader) throws(JSONError) {
+      var recordName: String?
+      var desiredKeys: [String]?
+      try json.object(Key.self) { key, json throws(JSONError) in
+        switch key {
+        case .recordName: recordName = try json.string()
+        case .desiredKeys: desiredKeys = try json.optional()
+        }
+      }
+      guard let recordName else { throw json.missing("recordName") }
+      self.init(recordName: recordName, desiredKeys: desiredKeys)
+    }
+
+    package func write(into json: inout JSONWriter) {
+      json.beginObject()
+      json.member("desiredKeys", desiredKeys)
+      json.member("recordName", recordName)
+      json.endObject()
     }
   }
   package var zoneID: WireZoneID?
   package var records: [Item]
   package var desiredKeys: [String]?
+
   package init(zoneID: WireZoneID?, records: [Item], desiredKeys: [String]? = nil) {
     self.zoneID = zoneID
     self.records = records
     self.desiredKeys = desiredKeys
   }
 
-  enum CodingKeys: String, CodingKey { case zoneID, records, desiredKeys }
+  private enum Key: Int, WireKey {
+    case zoneID, records, desiredKeys
+    static let names = JSONKeys(Key.self)
+  }
 
-  package init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: CodingKeys.self)
-    zoneID = try container.decodeIfPresent(WireZoneID.self, forKey: .zoneID)
-    desiredKeys = try container.decodeIfPresent([String].self, forKey: .desiredKeys)
-    do {
-      records = try container.decode([Item].self, forKey: .records)
-    } catch DecodingError.typeMismatch {
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    self.init(zoneID: nil, records: [])
+    var records: [Item]?
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .zoneID: zoneID = try json.optional()
       // The live service takes a single object too.
-      records = [try container.decode(Item.self, forKey: .records)]
+      case .records: records = try json.kind() == .object ? [try Item(&json)] : try [Item](&json)
+      case .desiredKeys: desiredKeys = try json.optional()
+      }
     }
+    guard let records else { throw json.missing("records") }
+    self.records = records
+  }
+
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("desiredKeys", desiredKeys)
+    json.member("records", records)
+    json.member("zoneID", zoneID)
+    json.endObject()
   }
 }
 
 /// What records/modify and records/lookup answer.
-package struct RecordsReply: Codable, Sendable {
+package struct RecordsReply: WireMessage {
   package var records: [WireRecord]
   package init(records: [WireRecord]) { self.records = records }
+
+  private enum Key: Int, WireKey {
+    case records
+    static let names = JSONKeys(Key.self)
+  }
+
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    var records: [WireRecord]?
+    try json.object(Key.self) { _, json throws(JSONError) in records = try [WireRecord](&json) }
+    guard let records else { throw json.missing("records") }
+    self.init(records: records)
+  }
+
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("records", records)
+    json.endObject()
+  }
 }
 
 /// POST changes/zone.
-package struct ZoneChangesRequest: Codable, Sendable {
-  package struct Zone: Codable, Sendable {
+package struct ZoneChangesRequest: WireMessage {
+  package struct Zone: WireMessage {
     package var zoneID: WireZoneID
     package var syncToken: String?
     package var resultsLimit: Int?
     package var desiredKeys: [String]?
     package var desiredRecordTypes: [String]?
     package var reverse: Bool?
+
     package init(zoneID: WireZoneID, syncToken: String?, resultsLimit: Int?, desiredKeys: [String]? = nil) {
       self.zoneID = zoneID
       self.syncToken = syncToken
       self.resultsLimit = resultsLimit
       self.desiredKeys = desiredKeys
     }
+
+    private enum Key: Int, WireKey {
+      case zoneID, syncToken, resultsLimit, desiredKeys, desiredRecordTypes, reverse
+      static let names = JSONKeys(Key.self)
+    }
+
+    package init(_ json: inout JSONReader) throws(JSONError) {
+      self.init(zoneID: WireZoneID(zoneName: nil), syncToken: nil, resultsLimit: nil)
+      var zoneID: WireZoneID?
+      try json.object(Key.self) { key, json throws(JSONError) in
+        switch key {
+        case .zoneID: zoneID = try WireZoneID(&json)
+        case .syncToken: syncToken = try json.optional()
+        case .resultsLimit: resultsLimit = try json.optional()
+        case .desiredKeys: desiredKeys = try json.optional()
+        case .desiredRecordTypes: desiredRecordTypes = try json.optional()
+        case .reverse: reverse = try json.optional()
+        }
+      }
+      guard let zoneID else { throw json.missing("zoneID") }
+      self.zoneID = zoneID
+    }
+
+    package func write(into json: inout JSONWriter) {
+      json.beginObject()
+      json.member("desiredKeys", desiredKeys)
+      json.member("desiredRecordTypes", desiredRecordTypes)
+      json.member("resultsLimit", resultsLimit)
+      json.member("reverse", reverse)
+      json.member("syncToken", syncToken)
+      json.member("zoneID", zoneID)
+      json.endObject()
+    }
   }
   package var zones: [Zone]
   package var resultsLimit: Int?
   package var desiredKeys: [String]?
   package var desiredRecordTypes: [String]?
+
   package init(zones: [Zone], resultsLimit: Int? = nil) {
     self.zones = zones
     self.resultsLimit = resultsLimit
   }
+
+  private enum Key: Int, WireKey {
+    case zones, resultsLimit, desiredKeys, desiredRecordTypes
+    static let names = JSONKeys(Key.self)
+  }
+
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    self.init(zones: [])
+    var zones: [Zone]?
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .zones: zones = try [Zone](&json)
+      case .resultsLimit: resultsLimit = try json.optional()
+      case .desiredKeys: desiredKeys = try json.optional()
+      case .desiredRecordTypes: desiredRecordTypes = try json.optional()
+      }
+    }
+    guard let zones else { throw json.missing("zones") }
+    self.zones = zones
+  }
+
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("desiredKeys", desiredKeys)
+    json.member("desiredRecordTypes", desiredRecordTypes)
+    json.member("resultsLimit", resultsLimit)
+    json.member("zones", zones)
+    json.endObject()
+  }
 }
 
 /// What changes/zone answers.
-package struct ZoneChangesReply: Codable, Sendable {
-  package struct Zone: Codable, Sendable {
+package struct ZoneChangesReply: WireMessage {
+  package struct Zone: WireMessage {
     package var zoneID: WireZoneID?
     package var syncToken: String?
     package var moreComing: Bool?
@@ -112,154 +292,188 @@ package struct ZoneChangesReply: Codable, Sendable {
       self.error = error
     }
 
-    enum Keys: String, CodingKey {
+    private enum Key: Int, WireKey {
       case zoneID, syncToken, moreComing, records, serverErrorCode, extensionErrorCode
+      static let names = JSONKeys(Key.self)
     }
 
-    package init(from decoder: any Decoder) throws {
-      let container = try decoder.container(keyedBy: Keys.self)
-      zoneID = try container.decodeIfPresent(WireZoneID.self, forKey: .zoneID)
-      if container.contains(.serverErrorCode) || container.contains(.extensionErrorCode) {
-        error = try WireError(from: decoder)
-        return
+    package init(_ json: inout JSONReader) throws(JSONError) {
+      self.init(zoneID: nil)
+      let begin = json.mark
+      var isRefused = false
+      try json.object(Key.self) { key, json throws(JSONError) in
+        switch key {
+        case .zoneID: zoneID = try json.optional()
+        case .syncToken: syncToken = try json.optional()
+        case .moreComing: moreComing = try json.optional()
+        case .records: records = try json.optional()
+        case .serverErrorCode, .extensionErrorCode: if try json.skipValue().kind != .null { isRefused = true }
+        }
       }
-      syncToken = try container.decodeIfPresent(String.self, forKey: .syncToken)
-      moreComing = try container.decodeIfPresent(Bool.self, forKey: .moreComing)
-      records = try container.decodeIfPresent([WireRecord].self, forKey: .records)
+      if isRefused { self = Self(zoneID: zoneID, error: try WireError(again: begin, in: &json)) }
     }
 
-    package func encode(to encoder: any Encoder) throws {
-      var container = encoder.container(keyedBy: Keys.self)
-      try container.encodeIfPresent(zoneID, forKey: .zoneID)
-      try error?.encode(to: encoder)
-      try container.encodeIfPresent(syncToken, forKey: .syncToken)
-      try container.encodeIfPresent(moreComing, forKey: .moreComing)
-      try container.encodeIfPresent(records, forKey: .records)
+    package func write(into json: inout JSONWriter) {
+      json.beginObject()
+      if let error {
+        error.writeMembers(to: &json)
+      } else {
+        json.member("moreComing", moreComing)
+        json.member("records", records)
+        json.member("syncToken", syncToken)
+      }
+      json.member("zoneID", zoneID)
+      json.endObject()
     }
   }
   package var zones: [Zone]
   package init(zones: [Zone]) { self.zones = zones }
+
+  private enum Key: Int, WireKey {
+    case zones
+    static let names = JSONKeys(Key.self)
+  }
+
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    var zones: [Zone]?
+    try json.object(Key.self) { _, json throws(JSONError) in zones = try [Zone](&json) }
+    guard let zones else { throw json.missing("zones") }
+    self.init(zones: zones)
+  }
+
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("zones", zones)
+    json.endObject()
+  }
 }
 
 /// POST changes/database.
-package struct DatabaseChangesRequest: Codable, Sendable {
+package struct DatabaseChangesRequest: WireMessage {
   package var syncToken: String?
   package var resultsLimit: Int?
+
   package init(syncToken: String?, resultsLimit: Int?) {
     self.syncToken = syncToken
     self.resultsLimit = resultsLimit
   }
-}
 
-/// A zone as zones/list, zones/lookup, zones/modify and changes/database show it.
-package struct WireZone: Codable, Sendable {
-  package var zoneID: WireZoneID?
-  package var syncToken: String?
-  package var atomic: Bool?
-  package var deleted: Bool?
-  package var error: WireError?
-
-  package init(
-    zoneID: WireZoneID?, syncToken: String? = nil, atomic: Bool? = nil, deleted: Bool? = nil, error: WireError? = nil
-  ) {
-    self.zoneID = zoneID
-    self.syncToken = syncToken
-    self.atomic = atomic
-    self.deleted = deleted
-    self.error = error
+  private enum Key: Int, WireKey {
+    case syncToken, resultsLimit
+    static let names = JSONKeys(Key.self)
   }
 
-  enum Keys: String, CodingKey {
-    case zoneID, syncToken, atomic, deleted, serverErrorCode, extensionErrorCode
-  }
-
-  package init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: Keys.self)
-    zoneID = try container.decodeIfPresent(WireZoneID.self, forKey: .zoneID)
-    if container.contains(.serverErrorCode) || container.contains(.extensionErrorCode) {
-      error = try WireError(from: decoder)
-      return
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    self.init(syncToken: nil, resultsLimit: nil)
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .syncToken: syncToken = try json.optional()
+      case .resultsLimit: resultsLimit = try json.optional()
+      }
     }
-    syncToken = try container.decodeIfPresent(String.self, forKey: .syncToken)
-    atomic = try container.decodeIfPresent(Bool.self, forKey: .atomic)
-    deleted = try container.decodeIfPresent(Bool.self, forKey: .deleted)
   }
 
-  package func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: Keys.self)
-    try container.encodeIfPresent(zoneID, forKey: .zoneID)
-    try error?.encode(to: encoder)
-    try container.encodeIfPresent(syncToken, forKey: .syncToken)
-    try container.encodeIfPresent(atomic, forKey: .atomic)
-    try container.encodeIfPresent(deleted, forKey: .deleted)
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("resultsLimit", resultsLimit)
+    json.member("syncToken", syncToken)
+    json.endObject()
   }
 }
 
 /// What changes/database answers.
-package struct DatabaseChangesReply: Codable, Sendable {
+package struct DatabaseChangesReply: WireMessage {
   package var zones: [WireZone]
   package var syncToken: String
   package var moreComing: Bool?
-  package init(zones: [WireZone], syncToken: String, moreComing: Bool) {
+
+  package init(zones: [WireZone], syncToken: String, moreComing: Bool?) {
     self.zones = zones
     self.syncToken = syncToken
     self.moreComing = moreComing
   }
-}
 
-/// POST zones/modify.
-package struct ZonesModifyRequest: Codable, Sendable {
-  package struct Operation: Codable, Sendable {
-    package struct Zone: Codable, Sendable {
-      package var zoneID: WireZoneID
-      package init(zoneID: WireZoneID) { self.zoneID = zoneID }
-    }
-    package var operationType: String
-    package var zone: Zone
-    package init(operationType: String, zone: Zone) {
-      self.operationType = operationType
-      self.zone = zone
-    }
+  private enum Key: Int, WireKey {
+    case zones, syncToken, moreComing
+    static let names = JSONKeys(Key.self)
   }
-  package var operations: [Operation]
-  package init(operations: [Operation]) { self.operations = operations }
-}
 
-/// POST zones/lookup: bare zone IDs.
-package struct ZonesLookupRequest: Codable, Sendable {
-  package var zones: [WireZoneID]
-}
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    var zones: [WireZone]?
+    var syncToken: String?
+    var moreComing: Bool?
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .zones: zones = try [WireZone](&json)
+      case .syncToken: syncToken = try json.string()
+      case .moreComing: moreComing = try json.optional()
+      }
+    }
+    guard let zones else { throw json.missing("zones") }
+    guard let syncToken else { throw json.missing("syncToken") }
+    self.init(zones: zones, syncToken: syncToken, moreComing: moreComing)
+  }
 
-/// What zones/list, zones/lookup and zones/modify answer.
-package struct ZonesReply: Codable, Sendable {
-  package var zones: [WireZone]
-  package init(zones: [WireZone]) { self.zones = zones }
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("moreComing", moreComing)
+    json.member("syncToken", syncToken)
+    json.member("zones", zones)
+    json.endObject()
+  }
 }
 
 /// What users/caller and users/current answer: a list of one, or bare.
-package struct UserReply: Codable, Sendable {
-  package struct User: Codable, Sendable {
+package struct UserReply: WireMessage {
+  package struct User: WireMessage {
     package var userRecordName: String
     package init(userRecordName: String) { self.userRecordName = userRecordName }
+
+    private enum Key: Int, WireKey {
+      case userRecordName
+      static let names = JSONKeys(Key.self)
+    }
+
+    package init(_ json: inout JSONReader) throws(JSONError) {
+      var name: String?
+      try json.object(Key.self) { _, json throws(JSONError) in name = try json.string() }
+      guard let name else { throw json.missing("userRecordName") }
+      self.init(userRecordName: name)
+    }
+
+    package func write(into json: inout JSONWriter) {
+      json.beginObject()
+      json.member("userRecordName", userRecordName)
+      json.endObject()
+    }
   }
   package var users: [User]?
   package var userRecordName: String?
+
   package init(users: [User]?, userRecordName: String? = nil) {
     self.users = users
     self.userRecordName = userRecordName
   }
-}
 
-/// Encodes and decodes the messages.
-package enum WireJSON {
-  package static func encode(_ value: some Encodable) throws -> [UInt8] {
-    let encoder = JSONEncoder()
-    // Sorted keys, so that equal messages have equal bytes and a simulated run can be repeated.
-    encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    return [UInt8](try encoder.encode(value))
+  private enum Key: Int, WireKey {
+    case users, userRecordName
+    static let names = JSONKeys(Key.self)
   }
 
-  package static func decode<Value: Decodable>(_ type: Value.Type, _ bytes: [UInt8]) throws -> Value {
-    try JSONDecoder().decode(type, from: Data(bytes))
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    self.init(users: nil)
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .users: users = try json.optional()
+      case .userRecordName: userRecordName = try json.optional()
+      }
+    }
+  }
+
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("userRecordName", userRecordName)
+    json.member("users", users)
+    json.endObject()
   }
 }

@@ -1,349 +1,342 @@
-// A field's value in JSON: {"value": …, "type": "STRING"}.
+// A field's value in JSON: {"value": …, "type": "STRING"}, with its keys in any order.
 //
-// The type is read first and the value by it, so that a value is decoded once. A request may leave the type out; then
-// it is inferred from the value. A value that CloudKit has not (a boolean, a number out of range, text that is not
-// base64) is refused with the reason, and never converted.
+// The value is passed over, which checks it and finds its end, and is read when the type is known: text, numbers and bytes
+// from where they were found, lists and objects by going back to them. A sender may leave the type out; then it is inferred
+// from the value. A value that CloudKit has not (a boolean, a number out of range, text that is not base64) is refused with
+// the reason, and never converted.
+//
+// What the live service sends loosely is accepted from it: whole numbers as text, times with a fraction. In what people and
+// programs hand to a command it is a mistake (`isStrict`).
 
-internal import Foundation
 package import Strandline
+package import StrandlineJSON
 
-/// A field on the wire; nil is an explicit null.
-package struct WireField: Codable, Sendable {
-  package var value: FieldValue?
+/// The types as the wire spells them.
+private enum WireType: Int, CaseIterable {
+  case string, int64, double, timestamp, bytes, encryptedBytes, reference, location, asset, assetID
+  case strings, int64s, doubles, timestamps, byteLists, references, locations, assets, assetIDs, unknownList
 
-  package init(_ value: FieldValue?) { self.value = value }
+  static let names = JSONKeys([
+    "STRING", "INT64", "DOUBLE", "TIMESTAMP", "BYTES", "ENCRYPTED_BYTES", "REFERENCE", "LOCATION", "ASSET", "ASSETID",
+    "STRING_LIST", "INT64_LIST", "DOUBLE_LIST", "TIMESTAMP_LIST", "BYTES_LIST", "REFERENCE_LIST", "LOCATION_LIST",
+    "ASSET_LIST", "ASSETID_LIST", "UNKNOWN_LIST",
+  ])
 
-  enum Keys: String, CodingKey {
+  /// A list of such values; nil for a type without lists.
+  var list: WireType? {
+    switch self {
+    case .string: .strings
+    case .int64: .int64s
+    case .double: .doubles
+    case .reference: .references
+    case .location: .locations
+    case .assetID: .assetIDs
+    default: nil
+    }
+  }
+}
+
+/// Reads and writes the values of fields.
+package enum WireField {
+  private enum Key: Int, WireKey {
     case value, type, isEncrypted
+    static let names = JSONKeys(Key.self)
   }
 
-  package init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: Keys.self)
-    guard container.contains(.value), try !container.decodeNil(forKey: .value) else {
-      value = nil
-      return
+  // MARK: Reading
+
+  /// Reads a field; nil is an explicit null.
+  package static func read(_ json: inout JSONReader, isStrict: Bool) throws(JSONError) -> FieldValue? {
+    var value: JSONToken?
+    var type: JSONToken?
+    var isEncrypted = false
+    try json.beginObject()
+    while let place = try json.nextKey(in: Key.names) {
+      switch Key(rawValue: place) {
+      case .value: value = try json.skipValue()
+      case .type: type = try json.skipValue()
+      case .isEncrypted:
+        do throws(JSONError) { isEncrypted = try json.optional() ?? false } catch { throw error.inside("isEncrypted") }
+      case nil:
+        let key = (json.key, json.keyPlace.lowerBound)
+        try json.skipValue()
+        guard isStrict else { continue }
+        throw json.error(
+          "unknown key '\(key.0.prefix(80))'; an object as a value has the keys 'type' and 'value'", at: key.1)
+      }
     }
-    let isEncrypted = try container.decodeIfPresent(Bool.self, forKey: .isEncrypted) ?? false
+    guard let value else {
+      guard isStrict else { return nil }
+      throw json.errorAtEnd("an object as a value has the keys 'type' and 'value'; null clears a field")
+    }
+    if value.kind == .null { return nil }
     let decoded: FieldValue
-    if let type = try container.decodeIfPresent(String.self, forKey: .type) {
-      decoded = try WireField.decode(type, container)
+    if let type, type.kind != .null {
+      decoded = try read(value, of: type, &json, isStrict)
     } else {
-      decoded = try WireField.infer(container)
+      do throws(JSONError) { decoded = try infer(value, &json, isStrict) } catch { throw error.inside("value") }
     }
-    if case .encrypted = decoded {
-      value = decoded
-    } else {
-      value = isEncrypted ? .encrypted(decoded) : decoded
+    if case .encrypted = decoded { return decoded }
+    return isEncrypted ? .encrypted(decoded) : decoded
+  }
+
+  private static func read(
+    _ value: JSONToken, of type: JSONToken, _ json: inout JSONReader, _ isStrict: Bool
+  ) throws(JSONError) -> FieldValue {
+    let place: Int
+    do throws(JSONError) { place = try json.place(of: type, in: WireType.names) } catch { throw error.inside("type") }
+    guard let known = WireType(rawValue: place) else {
+      // Kept as it came. A server and a command refuse it from whom it may not come.
+      return .opaque(OpaqueValue(type: try json.string(of: type), json: Array(json.bytes[value.range])))
+    }
+    do throws(JSONError) { return try read(value, known, &json, isStrict) } catch { throw error.inside("value") }
+  }
+
+  private static func read(
+    _ value: JSONToken, _ type: WireType, _ json: inout JSONReader, _ isStrict: Bool
+  ) throws(JSONError) -> FieldValue {
+    switch type {
+    case .string: return .string(try json.string(of: value))
+    case .int64: return .int64(try json.int64(of: value, isStrict: isStrict))
+    case .double: return .double(try json.double(of: value))
+    case .timestamp: return .date(milliseconds: try json.milliseconds(of: value, isStrict: isStrict))
+    case .bytes: return .bytes(try json.base64(of: value))
+    case .encryptedBytes: return .encrypted(.bytes(try json.base64(of: value)))
+    case .reference, .location, .asset, .assetID:
+      let end = json.goBack(to: value)
+      defer { json.move(to: end) }
+      return try object(type, &json, isStrict)
+    case .strings: return try list(.strings, value, .string, &json, isStrict)
+    case .int64s: return try list(.int64s, value, .int64, &json, isStrict)
+    case .doubles: return try list(.doubles, value, .double, &json, isStrict)
+    case .timestamps: return try list(.dates, value, .timestamp, &json, isStrict)
+    case .byteLists: return try list(.bytes, value, .bytes, &json, isStrict)
+    case .references: return try list(.references, value, .reference, &json, isStrict)
+    case .locations: return try list(.locations, value, .location, &json, isStrict)
+    case .assets, .assetIDs: return try list(.assets, value, .asset, &json, isStrict)
+    case .unknownList: return try list(.unknown, value, nil, &json, isStrict)
     }
   }
 
-  private static func decode(_ type: String, _ container: KeyedDecodingContainer<Keys>) throws -> FieldValue {
+  private static func object(
+    _ type: WireType, _ json: inout JSONReader, _ isStrict: Bool
+  ) throws(JSONError) -> FieldValue {
     switch type {
-    case "STRING": return .string(try container.decode(String.self, forKey: .value))
-    case "INT64": return .int64(try container.decode(WireInt64.self, forKey: .value).value)
-    case "DOUBLE": return .double(try container.decode(WireDouble.self, forKey: .value).value)
-    case "TIMESTAMP": return .date(milliseconds: try container.decode(WireMilliseconds.self, forKey: .value).value)
-    case "BYTES": return .bytes(try container.decode(WireBytes.self, forKey: .value).value)
-    case "ENCRYPTED_BYTES": return .encrypted(.bytes(try container.decode(WireBytes.self, forKey: .value).value))
-    case "REFERENCE": return .reference(try container.decode(WireReference.self, forKey: .value).value)
-    case "LOCATION": return .location(try container.decode(WireLocation.self, forKey: .value).value)
-    case "ASSETID", "ASSET": return .asset(try container.decode(WireAsset.self, forKey: .value).value)
-    case "STRING_LIST": return .list(.strings, try container.decode([String].self, forKey: .value).map { .string($0) })
-    case "INT64_LIST":
-      return .list(.int64s, try container.decode([WireInt64].self, forKey: .value).map { .int64($0.value) })
-    case "DOUBLE_LIST":
-      return .list(.doubles, try container.decode([WireDouble].self, forKey: .value).map { .double($0.value) })
-    case "TIMESTAMP_LIST":
-      let items = try container.decode([WireMilliseconds].self, forKey: .value)
-      return .list(.dates, items.map { .date(milliseconds: $0.value) })
-    case "BYTES_LIST":
-      return .list(.bytes, try container.decode([WireBytes].self, forKey: .value).map { .bytes($0.value) })
-    case "REFERENCE_LIST":
-      return .list(.references, try container.decode([WireReference].self, forKey: .value).map { .reference($0.value) })
-    case "LOCATION_LIST":
-      return .list(.locations, try container.decode([WireLocation].self, forKey: .value).map { .location($0.value) })
-    case "ASSETID_LIST", "ASSET_LIST":
-      return .list(.assets, try container.decode([WireAsset].self, forKey: .value).map { .asset($0.value) })
-    case "UNKNOWN_LIST":
-      let items = try container.nestedUnkeyedContainer(forKey: .value)
-      guard items.isAtEnd else { throw wireDefect("a list of unknown kind that is not empty", at: items.codingPath) }
-      return .list(.unknown, [])
-    default:
-      // Kept as it came. A server and a command refuse it from whom it may not come.
-      return .opaque(
-        OpaqueValue(type: type, json: try container.decode(JSONValue.self, forKey: .value).canonicalBytes))
+    case .reference: .reference(try reference(&json))
+    case .location: .location(try location(&json, isStrict))
+    default: .asset(try asset(&json, isStrict))
     }
   }
+
+  /// Reads a list whose items are of a type; without one it must be empty.
+  private static func list(
+    _ kind: FieldValue.ListKind, _ value: JSONToken, _ type: WireType?, _ json: inout JSONReader, _ isStrict: Bool
+  ) throws(JSONError) -> FieldValue {
+    let end = json.goBack(to: value)
+    defer { json.move(to: end) }
+    var items: [FieldValue] = []
+    try json.beginArray()
+    while try json.nextItem() {
+      do throws(JSONError) {
+        guard let type else {
+          throw json.error("a list of unknown kind that is not empty", at: value.range.lowerBound)
+        }
+        switch type {
+        case .string: items.append(.string(try json.string()))
+        case .reference, .location, .asset: items.append(try object(type, &json, isStrict))
+        default: items.append(try read(try json.skipValue(), type, &json, isStrict))
+        }
+      } catch { throw error.inside(item: items.count) }
+    }
+    return .list(kind, items)
+  }
+
+  // MARK: Values without a type
 
   /// Reads a value without a type, by its kind of JSON. A whole number is an INT64: a sender that means a DOUBLE or a
   /// TIMESTAMP must give the type.
-  private static func infer(_ container: KeyedDecodingContainer<Keys>) throws -> FieldValue {
-    let shape = try container.decode(JSONValue.self, forKey: .value)
-    switch shape {
-    case .array(let items):
-      guard let first = items.first else { return .list(.unknown, []) }
-      return try decode(try typeName(first, container) + "_LIST", container)
-    case let one: return try decode(try typeName(one, container), container)
-    }
+  private static func infer(
+    _ value: JSONToken, _ json: inout JSONReader, _ isStrict: Bool
+  ) throws(JSONError) -> FieldValue {
+    guard value.kind == .array else { return try read(value, try inferredType(of: value, &json), &json, isStrict) }
+    let end = json.goBack(to: value)
+    try json.beginArray()
+    let first: JSONToken? = try json.nextItem() ? try json.skipValue() : nil
+    let item: WireType? = if let first { try inferredType(of: first, &json) } else { nil }
+    json.move(to: end)
+    return try read(value, item?.list ?? .unknownList, &json, isStrict)
   }
 
-  private static func typeName(_ value: JSONValue, _ container: KeyedDecodingContainer<Keys>) throws -> String {
-    switch value {
-    case .string: return "STRING"
-    case .integer: return "INT64"
-    case .number: return "DOUBLE"
-    case .object(let members):
-      if members["recordName"] != nil { return "REFERENCE" }
-      if members["latitude"] != nil { return "LOCATION" }
-      if members["fileChecksum"] != nil { return "ASSETID" }
-      throw wireDefect("an object of no known kind", at: container.codingPath)
-    case .bool: throw wireDefect("a boolean; CloudKit has none, use 0 or 1", at: container.codingPath)
-    case .null, .array: throw wireDefect("a list of lists or nulls", at: container.codingPath)
-    }
-  }
-
-  package func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: Keys.self)
-    guard let value else {
-      try container.encodeNil(forKey: .value)
-      return
-    }
-    if case .encrypted(let inner) = value {
-      try container.encode(true, forKey: .isEncrypted)
-      try WireField.encode(inner, &container)
-    } else {
-      try WireField.encode(value, &container)
-    }
-  }
-
-  private static func encode(_ value: FieldValue, _ container: inout KeyedEncodingContainer<Keys>) throws {
-    try container.encode(typeName(value), forKey: .type)
-    switch value {
-    case .string(let text): try container.encode(text, forKey: .value)
-    case .int64(let number): try container.encode(number, forKey: .value)
-    case .double(let number): try container.encode(number, forKey: .value)
-    case .date(let milliseconds): try container.encode(milliseconds, forKey: .value)
-    case .bytes(let bytes): try container.encode(WireBytes(value: bytes), forKey: .value)
-    case .reference(let reference): try container.encode(WireReference(value: reference), forKey: .value)
-    case .location(let place): try container.encode(WireLocation(value: place), forKey: .value)
-    case .asset(let asset): try container.encode(WireAsset(value: asset), forKey: .value)
-    case .list(_, let items):
-      var list = container.nestedUnkeyedContainer(forKey: .value)
-      for item in items {
-        switch item {
-        case .string(let text): try list.encode(text)
-        case .int64(let number): try list.encode(number)
-        case .double(let number): try list.encode(number)
-        case .date(let milliseconds): try list.encode(milliseconds)
-        case .bytes(let bytes): try list.encode(WireBytes(value: bytes))
-        case .reference(let reference): try list.encode(WireReference(value: reference))
-        case .location(let place): try list.encode(WireLocation(value: place))
-        case .asset(let asset): try list.encode(WireAsset(value: asset))
-        case .list, .encrypted, .opaque: throw wireDefect("a list in a list", at: list.codingPath)
+  private static func inferredType(of value: JSONToken, _ json: inout JSONReader) throws(JSONError) -> WireType {
+    let place = value.range.lowerBound
+    switch value.kind {
+    case .string: return .string
+    case .number:
+      if case .int64 = try json.number(of: value) { return .int64 }
+      return .double
+    case .bool: throw json.error("a boolean; CloudKit has none, use 0 or 1", at: place)
+    case .null, .array: throw json.error("a list of lists or nulls", at: place)
+    case .object:
+      let end = json.goBack(to: value)
+      defer { json.move(to: end) }
+      var type: WireType?
+      try json.beginObject()
+      while let key = try json.nextKey() {
+        switch key {
+        case "recordName": type = .reference
+        case "latitude": type = type ?? .location
+        case "fileChecksum": type = type ?? .assetID
+        default: break
         }
+        try json.skipValue()
       }
-    case .encrypted: throw wireDefect("an encrypted value in an encrypted value", at: container.codingPath)
-    case .opaque(let value):
-      try container.encode(try WireJSON.decode(JSONValue.self, value.json), forKey: .value)
+      guard let type else { throw json.error("an object of no known kind", at: place) }
+      return type
     }
   }
 
-  package static func typeName(_ value: FieldValue) -> String {
-    switch value {
-    case .string: "STRING"
-    case .int64: "INT64"
-    case .double: "DOUBLE"
-    case .date: "TIMESTAMP"
-    case .bytes: "BYTES"
-    case .reference: "REFERENCE"
-    case .location: "LOCATION"
-    case .asset: "ASSETID"
-    case .list(let kind, _):
-      switch kind {
-      case .strings: "STRING_LIST"
-      case .int64s: "INT64_LIST"
-      case .doubles: "DOUBLE_LIST"
-      case .dates: "TIMESTAMP_LIST"
-      case .bytes: "BYTES_LIST"
-      case .references: "REFERENCE_LIST"
-      case .locations: "LOCATION_LIST"
-      case .assets: "ASSETID_LIST"
-      case .unknown: "UNKNOWN_LIST"
+  // MARK: Objects
+
+  /// A reference. Its zone is made relative to the record's afterwards, where the record's is known.
+  private static func reference(_ json: inout JSONReader) throws(JSONError) -> Reference {
+    enum Key: Int, WireKey {
+      case recordName, action, zoneID
+      static let names = JSONKeys(Key.self)
+    }
+    var name: String?
+    var action = Reference.Action.none
+    var zone: WireZoneID?
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .recordName: name = try json.string()
+      case .action: action = try Self.action(&json)
+      case .zoneID: zone = try json.optional()
       }
-    case .encrypted(let inner): typeName(inner)
-    case .opaque(let value): value.type
+    }
+    guard let name else { throw json.missing("recordName") }
+    return Reference(name, zone: zone.map { ZoneID($0.name, owner: $0.ownerRecordName ?? "") }, action: action)
+  }
+
+  private static func action(_ json: inout JSONReader) throws(JSONError) -> Reference.Action {
+    let token = try json.skipValue()
+    if token.kind == .null { return .none }
+    switch try json.string(of: token) {
+    case "NONE": return .none
+    case "DELETE_SELF": return .deleteSelf
+    case "VALIDATE": return .validate
+    case let other:
+      throw json.error("a reference with the unknown action '\(other.prefix(40))'", at: token.range.lowerBound)
     }
   }
+
+  private static func location(_ json: inout JSONReader, _ isStrict: Bool) throws(JSONError) -> Location {
+    enum Key: Int, WireKey {
+      case latitude, longitude, horizontalAccuracy, verticalAccuracy, altitude, speed, course, timestamp
+      static let names = JSONKeys(Key.self)
+    }
+    var latitude: Double?
+    var longitude: Double?
+    var place = Location(latitude: 0, longitude: 0)
+    try json.object(Key.self) { key, json throws(JSONError) in
+      let value = try json.skipValue()
+      if value.kind == .null { return }
+      switch key {
+      case .latitude: latitude = try json.double(of: value)
+      case .longitude: longitude = try json.double(of: value)
+      case .horizontalAccuracy: place.horizontalAccuracy = try json.double(of: value)
+      case .verticalAccuracy: place.verticalAccuracy = try json.double(of: value)
+      case .altitude: place.altitude = try json.double(of: value)
+      case .speed: place.speed = try json.double(of: value)
+      case .course: place.course = try json.double(of: value)
+      case .timestamp: place.timestamp = try json.milliseconds(of: value, isStrict: isStrict)
+      }
+    }
+    guard let latitude else { throw json.missing("latitude") }
+    guard let longitude else { throw json.missing("longitude") }
+    place.latitude = latitude
+    place.longitude = longitude
+    return place
+  }
+
+  /// An asset: a file at the server.
+  private static func asset(_ json: inout JSONReader, _ isStrict: Bool) throws(JSONError) -> Asset {
+    enum Key: Int, WireKey {
+      case fileChecksum, size, referenceChecksum, wrappingKey, receipt, downloadURL
+      static let names = JSONKeys(Key.self)
+    }
+    var file = Asset.ServerFile()
+    var size: Int64?
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .fileChecksum: file.fileChecksum = try json.string()
+      case .size: size = try json.int64(of: try json.skipValue(), isStrict: isStrict)
+      case .referenceChecksum: file.referenceChecksum = try json.optional()
+      case .wrappingKey: file.wrappingKey = try json.optional()
+      case .receipt: file.receipt = try json.optional()
+      case .downloadURL: file.downloadURL = try json.optional()
+      }
+    }
+    guard file.fileChecksum != nil else { throw json.missing("fileChecksum") }
+    guard let size else { throw json.missing("size") }
+    return Asset(server: file, size: size)
+  }
 }
 
-/// A decoding error that says what is wrong with a value and at which path.
-func wireDefect(_ what: String, at path: [any CodingKey]) -> any Error {
-  DecodingError.dataCorrupted(DecodingError.Context(codingPath: path, debugDescription: what))
-}
+extension JSONReader {
+  /// Reads an object of fields; `read` reads one, nil for a null.
+  package mutating func fields(
+    _ read: (inout JSONReader) throws(JSONError) -> FieldValue?
+  ) throws(JSONError) -> (values: [String: FieldValue], nulls: [String]) {
+    var values: [String: FieldValue] = [:]
+    var nulls: [String] = []
+    try beginObject()
+    while let name = try nextKey() {
+      let place = keyPlace.lowerBound
+      do throws(JSONError) {
+        guard let value = try read(&self) else {
+          nulls.append(name)
+          continue
+        }
+        guard values.updateValue(value, forKey: name) == nil else {
+          throw error("two fields whose names are one text in two spellings", at: place)
+        }
+      } catch { throw error.inside(name) }
+    }
+    return (values, nulls)
+  }
 
-/// A whole number; a string of digits too (`numbersAsStrings`).
-struct WireInt64: Decodable {
-  var value: Int64
-  init(from decoder: any Decoder) throws {
-    let container = try decoder.singleValueContainer()
-    do {
-      value = try container.decode(Int64.self)
-    } catch DecodingError.typeMismatch(let type, let context) {
-      let text: String
-      do { text = try container.decode(String.self) } catch DecodingError.typeMismatch {
-        throw DecodingError.typeMismatch(type, context)
+  /// A whole number; a text of its digits too (`numbersAsStrings`), unless the sender is held to the letter.
+  fileprivate mutating func int64(of token: JSONToken, isStrict: Bool) throws(JSONError) -> Int64 {
+    if token.kind == .string, !isStrict {
+      guard let number = Int64(try string(of: token)) else {
+        throw error("text that is not a whole number", at: token.range.lowerBound)
       }
-      guard let number = Int64(text) else {
-        throw wireDefect("text that is not a whole number", at: decoder.codingPath)
-      }
-      value = number
-    } catch {
-      // For a number that is no Int64, Foundation throws an error of its own and not a DecodingError.
-      throw wireDefect("a number that is not a whole number of 64 bits", at: decoder.codingPath)
+      return number
+    }
+    guard case .int64(let whole) = try number(of: token) else {
+      throw error("a number that is not a whole number of 64 bits", at: token.range.lowerBound)
+    }
+    return whole
+  }
+
+  /// A number; −0 becomes 0, as everywhere in the model.
+  fileprivate mutating func double(of token: JSONToken) throws(JSONError) -> Double {
+    switch try number(of: token) {
+    case .int64(let number): Double(number)
+    case .double(let number): number == 0 ? 0 : number
     }
   }
-}
 
-/// A finite number; −0 becomes 0, as everywhere in the model.
-struct WireDouble: Decodable {
-  var value: Double
-  init(from decoder: any Decoder) throws {
-    let container = try decoder.singleValueContainer()
-    let number = try container.decode(Double.self)
-    guard number.isFinite else { throw wireDefect("a number that is not finite", at: decoder.codingPath) }
-    value = number == 0 ? 0 : number
-  }
-}
-
-/// Whole milliseconds; a fraction, which some senders write, is rounded.
-struct WireMilliseconds: Decodable {
-  var value: Int64
-  init(from decoder: any Decoder) throws {
-    let container = try decoder.singleValueContainer()
-    do {
-      value = try container.decode(Int64.self)
-    } catch {
-      // For a number that is no Int64, Foundation throws an error of its own and not a DecodingError.
-      guard let whole = Int64(exactly: try container.decode(Double.self).rounded()) else {
-        throw wireDefect("a time beyond 64 bits of milliseconds", at: decoder.codingPath)
+  /// Whole milliseconds; a fraction, which some senders write, is rounded, unless the sender is held to the letter.
+  mutating func milliseconds(of token: JSONToken, isStrict: Bool) throws(JSONError) -> Int64 {
+    switch try number(of: token) {
+    case .int64(let number): return number
+    case .double(let number):
+      guard !isStrict else { throw error("a time that is not whole milliseconds", at: token.range.lowerBound) }
+      guard let whole = Int64(exactly: number.rounded()) else {
+        throw error("a time beyond 64 bits of milliseconds", at: token.range.lowerBound)
       }
-      value = whole
+      return whole
     }
-  }
-}
-
-/// Bytes as base64.
-struct WireBytes: Codable {
-  var value: [UInt8]
-  init(value: [UInt8]) { self.value = value }
-  init(from decoder: any Decoder) throws {
-    let text = try decoder.singleValueContainer().decode(String.self)
-    guard let data = Data(base64Encoded: text) else {
-      throw wireDefect("text that is not base64", at: decoder.codingPath)
-    }
-    value = [UInt8](data)
-  }
-  func encode(to encoder: any Encoder) throws {
-    var container = encoder.singleValueContainer()
-    try container.encode(Data(value).base64EncodedString())
-  }
-}
-
-/// A reference. Its zone is made relative to the record's afterwards, where the record's is known.
-struct WireReference: Codable {
-  var value: Reference
-  init(value: Reference) { self.value = value }
-
-  enum Keys: String, CodingKey { case recordName, action, zoneID }
-
-  init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: Keys.self)
-    let action: Reference.Action =
-      switch try container.decodeIfPresent(String.self, forKey: .action) {
-      case nil, "NONE": .none
-      case "DELETE_SELF": .deleteSelf
-      case "VALIDATE": .validate
-      case .some(let other):
-        throw wireDefect("a reference with the unknown action '\(other.prefix(40))'", at: container.codingPath)
-      }
-    let zone = try container.decodeIfPresent(WireZoneID.self, forKey: .zoneID)
-    value = Reference(
-      try container.decode(String.self, forKey: .recordName),
-      zone: zone.map { ZoneID($0.name, owner: $0.ownerRecordName ?? "") }, action: action)
-  }
-
-  func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: Keys.self)
-    try container.encode(value.name, forKey: .recordName)
-    let action =
-      switch value.action {
-      case .none: "NONE"
-      case .deleteSelf: "DELETE_SELF"
-      case .validate: "VALIDATE"
-      }
-    try container.encode(action, forKey: .action)
-    if let zone = value.zone { try container.encode(WireZoneID(zone), forKey: .zoneID) }
-  }
-}
-
-/// A geographic location.
-struct WireLocation: Codable {
-  var value: Location
-  init(value: Location) { self.value = value }
-
-  enum Keys: String, CodingKey {
-    case latitude, longitude, horizontalAccuracy, verticalAccuracy, altitude, speed, course, timestamp
-  }
-
-  init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: Keys.self)
-    func number(_ key: Keys) throws -> Double? { try container.decodeIfPresent(WireDouble.self, forKey: key)?.value }
-    value = Location(
-      latitude: try container.decode(WireDouble.self, forKey: .latitude).value,
-      longitude: try container.decode(WireDouble.self, forKey: .longitude).value,
-      horizontalAccuracy: try number(.horizontalAccuracy), verticalAccuracy: try number(.verticalAccuracy),
-      altitude: try number(.altitude), speed: try number(.speed), course: try number(.course),
-      timestamp: try container.decodeIfPresent(WireMilliseconds.self, forKey: .timestamp)?.value)
-  }
-
-  func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: Keys.self)
-    try container.encode(value.latitude, forKey: .latitude)
-    try container.encode(value.longitude, forKey: .longitude)
-    try container.encodeIfPresent(value.horizontalAccuracy, forKey: .horizontalAccuracy)
-    try container.encodeIfPresent(value.verticalAccuracy, forKey: .verticalAccuracy)
-    try container.encodeIfPresent(value.altitude, forKey: .altitude)
-    try container.encodeIfPresent(value.speed, forKey: .speed)
-    try container.encodeIfPresent(value.course, forKey: .course)
-    try container.encodeIfPresent(value.timestamp, forKey: .timestamp)
-  }
-}
-
-/// An asset: a file at the server. What a device alone knows of it does not travel.
-struct WireAsset: Codable {
-  var value: Asset
-  init(value: Asset) { self.value = value }
-
-  enum Keys: String, CodingKey { case fileChecksum, size, referenceChecksum, wrappingKey, receipt, downloadURL }
-
-  init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: Keys.self)
-    func text(_ key: Keys) throws -> String? { try container.decodeIfPresent(String.self, forKey: key) }
-    value = Asset(
-      fileChecksum: try container.decode(String.self, forKey: .fileChecksum),
-      size: try container.decode(WireInt64.self, forKey: .size).value,
-      referenceChecksum: try text(.referenceChecksum), wrappingKey: try text(.wrappingKey),
-      receipt: try text(.receipt), downloadURL: try text(.downloadURL))
-  }
-
-  func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: Keys.self)
-    let file = value.server
-    try container.encodeIfPresent(file?.fileChecksum, forKey: .fileChecksum)
-    try container.encode(value.size, forKey: .size)
-    try container.encodeIfPresent(file?.referenceChecksum, forKey: .referenceChecksum)
-    try container.encodeIfPresent(file?.wrappingKey, forKey: .wrappingKey)
-    try container.encodeIfPresent(file?.receipt, forKey: .receipt)
-    try container.encodeIfPresent(file?.downloadURL, forKey: .downloadURL)
   }
 }

@@ -1,13 +1,14 @@
 // A record in JSON: in a request, in a reply, as a tombstone, or as the refusal of one record.
 //
-// A record that cannot be read must not fail its page: a bad field becomes the `defect` of that record. Keys that this
-// version does not know are kept as canonical JSON.
+// A record of a reply that cannot be read must not stop its page: what is wrong becomes the `defect` of that record, and
+// its bytes are kept. Only where its end cannot be found, because brackets or quotes are wrong, the reply fails as a whole.
+// Keys that this version does not know are kept as they came.
 
-internal import Foundation
 package import Strandline
+package import StrandlineJSON
 
 /// A zone's ID in JSON.
-package struct WireZoneID: Codable, Hashable, Sendable {
+package struct WireZoneID: WireMessage, Hashable {
   package var zoneName: String?
   package var ownerRecordName: String?
   package var zoneType: String?
@@ -29,86 +30,52 @@ package struct WireZoneID: Codable, Hashable, Sendable {
   package func zone(in scope: DatabaseScope) -> ZoneID {
     ZoneID(name, owner: scope == .shared ? ownerRecordName ?? "" : "", scope: scope)
   }
-}
 
-/// A refusal in JSON, of a request or of one item.
-package struct WireError: Codable, Hashable, Sendable {
-  package var serverErrorCode: String
-  package var reason: String?
-  package var retryAfter: Double?
-  package var uuid: String?
-  package var redirectURL: String?
-
-  package init(
-    _ code: CloudError.Code, _ reason: String? = nil, retryAfter: Double? = nil, uuid: String? = nil,
-    redirectURL: String? = nil
-  ) {
-    serverErrorCode = code.rawValue
-    self.reason = reason
-    self.retryAfter = retryAfter
-    self.uuid = uuid
-    self.redirectURL = redirectURL
+  private enum Key: Int, WireKey {
+    case zoneName, ownerRecordName, zoneType
+    static let names = JSONKeys(Key.self)
   }
 
-  enum Keys: String, CodingKey {
-    case serverErrorCode, extensionErrorCode, reason, retryAfter, uuid, redirectURL
-  }
-
-  package init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: Keys.self)
-    // CloudKit JS treats either key as the mark of an error.
-    serverErrorCode =
-      try container.decodeIfPresent(String.self, forKey: .serverErrorCode)
-      ?? container.decode(String.self, forKey: .extensionErrorCode)
-    reason = try WireError.lenient(container, .reason)
-    uuid = try WireError.lenient(container, .uuid)
-    redirectURL = try WireError.lenient(container, .redirectURL)
-    retryAfter = try WireError.seconds(container)
-  }
-
-  /// The text under a key; nil if it is of another type, so that the code of the refusal is read all the same.
-  private static func lenient(_ container: KeyedDecodingContainer<Keys>, _ key: Keys) throws -> String? {
-    do { return try container.decodeIfPresent(String.self, forKey: key) } catch DecodingError.typeMismatch {
-      return nil
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    self.init(zoneName: nil)
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .zoneName: zoneName = try json.optional()
+      case .ownerRecordName: ownerRecordName = try json.optional()
+      case .zoneType: zoneType = try json.optional()
+      }
     }
   }
 
-  /// A number of seconds, or a string of one; nil for anything else, and for a number beyond a Double.
-  private static func seconds(_ container: KeyedDecodingContainer<Keys>) throws -> Double? {
-    do {
-      return try container.decodeIfPresent(Double.self, forKey: .retryAfter)
-    } catch {
-      // A type mismatch, or a number beyond a Double, for which Foundation throws an error of its own.
-      return try lenient(container, .retryAfter).flatMap(Double.init)
-    }
-  }
-
-  package func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: Keys.self)
-    try container.encode(serverErrorCode, forKey: .serverErrorCode)
-    try container.encodeIfPresent(reason, forKey: .reason)
-    try container.encodeIfPresent(retryAfter, forKey: .retryAfter)
-    try container.encodeIfPresent(uuid, forKey: .uuid)
-    try container.encodeIfPresent(redirectURL, forKey: .redirectURL)
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
+    json.member("ownerRecordName", ownerRecordName)
+    json.member("zoneName", zoneName)
+    json.member("zoneType", zoneType)
+    json.endObject()
   }
 }
 
 /// A record, a tombstone or the refusal of one record.
-package struct WireRecord: Codable, Sendable {
+package struct WireRecord: WireMessage {
   package var recordName: String?
   package var recordType: String?
   package var recordChangeTag: String?
-  /// Nil: the key was absent. A nil value is an explicit null.
-  package var fields: [String: FieldValue?]?
-  /// What a part of this record has that cannot be read; nil if all of it can.
+  /// The fields that have a value. Nil: the key was absent.
+  package var fields: [String: FieldValue]?
+  /// The fields that are an explicit null.
+  package var nulls: [String] = []
+  /// What makes this record unreadable, with its path; nil if all of it can be read.
   package var defect: String?
+  /// The bytes of a reply's record that has a defect; empty else.
+  package var raw: [UInt8] = []
   package var parent: String?
   package var created: Touch?
   package var modified: Touch?
   package var deleted: Bool?
   package var zoneID: WireZoneID?
   package var error: WireError?
-  /// Keys that this version does not know, as canonical JSON of one object; empty if there are none.
+  /// Keys that this version does not know, with their values, as one object: each as it came; empty if there are none.
   package var unknown: [UInt8] = []
 
   package init(recordName: String?) { self.recordName = recordName }
@@ -118,121 +85,202 @@ package struct WireRecord: Codable, Sendable {
     self.error = error
   }
 
-  /// The keys that this version knows. `pluginFields` and `desiredKeys` hold nothing that it needs.
-  private static let known: Set<String> = [
-    "recordName", "recordType", "recordChangeTag", "fields", "parent", "created", "modified", "deleted", "zoneID",
-    "serverErrorCode", "extensionErrorCode", "reason", "retryAfter", "uuid", "redirectURL", "pluginFields",
-    "desiredKeys",
-  ]
+  // MARK: Reading
 
-  package init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: AnyKey.self)
-    recordName = try container.decodeIfPresent(String.self, forKey: AnyKey("recordName"))
-    if container.contains(AnyKey("serverErrorCode")) || container.contains(AnyKey("extensionErrorCode")) {
-      error = try WireError(from: decoder)
-      return
-    }
-    do {
-      recordType = try container.decodeIfPresent(String.self, forKey: AnyKey("recordType"))
-      recordChangeTag = try container.decodeIfPresent(String.self, forKey: AnyKey("recordChangeTag"))
-      deleted = try container.decodeIfPresent(Bool.self, forKey: AnyKey("deleted"))
-      zoneID = try container.decodeIfPresent(WireZoneID.self, forKey: AnyKey("zoneID"))
-      parent = try container.decodeIfPresent(WireParent.self, forKey: AnyKey("parent"))?.recordName
-      created = try container.decodeIfPresent(WireTouch.self, forKey: AnyKey("created"))?.touch
-      modified = try container.decodeIfPresent(WireTouch.self, forKey: AnyKey("modified"))?.touch
-      var rest: [String: JSONValue] = [:]
-      for key in container.allKeys where !WireRecord.known.contains(key.stringValue) {
-        rest[key.stringValue] = try container.decode(JSONValue.self, forKey: key)
+  private enum Key: Int, WireKey {
+    case recordName, recordType, recordChangeTag, fields, parent, created, modified, deleted, zoneID
+    case serverErrorCode, extensionErrorCode, reason, retryAfter, uuid, redirectURL
+    // They hold nothing that this version needs.
+    case pluginFields, desiredKeys
+    static let names = JSONKeys(Key.self)
+  }
+
+  /// The most bytes that are kept of a record that cannot be read. One of CloudKit's has a few megabytes at most.
+  private static let rawBytesMax = 8 << 20
+
+  /// Reads a record of a reply. One that cannot be read has a `defect` and its bytes, if its name can be found.
+  package init(_ json: inout JSONReader) throws(JSONError) {
+    let begin = json.mark
+    do throws(JSONError) { self = try WireRecord(strictly: &json) } catch {
+      guard error.kind != .structure, error.kind != .limit,
+        var record = try WireRecord(unreadable: &json, from: begin)
+      else { throw error }
+      if record.error == nil {
+        record.defect = error.words + (record.raw.isEmpty ? "; its bytes are too many to be kept" : "")
+      } else {
+        record.raw = []
       }
-      if !rest.isEmpty { unknown = JSONValue.object(rest).canonicalBytes }
-      let fieldsKey = AnyKey("fields")
-      if container.contains(fieldsKey), try !container.decodeNil(forKey: fieldsKey) {
-        let nested = try container.nestedContainer(keyedBy: AnyKey.self, forKey: fieldsKey)
-        var decoded: [String: FieldValue?] = [:]
-        for key in nested.allKeys {
-          decoded.updateValue(try nested.decode(WireField.self, forKey: key).value, forKey: key.stringValue)
-        }
-        fields = decoded
-      }
-    } catch let error as DecodingError {
-      defect = error.words
-    } catch {
-      // Foundation's own error for a number that does not fit its type; it has no path.
-      defect = "a number out of range"
+      self = record
     }
   }
 
-  package func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: AnyKey.self)
-    try container.encodeIfPresent(recordName, forKey: AnyKey("recordName"))
+  /// Reads a record of a request. What is no JSON fails the request; a value that a record cannot have becomes the
+  /// `defect` of this one.
+  init(request json: inout JSONReader) throws(JSONError) {
+    let begin = json.mark
+    do throws(JSONError) { self = try WireRecord(strictly: &json) } catch {
+      guard error.kind == .value, let record = try WireRecord(unreadable: &json, from: begin) else { throw error }
+      self = WireRecord(recordName: record.recordName)
+      defect = error.description
+    }
+  }
+
+  private init(strictly json: inout JSONReader) throws(JSONError) {
+    self.init(recordName: nil)
+    let begin = json.mark
+    var isRefused = false
+    try json.beginObject()
+    while let place = try json.nextKey(in: Key.names) {
+      guard let key = Key(rawValue: place) else {
+        let name = json.keyPlace
+        let value = try json.skipValue().range
+        unknown.append(unknown.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
+        unknown += json.bytes[name]
+        unknown.append(UInt8(ascii: ":"))
+        unknown += json.bytes[value]
+        continue
+      }
+      do throws(JSONError) {
+        switch key {
+        case .recordName: recordName = try json.optional()
+        case .recordType: recordType = try json.optional()
+        case .recordChangeTag: recordChangeTag = try json.optional()
+        case .fields: try readFields(&json)
+        case .parent: parent = try json.skipNull() ? nil : try Self.parentName(&json)
+        case .created: created = try json.skipNull() ? nil : try Self.touch(&json)
+        case .modified: modified = try json.skipNull() ? nil : try Self.touch(&json)
+        case .deleted: deleted = try json.optional()
+        case .zoneID: zoneID = try json.optional()
+        case .serverErrorCode, .extensionErrorCode: if try json.skipValue().kind != .null { isRefused = true }
+        case .reason, .retryAfter, .uuid, .redirectURL, .pluginFields, .desiredKeys: try json.skipValue()
+        }
+      } catch { throw error.inside("\(key)") }
+    }
+    if !unknown.isEmpty { unknown.append(UInt8(ascii: "}")) }
+    if isRefused { self = WireRecord(recordName: recordName, error: try WireError(again: begin, in: &json)) }
+  }
+
+  private mutating func readFields(_ json: inout JSONReader) throws(JSONError) {
+    guard try !json.skipNull() else { return }
+    let read = try json.fields { json throws(JSONError) in try WireField.read(&json, isStrict: false) }
+    fields = read.values
+    nulls = read.nulls
+  }
+
+  private static func parentName(_ json: inout JSONReader) throws(JSONError) -> String {
+    enum Key: Int, WireKey {
+      case recordName
+      static let names = JSONKeys(Key.self)
+    }
+    var name: String?
+    try json.object(Key.self) { _, json throws(JSONError) in name = try json.string() }
+    guard let name else { throw json.missing("recordName") }
+    return name
+  }
+
+  private static func touch(_ json: inout JSONReader) throws(JSONError) -> Touch {
+    enum Key: Int, WireKey {
+      case timestamp, userRecordName, deviceID
+      static let names = JSONKeys(Key.self)
+    }
+    var milliseconds: Int64?
+    var user: String?
+    var device: String?
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .timestamp: milliseconds = try json.milliseconds(of: try json.skipValue(), isStrict: false)
+      case .userRecordName: user = try json.optional()
+      case .deviceID: device = try json.optional()
+      }
+    }
+    guard let milliseconds else { throw json.missing("timestamp") }
+    return Touch(milliseconds: milliseconds, user: user ?? "", device: device ?? "")
+  }
+
+  /// The bytes of the value at `begin`, with the name or the refusal that can be found in it although a part cannot be
+  /// read; nil without a name. The reader then stands behind the value.
+  private init?(unreadable json: inout JSONReader, from begin: JSONReader.Mark) throws(JSONError) {
+    json.move(to: begin)
+    let range = try json.skipStructure()
+    let end = json.mark
+    json.move(to: begin)
+    defer { json.move(to: end) }
+    guard try json.kind() == .object else { return nil }
+    self.init(recordName: nil)
+    if range.count <= Self.rawBytesMax { raw = Array(json.bytes[range]) }
+    var code: String?
+    try json.beginObject()
+    while let key = try json.skipKey() {
+      let value = json.mark
+      do throws(JSONError) {
+        switch String(decoding: json.bytes[key], as: UTF8.self) {
+        case "\"recordName\"":
+          let text = try json.string()
+          recordName = recordName ?? text
+        case "\"serverErrorCode\"", "\"extensionErrorCode\"":
+          let text = try json.string()
+          code = code ?? text
+        default: _ = try json.skipStructure()
+        }
+      } catch {
+        // The structure was found to be good.
+        json.move(to: value)
+        _ = try json.skipStructure()
+      }
+    }
+    guard recordName != nil else { return nil }
+    error = code.map { WireError(CloudError.Code(rawValue: $0)) }
+  }
+
+  // MARK: Writing
+
+  package func write(into json: inout JSONWriter) {
+    json.beginObject()
     if let error {
-      try error.encode(to: encoder)
-      return
+      error.writeMembers(to: &json, recordName: recordName)
+    } else {
+      writeMembers(to: &json)
     }
-    try container.encodeIfPresent(recordType, forKey: AnyKey("recordType"))
-    try container.encodeIfPresent(recordChangeTag, forKey: AnyKey("recordChangeTag"))
-    try container.encodeIfPresent(parent.map { WireParent(recordName: $0) }, forKey: AnyKey("parent"))
-    try container.encodeIfPresent(created.map(WireTouch.init), forKey: AnyKey("created"))
-    try container.encodeIfPresent(modified.map(WireTouch.init), forKey: AnyKey("modified"))
-    try container.encodeIfPresent(deleted, forKey: AnyKey("deleted"))
-    try container.encodeIfPresent(zoneID, forKey: AnyKey("zoneID"))
+    json.endObject()
+  }
+
+  private func writeMembers(to json: inout JSONWriter) {
+    Self.write("created", created, to: &json)
+    json.member("deleted", deleted)
     if let fields {
-      var nested = container.nestedContainer(keyedBy: AnyKey.self, forKey: AnyKey("fields"))
-      for (name, value) in fields { try nested.encode(WireField(value), forKey: AnyKey(name)) }
+      json.key("fields")
+      WireField.write(fields, nulls: nulls, to: &json)
     }
+    Self.write("modified", modified, to: &json)
+    if let parent {
+      json.key("parent")
+      json.beginObject()
+      json.member("recordName", parent)
+      json.endObject()
+    }
+    json.member("recordChangeTag", recordChangeTag)
+    json.member("recordName", recordName)
+    json.member("recordType", recordType)
+    json.member("zoneID", zoneID)
+  }
+
+  private static func write(_ key: String, _ touch: Touch?, to json: inout JSONWriter) {
+    guard let touch else { return }
+    json.key(key)
+    json.beginObject()
+    json.member("deviceID", touch.device)
+    json.key("timestamp")
+    json.int64(touch.milliseconds)
+    json.member("userRecordName", touch.user)
+    json.endObject()
   }
 
   /// The undeleted record that this shows.
   package func serverRecord(name: String, in zone: ZoneID) -> ServerRecord {
-    var values: [String: FieldValue] = [:]
-    for (field, value) in fields ?? [:] {
-      if let value { values[field] = value.relative(to: zone) }
-    }
+    var values = fields ?? [:]
+    for (field, value) in fields ?? [:] where value.namesZone { values[field] = value.relative(to: zone) }
     return ServerRecord(
       name: name, type: recordType ?? "", fields: values, parent: parent,
       system: SystemFields(changeTag: recordChangeTag, created: created, modified: modified, unknown: unknown))
-  }
-}
-
-private struct WireParent: Codable { var recordName: String }
-
-private struct WireTouch: Codable {
-  var touch: Touch
-  init(_ touch: Touch) { self.touch = touch }
-
-  enum Keys: String, CodingKey { case timestamp, userRecordName, deviceID }
-
-  init(from decoder: any Decoder) throws {
-    let container = try decoder.container(keyedBy: Keys.self)
-    touch = Touch(
-      milliseconds: try container.decode(WireMilliseconds.self, forKey: .timestamp).value,
-      user: try container.decodeIfPresent(String.self, forKey: .userRecordName) ?? "",
-      device: try container.decodeIfPresent(String.self, forKey: .deviceID) ?? "")
-  }
-
-  func encode(to encoder: any Encoder) throws {
-    var container = encoder.container(keyedBy: Keys.self)
-    try container.encode(touch.milliseconds, forKey: .timestamp)
-    try container.encode(touch.user, forKey: .userRecordName)
-    try container.encode(touch.device, forKey: .deviceID)
-  }
-}
-
-extension DecodingError {
-  /// What is wrong and where, in one line, without the data.
-  package var words: String {
-    func place(_ path: [any CodingKey]) -> String {
-      let place = path.map { key in key.intValue.map { "[\($0)]" } ?? "." + key.stringValue }.joined()
-      return place.isEmpty ? "" : " at \(place.prefix(120))"
-    }
-    switch self {
-    case .typeMismatch(let type, let context): return "a value that is not a \(type)\(place(context.codingPath))"
-    case .valueNotFound(let type, let context): return "null instead of a \(type)\(place(context.codingPath))"
-    case .keyNotFound(let key, let context): return "no key '\(key.stringValue)'\(place(context.codingPath))"
-    case .dataCorrupted(let context):
-      let what = context.codingPath.isEmpty ? "JSON that cannot be read" : context.debugDescription.prefix(120) + ""
-      return "\(what)\(place(context.codingPath))"
-    @unknown default: return "JSON of another shape"
-    }
   }
 }

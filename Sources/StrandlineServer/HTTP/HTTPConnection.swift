@@ -236,8 +236,9 @@ struct HTTPConnection {
 
   private func refuse(_ refusal: HTTPRefusal) {
     let error = WireError(refusal.status == 413 ? .limitExceeded : .badRequest, refusal.words)
-    var response = HTTPResponse(status: refusal.status, headers: ["Content-Type": "application/json; charset=UTF-8"])
-    do { response.body = try WireJSON.encode(error) } catch { response.body = [] }
+    let response = HTTPResponse(
+      status: refusal.status, headers: ["Content-Type": "application/json; charset=UTF-8"],
+      body: WireJSON.encode(error))
     if send(Self.bytes(of: response, keepsAlive: false, isHead: false)) { shutDown() }
   }
 
