@@ -76,6 +76,27 @@ struct BenchTests {
     }
   }
 
+  @Test func `measures the wire's JSON beside Foundation's, at two sizes`() async throws {
+    let machine = try machine()
+    try machine.file("/real", note("a", "1") + note("b", "2"))
+    for more in [[], ["--real", "/real"]] {
+      let screen = await machine.run(
+        ["bench", "wire", "--quick", "--rounds", "1", "--directory", "/bench", "--json"] + more, input: [])
+      #expect(screen.code == .done, "\(screen.err)")
+      try JSONPage.check(screen.out, of: "bench")
+      var works: [String] = []
+      for line in screen.out.split(separator: "\n") {
+        let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+        works.append(try #require(object["work"] as? String))
+        #expect(object["unit"] as? String == "MB/s" && object["sqlite"] is NSNull)
+        for figure in ["ours", "limit"] { #expect((object[figure] as? Double).map { $0 > 0 } == true, "\(line)") }
+      }
+      #expect(works.sorted() == ["decode", "encode", "lines"].flatMap { ["wire.\($0)", "wire.\($0).x2"] })
+    }
+    #expect(await machine.run("bench", "wire", "--quick", "--records", "100").code == .usage)
+    #expect(try machine.disk.list("/bench") == [])
+  }
+
   @Test func `an interrupt cleans up`() async throws {
     let machine = try machine()
     machine.isImpatient.withLock { $0 = true }

@@ -75,7 +75,7 @@ package struct Arguments: Sendable {
   /// The placeholders of operands and values that are paths. An empty one, mostly a shell variable that is not set, would
   /// be reported by the system in words that name no path.
   private static let paths: Set<String> = [
-    "STORE", "DIRECTORY", "FILE|-", "FILE|log|store", "FILE", "FILE.svg", "DIR", "NEW",
+    "STORE", "DIRECTORY", "FILE|-", "FILE|log|store|wire", "FILE", "FILE.svg", "DIR", "NEW",
   ]
 
   /// Whether a flag was given.

@@ -2,7 +2,7 @@
 // same run.
 //
 // The contenders alternate and the median of the rounds counts, because machines are shared and noisy: compare the ratios.
-// `bench log` and `bench store` have files of their own; `bench FILE` is here. Its bare loop has no records: it writes as
+// `bench log`, `bench store` and `bench wire` have files of their own; `bench FILE` is here. Its bare loop has no records: it writes as
 // many bytes as the store's log did, in as many pieces, and syncs each piece.
 
 import Strandline
@@ -13,20 +13,24 @@ import StrandlineSystem
 
 extension Command {
   static let bench = Command(
-    "bench", "Measure the store and the log on this machine.", operands: ["FILE|log|store"],
+    "bench", "Measure the store and the log on this machine.", operands: ["FILE|log|store|wire"],
     details: [
       "With FILE (records in JSON Lines) it measures the store, next to a bare loop of the same writes. With the word store",
       "it measures the store next to SQLite with records of its own, and with the word log the log below the store, next to",
-      "SQLite and to the bare loop; these alternate in rounds. SQLite is left out where it is not installed.",
+      "SQLite and to the bare loop; these alternate in rounds. SQLite is left out where it is not installed. With the word",
+      "wire it measures how fast JSON becomes records and records become JSON, next to Foundation.",
     ],
     options: [
       .json,
       Option("--rounds", "N", "How often each workload runs; the median counts. Default: 3; for log: 7."),
       Option("--singles", "N", "FILE: records in the workload with one record in each transaction. Default: 5,000."),
       Option("--records", "N", "store: records in a store; each row runs at twice as many too. Default: 1,000,000."),
-      Option("--real", "FILE", "store: records in JSON Lines for the rows of real records; else these are left out."),
+      Option(
+        "--real", "FILE",
+        "store: records in JSON Lines for the rows of real records; else these are left out. wire: records for all rows."
+      ),
       Option("--quick", "Small sizes, to test the benchmark; the figures mean nothing."),
-      Option("--only", "PREFIX", "log, store: only the rows whose names begin with PREFIX."),
+      Option("--only", "PREFIX", "log, store, wire: only the rows whose names begin with PREFIX."),
       Option("--directory", "DIR", "Where to write; all files are removed at the end. Default: TMPDIR or /tmp."),
       Option(
         "--plot", "FILE.svg",
@@ -54,6 +58,10 @@ extension Command {
         try check(arguments, takes: ["--only", "--plot", "--records", "--real", "--resident"])
         try checkRows(arguments, console, StoreBench.works)
         return try await benchStore(arguments, console, rounds: rounds ?? 3)
+      case "wire":
+        try check(arguments, takes: ["--only", "--real"])
+        try checkRows(arguments, console, WireBench.works)
+        return try await benchWire(arguments, console, rounds: rounds ?? 7)
       default:
         try check(arguments, takes: ["--singles"])
         return try benchFile(arguments, console, rounds: rounds ?? 3)
@@ -68,8 +76,8 @@ extension Command {
 
   /// The operands with which an option means something.
   private static let optionUse: [(name: String, operands: String)] = [
-    ("--only", "'bench log' and 'bench store'"), ("--plot", "'bench log' and 'bench store'"),
-    ("--records", "'bench store'"), ("--real", "'bench store'"), ("--resident", "'bench store'"),
+    ("--only", "'bench log', 'bench store' and 'bench wire'"), ("--plot", "'bench log' and 'bench store'"),
+    ("--records", "'bench store'"), ("--real", "'bench store' and 'bench wire'"), ("--resident", "'bench store'"),
     ("--singles", "'bench FILE'"),
   ]
 
@@ -120,6 +128,15 @@ extension Command {
       if let path = arguments["--plot"] {
         try RatioPlot(title: "Strandline beside SQLite", rows: works.bench.rows).save(at: path, console.fileSystem)
       }
+      return works.bench.rows
+    }
+  }
+
+  private static func benchWire(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
+    let real = try arguments["--real"].map { try Bench.records($0, console) } ?? []
+    return try await benchmark(arguments, console, rounds: rounds) { bench, _ in
+      var works = WireBench(bench, console, real: real, isQuick: arguments.has("--quick"))
+      try await works.run()
       return works.bench.rows
     }
   }
