@@ -81,6 +81,7 @@ import Testing
       ("POST / HTTP/1.1\r\nHost: localhost\r\nExpect: tea\r\n\r\n", 417),
       ("POST / HTTP/1.1\r\nHost: localhost\r\n folded: x\r\n\r\n", 400),
       ("POST / HTTP/1.1\r\nHost: localhost\r\nName : x\r\n\r\n", 400),
+      ("GET / HTTP/1.1\nHost: localhost\n\n", 400), ("GET / HTTP/1.1\r\nHost: localhost\n\r\n", 400),
       ("nonsense\r\n\r\n", 400), ("\u{0}\u{1}\u{2}\r\n\r\n", 400), ("GET  / HTTP/1.1\r\n\r\n", 400),
       ("GET /\(String(repeating: "x", count: 17000)) HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
       (String(repeating: "y", count: 20000), 431),

@@ -108,13 +108,11 @@ struct HTTPConnection {
     var searched = 0
     while true {
       while searched == 0, buffer.starts(with: [0x0D, 0x0A]) { buffer.removeFirst(2) }
-      if let end = Self.endOfHead(buffer, from: max(0, searched - 3)) {
-        guard end <= limits.headerBytesMax else { throw tooLargeHead() }
+      if let end = try endOfHead(from: searched) {
         let head = try HTTPHead.parse(buffer[..<end])
         buffer.removeFirst(end + 4)
         return head
       }
-      guard buffer.count <= limits.headerBytesMax else { throw tooLargeHead() }
       searched = buffer.count
       if deadline == nil, !buffer.isEmpty {
         deadline = clock.monotonicNanoseconds() &+ UInt64(timeouts.header) * 1_000_000
@@ -133,19 +131,12 @@ struct HTTPConnection {
     }
   }
 
-  private func tooLargeHead() -> HTTPRefusal {
-    HTTPRefusal(431, "the header has more than \(limits.headerBytesMax) bytes")
-  }
-
-  private static func endOfHead(_ bytes: [UInt8], from start: Int) -> Int? {
-    var index = start
-    while index + 3 < bytes.count {
-      if bytes[index] == 0x0D, bytes[index + 1] == 0x0A, bytes[index + 2] == 0x0D, bytes[index + 3] == 0x0A {
-        return index
-      }
-      index += 1
+  private func endOfHead(from start: Int) throws(HTTPRefusal) -> Int? {
+    do throws(HTTPDefect) {
+      return try HTTPSyntax.endOfHead(in: buffer, from: start, bytesMax: limits.headerBytesMax)
+    } catch {
+      throw HTTPRefusal(error)
     }
-    return nil
   }
 
   private func remainingMilliseconds(until deadline: UInt64?) -> Int64? {
@@ -156,65 +147,17 @@ struct HTTPConnection {
 
   private mutating func readBody(_ head: HTTPHead) throws(HTTPRefusal) -> [UInt8] {
     let deadline = clock.monotonicNanoseconds() &+ UInt64(timeouts.body) * 1_000_000
-    switch head.body {
-    case .length(let length): return try readBytes(length, until: deadline)
-    case .chunked:
-      var body: [UInt8] = []
-      while true {
-        let line = try readLine(until: deadline)
-        let digits = line.prefix { $0 != 0x3B }
-        guard let text = String(validating: digits, as: UTF8.self)?.trimmingSpaces(), (1...8).contains(text.utf8.count),
-          text.utf8.allSatisfy(Self.isHexDigit), let size = Int(text, radix: 16)
-        else { throw HTTPRefusal(400, "a chunk of the body has no size") }
-        guard body.count + size <= limits.bodyBytesMax else {
-          throw HTTPRefusal(413, "the body has more than \(limits.bodyBytesMax) bytes")
-        }
-        if size == 0 { break }
-        body += try readBytes(size, until: deadline)
-        guard try readBytes(2, until: deadline) == [0x0D, 0x0A] else {
-          throw HTTPRefusal(400, "a chunk of the body is longer than its size says")
-        }
-      }
-      // Trailers are ignored, and bounded.
-      var trailerBytes = 0
-      while true {
-        let line = try readLine(until: deadline)
-        if line.isEmpty { return body }
-        trailerBytes += line.count
-        guard trailerBytes <= limits.headerBytesMax else { throw tooLargeHead() }
-      }
+    var reader: HTTPBodyReader
+    do throws(HTTPDefect) {
+      reader = try HTTPBodyReader(head.body, bytesMax: limits.bodyBytesMax, trailerBytesMax: limits.headerBytesMax)
+    } catch {
+      throw HTTPRefusal(error)
     }
-  }
-
-  private static func isHexDigit(_ byte: UInt8) -> Bool {
-    switch byte {
-    case 0x30...0x39, 0x41...0x46, 0x61...0x66: true
-    default: false
-    }
-  }
-
-  /// The next `count` bytes of the body.
-  private mutating func readBytes(_ count: Int, until deadline: UInt64) throws(HTTPRefusal) -> [UInt8] {
-    while buffer.count < count { try fillBuffer(until: deadline) }
-    let bytes = Array(buffer[..<count])
-    buffer.removeFirst(count)
-    return bytes
-  }
-
-  /// The next line of a chunked body, without its end.
-  private mutating func readLine(until deadline: UInt64) throws(HTTPRefusal) -> [UInt8] {
     while true {
-      if let end = buffer.firstIndex(of: 0x0A) {
-        guard end > 0, buffer[end - 1] == 0x0D else {
-          throw HTTPRefusal(400, "a line of the chunked body ends without CR")
-        }
-        let line = Array(buffer[..<(end - 1)])
-        buffer.removeFirst(end + 1)
-        return line
-      }
-      guard buffer.count <= 1024 else {
-        throw HTTPRefusal(400, "a line of the chunked body has more than 1024 bytes")
-      }
+      let used: Int
+      do throws(HTTPDefect) { used = try reader.receive(buffer[...]) } catch { throw HTTPRefusal(error) }
+      buffer.removeFirst(used)
+      if reader.isComplete { return reader.body }
       try fillBuffer(until: deadline)
     }
   }

@@ -1,5 +1,4 @@
-// Parses a request's header as strictly as RFC 9112 allows: if a proxy and the server disagree about where a message
-// ends, they see different requests (request smuggling).
+// Parses a request's header, by the rules that the client reads answers with (HTTPSyntax).
 //
 // Pure: no socket, no clock. Any bytes give a head or a refusal with its status.
 
@@ -7,15 +6,11 @@ package import StrandlineCloudKit
 
 /// A request without its body.
 package struct HTTPHead: Sendable {
-  package enum Body: Hashable, Sendable {
-    case length(Int)
-    case chunked
-  }
   package var method: String
   package var path: String
   package var query: String
   package var headers = HTTPHeaders()
-  package var body = Body.length(0)
+  package var body = HTTPFraming.length(0)
   package var keepsAlive = true
   package var expectsContinue = false
 }
@@ -28,15 +23,26 @@ package struct HTTPRefusal: Error, Hashable, Sendable {
     self.status = status
     self.words = words
   }
+
+  /// The refusal of a request with a defect.
+  package init(_ defect: HTTPDefect) {
+    switch defect {
+    case .malformed(let words), .cut(let words): self.init(400, words)
+    case .unsupported(let words): self.init(501, words)
+    case .headerTooLarge(let bytesMax): self.init(431, "the header has more than \(bytesMax) bytes")
+    case .bodyTooLarge(let bytesMax): self.init(413, "the body has more than \(bytesMax) bytes")
+    }
+  }
 }
 
 extension HTTPHead {
   /// Parses a head: `bytes` are everything up to the empty line, without it.
   package static func parse(_ bytes: ArraySlice<UInt8>) throws(HTTPRefusal) -> HTTPHead {
-    var lines = try split(bytes)
+    var lines: [ArraySlice<UInt8>]
+    do throws(HTTPDefect) { lines = try HTTPSyntax.lines(of: bytes) } catch { throw HTTPRefusal(error) }
     let requestLine = lines.removeFirst()
     let parts = requestLine.split(separator: 0x20, omittingEmptySubsequences: false)
-    guard parts.count == 3, !parts[0].isEmpty, parts[0].allSatisfy(isTokenByte) else {
+    guard parts.count == 3, !parts[0].isEmpty, parts[0].allSatisfy(HTTPSyntax.isTokenByte) else {
       throw HTTPRefusal(400, "the request line is not 'METHOD target HTTP/1.1'")
     }
     let version = String(decoding: parts[2], as: UTF8.self)
@@ -46,36 +52,9 @@ extension HTTPHead {
     }
     let (path, query) = try target(parts[1])
     var head = HTTPHead(method: String(decoding: parts[0], as: UTF8.self), path: path, query: query)
-    for line in lines {
-      guard let colon = line.firstIndex(of: 0x3A), colon > line.startIndex,
-        line[..<colon].allSatisfy(isTokenByte),
-        let value = String(validating: line[(colon + 1)...], as: UTF8.self)
-      else { throw HTTPRefusal(400, "a header line is not 'Name: value'") }
-      head.headers.append(String(decoding: line[..<colon], as: UTF8.self), value.trimmingSpaces())
-    }
+    do throws(HTTPDefect) { head.headers = try HTTPSyntax.fields(of: lines) } catch { throw HTTPRefusal(error) }
     try head.frame(isOld: version == "HTTP/1.0")
     return head
-  }
-
-  private static func split(_ bytes: ArraySlice<UInt8>) throws(HTTPRefusal) -> [ArraySlice<UInt8>] {
-    var lines: [ArraySlice<UInt8>] = []
-    var start = bytes.startIndex
-    var index = bytes.startIndex
-    while index < bytes.endIndex {
-      let byte = bytes[index]
-      if byte == 0x0D, index + 1 < bytes.endIndex, bytes[index + 1] == 0x0A {
-        lines.append(bytes[start..<index])
-        index += 2
-        start = index
-        continue
-      }
-      guard byte >= 0x20 || byte == 0x09, byte != 0x7F else {
-        throw HTTPRefusal(400, "the header holds a control character")
-      }
-      index += 1
-    }
-    lines.append(bytes[start...])
-    return lines
   }
 
   private static func target(_ bytes: ArraySlice<UInt8>) throws(HTTPRefusal) -> (path: String, query: String) {
@@ -98,36 +77,17 @@ extension HTTPHead {
     guard isOld || headers.all("host").count == 1 else {
       throw HTTPRefusal(400, "the request must have exactly one Host header")
     }
-    let lengths = Set(headers.all("content-length"))
-    let codings = headers.all("transfer-encoding")
-    if !codings.isEmpty {
-      guard lengths.isEmpty else { throw HTTPRefusal(400, "Content-Length and Transfer-Encoding together") }
-      guard codings.count == 1, codings[0].lowercased() == "chunked" else {
-        throw HTTPRefusal(501, "the only supported transfer coding is 'chunked'")
-      }
-      body = .chunked
-    } else if let length = lengths.first {
-      guard lengths.count == 1, !length.isEmpty, length.utf8.count <= 18,
-        length.utf8.allSatisfy({ (0x30...0x39).contains($0) }), let count = Int(length)
-      else { throw HTTPRefusal(400, "Content-Length is not one number") }
-      body = .length(count)
+    do throws(HTTPDefect) {
+      body = try HTTPSyntax.framing(of: headers) ?? .length(0)
+    } catch {
+      throw HTTPRefusal(error)
     }
-    let connection = headers.all("connection").joined(separator: ",").lowercased()
-    let options = connection.split(separator: ",").map { String($0).trimmingSpaces() }
-    keepsAlive = isOld ? options.contains("keep-alive") : !options.contains("close")
+    keepsAlive = HTTPSyntax.keepsAlive(headers, isOld: isOld)
     if let expectation = headers["expect"] {
       guard expectation.lowercased() == "100-continue" else {
         throw HTTPRefusal(417, "the only supported expectation is '100-continue'")
       }
       expectsContinue = !isOld
-    }
-  }
-
-  /// RFC 9110, 5.6.2: the bytes of a method or a header's name.
-  private static func isTokenByte(_ byte: UInt8) -> Bool {
-    switch byte {
-    case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
-    default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
     }
   }
 }
