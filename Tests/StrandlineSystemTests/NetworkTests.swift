@@ -70,6 +70,47 @@ struct NetworkTests {
     }
   }
 
+  @Test func `a connection is quiet until the peer sends or closes`() throws {
+    let (_, client, server) = try pair()
+    #expect(client.isQuiet && server.isQuiet)
+    try server.send([1])
+    #expect(!client.isQuiet)
+    #expect(try client.receive(max: 10) == [1])
+    #expect(client.isQuiet)
+    server.close()
+    #expect(!client.isQuiet)
+    #expect(try client.receive(max: 10).isEmpty)
+    #expect(!client.isQuiet)
+    client.close()
+    #expect(!client.isQuiet)
+  }
+
+  @Test func `a sender whose peer does not read hears what the peer sends`() throws {
+    let (_, client, server) = try pair()
+    let bytes = [UInt8](repeating: 1, count: 64 << 20)
+    var sent = 0
+    let error = #expect(throws: SystemError.self) {
+      while sent < bytes.count { sent += try client.sendPart(bytes, from: sent, timeoutMilliseconds: 1) }
+    }
+    #expect(error?.isTimeout == true && sent > 0 && sent < bytes.count)
+    try server.send([2])
+    // The system may have made room meanwhile; when that is full, the peer's byte ends the wait.
+    while true {
+      let part = try client.sendPart(bytes, from: sent, timeoutMilliseconds: 5_000)
+      sent += part
+      if part == 0 { break }
+    }
+    #expect(try client.receive(max: 10) == [2])
+  }
+
+  @Test func `a host's name has addresses, and a literal is its own`() throws {
+    #expect(try HostName.addresses(of: "127.0.0.1") == ["127.0.0.1"])
+    #expect(try HostName.addresses(of: "::1") == ["::1"])
+    let local = try HostName.addresses(of: "localhost")
+    #expect(!local.isEmpty && Set(local).isSubset(of: ["127.0.0.1", "::1"]))
+    #expect(try HostName.addresses(of: "..").isEmpty)
+  }
+
   @Test func `an address in use and an invalid address throw`() throws {
     let listener = try Listener.bind(host: "127.0.0.1", port: 0)
     let error = #expect(throws: SystemError.self) { try Listener.bind(host: "127.0.0.1", port: listener.port) }

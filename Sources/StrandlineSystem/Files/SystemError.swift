@@ -45,6 +45,13 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   /// The caller's time limit has passed.
   package var isTimeout: Bool { errno == ETIMEDOUT }
 
+  /// The peer of a socket has closed the connection or reset it.
+  package var isDisconnected: Bool {
+    errno == EPIPE || errno == ECONNRESET || errno == ECONNABORTED || errno == ENOTCONN
+  }
+  /// No server listens at the address.
+  package var isConnectionRefused: Bool { errno == ECONNREFUSED }
+
   /// The message for an errno. strerror(3) is not used, because it is not thread-safe.
   package static func words(for errno: Int32) -> String {
     switch errno {

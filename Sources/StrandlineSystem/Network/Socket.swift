@@ -1,4 +1,4 @@
-// TCP sockets for the loopback server and its tests: blocking calls with time limits.
+// TCP sockets for the transport of `http:`, the local server and their tests: blocking calls with time limits.
 //
 // Every descriptor is non-blocking, and a call waits in poll(2) for at most 100 ms at a time. So a call ends within
 // 100 ms after another thread closes its socket, on every OS (on Apple's, shutdown(2) of a listener wakes no thread).
@@ -80,7 +80,7 @@ private func withAddress<Result>(
 ) throws(SystemError) -> Result {
   let subject = "\(host):\(port)"
   var hints = unsafe addrinfo()
-  // Only literal addresses: a host name could resolve to another machine.
+  // Only literal addresses: a host name could resolve to another machine. HostName finds the addresses of a name.
   unsafe hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV
   #if canImport(Glibc)
     let stream = Int32(SOCK_STREAM.rawValue)
@@ -184,9 +184,10 @@ package final class Connection: Sendable {
 
   /// Connects to a literal address and port.
   ///
-  /// - Throws: ECONNREFUSED, ETIMEDOUT.
+  /// - Parameter isCancelled: asked at least every 100 ms; if it returns true, the call ends.
+  /// - Throws: ECONNREFUSED, ETIMEDOUT; EBADF if cancelled.
   package static func connect(
-    host: String, port: UInt16, timeoutMilliseconds: Int64? = nil
+    host: String, port: UInt16, timeoutMilliseconds: Int64? = nil, isCancelled: () -> Bool = { false }
   ) throws(SystemError) -> Connection {
     unsafe try withAddress("connect", host, port) { (descriptor, address, length) throws(SystemError) in
       let subject = "\(host):\(port)"
@@ -197,6 +198,7 @@ package final class Connection: Sendable {
       }
       let isConnected: Bool? = try connection.socket.wait("connect", Int32(POLLOUT), timeoutMilliseconds) {
         (descriptor) throws(SystemError) in
+        if isCancelled() { throw .closed("connect", subject) }
         var wanted = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         guard unsafe poll(&wanted, 1, 0) > 0 else { return nil }
         var code: Int32 = 0
@@ -235,31 +237,63 @@ package final class Connection: Sendable {
   /// - Throws: ETIMEDOUT; EPIPE or ECONNRESET if the peer has closed the connection (without raising SIGPIPE); EBADF
   ///   after `close`.
   package func send(_ bytes: [UInt8], timeoutMilliseconds: Int64? = nil) throws(SystemError) {
+    var done = 0
+    let isSent = try socket.wait("send", Int32(POLLOUT), timeoutMilliseconds) {
+      (descriptor) throws(SystemError) -> Bool? in
+      while done < bytes.count {
+        guard let count = try put(bytes, from: done, descriptor) else { return nil }
+        done += count
+      }
+      return true
+    }
+    guard isSent != nil else { throw .timedOut("send", socket.subject) }
+  }
+
+  /// Sends as much of `bytes` from `start` on as the system takes at once, and returns how many bytes that were. If it
+  /// takes none, waits until it does, or until the peer has sent something or closed the connection: then returns 0.
+  ///
+  /// So a peer that refuses a message while it is sent is heard. If it throws, no byte has been sent.
+  ///
+  /// - Throws: what `send` throws.
+  package func sendPart(
+    _ bytes: [UInt8], from start: Int, timeoutMilliseconds: Int64? = nil
+  ) throws(SystemError) -> Int {
+    let sent = try socket.wait("send", Int32(POLLOUT) | Int32(POLLIN), timeoutMilliseconds) {
+      (descriptor) throws(SystemError) -> Int? in
+      if let count = try put(bytes, from: start, descriptor) { return count }
+      return Self.isReadable(descriptor) ? 0 : nil
+    }
+    guard let sent else { throw .timedOut("send", socket.subject) }
+    return sent
+  }
+
+  /// One call of send(2): the number of bytes that it took, or nil if it would block.
+  private func put(_ bytes: [UInt8], from start: Int, _ descriptor: Int32) throws(SystemError) -> Int? {
     #if canImport(Darwin)
       let flags: Int32 = 0
     #else
       let flags = Int32(MSG_NOSIGNAL)
     #endif
-    var done = 0
-    let isSent = try socket.wait("send", Int32(POLLOUT), timeoutMilliseconds) {
-      (descriptor) throws(SystemError) -> Bool? in
-      while done < bytes.count {
-        let (put, code) = unsafe bytes.withUnsafeBytes { buffer -> (Int, Int32) in
-          guard let base = buffer.baseAddress else { return (0, EINVAL) }
-          let put = unsafe systemSend(descriptor, base + done, bytes.count - done, flags)
-          return (put, put < 0 ? errno : 0)
-        }
-        if put >= 0 {
-          done += put
-        } else if Socket.mustWait(code) {
-          return nil
-        } else {
-          throw SystemError(call: "send", subject: socket.subject, errno: code)
-        }
-      }
-      return true
+    let (put, code) = unsafe bytes.withUnsafeBytes { buffer -> (Int, Int32) in
+      guard let base = buffer.baseAddress else { return (0, EINVAL) }
+      let put = unsafe systemSend(descriptor, base + start, bytes.count - start, flags)
+      return (put, put < 0 ? errno : 0)
     }
-    guard isSent != nil else { throw .timedOut("send", socket.subject) }
+    if put >= 0 { return put }
+    if Socket.mustWait(code) { return nil }
+    throw SystemError(call: "send", subject: socket.subject, errno: code)
+  }
+
+  private static func isReadable(_ descriptor: Int32) -> Bool {
+    var wanted = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    // A failure counts as readable: the read that follows reports it.
+    return unsafe poll(&wanted, 1, 0) != 0
+  }
+
+  /// Whether the connection is open and the peer has sent nothing that was not read, not even the end of the stream.
+  package var isQuiet: Bool {
+    guard let descriptor = try? socket.current("poll") else { return false }
+    return withExtendedLifetime(descriptor) { !Self.isReadable(descriptor.number) }
   }
 
   /// Shuts down the direction to the peer, which then reads the end of the stream.
