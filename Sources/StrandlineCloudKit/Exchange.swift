@@ -1,11 +1,11 @@
 // The state of one request and its answer: the inputs that may come, in any order, and the actions that follow.
 //
-// The caller, the task that cancels it, and URLSession work on different threads, so a cancellation or a completion
+// The caller, the task that cancels it, and the transport work on different threads, so a cancellation or a completion
 // may come before the caller waits. A caller that is never resumed waits for ever, and one that is resumed twice ends
 // the process. Here neither can happen: the first input that ends the exchange decides its outcome, an outcome that
 // comes before the caller waits is kept until it does, and every later input is ignored.
 //
-// Pure, without threads, locks or URLSession, so that a test can try every order.
+// Pure, without threads, locks or connections, so that a test can try every order.
 
 private import Strandline
 
@@ -62,7 +62,7 @@ package struct Exchange<Caller: Sendable>: Sendable {
     }
   }
 
-  /// The caller's task was cancelled: it is resumed at once, before URLSession reports the end.
+  /// The caller's task was cancelled: it is resumed at once, before the transport reports the end.
   package mutating func cancel() -> [Action] { end(.failure(CancellationError()), cancelling: true) }
 
   /// Status and header of the answer came. If they come again, the last ones count.
@@ -91,6 +91,9 @@ package struct Exchange<Caller: Sendable>: Sendable {
     case nil: end(answer, cancelling: false)
     }
   }
+
+  /// The transport read the whole answer, and has checked it.
+  package mutating func complete(with answer: HTTPResponse) -> [Action] { end(.success(answer), cancelling: false) }
 
   /// Why an exchange completed without its whole answer.
   package enum Problem: Sendable {

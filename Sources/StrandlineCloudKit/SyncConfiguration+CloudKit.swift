@@ -32,7 +32,7 @@ extension SyncConfiguration {
   ) -> SyncConfiguration {
     cloudKit(
       CloudAddress(container: container, environment: environment, scope: scope), apiToken: apiToken, baseURL: baseURL,
-      making: { URLSessionTransport() })
+      making: { NetworkTransport() })
   }
 
   /// The same over any transport.

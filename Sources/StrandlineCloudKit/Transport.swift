@@ -1,8 +1,8 @@
 // An HTTP request, its answer, and the protocol that carries them.
 //
-// URLSessionTransport uses the network. InProcessTransport calls the local server in the same process, so that tests
-// and simulations exercise JSON and headers without sockets. A request's query holds the credentials and is never
-// printed.
+// NetworkTransport uses the network: SocketTransport for `http:`, URLSessionTransport for `https:`. InProcessTransport
+// calls the local server in the same process, so that tests and simulations exercise JSON and headers without sockets. A
+// request's query holds the credentials and is never printed.
 
 /// Header fields in the order in which they came; names compare without regard to case.
 public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, CustomStringConvertible {
@@ -113,7 +113,10 @@ public struct HTTPResponse: Sendable, CustomStringConvertible {
   public var description: String { "\(status), \(body.count) bytes" }
 }
 
-/// Carries requests to a server.
+/// Carries requests to a server. ``NetworkTransport`` is what a database uses if it is given no other.
+///
+/// An app conforms a type of its own if requests must go another way. Such a type sends a request at most once (the engine
+/// looks whether an operation arrived before it sends it again), follows no redirect, and prints no query.
 public protocol Transport: Sendable {
   /// Sends a request and returns the whole answer, of any status.
   ///

@@ -14,7 +14,9 @@ private import Strandline
   internal import FoundationNetworking
 #endif
 
-/// Sends requests over the network.
+/// Sends requests with Foundation's URLSession. ``NetworkTransport`` uses it for `https:` addresses.
+///
+/// On Linux, URLSession sends a POST a second time, without its body, if a kept-alive connection ends before the answer.
 public final class URLSessionTransport: Transport, CustomStringConvertible {
   private let session: URLSession
   private let gatherer: Gatherer

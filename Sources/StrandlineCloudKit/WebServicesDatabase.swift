@@ -59,7 +59,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   ///   - transport: carries the requests.
   public convenience init(
     address: CloudAddress, apiToken: String = "", session: WebSession? = nil,
-    baseURL: String = WebServicesDatabase.appleOrigin, transport: any Transport = URLSessionTransport()
+    baseURL: String = WebServicesDatabase.appleOrigin, transport: any Transport = NetworkTransport()
   ) {
     self.init(
       address: address, apiToken: apiToken, session: session, baseURL: baseURL, transport: transport,

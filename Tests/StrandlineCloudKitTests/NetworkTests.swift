@@ -1,5 +1,5 @@
-// Goal: every failure of a connection becomes a CloudError with a clear reason. Method: URLSession against loopback
-// sockets that misbehave, and against the local server.
+// Goal: every failure of a connection becomes a CloudError with a clear reason, whichever transport carries the request.
+// Method: each of them against loopback sockets that misbehave, and against the local server.
 
 import Strandline
 import StrandlineCloudKit
@@ -9,70 +9,86 @@ import StrandlineTestSupport
 import Testing
 
 @Suite(.serialized, .timeLimit(.minutes(30))) struct NetworkTests {
-  private func failure(_ answer: String, keepsOpen: Bool = false, bytesMax: Int = 1 << 20) async throws -> CloudError? {
+  enum Kind: CaseIterable {
+    case session, sockets
+
+    func transport(timeout: Double = 60, bytesMax: Int = 64 << 20) -> any Transport {
+      switch self {
+      case .session: URLSessionTransport(timeout: timeout, totalTimeout: 60, answerBytesMax: bytesMax)
+      case .sockets: NetworkTransport(timeout: timeout, totalTimeout: 60, answerBytesMax: bytesMax)
+      }
+    }
+  }
+
+  private func failure(
+    _ kind: Kind, _ answer: String, keepsOpen: Bool = false, bytesMax: Int = 1 << 20
+  ) async throws -> CloudError? {
     let server = try ByteServer(answer, keepsOpen: keepsOpen)
     // It listens as long as it lives, and nothing after its address uses it.
     defer { withExtendedLifetime(server) {} }
-    let transport = URLSessionTransport(timeout: keepsOpen ? 1 : 60, totalTimeout: 60, answerBytesMax: bytesMax)
+    let transport = kind.transport(timeout: keepsOpen ? 1 : 60, bytesMax: bytesMax)
     let client = WebServicesDatabase.over(transport, apiToken: "top+secret", baseURL: server.url)
     let error = try await refusal { _ = try await client.zones() }
     #expect(error.map { "\($0)" }?.contains("secret") != true)
     return error
   }
 
-  @Test func `nothing listening`() async throws {
+  @Test(arguments: Kind.allCases) func `nothing listening`(kind: Kind) async throws {
     let listener = try Listener.bind(host: "127.0.0.1", port: 0)
     listener.close()
-    let client = WebServicesDatabase.over(URLSessionTransport(), baseURL: "http://127.0.0.1:\(listener.port)")
+    let client = WebServicesDatabase.over(kind.transport(), baseURL: "http://127.0.0.1:\(listener.port)")
     let error = try await refusal { _ = try await client.zones() }
     #expect(error?.code == .networkError)
     #expect(
       error?.reason.hasPrefix("http://127.0.0.1:\(listener.port): cannot connect") == true, "\(error?.reason ?? "")")
   }
 
-  @Test func `addresses that are not valid`() async throws {
+  @Test(arguments: Kind.allCases) func `addresses that are not valid`(kind: Kind) async throws {
     for url in ["", "nonsense", "ftp://x", "http://", "http://a b"] {
       let error = try await refusal {
-        _ = try await WebServicesDatabase.over(URLSessionTransport(), baseURL: url).zones()
+        _ = try await WebServicesDatabase.over(kind.transport(), baseURL: url).zones()
       }
       #expect(error?.code == .networkError, "\(url)")
     }
   }
 
-  @Test func `garbage, silence and cuts are network errors`() async throws {
-    #expect(try await failure("")?.code == .networkError)
-    #expect(try await failure("SSH-2.0-OpenSSH_9.9\r\n")?.code == .networkError)
-    #expect(try await failure("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"zones\":[")?.code == .networkError)
+  @Test(arguments: Kind.allCases) func `garbage, silence and cuts are network errors`(kind: Kind) async throws {
+    #expect(try await failure(kind, "")?.code == .networkError)
+    #expect(try await failure(kind, "SSH-2.0-OpenSSH_9.9\r\n")?.code == .networkError)
     #expect(
-      try await failure("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"zon")?.code == .networkError)
-    let silent = try await failure("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", keepsOpen: true)
+      try await failure(kind, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{\"zones\":[")?.code == .networkError)
+    #expect(
+      try await failure(kind, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"zon")?.code == .networkError
+    )
+    let silent = try await failure(kind, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", keepsOpen: true)
     #expect(silent?.code == .networkError)
-    #expect(silent?.reason.hasSuffix("timed out") == true)
+    #expect(silent?.reason.contains("timed out") == true)
     let large = try await failure(
-      "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + String(repeating: "x", count: 200_000), bytesMax: 1000)
+      kind, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + String(repeating: "x", count: 200_000), bytesMax: 1000)
     #expect(large?.reason.contains("larger than 1000 bytes") == true)
   }
 
-  @Test func `portals, redirects and refusals give different errors`() async throws {
+  @Test(arguments: Kind.allCases) func `portals, redirects and refusals give different errors`(kind: Kind) async throws
+  {
     func answer(_ status: String, _ body: String, _ header: String = "") -> String {
       "HTTP/1.1 \(status)\r\n\(header)Connection: close\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
     }
-    #expect(try await failure(answer("200 OK", "<html>"))?.code == .unexpectedServerResponse)
-    #expect(try await failure(answer("200 OK", ""))?.code == .unexpectedServerResponse)
-    let redirect = try await failure(answer("302 Found", "", "Location: http://127.0.0.1:1/\r\n"))
+    #expect(try await failure(kind, answer("200 OK", "<html>"))?.code == .unexpectedServerResponse)
+    #expect(try await failure(kind, answer("200 OK", ""))?.code == .unexpectedServerResponse)
+    let redirect = try await failure(kind, answer("302 Found", "", "Location: http://127.0.0.1:1/\r\n"))
     #expect(redirect?.code == .unexpectedServerResponse && redirect?.httpStatus == 302)
-    let busy = try await failure(answer("503 Busy", "<html>", "Retry-After: 30\r\n"))
+    let busy = try await failure(kind, answer("503 Busy", "<html>", "Retry-After: 30\r\n"))
     #expect(busy?.code == .serviceUnavailable && busy?.retryAfter == 30)
-    let signIn = try await failure(answer("421 X", "{\"serverErrorCode\":\"AUTHENTICATION_REQUIRED\"}"))
+    let signIn = try await failure(kind, answer("421 X", "{\"serverErrorCode\":\"AUTHENTICATION_REQUIRED\"}"))
     #expect(signIn?.code == .authenticationRequired)
-    #expect(try await failure(answer("200 OK", "{\"zones\":[]}")) == nil)
+    #expect(try await failure(kind, answer("200 OK", "{\"zones\":[]}")) == nil)
   }
 
-  @Test func `the client syncs with the local server over a socket`() async throws {
+  @Test(arguments: Kind.allCases) func `the client syncs with the local server over a socket`(kind: Kind) async throws {
     let folder = try TemporaryFolder()
     let server = try LocalServer.run(directory: folder("journal"))
     let client = WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test/ü?"), baseURL: server.url, transport: URLSessionTransport())
+      address: CloudAddress(container: "iCloud.test/ü?"), baseURL: server.url, transport: kind.transport())
     #expect(try await client.user() == CloudServer.defaultUser)
     try await client.createZone(notes)
     #expect(try await client.zones() == [notes])
@@ -103,10 +119,12 @@ import Testing
     #expect(gone?.code == .networkError)
   }
 
-  @Test func `a cancelled request ends, whenever the cancellation comes`() async throws {
+  @Test(arguments: Kind.allCases) func `a cancelled request ends, whenever the cancellation comes`(kind: Kind)
+    async throws
+  {
     let server = try ByteServer("", keepsOpen: true)
     defer { withExtendedLifetime(server) {} }
-    let client = WebServicesDatabase.over(URLSessionTransport(), baseURL: server.url)
+    let client = WebServicesDatabase.over(kind.transport(), baseURL: server.url)
     for round in 0..<200 {
       let task = Task {
         // Every second request is cancelled before it begins: its handler runs first of all.

@@ -310,6 +310,18 @@ private struct PublicCall: Sendable {
       }
     ),
     (
+      ["SocketTransport.send(_:)"], .cloud,
+      {
+        _ = try await SocketTransport().send(request("https://x"))
+      }
+    ),
+    (
+      ["NetworkTransport.send(_:)"], .cloud,
+      {
+        _ = try await NetworkTransport().send(request("gopher://x"))
+      }
+    ),
+    (
       ["InProcessTransport.send(_:)"], .cancelled,
       {
         try await cancelled { _ = try await InProcessTransport(CloudServer()).send(request("http://cloud.invalid")) }

@@ -117,7 +117,7 @@ struct SyncCommand {
       session.set(opened)
       return WebServicesDatabase(
         address: address, apiToken: apiToken, session: opened, baseURL: url,
-        transport: URLSessionTransport(timeout: timeout, totalTimeout: 6 * timeout), environment: environment.system)
+        transport: NetworkTransport(timeout: timeout, totalTimeout: 6 * timeout), environment: environment.system)
     }
     configuration.isAutomatic = false
     try Command.checkParent(of: storePath, console, purpose: "to make the store in")

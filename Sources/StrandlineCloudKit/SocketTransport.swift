@@ -1,0 +1,325 @@
+// Sends requests to `http:` addresses over sockets of our own.
+//
+// FoundationNetworking on Linux sends a POST a second time, without its body, when a kept-alive connection dies before the
+// answer, and occupies a core while a server works on a large body. Here a request is written once. It is written again
+// only if no byte of it was written, which is the one case in which the server cannot have seen it. Each request has a
+// thread that blocks in poll(2); Exchange.swift decides what its caller is told.
+
+internal import Strandline
+package import StrandlineSystem
+internal import Synchronization
+
+/// Sends requests to `http:` addresses, over connections of its own that it keeps open for the next request.
+///
+/// For servers on this machine and in a network that is trusted: nothing is encrypted. It follows no redirect (the caller
+/// gets the 3xx answer, so no token travels to another host), uses no proxy, and asks for no compression.
+///
+/// A request is sent at most once: if its connection breaks after a byte of it was written, the call throws. Up to 4 idle
+/// connections to each server are kept, for 30 s each.
+public final class SocketTransport: Transport, CustomStringConvertible {
+  private let limits: SocketLimits
+  private let pool = ConnectionPool()
+  private let clock: any SystemClock
+
+  /// A transport with its own connections. Every time is in seconds.
+  ///
+  /// - Parameters:
+  ///   - connectTimeout: for each address of the host, until it is connected. The name's resolution comes before, and takes
+  ///     as long as the system's resolver allows.
+  ///   - answerTimeout: from the end of the request to the first byte of the answer: the time that the server works.
+  ///   - idleTimeout: between two bytes of the answer, and while the server takes no byte of the request.
+  ///   - totalTimeout: for the request and its answer together.
+  ///   - answerBytesMax: the largest body that is accepted. A header may have 64 KiB.
+  public convenience init(
+    connectTimeout: Double = 10, answerTimeout: Double = 60, idleTimeout: Double = 60, totalTimeout: Double = 300,
+    answerBytesMax: Int = 64 << 20
+  ) {
+    var limits = SocketLimits()
+    limits.connectMilliseconds = SocketLimits.milliseconds(connectTimeout)
+    limits.answerMilliseconds = SocketLimits.milliseconds(answerTimeout)
+    limits.idleMilliseconds = SocketLimits.milliseconds(idleTimeout)
+    limits.totalMilliseconds = SocketLimits.milliseconds(totalTimeout)
+    limits.answerBytesMax = answerBytesMax
+    self.init(limits, clock: SystemEnvironment.real.clock)
+  }
+
+  /// The same with a clock that a test controls: it decides when the total time has passed. The system measures the waits.
+  package init(_ limits: SocketLimits, clock: any SystemClock) {
+    self.limits = limits
+    self.clock = clock
+  }
+
+  /// What it is; requests in flight hold credentials.
+  public var description: String { "transport over sockets" }
+
+  /// Sends a request and returns the whole answer; see `Transport.send(_:)`.
+  ///
+  /// - Throws: also `CloudError(.badRequest)` if the request cannot be written as HTTP/1.1: a path without "/" at its
+  ///   beginning, a control character in a header, or a field that the transport writes itself (`Host`, `Content-Length`,
+  ///   `Connection`).
+  public func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    guard let server = HTTPOrigin(request.origin) else {
+      throw CloudError(
+        .networkError, reason: "'\(request.origin)' is not a server's address; give http://host:port or https://host")
+    }
+    guard server.scheme == "http" else {
+      throw CloudError(.networkError, reason: "\(request.origin): the transport over sockets carries http: only")
+    }
+    guard let message = HTTPRequestWriter.bytes(of: request, to: server) else {
+      throw CloudError(
+        .badRequest, reason: "\(request.origin): the request's method, path or header cannot be written as HTTP/1.1")
+    }
+    let call = SocketCall(
+      message, method: request.method, origin: request.origin, server: server, limits: limits, pool: pool, clock: clock)
+    return try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        call.update { $0.wait(continuation) }
+      }
+    } onCancel: {
+      // May run before the caller waits, or concurrently.
+      call.update { $0.cancel() }
+    }
+  }
+}
+
+/// How long a request may take, and how large its answer may be.
+package struct SocketLimits: Sendable {
+  package var connectMilliseconds: Int64 = 10_000
+  package var answerMilliseconds: Int64 = 60_000
+  package var idleMilliseconds: Int64 = 60_000
+  package var totalMilliseconds: Int64 = 300_000
+  package var headerBytesMax = 64 << 10
+  package var answerBytesMax = 64 << 20
+  package init() {}
+
+  /// Seconds as milliseconds: from 0, which also NaN and negative numbers become, to 30 years.
+  static func milliseconds(_ seconds: Double) -> Int64 { seconds > 0 ? Int64(min(seconds * 1_000, 1e12)) : 0 }
+}
+
+/// One request: the state that its caller, the task that cancels it and its thread share.
+private final class SocketCall: Sendable {
+  typealias Caller = CheckedContinuation<HTTPResponse, any Error>
+
+  private let message: [UInt8]
+  private let method: String
+  private let server: HTTPOrigin
+  private let limits: SocketLimits
+  private let pool: ConnectionPool
+  private let clock: any SystemClock
+  private let exchange: Mutex<Exchange<Caller>>
+
+  private struct Link {
+    var connection: Connection?
+    var isCancelled = false
+  }
+  private let link = Mutex(Link())
+
+  init(
+    _ message: [UInt8], method: String, origin: String, server: HTTPOrigin, limits: SocketLimits, pool: ConnectionPool,
+    clock: any SystemClock
+  ) {
+    self.message = message
+    self.method = method
+    self.server = server
+    self.limits = limits
+    self.pool = pool
+    self.clock = clock
+    exchange = Mutex(Exchange(origin: origin, answerBytesMax: limits.answerBytesMax))
+  }
+
+  /// Gives an input to the exchange and carries out the actions, outside of its lock.
+  func update(_ input: (inout Exchange<Caller>) -> [Exchange<Caller>.Action]) {
+    for action in exchange.withLock({ input(&$0) }) {
+      switch action {
+      case .start: start()
+      case .resume(let caller, let outcome): caller.resume(with: outcome)
+      case .cancel: cancel()
+      }
+    }
+  }
+
+  private func start() {
+    do throws(SystemError) {
+      try BlockingThread.start(name: "strandline-send") { self.run() }
+    } catch {
+      update { $0.complete(.failed("cannot start a thread for the request: \(error)")) }
+    }
+  }
+
+  /// Closes the connection: the thread that waits on it ends.
+  private func cancel() {
+    let connection = link.withLock { link in
+      link.isCancelled = true
+      return link.connection.take()
+    }
+    connection?.close()
+  }
+
+  private var isCancelled: Bool { link.withLock { $0.isCancelled } }
+
+  // MARK: The thread
+
+  /// Why the thread ends without an answer, in words that hold no token.
+  private struct Failure: Error {
+    var words: String
+  }
+
+  private func run() {
+    let deadline = clock.monotonicNanoseconds() &+ UInt64(limits.totalMilliseconds) * 1_000_000
+    do throws(Failure) {
+      let answer = try carry(by: deadline)
+      update { $0.complete(with: answer) }
+    } catch {
+      // What the connection still carries belongs to no other request.
+      cancel()
+      update { $0.complete(.failed(error.words)) }
+    }
+  }
+
+  private func carry(by deadline: UInt64) throws(Failure) -> HTTPResponse {
+    while let connection = pool.take(to: server, nowNanoseconds: clock.monotonicNanoseconds()) {
+      // nil if the server closed it before a byte of the request was written.
+      if let answer = try converse(over: connection, by: deadline) { return answer }
+    }
+    let connection = try connect(by: deadline)
+    guard let answer = try converse(over: connection, by: deadline) else {
+      throw Failure(words: "the connection was lost before the request was sent")
+    }
+    return answer
+  }
+
+  private func connect(by deadline: UInt64) throws(Failure) -> Connection {
+    let addresses: [String]
+    do throws(SystemError) {
+      addresses = try HostName.addresses(of: server.host)
+    } catch {
+      throw Failure(words: "cannot find the host: \(SystemError.words(for: error.errno))")
+    }
+    guard !addresses.isEmpty else { throw Failure(words: "cannot find the host") }
+    var failure = Failure(words: "cannot find the host")
+    for address in addresses {
+      let wait = try Wait(limits.connectMilliseconds, "no connection", self, deadline)
+      do throws(SystemError) {
+        return try Connection.connect(
+          host: address, port: server.port, timeoutMilliseconds: wait.milliseconds, isCancelled: { self.isCancelled })
+      } catch {
+        if isCancelled { throw Failure(words: "cancelled") }
+        if error.isTimeout {
+          failure = wait.timeOut
+        } else if error.isConnectionRefused {
+          failure = Failure(words: "cannot connect; is the server running?")
+        } else {
+          failure = Failure(words: "cannot connect: \(SystemError.words(for: error.errno))")
+        }
+      }
+    }
+    throw failure
+  }
+
+  /// Sends the request and reads its answer. Afterwards the connection is in the pool or closed. Returns nil if the server
+  /// has closed the connection and no byte of the request was written.
+  private func converse(over connection: Connection, by deadline: UInt64) throws(Failure) -> HTTPResponse? {
+    let isCancelled = link.withLock { link in
+      link.connection = connection
+      return link.isCancelled
+    }
+    guard !isCancelled else {
+      connection.close()
+      throw Failure(words: "cancelled")
+    }
+    var reader = HTTPAnswerReader(
+      method: method, headerBytesMax: limits.headerBytesMax, bodyBytesMax: limits.answerBytesMax)
+    let sent = try send(over: connection, into: &reader, by: deadline)
+    if sent == 0, !reader.hasBegun {
+      connection.close()
+      return nil
+    }
+    while reader.answer == nil { try receive(from: connection, into: &reader, by: deadline) }
+    // If a cancellation has taken the connection it is about to close it, and no other request may get it.
+    let isMine = link.withLock { $0.connection.take() } != nil
+    if isMine, sent == message.count, reader.keepsAlive {
+      pool.put(connection, to: server, nowNanoseconds: clock.monotonicNanoseconds())
+    } else {
+      connection.close()
+    }
+    return reader.answer
+  }
+
+  /// Sends the request and returns how many bytes of it were written. These are fewer than all if the server closed the
+  /// connection or answered before it had read them all.
+  private func send(
+    over connection: Connection, into reader: inout HTTPAnswerReader, by deadline: UInt64
+  ) throws(Failure) -> Int {
+    var sent = 0
+    while sent < message.count, reader.answer == nil {
+      let wait = try Wait(limits.idleMilliseconds, "the server does not read the request", self, deadline)
+      let part: Int
+      do throws(SystemError) {
+        part = try connection.sendPart(message, from: sent, timeoutMilliseconds: wait.milliseconds)
+      } catch {
+        // An answer that came before may lie in the system's buffer: the caller reads it, or the end.
+        if error.isDisconnected { return sent }
+        throw wait.failure(error)
+      }
+      sent += part
+      if part == 0 { try receive(from: connection, into: &reader, by: deadline) }
+    }
+    return sent
+  }
+
+  /// Reads the next bytes of the answer, or its end.
+  private func receive(
+    from connection: Connection, into reader: inout HTTPAnswerReader, by deadline: UInt64
+  ) throws(Failure) {
+    let wait =
+      reader.hasBegun
+      ? try Wait(limits.idleMilliseconds, "no byte of the rest of the answer", self, deadline)
+      : try Wait(limits.answerMilliseconds, "no answer", self, deadline)
+    let bytes: [UInt8]
+    do throws(SystemError) {
+      bytes = try connection.receive(max: 64 << 10, timeoutMilliseconds: wait.milliseconds)
+    } catch {
+      throw wait.failure(error)
+    }
+    do throws(HTTPDefect) {
+      if bytes.isEmpty { try reader.end() } else { try reader.receive(bytes) }
+    } catch {
+      throw Failure(words: Self.words(error))
+    }
+  }
+
+  private static func words(_ defect: HTTPDefect) -> String {
+    switch defect {
+    case .malformed(let words), .unsupported(let words): "the answer is not HTTP that this client accepts: \(words)"
+    case .headerTooLarge(let bytesMax): "the answer's header is larger than \(bytesMax) bytes"
+    case .bodyTooLarge(let bytesMax): "the answer is larger than \(bytesMax) bytes"
+    case .cut(let words): words
+    }
+  }
+
+  /// How long one wait may take: its own time, or what is left of the whole.
+  private struct Wait {
+    let milliseconds: Int64
+    private let what: String
+    private let limit: Int64
+
+    init(_ own: Int64, _ what: String, _ call: SocketCall, _ deadline: UInt64) throws(Failure) {
+      let now = call.clock.monotonicNanoseconds()
+      let total = call.limits.totalMilliseconds
+      guard now < deadline else { throw Failure(words: "timed out: no whole answer within \(total) ms") }
+      let left = Int64(clamping: (deadline - now + 999_999) / 1_000_000)
+      milliseconds = min(own, left)
+      self.what = own <= left ? what : "no whole answer"
+      limit = own <= left ? own : total
+    }
+
+    /// The wait has ended without a result.
+    var timeOut: Failure { Failure(words: "timed out: \(what) within \(limit) ms") }
+
+    func failure(_ error: SystemError) -> Failure {
+      if error.isTimeout { return timeOut }
+      if error.isDisconnected { return Failure(words: "the connection was lost before the whole answer came") }
+      return Failure(words: "the connection failed: \(SystemError.words(for: error.errno))")
+    }
+  }
+}
