@@ -50,33 +50,70 @@ extension CloudServer {
 
   // MARK: Pages
 
-  /// One page for each requested zone; a refusal of one zone is in its entry.
+  /// One page for each requested zone; a refusal of one zone is in its entry. A zone that is named twice has one entry.
+  ///
+  /// One budget of bytes holds for all pages. A zone for which none is left gets a page without records, its own token
+  /// and `moreComing`, as CloudKit's empty pages are: a client asks again, and then others are without.
   package func zoneChanges(_ message: ZoneChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> ZoneChangesReply
   {
     guard key.scope != .public else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
     return try runAlone { core throws(ServerRefusal) in
+      guard message.zones.count <= core.limits.zonesAskedMax else {
+        throw ServerRefusal(
+          400,
+          WireError(
+            .badRequest, "\(message.zones.count) zones in one request; the limit is \(core.limits.zonesAskedMax)"))
+      }
       var zones: [ZoneChangesReply.Zone] = []
-      for asked in message.zones {
-        zones.append(try page(asked, message, key, &core))
+      var rest = core.limits.answerBytesMax
+      for asked in Self.merged(message.zones) {
+        zones.append(
+          asked.isContradictory
+            ? ZoneChangesReply.Zone(
+              zoneID: asked.zone.zoneID,
+              error: WireError(.badRequest, "the zone is asked for more than once, and in different ways"))
+            : try page(asked.zone, message, key, &rest, &core))
       }
       return ZoneChangesReply(zones: zones)
     }
   }
 
+  /// The zones of a request, each once, in the order in which they are named first.
+  private static func merged(
+    _ zones: [ZoneChangesRequest.Zone]
+  ) -> [(zone: ZoneChangesRequest.Zone, isContradictory: Bool)] {
+    var result: [(zone: ZoneChangesRequest.Zone, isContradictory: Bool)] = []
+    var places: [WireZoneID: Int] = [:]
+    for zone in zones {
+      let id = WireZoneID(zoneName: zone.zoneID.name, ownerRecordName: zone.zoneID.ownerRecordName)
+      guard let place = places[id] else {
+        places[id] = result.count
+        result.append((zone, false))
+        continue
+      }
+      if WireJSON.encode(result[place].zone) != WireJSON.encode(zone) { result[place].isContradictory = true }
+    }
+    return result
+  }
+
   private func page(
-    _ asked: ZoneChangesRequest.Zone, _ message: ZoneChangesRequest, _ key: DatabaseKey, _ core: inout Core
+    _ asked: ZoneChangesRequest.Zone, _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int,
+    _ core: inout Core
   ) throws(ServerRefusal) -> ZoneChangesReply.Zone {
     func refused(_ code: CloudError.Code, _ words: String) -> ZoneChangesReply.Zone {
       ZoneChangesReply.Zone(zoneID: asked.zoneID, error: WireError(code, words))
     }
-    let name = asked.zoneID.name
-    if key.scope == .shared, asked.zoneID.ownerRecordName == nil {
-      return refused(.badRequest, "zoneID needs to have ownerRecordName field for calls to sharedb")
+    if key.scope == .shared, asked.reverse == true, asked.zoneID.ownerRecordName?.isEmpty == false {
+      return refused(.badRequest, "Reverse sync of share db is unsupported")
     }
+    let name: String
+    do throws(ServerRefusal) { name = try zoneName(asked.zoneID, in: key) } catch {
+      return ZoneChangesReply.Zone(zoneID: asked.zoneID, error: error.error)
+    }
+    if asked.reverse == true { return refused(.badRequest, "this server has no reverse sync") }
     if name == Names.defaultZone { return refused(.badRequest, "AppDefaultZone does not support getChanges call") }
-    if asked.reverse == true { return refused(.badRequest, "Reverse sync is unsupported") }
     guard let zone = core.state.zone(name, in: key) else { return refused(.zoneNotFound, "Zone does not exist") }
     var since: UInt64 = 0
     if let text = asked.syncToken, !text.isEmpty {
@@ -95,25 +132,25 @@ extension CloudServer {
     let keys = (asked.desiredKeys ?? message.desiredKeys).map(Set.init)
     let types = (asked.desiredRecordTypes ?? message.desiredRecordTypes).map(Set.init)
     var records: [WireRecord] = []
-    var bytes = 0
     var end = since
     var next = zone.nextCurrent(from: zone.index(after: since))
     var visited = 0
-    while let index = next, visited < limit, bytes < core.limits.pageBytesMax {
+    while let index = next, visited < limit, rest > 0 {
       let change = zone.feed[index]
       visited += 1
       end = change.lsn
       next = zone.nextCurrent(from: index + 1)
       guard let entry = zone.entries[change.name], !entry.isDeleted else {
         records.append(tombstone(change.name, in: wireZone(name, key)))
-        bytes += change.name.utf8.count + 64
+        rest -= change.name.utf8.count + 64
         continue
       }
       let record = try read(entry.lsn)
+      // Read is read: a record that the filter drops has cost its bytes too.
+      rest -= CloudServer.size(of: record)
       // The filter by type drops records after the limit has counted them, so a page may be short, or empty, and not be
       // the last. Tombstones have no type and pass every filter.
       if let types, !types.contains(record.type) { continue }
-      bytes += CloudServer.size(of: record)
       records.append(wire(record, keys: keys, key, zoneName: name))
     }
     // The last page's token names the zone's latest event: a client that has everything gets the same token again.
@@ -188,12 +225,13 @@ extension CloudServer {
           WireError(
             .badRequest, "\(message.records.count) records in one request; the limit is \(core.limits.operationsMax)"))
       }
-      let name = (message.zoneID ?? WireZoneID(zoneName: nil)).name
+      let name = try zoneName(message.zoneID, in: key)
       let zone = core.state.zone(name, in: key)
       guard zone != nil || name == Names.defaultZone else {
         throw ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
       }
       var records: [WireRecord] = []
+      var rest = core.limits.answerBytesMax
       for asked in message.records {
         guard let entry = zone?.entries[asked.recordName], !entry.isDeleted else {
           records.append(
@@ -201,7 +239,20 @@ extension CloudServer {
           continue
         }
         let keys = (asked.desiredKeys ?? message.desiredKeys).map(Set.init)
-        records.append(wire(try read(entry.lsn), keys: keys, key, zoneName: name))
+        let record = try read(entry.lsn)
+        rest -= CloudServer.size(of: record)
+        // What CloudKit's web does here is not known; its native service refuses the whole of too large an operation, and
+        // a client halves it. A refusal of single records would leave a client that asks for all of them again with the
+        // same ones each time.
+        guard rest >= 0 || message.records.count == 1 else {
+          throw ServerRefusal(
+            413,
+            WireError(
+              .limitExceeded,
+              "the \(message.records.count) records have more than \(core.limits.answerBytesMax) bytes in all; ask for "
+                + "fewer at a time"))
+        }
+        records.append(wire(record, keys: keys, key, zoneName: name))
       }
       return RecordsReply(records: records)
     }

@@ -15,7 +15,7 @@ extension CloudServer {
     try runAlone { core throws(ServerRefusal) in
       if core.faults.quotaExceeded { throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded")) }
       let prepared = try prepare(message, core.limits)
-      let zoneName = (message.zoneID ?? WireZoneID(zoneName: nil)).name
+      let zoneName = try zoneName(message.zoneID, in: key)
       // The plan must not hold the zone's tables: with a second owner, each write would copy them.
       let plan = try plan(prepared, message, zoneName, key, core)
       try write(plan.events, &core)
@@ -132,7 +132,7 @@ extension CloudServer {
   /// Why an operation is refused whatever the state of its record; nil if it is not.
   private func defect(of operation: Prepared, _ limits: ServerLimits) -> WireError? {
     func bad(_ words: String) -> WireError { WireError(.badRequest, words) }
-    if operation.name.isEmpty || operation.name.count > limits.nameCharactersMax {
+    if operation.name.isEmpty || operation.name.unicodeScalars.count > limits.nameCharactersMax {
       return bad("a record's name has 1 to \(limits.nameCharactersMax) characters")
     }
     if let defect = operation.record.defect { return bad("Invalid value, \(defect)") }

@@ -14,6 +14,22 @@ extension CloudServer {
     }
   }
 
+  /// The name of the zone that a request means. In the private database a user has no zones but the own; in the shared one
+  /// a zone's owner must be named, and no zone is shared.
+  func zoneName(_ id: WireZoneID?, in key: DatabaseKey) throws(ServerRefusal) -> String {
+    let owner = id?.ownerRecordName ?? ""
+    guard key.scope != .shared || !owner.isEmpty else {
+      throw ServerRefusal(
+        400, WireError(.badRequest, "zoneID needs to have ownerRecordName field for calls to sharedb"))
+    }
+    // As the model spells owners: the placeholder for the current user is empty.
+    let zone = ZoneID(id?.name ?? Names.defaultZone, owner: owner, scope: key.scope)
+    guard key.scope != .shared, zone.owner.isEmpty || zone.owner == key.user else {
+      throw ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
+    }
+    return zone.name
+  }
+
   /// A zone's ID in an answer.
   func wireZone(_ name: String, _ key: DatabaseKey) -> WireZoneID {
     WireZoneID(
@@ -38,13 +54,23 @@ extension CloudServer {
   /// Zones, by name.
   package func lookupZones(_ ids: [WireZoneID], in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
     try runAlone { core throws(ServerRefusal) in
-      ZonesReply(
+      guard ids.count <= core.limits.zonesAskedMax else {
+        throw ServerRefusal(
+          400,
+          WireError(.badRequest, "\(ids.count) zones in one request; the limit is \(core.limits.zonesAskedMax)"))
+      }
+      return ZonesReply(
         zones: ids.map { id in
-          if id.name == Names.defaultZone { return WireZone(zoneID: wireZone(id.name, key), atomic: false) }
-          guard let zone = core.state.zone(id.name, in: key) else {
-            return WireZone(zoneID: id, error: WireError(.zoneNotFound, "Zone does not exist"))
+          do throws(ServerRefusal) {
+            let name = try zoneName(id, in: key)
+            if name == Names.defaultZone { return WireZone(zoneID: wireZone(name, key), atomic: false) }
+            guard let zone = core.state.zone(name, in: key) else {
+              return WireZone(zoneID: id, error: WireError(.zoneNotFound, "Zone does not exist"))
+            }
+            return WireZone(zoneID: wireZone(name, key), syncToken: token(zone, zone.lastLSN, core), atomic: true)
+          } catch {
+            return WireZone(zoneID: id, error: error.error)
           }
-          return WireZone(zoneID: wireZone(id.name, key), syncToken: token(zone, zone.lastLSN, core), atomic: true)
         })
     }
   }
@@ -65,6 +91,10 @@ extension CloudServer {
       var results: [WireZone] = []
       for operation in message.operations {
         let id = operation.zone.zoneID
+        do throws(ServerRefusal) { _ = try zoneName(id, in: key) } catch {
+          results.append(WireZone(zoneID: id, error: error.error))
+          continue
+        }
         if let defect = defect(zoneName: id.name, core.limits) {
           results.append(WireZone(zoneID: id, error: WireError(.badRequest, defect)))
           continue
@@ -73,6 +103,12 @@ extension CloudServer {
         switch operation.operationType {
         case "create":
           if zone == nil {
+            guard core.state.databases[key]?.zones.count ?? 0 < core.limits.zonesMax else {
+              results.append(
+                WireZone(
+                  zoneID: id, error: WireError(.limitExceeded, "a database has at most \(core.limits.zonesMax) zones")))
+              continue
+            }
             try write([.zoneCreated(life: environment.random.next(), key, name: id.name)], &core)
           }
           guard let zone = core.state.zone(id.name, in: key) else { continue }
@@ -96,7 +132,7 @@ extension CloudServer {
 
   private func defect(zoneName name: String, _ limits: ServerLimits) -> String? {
     if name == Names.defaultZone { return "the default zone can be neither created nor deleted" }
-    if name.isEmpty || name.count > limits.nameCharactersMax {
+    if name.isEmpty || name.unicodeScalars.count > limits.nameCharactersMax {
       return "a zone's name has 1 to \(limits.nameCharactersMax) characters"
     }
     return name.hasPrefix("_") ? "zone names that begin with '_' are reserved" : nil

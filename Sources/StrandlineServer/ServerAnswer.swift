@@ -213,7 +213,8 @@ extension CloudServer {
         throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
       }
       return endpoint == .usersCaller
-        ? WireJSON.encode(UserReply(users: [.init(userRecordName: user)]))
+        // The reference shows a list; some clients read the bare object. Each passes over the other's key.
+        ? WireJSON.encode(UserReply(users: [.init(userRecordName: user)], userRecordName: user))
         : WireJSON.encode(UserReply(users: nil, userRecordName: user))
     }
   }

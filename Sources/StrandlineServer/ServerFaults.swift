@@ -49,16 +49,23 @@ public struct ServerFaults: Sendable, Hashable {
 public struct ServerLimits: Sendable, Hashable {
   /// The most operations, or names looked up, in one request.
   public var operationsMax = 200
+  /// The most zones that one `changes/zone` asks about.
+  public var zonesAskedMax = 200
+  /// The most zones of one database; CloudKit's limit for a container.
+  public var zonesMax = 1000
   /// The most records in one page of changes.
   public var resultsMax = 200
   /// The most bytes of one record, names and values.
   public var recordBytesMax = 1_000_000
-  /// The most characters of a record's or zone's name.
+  /// The most characters of a record's or zone's name, counted in Unicode scalars: of a character that a reader sees as
+  /// one there is no limit to its bytes.
   public var nameCharactersMax = 255
   /// The most records that refer to one target with DELETE_SELF.
   public var deleteSelfSourcesMax = 750
-  /// The bytes at which a page of changes ends before it has `resultsMax` records; it has one record at least.
-  public var pageBytesMax = 8 << 20
+  /// The bytes of records at which an answer ends, whatever number of records or zones was asked for. Pages of changes
+  /// end there, with one record in all at least, and say that more is to come; a lookup of more than one record is refused
+  /// with `LIMIT_EXCEEDED`, and so is a modification whose answer would show more.
+  public var answerBytesMax = 8 << 20
   /// The most bytes of a request's header.
   public var headerBytesMax = 16 << 10
   /// The most bytes of a request's body.

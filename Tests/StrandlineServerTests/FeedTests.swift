@@ -56,7 +56,7 @@ struct FeedTests {
 
   @Test func `a page ends at its limit in bytes too`() async throws {
     var limits = ServerLimits()
-    limits.pageBytesMax = 1500
+    limits.answerBytesMax = 1500
     let client = CloudServer.still(limits: limits).client()
     try await client.createZone(notes)
     for index in 0..<6 { try await client.note("\(index)", ["t": .string(String(repeating: "x", count: 1000))]) }

@@ -89,6 +89,23 @@ extension Device {
     }
   }
 
+  @Test func `conflicts whose versions are too large for one answer are looked up in parts`() async throws {
+    var limits = ServerLimits()
+    limits.answerBytesMax = 2_500
+    let fleet = try Fleet(limits: limits)
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let long = FieldValue.string(String(repeating: "x", count: 1_000))
+    for index in 0..<9 { try await a.save("n-\(index)", ["title": long]) }
+    try await a.cycle()
+    for index in 0..<9 { try await b.save("n-\(index)", ["body": "b"]) }
+    try await b.cycle(.pushOnly)
+    for device in [b, a, b] { try await device.cycle() }
+    #expect(fleet.server.statistics.requests["records/lookup"] ?? 0 > 4)
+    #expect(try await a.dump() == b.dump())
+    #expect(try await a.open().status().unsettled == 0)
+    #expect(try await b.open().status().unsettled == 0)
+  }
+
   @Test func `edits of the same field end in one winner, whatever the order`() async throws {
     var ends: Set<FieldValue?> = []
     for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {

@@ -219,15 +219,23 @@ extension Cycle {
     for (zone, names) in byZone.sorted(by: { $0.key < $1.key }) { try await lookUp(names.sorted(), in: zone) }
   }
 
-  /// Looks records up and applies the answers, those of one request in one transaction.
+  /// Looks records up and applies the answers, those of one request in one transaction. A request whose answer is too large
+  /// for the server is made again for half of its records.
   mutating func lookUp(_ names: [String], in zone: ZoneID) async throws {
     var rest = names[...]
+    var most = UploadPlan.operationsMax
     while !rest.isEmpty {
-      let some = Array(rest.prefix(UploadPlan.operationsMax))
-      rest = rest.dropFirst(some.count)
-      let found = try await pacer.send("looking up \(some.count) records of zone '\(zone)'") { [database] in
-        try await database.lookup(some, in: zone)
+      let some = Array(rest.prefix(most))
+      let found: [String: CloudResult]
+      do {
+        found = try await pacer.send("looking up \(some.count) records of zone '\(zone)'") { [database] in
+          try await database.lookup(some, in: zone)
+        }
+      } catch let error as CloudError where ErrorPolicy.request(error) == .split && some.count > 1 {
+        most = some.count / 2
+        continue
       }
+      rest = rest.dropFirst(some.count)
       var intake = Intake(.lookup)
       var absent: Set<RecordID> = []
       try await store.commit { core in
