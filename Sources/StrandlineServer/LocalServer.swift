@@ -2,6 +2,7 @@
 
 package import StrandlineSystem
 internal import Strandline
+internal import StrandlineCloudKit
 internal import Synchronization
 
 /// A local CloudKit that listens on a socket.
@@ -30,16 +31,20 @@ public final class LocalServer: Sendable {
   ///   - directory: of the journal, created if it is missing; nil keeps the journal in memory.
   ///   - host: a literal address; one other than loopback's opens the server to the network.
   ///   - port: 0 for a free one.
+  ///   - allowedHosts: names under which clients reach it, besides those of loopback and literal addresses.
+  ///   - allowedOrigins: origins ("http://localhost:3000") whose pages may send requests.
   ///   - onLine: called with lines for standard output (`dropped answer N`).
   /// - Throws: `StrandlineError`: `.io` if it cannot listen, `.damaged`, `.storeHeld` and others of the journal.
   package static func run(
-    directory: String?, host: String = "127.0.0.1", port: Int = 0, faults: ServerFaults = ServerFaults(),
-    limits: ServerLimits = ServerLimits(), timeouts: HTTPTimeouts = HTTPTimeouts(), environment: SystemEnvironment,
+    directory: String?, host: String = "127.0.0.1", port: Int = 0, allowedHosts: [String] = [],
+    allowedOrigins: [String] = [], faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits(),
+    timeouts: HTTPTimeouts = HTTPTimeouts(), environment: SystemEnvironment,
     onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) throws -> LocalServer {
     guard let number = UInt16(exactly: port) else {
       throw StrandlineError(.invalidValue, "\(port) is not a port; give 0 to 65535")
     }
+    let access = try access(address: host, allowedHosts, allowedOrigins)
     let cloud =
       if let directory {
         try CloudServer(
@@ -48,7 +53,8 @@ public final class LocalServer: Sendable {
         CloudServer(inMemory: environment, faults: faults, limits: limits, onLine: onLine)
       }
     do {
-      let http = try HTTPServer(server: cloud, host: host, port: number, limits: limits, timeouts: timeouts)
+      let http = try HTTPServer(
+        server: cloud, host: host, port: number, access: access, limits: limits, timeouts: timeouts)
       return LocalServer(cloud: cloud, http: http, host: host)
     } catch {
       let cause = StrandlineError(.io, "cannot listen on \(host), port \(port)", underlying: error)
@@ -59,24 +65,50 @@ public final class LocalServer: Sendable {
     }
   }
 
+  private static func access(
+    address: String, _ hosts: [String], _ origins: [String]
+  ) throws(StrandlineError) -> HTTPAccess {
+    for host in hosts where !HTTPAccess.isHostName(host) {
+      throw StrandlineError(.invalidValue, "'\(host)' is not a host's name; give it without scheme and port")
+    }
+    var allowed: Set<HTTPOrigin> = []
+    for text in origins {
+      guard let origin = HTTPOrigin(text) else {
+        throw StrandlineError(
+          .invalidValue, "'\(text)' is not an origin; give scheme, host and port, as in http://localhost:3000")
+      }
+      allowed.insert(origin)
+    }
+    return HTTPAccess(address: address, hosts: hosts, origins: allowed)
+  }
+
   /// Opens the journal and listens. When this returns, requests are answered.
+  ///
+  /// A request must name the server by an address or a name of loopback; one that listens on another address, by any
+  /// literal address. Requests from a page of another origin are refused with 403, because a page in a browser can reach
+  /// this machine too. The lists allow more.
   ///
   /// - Parameters:
   ///   - directory: of the journal, created if it is missing; nil keeps the journal in memory.
   ///   - host: a literal address; one other than loopback's opens the server to the network.
   ///   - port: 0 for a free one.
+  ///   - allowedHosts: names under which clients reach it besides, without scheme and port.
+  ///   - allowedOrigins: origins whose pages may send requests and read the answers: "http://localhost:3000".
   ///   - faults: the faults from the first request on.
   ///   - limits: the limits on requests and records.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
-  /// - Throws: `StrandlineError`: `.io` if it cannot listen, `.invalidValue` if `port` is not a port; for a journal in a
-  ///   directory `.damaged`, `.fromTheFuture`, `.storeHeld`, `.notAStore`, `.diskFull` and `.io`.
+  /// - Throws: `StrandlineError`: `.io` if it cannot listen; `.invalidValue` if `port` is not a port, or an entry of a list
+  ///   no name or origin; for a journal in a directory `.damaged`, `.fromTheFuture`, `.storeHeld`, `.notAStore`, `.diskFull` and `.io`.
   public static func run(
-    directory: String? = nil, host: String = "127.0.0.1", port: Int = 0, faults: ServerFaults = ServerFaults(),
-    limits: ServerLimits = ServerLimits(), fileID: String = #fileID, line: Int = #line
+    directory: String? = nil, host: String = "127.0.0.1", port: Int = 0, allowedHosts: [String] = [],
+    allowedOrigins: [String] = [], faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits(),
+    fileID: String = #fileID, line: Int = #line
   ) throws -> LocalServer {
     try CallSite(fileID, line).run("starting the server") {
-      try run(directory: directory, host: host, port: port, faults: faults, limits: limits, environment: .real)
+      try run(
+        directory: directory, host: host, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins,
+        faults: faults, limits: limits, environment: .real)
     }
   }
 

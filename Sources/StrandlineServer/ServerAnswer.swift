@@ -54,13 +54,16 @@ extension CloudServer {
       "X-Apple-CloudKit-Version": "1.0",
     ]
     do throws(ServerRefusal) {
+      if request.method == "OPTIONS", let methods = try methods(at: request.path) {
+        return .respond(HTTPResponse(status: 204, headers: ["Allow": methods, "X-Apple-Request-UUID": uuid]))
+      }
       if request.path == "/signin" { return .respond(try signInPage(request, headers)) }
       guard let route = try route(request.path) else {
         throw ServerRefusal(404, WireError(.notFound, "this server has no endpoint at this path"))
       }
       core.withLock { $0.statistics.requests[route.endpoint.rawValue, default: 0] += 1 }
       guard route.endpoint.methods.contains(request.method) else {
-        headers["Allow"] = route.endpoint.methods.joined(separator: ", ")
+        headers["Allow"] = try methods(at: request.path)
         throw ServerRefusal(405, WireError(.badRequest, "this endpoint does not accept \(request.method)"))
       }
       try throttle(&headers)
@@ -117,6 +120,13 @@ extension CloudServer {
     }
     return Route(
       key: DatabaseKey(container: container, environment: environment, scope: scope, user: ""), endpoint: endpoint)
+  }
+
+  /// The methods that a path takes, as the field `Allow` lists them; nil if there is nothing at the path.
+  private func methods(at path: String) throws(ServerRefusal) -> String? {
+    // "*" is the server as a whole.
+    let methods = path == "*" || path == "/signin" ? ["GET", "HEAD", "POST"] : try route(path)?.endpoint.methods
+    return methods.map { ($0 + ["OPTIONS"]).joined(separator: ", ") }
   }
 
   /// The value of a query parameter.

@@ -16,9 +16,13 @@ import Testing
     static let patience: Int64 = 60_000
     let server: LocalServer
 
-    init(_ limits: ServerLimits = ServerLimits(), _ timeouts: HTTPTimeouts = HTTPTimeouts()) throws {
+    init(
+      _ limits: ServerLimits = ServerLimits(), _ timeouts: HTTPTimeouts = HTTPTimeouts(), host: String = "127.0.0.1",
+      allowedHosts: [String] = [], allowedOrigins: [String] = []
+    ) throws {
       server = try LocalServer.run(
-        directory: nil, limits: limits, timeouts: timeouts,
+        directory: nil, host: host, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins, limits: limits,
+        timeouts: timeouts,
         environment: SystemEnvironment(fileSystem: POSIXFileSystem(), clock: RealClock(), random: SystemRandom()))
     }
 
@@ -100,7 +104,7 @@ import Testing
       #expect(answer.hasPrefix("HTTP/1.1 \(status) "), "\(request.prefix(120)) -> \(answer.prefix(200))")
     }
     let refused = try raw.talk("PUT \(Self.base)/zones/list HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    #expect(refused.contains("\r\nAllow: GET, HEAD, POST\r\n"))
+    #expect(refused.contains("\r\nAllow: GET, HEAD, POST, OPTIONS\r\n"))
     #expect(refused.lowercased().contains("\r\nx-apple-request-uuid: "))
     // After all that it still answers.
     #expect(try raw.talk(post("zones/list", "{}")).contains("_defaultZone"))

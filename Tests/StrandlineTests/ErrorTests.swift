@@ -282,7 +282,7 @@ private struct PublicCall: Sendable {
     (["WebSession.init(path:)"], .strandline(.io), { _ = try WebSession(path: "/") }),
     (["WebSession.signIn(token:)"], .strandline(.invalidValue), { try WebSession(path: "/none").signIn(token: "") }),
     (
-      ["LocalServer.run(directory:host:port:faults:limits:)"], .strandline(.invalidValue),
+      ["LocalServer.run(directory:host:port:allowedHosts:allowedOrigins:faults:limits:)"], .strandline(.invalidValue),
       {
         _ = try LocalServer.run(port: 70_000)
       }

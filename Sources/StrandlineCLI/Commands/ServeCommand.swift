@@ -4,6 +4,7 @@
 // (`dropped answer N`). If standard output cannot be written, the server stops.
 
 import Strandline
+import StrandlineCloudKit
 import StrandlineHost
 import StrandlineServer
 import StrandlineSystem
@@ -14,11 +15,20 @@ extension Command {
     "serve", "Run a local server that speaks CloudKit Web Services.", operands: ["DIRECTORY"],
     details: [
       "Keeps its journal in DIRECTORY, listens on 127.0.0.1 only, prints its URL, and stops at Ctrl-C or SIGTERM.",
-      "If its journal cannot be written, it stops with exit code 74. The faults are for tests.",
+      "Requests under another host's name, and from pages of a browser, are refused unless they are allowed. If its",
+      "journal cannot be written, it stops with exit code 74. The faults are for tests.",
     ],
     options: [
       Option("--port", "PORT", "The port. Default: 0, which means any free port."),
       Option("--port-file", "FILE", "Write the port to this file when the server accepts requests."),
+      Option(
+        "--allow-host", "NAME",
+        "A name under which clients reach the server, besides those of loopback; may be given several times.",
+        repeats: true),
+      Option(
+        "--allow-origin", "ORIGIN",
+        "An origin (http://localhost:3000) whose pages in a browser may send requests; may be given several times.",
+        repeats: true),
       Option("--latency", "MS", "Wait before each answer."),
       Option(
         "--throttle", "N[:SECONDS]",
@@ -48,6 +58,8 @@ struct ServeCommand: Sendable {
   private let port: Int
   private let portFile: String?
   private let sessionFile: String?
+  private let allowedHosts: [String]
+  private let allowedOrigins: [String]
   private let faults: ServerFaults
   private let console: Console
 
@@ -59,6 +71,9 @@ struct ServeCommand: Sendable {
     port = Int(try arguments.number("--port", in: UInt16.min...UInt16.max) ?? 0)
     portFile = arguments["--port-file"]
     sessionFile = arguments["--session"]
+    allowedHosts = arguments.all("--allow-host")
+    allowedOrigins = arguments.all("--allow-origin")
+    try Self.checkAccess(allowedHosts, allowedOrigins)
     var faults = ServerFaults()
     faults.latencyMilliseconds = try arguments.number("--latency", in: 0...Self.dayMilliseconds) ?? 0
     faults.throttle = try arguments["--throttle"].map { text in try Self.throttle(text) }
@@ -73,6 +88,16 @@ struct ServeCommand: Sendable {
     }
     self.faults = faults
     self.console = console
+  }
+
+  private static func checkAccess(_ hosts: [String], _ origins: [String]) throws(UsageError) {
+    if let host = hosts.first(where: { !HTTPAccess.isHostName($0) }) {
+      throw UsageError(message: "--allow-host takes a name without scheme and port, not '\(host)'")
+    }
+    if let origin = origins.first(where: { HTTPOrigin($0) == nil }) {
+      throw UsageError(
+        message: "--allow-origin takes scheme, host and port, as in http://localhost:3000, not '\(origin)'")
+    }
   }
 
   private static func throttle(_ text: String) throws(UsageError) -> ServerFaults.Throttle {
@@ -113,7 +138,8 @@ struct ServeCommand: Sendable {
   private func listen(_ onLine: @escaping @Sendable (String) -> Void) throws -> LocalServer {
     do {
       return try LocalServer.run(
-        directory: directory, port: port, faults: faults, environment: console.environment, onLine: onLine)
+        directory: directory, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins, faults: faults,
+        environment: console.environment, onLine: onLine)
     } catch let error as StrandlineError where ["bind", "listen"].contains((error.underlying as? SystemError)?.call) {
       var failure = Failure(error, store: directory)
       failure.remedy = "another port after --port, or no --port for any free one"

@@ -29,22 +29,22 @@ struct HTTPConnection {
   let server: CloudServer
   let limits: ServerLimits
   let timeouts: HTTPTimeouts
-  /// Whether a `Host` that is not this machine is refused. Otherwise a page in a browser could reach this server under a
-  /// DNS name of its own (DNS rebinding).
-  let isLoopback: Bool
+  let access: HTTPAccess
   let isStopped: @Sendable () -> Bool
   private var buffer: [UInt8] = []
+  /// The allowed origin of the page that has sent the current request; nil if it comes from none.
+  private var origin: String?
   private let clock: any SystemClock
 
   init(
-    _ connection: Connection, server: CloudServer, limits: ServerLimits, timeouts: HTTPTimeouts, isLoopback: Bool,
+    _ connection: Connection, server: CloudServer, limits: ServerLimits, timeouts: HTTPTimeouts, access: HTTPAccess,
     isStopped: @escaping @Sendable () -> Bool
   ) {
     self.connection = connection
     self.server = server
     self.limits = limits
     self.timeouts = timeouts
-    self.isLoopback = isLoopback
+    self.access = access
     self.isStopped = isStopped
     clock = server.environment.clock
   }
@@ -64,10 +64,11 @@ struct HTTPConnection {
 
   /// Answers one request. Returns false if there is none, or if none may follow.
   private mutating func serveOne() throws(HTTPRefusal) -> Bool {
+    origin = nil
     guard let head = try readHead() else { return false }
-    if isLoopback, let host = head.headers["host"], !Self.isThisMachine(host) {
-      throw HTTPRefusal(403, "this server answers on loopback names only")
-    }
+    // Before the body, so that a foreign page cannot even make the server read one.
+    try access.checkHost(of: head)
+    origin = try access.checkOrigin(of: head)
     if case .length(let length) = head.body, length > limits.bodyBytesMax {
       throw HTTPRefusal(413, "the body has \(length) bytes; the limit is \(limits.bodyBytesMax)")
     }
@@ -75,8 +76,9 @@ struct HTTPConnection {
       guard send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) else { return false }
     }
     let body = try readBody(head)
+    if let answer = access.preflight(head, from: origin) { return finish(answer, to: head) }
     let request = HTTPRequest(
-      method: head.method, origin: "http://" + (head.headers["host"] ?? "127.0.0.1"), path: head.path,
+      method: head.method, origin: "http://" + (head.authority ?? "127.0.0.1"), path: head.path,
       query: head.query, headers: head.headers, body: body)
     // In steps, so that a stop does not wait for a long latency.
     var latency = server.latencyMilliseconds
@@ -85,18 +87,24 @@ struct HTTPConnection {
       latency -= 100
     }
     switch server.answer(request) {
-    case .respond(let response):
-      guard send(Self.bytes(of: response, keepsAlive: head.keepsAlive, isHead: head.method == "HEAD")) else {
-        return false
-      }
-      // If the journal has failed the server stops, so the connection ends.
-      let staysOpen = head.keepsAlive && server.failure == nil
-      if !staysOpen { shutDown() }
-      return staysOpen
+    case .respond(var response):
+      access.permit(origin, in: &response.headers)
+      return finish(response, to: head)
     case .hang:
       while !isStopped(), !connection.waitUntilPeerCloses(timeoutMilliseconds: 500) {}
       return false
     }
+  }
+
+  /// Sends an answer. Returns whether another request may follow.
+  private func finish(_ response: HTTPResponse, to head: HTTPHead) -> Bool {
+    guard send(Self.bytes(of: response, keepsAlive: head.keepsAlive, isHead: head.method == "HEAD")) else {
+      return false
+    }
+    // If the journal has failed the server stops, so the connection ends.
+    let staysOpen = head.keepsAlive && server.failure == nil
+    if !staysOpen { shutDown() }
+    return staysOpen
   }
 
   // MARK: Reading
@@ -178,10 +186,16 @@ struct HTTPConnection {
   // MARK: Writing
 
   private func refuse(_ refusal: HTTPRefusal) {
-    let error = WireError(refusal.status == 413 ? .limitExceeded : .badRequest, refusal.words)
-    let response = HTTPResponse(
+    let code: CloudError.Code =
+      switch refusal.status {
+      case 403: .accessDenied
+      case 413: .limitExceeded
+      default: .badRequest
+      }
+    var response = HTTPResponse(
       status: refusal.status, headers: ["Content-Type": "application/json; charset=UTF-8"],
-      body: WireJSON.encode(error))
+      body: WireJSON.encode(WireError(code, refusal.words)))
+    access.permit(origin, in: &response.headers)
     if send(Self.bytes(of: response, keepsAlive: false, isHead: false)) { shutDown() }
   }
 
@@ -204,18 +218,9 @@ struct HTTPConnection {
   private static func bytes(of response: HTTPResponse, keepsAlive: Bool, isHead: Bool) -> [UInt8] {
     var text = "HTTP/1.1 \(response.status) \(HTTPStatus.words(response.status))\r\n"
     for field in response.headers.fields { text += "\(field.name): \(field.value)\r\n" }
-    text += "Content-Length: \(response.body.count)\r\n"
+    // RFC 9110 (8.6): 204 has no length.
+    if response.status != 204 { text += "Content-Length: \(response.body.count)\r\n" }
     text += keepsAlive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n"
     return Array(text.utf8) + (isHead ? [] : response.body)
-  }
-
-  private static func isThisMachine(_ host: String) -> Bool {
-    var name = host.lowercased()[...]
-    if name.hasPrefix("[") {
-      name = name.prefix { $0 != "]" }.dropFirst()
-      return name == "::1"
-    }
-    name = name.prefix { $0 != ":" }
-    return name == "localhost" || name.hasPrefix("127.") || name.hasSuffix(".localhost")
   }
 }

@@ -9,6 +9,9 @@ package struct HTTPHead: Sendable {
   package var method: String
   package var path: String
   package var query: String
+  /// The host and port that the request is for: those of an absolute target, else the field `Host`. Nil in a request of
+  /// HTTP/1.0 that names none.
+  package var authority: String?
   package var headers = HTTPHeaders()
   package var body = HTTPFraming.length(0)
   package var keepsAlive = true
@@ -50,31 +53,43 @@ extension HTTPHead {
       guard version.hasPrefix("HTTP/") else { throw HTTPRefusal(400, "the request line names no HTTP version") }
       throw HTTPRefusal(505, "this server supports HTTP/1.1 and HTTP/1.0 only")
     }
-    let (path, query) = try target(parts[1])
-    var head = HTTPHead(method: String(decoding: parts[0], as: UTF8.self), path: path, query: query)
+    let method = String(decoding: parts[0], as: UTF8.self)
+    let (authority, path, query) = try target(parts[1], method)
+    var head = HTTPHead(method: method, path: path, query: query)
     do throws(HTTPDefect) { head.headers = try HTTPSyntax.fields(of: lines) } catch { throw HTTPRefusal(error) }
+    head.authority = authority ?? head.headers["host"]
     try head.frame(isOld: version == "HTTP/1.0")
     return head
   }
 
-  private static func target(_ bytes: ArraySlice<UInt8>) throws(HTTPRefusal) -> (path: String, query: String) {
+  private static func target(
+    _ bytes: ArraySlice<UInt8>, _ method: String
+  ) throws(HTTPRefusal) -> (authority: String?, path: String, query: String) {
     guard bytes.allSatisfy({ (0x21...0x7E).contains($0) }) else {
       throw HTTPRefusal(400, "the target holds a byte that must be percent-encoded")
     }
     var text = String(decoding: bytes, as: UTF8.self)[...]
-    // The absolute form is meant for proxies; RFC 9112 (3.2.2) requires servers to accept it too.
-    if text.hasPrefix("http://") {
+    // RFC 9112 (3.2.4): the server as a whole.
+    if text == "*", method == "OPTIONS" { return (nil, "*", "") }
+    // The absolute form is meant for proxies; RFC 9112 (3.2.2) requires servers to accept it too, and to take its host
+    // instead of the one in `Host`.
+    var authority: String?
+    if text.prefix(7).lowercased() == "http://" {
       text = text.dropFirst(7)
-      text = text.firstIndex(of: "/").map { text[$0...] } ?? "/"
+      let end = text.firstIndex { $0 == "/" || $0 == "?" } ?? text.endIndex
+      authority = String(text[..<end])
+      text = text[end...]
+      if !text.hasPrefix("/") { text = "/" + text }
     }
     guard text.hasPrefix("/") else { throw HTTPRefusal(400, "the target is not a path") }
-    guard let mark = text.firstIndex(of: "?") else { return (String(text), "") }
-    return (String(text[..<mark]), String(text[text.index(after: mark)...]))
+    guard let mark = text.firstIndex(of: "?") else { return (authority, String(text), "") }
+    return (authority, String(text[..<mark]), String(text[text.index(after: mark)...]))
   }
 
   /// Where the body ends, and whether another request may follow.
   private mutating func frame(isOld: Bool) throws(HTTPRefusal) {
-    guard isOld || headers.all("host").count == 1 else {
+    let hosts = headers.all("host").count
+    guard hosts == 1 || (isOld && hosts == 0) else {
       throw HTTPRefusal(400, "the request must have exactly one Host header")
     }
     do throws(HTTPDefect) {
@@ -97,6 +112,7 @@ package enum HTTPStatus {
   package static func words(_ status: Int) -> String {
     switch status {
     case 200: "OK"
+    case 204: "No Content"
     case 400: "Bad Request"
     case 401: "Unauthorized"
     case 403: "Forbidden"

@@ -19,19 +19,19 @@ package final class HTTPServer: Sendable {
   private let server: CloudServer
   private let limits: ServerLimits
   private let timeouts: HTTPTimeouts
-  private let isLoopback: Bool
+  private let access: HTTPAccess
   private let state = Mutex(State())
   private let accepting = Mutex<BlockingThread?>(nil)
 
   package init(
-    server: CloudServer, host: String, port: UInt16, limits: ServerLimits, timeouts: HTTPTimeouts = HTTPTimeouts()
+    server: CloudServer, host: String, port: UInt16, access: HTTPAccess, limits: ServerLimits, timeouts: HTTPTimeouts
   ) throws(SystemError) {
     listener = try Listener.bind(host: host, port: port)
     self.port = listener.port
     self.server = server
     self.limits = limits
     self.timeouts = timeouts
-    isLoopback = host == "localhost" || host == "::1" || host.hasPrefix("127.")
+    self.access = access
     let thread = try BlockingThread.start(name: "strandline-http") { self.acceptAll() }
     accepting.withLock { $0 = thread }
   }
@@ -86,7 +86,7 @@ package final class HTTPServer: Sendable {
     do throws(SystemError) {
       let thread = try BlockingThread.start(name: "strandline-conn") {
         var serving = HTTPConnection(
-          connection, server: self.server, limits: self.limits, timeouts: self.timeouts, isLoopback: self.isLoopback,
+          connection, server: self.server, limits: self.limits, timeouts: self.timeouts, access: self.access,
           isStopped: { self.state.withLock { $0.isStopped } })
         serving.serve()
         self.state.withLock { state in
