@@ -1,4 +1,4 @@
-// Close-on-exec descriptors and thread names: calls that the system modules do not import into Swift, or that have
+// Close-on-exec descriptors, their limit, and thread names: calls that the system modules do not import into Swift, or that have
 // another name on each system.
 #define _GNU_SOURCE
 #include "CStrandline.h"
@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdint.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -44,4 +46,16 @@ void strandline_name_thread(const char *name) {
 #else
   pthread_setname_np(pthread_self(), cut);
 #endif
+}
+
+int64_t strandline_descriptor_limit(int64_t wanted) {
+  struct rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  if (limit.rlim_cur != RLIM_INFINITY && (int64_t)limit.rlim_cur < wanted) {
+    struct rlimit raised = limit;
+    raised.rlim_cur = limit.rlim_max == RLIM_INFINITY || (int64_t)limit.rlim_max > wanted ? (rlim_t)wanted
+                                                                                            : limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+  }
+  return limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur > (rlim_t)INT32_MAX ? INT32_MAX : (int64_t)limit.rlim_cur;
 }

@@ -70,8 +70,9 @@ public struct ServerLimits: Sendable, Hashable {
   public var headerBytesMax = 16 << 10
   /// The most bytes of a request's body.
   public var bodyBytesMax = 16 << 20
-  /// The most connections at a time.
-  public var connectionsMax = 64
+  /// The most connections at a time, as far as the process may have so many descriptors. If all are taken, the one that
+  /// has sent no whole request for longest is cut for a new one; if all are being answered, the new one gets 503.
+  public var connectionsMax = 500
 
   /// The default limits.
   public init() {}

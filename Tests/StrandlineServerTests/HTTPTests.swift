@@ -163,21 +163,6 @@ import Testing
     #expect(try raw.talk("") == "")
   }
 
-  @Test func `the number of connections is limited`() throws {
-    var limits = ServerLimits()
-    limits.connectionsMax = 2
-    let raw = try Raw(limits)
-    let held = try [raw.connect(), raw.connect()]
-    for connection in held {
-      try connection.send(Array(post("zones/list", "{}").utf8))
-      let answer = try connection.receive(max: 65536, timeoutMilliseconds: Raw.patience)
-      #expect(answer.starts(with: Array("HTTP/1.1 200".utf8)))
-    }
-    #expect(try raw.talk("").hasPrefix("HTTP/1.1 503 "))
-    // The optimizer may release an array after its last use, and its sockets with it: that has to be after the count.
-    withExtendedLifetime(held) {}
-  }
-
   @Test func `stopping ends connections that wait`() throws {
     let raw = try Raw()
     let waiting = try raw.connect()

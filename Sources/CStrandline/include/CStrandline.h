@@ -28,6 +28,10 @@ int strandline_pipe(int ends[2]);
 /// accept(2), with the new descriptor close-on-exec and non-blocking. Returns the descriptor, or a negated errno.
 int strandline_accept(int listener);
 
+/// Raises the number of descriptors that this process may have to `wanted`, as far as the system permits it, and returns
+/// the number that it may have now; 0 if the system does not tell. With 0 it only asks.
+int64_t strandline_descriptor_limit(int64_t wanted);
+
 /// Names the calling thread for debuggers. Only the first 15 bytes are used.
 void strandline_name_thread(const char *name);
 

@@ -63,6 +63,8 @@ struct ServeCommand: Sendable {
   private let faults: ServerFaults
   private let console: Console
 
+  /// The descriptors besides those of connections.
+  private static let descriptorsKept = 256
   private static let daySeconds: Double = 86_400
   private static let dayMilliseconds: Int64 = 86_400_000
 
@@ -136,6 +138,8 @@ struct ServeCommand: Sendable {
   }
 
   private func listen(_ onLine: @escaping @Sendable (String) -> Void) throws -> LocalServer {
+    // Some systems give a process 256 descriptors.
+    DescriptorLimit.raise(to: ServerLimits().connectionsMax + Self.descriptorsKept)
     do {
       return try LocalServer.run(
         directory: directory, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins, faults: faults,

@@ -18,6 +18,8 @@ package struct HTTPTimeouts: Sendable {
   package var body: Int64 = 60_000
   /// For the client to read its answer.
   package var send: Int64 = 60_000
+  /// For the client to read the next bytes of its answer.
+  package var stall: Int64 = 10_000
   /// For the client to close the connection after the last answer.
   package var linger: Int64 = 1_000
   package init() {}
@@ -26,33 +28,35 @@ package struct HTTPTimeouts: Sendable {
 /// Serves one connection.
 struct HTTPConnection {
   let connection: Connection
+  private let id: UInt64
+  private let table: ConnectionTable
   let server: CloudServer
   let limits: ServerLimits
   let timeouts: HTTPTimeouts
   let access: HTTPAccess
-  let isStopped: @Sendable () -> Bool
   private var buffer: [UInt8] = []
   /// The allowed origin of the page that has sent the current request; nil if it comes from none.
   private var origin: String?
   private let clock: any SystemClock
 
   init(
-    _ connection: Connection, server: CloudServer, limits: ServerLimits, timeouts: HTTPTimeouts, access: HTTPAccess,
-    isStopped: @escaping @Sendable () -> Bool
+    _ connection: Connection, _ id: UInt64, in table: ConnectionTable, server: CloudServer, limits: ServerLimits,
+    timeouts: HTTPTimeouts, access: HTTPAccess
   ) {
+    self.id = id
+    self.table = table
     self.connection = connection
     self.server = server
     self.limits = limits
     self.timeouts = timeouts
     self.access = access
-    self.isStopped = isStopped
     clock = server.environment.clock
   }
 
   /// Answers requests until the client has closed the connection, asks to close it, or must be refused.
   mutating func serve() {
     defer { connection.close() }
-    while !isStopped() {
+    while !table.isStopped {
       do throws(HTTPRefusal) {
         guard try serveOne() else { return }
       } catch {
@@ -76,13 +80,16 @@ struct HTTPConnection {
       guard send(Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)) else { return false }
     }
     let body = try readBody(head)
+    // If the connection was cut meanwhile, the request has no effect: its client gets no answer.
+    guard table.beginAnswer(id) else { return false }
+    defer { table.endAnswer(id) }
     if let answer = access.preflight(head, from: origin) { return finish(answer, to: head) }
     let request = HTTPRequest(
       method: head.method, origin: "http://" + (head.authority ?? "127.0.0.1"), path: head.path,
       query: head.query, headers: head.headers, body: body)
     // In steps, so that a stop does not wait for a long latency.
     var latency = server.latencyMilliseconds
-    while latency > 0, !isStopped() {
+    while latency > 0, !table.isStopped {
       clock.sleepBlocking(milliseconds: min(latency, 100))
       latency -= 100
     }
@@ -91,7 +98,7 @@ struct HTTPConnection {
       access.permit(origin, in: &response.headers)
       return finish(response, to: head)
     case .hang:
-      while !isStopped(), !connection.waitUntilPeerCloses(timeoutMilliseconds: 500) {}
+      while !table.isStopped, !connection.waitUntilPeerCloses(timeoutMilliseconds: 500) {}
       return false
     }
   }
@@ -208,7 +215,7 @@ struct HTTPConnection {
   /// Sends bytes. Returns false if the client has closed the connection or does not read.
   private func send(_ bytes: [UInt8]) -> Bool {
     do throws(SystemError) {
-      try connection.send(bytes, timeoutMilliseconds: timeouts.send)
+      try connection.send(bytes, timeoutMilliseconds: timeouts.send, stallMilliseconds: timeouts.stall)
       return true
     } catch {
       return false

@@ -1,4 +1,5 @@
-// The server's sockets: one thread accepts connections, and each connection has a thread; their number is limited.
+// The server's sockets: one thread accepts connections, and each connection has a thread. ConnectionTable limits their
+// number.
 
 internal import StrandlineCloudKit
 package import StrandlineSystem
@@ -7,21 +8,18 @@ internal import Synchronization
 /// Listens, and serves each connection on its own thread.
 package final class HTTPServer: Sendable {
   package let port: UInt16
-
-  private struct State {
-    var isStopped = false
-    var nextID: UInt64 = 0
-    var open: [UInt64: Connection] = [:]
-    var threads: [UInt64: BlockingThread] = [:]
-    var failure: String?
-  }
   private let listener: Listener
   private let server: CloudServer
   private let limits: ServerLimits
   private let timeouts: HTTPTimeouts
   private let access: HTTPAccess
-  private let state = Mutex(State())
+  private let table: ConnectionTable
   private let accepting = Mutex<BlockingThread?>(nil)
+
+  /// The descriptors that are left for the journal and the rest of the process.
+  private static let descriptorsKept = 64
+  /// The stack of a connection's thread. Nothing that runs on it recurses by what a peer sends.
+  private static let stackBytes = 1 << 20
 
   package init(
     server: CloudServer, host: String, port: UInt16, access: HTTPAccess, limits: ServerLimits, timeouts: HTTPTimeouts
@@ -32,79 +30,71 @@ package final class HTTPServer: Sendable {
     self.limits = limits
     self.timeouts = timeouts
     self.access = access
+    table = ConnectionTable(
+      connectionsMax: max(1, min(limits.connectionsMax, DescriptorLimit.current - Self.descriptorsKept)))
     let thread = try BlockingThread.start(name: "strandline-http") { self.acceptAll() }
     accepting.withLock { $0 = thread }
   }
 
-  /// Closes the listener and all connections, and returns at once. May be called on any thread.
+  /// Asks the server to stop and returns at once.
+  ///
+  /// - Parameter failure: why, if it stops by itself.
   package func signalStop(_ failure: String? = nil) {
-    let open: [Connection] = state.withLock { state in
-      if state.failure == nil, !state.isStopped { state.failure = failure }
-      state.isStopped = true
-      return Array(state.open.values)
-    }
+    table.stop(failure)
     listener.close()
-    for connection in open { connection.close() }
   }
 
   /// Blocks until every thread has ended. Returns why the server stopped by itself, nil if it was asked to. Must not be
   /// called on a connection's thread.
   package func waitUntilStopped() -> String? {
     accepting.withLock { $0 }?.join()
-    for thread in state.withLock({ Array($0.threads.values) }) { thread.join() }
-    return state.withLock { $0.failure }
+    for thread in table.threads { thread.join() }
+    return table.failure
   }
 
   private func acceptAll() {
-    while !state.withLock({ $0.isStopped }) {
+    while !table.isStopped {
       do throws(SystemError) {
         if let connection = try listener.accept() { serve(connection) }
       } catch {
-        if state.withLock({ $0.isStopped }) { return }
-        // Most likely there is no free descriptor: wait until connections have ended.
+        if table.isStopped { return }
+        if error.isOutOfDescriptors, table.cutSilent() { continue }
+        // Wait until connections have ended.
         server.environment.clock.sleepBlocking(milliseconds: 50)
       }
     }
   }
 
   private func serve(_ connection: Connection) {
-    let (id, isStopped): (UInt64?, Bool) = state.withLock { state in
-      guard !state.isStopped, state.open.count < limits.connectionsMax else { return (nil, state.isStopped) }
-      state.nextID += 1
-      state.open[state.nextID] = connection
-      return (state.nextID, false)
-    }
+    switch table.admit(connection) {
     // Accepted while the server stopped: it is closed without an answer, as the others are.
-    guard !isStopped else {
-      connection.close()
-      return
-    }
-    guard let id else {
-      refuse(connection)
-      return
-    }
-    do throws(SystemError) {
-      let thread = try BlockingThread.start(name: "strandline-conn") {
-        var serving = HTTPConnection(
-          connection, server: self.server, limits: self.limits, timeouts: self.timeouts, access: self.access,
-          isStopped: { self.state.withLock { $0.isStopped } })
-        serving.serve()
-        self.state.withLock { state in
-          state.open[id] = nil
-          state.threads[id] = nil
+    case .stopped: connection.close()
+    case .full: refuse(connection)
+    case .admitted(let id):
+      do throws(SystemError) {
+        let thread = try BlockingThread.start(name: "strandline-conn", stackBytes: Self.stackBytes) {
+          self.run(connection, id)
         }
-        // With a failed journal no request can be answered: stop, so that the process ends and is started again.
-        if let failure = self.server.failure { self.signalStop(failure) }
+        table.keep(thread, of: id)
+      } catch {
+        table.remove(id)
+        refuse(connection)
       }
-      // A thread that has ended already removed its entry; do not add it again.
-      state.withLock { if $0.open[id] != nil { $0.threads[id] = thread } }
-    } catch {
-      state.withLock { $0.open[id] = nil }
-      refuse(connection)
     }
   }
 
-  /// Refuses a connection above the limit. The answer fits into the socket's buffer, so that accepting does not block.
+  /// What a connection's thread runs.
+  private func run(_ connection: Connection, _ id: UInt64) {
+    var serving = HTTPConnection(
+      connection, id, in: table, server: server, limits: limits, timeouts: timeouts, access: access)
+    serving.serve()
+    table.end(id)
+    // With a failed journal no request can be answered: stop, so that the process ends and is started again.
+    if let failure = server.failure { signalStop(failure) }
+  }
+
+  /// Refuses a connection because all places are taken by connections that are being answered. The answer fits into the
+  /// socket's buffer, so that accepting does not block.
   private func refuse(_ connection: Connection) {
     let body = "{\"serverErrorCode\":\"TRY_AGAIN_LATER\",\"reason\":\"too many connections\",\"retryAfter\":1}"
     let text =

@@ -4,7 +4,7 @@
 // a thread of this type.
 
 internal import CStrandline
-internal import Synchronization
+internal import Dispatch
 
 #if canImport(Glibc)
   internal import Glibc
@@ -22,20 +22,22 @@ package final class BlockingThread: Sendable {
 
   /// Starts a thread that runs `body` and then ends.
   ///
-  /// - Parameter name: Shown by debuggers; only the first 15 bytes are used.
+  /// - Parameters:
+  ///   - name: Shown by debuggers; only the first 15 bytes are used.
+  ///   - stackBytes: The size of its stack, of which the system gives memory to what is used.
   /// - Throws: EAGAIN if the system cannot start another thread.
   @discardableResult
   package static func start(
-    name: String, _ body: @escaping @Sendable () -> Void
+    name: String, stackBytes: Int = 4 << 20, _ body: @escaping @Sendable () -> Void
   ) throws(SystemError) -> BlockingThread {
-    let completion = try Completion()
+    let completion = Completion()
     let work = unsafe Unmanaged.passRetained(Work(name: name, body: body, completion: completion))
     var attributes = pthread_attr_t()
     unsafe pthread_attr_init(&attributes)
     defer { unsafe _ = pthread_attr_destroy(&attributes) }
     unsafe pthread_attr_setdetachstate(&attributes, Int32(PTHREAD_CREATE_DETACHED))
     // Apple's default of 512 KiB is too small for a recursive parser; Linux uses the process's limit.
-    unsafe pthread_attr_setstacksize(&attributes, 4 << 20)
+    unsafe pthread_attr_setstacksize(&attributes, stackBytes)
     #if canImport(Darwin)
       var thread: pthread_t?
       let code = unsafe pthread_create(
@@ -82,29 +84,17 @@ package final class BlockingThread: Sendable {
     }
   }
 
-  /// A pipe that is closed for writing when the thread's body has returned: every thread that waits for this reads
-  /// the end of the stream.
+  /// Tells every thread that waits for it that the thread's body has returned. It needs no descriptor: a server has
+  /// hundreds of threads.
   private final class Completion: Sendable {
-    private let reader: Descriptor
-    private let writer: Mutex<Descriptor?>
+    private let semaphore = DispatchSemaphore(value: 0)
 
-    init() throws(SystemError) {
-      let pipe = try SystemPipe()
-      reader = pipe.reader
-      writer = Mutex(pipe.writer)
-    }
-
-    func finish() { writer.withLock { $0 = nil } }
+    func finish() { semaphore.signal() }
 
     func wait() {
-      var byte: UInt8 = 0
-      while true {
-        let got = unsafe withUnsafeMutableBytes(of: &byte) { buffer -> Int in
-          guard let base = buffer.baseAddress else { return 0 }
-          return unsafe SystemCall.read(reader.number, base, 1)
-        }
-        if got >= 0 || SystemCall.lastError != EINTR { return }
-      }
+      semaphore.wait()
+      // For the next thread that waits.
+      semaphore.signal()
     }
   }
 }

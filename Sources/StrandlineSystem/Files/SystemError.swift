@@ -49,6 +49,8 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   package var isDisconnected: Bool {
     errno == EPIPE || errno == ECONNRESET || errno == ECONNABORTED || errno == ENOTCONN
   }
+  /// This process, or the system, has no free descriptor.
+  package var isOutOfDescriptors: Bool { errno == EMFILE || errno == ENFILE }
   /// No server listens at the address.
   package var isConnectionRefused: Bool { errno == ECONNREFUSED }
 

@@ -132,7 +132,7 @@ package final class Listener: Sendable {
       guard unsafe systemBind(descriptor.number, address, length) == 0 else {
         throw SystemError(call: "bind", subject: subject, errno: errno)
       }
-      guard listen(descriptor.number, 128) == 0 else {
+      guard listen(descriptor.number, 1_024) == 0 else {
         throw SystemError(call: "listen", subject: subject, errno: errno)
       }
       return Listener(descriptor, subject, port: try boundPort(descriptor.number, subject))
@@ -234,19 +234,30 @@ package final class Connection: Sendable {
 
   /// Sends all of `bytes` within the time limit. If it throws, any part may have been sent.
   ///
+  /// - Parameters:
+  ///   - timeoutMilliseconds: for all bytes.
+  ///   - stallMilliseconds: for the peer to take the next ones; nil if only the whole is limited.
   /// - Throws: ETIMEDOUT; EPIPE or ECONNRESET if the peer has closed the connection (without raising SIGPIPE); EBADF
   ///   after `close`.
-  package func send(_ bytes: [UInt8], timeoutMilliseconds: Int64? = nil) throws(SystemError) {
+  package func send(
+    _ bytes: [UInt8], timeoutMilliseconds: Int64? = nil, stallMilliseconds: Int64? = nil
+  ) throws(SystemError) {
     var done = 0
-    let isSent = try socket.wait("send", Int32(POLLOUT), timeoutMilliseconds) {
-      (descriptor) throws(SystemError) -> Bool? in
-      while done < bytes.count {
-        guard let count = try put(bytes, from: done, descriptor) else { return nil }
-        done += count
+    var left = timeoutMilliseconds
+    while true {
+      let before = done
+      let limit = left.map { min($0, stallMilliseconds ?? $0) } ?? stallMilliseconds
+      let isSent = try socket.wait("send", Int32(POLLOUT), limit) { (descriptor) throws(SystemError) -> Bool? in
+        while done < bytes.count {
+          guard let count = try put(bytes, from: done, descriptor) else { return nil }
+          done += count
+        }
+        return true
       }
-      return true
+      if isSent != nil { return }
+      left = left.map { $0 - (limit ?? 0) }
+      guard done > before, left.map({ $0 > 0 }) ?? true else { throw .timedOut("send", socket.subject) }
     }
-    guard isSent != nil else { throw .timedOut("send", socket.subject) }
   }
 
   /// Sends as much of `bytes` from `start` on as the system takes at once, and returns how many bytes that were. If it
