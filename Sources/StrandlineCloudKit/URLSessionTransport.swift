@@ -5,6 +5,11 @@
 // decides what each callback means for the caller; there is one exchange for each request, all behind one lock. The
 // decisions are carried out here, outside of the lock. The messages of errors are made here too: those of URLSession
 // hold the whole URL, and with it the tokens.
+//
+// On Linux a session is made for each request. FoundationNetworking (libcurl) sends a request again if the kept-alive
+// connection that carried it ends before the answer, and the second POST has a header and no body: the server waits for
+// the body, and the client for the answer, until the time-out. A connection that carries one request is never such a
+// connection.
 
 internal import Foundation
 internal import Synchronization
@@ -16,9 +21,16 @@ private import Strandline
 
 /// Sends requests with Foundation's URLSession. ``NetworkTransport`` uses it for `https:` addresses.
 ///
-/// On Linux, URLSession sends a POST a second time, without its body, if a kept-alive connection ends before the answer.
+/// A request is sent at most once. On Linux this costs a connection and a TLS handshake for each request, because
+/// FoundationNetworking repeats a request whose kept-alive connection broke. Two of its defects remain there: while it
+/// waits for an answer on a new connection it occupies a core, and it ends the process if the connection ends within the
+/// answer's header. The store is sound after that, as after any crash: the next cycle looks which operations arrived.
 public final class URLSessionTransport: Transport, CustomStringConvertible {
-  private let session: URLSession
+  #if canImport(FoundationNetworking)
+    private let configuration: URLSessionConfiguration
+  #else
+    private let session: URLSession
+  #endif
   private let gatherer: Gatherer
 
   /// A transport with its own connections.
@@ -38,16 +50,32 @@ public final class URLSessionTransport: Transport, CustomStringConvertible {
     configuration.timeoutIntervalForRequest = timeout
     configuration.timeoutIntervalForResource = totalTimeout
     gatherer = Gatherer(answerBytesMax: answerBytesMax)
-    session = URLSession(configuration: configuration, delegate: gatherer, delegateQueue: nil)
+    #if canImport(FoundationNetworking)
+      self.configuration = configuration
+    #else
+      session = URLSession(configuration: configuration, delegate: gatherer, delegateQueue: nil)
+    #endif
   }
 
   /// What it is; requests in flight hold credentials.
   public var description: String { "transport over URLSession" }
 
-  deinit {
-    // A session keeps its delegate alive until it is invalidated.
-    session.finishTasksAndInvalidate()
-  }
+  #if canImport(FoundationNetworking)
+    /// A task in a session of its own.
+    private func task(for request: URLRequest) -> URLSessionTask {
+      let session = URLSession(configuration: configuration, delegate: gatherer, delegateQueue: nil)
+      // The session ends after the task. Until then it keeps its delegate alive.
+      defer { session.finishTasksAndInvalidate() }
+      return session.dataTask(with: request)
+    }
+  #else
+    deinit {
+      // A session keeps its delegate alive until it is invalidated.
+      session.finishTasksAndInvalidate()
+    }
+
+    private func task(for request: URLRequest) -> URLSessionTask { session.dataTask(with: request) }
+  #endif
 
   /// Sends a request and returns the whole answer; see `Transport.send(_:)`.
   public func send(_ request: HTTPRequest) async throws -> HTTPResponse {
@@ -62,7 +90,7 @@ public final class URLSessionTransport: Transport, CustomStringConvertible {
     urlRequest.httpMethod = request.method
     for field in request.headers.fields { urlRequest.addValue(field.value, forHTTPHeaderField: field.name) }
     if request.method != "GET" { urlRequest.httpBody = Data(request.body) }
-    let task = session.dataTask(with: urlRequest)
+    let task = task(for: urlRequest)
     gatherer.begin(task, origin: request.origin)
     return try await withTaskCancellationHandler {
       try await withCheckedThrowingContinuation { continuation in
@@ -74,24 +102,24 @@ public final class URLSessionTransport: Transport, CustomStringConvertible {
     }
   }
 
-  /// Collects the answers to all tasks of a session.
+  /// Collects the answers to all tasks.
   private final class Gatherer: NSObject, URLSessionDataDelegate, Sendable {
     typealias Caller = CheckedContinuation<HTTPResponse, any Error>
     private let answerBytesMax: Int
-    /// By task identifier. An exchange that is over is removed.
-    private let exchanges = Mutex<[Int: Exchange<Caller>]>([:])
+    /// By task; the identifiers of two sessions' tasks may be equal. An exchange that is over is removed.
+    private let exchanges = Mutex<[ObjectIdentifier: Exchange<Caller>]>([:])
 
     init(answerBytesMax: Int) { self.answerBytesMax = answerBytesMax }
 
     /// Registers a task before its callbacks come. The caller must wait afterwards, cancelled or not.
     func begin(_ task: URLSessionTask, origin: String) {
       let exchange = Exchange<Caller>(origin: origin, answerBytesMax: answerBytesMax)
-      exchanges.withLock { $0[task.taskIdentifier] = exchange }
+      exchanges.withLock { $0[ObjectIdentifier(task)] = exchange }
     }
 
     /// Gives an input to a task's exchange and carries out the actions. A callback after the end finds no exchange.
     func update(_ task: URLSessionTask, _ input: (inout Exchange<Caller>) -> [Exchange<Caller>.Action]) {
-      let id = task.taskIdentifier
+      let id = ObjectIdentifier(task)
       let actions = exchanges.withLock { exchanges -> [Exchange<Caller>.Action] in
         // Removed while it changes, so that its body is not copied.
         guard var exchange = exchanges.removeValue(forKey: id) else { return [] }
@@ -138,7 +166,14 @@ public final class URLSessionTransport: Transport, CustomStringConvertible {
 
     private static func problem(_ error: any Error) -> Exchange<Caller>.Problem {
       let code = (error as? URLError)?.code ?? .unknown
-      return code == .cancelled ? .cancelled : .failed(words(code))
+      if code == .cancelled { return .cancelled }
+      // On Linux a certificate that does not verify has no code of its own, only libcurl's words, which name the host and
+      // no part of the URL's path or query.
+      let words = error.localizedDescription
+      if code == .unknown, words.hasPrefix("SSL") {
+        return .failed("the TLS connection failed, or the server's certificate is not valid (\(words.prefix(160)))")
+      }
+      return .failed(self.words(code))
     }
 
     private static func words(_ code: URLError.Code) -> String {
