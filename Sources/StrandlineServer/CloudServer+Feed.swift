@@ -12,12 +12,16 @@
 
 internal import Strandline
 package import StrandlineCloudKit
+internal import StrandlineJSON
+internal import StrandlineSystem
+internal import Synchronization
 
 extension CloudServer {
   /// The records for stale pages of one zone, as they were shown first.
   struct StaleRecords: Sendable {
-    var records: [WireRecord]
-    var names: Set<String>
+    /// Each as JSON.
+    var records: [[UInt8]] = []
+    var names: Set<String> = []
     /// The LSNs of deletions of these records that no stale page has followed yet.
     var deletions: [UInt64] = []
   }
@@ -50,34 +54,46 @@ extension CloudServer {
 
   // MARK: Pages
 
+  /// What `zoneChangesAnswer` writes.
+  ///
+  /// For tests: they ask without HTTP.
+  package func zoneChanges(_ message: ZoneChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> ZoneChangesReply
+  {
+    try decoded(try zoneChangesAnswer(message, in: key))
+  }
+
   /// One page for each requested zone; a refusal of one zone is in its entry. A zone that is named twice has one entry.
   ///
   /// One budget of bytes holds for all pages. A zone for which none is left gets a page without records, its own token
   /// and `moreComing`, as CloudKit's empty pages are: a client asks again, and then others are without.
-  package func zoneChanges(_ message: ZoneChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> ZoneChangesReply
-  {
+  func zoneChangesAnswer(_ message: ZoneChangesRequest, in key: DatabaseKey) throws(ServerRefusal) -> [UInt8] {
     guard key.scope != .public else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
-    return try runAlone { core throws(ServerRefusal) in
-      guard message.zones.count <= core.limits.zonesAskedMax else {
-        throw ServerRefusal(
-          400,
-          WireError(
-            .badRequest, "\(message.zones.count) zones in one request; the limit is \(core.limits.zonesAskedMax)"))
-      }
-      var zones: [ZoneChangesReply.Zone] = []
-      var rest = core.limits.answerBytesMax
-      for asked in Self.merged(message.zones) {
-        zones.append(
-          asked.isContradictory
-            ? ZoneChangesReply.Zone(
-              zoneID: asked.zone.zoneID,
-              error: WireError(.badRequest, "the zone is asked for more than once, and in different ways"))
-            : try page(asked.zone, message, key, &rest, &core))
-      }
-      return ZoneChangesReply(zones: zones)
+    guard message.zones.count <= limits.zonesAskedMax else {
+      throw ServerRefusal(
+        400,
+        WireError(.badRequest, "\(message.zones.count) zones in one request; the limit is \(limits.zonesAskedMax)"))
     }
+    var json = JSONWriter(capacity: 4096)
+    var rest = limits.answerBytesMax
+    json.beginObject()
+    json.key("zones")
+    json.beginArray()
+    for asked in Self.merged(message.zones) {
+      if asked.isContradictory {
+        ZoneChangesReply.Zone(
+          zoneID: asked.zone.zoneID,
+          error: WireError(.badRequest, "the zone is asked for more than once, and in different ways")
+        ).write(into: &json)
+      } else {
+        try writePage(asked.zone, message, key, &rest, to: &json)
+      }
+      rest = min(rest, limits.answerBytesMax - json.bytes.count)
+    }
+    json.endArray()
+    json.endObject()
+    return json.finish()
   }
 
   /// The zones of a request, each once, in the order in which they are named first.
@@ -98,178 +114,267 @@ extension CloudServer {
     return result
   }
 
-  private func page(
-    _ asked: ZoneChangesRequest.Zone, _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int,
-    _ core: inout Core
-  ) throws(ServerRefusal) -> ZoneChangesReply.Zone {
-    func refused(_ code: CloudError.Code, _ words: String) -> ZoneChangesReply.Zone {
-      ZoneChangesReply.Zone(zoneID: asked.zoneID, error: WireError(code, words))
+  /// The changes of a zone from a token on, as many as a page may have: where their records lie, not what is in them.
+  private struct FeedPart: Sendable {
+    struct Change: Sendable {
+      var lsn: UInt64
+      var name: String
+      var isDeleted: Bool
     }
-    if key.scope == .shared, asked.reverse == true, asked.zoneID.ownerRecordName?.isEmpty == false {
-      return refused(.badRequest, "Reverse sync of share db is unsupported")
+    var life: UInt64
+    var since: UInt64
+    var changes: [Change] = []
+    /// Whether the zone has more changes than these.
+    var hasMore = false
+    /// The zone's latest event.
+    var lastLSN: UInt64
+    var tenures: [ServerState.Tenure]
+    var generation: UInt32
+    /// The records of a stale page, which is then the whole answer, if one is due.
+    var stale: [[UInt8]]?
+    var keepsStale: Bool
+  }
+
+  private func writePage(
+    _ asked: ZoneChangesRequest.Zone, _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int,
+    to json: inout JSONWriter
+  ) throws(ServerRefusal) {
+    func refuse(_ error: WireError, to json: inout JSONWriter) {
+      ZoneChangesReply.Zone(zoneID: asked.zoneID, error: error).write(into: &json)
+    }
+    let isReverse = asked.reverse ?? message.reverse ?? false
+    if key.scope == .shared, isReverse, asked.zoneID.ownerRecordName?.isEmpty == false {
+      return refuse(WireError(.badRequest, "Reverse sync of share db is unsupported"), to: &json)
     }
     let name: String
     do throws(ServerRefusal) { name = try zoneName(asked.zoneID, in: key) } catch {
-      return ZoneChangesReply.Zone(zoneID: asked.zoneID, error: error.error)
+      return refuse(error.error, to: &json)
     }
-    if asked.reverse == true { return refused(.badRequest, "this server has no reverse sync") }
-    if name == Names.defaultZone { return refused(.badRequest, "AppDefaultZone does not support getChanges call") }
-    guard let zone = core.state.zone(name, in: key) else { return refused(.zoneNotFound, "Zone does not exist") }
-    var since: UInt64 = 0
-    if let text = asked.syncToken, !text.isEmpty {
-      do throws(WireReason) {
-        since = try position(text, kind: .zone, life: zone.life, core)
-      } catch {
-        return refused(.badRequest, error.words)
-      }
-      if let stale = takeStalePage(zone, since: since, &core) {
-        return ZoneChangesReply.Zone(
-          zoneID: wireZone(name, key), syncToken: text, moreComing: true, records: stale)
-      }
+    if isReverse { return refuse(WireError(.badRequest, "this server has no reverse sync"), to: &json) }
+    if name == Names.defaultZone {
+      return refuse(WireError(.badRequest, "AppDefaultZone does not support getChanges call"), to: &json)
     }
-    let limit = min(
-      max(asked.resultsLimit ?? message.resultsLimit ?? core.limits.resultsMax, 1), core.limits.resultsMax)
-    let keys = (asked.desiredKeys ?? message.desiredKeys).map(Set.init)
+    let limit = min(max(asked.resultsLimit ?? message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
+    // Of a page for which no byte is left only its token is needed.
+    let found = try part(of: name, key, from: asked.syncToken, limit: rest > 0 ? limit : 0)
+    let part: FeedPart
+    switch found {
+    case .success(let found): part = found
+    case .failure(let refusal): return refuse(refusal.error, to: &json)
+    }
+    let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
+    let desired = DesiredFields(asked.desiredKeys ?? message.desiredKeys)
+    let numbersAsStrings = asked.numbersAsStrings ?? message.numbersAsStrings ?? false
     let types = (asked.desiredRecordTypes ?? message.desiredRecordTypes).map(Set.init)
-    var records: [WireRecord] = []
-    var end = since
-    var next = zone.nextCurrent(from: zone.index(after: since))
-    var visited = 0
-    while let index = next, visited < limit, rest > 0 {
-      let change = zone.feed[index]
-      visited += 1
+    var shown: [(name: String, json: Range<Int>)] = []
+    json.beginObject()
+    json.key("records")
+    json.beginArray()
+    var end = part.since
+    var isEnd = !part.hasMore
+    for record in part.stale ?? [] { json.raw(record) }
+    for change in part.changes where part.stale == nil {
+      guard rest > 0 else {
+        isEnd = false
+        break
+      }
       end = change.lsn
-      next = zone.nextCurrent(from: index + 1)
-      guard let entry = zone.entries[change.name], !entry.isDeleted else {
-        records.append(tombstone(change.name, in: wireZone(name, key)))
-        rest -= change.name.utf8.count + 64
+      let begin = json.bytes.count
+      guard !change.isDeleted else {
+        form.writeTombstone(change.name, to: &json)
+        rest -= json.bytes.count - begin
         continue
       }
-      let record = try read(entry.lsn)
-      // Read is read: a record that the filter drops has cost its bytes too.
-      rest -= CloudServer.size(of: record)
+      let record = try read(change.lsn)
       // The filter by type drops records after the limit has counted them, so a page may be short, or empty, and not be
-      // the last. Tombstones have no type and pass every filter.
-      if let types, !types.contains(record.type) { continue }
-      records.append(wire(record, keys: keys, key, zoneName: name))
+      // the last. They have been read, so they count. Tombstones have no type and pass every filter.
+      if let types, !types.contains(record.text(record.type)) {
+        rest -= record.body.count
+        continue
+      }
+      do throws(ByteReaderError) {
+        try form.write(record, desired: desired, numbersAsStrings: numbersAsStrings, to: &json)
+      } catch {
+        throw ServerRefusal(500, WireError(.internalError, "event \(change.lsn) of the journal: \(error)"))
+      }
+      rest -= json.bytes.count - begin
+      if part.keepsStale {
+        // Behind the comma, if there is one.
+        let start = json.bytes[begin] == UInt8(ascii: ",") ? begin + 1 : begin
+        shown.append((change.name, start..<json.bytes.count))
+      }
     }
+    json.endArray()
+    json.key("moreComing")
+    json.bool(part.stale != nil || !isEnd)
     // The last page's token names the zone's latest event: a client that has everything gets the same token again.
-    let token = token(zone, next == nil ? max(zone.lastLSN, since) : end, core)
-    keepForStalePage(records, zone, &core)
-    return ZoneChangesReply.Zone(
-      zoneID: wireZone(name, key), syncToken: token, moreComing: next != nil, records: records)
+    let lsn = part.stale != nil ? part.since : isEnd ? max(part.lastLSN, part.since) : end
+    json.key("syncToken")
+    json.string(
+      SyncToken(
+        kind: .zone, storeUUID: journal.storeUUID, life: part.life, tenure: part.tenures.tenure(of: lsn), lsn: lsn,
+        generation: part.generation
+      ).text)
+    json.key("zoneID")
+    json.raw(form.zoneID)
+    json.endObject()
+    if !shown.isEmpty { keepForStalePage(shown.map { ($0.name, Array(json.bytes[$0.json])) }, part.life) }
+  }
+
+  /// The changes of a zone since a token. What it names is durable.
+  ///
+  /// - Returns: a failure if this zone alone is refused.
+  private func part(
+    of name: String, _ key: DatabaseKey, from text: String?, limit: Int
+  ) throws(ServerRefusal) -> Result<FeedPart, ServerRefusal> {
+    try look { core throws(ServerRefusal) -> (Result<FeedPart, ServerRefusal>, UInt64) in
+      guard let zone = core.state.zone(name, in: key) else {
+        let refusal = ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
+        return (.failure(refusal), core.state.databases[key]?.deleted[name] ?? 0)
+      }
+      var since: UInt64 = 0
+      if let text, !text.isEmpty {
+        do throws(WireReason) {
+          since = try position(text, kind: .zone, life: zone.life, core)
+        } catch {
+          return (.failure(ServerRefusal(400, WireError(.badRequest, error.words))), zone.createdLSN)
+        }
+      }
+      var part = FeedPart(
+        life: zone.life, since: since, lastLSN: zone.lastLSN, tenures: core.state.tenures,
+        generation: core.generation, keepsStale: core.staleRecords != nil)
+      if text?.isEmpty == false { part.stale = takeStalePage(zone, since: since, &core) }
+      var next = zone.nextCurrent(from: zone.index(after: since))
+      while let index = next, part.changes.count < limit {
+        let change = zone.feed[index]
+        part.changes.append(
+          FeedPart.Change(
+            lsn: change.lsn, name: change.name, isDeleted: zone.entries[change.name]?.isDeleted ?? true))
+        next = zone.nextCurrent(from: index + 1)
+      }
+      part.hasMore = next != nil
+      // All of the zone, and not the page alone: a record whose newest version is not durable yet is missing at the place of
+      // its last one, and stands there again if a power cut takes the newest back.
+      return (.success(part), zone.lastLSN)
+    }
   }
 
   // MARK: The stale page
 
-  private func keepForStalePage(_ records: [WireRecord], _ zone: ZoneState, _ core: inout Core) {
-    guard core.faults.replayPage else { return }
-    var stale = core.staleRecords[zone.life] ?? StaleRecords(records: [], names: [])
-    for record in records where record.deleted != true && stale.records.count < core.limits.resultsMax {
-      guard let name = record.recordName, stale.names.insert(name).inserted else { continue }
-      stale.records.append(record)
+  private func keepForStalePage(_ records: [(name: String, json: [UInt8])], _ life: UInt64) {
+    core.withLock { core in
+      guard core.staleRecords != nil else { return }
+      var stale = core.staleRecords?[life] ?? StaleRecords()
+      for record in records where stale.records.count < limits.resultsMax {
+        guard stale.names.insert(record.name).inserted else { continue }
+        stale.records.append(record.json)
+      }
+      core.staleRecords?[life] = stale
     }
-    core.staleRecords[zone.life] = stale
   }
 
   /// The records of a stale page, if one is due. It is due once for each deletion.
-  private func takeStalePage(_ zone: ZoneState, since: UInt64, _ core: inout Core) -> [WireRecord]? {
-    guard core.faults.replayPage, let stale = core.staleRecords[zone.life],
+  private func takeStalePage(_ zone: ZoneState, since: UInt64, _ core: inout Core) -> [[UInt8]]? {
+    guard let stale = core.staleRecords?[zone.life],
       let place = stale.deletions.firstIndex(where: { $0 <= since })
     else { return nil }
-    core.staleRecords[zone.life]?.deletions.remove(at: place)
-    core.statistics.replayedPages += 1
+    core.staleRecords?[zone.life]?.deletions.remove(at: place)
+    front.withLock { $0.statistics.replayedPages += 1 }
     return stale.records
   }
 
   /// Makes a stale page due if the deleted record is one of those that it would show.
   func scheduleStalePage(afterDeletionOf name: String, zone life: UInt64, at lsn: UInt64, _ core: inout Core) {
-    guard core.staleRecords[life]?.names.contains(name) == true else { return }
-    core.staleRecords[life]?.deletions.append(lsn)
+    guard core.staleRecords?[life]?.names.contains(name) == true else { return }
+    core.staleRecords?[life]?.deletions.append(lsn)
   }
 
-  // MARK: Records in answers
+  // MARK: Lookups
 
-  /// A record as answers show it; `keys`: the requested fields, nil for all.
-  func wire(_ record: JournalRecord, keys: Set<String>?, _ key: DatabaseKey, zoneName: String) -> WireRecord {
-    var result = WireRecord(recordName: record.name)
-    result.recordType = record.type
-    result.recordChangeTag = record.tag
-    result.parent = record.parent
-    result.created = record.created
-    result.modified = record.modified
-    result.deleted = false
-    result.zoneID = wireZone(zoneName, key)
-    let own = ZoneID(zoneName, owner: key.user, scope: key.scope)
-    var fields: [String: FieldValue] = [:]
-    for (name, value) in record.fields where keys?.contains(name) ?? true {
-      fields[name] = value.namingZones(own)
-    }
-    result.fields = fields
-    return result
-  }
-
-  func tombstone(_ name: String, in zone: WireZoneID) -> WireRecord {
-    var result = WireRecord(recordName: name)
-    result.deleted = true
-    result.zoneID = zone
-    return result
+  /// What `lookupAnswer` writes.
+  ///
+  /// For tests: they ask without HTTP.
+  package func lookup(_ message: LookupRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
+    try decoded(try lookupAnswer(message, in: key))
   }
 
   /// The current versions of records, by name.
-  package func lookup(_ message: LookupRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
-    try runAlone { core throws(ServerRefusal) in
-      guard message.records.count <= core.limits.operationsMax else {
-        throw ServerRefusal(
-          400,
-          WireError(
-            .badRequest, "\(message.records.count) records in one request; the limit is \(core.limits.operationsMax)"))
-      }
-      let name = try zoneName(message.zoneID, in: key)
+  ///
+  /// - Parameter showsToken: whether the answer has the zone's change token too.
+  func lookupAnswer(
+    _ message: LookupRequest, in key: DatabaseKey, showsToken: Bool = false
+  ) throws(ServerRefusal) -> [UInt8] {
+    guard message.records.count <= limits.operationsMax else {
+      throw ServerRefusal(
+        400,
+        WireError(.badRequest, "\(message.records.count) records in one request; the limit is \(limits.operationsMax)"))
+    }
+    let name = try zoneName(message.zoneID, in: key)
+    if showsToken { try checkHasToken(name) }
+    let (lsns, token) = try look { core throws(ServerRefusal) -> (([UInt64?], String?), UInt64) in
       let zone = core.state.zone(name, in: key)
       guard zone != nil || name == Names.defaultZone else {
         throw ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
       }
-      var records: [WireRecord] = []
-      var rest = core.limits.answerBytesMax
-      for asked in message.records {
-        guard let entry = zone?.entries[asked.recordName], !entry.isDeleted else {
-          records.append(
-            WireRecord(recordName: asked.recordName, error: WireError(.notFound, "Record not found")))
-          continue
-        }
-        let keys = (asked.desiredKeys ?? message.desiredKeys).map(Set.init)
-        let record = try read(entry.lsn)
-        rest -= CloudServer.size(of: record)
-        // What CloudKit's web does here is not known; its native service refuses the whole of too large an operation, and
-        // a client halves it. A refusal of single records would leave a client that asks for all of them again with the
-        // same ones each time.
-        guard rest >= 0 || message.records.count == 1 else {
-          throw ServerRefusal(
-            413,
-            WireError(
-              .limitExceeded,
-              "the \(message.records.count) records have more than \(core.limits.answerBytesMax) bytes in all; ask for "
-                + "fewer at a time"))
-        }
-        records.append(wire(record, keys: keys, key, zoneName: name))
+      var seen = zone?.createdLSN ?? 0
+      let lsns = message.records.map { asked -> UInt64? in
+        guard let entry = zone?.entries[asked.recordName] else { return nil }
+        seen = max(seen, entry.lsn)
+        return entry.isDeleted ? nil : entry.lsn
       }
-      return RecordsReply(records: records)
+      guard showsToken, let zone else { return ((lsns, nil), seen) }
+      return ((lsns, self.token(zone, zone.lastLSN, core)), zone.lastLSN)
     }
+    let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
+    let desired = DesiredFields(message.desiredKeys)
+    var json = JSONWriter(capacity: 512 * (lsns.count + 1))
+    json.beginObject()
+    json.key("records")
+    json.beginArray()
+    for (asked, lsn) in zip(message.records, lsns) {
+      if let lsn {
+        let record = try read(lsn)
+        do throws(ByteReaderError) {
+          try form.write(
+            record, desired: asked.desiredKeys.map { DesiredFields($0) } ?? desired,
+            numbersAsStrings: message.numbersAsStrings ?? false, to: &json)
+        } catch {
+          throw ServerRefusal(500, WireError(.internalError, "event \(lsn) of the journal: \(error)"))
+        }
+      } else {
+        WireRecord(recordName: asked.recordName, error: WireError(.notFound, "Record not found")).write(into: &json)
+      }
+      // What CloudKit's web does here is not known; its native service refuses the whole of too large an operation, and
+      // a client halves it. A refusal of single records would leave a client that asks for all of them again with the
+      // same ones each time.
+      guard json.bytes.count <= limits.answerBytesMax || message.records.count == 1 else {
+        throw ServerRefusal(
+          413,
+          WireError(
+            .limitExceeded,
+            "the answer for \(message.records.count) records has more than \(limits.answerBytesMax) bytes; ask for fewer "
+              + "at a time"))
+      }
+    }
+    json.endArray()
+    if let token {
+      json.key("syncToken")
+      json.string(token)
+    }
+    json.endObject()
+    return json.finish()
   }
-}
 
-extension FieldValue {
-  /// The value with the zone in every reference, as the service shows it.
-  fileprivate func namingZones(_ own: ZoneID) -> FieldValue {
-    switch self {
-    case .reference(var reference):
-      var zone = reference.zone ?? own
-      if zone.owner.isEmpty { zone.owner = own.owner }
-      reference.zone = zone
-      return .reference(reference)
-    case .list(.references, let items): return .list(.references, items.map { $0.namingZones(own) })
-    default: return self
+  /// Refuses the token of a zone that has none.
+  func checkHasToken(_ zone: String) throws(ServerRefusal) {
+    guard zone == Names.defaultZone else { return }
+    throw ServerRefusal(400, WireError(.badRequest, "syncToken operations supported only in SyncZone"))
+  }
+
+  /// An answer as a message.
+  func decoded<Message: WireMessage>(_ answer: [UInt8]) throws(ServerRefusal) -> Message {
+    do throws(JSONError) { return try WireJSON.decode(Message.self, answer) } catch {
+      throw ServerRefusal(500, WireError(.internalError, "the server's own answer: \(error)"))
     }
   }
 }

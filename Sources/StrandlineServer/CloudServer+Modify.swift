@@ -1,55 +1,129 @@
 // records/modify: applies the seven kinds of operations to the records of a zone, one request at a time.
 //
-// The operations are applied in order to a draft over the zone. References are checked at the end of the request, so
+// What needs no state is done before the lock is taken: the operations are checked, and their values encoded. Under the
+// lock the operations are applied in order to a draft over the zone. References are checked at the end of the request, so
 // that records which refer to each other can be created and deleted in one. An operation that fails the check is
 // removed and the rest is applied again without it, until no operation fails. Only then are events written: the whole
-// request is one transaction of the journal.
+// request is one transaction of the journal. The answer is written from the events' bytes when they are durable.
 
 internal import Strandline
 package import StrandlineCloudKit
+internal import StrandlineJSON
 internal import StrandlineSystem
+internal import Synchronization
 
 extension CloudServer {
-  /// Applies the operations of a request. What the reply says is durable.
+  /// What `modifyAnswer` writes.
+  ///
+  /// For tests: they ask without HTTP.
   package func modify(_ message: ModifyRequest, in key: DatabaseKey) throws(ServerRefusal) -> RecordsReply {
-    try runAlone { core throws(ServerRefusal) in
-      if core.faults.quotaExceeded { throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded")) }
-      let prepared = try prepare(message, core.limits)
-      let zoneName = try zoneName(message.zoneID, in: key)
+    try decoded(try modifyAnswer(message, in: key))
+  }
+
+  /// Applies the operations of a request. What the answer says is durable.
+  ///
+  /// - Parameter showsToken: whether the answer has the zone's change token too.
+  func modifyAnswer(
+    _ message: ModifyRequest, in key: DatabaseKey, showsToken: Bool = false
+  ) throws(ServerRefusal) -> [UInt8] {
+    let faults = self.faults
+    if faults.quotaExceeded { throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded")) }
+    let zoneName = try zoneName(message.zoneID, in: key)
+    if showsToken { try checkHasToken(zoneName) }
+    let own = ZoneID(zoneName, owner: key.user, scope: key.scope)
+    let prepared = try prepare(message, own)
+    let form = AnswerForm(wireZone(zoneName, key), own: own)
+    let (done, early, token) = try look { core throws(ServerRefusal) -> ((Plan, [UInt8]?, String?), UInt64) in
       // The plan must not hold the zone's tables: with a second owner, each write would copy them.
-      let plan = try plan(prepared, message, zoneName, key, core)
+      let plan = try self.plan(prepared, message, zoneName, key, faults, core)
+      // An answer that may exceed the limit is written before the events are, because then it can still be refused. JSON
+      // makes at most six bytes of one. What is shown of records beside their fields is bounded by their number.
+      var early: [UInt8]?
+      if plan.shownBytes > limits.answerBytesMax / 6 {
+        let answer = try answer(prepared, plan, message, form, token: nil)
+        guard answer.count <= limits.answerBytesMax else {
+          throw ServerRefusal(
+            413,
+            WireError(
+              .limitExceeded,
+              "the records after the change have more than \(limits.answerBytesMax) bytes; change fewer at a time, or ask "
+                + "for fewer fields with desiredKeys"))
+        }
+        if !showsToken { early = answer }
+      }
       try write(plan.events, &core)
-      for event in plan.events {
-        switch event {
-        case .recordSaved: core.statistics.appliedOperations += 1
-        case .recordDeleted(let life, let name, let cause):
-          scheduleStalePage(
-            afterDeletionOf: name, zone: life, at: core.state.zone(zoneName, in: key)?.lastLSN ?? 0, &core)
-          if !cause.isCascade { core.statistics.appliedOperations += 1 }
-        case .opened, .zoneCreated, .zoneDeleted: break
+      var seen: UInt64 = 0
+      var token: String?
+      if let zone = core.state.zone(zoneName, in: key) {
+        // Also if nothing was written: a refusal says something of a record, and a deletion of a deleted one that it is.
+        seen = zone.lastLSN
+        if showsToken { token = self.token(zone, zone.lastLSN, core) }
+        if core.staleRecords != nil {
+          for event in plan.events {
+            guard case .recordDeleted(let life, let name) = event.change else { continue }
+            scheduleStalePage(afterDeletionOf: name, zone: life, at: zone.lastLSN, &core)
+          }
         }
       }
-      let keys = message.desiredKeys.map(Set.init)
-      return RecordsReply(
-        records: prepared.enumerated().map { index, operation in
-          if let error = plan.failures[index] { return WireRecord(recordName: operation.name, error: error) }
-          if let record = plan.saved[index] { return wire(record, keys: keys, key, zoneName: zoneName) }
-          var deleted = WireRecord(recordName: operation.name)
-          deleted.deleted = true
-          return deleted
-        })
+      return ((plan, early, token), seen)
     }
+    if done.applied > 0 { front.withLock { $0.statistics.appliedOperations += done.applied } }
+    if let early { return early }
+    return try answer(prepared, done, message, form, token: token)
+  }
+
+  private func answer(
+    _ prepared: [Prepared], _ plan: Plan, _ message: ModifyRequest, _ form: AnswerForm, token: String?
+  ) throws(ServerRefusal) -> [UInt8] {
+    var json = JSONWriter(capacity: 512 * (prepared.count + 1))
+    let desired = DesiredFields(message.desiredKeys)
+    json.beginObject()
+    json.key("records")
+    json.beginArray()
+    for (index, operation) in prepared.enumerated() {
+      if let error = plan.failures[index] {
+        WireRecord(recordName: operation.name, error: error).write(into: &json)
+      } else if let event = plan.saved[index] {
+        do throws(ByteReaderError) {
+          try form.write(
+            try RecordBytes(plan.events[event].body), desired: operation.desired ?? desired,
+            numbersAsStrings: operation.numbersAsStrings ?? message.numbersAsStrings ?? false, to: &json)
+        } catch {
+          throw ServerRefusal(500, WireError(.internalError, "the record '\(operation.name)': \(error)"))
+        }
+      } else {
+        json.beginObject()
+        json.key("deleted")
+        json.bool(true)
+        json.key("recordName")
+        json.string(operation.name)
+        json.endObject()
+      }
+    }
+    json.endArray()
+    if let token {
+      json.key("syncToken")
+      json.string(token)
+    }
+    json.endObject()
+    return json.finish()
   }
 
   /// The result of a request: the events to write, and each operation's record or refusal.
   private struct Plan {
-    var events: [JournalEvent] = []
-    var saved: [Int: JournalRecord] = [:]
+    var events: [NewEvent] = []
+    /// The place in `events` of the record that each operation saved, by the operation's index.
+    var saved: [Int: Int] = [:]
     var failures: [Int: WireError] = [:]
+    /// How many operations changed a record.
+    var applied = 0
+    /// The bytes of the records whose fields the answer shows.
+    var shownBytes = 0
   }
 
   private func plan(
-    _ prepared: [Prepared], _ message: ModifyRequest, _ zoneName: String, _ key: DatabaseKey, _ core: borrowing Core
+    _ prepared: [Prepared], _ message: ModifyRequest, _ zoneName: String, _ key: DatabaseKey, _ faults: ServerFaults,
+    _ core: borrowing Core
   ) throws(ServerRefusal) -> Plan {
     let isDefault = zoneName == Names.defaultZone
     var plan = Plan()
@@ -59,22 +133,26 @@ extension CloudServer {
     } else if isDefault, key.scope != .shared {
       // The default zone always exists; the journal has an event of it from its first record on.
       let life = environment.random.next()
-      plan.events.append(.zoneCreated(life: life, key, name: zoneName))
+      plan.events.append(NewEvent(.zoneCreated(life: life, key, name: zoneName)))
       zone = ZoneState(life: life, key: key, name: zoneName, createdLSN: 0)
     } else {
       throw ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
     }
     // The documented default is true. The default zone is never atomic.
     let isAtomic = (message.atomic ?? true) && !isDefault
-    let requestUUID = environment.random.bytes(16)
-    let now = environment.clock.wallMilliseconds()
+    let touch = Touch(
+      milliseconds: environment.clock.wallMilliseconds(),
+      user: key.user.isEmpty ? CloudServer.defaultUser : key.user, device: "1")
+    let base = Draft(
+      server: self, zone: zone, requestUUID: environment.random.bytes(16), touch: touch,
+      createConflicts: faults.createConflictInsteadOfExists,
+      schema: limits.fixesFieldTypes ? core.state.schemas[Schema.Key(key)] ?? Schema() : nil)
+    var built = [Draft.Built?](repeating: nil, count: prepared.count)
     while true {
-      var draft = Draft(
-        server: self, zone: zone, requestUUID: requestUUID, now: now,
-        user: key.user.isEmpty ? CloudServer.defaultUser : key.user, limits: core.limits,
-        createConflicts: core.faults.createConflictInsteadOfExists)
+      var draft = base
       for (index, operation) in prepared.enumerated() where plan.failures[index] == nil {
-        plan.failures[index] = if let defect = operation.defect { defect } else { try draft.apply(operation, index) }
+        plan.failures[index] =
+          if let defect = operation.defect { defect } else { try draft.apply(operation, index, &built[index]) }
       }
       let broken = draft.brokenReferences()
       plan.failures.merge(broken) { first, _ in first }
@@ -86,23 +164,52 @@ extension CloudServer {
         return plan
       }
       // Each round removes at least one operation, so the loop ends.
-      if broken.isEmpty {
-        plan.events = draft.events.isEmpty ? [] : plan.events + draft.events
-        plan.saved = draft.saved
+      guard broken.isEmpty else { continue }
+      guard !draft.events.isEmpty else {
+        plan.events = []
         return plan
       }
+      let offset = plan.events.count
+      plan.events += draft.events
+      plan.saved = draft.saved.mapValues { $0 + offset }
+      plan.applied = draft.applied
+      for (index, event) in plan.saved {
+        let operation = prepared[index]
+        let showsNone = operation.desired?.isEmpty ?? (message.desiredKeys?.isEmpty == true)
+        if !showsNone { plan.shownBytes += plan.events[event].body.count }
+      }
+      return plan
     }
   }
 
-  /// An operation after the checks that need no state.
-  struct Prepared {
+  // MARK: Before the lock
+
+  /// An operation after the checks that need no state, with its values encoded.
+  struct Prepared: Sendable {
+    /// A field that the operation gives a value, or null.
+    struct Field: Sendable {
+      var name: String
+      /// Where its bytes lie in `encoded`; nil: null.
+      var place: Range<Int>?
+      var kind: FieldKind?
+    }
     var kind: CloudOperation.Kind
     var name: String
-    var record: WireRecord
+    var type: String?
+    var changeTag: String?
+    var parent: String?
+    /// In ascending order of their names.
+    var fields: [Field] = []
+    /// The bytes of the fields that have a value, as an event has them.
+    var encoded: [UInt8] = []
+    /// The references among them that bind records.
+    var links: [RecordLink] = []
+    var desired: DesiredFields?
+    var numbersAsStrings: Bool?
     var defect: WireError?
   }
 
-  private func prepare(_ message: ModifyRequest, _ limits: ServerLimits) throws(ServerRefusal) -> [Prepared] {
+  private func prepare(_ message: ModifyRequest, _ own: ZoneID) throws(ServerRefusal) -> [Prepared] {
     guard message.operations.count <= limits.operationsMax else {
       throw ServerRefusal(
         400,
@@ -111,87 +218,119 @@ extension CloudServer {
     }
     var names: Set<String> = []
     var result: [Prepared] = []
+    result.reserveCapacity(message.operations.count)
     for operation in message.operations {
       guard let kind = CloudOperation.Kind(rawValue: operation.operationType) else {
         throw ServerRefusal(
           400, WireError(.badRequest, "unknown operationType '\(operation.operationType.prefix(40))'"))
       }
+      let record = operation.record
       let name =
-        operation.record.recordName
-        ?? RecordName.random(high: environment.random.next(), low: environment.random.next())
+        record.recordName ?? RecordName.random(high: environment.random.next(), low: environment.random.next())
       guard names.insert(name).inserted else {
         throw ServerRefusal(400, WireError(.badRequest, "more than one operation for the record '\(name)'"))
       }
-      var prepared = Prepared(kind: kind, name: name, record: operation.record)
-      prepared.defect = defect(of: prepared, limits)
+      var prepared = Prepared(
+        kind: kind, name: name, type: record.recordType, changeTag: record.recordChangeTag, parent: record.parent)
+      prepared.desired = (operation.desiredKeys ?? record.desiredKeys).map { DesiredFields($0) }
+      prepared.numbersAsStrings = operation.numbersAsStrings
+      prepared.defect = defect(of: record, kind, name)
+      if prepared.defect == nil { prepared.encode(record, own) }
       result.append(prepared)
     }
     return result
   }
 
   /// Why an operation is refused whatever the state of its record; nil if it is not.
-  private func defect(of operation: Prepared, _ limits: ServerLimits) -> WireError? {
+  private func defect(of record: WireRecord, _ kind: CloudOperation.Kind, _ name: String) -> WireError? {
     func bad(_ words: String) -> WireError { WireError(.badRequest, words) }
-    if operation.name.isEmpty || operation.name.unicodeScalars.count > limits.nameCharactersMax {
+    if name.isEmpty || name.unicodeScalars.count > limits.nameCharactersMax {
       return bad("a record's name has 1 to \(limits.nameCharactersMax) characters")
     }
-    if let defect = operation.record.defect { return bad("Invalid value, \(defect)") }
-    switch operation.kind {
+    if let defect = record.defect { return bad("Invalid value, \(defect)") }
+    if let key = Self.unsupportedKey(of: record) {
+      return bad("the key '\(key)': this server has no short GUIDs and no sharing")
+    }
+    switch kind {
     case .create, .forceUpdate, .forceReplace:
-      guard let type = operation.record.recordType else { return bad("missing required field 'recordType'") }
+      guard let type = record.recordType else { return bad("missing required field 'recordType'") }
       if let defect = Names.defect(schemaName: type) { return bad("recordType '\(type.prefix(40))': \(defect)") }
     case .update, .replace, .delete:
-      if operation.record.recordChangeTag == nil { return bad("missing required field 'recordChangeTag'") }
+      if record.recordChangeTag == nil { return bad("missing required field 'recordChangeTag'") }
     case .forceDelete: break
-    }
-    let fields = operation.record.fields ?? [:]
-    for field in (fields.keys + operation.record.nulls).sorted(by: { $0.precedesByUTF8($1) }) {
-      if let defect = Names.defect(schemaName: field) { return bad("field '\(field.prefix(40))': \(defect)") }
-      if let defect = fields[field]?.defect { return bad("Invalid value, field '\(field)' holds \(defect)") }
     }
     return nil
   }
 
-  /// A record's size for the limit: the canonical bytes of its fields' names and values.
-  static func size(of record: JournalRecord) -> Int {
-    var writer = ByteWriter()
-    for (name, value) in record.fields {
-      writer.string(name)
-      FieldCodec.encode(value, into: &writer)
+  /// A key of a record that asks for something that this server cannot do; nil if there is none.
+  ///
+  /// Keys that CloudKit has not are passed over, as the live service was seen to do with a `zoneID` in a record.
+  private static func unsupportedKey(of record: WireRecord) -> String? {
+    guard !record.unknown.isEmpty else { return nil }
+    do throws(JSONError) {
+      var json = try JSONReader(
+        record.unknown, limits: JSONLimits(bytesMax: record.unknown.count, depthMax: WireJSON.depthMax))
+      try json.beginObject()
+      while let key = try json.nextKey() {
+        switch key {
+        case "createShortGUID":
+          guard try json.kind() == .bool, try !json.bool() else { return key }
+        case "forRecord", "publicPermission", "participants":
+          guard try json.skipValue().kind == .null else { return key }
+        default: try json.skipValue()
+        }
+      }
+      return nil
+    } catch {
+      // The keys were read before.
+      return "\(error)"
     }
-    return writer.count
   }
+
+  // MARK: Under the lock
 
   /// The zone as a request would leave it. Nothing of it is written yet.
   struct Draft {
+    /// A record that an operation makes of the one that is there.
+    struct Built: Sendable {
+      /// The version that it was made of; 0 for none.
+      var base: UInt64
+      var event: NewEvent
+      var type: String
+      var tag: String
+      var links: [RecordLink]
+    }
+
     let server: CloudServer
     let zone: ZoneState
     let requestUUID: [UInt8]
-    let now: Int64
-    let user: String
-    let limits: ServerLimits
+    let touch: Touch
     let createConflicts: Bool
+    /// The kinds that fields have, with those that this request gives them; nil: fields have no kinds.
+    private var schema: Schema?
 
     /// The events to write, in order.
-    var events: [JournalEvent] = []
-    /// The record that each operation saved, by the operation's index.
-    var saved: [Int: JournalRecord] = [:]
+    private(set) var events: [NewEvent] = []
+    /// The place of each operation's record in `events`, by the operation's index.
+    private(set) var saved: [Int: Int] = [:]
+    /// How many operations changed a record.
+    private(set) var applied = 0
+    /// The bytes of the events.
+    private var bytes = 0
     /// The changed records by name, each with the index of its last operation.
     private var changed: [String: (entry: RecordEntry, operation: Int)] = [:]
     /// By target: the records that this request made refer to it.
     private var addedSources: [String: Set<String>] = [:]
 
     init(
-      server: CloudServer, zone: ZoneState, requestUUID: [UInt8], now: Int64, user: String, limits: ServerLimits,
-      createConflicts: Bool
+      server: CloudServer, zone: ZoneState, requestUUID: [UInt8], touch: Touch, createConflicts: Bool, schema: Schema?
     ) {
       self.server = server
       self.zone = zone
       self.requestUUID = requestUUID
-      self.now = now
-      self.user = user
-      self.limits = limits
+      self.touch = touch
       self.createConflicts = createConflicts
+      self.schema = schema
     }
 
     /// A record in the draft; nil if it is deleted or was never there.
@@ -202,6 +341,7 @@ extension CloudServer {
 
     /// The undeleted records that refer to a target with an action.
     private func sources(of target: String, _ action: Reference.Action) -> [String] {
+      guard zone.sources[target] != nil || addedSources[target] != nil else { return [] }
       let candidates = (zone.sources[target] ?? []).union(addedSources[target] ?? [])
       return candidates.filter { name in
         living(name)?.links.contains { $0.target == target && $0.action == action } ?? false
@@ -209,7 +349,11 @@ extension CloudServer {
     }
 
     /// Applies one operation. Returns the refusal, or nil.
-    mutating func apply(_ operation: Prepared, _ index: Int) throws(ServerRefusal) -> WireError? {
+    ///
+    /// - Parameter built: what an earlier round built for it.
+    mutating func apply(
+      _ operation: Prepared, _ index: Int, _ built: inout Built?
+    ) throws(ServerRefusal) -> WireError? {
       let current = living(operation.name)
       let isDeletion = operation.kind == .delete || operation.kind == .forceDelete
       switch operation.kind {
@@ -223,74 +367,187 @@ extension CloudServer {
             .notFound,
             isDeletion ? "Record not found" : "recordChangeTag specified, but record not found")
         }
-        guard current.tag == operation.record.recordChangeTag else {
+        guard current.tag == operation.changeTag else {
           return WireError(.conflict, "client oplock error updating record")
         }
       case .forceUpdate, .forceReplace: break
       case .forceDelete: if current == nil { return nil }
       }
       if isDeletion {
-        delete(operation.name, index, isCascade: false)
+        delete(operation.name, index)
+        applied += 1
         return nil
       }
-      return try save(operation, current, index)
+      return try save(operation, current, index, &built)
     }
 
     private mutating func save(
-      _ operation: Prepared, _ current: RecordEntry?, _ index: Int
+      _ operation: Prepared, _ current: RecordEntry?, _ index: Int, _ built: inout Built?
     ) throws(ServerRefusal) -> WireError? {
-      let touch = Touch(milliseconds: now, user: user, device: "1")
-      let old: JournalRecord? = if let current { try server.read(current.lsn) } else { nil }
-      if let old, let type = operation.record.recordType, type != old.type {
-        return WireError(.badRequest, "the record is a '\(old.type)'; its type cannot become '\(type)'")
-      }
-      let keepsRest = operation.kind == .update || operation.kind == .forceUpdate
-      var record = JournalRecord(
-        zone: zone.life, name: operation.name, type: old?.type ?? operation.record.recordType ?? "",
-        parent: operation.record.parent ?? (keepsRest ? old?.parent : nil), tag: server.newTag(),
-        created: old?.created ?? touch, modified: touch,
-        cause: JournalCause(requestUUID: requestUUID, operation: UInt16(clamping: index), isCascade: false),
-        fields: keepsRest ? old?.fields ?? [:] : [:])
-      let own = ZoneID(zone.name, owner: zone.key.user, scope: zone.key.scope)
-      for (field, value) in operation.record.fields ?? [:] { record.fields[field] = value.relative(to: own) }
-      for field in operation.record.nulls { record.fields[field] = nil }
-      for (field, value) in record.fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
-        if value.references.contains(where: { $0.action != .none && $0.zone != nil }) {
-          return WireError(.badRequest, "field '\(field)': DELETE_SELF and VALIDATE bind records of one zone only")
+      let base = current?.lsn ?? 0
+      let record: Built
+      if let built, built.base == base {
+        record = built
+      } else {
+        switch try build(operation, base, index) {
+        case .success(let new): record = new
+        case .failure(let refusal): return refusal.error
         }
+        built = record
       }
-      let size = CloudServer.size(of: record)
-      guard size <= limits.recordBytesMax else {
-        return WireError(.badRequest, "record too large: \(size) bytes; the limit is \(limits.recordBytesMax)")
-      }
-      let links = ServerState.links(of: record)
-      for target in Set(links.filter { $0.action == .deleteSelf }.map(\.target)) {
+      if let error = checkKinds(of: operation, record.type) { return error }
+      for target in Set(record.links.lazy.filter { $0.action == .deleteSelf }.map(\.target)) {
         let others = sources(of: target, .deleteSelf).count { $0 != operation.name }
-        if others >= limits.deleteSelfSourcesMax {
+        if others >= server.limits.deleteSelfSourcesMax {
           return WireError(
             .badRequest,
             "'\(target)' has \(others) records that refer to it with DELETE_SELF; the limit is "
-              + "\(limits.deleteSelfSourcesMax)")
+              + "\(server.limits.deleteSelfSourcesMax)")
         }
       }
-      changed[operation.name] = (RecordEntry(lsn: 0, isDeleted: false, tag: record.tag, links: links), index)
-      for link in links { addedSources[link.target, default: []].insert(operation.name) }
-      events.append(.recordSaved(record))
-      saved[index] = record
+      bytes += record.event.body.count
+      guard bytes <= server.limits.modifyBytesMax else {
+        throw ServerRefusal(
+          413,
+          WireError(
+            .limitExceeded,
+            "the records after the change have more than \(server.limits.modifyBytesMax) bytes; change fewer at a time")
+        )
+      }
+      if schema != nil {
+        for field in operation.fields {
+          if let kind = field.kind { schema?.learn([(field.name, kind)], in: record.type) }
+        }
+      }
+      changed[operation.name] = (RecordEntry(lsn: 0, isDeleted: false, tag: record.tag, links: record.links), index)
+      for link in record.links { addedSources[link.target, default: []].insert(operation.name) }
+      saved[index] = events.count
+      events.append(record.event)
+      applied += 1
       return nil
     }
 
+    /// The refusal of a value of another kind than its field has.
+    private func checkKinds(of operation: Prepared, _ type: String) -> WireError? {
+      guard let schema else { return nil }
+      for field in operation.fields {
+        guard let kind = field.kind, let known = schema.kind(of: field.name, in: type), !known.takes(kind) else {
+          continue
+        }
+        return WireError(
+          .badRequest,
+          "Invalid value, \(field.name) type \(kind.words). The field is of type \(known.words) in records of the type "
+            + "\(type) since its first value.")
+      }
+      return nil
+    }
+
+    /// The record that an operation makes of the one that is there, as the body of its event.
+    private func build(
+      _ operation: Prepared, _ base: UInt64, _ index: Int
+    ) throws(ServerRefusal) -> Result<Built, ServerRefusal> {
+      func refused(_ words: String) -> Result<Built, ServerRefusal> {
+        .failure(ServerRefusal(400, WireError(.badRequest, words)))
+      }
+      let old: RecordBytes? = base == 0 ? nil : try server.read(base)
+      let type = old.map { $0.text($0.type) } ?? operation.type ?? ""
+      if old != nil, let asked = operation.type, !asked.utf8.elementsEqual(type.utf8) {
+        return refused("the record is a '\(type)'; its type cannot become '\(asked.prefix(40))'")
+      }
+      let keepsRest = operation.kind == .update || operation.kind == .forceUpdate
+      let tag = server.newTag()
+      var writer = ByteWriter(capacity: 192 + operation.encoded.count + (keepsRest ? old?.body.count ?? 0 : 0))
+      _ = PayloadHeader(
+        PayloadHeader(kind: JournalEventKind.recordSaved.rawValue, version: JournalEvent.version, flags: 0), &writer)
+      writer.u64(zone.life)
+      writer.string(operation.name)
+      writer.string(type)
+      if let parent = operation.parent {
+        writer.u8(1)
+        writer.string(parent)
+      } else if keepsRest, let old, let parent = old.parent {
+        writer.u8(1)
+        writer.string(old.text(parent))
+      } else {
+        writer.u8(0)
+      }
+      writer.string(tag)
+      if let old { writer.raw(old.body[old.created]) } else { _ = Touch(touch, &writer) }
+      _ = Touch(touch, &writer)
+      _ = JournalCause(
+        JournalCause(requestUUID: requestUUID, operation: UInt16(clamping: index), isCascade: false), &writer)
+      let size: Int
+      var links = operation.links
+      do throws(ByteReaderError) {
+        if keepsRest, let old, !old.fields.isEmpty {
+          (size, links) = try merge(operation, into: old, &writer)
+        } else {
+          writer.varint(UInt64(operation.fields.count { $0.place != nil }))
+          writer.raw(operation.encoded)
+          size = operation.encoded.count
+        }
+      } catch {
+        throw ServerRefusal(500, WireError(.internalError, "event \(base) of the journal: \(error)"))
+      }
+      guard size <= server.limits.recordBytesMax else {
+        return refused("record too large: \(size) bytes; the limit is \(server.limits.recordBytesMax)")
+      }
+      let change = StateChange.recordSaved(
+        zone: zone.life, name: operation.name, type: type, tag: tag, links: links,
+        kinds: operation.fields.compactMap { field in field.kind.map { (field.name, $0) } })
+      return .success(
+        Built(base: base, event: NewEvent(body: writer.bytes, change: change), type: type, tag: tag, links: links))
+    }
+
+    /// Writes the fields of the old record with those of the operation over them. Both are in the order of their names.
+    ///
+    /// - Returns: the bytes of the fields, and the references among them that bind records.
+    private func merge(
+      _ operation: Prepared, into old: RecordBytes, _ writer: inout ByteWriter
+    ) throws(ByteReaderError) -> (size: Int, links: [RecordLink]) {
+      var count = 0
+      var fields = ByteWriter(capacity: old.body.count + operation.encoded.count)
+      var links: [RecordLink] = []
+      var (left, right) = (0, 0)
+      while left < old.fields.count || right < operation.fields.count {
+        let order =
+          left == old.fields.count
+          ? 1
+          : right == operation.fields.count
+            ? -1 : old.body.order(old.fields[left].name, of: operation.fields[right].name)
+        if order < 0 {
+          let field = old.fields[left]
+          fields.raw(old.body[field.all])
+          RecordLink.append(try old.references(field), of: old.text(field.name), to: &links)
+          count += 1
+        } else {
+          let field = operation.fields[right]
+          if let place = field.place {
+            fields.raw(operation.encoded[place])
+            links += operation.links.filter { $0.field == field.name }
+            count += 1
+          }
+          right += 1
+        }
+        if order <= 0 { left += 1 }
+      }
+      writer.varint(UInt64(count))
+      writer.raw(fields.bytes)
+      return (fields.count, links)
+    }
+
     /// Deletes a record and the records that refer to it with DELETE_SELF, and so on.
-    private mutating func delete(_ name: String, _ operation: Int, isCascade: Bool) {
-      var pending = [(name: name, isCascade: isCascade)]
+    private mutating func delete(_ name: String, _ operation: Int) {
+      var pending = [(name: name, isCascade: false)]
       while let next = pending.popLast() {
         guard living(next.name) != nil else { continue }
         changed[next.name] = (RecordEntry(lsn: 0, isDeleted: true, tag: "", links: []), operation)
         events.append(
-          .recordDeleted(
-            zone: zone.life, name: next.name,
-            JournalCause(
-              requestUUID: requestUUID, operation: UInt16(clamping: operation), isCascade: next.isCascade)))
+          NewEvent(
+            .recordDeleted(
+              zone: zone.life, name: next.name,
+              JournalCause(
+                requestUUID: requestUUID, operation: UInt16(clamping: operation), isCascade: next.isCascade))))
         for source in sources(of: next.name, .deleteSelf).reversed() { pending.append((source, true)) }
       }
     }
@@ -325,4 +582,44 @@ extension CloudServer {
 
   /// A change tag: opaque, short, and never the same for two versions of a record (41 random bits).
   func newTag() -> String { String(environment.random.next() >> 23, radix: 36) }
+}
+
+extension CloudServer.Prepared {
+  /// Encodes the values of an operation's record, or finds what is wrong with them.
+  fileprivate mutating func encode(_ record: WireRecord, _ own: ZoneID) {
+    func bad(_ words: String) -> WireError { WireError(.badRequest, words) }
+    let values = record.fields ?? [:]
+    var sorted: [(name: String, value: FieldValue?)] = values.map { ($0.key, $0.value) }
+    for name in record.nulls where values[name] == nil { sorted.append((name, nil)) }
+    sorted.sort { $0.name.precedesByUTF8($1.name) }
+    var writer = ByteWriter(capacity: 64 * sorted.count)
+    fields.reserveCapacity(sorted.count)
+    for (name, value) in sorted {
+      if let words = Names.defect(schemaName: name) {
+        defect = bad("field '\(name.prefix(40))': \(words)")
+        return
+      }
+      guard var value else {
+        fields.append(Field(name: name))
+        continue
+      }
+      if let words = value.defect {
+        defect = bad("Invalid value, field '\(name)' holds \(words)")
+        return
+      }
+      if value.namesZone { value = value.relative(to: own) }
+      let references = value.references
+      if references.contains(where: { $0.action != .none && $0.zone != nil }) {
+        defect = bad("field '\(name)': DELETE_SELF and VALIDATE bind records of one zone only")
+        return
+      }
+      RecordLink.append(references, of: name, to: &links)
+      let start = writer.count
+      writer.string(name)
+      let place = writer.count
+      FieldCodec.encode(value, into: &writer)
+      fields.append(Field(name: name, place: start..<writer.count, kind: FieldKind(writer.bytes, at: place)))
+    }
+    encoded = writer.bytes
+  }
 }

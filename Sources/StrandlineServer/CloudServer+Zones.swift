@@ -6,14 +6,6 @@ internal import StrandlineSystem
 internal import Synchronization
 
 extension CloudServer {
-  /// Runs a request while no other one runs. Refuses it if the journal has failed or the server is closed.
-  func runAlone<Value>(_ body: (inout Core) throws(ServerRefusal) -> Value) throws(ServerRefusal) -> Value {
-    try core.withLock { core throws(ServerRefusal) in
-      if let failure = core.failure { throw ServerRefusal(503, WireError(.tryAgainLater, failure)) }
-      return try body(&core)
-    }
-  }
-
   /// The name of the zone that a request means. In the private database a user has no zones but the own; in the shared one
   /// a zone's owner must be named, and no zone is shared.
   func zoneName(_ id: WireZoneID?, in key: DatabaseKey) throws(ServerRefusal) -> String {
@@ -39,7 +31,7 @@ extension CloudServer {
 
   /// The zones of a database, the default zone first: it always exists.
   package func listZones(in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
-    try runAlone { core throws(ServerRefusal) in
+    try look { core throws(ServerRefusal) -> (ZonesReply, UInt64) in
       var zones: [WireZone] = []
       if key.scope != .shared { zones.append(WireZone(zoneID: wireZone(Names.defaultZone, key), atomic: false)) }
       let lives = core.state.databases[key]?.zones ?? [:]
@@ -47,19 +39,18 @@ extension CloudServer {
         guard let zone = core.state.zone(name, in: key) else { continue }
         zones.append(WireZone(zoneID: wireZone(name, key), syncToken: token(zone, zone.lastLSN, core), atomic: true))
       }
-      return ZonesReply(zones: zones)
+      return (ZonesReply(zones: zones), core.state.lastLSN(in: key))
     }
   }
 
   /// Zones, by name.
   package func lookupZones(_ ids: [WireZoneID], in key: DatabaseKey) throws(ServerRefusal) -> ZonesReply {
-    try runAlone { core throws(ServerRefusal) in
-      guard ids.count <= core.limits.zonesAskedMax else {
-        throw ServerRefusal(
-          400,
-          WireError(.badRequest, "\(ids.count) zones in one request; the limit is \(core.limits.zonesAskedMax)"))
-      }
-      return ZonesReply(
+    guard ids.count <= limits.zonesAskedMax else {
+      throw ServerRefusal(
+        400, WireError(.badRequest, "\(ids.count) zones in one request; the limit is \(limits.zonesAskedMax)"))
+    }
+    return try look { core throws(ServerRefusal) -> (ZonesReply, UInt64) in
+      let reply = ZonesReply(
         zones: ids.map { id in
           do throws(ServerRefusal) {
             let name = try zoneName(id, in: key)
@@ -72,6 +63,7 @@ extension CloudServer {
             return WireZone(zoneID: id, error: error.error)
           }
         })
+      return (reply, core.state.lastLSN(in: key))
     }
   }
 
@@ -80,14 +72,13 @@ extension CloudServer {
     guard key.scope == .private else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
-    return try runAlone { core throws(ServerRefusal) in
-      guard message.operations.count <= core.limits.operationsMax else {
-        throw ServerRefusal(
-          400,
-          WireError(
-            .badRequest,
-            "\(message.operations.count) operations in one request; the limit is \(core.limits.operationsMax)"))
-      }
+    guard message.operations.count <= limits.operationsMax else {
+      throw ServerRefusal(
+        400,
+        WireError(
+          .badRequest, "\(message.operations.count) operations in one request; the limit is \(limits.operationsMax)"))
+    }
+    return try look { core throws(ServerRefusal) -> (ZonesReply, UInt64) in
       var results: [WireZone] = []
       for operation in message.operations {
         let id = operation.zone.zoneID
@@ -95,7 +86,7 @@ extension CloudServer {
           results.append(WireZone(zoneID: id, error: error.error))
           continue
         }
-        if let defect = defect(zoneName: id.name, core.limits) {
+        if let defect = defect(zoneName: id.name) {
           results.append(WireZone(zoneID: id, error: WireError(.badRequest, defect)))
           continue
         }
@@ -103,13 +94,13 @@ extension CloudServer {
         switch operation.operationType {
         case "create":
           if zone == nil {
-            guard core.state.databases[key]?.zones.count ?? 0 < core.limits.zonesMax else {
+            guard core.state.databases[key]?.zones.count ?? 0 < limits.zonesMax else {
               results.append(
                 WireZone(
-                  zoneID: id, error: WireError(.limitExceeded, "a database has at most \(core.limits.zonesMax) zones")))
+                  zoneID: id, error: WireError(.limitExceeded, "a database has at most \(limits.zonesMax) zones")))
               continue
             }
-            try write([.zoneCreated(life: environment.random.next(), key, name: id.name)], &core)
+            try write(.zoneCreated(life: environment.random.next(), key, name: id.name), &core)
           }
           guard let zone = core.state.zone(id.name, in: key) else { continue }
           results.append(
@@ -119,18 +110,18 @@ extension CloudServer {
             results.append(WireZone(zoneID: id, error: WireError(.zoneNotFound, "Zone does not exist")))
             continue
           }
-          try write([.zoneDeleted(life: zone.life)], &core)
+          try write(.zoneDeleted(life: zone.life), &core)
           results.append(WireZone(zoneID: wireZone(id.name, key), deleted: true))
         default:
           let words = "unknown operationType '\(operation.operationType.prefix(40))'"
           results.append(WireZone(zoneID: id, error: WireError(.badRequest, words)))
         }
       }
-      return ZonesReply(zones: results)
+      return (ZonesReply(zones: results), core.state.lastLSN(in: key))
     }
   }
 
-  private func defect(zoneName name: String, _ limits: ServerLimits) -> String? {
+  private func defect(zoneName name: String) -> String? {
     if name == Names.defaultZone { return "the default zone can be neither created nor deleted" }
     if name.isEmpty || name.unicodeScalars.count > limits.nameCharactersMax {
       return "a zone's name has 1 to \(limits.nameCharactersMax) characters"
@@ -145,7 +136,7 @@ extension CloudServer {
     guard key.scope != .public else {
       throw ServerRefusal(400, WireError(.badRequest, "endpoint not applicable in the database type"))
     }
-    return try runAlone { core throws(ServerRefusal) in
+    return try look { core throws(ServerRefusal) -> (DatabaseChangesReply, UInt64) in
       var since: UInt64 = 0
       if let text = message.syncToken, !text.isEmpty {
         do throws(WireReason) {
@@ -168,11 +159,12 @@ extension CloudServer {
         changes.append((lsn, WireZone(zoneID: wireZone(name, key), deleted: true)))
       }
       changes.sort { $0.lsn < $1.lsn }
-      let limit = min(max(message.resultsLimit ?? core.limits.resultsMax, 1), core.limits.resultsMax)
+      let limit = min(max(message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
       let page = changes.prefix(limit)
       let end = page.last?.lsn ?? since
-      return DatabaseChangesReply(
+      let reply = DatabaseChangesReply(
         zones: page.map(\.zone), syncToken: databaseToken(end, core), moreComing: page.count < changes.count)
+      return (reply, core.state.lastLSN(in: key))
     }
   }
 }

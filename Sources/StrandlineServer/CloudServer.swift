@@ -1,9 +1,15 @@
 // CloudKit's semantics of zones, records, change tags and tokens, without HTTP. The local server, the simulator and the
 // tests share this implementation.
 //
-// Every request runs under one lock, from validation to the sync of its events; memory is changed after the journal is
-// durable. So an answer shows durable state only, a failed write leaves nothing to undo, and the order of the journal is
-// the order of the answers. The price is that writers never share a sync, which a server for development can afford.
+// One lock (`core`) orders the requests: under it a write is checked, appended to the journal and applied to the tables in
+// memory, so that the order of the journal is the order of the answers. The lock is free again before the events are
+// durable: the writers that come meanwhile share one sync. Each request, a reader's too, then waits until the newest event
+// that it has seen is durable, and only then is answered: no answer shows what a power cut could take back. Records are
+// read and answers are written without the lock.
+//
+// If the journal refuses events (a full disk), nothing of them is on disk: all requests that have seen them are refused, and
+// the tables are built anew from what is durable. From then on one writer at a time tries, under the lock, until one
+// succeeds. If the journal fails, the server stops.
 
 internal import Strandline
 package import StrandlineCloudKit
@@ -24,27 +30,36 @@ public final class CloudServer: Sendable {
     public var replayedPages = 0
   }
 
+  /// What the requests read and write.
   struct Core {
     var state: ServerState
-    /// Whether this writer's `opened` is in the journal.
-    var isOpened = false
-    var faults: ServerFaults
-    var limits: ServerLimits
-    var statistics = Statistics()
-    /// Why every further request is refused; nil if none is.
-    var failure: String?
+    /// Whether the journal has refused events and has not taken any since.
+    var isRejecting = false
     /// Tokens below this generation have expired.
     var generation: UInt32 = 0
+    /// By the zone's life; nil if the fault `replayPage` is off.
+    var staleRecords: [UInt64: StaleRecords]?
+  }
+
+  /// What a request meets before it comes to `core`: sign-in, faults, counts. Its lock is held for moments only.
+  struct Front {
+    var faults = ServerFaults()
+    var statistics = Statistics()
     /// The number of `records/modify` requests up to the one whose answer is dropped.
     var untilDrop: Int?
     /// The number of requests that are still throttled; nil for all.
     var throttled: Int?
-    /// By the zone's life.
-    var staleRecords: [UInt64: StaleRecords] = [:]
     var sessions = SessionTable()
   }
 
+  /// May be held when `front`, `halt` or a lock of the journal is taken, never the reverse.
   let core: Mutex<Core>
+  let front = Mutex(Front())
+  /// Why every further request is refused; nil if none is.
+  private let halt = Mutex<String?>(nil)
+  /// How many requests have left `core` and wait until what they saw is durable.
+  private let waiting = Atomic(0)
+  let limits: ServerLimits
   let journal: any ServerJournal
   let environment: SystemEnvironment
   private let onLine: @Sendable (String) -> Void
@@ -60,7 +75,8 @@ public final class CloudServer: Sendable {
     self.journal = journal
     self.environment = environment
     self.onLine = onLine
-    core = Mutex(Core(state: state, faults: ServerFaults(), limits: limits))
+    self.limits = limits
+    core = Mutex(Core(state: state))
     setFaults(faults)
   }
 
@@ -94,7 +110,7 @@ public final class CloudServer: Sendable {
         directory: directory, environment: environment, controlIntervalMilliseconds: controlIntervalMilliseconds
       ) { lsn, body in
         do throws(JournalEventError) {
-          if let event = try JournalEvent.decode(body) { try state.apply(event, at: lsn) } else { state.skip(lsn) }
+          try state.apply(body, at: lsn)
         } catch {
           throw Self.publicError(error, in: directory, at: LSN(rawValue: lsn))
         }
@@ -122,10 +138,8 @@ public final class CloudServer: Sendable {
   /// - Throws: `StrandlineError`: `.outcomeUnknown` or `.io` if the journal's last write or sync failed. The lock is
   ///   released all the same.
   public func close(fileID: String = #fileID, line: Int = #line) throws {
-    let isFirst = core.withLock { core in
-      defer { core.failure = core.failure ?? "the server is closed" }
-      return core.failure == nil
-    }
+    // Under the lock, so that no request is between its look and its append.
+    let isFirst = core.withLock { _ in stop("the server is closed") }
     guard isFirst else { return }
     try CallSite(fileID, line).run("closing the server's journal") { try journal.close() }
   }
@@ -133,104 +147,203 @@ public final class CloudServer: Sendable {
   // MARK: For tests
 
   /// The counts so far.
-  public var statistics: Statistics { core.withLock { $0.statistics } }
+  public var statistics: Statistics { front.withLock { $0.statistics } }
 
   /// Why the server refuses every request: its journal failed, or it is closed. Nil if it does not.
-  public var failure: String? { core.withLock { $0.failure } }
+  public var failure: String? { halt.withLock { $0 } }
 
   /// The faults in force.
-  public var faults: ServerFaults { core.withLock { $0.faults } }
+  public var faults: ServerFaults { front.withLock { $0.faults } }
 
   /// Sets the faults. The counts of `throttle` and `dropAnswer` start again; each call with `expireTokens` expires all
   /// tokens given out so far.
   public func setFaults(_ faults: ServerFaults) {
     core.withLock { core in
       if faults.expireTokens { core.generation += 1 }
-      if !faults.replayPage { core.staleRecords = [:] }
-      core.untilDrop = faults.dropAnswer
-      core.throttled = faults.throttle?.requests
-      core.faults = faults
+      core.staleRecords = faults.replayPage ? core.staleRecords ?? [:] : nil
+      front.withLock { front in
+        front.untilDrop = faults.dropAnswer
+        front.throttled = faults.throttle?.requests
+        front.faults = faults
+      }
     }
   }
 
   /// Signs a user in and returns the web auth token that a sign-in page would return.
   public func signIn(user: String = CloudServer.defaultUser) -> String {
-    core.withLock { $0.sessions.signIn(user: user, storeUUID: journal.storeUUID, random: environment.random) }
+    front.withLock { $0.sessions.signIn(user: user, storeUUID: journal.storeUUID, random: environment.random) }
   }
 
   /// Calls `body` with every event of the journal, in order.
   ///
   /// For tests: they count in the journal what was applied.
   package func forEachEvent(_ body: (UInt64, JournalEvent) throws -> Void) throws {
-    try journal.forEachEvent(upTo: core.withLock { $0.state.lastLSN }) { lsn, bytes in
+    try journal.forEachEvent(upTo: journal.durableLSN) { lsn, bytes in
       if let event = try JournalEvent.decode(bytes) { try body(lsn, event) }
     }
   }
 
+  /// How many requests wait until what they saw is durable.
+  package var waitingRequests: Int { waiting.load(ordering: .sequentiallyConsistent) }
+
   /// A record as the server holds it now; nil if it is deleted or was never there.
   package func record(_ name: String, zone: String, in key: DatabaseKey) throws -> JournalRecord? {
-    try core.withLock { core in
-      guard let entry = core.state.zone(zone, in: key)?.entries[name], !entry.isDeleted else { return nil }
-      return try read(entry.lsn)
-    }
+    try look { core throws(ServerRefusal) -> (UInt64?, UInt64) in
+      guard let entry = core.state.zone(zone, in: key)?.entries[name], !entry.isDeleted else {
+        return (nil, core.state.lastLSN)
+      }
+      return (entry.lsn, core.state.lastLSN)
+    }.map { lsn in try decodedRecord(lsn) }
   }
 
   /// All undeleted records of a zone, by name; nil if there is no such zone.
   package func records(zone: String, in key: DatabaseKey) throws -> [String: JournalRecord]? {
-    try core.withLock { core in
-      guard let zone = core.state.zone(zone, in: key) else { return nil }
-      var result: [String: JournalRecord] = [:]
-      for (name, entry) in zone.entries where !entry.isDeleted { result[name] = try read(entry.lsn) }
-      return result
+    try look { core throws(ServerRefusal) -> ([String: UInt64]?, UInt64) in
+      guard let zone = core.state.zone(zone, in: key) else { return (nil, core.state.lastLSN) }
+      return (zone.entries.filter { !$0.value.isDeleted }.mapValues(\.lsn), core.state.lastLSN)
+    }?.mapValues { lsn in try decodedRecord(lsn) }
+  }
+
+  private func decodedRecord(_ lsn: UInt64) throws -> JournalRecord {
+    guard case .recordSaved(let record)? = try JournalEvent.decode(try journal.read(lsn)) else {
+      throw JournalEventError(description: "event \(lsn) of the journal should hold a saved record and does not")
     }
+    return record
   }
 
   /// Deletes a zone without a request, as CloudKit's console does.
   ///
   /// For tests: the local server has no console.
   package func deleteZone(_ name: String, in key: DatabaseKey) throws {
-    try core.withLock { core in
-      guard let zone = core.state.zone(name, in: key) else { return }
-      try write([.zoneDeleted(life: zone.life)], &core)
+    try look { core throws(ServerRefusal) -> ((), UInt64) in
+      if let zone = core.state.zone(name, in: key) { try write(.zoneDeleted(life: zone.life), &core) }
+      return ((), core.state.lastLSN)
     }
   }
 
   func printLine(_ line: String) { onLine(line) }
 
-  // MARK: The journal
+  // MARK: Requests and the journal
 
-  /// The record in a `recordSaved` event.
-  func read(_ lsn: UInt64) throws(ServerRefusal) -> JournalRecord {
+  /// Runs the part of a request that needs the tables, alone, then waits until what it saw is durable.
+  ///
+  /// - Parameter body: returns its result, and the newest event that the result depends on.
+  /// - Throws: what `body` throws; a refusal if the journal has failed, or the server is closed; also if the journal then
+  ///   fails or refuses what `body` has seen.
+  func look<Value>(
+    _ body: (inout Core) throws(ServerRefusal) -> (Value, UInt64)
+  ) throws(ServerRefusal) -> Value {
+    let (value, seen) = try core.withLock { core throws(ServerRefusal) in
+      if let failure { throw ServerRefusal(503, WireError(.tryAgainLater, failure)) }
+      let result = try body(&core)
+      waiting.add(1, ordering: .sequentiallyConsistent)
+      return result
+    }
+    defer { waiting.subtract(1, ordering: .sequentiallyConsistent) }
+    guard seen > 0 else { return value }
+    do throws(JournalFailure) { try journal.waitUntilDurable(seen) } catch {
+      throw core.withLock { refusal(for: error, &$0) }
+    }
+    return value
+  }
+
+  /// A saved record, from its event's bytes.
+  func read(_ lsn: UInt64) throws(ServerRefusal) -> RecordBytes {
     do {
-      guard case .recordSaved(let record)? = try JournalEvent.decode(try journal.read(lsn)) else {
-        throw JournalEventError(description: "event \(lsn) of the journal should hold a saved record and does not")
-      }
-      return record
+      return try RecordBytes(try journal.read(lsn))
     } catch {
-      throw ServerRefusal(500, WireError(.internalError, "\(error)"))
+      throw ServerRefusal(500, WireError(.internalError, "event \(lsn) of the journal: \(error)"))
     }
   }
 
-  /// Appends events to the journal and, when they are durable, applies them to the state. If the journal refuses them,
-  /// this throws and the state is unchanged.
-  func write(_ events: [JournalEvent], _ core: inout Core) throws(ServerRefusal) {
+  /// An event to write, and what it does.
+  struct NewEvent: Sendable {
+    var body: [UInt8]
+    var change: StateChange
+  }
+
+  /// Appends events to the journal and applies them to the tables. They are durable when `look` has returned.
+  func write(_ events: [NewEvent], _ core: inout Core) throws(ServerRefusal) {
     guard !events.isEmpty else { return }
-    let events = (core.isOpened ? [] : [.opened(tenure: journal.tenure)]) + events
-    do {
-      let lsns = try journal.append(events.map { $0.encoded() })
+    var events = events
+    if core.state.tenures.last?.tenure != journal.tenure {
+      events.insert(NewEvent(.opened(tenure: journal.tenure)), at: 0)
+    }
+    do throws(JournalFailure) {
+      let lsns: ClosedRange<UInt64>
+      if core.isRejecting {
+        // The LSNs of refused events are given again: no request may wait for one of them still.
+        guard waiting.load(ordering: .sequentiallyConsistent) == 0 else {
+          throw JournalFailure.refused("the journal has refused events a moment ago")
+        }
+        journal.resume()
+        lsns = try journal.append(events.map(\.body))
+        try journal.waitUntilDurable(lsns.upperBound)
+        core.isRejecting = false
+      } else {
+        lsns = try journal.append(events.map(\.body))
+      }
       var lsn = lsns.lowerBound
       for event in events {
-        try core.state.apply(event, at: lsn)
+        do throws(JournalEventError) { try core.state.apply(event.change, at: lsn) } catch {
+          throw JournalFailure.broken(error.description)
+        }
         lsn += 1
       }
-      core.isOpened = true
-    } catch JournalFailure.refused(let words) {
-      throw ServerRefusal(503, WireError(.tryAgainLater, words, retryAfter: 1))
-    } catch JournalFailure.tooLarge(let words) {
-      throw ServerRefusal(413, WireError(.badRequest, words))
     } catch {
-      core.failure = "the journal failed: \(error)"
-      throw ServerRefusal(503, WireError(.tryAgainLater, "the journal failed: \(error)"))
+      throw refusal(for: error, &core)
+    }
+  }
+
+  /// Appends one event, as a transaction of its own.
+  func write(_ event: JournalEvent, _ core: inout Core) throws(ServerRefusal) { try write([NewEvent(event)], &core) }
+
+  /// What a request is told whose events, or those that it has seen, the journal did not take.
+  private func refusal(for failure: JournalFailure, _ core: inout Core) -> ServerRefusal {
+    switch failure {
+    case .tooLarge(let words): return ServerRefusal(413, WireError(.limitExceeded, words))
+    case .refused(let words):
+      do { try stepBack(&core) } catch {
+        stop("the journal cannot be read: \(error)")
+      }
+      return ServerRefusal(503, WireError(.tryAgainLater, words, retryAfter: 1))
+    case .broken(let words):
+      stop("the journal failed: \(words)")
+      return ServerRefusal(503, WireError(.tryAgainLater, "the journal failed: \(words)"))
+    }
+  }
+
+  /// Builds the tables anew from what is durable, if they have more.
+  private func stepBack(_ core: inout Core) throws {
+    let durable = journal.durableLSN
+    core.isRejecting = true
+    guard core.state.lastLSN > durable else { return }
+    var state = ServerState()
+    try journal.forEachEvent(upTo: durable) { lsn, body in try state.apply(body, at: lsn) }
+    core.state = state
+  }
+
+  /// Refuses every further request. Returns false if they are refused already.
+  @discardableResult
+  private func stop(_ words: String) -> Bool {
+    halt.withLock { halt in
+      guard halt == nil else { return false }
+      halt = words
+      return true
+    }
+  }
+}
+
+extension CloudServer.NewEvent {
+  /// An event that saves no record.
+  init(_ event: JournalEvent) {
+    body = event.encoded()
+    switch event {
+    case .opened(let tenure): change = .opened(tenure: tenure)
+    case .zoneCreated(let life, let key, let name): change = .zoneCreated(life: life, key, name: name)
+    case .zoneDeleted(let life): change = .zoneDeleted(life: life)
+    case .recordDeleted(let zone, let name, _): change = .recordDeleted(zone: zone, name: name)
+    case .recordSaved: preconditionFailure("a saved record is written from its bytes")
     }
   }
 }

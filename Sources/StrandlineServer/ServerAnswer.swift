@@ -44,7 +44,7 @@ extension CloudServer {
   }
 
   /// How long each answer is delayed.
-  package var latencyMilliseconds: Int64 { core.withLock { $0.faults.latencyMilliseconds } }
+  package var latencyMilliseconds: Int64 { front.withLock { $0.faults.latencyMilliseconds } }
 
   /// Answers a request. Blocks until the journal's sync has returned.
   package func answer(_ request: HTTPRequest) -> ServerAnswer {
@@ -61,7 +61,7 @@ extension CloudServer {
       guard let route = try route(request.path) else {
         throw ServerRefusal(404, WireError(.notFound, "this server has no endpoint at this path"))
       }
-      core.withLock { $0.statistics.requests[route.endpoint.rawValue, default: 0] += 1 }
+      front.withLock { $0.statistics.requests[route.endpoint.rawValue, default: 0] += 1 }
       guard route.endpoint.methods.contains(request.method) else {
         headers["Allow"] = try methods(at: request.path)
         throw ServerRefusal(405, WireError(.badRequest, "this endpoint does not accept \(request.method)"))
@@ -88,12 +88,12 @@ extension CloudServer {
 
   /// Counts a `records/modify`; if its answer is to be dropped, returns the number that `dropAnswer` was set to.
   private func countDownToDrop() -> Int? {
-    core.withLock { core in
-      guard let rest = core.untilDrop else { return nil }
-      core.untilDrop = rest > 1 ? rest - 1 : nil
+    front.withLock { front in
+      guard let rest = front.untilDrop else { return nil }
+      front.untilDrop = rest > 1 ? rest - 1 : nil
       guard rest == 1 else { return nil }
-      core.statistics.droppedAnswers += 1
-      return core.faults.dropAnswer
+      front.statistics.droppedAnswers += 1
+      return front.faults.dropAnswer
     }
   }
 
@@ -160,12 +160,12 @@ extension CloudServer {
   /// The user of a request. With `requireSession` it also sets the header with the next token, for any answer.
   private func user(_ request: HTTPRequest, _ headers: inout HTTPHeaders) throws(ServerRefusal) -> String {
     let token = try parameter("ckWebAuthToken", request)
-    let used: (required: Bool, user: String?, next: String?) = core.withLock { core in
-      guard core.faults.requireSession else {
-        return (false, token.flatMap { core.sessions.user(of: $0, storeUUID: journal.storeUUID) }, nil)
+    let used: (required: Bool, user: String?, next: String?) = front.withLock { front in
+      guard front.faults.requireSession else {
+        return (false, token.flatMap { front.sessions.user(of: $0, storeUUID: journal.storeUUID) }, nil)
       }
       let used = token.flatMap {
-        core.sessions.use($0, isStrict: core.faults.strictRotation, storeUUID: journal.storeUUID)
+        front.sessions.use($0, isStrict: front.faults.strictRotation, storeUUID: journal.storeUUID)
       }
       return (true, used?.user, used?.next)
     }
@@ -187,11 +187,11 @@ extension CloudServer {
 
   /// Refuses the request if the fault `throttle` is on.
   private func throttle(_ headers: inout HTTPHeaders) throws(ServerRefusal) {
-    let throttle: ServerFaults.Throttle? = core.withLock { core in
-      guard let throttle = core.faults.throttle else { return nil }
-      if let rest = core.throttled {
+    let throttle: ServerFaults.Throttle? = front.withLock { front in
+      guard let throttle = front.faults.throttle else { return nil }
+      if let rest = front.throttled {
         guard rest > 0 else { return nil }
-        core.throttled = rest - 1
+        front.throttled = rest - 1
       }
       return throttle
     }
@@ -210,9 +210,11 @@ extension CloudServer {
     _ endpoint: Endpoint, _ request: HTTPRequest, _ key: DatabaseKey, _ user: String
   ) throws(ServerRefusal) -> [UInt8] {
     switch endpoint {
-    case .recordsModify: return WireJSON.encode(try modify(try message(request), in: key))
-    case .recordsLookup: return WireJSON.encode(try lookup(try message(request), in: key))
-    case .changesZone: return WireJSON.encode(try zoneChanges(try message(request), in: key))
+    case .recordsModify:
+      return try modifyAnswer(try message(request), in: key, showsToken: try asksForToken(request))
+    case .recordsLookup:
+      return try lookupAnswer(try message(request), in: key, showsToken: try asksForToken(request))
+    case .changesZone: return try zoneChangesAnswer(try message(request), in: key)
     case .changesDatabase: return WireJSON.encode(try databaseChanges(try message(request), in: key))
     case .zonesList: return WireJSON.encode(try listZones(in: key))
     case .zonesLookup:
@@ -229,8 +231,13 @@ extension CloudServer {
     }
   }
 
+  /// Whether the answer is to bring the zone's change token, as Apple's own web apps ask for it.
+  private func asksForToken(_ request: HTTPRequest) throws(ServerRefusal) -> Bool {
+    try parameter("getCurrentSyncToken", request) == "true"
+  }
+
   private func message<Message: WireMessage>(_ request: HTTPRequest) throws(ServerRefusal) -> Message {
-    let bytesMax = core.withLock { $0.limits.bodyBytesMax }
+    let bytesMax = limits.bodyBytesMax
     do throws(JSONError) {
       // An empty body is read as `{}`: it is valid where every key is optional.
       return try WireJSON.decode(

@@ -66,6 +66,11 @@ public struct ServerLimits: Sendable, Hashable {
   /// end there, with one record in all at least, and say that more is to come; a lookup of more than one record is refused
   /// with `LIMIT_EXCEEDED`, and so is a modification whose answer would show more.
   public var answerBytesMax = 8 << 20
+  /// The most bytes of the records that one `records/modify` saves, as they are after it.
+  public var modifyBytesMax = 32 << 20
+  /// Whether a field of a record type keeps the type of its first value: a value of another type is then refused, as in
+  /// CloudKit's production environment. No limit of bytes, but a rule of the server like the others here.
+  public var fixesFieldTypes = true
   /// The most bytes of a request's header.
   public var headerBytesMax = 16 << 10
   /// The most bytes of a request's body.

@@ -1,7 +1,8 @@
 // The server's journal: a log on a disk, or memory for tests that need no disk.
 //
-// `append` returns when its events are durable, and only then does the server change its state or answer. So a failed
-// append leaves nothing to undo.
+// `append` gives events their places, which is the order of the server's answers; `waitUntilDurable` is the receipt. Many
+// requests append while one sync is under way, and share the next. What is not durable yet can be read: from memory, until
+// the disk has it.
 
 internal import StrandlineLog
 package import StrandlineSystem
@@ -9,7 +10,8 @@ internal import Synchronization
 
 /// Why an append or a read failed.
 package enum JournalFailure: Error, Hashable, Sendable, CustomStringConvertible {
-  /// Nothing was written, because the disk is full for example. A later append may succeed.
+  /// Nothing was written of what is not durable, because the disk is full for example. After `resume` a later append may
+  /// succeed.
   case refused(String)
   /// The transaction exceeds the log's limit.
   case tooLarge(String)
@@ -29,9 +31,16 @@ package protocol ServerJournal: Sendable {
   var storeUUID: [UInt8] { get }
   /// A random number that identifies this opening of the journal.
   var tenure: UInt64 { get }
-  /// Appends bodies, all or none, and returns their LSNs when they are durable.
+  /// Everything up to here is durable; 0 if nothing is.
+  var durableLSN: UInt64 { get }
+  /// Appends bodies, all or none, and returns their LSNs. They are durable when `waitUntilDurable` has returned. After a
+  /// refusal all further ones are refused until `resume`.
   func append(_ bodies: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64>
-  /// The body of a durable event.
+  /// Blocks until everything up to an LSN is durable.
+  func waitUntilDurable(_ lsn: UInt64) throws(JournalFailure)
+  /// After a refusal: takes appends again. LSNs above `durableLSN` are given again, so that no caller may wait for one.
+  func resume()
+  /// The body of an event, durable or not.
   func read(_ lsn: UInt64) throws(JournalFailure) -> [UInt8]
   /// Hands the bodies of durable events up to an LSN to `body`, in order. Throws a failure of the journal, or what `body`
   /// throws.
@@ -51,6 +60,8 @@ package final class MemoryJournal: ServerJournal {
     tenure = random.next()
   }
 
+  package var durableLSN: UInt64 { bodies.withLock { UInt64($0.count) } }
+
   package func append(_ added: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64> {
     bodies.withLock { bodies in
       let first = UInt64(bodies.count) + 1
@@ -58,6 +69,10 @@ package final class MemoryJournal: ServerJournal {
       return first...UInt64(bodies.count)
     }
   }
+
+  package func waitUntilDurable(_ lsn: UInt64) {}
+
+  package func resume() {}
 
   package func read(_ lsn: UInt64) throws(JournalFailure) -> [UInt8] {
     let body = bodies.withLock { lsn >= 1 && lsn <= UInt64($0.count) ? $0[Int(lsn - 1)] : nil }
@@ -75,9 +90,33 @@ package final class MemoryJournal: ServerJournal {
 /// A journal in a log.
 package final class LogJournal: ServerJournal {
   private let log: Log
+  private let pending = Mutex(Pending())
+
+  /// The bodies of events that are not durable, and perhaps of some that are.
+  private struct Pending {
+    var first: UInt64 = 1
+    var bodies: [[UInt8]] = []
+
+    mutating func append(_ added: [[UInt8]], at first: UInt64) {
+      if bodies.isEmpty { self.first = first }
+      bodies += added
+    }
+
+    mutating func drop(upTo lsn: UInt64) {
+      guard lsn >= first, !bodies.isEmpty else { return }
+      let count = Int(min(lsn - first + 1, UInt64(bodies.count)))
+      bodies.removeFirst(count)
+      first += UInt64(count)
+    }
+
+    func body(_ lsn: UInt64) -> [UInt8]? {
+      lsn >= first && lsn - first < UInt64(bodies.count) ? bodies[Int(lsn - first)] : nil
+    }
+  }
 
   package var storeUUID: [UInt8] { log.storeUUID }
   package var tenure: UInt64 { log.tenure }
+  package var durableLSN: UInt64 { log.durableLSN }
 
   /// Opens the log in a directory, creating it if there is none, and calls `replay` with every event in order.
   package init(
@@ -98,25 +137,45 @@ package final class LogJournal: ServerJournal {
   package func append(_ bodies: [[UInt8]]) throws(JournalFailure) -> ClosedRange<UInt64> {
     var transaction = LogTransaction()
     for body in bodies { transaction.add(schema: JournalEvent.schema, body: body) }
-    do {
-      // After a rejection (a full disk) the log accepts nothing until `resume`. Each request tries again: if there is
-      // still no room, the log rejects it too.
-      if case .rejecting = log.state { log.resume() }
-      let lsns = try log.append(transaction)
-      try log.waitUntilDurableBlocking(lsns.upperBound)
-      return lsns
-    } catch let error as LogError {
-      switch error.code {
-      case .rejected: throw .refused(error.description)
-      case .transactionTooLarge: throw .tooLarge(error.description)
-      default: throw .broken(error.description)
+    // The lock is held around the append, so that the bodies stand in the order of their LSNs.
+    return try pending.withLock { pending throws(JournalFailure) in
+      do throws(LogError) {
+        let lsns = try log.append(transaction)
+        pending.append(bodies, at: lsns.lowerBound)
+        return lsns
+      } catch {
+        throw Self.failure(error)
       }
+    }
+  }
+
+  package func waitUntilDurable(_ lsn: UInt64) throws(JournalFailure) {
+    do {
+      try log.waitUntilDurableBlocking(lsn)
+    } catch let error as LogError {
+      throw Self.failure(error)
     } catch {
       throw .broken("\(error)")
+    }
+    let durable = log.durableLSN
+    pending.withLock { $0.drop(upTo: durable) }
+  }
+
+  package func resume() {
+    pending.withLock { $0 = Pending() }
+    log.resume()
+  }
+
+  private static func failure(_ error: LogError) -> JournalFailure {
+    switch error.code {
+    case .rejected: .refused(error.description)
+    case .transactionTooLarge: .tooLarge(error.description)
+    default: .broken(error.description)
     }
   }
 
   package func read(_ lsn: UInt64) throws(JournalFailure) -> [UInt8] {
+    if let body = pending.withLock({ $0.body(lsn) }) { return body }
     do throws(LogError) {
       return try log.read(lsn).body
     } catch {

@@ -15,6 +15,64 @@ struct RecordLink: Hashable, Sendable {
   var action: Reference.Action
 }
 
+/// What one event does to the state.
+enum StateChange: Sendable {
+  case opened(tenure: UInt64)
+  case zoneCreated(life: UInt64, DatabaseKey, name: String)
+  case zoneDeleted(life: UInt64)
+  /// `kinds`: of fields that the event gives a value; those that it only keeps may be left out.
+  case recordSaved(
+    zone: UInt64, name: String, type: String, tag: String, links: [RecordLink],
+    kinds: [(field: String, kind: FieldKind)])
+  case recordDeleted(zone: UInt64, name: String)
+
+  /// Reads the body of an event; nil for a kind that only a newer version knows and that may be skipped.
+  static func read(_ body: [UInt8]) throws(JournalEventError) -> StateChange? {
+    if body.count > 2, UInt16(body[0]) | UInt16(body[1]) << 8 == JournalEventKind.recordSaved.rawValue,
+      body[2] == JournalEvent.version
+    {
+      do throws(ByteReaderError) {
+        let record = try RecordBytes(body)
+        return .recordSaved(
+          zone: record.zone, name: record.text(record.name), type: record.text(record.type),
+          tag: record.text(record.tag), links: try record.links(),
+          kinds: record.fields.map { (record.text($0.name), FieldKind(body, at: $0.value.lowerBound)) })
+      } catch {
+        throw JournalEventError(description: "an event that cannot be read: \(error)")
+      }
+    }
+    switch try JournalEvent.decode(body) {
+    case .opened(let tenure): return .opened(tenure: tenure)
+    case .zoneCreated(let life, let key, let name): return .zoneCreated(life: life, key, name: name)
+    case .zoneDeleted(let life): return .zoneDeleted(life: life)
+    case .recordDeleted(let zone, let name, _): return .recordDeleted(zone: zone, name: name)
+    case .recordSaved, nil: return nil
+    }
+  }
+}
+
+/// The record types of one container and environment: the kind of each field, fixed by the first value that it had. The
+/// databases and the users of a container share them, as at CloudKit. The production environment learns as the development
+/// one does; CloudKit's would have to be deployed.
+struct Schema: Sendable {
+  struct Key: Hashable, Sendable {
+    var container: String
+    var environment: String
+    init(_ key: DatabaseKey) { (container, environment) = (key.container, key.environment) }
+  }
+
+  private var types: [String: [String: FieldKind]] = [:]
+
+  func kind(of field: String, in type: String) -> FieldKind? { types[type]?[field] }
+
+  /// Fixes the kinds of those fields that have none.
+  mutating func learn(_ kinds: [(field: String, kind: FieldKind)], in type: String) {
+    for (field, kind) in kinds where kind.fixesField && types[type]?[field] == nil {
+      types[type, default: [:]][field] = kind
+    }
+  }
+}
+
 /// A record's current version.
 struct RecordEntry: Sendable {
   /// The event of its latest change.
@@ -112,14 +170,15 @@ struct ServerState: Sendable {
   private(set) var databases: [DatabaseKey: DatabaseState] = [:]
   private(set) var zones: [UInt64: ZoneState] = [:]
   private(set) var tenures: [Tenure] = []
+  private(set) var schemas: [Schema.Key: Schema] = [:]
   private(set) var lastLSN: UInt64 = 0
 
   /// Applies the next event.
-  mutating func apply(_ event: JournalEvent, at lsn: UInt64) throws(JournalEventError) {
+  mutating func apply(_ change: StateChange, at lsn: UInt64) throws(JournalEventError) {
     guard lsn == lastLSN + 1 else {
       throw JournalEventError(description: "event \(lsn) follows event \(lastLSN) in the server's journal")
     }
-    switch event {
+    switch change {
     case .opened(let tenure): tenures.append(Tenure(tenure: tenure, firstLSN: lsn))
     case .zoneCreated(let life, let key, let name):
       zones[life] = ZoneState(life: life, key: key, name: name, createdLSN: lsn)
@@ -131,36 +190,36 @@ struct ServerState: Sendable {
       }
       databases[zone.key]?.zones[zone.name] = nil
       databases[zone.key]?.deleted[zone.name] = lsn
-    case .recordSaved(let record):
-      try set(record.zone, record.name, lsn, isDeleted: false, tag: record.tag, links: Self.links(of: record))
-    case .recordDeleted(let zone, let name, _):
-      try set(zone, name, lsn, isDeleted: true, tag: "", links: [])
+    case .recordSaved(let zone, let name, let type, let tag, let links, let kinds):
+      try set(zone, name, RecordEntry(lsn: lsn, isDeleted: false, tag: tag, links: links))
+      if let key = zones[zone]?.key, !kinds.isEmpty {
+        let schema = Schema.Key(key)
+        schemas[schema, default: Schema()].learn(kinds, in: type)
+      }
+    case .recordDeleted(let zone, let name):
+      try set(zone, name, RecordEntry(lsn: lsn, isDeleted: true, tag: "", links: []))
     }
     lastLSN = lsn
   }
 
-  /// Skips the next event, of a kind that only a newer version knows.
-  mutating func skip(_ lsn: UInt64) { lastLSN = lsn }
-
-  private mutating func set(
-    _ life: UInt64, _ name: String, _ lsn: UInt64, isDeleted: Bool, tag: String, links: [RecordLink]
-  ) throws(JournalEventError) {
-    guard zones[life] != nil else {
-      throw JournalEventError(description: "event \(lsn) changes a record of a zone that does not exist")
-    }
-    zones[life]?.set(name, RecordEntry(lsn: lsn, isDeleted: isDeleted, tag: tag, links: links))
+  /// Applies the next event from its bytes; one of a kind that only a newer version knows, and that may be skipped, changes
+  /// nothing.
+  mutating func apply(_ body: [UInt8], at lsn: UInt64) throws(JournalEventError) {
+    if let change = try StateChange.read(body) { try apply(change, at: lsn) } else { lastLSN = lsn }
   }
 
-  /// The references of a record with DELETE_SELF or VALIDATE.
-  static func links(of record: JournalRecord) -> [RecordLink] {
-    var links: [RecordLink] = []
-    // In the order of the fields' names, so that a refusal names the same field each time.
-    for (field, value) in record.fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
-      for reference in value.references where reference.action != .none && reference.zone == nil {
-        links.append(RecordLink(field: field, target: reference.name, action: reference.action))
-      }
+  private mutating func set(_ life: UInt64, _ name: String, _ entry: RecordEntry) throws(JournalEventError) {
+    guard zones[life] != nil else {
+      throw JournalEventError(description: "event \(entry.lsn) changes a record of a zone that does not exist")
     }
-    return links
+    zones[life]?.set(name, entry)
+  }
+
+  /// The newest event of a database's zones.
+  func lastLSN(in key: DatabaseKey) -> UInt64 {
+    guard let database = databases[key] else { return 0 }
+    let living = database.zones.values.lazy.compactMap { life in zones[life]?.lastLSN }.max() ?? 0
+    return max(living, database.deleted.values.max() ?? 0)
   }
 
   func zone(_ name: String, in key: DatabaseKey) -> ZoneState? {
@@ -168,9 +227,7 @@ struct ServerState: Sendable {
   }
 
   /// The tenure under which an event was written; 0 for LSN 0.
-  func tenure(of lsn: UInt64) -> UInt64 {
-    tenures.last { $0.firstLSN <= lsn }?.tenure ?? 0
-  }
+  func tenure(of lsn: UInt64) -> UInt64 { tenures.tenure(of: lsn) }
 
   /// Whether the event at `lsn` was written under `tenure`.
   func contains(tenure: UInt64, lsn: UInt64) -> Bool {
@@ -179,4 +236,9 @@ struct ServerState: Sendable {
     let end = index + 1 < tenures.count ? tenures[index + 1].firstLSN - 1 : lastLSN
     return lsn >= tenures[index].firstLSN && lsn <= end
   }
+}
+
+extension [ServerState.Tenure] {
+  /// The tenure under which an event was written; 0 for LSN 0.
+  func tenure(of lsn: UInt64) -> UInt64 { last { $0.firstLSN <= lsn }?.tenure ?? 0 }
 }

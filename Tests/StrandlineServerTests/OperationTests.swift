@@ -142,7 +142,7 @@ struct OperationTests {
     try await client.createZone(notes)
     try await client.note("a")
     try await client.note("b", ["to": .reference(Reference("a", action: .deleteSelf))])
-    try await client.note("c", ["to": .list(.references, [.reference(Reference("b", action: .deleteSelf))])])
+    try await client.note("c", ["all": .list(.references, [.reference(Reference("b", action: .deleteSelf))])])
     try await client.note("d", ["to": .reference(Reference("a"))])
     let token = try await client.everything().token
     #expect(try await client.one(CloudOperation(.forceDelete, name: "a"))?.isDeleted == true)

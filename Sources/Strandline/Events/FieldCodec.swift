@@ -48,7 +48,7 @@ package enum FieldCodec {
   }
 
   /// Passes over a value, and throws where `decode` would.
-  static func skip(from reader: inout ByteReader) throws(ByteReaderError) {
+  package static func skip(from reader: inout ByteReader) throws(ByteReaderError) {
     let start = reader.offset
     guard let tag = ValueTag(rawValue: try reader.u8()) else {
       throw ByteReaderError(offset: start, what: "an unknown kind of value")

@@ -38,6 +38,7 @@ extension Command {
       Option("--expired-tokens", "Refuse the change tokens of earlier runs as expired."),
       Option("--replay-page", "After a deletion, send the first page of changes once more as it was."),
       Option("--quota-exceeded", "Refuse every write with QUOTA_EXCEEDED."),
+      Option("--no-schema", "Take any type of value for a field. Else its first value fixes it, as at CloudKit."),
       Option("--require-session", "Require a sign-in; each answer carries the next session token."),
       Option("--strict-rotation", "With --require-session: each token is valid for one request."),
       Option("--session", "FILE", "With --require-session: write the token of a new sign-in to this file."),
@@ -61,6 +62,7 @@ struct ServeCommand: Sendable {
   private let allowedHosts: [String]
   private let allowedOrigins: [String]
   private let faults: ServerFaults
+  private let limits: ServerLimits
   private let console: Console
 
   /// The descriptors besides those of connections.
@@ -89,6 +91,9 @@ struct ServeCommand: Sendable {
       throw UsageError(message: "--strict-rotation and --session need --require-session")
     }
     self.faults = faults
+    var limits = ServerLimits()
+    limits.fixesFieldTypes = !arguments.has("--no-schema")
+    self.limits = limits
     self.console = console
   }
 
@@ -143,7 +148,7 @@ struct ServeCommand: Sendable {
     do {
       return try LocalServer.run(
         directory: directory, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins, faults: faults,
-        environment: console.environment, onLine: onLine)
+        limits: limits, environment: console.environment, onLine: onLine)
     } catch let error as StrandlineError where ["bind", "listen"].contains((error.underlying as? SystemError)?.call) {
       var failure = Failure(error, store: directory)
       failure.remedy = "another port after --port, or no --port for any free one"

@@ -9,6 +9,9 @@ package struct ModifyRequest: WireMessage {
   package struct Operation: WireMessage {
     package var operationType: String
     package var record: WireRecord
+    /// For this operation, over those of the request.
+    package var desiredKeys: [String]?
+    package var numbersAsStrings: Bool?
 
     package init(operationType: String, record: WireRecord) {
       self.operationType = operationType
@@ -16,26 +19,34 @@ package struct ModifyRequest: WireMessage {
     }
 
     private enum Key: Int, WireKey {
-      case operationType, record
+      case operationType, record, desiredKeys, numbersAsStrings
       static let names = JSONKeys(Key.self)
     }
 
     package init(_ json: inout JSONReader) throws(JSONError) {
       var operationType: String?
       var record: WireRecord?
+      var desiredKeys: [String]?
+      var numbersAsStrings: Bool?
       try json.object(Key.self) { key, json throws(JSONError) in
         switch key {
         case .operationType: operationType = try json.string()
         case .record: record = try WireRecord(request: &json)
+        case .desiredKeys: desiredKeys = try json.optional()
+        case .numbersAsStrings: numbersAsStrings = try json.optional()
         }
       }
       guard let operationType else { throw json.missing("operationType") }
       guard let record else { throw json.missing("record") }
       self.init(operationType: operationType, record: record)
+      self.desiredKeys = desiredKeys
+      self.numbersAsStrings = numbersAsStrings
     }
 
     package func write(into json: inout JSONWriter) {
       json.beginObject()
+      json.member("desiredKeys", desiredKeys)
+      json.member("numbersAsStrings", numbersAsStrings)
       json.member("operationType", operationType)
       json.member("record", record)
       json.endObject()
@@ -44,6 +55,8 @@ package struct ModifyRequest: WireMessage {
   package var zoneID: WireZoneID?
   package var atomic: Bool?
   package var desiredKeys: [String]?
+  /// Whether the answer shows an INT64 as text.
+  package var numbersAsStrings: Bool?
   package var operations: [Operation]
 
   package init(zoneID: WireZoneID?, atomic: Bool?, desiredKeys: [String]?, operations: [Operation]) {
@@ -54,7 +67,7 @@ package struct ModifyRequest: WireMessage {
   }
 
   private enum Key: Int, WireKey {
-    case zoneID, atomic, desiredKeys, operations
+    case zoneID, atomic, desiredKeys, numbersAsStrings, operations
     static let names = JSONKeys(Key.self)
   }
 
@@ -66,6 +79,7 @@ package struct ModifyRequest: WireMessage {
       case .zoneID: zoneID = try json.optional()
       case .atomic: atomic = try json.optional()
       case .desiredKeys: desiredKeys = try json.optional()
+      case .numbersAsStrings: numbersAsStrings = try json.optional()
       case .operations: operations = try [Operation](&json)
       }
     }
@@ -77,6 +91,7 @@ package struct ModifyRequest: WireMessage {
     json.beginObject()
     json.member("atomic", atomic)
     json.member("desiredKeys", desiredKeys)
+    json.member("numbersAsStrings", numbersAsStrings)
     json.member("operations", operations)
     json.member("zoneID", zoneID)
     json.endObject()
@@ -122,6 +137,7 @@ package struct LookupRequest: WireMessage {
   package var zoneID: WireZoneID?
   package var records: [Item]
   package var desiredKeys: [String]?
+  package var numbersAsStrings: Bool?
 
   package init(zoneID: WireZoneID?, records: [Item], desiredKeys: [String]? = nil) {
     self.zoneID = zoneID
@@ -130,7 +146,7 @@ package struct LookupRequest: WireMessage {
   }
 
   private enum Key: Int, WireKey {
-    case zoneID, records, desiredKeys
+    case zoneID, records, desiredKeys, numbersAsStrings
     static let names = JSONKeys(Key.self)
   }
 
@@ -143,6 +159,7 @@ package struct LookupRequest: WireMessage {
       // The live service takes a single object too.
       case .records: records = try json.kind() == .object ? [try Item(&json)] : try [Item](&json)
       case .desiredKeys: desiredKeys = try json.optional()
+      case .numbersAsStrings: numbersAsStrings = try json.optional()
       }
     }
     guard let records else { throw json.missing("records") }
@@ -152,6 +169,7 @@ package struct LookupRequest: WireMessage {
   package func write(into json: inout JSONWriter) {
     json.beginObject()
     json.member("desiredKeys", desiredKeys)
+    json.member("numbersAsStrings", numbersAsStrings)
     json.member("records", records)
     json.member("zoneID", zoneID)
     json.endObject()
@@ -161,23 +179,33 @@ package struct LookupRequest: WireMessage {
 /// What records/modify and records/lookup answer.
 package struct RecordsReply: WireMessage {
   package var records: [WireRecord]
+  /// Only if the request asked for it (`getCurrentSyncToken`).
+  package var syncToken: String?
   package init(records: [WireRecord]) { self.records = records }
 
   private enum Key: Int, WireKey {
-    case records
+    case records, syncToken
     static let names = JSONKeys(Key.self)
   }
 
   package init(_ json: inout JSONReader) throws(JSONError) {
     var records: [WireRecord]?
-    try json.object(Key.self) { _, json throws(JSONError) in records = try [WireRecord](&json) }
+    var syncToken: String?
+    try json.object(Key.self) { key, json throws(JSONError) in
+      switch key {
+      case .records: records = try [WireRecord](&json)
+      case .syncToken: syncToken = try json.optional()
+      }
+    }
     guard let records else { throw json.missing("records") }
     self.init(records: records)
+    self.syncToken = syncToken
   }
 
   package func write(into json: inout JSONWriter) {
     json.beginObject()
     json.member("records", records)
+    json.member("syncToken", syncToken)
     json.endObject()
   }
 }
@@ -191,6 +219,7 @@ package struct ZoneChangesRequest: WireMessage {
     package var desiredKeys: [String]?
     package var desiredRecordTypes: [String]?
     package var reverse: Bool?
+    package var numbersAsStrings: Bool?
 
     package init(zoneID: WireZoneID, syncToken: String?, resultsLimit: Int?, desiredKeys: [String]? = nil) {
       self.zoneID = zoneID
@@ -201,6 +230,8 @@ package struct ZoneChangesRequest: WireMessage {
 
     private enum Key: Int, WireKey {
       case zoneID, syncToken, resultsLimit, desiredKeys, desiredRecordTypes, reverse
+      // Apple's page of this endpoint spells it without the first "s", its JavaScript with it.
+      case numbersAsStrings, numberAsStrings
       static let names = JSONKeys(Key.self)
     }
 
@@ -215,6 +246,7 @@ package struct ZoneChangesRequest: WireMessage {
         case .desiredKeys: desiredKeys = try json.optional()
         case .desiredRecordTypes: desiredRecordTypes = try json.optional()
         case .reverse: reverse = try json.optional()
+        case .numbersAsStrings, .numberAsStrings: numbersAsStrings = try json.optional()
         }
       }
       guard let zoneID else { throw json.missing("zoneID") }
@@ -225,6 +257,7 @@ package struct ZoneChangesRequest: WireMessage {
       json.beginObject()
       json.member("desiredKeys", desiredKeys)
       json.member("desiredRecordTypes", desiredRecordTypes)
+      json.member("numbersAsStrings", numbersAsStrings)
       json.member("resultsLimit", resultsLimit)
       json.member("reverse", reverse)
       json.member("syncToken", syncToken)
@@ -236,6 +269,8 @@ package struct ZoneChangesRequest: WireMessage {
   package var resultsLimit: Int?
   package var desiredKeys: [String]?
   package var desiredRecordTypes: [String]?
+  package var numbersAsStrings: Bool?
+  package var reverse: Bool?
 
   package init(zones: [Zone], resultsLimit: Int? = nil) {
     self.zones = zones
@@ -243,7 +278,7 @@ package struct ZoneChangesRequest: WireMessage {
   }
 
   private enum Key: Int, WireKey {
-    case zones, resultsLimit, desiredKeys, desiredRecordTypes
+    case zones, resultsLimit, desiredKeys, desiredRecordTypes, numbersAsStrings, numberAsStrings, reverse
     static let names = JSONKeys(Key.self)
   }
 
@@ -256,6 +291,8 @@ package struct ZoneChangesRequest: WireMessage {
       case .resultsLimit: resultsLimit = try json.optional()
       case .desiredKeys: desiredKeys = try json.optional()
       case .desiredRecordTypes: desiredRecordTypes = try json.optional()
+      case .numbersAsStrings, .numberAsStrings: numbersAsStrings = try json.optional()
+      case .reverse: reverse = try json.optional()
       }
     }
     guard let zones else { throw json.missing("zones") }
@@ -266,7 +303,9 @@ package struct ZoneChangesRequest: WireMessage {
     json.beginObject()
     json.member("desiredKeys", desiredKeys)
     json.member("desiredRecordTypes", desiredRecordTypes)
+    json.member("numbersAsStrings", numbersAsStrings)
     json.member("resultsLimit", resultsLimit)
+    json.member("reverse", reverse)
     json.member("zones", zones)
     json.endObject()
   }

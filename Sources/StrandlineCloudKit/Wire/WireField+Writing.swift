@@ -10,6 +10,8 @@ extension WireField {
   package enum NumberForm: Sendable {
     /// Without a fraction if they are whole.
     case wire
+    /// In the same way, and an INT64 as text: what a request asks for with `numbersAsStrings`.
+    case wireNumbersAsStrings
     /// With a fraction or an exponent, so that a line says that they are no INT64.
     case line
   }
@@ -31,21 +33,26 @@ extension WireField {
   package static func write(_ value: FieldValue?, to json: inout JSONWriter, _ form: NumberForm) {
     json.beginObject()
     if let value {
-      var inner = value
-      if case .encrypted(let encrypted) = value {
-        inner = encrypted
-        json.key("isEncrypted")
-        json.bool(true)
-      }
-      json.key("type")
-      json.string(typeName(inner))
-      json.key("value")
-      writeBare(inner, to: &json, form)
+      writeMembers(of: value, to: &json, form)
     } else {
       json.key("value")
       json.null()
     }
     json.endObject()
+  }
+
+  /// Writes the members of such an object.
+  package static func writeMembers(of value: FieldValue, to json: inout JSONWriter, _ form: NumberForm) {
+    var inner = value
+    if case .encrypted(let encrypted) = value {
+      inner = encrypted
+      json.key("isEncrypted")
+      json.bool(true)
+    }
+    json.key("type")
+    json.string(typeName(inner))
+    json.key("value")
+    writeBare(inner, to: &json, form)
   }
 
   /// Writes a value without its type.
@@ -54,7 +61,8 @@ extension WireField {
   package static func writeBare(_ value: FieldValue, to json: inout JSONWriter, _ form: NumberForm) {
     switch value {
     case .string(let text): json.string(text)
-    case .int64(let number): json.int64(number)
+    case .int64(let number):
+      if form == .wireNumbersAsStrings { json.string(String(number)) } else { json.int64(number) }
     case .double(let number): write(number, to: &json, form)
     case .date(let milliseconds): json.int64(milliseconds)
     case .bytes(let bytes): json.base64(bytes)
@@ -73,7 +81,7 @@ extension WireField {
   private static func write(_ number: Double, to json: inout JSONWriter, _ form: NumberForm) {
     do throws(NonFiniteNumber) {
       switch form {
-      case .wire: try json.number(number)
+      case .wire, .wireNumbersAsStrings: try json.number(number)
       case .line: try json.double(number)
       }
     } catch { json.null() }

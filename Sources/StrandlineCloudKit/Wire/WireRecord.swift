@@ -75,6 +75,8 @@ package struct WireRecord: WireMessage {
   package var deleted: Bool?
   package var zoneID: WireZoneID?
   package var error: WireError?
+  /// Of a request: the fields that its answer is to show of this record.
+  package var desiredKeys: [String]?
   /// Keys that this version does not know, with their values, as one object: each as it came; empty if there are none.
   package var unknown: [UInt8] = []
 
@@ -90,7 +92,7 @@ package struct WireRecord: WireMessage {
   private enum Key: Int, WireKey {
     case recordName, recordType, recordChangeTag, fields, parent, created, modified, deleted, zoneID
     case serverErrorCode, extensionErrorCode, reason, retryAfter, uuid, redirectURL
-    // They hold nothing that this version needs.
+    // Of an answer they hold nothing that this version needs.
     case pluginFields, desiredKeys
     static let names = JSONKeys(Key.self)
   }
@@ -101,7 +103,7 @@ package struct WireRecord: WireMessage {
   /// Reads a record of a reply. One that cannot be read has a `defect` and its bytes, if its name can be found.
   package init(_ json: inout JSONReader) throws(JSONError) {
     let begin = json.mark
-    do throws(JSONError) { self = try WireRecord(strictly: &json) } catch {
+    do throws(JSONError) { self = try WireRecord(strictly: &json, isRequest: false) } catch {
       guard error.kind != .structure, error.kind != .limit,
         var record = try WireRecord(unreadable: &json, from: begin)
       else { throw error }
@@ -118,14 +120,14 @@ package struct WireRecord: WireMessage {
   /// `defect` of this one.
   init(request json: inout JSONReader) throws(JSONError) {
     let begin = json.mark
-    do throws(JSONError) { self = try WireRecord(strictly: &json) } catch {
+    do throws(JSONError) { self = try WireRecord(strictly: &json, isRequest: true) } catch {
       guard error.kind == .value, let record = try WireRecord(unreadable: &json, from: begin) else { throw error }
       self = WireRecord(recordName: record.recordName)
       defect = error.description
     }
   }
 
-  private init(strictly json: inout JSONReader) throws(JSONError) {
+  private init(strictly json: inout JSONReader, isRequest: Bool) throws(JSONError) {
     self.init(recordName: nil)
     let begin = json.mark
     var isRefused = false
@@ -152,6 +154,7 @@ package struct WireRecord: WireMessage {
         case .deleted: deleted = try json.optional()
         case .zoneID: zoneID = try json.optional()
         case .serverErrorCode, .extensionErrorCode: if try json.skipValue().kind != .null { isRefused = true }
+        case .desiredKeys where isRequest: desiredKeys = try json.optional()
         case .reason, .retryAfter, .uuid, .redirectURL, .pluginFields, .desiredKeys: try json.skipValue()
         }
       } catch { throw error.inside("\(key)") }
