@@ -50,6 +50,8 @@ public final class CloudServer: Sendable {
     /// The number of requests that are still throttled; nil for all.
     var throttled: Int?
     var sessions = SessionTable()
+    /// The API tokens that are accepted; nil for any.
+    var apiTokens: Set<String>?
   }
 
   /// May be held when `front`, `halt` or a lock of the journal is taken, never the reverse.

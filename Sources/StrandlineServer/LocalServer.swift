@@ -33,12 +33,13 @@ public final class LocalServer: Sendable {
   ///   - port: 0 for a free one.
   ///   - allowedHosts: names under which clients reach it, besides those of loopback and literal addresses.
   ///   - allowedOrigins: origins ("http://localhost:3000") whose pages may send requests.
+  ///   - apiTokens: the API tokens that are accepted; nil for any.
   ///   - onLine: called with lines for standard output (`dropped answer N`).
   /// - Throws: `StrandlineError`: `.io` if it cannot listen, `.damaged`, `.storeHeld` and others of the journal.
   package static func run(
     directory: String?, host: String = "127.0.0.1", port: Int = 0, allowedHosts: [String] = [],
-    allowedOrigins: [String] = [], faults: ServerFaults = ServerFaults(), limits: ServerLimits = ServerLimits(),
-    timeouts: HTTPTimeouts = HTTPTimeouts(), environment: SystemEnvironment,
+    allowedOrigins: [String] = [], apiTokens: Set<String>? = nil, faults: ServerFaults = ServerFaults(),
+    limits: ServerLimits = ServerLimits(), timeouts: HTTPTimeouts = HTTPTimeouts(), environment: SystemEnvironment,
     onLine: @escaping @Sendable (String) -> Void = { _ in }
   ) throws -> LocalServer {
     guard let number = UInt16(exactly: port) else {
@@ -52,6 +53,7 @@ public final class LocalServer: Sendable {
       } else {
         CloudServer(inMemory: environment, faults: faults, limits: limits, onLine: onLine)
       }
+    cloud.setAPITokens(apiTokens)
     do {
       let http = try HTTPServer(
         server: cloud, host: host, port: number, access: access, limits: limits, timeouts: timeouts)

@@ -66,6 +66,7 @@ extension CloudServer {
         headers["Allow"] = try methods(at: request.path)
         throw ServerRefusal(405, WireError(.badRequest, "this endpoint does not accept \(request.method)"))
       }
+      try checkAPIToken(request)
       try throttle(&headers)
       var key = route.key
       let user = try user(request, &headers)
@@ -143,6 +144,19 @@ extension CloudServer {
   }
 
   // MARK: Sign-in and faults
+
+  /// Refuses every request, but that of the sign-in page, whose `ckAPIToken` is missing or is none of these; nil accepts
+  /// any.
+  package func setAPITokens(_ tokens: Set<String>?) { front.withLock { $0.apiTokens = tokens } }
+
+  /// A set compares by hash and not in constant time. An API token is no secret between programs of one machine: it names
+  /// an app to the service, and each copy of the app has it.
+  private func checkAPIToken(_ request: HTTPRequest) throws(ServerRefusal) {
+    guard let tokens = front.withLock({ $0.apiTokens }) else { return }
+    guard let token = try parameter("ckAPIToken", request), tokens.contains(token) else {
+      throw ServerRefusal(401, WireError(.authenticationFailed, "no auth method found"))
+    }
+  }
 
   private func signInPage(_ request: HTTPRequest, _ headers: HTTPHeaders) throws(ServerRefusal) -> HTTPResponse {
     let user = try parameter("user", request) ?? CloudServer.defaultUser

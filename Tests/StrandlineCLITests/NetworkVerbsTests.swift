@@ -13,10 +13,12 @@ private final class Serving: Sendable {
   let url: String
   private let task: Task<Screen, Never>
 
-  init(_ switches: String...) async {
+  /// - Parameter files: what lies on its disk before.
+  init(_ switches: String..., files: [String: String] = [:]) async throws {
     let (lines, feed) = AsyncStream<String>.makeStream()
     let machine = Machine(seed: 99) { feed.yield($0) }
     self.machine = machine
+    for (path, text) in files { try machine.file(path, text) }
     task = Task {
       let screen = await machine.run(["serve"] + switches + ["/srv"], input: [])
       feed.finish()
@@ -39,7 +41,7 @@ struct NetworkVerbsTests {
   }
 
   @Test func `two devices come to the same export, and the journal can be dumped and verified`() async throws {
-    let server = await Serving("--port-file", "/port")
+    let server = try await Serving("--port-file", "/port")
     #expect(server.url.hasPrefix("http://127.0.0.1:"))
     let port = try server.machine.disk.open("/port", .read).read(at: 0, count: 10)
     #expect(server.url.hasSuffix(":" + String(decoding: port.dropLast(), as: UTF8.self)))
@@ -66,8 +68,8 @@ struct NetworkVerbsTests {
     #expect(refused.err.contains("is a server's journal, not a store's log"))
   }
 
-  @Test func `if a server asks for a long wait, sync exits with 75 and says when to try again`() async {
-    let server = await Serving("--throttle", "100:120")
+  @Test func `if a server asks for a long wait, sync exits with 75 and says when to try again`() async throws {
+    let server = try await Serving("--throttle", "100:120")
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let screen = await sync(machine, server)
@@ -77,8 +79,8 @@ struct NetworkVerbsTests {
     _ = await server.end()
   }
 
-  @Test func `an unreachable server is 69`() async {
-    let server = await Serving()
+  @Test func `an unreachable server is 69`() async throws {
+    let server = try await Serving()
     _ = await server.end()
     let screen = await sync(Machine(), server)
     #expect(screen.code == .unreachable)
@@ -98,8 +100,8 @@ struct NetworkVerbsTests {
     #expect(await machine.run("status", "/A").out.contains("1"))
   }
 
-  @Test func `sync counts in the singular and in the plural`() async {
-    let server = await Serving()
+  @Test func `sync counts in the singular and in the plural`() async throws {
+    let server = try await Serving()
     let a = Machine(seed: 1)
     let b = Machine(seed: 2)
     _ = await a.run("import", "/A", "-", input: note("a", "1"))
@@ -113,7 +115,7 @@ struct NetworkVerbsTests {
   }
 
   @Test func `sync says that it has made a store, and only then`() async throws {
-    let server = await Serving()
+    let server = try await Serving()
     let machine = Machine()
     let note = "note: made a new store at '/A'\n"
     #expect(await sync(machine, server).err == note)
@@ -136,7 +138,7 @@ struct NetworkVerbsTests {
   }
 
   @Test func `a locked journal, and a store in its place, have remedies of their own`() async throws {
-    let server = await Serving()
+    let server = try await Serving()
     let second = await server.machine.run("serve", "/srv")
     #expect(second.code == .tryLater)
     #expect(
@@ -154,8 +156,8 @@ struct NetworkVerbsTests {
       "\(store.err)")
   }
 
-  @Test func `sync counts the unsettled mutations before it closes the store`() async {
-    let server = await Serving()
+  @Test func `sync counts the unsettled mutations before it closes the store`() async throws {
+    let server = try await Serving()
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
     let screen = await sync(machine, server, "--pull-only")
@@ -165,8 +167,8 @@ struct NetworkVerbsTests {
     _ = await server.end()
   }
 
-  @Test func `sync prints a note for a zone that does not exist`() async {
-    let server = await Serving()
+  @Test func `sync prints a note for a zone that does not exist`() async throws {
+    let server = try await Serving()
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))
     let screen = await sync(machine, server, "--zone", "Mian")
@@ -203,7 +205,7 @@ struct NetworkVerbsTests {
   }
 
   @Test func `a sign-in that is missing is 77, and the token comes from the environment or a file`() async throws {
-    let server = await Serving("--require-session", "--session", "/token")
+    let server = try await Serving("--require-session", "--session", "/token")
     let bytes = try server.machine.disk.open("/token", .read).read(at: 0, count: 10_000)
     let token = String(decoding: bytes.dropLast(), as: UTF8.self)
     let machine = Machine()
@@ -221,8 +223,8 @@ struct NetworkVerbsTests {
     _ = await server.end()
   }
 
-  @Test func `a port in use is an error, and no server keeps running`() async {
-    let first = await Serving()
+  @Test func `a port in use is an error, and no server keeps running`() async throws {
+    let first = try await Serving()
     let port = first.url.split(separator: ":").last.map(String.init) ?? ""
     let second = await Machine().run("serve", "--port", port, "/srv")
     #expect(second.code == .inputOutput)
@@ -230,5 +232,32 @@ struct NetworkVerbsTests {
     #expect(second.err.contains("the address is in use"))
     #expect(second.err.hasSuffix("\ntry: another port after --port, or no --port for any free one\n"), "\(second.err)")
     _ = await first.end()
+  }
+
+  @Test func `a server with API tokens refuses a device that has none of them`() async throws {
+    let server = try await Serving("--api-token-file", "/tokens", files: ["/tokens": " first\n\nsecond \r\n"])
+    let refused = await sync(Machine(), server)
+    #expect(refused.code == .notPermitted && refused.err.contains("no auth method found"), "\(refused)")
+    for token in ["first", "second"] {
+      let machine = Machine()
+      machine.set("STRANDLINE_API_TOKEN", token)
+      #expect(await sync(machine, server).code == .done, "\(token)")
+    }
+    _ = await server.end()
+    let machine = Machine()
+    try machine.file("/pairs", "a b\n")
+    try machine.file("/empty", "\n \n")
+    for (words, code, message) in [
+      (["--api-token-file", "/none"], ExitCode.noSuchStore, "cannot read the token file '/none': "),
+      (["--api-token-file", "/pairs"], .dataDamaged, "must hold one token on each line"),
+      (["--api-token-file", "/empty"], .dataDamaged, "must hold one token on each line"),
+      (["--allow-host", "http://a"], .usage, "--allow-host takes a name without scheme and port, not 'http://a'"),
+      (["--allow-host", "a", "--allow-host", "b:1"], .usage, "not 'b:1'"),
+      (["--allow-origin", "a.example"], .usage, "--allow-origin takes scheme, host and port"),
+      (["--allow-origin", "null"], .usage, "not 'null'"),
+    ] {
+      let screen = await machine.run(["serve"] + words + ["/srv"], input: [])
+      #expect(screen.code == code && screen.err.contains(message), "\(words): \(screen)")
+    }
   }
 }

@@ -165,4 +165,22 @@ import Testing
     #expect(try status(raw.talk("OPTIONS /x HTTP/1.1\r\nHost: localhost\r\n\r\n")) == 404)
     #expect(try status(raw.talk("GET * HTTP/1.1\r\nHost: localhost\r\n\r\n")) == 400)
   }
+
+  // MARK: Tokens
+
+  @Test func `with a list of API tokens, a request needs one of them`() throws {
+    let raw = try Raw()
+    raw.server.cloud.setAPITokens(["a/b+c", "second"])
+    for query in ["", "?ckAPIToken=", "?ckAPIToken=a", "?ckAPIToken=a/b%20c", "?x=second", "?ckWebAuthToken=second"] {
+      let answer = try raw.talk(get(Self.list + query, "Host: localhost"))
+      #expect(status(answer) == 401 && answer.contains("\"AUTHENTICATION_FAILED\""), "\(query)")
+    }
+    #expect(try status(raw.talk(get(Self.list + "?ckAPIToken=%ff", "Host: localhost"))) == 400)
+    for query in ["?ckAPIToken=a%2Fb%2Bc", "?x=1&ckAPIToken=second&y"] {
+      #expect(try status(raw.talk(get(Self.list + query, "Host: localhost"))) == 200, "\(query)")
+    }
+    #expect(try status(raw.talk(get("/signin", "Host: localhost"))) == 200)
+    raw.server.cloud.setAPITokens(nil)
+    #expect(try status(raw.talk(get(Self.list, "Host: localhost"))) == 200)
+  }
 }

@@ -29,6 +29,9 @@ extension Command {
         "--allow-origin", "ORIGIN",
         "An origin (http://localhost:3000) whose pages in a browser may send requests; may be given several times.",
         repeats: true),
+      Option(
+        "--api-token-file", "FILE",
+        "A file with API tokens, one on each line; requests without one of them are refused with 401."),
       Option("--latency", "MS", "Wait before each answer."),
       Option(
         "--throttle", "N[:SECONDS]",
@@ -61,12 +64,14 @@ struct ServeCommand: Sendable {
   private let sessionFile: String?
   private let allowedHosts: [String]
   private let allowedOrigins: [String]
+  private let apiTokens: Set<String>?
   private let faults: ServerFaults
   private let limits: ServerLimits
   private let console: Console
 
   /// The descriptors besides those of connections.
   private static let descriptorsKept = 256
+  private static let tokenFileBytesMax = 1 << 20
   private static let daySeconds: Double = 86_400
   private static let dayMilliseconds: Int64 = 86_400_000
 
@@ -78,6 +83,7 @@ struct ServeCommand: Sendable {
     allowedHosts = arguments.all("--allow-host")
     allowedOrigins = arguments.all("--allow-origin")
     try Self.checkAccess(allowedHosts, allowedOrigins)
+    apiTokens = try arguments["--api-token-file"].map { try Self.tokens(in: $0, console) }
     var faults = ServerFaults()
     faults.latencyMilliseconds = try arguments.number("--latency", in: 0...Self.dayMilliseconds) ?? 0
     faults.throttle = try arguments["--throttle"].map { text in try Self.throttle(text) }
@@ -105,6 +111,24 @@ struct ServeCommand: Sendable {
       throw UsageError(
         message: "--allow-origin takes scheme, host and port, as in http://localhost:3000, not '\(origin)'")
     }
+  }
+
+  /// The tokens in a file: one on each line, with spaces around it dropped. Empty lines are skipped.
+  private static func tokens(in path: String, _ console: Console) throws -> Set<String> {
+    let text: String
+    do {
+      let file = try console.fileSystem.open(path, .read)
+      defer { file.close() }
+      text = String(decoding: try file.read(at: 0, count: tokenFileBytesMax + 1), as: UTF8.self)
+    } catch {
+      throw Failure(Failure.code(of: error), "cannot read the token file '\(path)': \(error)")
+    }
+    let lines = text.split(whereSeparator: \.isNewline).map { $0.split(whereSeparator: \.isWhitespace) }
+    let tokens = lines.filter { !$0.isEmpty }
+    guard text.utf8.count <= tokenFileBytesMax, !tokens.isEmpty, tokens.allSatisfy({ $0.count == 1 }) else {
+      throw Failure(.dataDamaged, "the token file '\(path)' must hold one token on each line and nothing else")
+    }
+    return Set(tokens.joined().map(String.init))
   }
 
   private static func throttle(_ text: String) throws(UsageError) -> ServerFaults.Throttle {
@@ -147,8 +171,8 @@ struct ServeCommand: Sendable {
     DescriptorLimit.raise(to: ServerLimits().connectionsMax + Self.descriptorsKept)
     do {
       return try LocalServer.run(
-        directory: directory, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins, faults: faults,
-        limits: limits, environment: console.environment, onLine: onLine)
+        directory: directory, port: port, allowedHosts: allowedHosts, allowedOrigins: allowedOrigins,
+        apiTokens: apiTokens, faults: faults, limits: limits, environment: console.environment, onLine: onLine)
     } catch let error as StrandlineError where ["bind", "listen"].contains((error.underlying as? SystemError)?.call) {
       var failure = Failure(error, store: directory)
       failure.remedy = "another port after --port, or no --port for any free one"
