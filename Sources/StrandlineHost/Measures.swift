@@ -22,19 +22,31 @@ package enum Measures {
   /// where the system does not tell them apart (all but Linux).
   package static var resident: (anonymous: Int, file: Int)? {
     #if os(Linux)
-      guard let file = try? POSIXFileSystem().open("/proc/self/status", .read) else { return nil }
-      defer { file.close() }
-      guard let text = try? file.read(at: 0, count: 64 << 10) else { return nil }
-      let lines = String(decoding: text, as: UTF8.self).split(separator: "\n")
-      func bytes(of key: String) -> Int? {
-        guard let line = lines.first(where: { $0.hasPrefix(key + ":") }) else { return nil }
-        // "RssAnon:     1234 kB"
-        return line.split(whereSeparator: { " \t".contains($0) }).dropFirst().first.flatMap { Int($0) }.map { $0 << 10 }
-      }
-      guard let anonymous = bytes(of: "RssAnon"), let pages = bytes(of: "RssFile") else { return nil }
+      guard let anonymous = status("self", "RssAnon"), let pages = status("self", "RssFile") else { return nil }
       return (anonymous, pages)
     #else
       return nil
     #endif
   }
+
+  /// The resident memory of a process in bytes. nil if it has ended, and where the system does not tell (all but Linux).
+  package static func residentBytes(of processID: Int32) -> Int? {
+    #if os(Linux)
+      return status("\(processID)", "VmRSS")
+    #else
+      return nil
+    #endif
+  }
+
+  #if os(Linux)
+    /// The bytes of a line of a process's status: "RssAnon:     1234 kB".
+    private static func status(_ process: String, _ key: String) -> Int? {
+      guard let file = try? POSIXFileSystem().open("/proc/\(process)/status", .read) else { return nil }
+      defer { file.close() }
+      guard let text = try? file.read(at: 0, count: 64 << 10) else { return nil }
+      let lines = String(decoding: text, as: UTF8.self).split(separator: "\n")
+      guard let line = lines.first(where: { $0.hasPrefix(key + ":") }) else { return nil }
+      return line.split(whereSeparator: { " \t".contains($0) }).dropFirst().first.flatMap { Int($0) }.map { $0 << 10 }
+    }
+  #endif
 }

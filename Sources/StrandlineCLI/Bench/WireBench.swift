@@ -155,7 +155,7 @@ struct WireBench: Benchmark {
 
 extension BenchNote {
   /// A record as apps have them: ten fields of text, numbers, a time and a list.
-  fileprivate static func record(_ number: Int, _ data: BenchData) -> Record {
+  static func record(_ number: Int, _ data: BenchData) -> Record {
     let note = BenchNote(number, data)
     var fields: [String: FieldValue] = [
       "title": .string(note.title), "body": .string(note.body), "author": .string(note.author),

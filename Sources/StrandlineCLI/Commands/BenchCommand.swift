@@ -18,7 +18,8 @@ extension Command {
       "With FILE (records in JSON Lines) it measures the store, next to a bare loop of the same writes. With the word store",
       "it measures the store next to SQLite with records of its own, and with the word log the log below the store, next to",
       "SQLite and to the bare loop; these alternate in rounds. SQLite is left out where it is not installed. With the word",
-      "wire it measures how fast JSON becomes records and records become JSON, next to Foundation.",
+      "wire it measures how fast JSON becomes records and records become JSON, next to Foundation, and the local server",
+      "under the load of many connections.",
     ],
     options: [
       .json,
@@ -30,6 +31,7 @@ extension Command {
         "store: records in JSON Lines for the rows of real records; else these are left out. wire: records for all rows."
       ),
       Option("--quick", "Small sizes, to test the benchmark; the figures mean nothing."),
+      Option("--soak", "wire: disturb the server for ten minutes instead of 30 s."),
       Option("--only", "PREFIX", "log, store, wire: only the rows whose names begin with PREFIX."),
       Option("--directory", "DIR", "Where to write; all files are removed at the end. Default: TMPDIR or /tmp."),
       Option(
@@ -59,8 +61,8 @@ extension Command {
         try checkRows(arguments, console, StoreBench.works)
         return try await benchStore(arguments, console, rounds: rounds ?? 3)
       case "wire":
-        try check(arguments, takes: ["--only", "--real"])
-        try checkRows(arguments, console, WireBench.works)
+        try check(arguments, takes: ["--only", "--real", "--soak"])
+        try checkRows(arguments, console, WireBench.works + ServerBench.works)
         return try await benchWire(arguments, console, rounds: rounds ?? 7)
       default:
         try check(arguments, takes: ["--singles"])
@@ -78,12 +80,12 @@ extension Command {
   private static let optionUse: [(name: String, operands: String)] = [
     ("--only", "'bench log', 'bench store' and 'bench wire'"), ("--plot", "'bench log' and 'bench store'"),
     ("--records", "'bench store'"), ("--real", "'bench store' and 'bench wire'"), ("--resident", "'bench store'"),
-    ("--singles", "'bench FILE'"),
+    ("--singles", "'bench FILE'"), ("--soak", "'bench wire'"),
   ]
 
   /// Refuses an option that would have no effect.
   private static func check(_ arguments: Arguments, takes: Set<String>) throws {
-    for (name, operands) in optionUse where arguments[name] != nil && !takes.contains(name) {
+    for (name, operands) in optionUse where (arguments[name] != nil || arguments.has(name)) && !takes.contains(name) {
       throw UsageError(message: "\(name) can be used with \(operands) only")
     }
   }
@@ -93,7 +95,7 @@ extension Command {
     if let prefix = arguments["--only"], !works.contains(where: { "\($0).x2".hasPrefix(prefix) }) {
       throw UsageError(
         message: "--only '\(prefix)' begins the name of no row; the rows are \(works.joined(separator: ", ")), and "
-          + "each of them with .x2 behind it")
+          + "most of them with .x2 behind it")
     }
     guard let plot = arguments["--plot"] else { return }
     try checkParent(of: plot, console, purpose: "to write '\(plot)' in")
@@ -134,10 +136,13 @@ extension Command {
 
   private static func benchWire(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
     let real = try arguments["--real"].map { try Bench.records($0, console) } ?? []
-    return try await benchmark(arguments, console, rounds: rounds) { bench, _ in
-      var works = WireBench(bench, console, real: real, isQuick: arguments.has("--quick"))
+    return try await benchmark(arguments, console, rounds: rounds) { bench, work in
+      let isQuick = arguments.has("--quick")
+      var works = WireBench(bench, console, real: real, isQuick: isQuick)
       try await works.run()
-      return works.bench.rows
+      var server = ServerBench(works.bench, work, real: real, isQuick: isQuick, isSoak: arguments.has("--soak"))
+      try await server.run()
+      return server.bench.rows
     }
   }
 
