@@ -1,7 +1,8 @@
 // TCP sockets for the transport of `http:`, the local server and their tests: blocking calls with time limits.
 //
-// Every descriptor is non-blocking, and a call waits in poll(2) for at most 100 ms at a time. So a call ends within
-// 100 ms after another thread closes its socket, on every OS (on Apple's, shutdown(2) of a listener wakes no thread).
+// Every descriptor is non-blocking, and a call that must wait does so in poll(2). shutdown(2), which `close` calls, ends
+// the wait on a connected socket at once. On Apple's systems it wakes no thread that waits on a listener, and a connection
+// that is being made can be cancelled: such a wait lasts at most 100 ms at a time.
 
 internal import CStrandline
 internal import Synchronization
@@ -25,8 +26,10 @@ private final class Socket: Sendable {
     self.subject = subject
   }
 
-  /// The longest wait in poll(2) before the descriptor is checked again.
-  private static let pollMillisecondsMax: Int64 = 100
+  /// The longest wait in poll(2) before the descriptor is checked again, where nothing ends the wait.
+  static let shortWait: Int64 = 100
+  /// The same for a connected socket. Hundreds of idle connections must not keep a processor busy.
+  static let longWait: Int64 = 60_000
 
   func current(_ call: String) throws(SystemError) -> Descriptor {
     guard let descriptor = descriptor.withLock({ $0 }) else { throw .closed(call, subject) }
@@ -37,8 +40,10 @@ private final class Socket: Sendable {
   /// limit has passed.
   ///
   /// `attempt` returns nil if the system call would block.
+  ///
+  /// - Parameter pollMillisecondsMax: `shortWait` or `longWait`.
   func wait<Result>(
-    _ call: String, _ events: Int32, _ timeoutMilliseconds: Int64?,
+    _ call: String, _ events: Int32, _ timeoutMilliseconds: Int64?, pollMillisecondsMax: Int64 = longWait,
     _ attempt: (Int32) throws(SystemError) -> Result?
   ) throws(SystemError) -> Result? {
     let clock = RealClock()
@@ -47,7 +52,7 @@ private final class Socket: Sendable {
       let descriptor = try current(call)
       let result = try withExtendedLifetime(descriptor) { () throws(SystemError) in try attempt(descriptor.number) }
       if let result { return result }
-      var pollMilliseconds = Self.pollMillisecondsMax
+      var pollMilliseconds = pollMillisecondsMax
       if let timeoutMilliseconds {
         let passed = Int64(clamping: (clock.monotonicNanoseconds() - start) / 1_000_000)
         if passed >= timeoutMilliseconds { return nil }
@@ -156,7 +161,8 @@ package final class Listener: Sendable {
   ///
   /// - Throws: EBADF within 100 ms after another thread has closed the listener.
   package func accept(timeoutMilliseconds: Int64? = nil) throws(SystemError) -> Connection? {
-    try socket.wait("accept", Int32(POLLIN), timeoutMilliseconds) { (descriptor) throws(SystemError) in
+    try socket.wait("accept", Int32(POLLIN), timeoutMilliseconds, pollMillisecondsMax: Socket.shortWait) {
+      (descriptor) throws(SystemError) in
       let number = strandline_accept(descriptor)
       if number >= 0 { return Connection(Descriptor(number), "a client of \(socket.subject)") }
       // ECONNABORTED means that the client has closed the connection already. EINVAL means that the listener was shut
@@ -196,8 +202,9 @@ package final class Connection: Sendable {
       guard errno == EINPROGRESS || errno == EINTR else {
         throw SystemError(call: "connect", subject: subject, errno: errno)
       }
-      let isConnected: Bool? = try connection.socket.wait("connect", Int32(POLLOUT), timeoutMilliseconds) {
-        (descriptor) throws(SystemError) in
+      let isConnected: Bool? = try connection.socket.wait(
+        "connect", Int32(POLLOUT), timeoutMilliseconds, pollMillisecondsMax: Socket.shortWait
+      ) { (descriptor) throws(SystemError) in
         if isCancelled() { throw .closed("connect", subject) }
         var wanted = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         guard unsafe poll(&wanted, 1, 0) > 0 else { return nil }
