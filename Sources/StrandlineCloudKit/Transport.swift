@@ -35,13 +35,9 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, C
 
   /// The first value under a name. Setting it replaces all fields of that name; nil removes them.
   public subscript(name: String) -> String? {
-    get {
-      let wanted = name.lowercased()
-      return fields.first { $0.name.lowercased() == wanted }?.value
-    }
+    get { fields.first { Self.areEqual($0.name, name) }?.value }
     set {
-      let wanted = name.lowercased()
-      fields.removeAll { $0.name.lowercased() == wanted }
+      fields.removeAll { Self.areEqual($0.name, name) }
       if let newValue { fields.append(Field(name: name, value: newValue)) }
     }
   }
@@ -56,8 +52,17 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, C
 
   /// All values under a name, in order.
   public func all(_ name: String) -> [String] {
-    let wanted = name.lowercased()
-    return fields.filter { $0.name.lowercased() == wanted }.map(\.value)
+    var values: [String] = []
+    for field in fields where Self.areEqual(field.name, name) { values.append(field.value) }
+    return values
+  }
+
+  /// Compares two names without regard to the case of ASCII letters; a valid name has no others.
+  private static func areEqual(_ left: String, _ right: String) -> Bool {
+    guard left.utf8.count == right.utf8.count else { return false }
+    return zip(left.utf8, right.utf8).allSatisfy { a, b in
+      a == b || (a ^ b == 0x20 && (0x61...0x7A).contains(a | 0x20))
+    }
   }
 }
 
