@@ -75,6 +75,9 @@ public struct ServerLimits: Sendable, Hashable {
   public var headerBytesMax = 16 << 10
   /// The most bytes of a request's body.
   public var bodyBytesMax = 16 << 20
+  /// The most bytes of all requests' bodies at a time, without those of 64 KiB or less. If they are more, the connections
+  /// that have sent no whole request for longest are cut.
+  public var bodiesBytesMax = 256 << 20
   /// The most connections at a time, as far as the process may have so many descriptors. If all are taken, the one that
   /// has sent no whole request for longest is cut for a new one; if all are being answered, the new one gets 503.
   public var connectionsMax = 500

@@ -129,4 +129,29 @@ import Testing
     #expect(String(decoding: bytes, as: UTF8.self).ranges(of: "HTTP/1.1 200").count < sent)
     #expect(try ask(raw.connect()))
   }
+
+  @Test func `large bodies that do not end make room for one that does`() throws {
+    var limits = ServerLimits()
+    limits.bodiesBytesMax = 4 << 20
+    let raw = try Raw(limits)
+    let large = 3 << 20
+    let head = "POST \(HTTPTests.base)/zones/list HTTP/1.1\r\nHost: localhost\r\nContent-Length: \(large)\r\n\r\n"
+    let body = [UInt8](repeating: 0x20, count: large - 2) + Array("{}".utf8)
+    let small = try raw.connect()
+    #expect(try ask(small))
+    var before: Connection?
+    for _ in 0..<5 {
+      let unfinished = try raw.connect()
+      try unfinished.send(Array(head.utf8) + body.dropLast(), timeoutMilliseconds: Raw.patience)
+      let client = try raw.connect()
+      try client.send(Array(head.utf8) + body, timeoutMilliseconds: Raw.patience)
+      let answer = try client.receive(max: 65536, timeoutMilliseconds: Raw.patience)
+      #expect(answer.starts(with: Array("HTTP/1.1 200".utf8)))
+      if let before { #expect(isCut(before)) }
+      before = unfinished
+      client.close()
+    }
+    // A connection that holds no large body is not cut.
+    #expect(try ask(small))
+  }
 }

@@ -3,7 +3,8 @@
 // A connection is silent from its accept, or from the end of its last answer, until the server has its next request as a
 // whole. Bytes of a request that is not whole count for nothing, because a peer may send one a second for ever. When all
 // places are taken, the connection that has been silent for longest is cut for a new one; one that is being answered never
-// is. So silent peers, however many, lock nobody out.
+// is. So silent peers, however many, lock nobody out. In the same way the memory for large bodies is limited, in which
+// hundreds of connections could each hold some megabytes.
 
 internal import StrandlineSystem
 internal import Synchronization
@@ -24,6 +25,8 @@ final class ConnectionTable: Sendable {
     let connection: Connection
     /// When its silence began, as a number that rises; nil while it is answered.
     var silentSince: UInt64?
+    /// The bytes of a large body that is being read or answered.
+    var bodyBytes = 0
   }
 
   private struct State {
@@ -33,6 +36,8 @@ final class ConnectionTable: Sendable {
     /// Counts the beginnings of silences: the order is all that counts, so no clock is read.
     var turn: UInt64 = 0
     var open: [UInt64: Entry] = [:]
+    /// The sum of `bodyBytes`.
+    var bodyBytes = 0
     /// The threads that have not ended, also those of connections that were cut.
     var threads: [UInt64: BlockingThread] = [:]
     /// The threads that ended before `keep` was called with them.
@@ -43,17 +48,36 @@ final class ConnectionTable: Sendable {
       return turn
     }
 
-    /// Removes the connection that has been silent for longest.
-    mutating func removeSilent() -> Connection? {
-      let silent = open.compactMap { id, entry in entry.silentSince.map { (id: id, since: $0) } }
+    /// Removes the connection that has been silent for longest, of those that hold at least so many bytes.
+    mutating func removeSilent(holding bytesMin: Int = 0) -> Connection? {
+      let silent = open.compactMap { id, entry in
+        entry.bodyBytes < bytesMin ? nil : entry.silentSince.map { (id: id, since: $0) }
+      }
       guard let longest = silent.min(by: { $0.since < $1.since }) else { return nil }
-      return open.removeValue(forKey: longest.id)?.connection
+      return remove(longest.id)
+    }
+
+    mutating func remove(_ id: UInt64) -> Connection? {
+      guard let entry = open.removeValue(forKey: id) else { return nil }
+      bodyBytes -= entry.bodyBytes
+      return entry.connection
+    }
+
+    mutating func setBodyBytes(_ bytes: Int, for id: UInt64) {
+      guard let before = open[id]?.bodyBytes else { return }
+      open[id]?.bodyBytes = bytes
+      bodyBytes += bytes - before
     }
   }
   private let state = Mutex(State())
   private let connectionsMax: Int
+  private let bodiesBytesMax: Int
 
-  init(connectionsMax: Int) { self.connectionsMax = connectionsMax }
+  /// - Parameter bodiesBytesMax: the most bytes of all large bodies that are being read or answered.
+  init(connectionsMax: Int, bodiesBytesMax: Int) {
+    self.connectionsMax = connectionsMax
+    self.bodiesBytesMax = bodiesBytesMax
+  }
 
   var isStopped: Bool { state.withLock { $0.isStopped } }
   /// Why the server has stopped by itself.
@@ -84,6 +108,18 @@ final class ConnectionTable: Sendable {
     return true
   }
 
+  /// The connection holds so many bytes of a large body. If all hold too many, cuts those that have been silent for
+  /// longest; this one may be among them.
+  func hold(_ bytes: Int, for id: UInt64) {
+    let cut: [Connection] = state.withLock { state in
+      state.setBodyBytes(bytes, for: id)
+      var cut: [Connection] = []
+      while state.bodyBytes > bodiesBytesMax, let connection = state.removeSilent(holding: 1) { cut.append(connection) }
+      return cut
+    }
+    for connection in cut { connection.close() }
+  }
+
   /// The server has a whole request of the connection. Returns false if the connection was cut: then the request must have
   /// no effect.
   func beginAnswer(_ id: UInt64) -> Bool {
@@ -99,6 +135,7 @@ final class ConnectionTable: Sendable {
     state.withLock { state in
       let turn = state.nextTurn()
       state.open[id]?.silentSince = turn
+      state.setBodyBytes(0, for: id)
     }
   }
 
@@ -112,12 +149,12 @@ final class ConnectionTable: Sendable {
   }
 
   /// The connection has no thread: none could be started.
-  func remove(_ id: UInt64) { state.withLock { $0.open[id] = nil } }
+  func remove(_ id: UInt64) { state.withLock { _ = $0.remove(id) } }
 
   /// The connection's thread is about to end.
   func end(_ id: UInt64) {
     state.withLock { state in
-      state.open[id] = nil
+      _ = state.remove(id)
       if state.threads.removeValue(forKey: id) == nil { state.ended.insert(id) }
     }
   }

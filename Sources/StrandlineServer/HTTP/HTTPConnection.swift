@@ -35,6 +35,8 @@ struct HTTPConnection {
   let timeouts: HTTPTimeouts
   let access: HTTPAccess
   private var buffer: [UInt8] = []
+  /// Bodies up to this size do not count toward the limit of all of them.
+  private static let smallBodyBytes = 64 << 10
   /// The allowed origin of the page that has sent the current request; nil if it comes from none.
   private var origin: String?
   private let clock: any SystemClock
@@ -118,18 +120,25 @@ struct HTTPConnection {
 
   /// The next request's head; nil if the client sends none. Afterwards `buffer` begins with the body.
   private mutating func readHead() throws(HTTPRefusal) -> HTTPHead? {
-    // Some clients send an empty line after a body; RFC 9112 (2.2) says to skip it.
+    // The time for a header begins with its first byte, also if that is skipped.
     var deadline: UInt64?
     var searched = 0
+    var hasBegun = !buffer.isEmpty
     while true {
-      while searched == 0, buffer.starts(with: [0x0D, 0x0A]) { buffer.removeFirst(2) }
+      // Some clients send an empty line after a body; RFC 9112 (2.2) says to skip it.
+      if searched == 0, buffer.first == 0x0D {
+        var skipped = 0
+        while buffer[skipped...].starts(with: [0x0D, 0x0A]) { skipped += 2 }
+        buffer.removeFirst(skipped)
+      }
       if let end = try endOfHead(from: searched) {
         let head = try HTTPHead.parse(buffer[..<end])
-        buffer.removeFirst(end + 4)
+        consume(end + 4)
         return head
       }
-      searched = buffer.count
-      if deadline == nil, !buffer.isEmpty {
+      // A CR alone may be the beginning of an empty line.
+      searched = buffer.count == 1 ? 0 : buffer.count
+      if deadline == nil, hasBegun {
         deadline = clock.monotonicNanoseconds() &+ UInt64(timeouts.header) * 1_000_000
       }
       let chunk: [UInt8]
@@ -142,7 +151,8 @@ struct HTTPConnection {
         throw HTTPRefusal(408, "the header did not arrive within \(timeouts.header) ms")
       }
       guard !chunk.isEmpty else { return nil }
-      buffer += chunk
+      append(chunk)
+      hasBegun = true
     }
   }
 
@@ -171,7 +181,8 @@ struct HTTPConnection {
     while true {
       let used: Int
       do throws(HTTPDefect) { used = try reader.receive(buffer[...]) } catch { throw HTTPRefusal(error) }
-      buffer.removeFirst(used)
+      consume(used)
+      if reader.body.count > Self.smallBodyBytes { table.hold(reader.body.count, for: id) }
       if reader.isComplete { return reader.body }
       try fillBuffer(until: deadline)
     }
@@ -187,7 +198,17 @@ struct HTTPConnection {
         : HTTPRefusal(400, "the connection broke within a body")
     }
     guard !chunk.isEmpty else { throw HTTPRefusal(400, "the connection ended within a body") }
-    buffer += chunk
+    append(chunk)
+  }
+
+  /// Removes bytes that were read. An idle connection keeps no memory.
+  private mutating func consume(_ count: Int) {
+    if count == buffer.count { buffer = [] } else { buffer.removeFirst(count) }
+  }
+
+  private mutating func append(_ chunk: [UInt8]) {
+    // Mostly a request comes in one piece: then it is not copied.
+    if buffer.isEmpty { buffer = chunk } else { buffer += chunk }
   }
 
   // MARK: Writing
@@ -223,11 +244,25 @@ struct HTTPConnection {
   }
 
   private static func bytes(of response: HTTPResponse, keepsAlive: Bool, isHead: Bool) -> [UInt8] {
-    var text = "HTTP/1.1 \(response.status) \(HTTPStatus.words(response.status))\r\n"
-    for field in response.headers.fields { text += "\(field.name): \(field.value)\r\n" }
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(512 + (isHead ? 0 : response.body.count))
+    bytes += "HTTP/1.1 ".utf8
+    bytes += String(response.status).utf8
+    bytes += " ".utf8
+    bytes += HTTPStatus.words(response.status).utf8
+    for field in response.headers.fields {
+      bytes += "\r\n".utf8
+      bytes += field.name.utf8
+      bytes += ": ".utf8
+      bytes += field.value.utf8
+    }
     // RFC 9110 (8.6): 204 has no length.
-    if response.status != 204 { text += "Content-Length: \(response.body.count)\r\n" }
-    text += keepsAlive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n"
-    return Array(text.utf8) + (isHead ? [] : response.body)
+    if response.status != 204 {
+      bytes += "\r\nContent-Length: ".utf8
+      bytes += String(response.body.count).utf8
+    }
+    bytes += (keepsAlive ? "\r\nConnection: keep-alive\r\n\r\n" : "\r\nConnection: close\r\n\r\n").utf8
+    if !isHead { bytes += response.body }
+    return bytes
   }
 }

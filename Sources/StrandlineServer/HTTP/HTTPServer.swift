@@ -31,7 +31,8 @@ package final class HTTPServer: Sendable {
     self.timeouts = timeouts
     self.access = access
     table = ConnectionTable(
-      connectionsMax: max(1, min(limits.connectionsMax, DescriptorLimit.current - Self.descriptorsKept)))
+      connectionsMax: max(1, min(limits.connectionsMax, DescriptorLimit.current - Self.descriptorsKept)),
+      bodiesBytesMax: limits.bodiesBytesMax)
     let thread = try BlockingThread.start(name: "strandline-http") { self.acceptAll() }
     accepting.withLock { $0 = thread }
   }
