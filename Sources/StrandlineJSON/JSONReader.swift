@@ -50,11 +50,16 @@ package struct JSONReader: Sendable {
   ///
   /// - Throws: a `.limit` if they are more than the limit.
   package init(_ bytes: [UInt8], _ range: Range<Int>? = nil, limits: JSONLimits) throws(JSONError) {
-    self.bytes = bytes
+    self.init(limits: limits)
+    try restart(bytes, range ?? 0..<bytes.count)
+  }
+
+  /// A reader without a text. `restart` gives it one.
+  package init(limits: JSONLimits) {
+    bytes = []
     self.limits = limits
     (start, end, at) = (0, 0, 0)
     frames.reserveCapacity(8)
-    try restart(in: range ?? 0..<bytes.count)
   }
 
   /// Begins to read another text, with the same limits.

@@ -91,6 +91,36 @@ extension RecordStore {
     }
   }
 
+  /// Runs a closure as `writeBlocking` does, and queues its transaction, which nothing can remove from the queue any more:
+  /// it becomes durable with the next sync, no later than those that are queued behind it. A caller that writes many may
+  /// make the next one meanwhile.
+  ///
+  /// - Returns: what waits for it.
+  package func queueBlocking(
+    fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
+  ) throws -> QueuedWrite {
+    try CallSite(fileID, line).run(writing) {
+      let queued = try enqueue(body)
+      return QueuedWrite(receipt: queued.receipt, log: queued.log, store: self)
+    }
+  }
+
+  /// A transaction that is queued.
+  package struct QueuedWrite: Sendable {
+    fileprivate let receipt: Receipt
+    fileprivate let log: Log?
+    fileprivate let store: RecordStore
+
+    /// Returns when it is durable.
+    package func waitBlocking(fileID: String = #fileID, line: Int = #line) throws -> Receipt {
+      try CallSite(fileID, line).run(store.writing) {
+        try log?.waitUntilDurableBlocking(receipt.durableLSN.rawValue)
+        store.driver.withLock { $0 }?.localWriteEnded()
+        return receipt
+      }
+    }
+  }
+
   /// Runs the closure under the lock and queues its transaction. The receipt holds when its `durableLSN` is durable. A
   /// transaction that changed nothing may still have looked at what is not durable yet, so its receipt waits for that.
   ///
@@ -165,7 +195,7 @@ extension RecordStore {
     }
   }
 
-  private var writing: String { "writing to the store at '\(path)'" }
+  fileprivate var writing: String { "writing to the store at '\(path)'" }
 
   private func translated(_ error: any Error) -> any Error { StrandlineError.translating(error, writing) }
 }

@@ -1,11 +1,14 @@
 // `import`: saves records from JSON Lines, N in each transaction, and acknowledges each batch when it is durable.
 //
 // A batch is N good lines in order. A bad line, whether the decoder or the store rejects it, is never part of one. So
-// the lines are read inside the transaction, until it has N records, a line is bad, or the input ends.
+// the lines are taken inside the transaction, until it has N records, a line is bad, or the input ends. They are read and
+// decoded on another thread (RecordLines.swift). A third one waits for each batch to become durable and acknowledges it,
+// while the next batch is made.
 
 import Strandline
 import StrandlineHost
 import StrandlineSystem
+import Synchronization
 
 extension Command {
   static let importing = Command(
@@ -69,12 +72,17 @@ struct ImportCommand {
 
   func run() throws -> ExitCode {
     // The input is opened first, so that a mistyped path of it does not create an empty store.
-    var (lines, size) = try LineReader.opening(filePath, console)
+    let (reader, size) = try LineReader.opening(filePath, console)
     try Command.checkParent(of: storePath, console, purpose: "to make the store in")
     let isNew = Command.isNew(storePath, console)
     let store = try RecordStore.openBlocking(at: storePath, environment: StoreEnvironment(console.environment))
     Command.sayRecovery(of: store, at: storePath, console)
-    let outcome = Result { try importAll(&lines, size, into: store) }
+    let outcome = Result {
+      let progress = Progress(console)
+      let lines = try RecordLines(reader, zone: zone)
+      defer { lines.stop() }
+      return try importAll(lines, size, progress, into: store)
+    }
     // If records were saved, the number of them has been printed.
     if case .failure = outcome, isNew, (try? store.status().records) == 0 { Command.sayNew(storePath, console) }
     // If both fail, the error of the import is reported.
@@ -84,17 +92,46 @@ struct ImportCommand {
     return code
   }
 
-  private func importAll(_ lines: inout LineReader, _ size: UInt64?, into store: RecordStore) throws -> ExitCode {
-    var saved = 0
+  private func importAll(
+    _ lines: RecordLines, _ size: UInt64?, _ progress: Progress, into store: RecordStore
+  ) throws -> ExitCode {
     var skipped = 0
-    var progress = Progress(console)
-    defer { progress.end() }
-    while true {
-      var end = End.full
+    let batches = try ImportedBatches(
+      console, progress, acknowledges: acknowledges, size: size, onFailure: lines.stopper)
+    let end: End
+    do {
+      end = try queueAll(lines, into: store, batches, &skipped)
+    } catch {
+      // A batch that could not be made durable is the cause of what follows it.
+      _ = try batches.end()
+      throw error
+    }
+    let (saved, rate) = try batches.end()
+    switch end {
+    case .full, .input:
+      console.say(
+        "\(Words.plural(saved, "record")) imported"
+          + (skipped > 0 ? ", \(Words.plural(skipped, "bad line")) skipped" : "") + rate(lines.bytesRead))
+      return skipped > 0 ? .dataDamaged : .done
+    case .bad(let failure):
+      console.say("\(Words.plural(saved, "record")) imported before the bad line")
+      throw failure
+    case .failed(let error): throw error
+    }
+  }
+
+  /// Queues batches until the input ends, a line is bad, or a batch cannot be made durable. Returns why the last has ended.
+  private func queueAll(
+    _ lines: RecordLines, into store: RecordStore, _ batches: ImportedBatches, _ skipped: inout Int
+  ) throws -> End {
+    var end = End.full
+    while case .full = end {
+      // Waits for the input before the transaction begins: while it is open, the store frees nothing.
+      do { guard try lines.hasNext() else { return .input } } catch { return .failed(error) }
       var count = 0
-      let receipt: Receipt
       do {
-        receipt = try store.writeBlocking { end = fill(&$0, from: &lines, count: &count, skipped: &skipped) }
+        let queued = try store.queueBlocking { end = fill(&$0, from: lines, count: &count, skipped: &skipped) }
+        guard batches.give(queued, count: count, bytesRead: lines.bytesRead) else { return end }
       } catch let error as StrandlineError where error.code == .tooLarge {
         throw Failure(
           .dataDamaged, "the batch that ends with line \(lines.number): \(error.message)",
@@ -102,45 +139,26 @@ struct ImportCommand {
             "the same command with --batch \(max(1, batchSize / 8)); records that are saved already are not saved again"
         )
       }
-      saved += count
-      if count > 0, acknowledges {
-        try console.print("ACK \((receipt.lsns?.upperBound ?? receipt.durableLSN).rawValue)")
-        try console.flush()
-      }
-      progress.update(words(saved, lines.bytesRead, size))
-      switch end {
-      case .full: continue
-      case .input:
-        progress.end()
-        console.say(
-          "\(Words.plural(saved, "record")) imported"
-            + (skipped > 0 ? ", \(Words.plural(skipped, "bad line")) skipped" : "")
-            + progress.rate(records: saved, bytes: lines.bytesRead))
-        return skipped > 0 ? .dataDamaged : .done
-      case .bad(let failure):
-        progress.end()
-        console.say("\(Words.plural(saved, "record")) imported before the bad line")
-        throw failure
-      case .failed(let error): throw error
-      }
     }
+    return end
   }
 
   /// Saves lines into the transaction until it has `batchSize` records. If a line fails, this returns the failure instead
   /// of throwing it, so that the transaction with the lines before it is committed.
   private func fill(
-    _ transaction: inout WriteTransaction, from lines: inout LineReader, count: inout Int, skipped: inout Int
+    _ transaction: inout WriteTransaction, from lines: RecordLines, count: inout Int, skipped: inout Int
   ) -> End {
     while count < batchSize {
-      let line: LineReader.Line
+      let line: RecordLines.Line
       do {
         guard let next = try lines.next() else { return .input }
         line = next
       } catch { return .failed(error) }
       do {
-        if try save(line, into: &transaction) { count += 1 }
+        try save(line.record.get(), into: &transaction)
+        count += 1
       } catch {
-        let failure = failure(error, line: lines.number)
+        let failure = failure(error, line: line.number)
         guard failure.code == .dataDamaged, keepsGoing, !isDamage(error), !transaction.isTooLarge else {
           return .bad(failure)
         }
@@ -151,16 +169,12 @@ struct ImportCommand {
     return .full
   }
 
-  /// Saves one line. Returns false for an empty line.
-  private func save(_ line: LineReader.Line, into transaction: inout WriteTransaction) throws -> Bool {
-    guard let bytes = try line.content() else { return false }
-    let record = try RecordLine(json: bytes).record(in: zone)
+  private func save(_ record: Record, into transaction: inout WriteTransaction) throws {
     do {
       try transaction.save(record)
     } catch let error as StrandlineError where error.code == .recordWasDeleted && recreates {
       try transaction.create(record)
     }
-    return true
   }
 
   private func failure(_ error: any Error, line: Int) -> Failure {
@@ -184,8 +198,85 @@ struct ImportCommand {
     return keepsGoing
       ? nil : "correct the line, or add --keep-going; records that are saved already are not saved again"
   }
+}
 
-  private func words(_ saved: Int, _ bytes: UInt64, _ size: UInt64?) -> String {
+/// The batches that are queued: a thread waits for one after the other, acknowledges it and shows the progress.
+private final class ImportedBatches: Sendable {
+  private struct Batch: Sendable {
+    var queued: RecordStore.QueuedWrite
+    /// The records in it.
+    var count: Int
+    /// The bytes of the input that were read when it ended.
+    var bytesRead: UInt64
+  }
+  private struct State: Sendable {
+    var saved = 0
+    var progress: Progress
+    var failure: (any Error)?
+  }
+  private let batches = Handover<Batch>(ahead: 1)
+  private let state: Mutex<State>
+  private let thread = Mutex<BlockingThread?>(nil)
+  private let console: Console
+  private let acknowledges: Bool
+  private let size: UInt64?
+
+  /// - Parameters:
+  ///   - size: The bytes of the input, if that is known.
+  ///   - onFailure: Called once a batch cannot be made durable or acknowledged: the others are not waited for.
+  init(
+    _ console: Console, _ progress: Progress, acknowledges: Bool, size: UInt64?,
+    onFailure: @escaping @Sendable () -> Void
+  ) throws {
+    self.console = console
+    self.acknowledges = acknowledges
+    self.size = size
+    state = Mutex(State(progress: progress))
+    let started = try BlockingThread.start(name: "import-sync") { [self] in
+      while let batch = batches.take() {
+        do { try finish(batch) } catch {
+          state.withLock { $0.failure = error }
+          batches.stop()
+          onFailure()
+        }
+      }
+    }
+    thread.withLock { $0 = started }
+  }
+
+  /// Gives a batch to wait for. Returns false after a failure, which `end` throws.
+  func give(_ queued: RecordStore.QueuedWrite, count: Int, bytesRead: UInt64) -> Bool {
+    batches.give(Batch(queued: queued, count: count, bytesRead: bytesRead))
+  }
+
+  /// Waits for all batches.
+  ///
+  /// - Returns: How many records they have, and what gives the words for the time that passed, for so many bytes of input.
+  func end() throws -> (saved: Int, rate: (UInt64) -> String) {
+    batches.end()
+    thread.withLock { $0 }?.join()
+    let state = state.withLock { state in
+      state.progress.end()
+      return state
+    }
+    if let failure = state.failure { throw failure }
+    return (state.saved, { state.progress.rate(records: state.saved, bytes: $0) })
+  }
+
+  private func finish(_ batch: Batch) throws {
+    let receipt = try batch.queued.waitBlocking()
+    if batch.count > 0, acknowledges {
+      try console.print("ACK \((receipt.lsns?.upperBound ?? receipt.durableLSN).rawValue)")
+      try console.flush()
+    }
+    state.withLock { state in
+      state.saved += batch.count
+      let saved = state.saved
+      state.progress.update(words(saved, batch.bytesRead))
+    }
+  }
+
+  private func words(_ saved: Int, _ bytes: UInt64) -> String {
     let share = size.flatMap { $0 > 0 ? ", \(bytes * 100 / $0) %" : nil } ?? ""
     return "importing: \(Words.plural(saved, "record"))\(share)"
   }

@@ -3,23 +3,27 @@
 import Strandline
 import StrandlineHost
 import StrandlineSystem
+import Synchronization
 
 /// Splits a stream into lines.
-struct LineReader {
-  /// A line, without its end.
-  enum Line {
-    case bytes([UInt8])
-    /// A line longer than `lineBytesMax`; its bytes were dropped.
-    case tooLong
+struct LineReader: Sendable {
+  /// The lines that one piece of the stream has completed.
+  struct Block: Sendable {
+    /// What the lines lie in.
+    let bytes: [UInt8]
+    /// Where each line is, without its end; nil for one longer than `lineBytesMax`, whose bytes were dropped.
+    let lines: [Range<Int>?]
+    /// The number of the first of them, counted from 1.
+    let firstNumber: Int
+    /// How many bytes of the stream were read for this block and those before it.
+    let bytesRead: UInt64
 
-    /// The bytes; nil if there are only spaces.
+    /// Where a line is; nil if there are only spaces.
     ///
     /// - Throws: `BadLine` if the line is too long.
-    func content() throws -> [UInt8]? {
-      guard case .bytes(let bytes) = self else {
-        throw BadLine("longer than \(Words.bytes(UInt64(lineBytesMax)))")
-      }
-      return bytes.allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D } ? nil : bytes
+    func content(_ line: Range<Int>?) throws(BadLine) -> Range<Int>? {
+      guard let line else { throw BadLine("longer than \(Words.bytes(UInt64(lineBytesMax)))") }
+      return bytes[line].allSatisfy { $0 == 0x20 || $0 == 0x09 || $0 == 0x0D } ? nil : line
     }
   }
 
@@ -27,45 +31,58 @@ struct LineReader {
   static let lineBytesMax = 16 << 20
   private static let chunkBytes = 256 << 10
 
-  /// The number of the line that `next` returned last, counted from 1.
-  private(set) var number = 0
-  /// How many bytes were read from the stream.
-  private(set) var bytesRead: UInt64 = 0
-  private let read: (Int) throws -> [UInt8]
-  private var buffer: [UInt8] = []
-  private var start = 0
+  private let read: @Sendable (Int) throws -> [UInt8]
+  /// The beginning of a line that is not complete; empty if it is too long.
+  private var rest: [UInt8] = []
+  private var isTooLong = false
+  private var number = 1
+  private var bytesRead: UInt64 = 0
   private var isAtEnd = false
 
   /// Reads from `read`, which returns at most the given number of bytes, and an empty array at the end.
-  init(_ read: @escaping (Int) throws -> [UInt8]) { self.read = read }
+  init(_ read: @escaping @Sendable (Int) throws -> [UInt8]) { self.read = read }
 
-  /// The next line, or nil after the last. The last line need not end with a line feed.
-  mutating func next() throws -> Line? {
-    var searched = start
-    var isTooLong = false
-    while true {
-      if let end = buffer[searched...].firstIndex(of: UInt8(ascii: "\n")) {
-        defer { start = end + 1 }
-        number += 1
-        return isTooLong ? .tooLong : .bytes(Array(buffer[start..<end]))
-      }
-      if isAtEnd {
-        guard start < buffer.count || isTooLong else { return nil }
-        defer { start = buffer.count }
-        number += 1
-        return isTooLong ? .tooLong : .bytes(Array(buffer[start...]))
-      }
-      if buffer.count - start > Self.lineBytesMax {
-        isTooLong = true
-        start = buffer.count
-      }
-      buffer.removeSubrange(..<start)
-      start = 0
-      searched = buffer.count
+  /// Reads on until a line is complete, and returns it with the others that the same piece has completed; nil after the
+  /// last. The last line need not end with a line feed.
+  mutating func next() throws -> Block? {
+    while !isAtEnd {
       let more = try read(Self.chunkBytes)
       bytesRead += UInt64(more.count)
-      if more.isEmpty { isAtEnd = true } else { buffer += more }
+      if more.isEmpty { isAtEnd = true }
+      let last = more.lastIndex(of: UInt8(ascii: "\n"))
+      guard let end = last.map({ $0 + 1 }) ?? (isAtEnd && (isTooLong || !rest.isEmpty) ? 0 : nil) else {
+        take(more[...])
+        continue
+      }
+      // What is not ended by a line feed is ended by the stream.
+      defer { take(more[end...]) }
+      return block(more[..<end])
     }
+    return nil
+  }
+
+  /// Takes the beginning of a line, or more of it.
+  private mutating func take(_ bytes: ArraySlice<UInt8>) {
+    if isTooLong { return }
+    rest += bytes
+    if rest.count > Self.lineBytesMax { (rest, isTooLong) = ([], true) }
+  }
+
+  /// The lines of what was left of the last piece and of `more`.
+  private mutating func block(_ more: ArraySlice<UInt8>) -> Block {
+    var bytes = rest
+    rest = []
+    bytes += more
+    var lines: [Range<Int>?] = []
+    var start = 0
+    while start < bytes.count || (lines.isEmpty && isTooLong) {
+      let end = bytes.firstPlace(of: UInt8(ascii: "\n"), in: start..<bytes.count) ?? bytes.count
+      lines.append(isTooLong || end - start > Self.lineBytesMax ? nil : start..<end)
+      isTooLong = false
+      start = end + 1
+    }
+    defer { number += lines.count }
+    return Block(bytes: bytes, lines: lines, firstNumber: number, bytesRead: bytesRead)
   }
 }
 
@@ -74,15 +91,14 @@ extension LineReader {
   ///
   /// - Throws: `Failure` with the number of the first bad line.
   static func forEachRecord(of path: String, _ console: Console, _ body: (Record) throws -> Void) throws {
-    var (lines, _) = try opening(path, console)
-    while let line = try lines.next() {
-      do {
-        guard let bytes = try line.content() else { continue }
-        try body(RecordLine(json: bytes).record(in: ZoneID.main.name))
-      } catch let bad as BadLine {
+    let (lines, _) = try opening(path, console)
+    let records = try RecordLines(lines, zone: ZoneID.main.name)
+    defer { records.stop() }
+    while let line = try records.next() {
+      do { try body(line.record.get()) } catch let bad as BadLine {
         throw Failure(
           .dataDamaged,
-          "\(path == "-" ? "standard input" : "'\(path)'"), line \(lines.number)\(bad.place): \(bad.words)",
+          "\(path == "-" ? "standard input" : "'\(path)'"), line \(line.number)\(bad.place): \(bad.words)",
           try: "correct the line, then the same command")
       }
     }
@@ -102,11 +118,13 @@ extension LineReader {
     case .file: break
     }
     let file = try fileSystem.open(path, .read)
-    var offset: UInt64 = 0
+    let offset = Mutex<UInt64>(0)
     let reader = LineReader { count in
-      let bytes = try file.read(at: offset, count: count)
-      offset += UInt64(bytes.count)
-      return bytes
+      try offset.withLock { offset in
+        let bytes = try file.read(at: offset, count: count)
+        offset += UInt64(bytes.count)
+        return bytes
+      }
     }
     return (reader, try file.size())
   }

@@ -27,28 +27,11 @@ struct RecordLine {
 
   /// Decodes a line.
   init(json bytes: [UInt8]) throws(BadLine) {
-    do throws(JSONError) {
-      var json = try JSONReader(bytes, limits: Self.limits)
-      self = try RecordLine(&json)
-      try json.finish()
-    } catch {
-      // A line that is no JSON is called so, wherever a value before the place was of a wrong kind too.
-      throw BadLine(error.kind == .value ? Self.fault(of: bytes) ?? error : error)
-    }
+    var decoder = LineDecoder()
+    self = try decoder.line(bytes, 0..<bytes.count)
   }
 
-  private static let limits = JSONLimits(bytesMax: LineReader.lineBytesMax, depthMax: WireJSON.depthMax)
-
-  private static func fault(of bytes: [UInt8]) -> JSONError? {
-    do throws(JSONError) {
-      var json = try JSONReader(bytes, limits: limits)
-      try json.skipValue()
-      try json.finish()
-      return nil
-    } catch { return error }
-  }
-
-  private init(_ json: inout JSONReader) throws(JSONError) {
+  fileprivate init(_ json: inout JSONReader) throws(JSONError) {
     var name: String?
     recordName = ""
     try json.beginObject()
@@ -102,6 +85,34 @@ struct RecordLine {
     var result = fields
     for (name, value) in fields where value.namesZone { result[name] = value.relative(to: zone) }
     return result
+  }
+}
+
+/// Decodes lines one after the other, with the same memory.
+struct LineDecoder {
+  private var json = JSONReader(
+    limits: JSONLimits(bytesMax: LineReader.lineBytesMax, depthMax: WireJSON.depthMax))
+
+  /// The line in `bytes[range]`.
+  mutating func line(_ bytes: [UInt8], _ range: Range<Int>) throws(BadLine) -> RecordLine {
+    do throws(JSONError) {
+      try json.restart(bytes, range)
+      let line = try RecordLine(&json)
+      try json.finish()
+      return line
+    } catch {
+      // A line that is no JSON is called so, wherever a value before the place was of a wrong kind too.
+      throw BadLine(error.kind == .value ? fault(in: range) ?? error : error)
+    }
+  }
+
+  private mutating func fault(in range: Range<Int>) -> JSONError? {
+    do throws(JSONError) {
+      try json.restart(in: range)
+      try json.skipValue()
+      try json.finish()
+      return nil
+    } catch { return error }
   }
 }
 

@@ -58,6 +58,17 @@ extension [UInt8] {
     }
   }
 
+  /// Where in `self[range]` a byte stands first; nil if it is not there.
+  package func firstPlace(of byte: UInt8, in range: Range<Int>) -> Int? {
+    precondition(range.lowerBound >= 0 && range.upperBound <= count)
+    return unsafe withUnsafeBytes { bytes in
+      guard !range.isEmpty, let base = bytes.baseAddress,
+        let found = unsafe memchr(base + range.lowerBound, Int32(byte), range.count)
+      else { return nil }
+      return unsafe UnsafeRawPointer(found) - base
+    }
+  }
+
   /// The text in `self[range]`; what is not UTF-8 in it becomes U+FFFD.
   package func text(in range: Range<Int>) -> String {
     precondition(range.lowerBound >= 0 && range.upperBound <= count)
