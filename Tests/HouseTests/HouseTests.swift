@@ -158,7 +158,6 @@ struct `The house` {
           "Sources/Strandline/Store/RecordDecoder.swift: decodeNil",
           "Sources/Strandline/Store/RecordDecoder.swift: allKeys",
           // The bulk commands that use it come next.
-          "Sources/StrandlineJSON/JSONWriter.swift: endLine",
         ]))
     let used = SourceText("Sources/A/B.swift", "public let b = A(used: 1).first + hidden\n")
     let tests = SourceText("Tests/A/B.swift", "let c = [A.door, A.tested, A.Kind.second]\n")

@@ -87,6 +87,19 @@ final class EncodedFields: UndecodedFields {
     return nil
   }
 
+  /// How many bytes the event has that holds the fields.
+  var byteCount: Int { bytes.count }
+
+  func forEachInPlace(_ body: (FieldInPlace) -> Void) {
+    for name in names where !Self.isParent(bytes, name) {
+      let value = checked(name) { (reader) throws(ByteReaderError) in
+        _ = try reader.varint()
+        return try ValueInPlace(&reader)
+      }
+      if let value { body(FieldInPlace(bytes: bytes, name: name, value: value)) }
+    }
+  }
+
   var values: [String: FieldValue] { all.values }
   var nulls: Set<String> { all.nulls }
 
@@ -107,13 +120,41 @@ final class EncodedFields: UndecodedFields {
 
   /// The value behind a name; nil within if it was set to null, nil if the field is absent for an app.
   private func value(of name: Range<Int>) -> FieldValue?? {
-    var reader = ByteReader(bytes, name.upperBound..<end)
-    do throws(ByteReaderError) {
+    checked(name) { (reader) throws(ByteReaderError) in
       let stamp = try reader.varint()
       if let value = try FieldCodec.decode(from: &reader) { return value }
       return stamp > 0 ? .some(nil) : nil
-    } catch {
+    }
+  }
+
+  /// Reads what stands behind a name, which `init` has checked.
+  private func checked<Value>(
+    _ name: Range<Int>, _ read: (inout ByteReader) throws(ByteReaderError) -> Value
+  ) -> Value {
+    var reader = ByteReader(bytes, name.upperBound..<end)
+    do throws(ByteReaderError) { return try read(&reader) } catch {
       preconditionFailure("bytes that `init` has checked cannot be decoded: \(error)")
+    }
+  }
+}
+
+extension ValueInPlace {
+  /// Reads a value that was checked before; nil for null.
+  init?(_ reader: inout ByteReader) throws(ByteReaderError) {
+    let start = reader
+    switch ValueTag(rawValue: try reader.u8()) {
+    case .string: self = .text(try reader.skipBlob())
+    case .list where !reader.isAtEnd && reader.bytes[reader.offset] == FieldValue.ListKind.strings.rawValue:
+      try reader.skip(1)
+      var texts: [Range<Int>] = []
+      let count = try reader.count(minimumBytes: 1)
+      texts.reserveCapacity(count)
+      for _ in 0..<count { texts.append(try reader.skipBlob()) }
+      self = .texts(texts)
+    default:
+      reader = start
+      guard let value = try FieldCodec.decode(from: &reader) else { return nil }
+      self = .other(value)
     }
   }
 }

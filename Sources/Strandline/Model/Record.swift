@@ -103,6 +103,18 @@ public struct Record: Hashable, Sendable {
     self.systemBox = system.map { SystemBox($0) }
   }
 
+  /// Hands the fields that have a value to `body`, in the order of the UTF-8 of their names, without decoding them.
+  ///
+  /// - Returns: false for a record that was not read from a store, or was changed since: then `fields` has them.
+  package func forEachFieldInPlace(_ body: (FieldInPlace) -> Void) -> Bool {
+    guard let undecoded else { return false }
+    undecoded.forEachInPlace(body)
+    return true
+  }
+
+  /// About how many bytes of memory the fields of a record take that was read from a store; 0 for another one.
+  package var undecodedByteCount: Int { undecoded?.byteCount ?? 0 }
+
   private mutating func decode() {
     guard let undecoded else { return }
     (knownFields, knownNulls) = (undecoded.values, undecoded.nulls)
@@ -162,4 +174,25 @@ protocol UndecodedFields: AnyObject, Sendable {
   var nulls: Set<String> { get }
   /// One of them: nil within for one that was written as null, nil for one that was never written.
   func find(_ field: String) -> FieldValue??
+  /// Hands those that have a value to `body`, in the order of the UTF-8 of their names.
+  func forEachInPlace(_ body: (FieldInPlace) -> Void)
+  /// About how many bytes of memory they take.
+  var byteCount: Int { get }
+}
+
+/// A field of a record that was read, in the bytes of the event that holds it.
+package struct FieldInPlace {
+  package let bytes: [UInt8]
+  /// Where its name is, in UTF-8.
+  package let name: Range<Int>
+  package let value: ValueInPlace
+}
+
+/// A value: where it lies, if it is text. The others are decoded, which costs no memory for most of them.
+package enum ValueInPlace {
+  /// A string: where it is, in UTF-8.
+  case text(Range<Int>)
+  /// A list of strings.
+  case texts([Range<Int>])
+  case other(FieldValue)
 }

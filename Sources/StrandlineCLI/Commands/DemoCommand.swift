@@ -237,7 +237,7 @@ struct Demo {
       lines = 0
       try Command.export(device, zone: nil, console) {
         bytes += $0
-        lines += 1
+        lines += $1
       }
       exports.append(bytes)
       let owed = try deviceStatus(device).unsettled

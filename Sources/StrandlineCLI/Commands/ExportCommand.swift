@@ -1,8 +1,13 @@
 // `export`: prints a store as JSON Lines in a fixed order and form, so that equal stores print equal bytes. Takes no
 // lock.
+//
+// One thread reads the records, another writes them as lines. What waits between them is bounded, so memory holds a few
+// pieces of the store, however large it is.
 
 import Strandline
 import StrandlineHost
+import StrandlineJSON
+import StrandlineSystem
 
 extension Command {
   static let export = Command(
@@ -24,7 +29,7 @@ extension Command {
       let progress = Progress(console)
       try export(path, zone: zone?.name, console) {
         try console.write($0)
-        count += 1
+        count += $1
         bytes += UInt64($0.count)
       }
       // What is still buffered precedes the line on a terminal that shows both.
@@ -45,18 +50,56 @@ extension Command {
         + (names.isEmpty ? "" : "; its zones are \(names.joined(separator: ", "))"))
   }
 
-  /// Calls `body` with each line of an export, including its line end.
+  /// Calls `body` with the lines of an export, some at a time, each with its line end; and with the number of them.
   static func export(
-    _ path: String, zone: String?, _ console: Console, _ body: ([UInt8]) throws -> Void
+    _ path: String, zone: String?, _ console: Console, _ body: (_ lines: [UInt8], _ count: Int) throws -> Void
   ) throws {
     let store = try readOnly(path, console)
     var progress = Progress(console)
     defer { progress.end() }
     var count = 0
-    try store.forEachRecord(in: zone.map { ZoneID($0) }) { record in
-      try body(record.line(zone: zone == nil) + [UInt8(ascii: "\n")])
-      count += 1
+    let pieces = Handover<Result<[Record], any Error>>(ahead: 2)
+    let thread = try BlockingThread.start(name: "read-records") {
+      readPieces(of: store, zone, pieces)
+      pieces.end()
+    }
+    defer {
+      pieces.stop()
+      thread.join()
+    }
+    var json = JSONWriter(controls: .hexadecimal)
+    while let records = try pieces.take()?.get() {
+      for record in records {
+        record.writeLine(zone: zone == nil, to: &json)
+        json.endLine()
+      }
+      try body(json.bytes, records.count)
+      json.removeAll()
+      count += records.count
       progress.update("exporting: \(Words.plural(count, "record"))")
     }
+  }
+
+  private static let pieceRecordsMax = 128
+  private static let pieceBytesMax = 256 << 10
+
+  /// Gives all records, some at a time, or those before the one that cannot be read, and then the error.
+  private static func readPieces(
+    of store: RecordStore, _ zone: String?, _ pieces: Handover<Result<[Record], any Error>>
+  ) {
+    var piece: [Record] = []
+    var bytes = 0
+    let outcome = Result {
+      try store.forEachRecord(in: zone.map { ZoneID($0) }) { record in
+        piece.append(record)
+        bytes += record.undecodedByteCount
+        guard piece.count == pieceRecordsMax || bytes >= pieceBytesMax else { return }
+        // The taker has stopped, and does not ask for the error.
+        guard pieces.give(.success(piece)) else { throw CancellationError() }
+        (piece, bytes) = ([], 0)
+      }
+    }
+    guard pieces.give(.success(piece)), case .failure(let error) = outcome else { return }
+    _ = pieces.give(.failure(error))
   }
 }

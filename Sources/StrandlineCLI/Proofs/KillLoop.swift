@@ -289,7 +289,7 @@ final class KillLoop {
 
   private func export(_ path: String) throws -> [UInt8] {
     var bytes: [UInt8] = []
-    try Command.export(path, zone: nil, console) { bytes += $0 }
+    try Command.export(path, zone: nil, console) { lines, _ in bytes += lines }
     return bytes
   }
 

@@ -1,5 +1,7 @@
 // Encodes a record as one line of JSON, as `export` and `get --json` print it. Each value has one form and keys are
 // sorted, so that the exports of equal stores are equal byte for byte.
+//
+// The fields of a record that was read from a store are written from the bytes of its event, where they lie in that order.
 
 import Strandline
 import StrandlineCloudKit
@@ -10,12 +12,24 @@ extension Record {
   /// The line without its line end. `zone` says whether the line names the record's zone.
   func line(zone isNamed: Bool) -> [UInt8] {
     var json = JSONWriter(capacity: 512, controls: .hexadecimal)
+    writeLine(zone: isNamed, to: &json)
+    return json.finish()
+  }
+
+  /// Writes the line without its line end. `json` is to write control characters as hexadecimal numbers.
+  func writeLine(zone isNamed: Bool, to json: inout JSONWriter) {
     json.beginObject()
     json.key("fields")
     json.beginObject()
-    for (name, value) in fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
-      json.key(name)
-      value.writeLine(to: &json)
+    let isWritten = forEachFieldInPlace { field in
+      json.key(utf8: field.bytes, field.name)
+      field.writeLine(to: &json)
+    }
+    if !isWritten {
+      for (name, value) in fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+        json.key(name)
+        value.writeLine(to: &json)
+      }
     }
     json.endObject()
     if let parent {
@@ -31,7 +45,21 @@ extension Record {
       json.string(id.zone.name)
     }
     json.endObject()
-    return json.finish()
+  }
+}
+
+extension FieldInPlace {
+  /// Writes the value as a line has it.
+  fileprivate func writeLine(to json: inout JSONWriter) {
+    switch value {
+    case .text(let text): json.string(utf8: bytes, text)
+    case .texts([]): FieldValue.list(.strings, []).writeLine(to: &json)
+    case .texts(let texts):
+      json.beginArray()
+      for text in texts { json.string(utf8: bytes, text) }
+      json.endArray()
+    case .other(let value): value.writeLine(to: &json)
+    }
   }
 }
 
