@@ -45,11 +45,18 @@ package enum ExitStatus: Hashable, Sendable, CustomStringConvertible {
     }
   }
 
-  /// Decodes the status that waitpid(2) stores; its macros are not imported into Swift.
+  /// Decodes the status that wait4(2) stores; its macros are not imported into Swift.
   fileprivate init(packed: Int32) {
     let signal = packed & 0x7F
     self = signal == 0 ? .exited((packed >> 8) & 0xFF) : .signalled(signal)
   }
+}
+
+/// What a child has used of the machine. Its memory is not told: the system counts that of the process that started it
+/// too.
+package struct ChildUsage: Hashable, Sendable {
+  /// How often it gave its processor back to wait, or the system took it away.
+  package var contextSwitches: Int
 }
 
 /// A signal to a child.
@@ -80,6 +87,7 @@ package final class ChildProcess: Sendable {
   package let errorOutput: PipeReader?
   private let input: Mutex<Descriptor?>
   private let status = Mutex<ExitStatus?>(nil)
+  private let ended = Mutex<ChildUsage?>(nil)
 
   /// Starts a child.
   ///
@@ -191,21 +199,26 @@ package final class ChildProcess: Sendable {
     }
   }
 
+  /// What the child has used; nil before it was reaped.
+  package var usage: ChildUsage? { ended.withLock { $0 } }
+
   /// Reaps the child if it has ended. Returns how it ended, or nil if it still runs.
   package func waitNoHang() throws(SystemError) -> ExitStatus? {
     try status.withLock { (status) throws(SystemError) -> ExitStatus? in
       if let status { return status }
       var packed: Int32 = 0
+      var used = rusage()
       while true {
-        let result = unsafe waitpid(processID, &packed, WNOHANG)
+        let result = unsafe wait4(processID, &packed, WNOHANG, &used)
         if result == 0 { return nil }
         if result == processID { break }
         let code = errno
-        if code != EINTR { throw SystemError(call: "waitpid", subject: executable, errno: code) }
+        if code != EINTR { throw SystemError(call: "wait4", subject: executable, errno: code) }
       }
-      let ended = ExitStatus(packed: packed)
-      status = ended
-      return ended
+      let how = ExitStatus(packed: packed)
+      status = how
+      ended.withLock { $0 = ChildUsage(contextSwitches: Int(used.ru_nvcsw + used.ru_nivcsw)) }
+      return how
     }
   }
 }

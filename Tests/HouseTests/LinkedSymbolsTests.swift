@@ -107,7 +107,7 @@ private struct LinkedModules {
       #expect(linked.strangeCalls(Self.library) == [])
       // The same calls are found in the modules that make them.
       let ofTheCommand = linked.strangeCalls(["StrandlineHost", "CStrandlineHost"])
-      for name in ["posix_spawn", "waitpid", "kill", "sigaction", "ioctl", "isatty", "dlopen", "dlsym", "getloadavg"] {
+      for name in ["posix_spawn", "wait4", "kill", "sigaction", "ioctl", "isatty", "dlopen", "dlsym", "getloadavg"] {
         #expect(ofTheCommand.contains(name[...]), "\(name)")
       }
     }

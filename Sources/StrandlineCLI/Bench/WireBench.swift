@@ -1,8 +1,8 @@
 // `bench wire`: measures how fast JSON becomes records and records become JSON, next to Foundation's decoder and encoder
-// with types that do the same work, all in one run.
+// with types that do the same work, and how fast whole processes import, export and sync, all in one run.
 //
 // The records are made from a seed, or those of a file. Each workload runs at two sizes, to check that its time grows no
-// faster than its size. WireBench+Foundation.swift has the types for Foundation.
+// faster than its size. WireBench+Foundation.swift has the types for Foundation, WireBench+Store.swift the processes.
 
 import Strandline
 import StrandlineCloudKit
@@ -10,27 +10,35 @@ import StrandlineHost
 import StrandlineLogBench
 import StrandlineSystem
 
-/// The benchmark of the wire's JSON.
+/// The benchmark of what travels.
 struct WireBench: Benchmark {
   var bench: BenchRun
-  private let records: [Record]
+  let work: WorkDirectory
+  let records: [Record]
+  let isQuick: Bool
   /// How many bytes a round reads or writes at least.
   private let bytesMin: Int
-  private var progress: Progress
-  /// The seconds of one text at the smaller size, by the row's name.
+  var progress: Progress
+  /// The seconds of one text, or of a process, at the smaller size, by the row's name.
   private var halves: [String: Double] = [:]
 
   /// The rows, each of which is measured at two sizes. A test compares them with the output.
-  static let works = ["wire.decode", "wire.encode", "wire.lines"]
+  static let works = ["wire.decode", "wire.encode", "wire.lines"] + storeWorks
   /// The records of one text at the smaller size: as many as a request or a page of CloudKit's has at most.
   private static let page = 200
 
+  /// The records of a store at the smaller size, if they are made from a seed.
+  private static let recordsMax = 60_000
+
   /// - Parameter real: Records to use instead of those that are made from a seed; empty for these.
-  init(_ bench: BenchRun, _ console: Console, real: [Record], isQuick: Bool) {
+  init(_ bench: BenchRun, _ work: WorkDirectory, real: [Record], isQuick: Bool) {
     self.bench = bench
-    records = real.isEmpty ? (0..<2 * Self.page).map { BenchNote.record($0, StoreBench.data) } : real
+    self.work = work
+    self.isQuick = isQuick
+    let count = isQuick ? 2 * Self.page : Self.recordsMax
+    records = real.isEmpty ? (0..<count).map { BenchNote.record($0, StoreBench.data) } : real
     bytesMin = isQuick ? 1 : 16 << 20
-    progress = Progress(console)
+    progress = Progress(work.console)
   }
 
   mutating func run() async throws {
@@ -42,10 +50,15 @@ struct WireBench: Benchmark {
       try await measureEncoding(some, factor)
       try await measureLines(some, factor)
     }
+    do { try await measureProcesses() } catch {
+      // An interrupt kills the children: what they then fail with is its consequence.
+      try checkInterrupt()
+      throw error
+    }
   }
 
   /// Whether a row is wanted, at either size.
-  private func wants(_ work: String) -> Bool { (work + ".x2").hasPrefix(bench.prefix) }
+  func wants(_ work: String) -> Bool { (work + ".x2").hasPrefix(bench.prefix) }
 
   private mutating func measureDecoding(_ records: [Record], _ factor: Int) async throws {
     guard wants("wire.decode") else { return }
@@ -144,12 +157,20 @@ struct WireBench: Benchmark {
       work: name, unit: "MB/s", ours: rates[0], limit: rates[1], residentBytes: measured[0].peakBytes,
       max: measured[0].rates(amount).max(), rounds: measured[0].seconds.count)
     let seconds = Self.median(measured[0].seconds) / Double(repeats)
-    if factor == 1 {
-      halves[work] = seconds
-    } else if let half = halves[work] {
-      row.grows(seconds / max(half, 1e-9))
-    }
+    grow(&row, work, factor, seconds)
     return row
+  }
+
+  /// Keeps the figure of a row at the smaller size; at the larger one the row gets the bar that it is at most `bound` times
+  /// that.
+  mutating func grow(
+    _ row: inout BenchRow, _ work: String, _ factor: Int, _ figure: Double, atMost bound: Double = 2.2
+  ) {
+    if factor == 1 {
+      halves[work] = figure
+    } else if let half = halves[work] {
+      row.grows(figure / max(half, 1e-9), atMost: bound)
+    }
   }
 }
 

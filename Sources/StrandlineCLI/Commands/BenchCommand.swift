@@ -18,8 +18,8 @@ extension Command {
       "With FILE (records in JSON Lines) it measures the store, next to a bare loop of the same writes. With the word store",
       "it measures the store next to SQLite with records of its own, and with the word log the log below the store, next to",
       "SQLite and to the bare loop; these alternate in rounds. SQLite is left out where it is not installed. With the word",
-      "wire it measures how fast JSON becomes records and records become JSON, next to Foundation, and the local server",
-      "under the load of many connections.",
+      "wire it measures how fast JSON becomes records and records become JSON, next to Foundation, how fast processes import,",
+      "export and sync records with a server on this machine, and that server under the load of many connections.",
     ],
     options: [
       .json,
@@ -40,7 +40,9 @@ extension Command {
       ),
       Option(
         "--resident", "STORE",
-        "store: only open the STORE that a benchmark has made, read 1,000 records, print the resident memory."),
+        "store: only open the STORE that a benchmark has made, read 1,000 records, print the resident memory. wire: only "
+          + "upload the STORE to the server of --url, print the memory that it took."),
+      Option("--url", "URL", "wire, with --resident: the URL that serve prints."),
     ],
     examples: [
       Example("With records in JSON Lines", "strandline bench records.jsonl"),
@@ -61,7 +63,7 @@ extension Command {
         try checkRows(arguments, console, StoreBench.works)
         return try await benchStore(arguments, console, rounds: rounds ?? 3)
       case "wire":
-        try check(arguments, takes: ["--only", "--real", "--soak"])
+        try check(arguments, takes: ["--only", "--real", "--resident", "--soak", "--url"])
         try checkRows(arguments, console, WireBench.works + ServerBench.works)
         return try await benchWire(arguments, console, rounds: rounds ?? 7)
       default:
@@ -79,8 +81,9 @@ extension Command {
   /// The operands with which an option means something.
   private static let optionUse: [(name: String, operands: String)] = [
     ("--only", "'bench log', 'bench store' and 'bench wire'"), ("--plot", "'bench log' and 'bench store'"),
-    ("--records", "'bench store'"), ("--real", "'bench store' and 'bench wire'"), ("--resident", "'bench store'"),
-    ("--singles", "'bench FILE'"), ("--soak", "'bench wire'"),
+    ("--records", "'bench store'"), ("--real", "'bench store' and 'bench wire'"),
+    ("--resident", "'bench store' and 'bench wire'"), ("--singles", "'bench FILE'"), ("--soak", "'bench wire'"),
+    ("--url", "'bench wire'"),
   ]
 
   /// Refuses an option that would have no effect.
@@ -135,10 +138,17 @@ extension Command {
   }
 
   private static func benchWire(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
+    switch (arguments["--resident"], arguments["--url"]) {
+    case (let path?, let url?):
+      try await WireBench.printResident(path, url: url, console)
+      return .done
+    case (nil, nil): break
+    default: throw UsageError(message: "bench wire takes --resident and --url together")
+    }
     let real = try arguments["--real"].map { try Bench.records($0, console) } ?? []
     return try await benchmark(arguments, console, rounds: rounds) { bench, work in
       let isQuick = arguments.has("--quick")
-      var works = WireBench(bench, console, real: real, isQuick: isQuick)
+      var works = WireBench(bench, work, real: real, isQuick: isQuick)
       try await works.run()
       var server = ServerBench(works.bench, work, real: real, isQuick: isQuick, isSoak: arguments.has("--soak"))
       try await server.run()

@@ -62,7 +62,7 @@ final class WorkDirectory: Sendable {
   /// Starts `strandline`, or another program, with these arguments. Its standard error goes to a file, whose path is
   /// returned too.
   func spawn(
-    _ arguments: [String], executable other: String? = nil, input: ChildInput = .null
+    _ arguments: [String], executable other: String? = nil, input: ChildInput = .null, output: ChildOutput = .pipe
   ) throws -> (child: ChildProcess, errorPath: String) {
     let number = try state.withLock { state throws(Failure) -> Int in
       if state.isInterrupted { throw Failure(.tryLater, "interrupted") }
@@ -71,7 +71,7 @@ final class WorkDirectory: Sendable {
     }
     let errorPath = self("child-\(number).err")
     let child = try ChildProcess(
-      other ?? executable, arguments, environment: childEnvironment, input: input, output: .pipe,
+      other ?? executable, arguments, environment: childEnvironment, input: input, output: output,
       errorOutput: .file(errorPath))
     let isLate = state.withLock { state in
       state.children.append(child)
