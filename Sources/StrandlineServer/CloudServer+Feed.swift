@@ -156,12 +156,16 @@ extension CloudServer {
     }
     let limit = min(max(asked.resultsLimit ?? message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
     // Of a page for which no byte is left only its token is needed.
-    let found = try part(of: name, key, from: asked.syncToken, limit: rest > 0 ? limit : 0)
-    let part: FeedPart
-    switch found {
-    case .success(let found): part = found
-    case .failure(let refusal): return refuse(refusal.error, to: &json)
+    switch try part(of: name, key, from: asked.syncToken, limit: rest > 0 ? limit : 0) {
+    case .success(let part): try write(part, of: name, asked, message, key, &rest, to: &json)
+    case .failure(let refusal): refuse(refusal.error, to: &json)
     }
+  }
+
+  private func write(
+    _ part: FeedPart, of name: String, _ asked: ZoneChangesRequest.Zone, _ message: ZoneChangesRequest,
+    _ key: DatabaseKey, _ rest: inout Int, to json: inout JSONWriter
+  ) throws(ServerRefusal) {
     let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
     let desired = DesiredFields(asked.desiredKeys ?? message.desiredKeys)
     let numbersAsStrings = asked.numbersAsStrings ?? message.numbersAsStrings ?? false

@@ -186,6 +186,8 @@ public final class CloudServer: Sendable {
   }
 
   /// How many requests wait until what they saw is durable.
+  ///
+  /// For tests: a test gives a disk the permit for a sync when all of them wait for it.
   package var waitingRequests: Int { waiting.load(ordering: .sequentiallyConsistent) }
 
   /// A record as the server holds it now; nil if it is deleted or was never there.
