@@ -146,24 +146,25 @@ extension CloudServer {
         }
       }
       let database = core.state.databases[key] ?? DatabaseState()
-      var changes: [(lsn: UInt64, zone: WireZone)] = []
+      // The life is nil if the zone was deleted. Names of deleted zones have no limit, so only those of the page are shown.
+      var changes: [(lsn: UInt64, name: String, life: UInt64?)] = []
       for (name, life) in database.zones where name != Names.defaultZone {
         guard let zone = core.state.zones[life], zone.lastLSN > since else { continue }
-        changes.append(
-          (
-            zone.lastLSN,
-            WireZone(zoneID: wireZone(name, key), syncToken: token(zone, zone.lastLSN, core), deleted: false)
-          ))
+        changes.append((zone.lastLSN, name, life))
       }
-      for (name, lsn) in database.deleted where lsn > since {
-        changes.append((lsn, WireZone(zoneID: wireZone(name, key), deleted: true)))
-      }
+      for (name, lsn) in database.deleted where lsn > since { changes.append((lsn, name, nil)) }
       changes.sort { $0.lsn < $1.lsn }
       let limit = min(max(message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
       let page = changes.prefix(limit)
       let end = page.last?.lsn ?? since
+      let zones = page.map { change in
+        WireZone(
+          zoneID: wireZone(change.name, key),
+          syncToken: change.life.flatMap { core.state.zones[$0] }.map { token($0, $0.lastLSN, core) },
+          deleted: change.life == nil)
+      }
       let reply = DatabaseChangesReply(
-        zones: page.map(\.zone), syncToken: databaseToken(end, core), moreComing: page.count < changes.count)
+        zones: zones, syncToken: databaseToken(end, core), moreComing: page.count < changes.count)
       return (reply, core.state.lastLSN(in: key))
     }
   }
