@@ -58,7 +58,8 @@ struct HTTPConnection {
   /// Answers requests until the client has closed the connection, asks to close it, or must be refused.
   mutating func serve() {
     defer { connection.close() }
-    while !table.isStopped {
+    // Until the server stops, too: it closes the connection, and begins no answer.
+    while true {
       do throws(HTTPRefusal) {
         guard try serveOne() else { return }
       } catch {
