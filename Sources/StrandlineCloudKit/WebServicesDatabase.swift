@@ -75,6 +75,10 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   public func user() async throws -> String {
     let answer = try await ask(UserReply.self, "GET", "public/users/caller")
     guard let name = answer.value.users?.first?.userRecordName ?? answer.value.userRecordName, !name.isEmpty else {
+      // Every key of this answer is optional, so a refusal under HTTP 200 is one that names no user.
+      if let refusal = refusal(answer.response) {
+        throw answer.errors.item(refusal, answer.response, status: answer.response.status)
+      }
       throw answer.errors.unexpected(answer.response, "the answer to users/caller names no user")
     }
     return name

@@ -151,7 +151,7 @@ struct ObservedRepliesTests {
         let client = reply.client()
         for ask: () async throws -> Void in [
           { _ = try await client.zoneChanges(in: notes, since: nil, limit: 1) },
-          { _ = try await client.lookup(["a"], in: notes) },
+          { _ = try await client.lookup(["a"], in: notes) }, { _ = try await client.user() },
         ] {
           let error = try await refusal(ask)
           expect(error, expected, "\(id), status \(status)")
