@@ -6,6 +6,7 @@
 // credential has one request in flight.
 
 public import Strandline
+internal import StrandlineJSON
 package import StrandlineSystem
 
 /// One database of a container, reached over HTTP.
@@ -138,7 +139,8 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
       }
     }
     let answer = try await ask(
-      RecordsReply.self, "POST", scoped("records/modify"), ModifyRequest(operations, in: zone, atomic: atomic))
+      RecordsReply.self, "POST", scoped("records/modify"),
+      encoded: WireJSON.encode(operations, in: zone, atomic: atomic))
     return results(answer, names: operations.map(\.name), in: zone) { name in
       switch kinds[name] {
       case .delete, .forceDelete: .deletion
@@ -316,8 +318,13 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   private func ask<Value: WireMessage>(
     _ type: Value.Type, _ method: String, _ endpoint: String, _ body: (any WireMessage)? = nil
   ) async throws -> Answer<Value> {
-    let sent = body.map { WireJSON.encode($0) } ?? []
-    return try await queue.run { [self] in
+    try await ask(type, method, endpoint, encoded: body.map { WireJSON.encode($0) } ?? [])
+  }
+
+  private func ask<Value: WireMessage>(
+    _ type: Value.Type, _ method: String, _ endpoint: String, encoded sent: [UInt8]
+  ) async throws -> Answer<Value> {
+    try await queue.run { [self] in
       var query: [String] = []
       if !apiToken.isEmpty { query.append("ckAPIToken=" + PercentEncoding.encode(apiToken)) }
       let token = try webToken()
@@ -372,30 +379,54 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 }
 
-extension ModifyRequest {
-  /// The request for operations on records of one zone. Its answer shows no fields.
-  package init(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) {
-    self.init(
-      zoneID: WireZoneID(zone), atomic: atomic, desiredKeys: [],
-      operations: operations.map { Operation(operationType: $0.kind.rawValue, record: WireRecord($0)) })
+extension WireJSON {
+  /// The request for operations on records of one zone, as a `ModifyRequest` is written, without one in between: a record's
+  /// fields are copied and sorted nowhere else. The answer shows no fields.
+  package static func encode(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) -> [UInt8] {
+    var json = JSONWriter(capacity: 64 << 10)
+    json.beginObject()
+    json.member("atomic", atomic)
+    json.key("desiredKeys")
+    json.beginArray()
+    json.endArray()
+    json.key("operations")
+    json.beginArray()
+    for operation in operations {
+      json.beginObject()
+      json.member("operationType", operation.kind.rawValue)
+      json.key("record")
+      write(operation, to: &json)
+      json.endObject()
+    }
+    json.endArray()
+    json.member("zoneID", WireZoneID(zone))
+    json.endObject()
+    return json.finish()
   }
-}
 
-extension WireRecord {
-  fileprivate init(_ operation: CloudOperation) {
-    self.init(recordName: operation.name)
-    recordType = operation.type.isEmpty ? nil : operation.type
-    recordChangeTag = operation.changeTag
-    parent = operation.parent
+  /// Writes the record of an operation.
+  private static func write(_ operation: CloudOperation, to json: inout JSONWriter) {
+    json.beginObject()
     switch operation.kind {
     case .delete, .forceDelete: break
     default:
-      var values: [String: FieldValue] = [:]
-      values.reserveCapacity(operation.fields.count)
-      for (name, value) in operation.fields {
-        if let value { values[name] = value } else { nulls.append(name) }
+      json.key("fields")
+      json.beginObject()
+      for (name, value) in operation.fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+        json.key(name)
+        WireField.write(value, to: &json, .wire)
       }
-      fields = values
+      json.endObject()
     }
+    if let parent = operation.parent {
+      json.key("parent")
+      json.beginObject()
+      json.member("recordName", parent)
+      json.endObject()
+    }
+    json.member("recordChangeTag", operation.changeTag)
+    json.member("recordName", operation.name)
+    json.member("recordType", operation.type.isEmpty ? nil : operation.type)
+    json.endObject()
   }
 }

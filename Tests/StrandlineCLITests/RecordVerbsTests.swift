@@ -76,6 +76,21 @@ struct RecordVerbsTests {
     #expect(await machine.run("get", "/new", "n").code == .done)
   }
 
+  @Test(arguments: [
+    (#"{"a":{"value":1.5,"type":"TIMESTAMP"}}"#, ", column 59: fields.a.value: a time that is not whole milliseconds"),
+    (#"{"a":{"type":"INT64","value":"5"}}"#, ", column 74: fields.a.value: expected a number, found a string"),
+    ("{\"a\":1,\n}", ", line 2, column 1: not valid JSON: expected a key in double quotes, found '}'"),
+    (#"{"a":[1,]}"#, ", column 53: not valid JSON: expected a value, found ']'"),
+  ])
+  func `put refuses what only a lenient reader takes, and says where`(_ fields: String, _ words: String) async throws {
+    let machine = Machine()
+    let line = #"{"recordType":"N","recordName":"x","fields":\#(fields)}"#
+    let screen = await machine.run("put", "/A", "-", input: line)
+    #expect(screen.code == .dataDamaged)
+    #expect(screen.err.hasPrefix("error: the record\(words)\n"), "\(screen.err)")
+    #expect(try machine.disk.kind(of: "/A") == .absent)
+  }
+
   @Test func `export prints a note for a zone that the store does not have`() async {
     let machine = Machine()
     _ = await machine.run("import", "/A", "-", input: note("a", "1"))

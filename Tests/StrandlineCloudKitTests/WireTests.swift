@@ -124,6 +124,36 @@ struct WireTests {
     }
   }
 
+  /// What the live service sends although its own types forbid it, and what it means; where it lies, if a command is given
+  /// it.
+  private static let loose: [(field: String, value: FieldValue?, column: Int)] = [
+    (#"{"value":"-9223372036854775808","type":"INT64"}"#, .int64(.min), 10),
+    (#"{"value":["1",2],"type":"INT64_LIST"}"#, .list(.int64s, [1, 2]), 11),
+    (#"{"value":1767225600000.4,"type":"TIMESTAMP"}"#, .date(milliseconds: 1_767_225_600_000), 10),
+    (#"{"type":"TIMESTAMP_LIST","value":[0.6]}"#, .list(.dates, [.date(milliseconds: 1)]), 35),
+    (
+      #"{"value":{"latitude":1,"longitude":2,"timestamp":5.4}}"#,
+      .location(Location(latitude: 1, longitude: 2, timestamp: 5)), 50
+    ),
+    (#"{"value":{"fileChecksum":"c","size":"4"}}"#, .asset(Asset(fileChecksum: "c", size: 4)), 37),
+    (#"{"type":"STRING"}"#, nil, 17),
+    (#"{"more":{},"value":1,"type":"INT64"}"#, 1, 2),
+  ]
+
+  @Test(arguments: loose.indices)
+  func `what the live service sends loosely is taken from it, and from no command`(_ index: Int) throws {
+    let (field, value, column) = Self.loose[index]
+    func read(isStrict: Bool) throws(JSONError) -> FieldValue? {
+      var json = try JSONReader(Array(field.utf8), limits: JSONLimits(bytesMax: 1_000, depthMax: 10))
+      let value = try WireField.read(&json, isStrict: isStrict)
+      try json.finish()
+      return value
+    }
+    #expect(try read(isStrict: false) == value)
+    let error = #expect(throws: JSONError.self) { try read(isStrict: true) }
+    #expect(error?.kind == .value && error?.column == column, "\(error as Any)")
+  }
+
   @Test func `what is not known is kept byte for byte`() throws {
     let value = "{ \"b\" : 1.50 , \"a\":\"\\u00e9\\/\" ,\"c\":[ 1e2,-0 ] }"
     let text = """

@@ -81,9 +81,9 @@ extension Cycle {
   /// Settles deletions of records whose creation was never sent: nothing is sent for them.
   private mutating func cancelUnsentDeletions(of ids: [RecordID]) async throws {
     try await store.commit { core in
-      for (id, entry) in try Self.pending(ids, core.projections) {
-        guard let pending = entry.pending, pending.isDeletion, entry.base == nil,
-          !Self.mayHaveBeenSent(pending, core.projections)
+      for id in ids {
+        guard let entry = try core.projections.entry(id), let pending = entry.pending, pending.isDeletion,
+          entry.base == nil, !Self.mayHaveBeenSent(pending, core.projections)
         else {
           continue
         }
@@ -95,19 +95,14 @@ extension Cycle {
   /// Looks up deleted records whose creation may have reached the server. One that did gains a base, and is deleted with
   /// its tag.
   private mutating func lookUpDoubtfulDeletions(of ids: [RecordID], in zone: ZoneID) async throws {
-    let names = try Self.pending(ids, store.projections)
-      .filter { $0.1.base == nil && $0.1.pending?.isDeletion == true }.map(\.0.name)
-    if !names.isEmpty { try await lookUp(names, in: zone) }
-  }
-
-  /// Those of the records that still have unsettled mutations, with their entries.
-  private static func pending(
-    _ ids: [RecordID], _ projections: SharedProjections
-  ) throws -> [(RecordID, RecordEntry)] {
-    try ids.compactMap { id in
-      guard let entry = try projections.entry(id), entry.pending != nil else { return nil }
-      return (id, entry)
+    var names: [String] = []
+    for id in ids {
+      guard let entry = try store.projections.entry(id), entry.base == nil, entry.pending?.isDeletion == true else {
+        continue
+      }
+      names.append(id.name)
     }
+    if !names.isEmpty { try await lookUp(names, in: zone) }
   }
 
   /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
@@ -129,24 +124,39 @@ extension Cycle {
     let durable = store.durableLSN
     let wall = store.environment.clock.wallMilliseconds()
     let held = sync.held
-    let entries = try Self.pending(ids, store.projections).filter { id, entry in
-      guard let pending = entry.pending, pending.newest <= durable else { return false }
-      if let held = held[id], held.lsn >= pending.newest, !held.hasEnded(wall: wall) { return false }
-      if missing.contains(id) { return false }
-      if let refused = conflictingTags[id], refused == entry.base?.changeTag ?? "" { return false }
-      return true
-    }
-    return try entries.compactMap { id, entry in
-      guard let pending = entry.pending else { return nil }
+    // One entry at a time: of a first upload, the entries of all records would take as much memory as all else.
+    return try ids.compactMap { id in
+      guard let entry = try store.projections.entry(id), let pending = entry.pending, pending.newest <= durable else {
+        return nil
+      }
+      if let held = held[id], held.lsn >= pending.newest, !held.hasEnded(wall: wall) { return nil }
+      if missing.contains(id) { return nil }
+      if let refused = conflictingTags[id], refused == entry.base?.changeTag ?? "" { return nil }
       let source = pending.isDeletion ? entry.base?.content : pending.newest
       var targets: [String] = []
       if let source {
         // A newer mutation replaced it and compaction removed it: the newer one is sent in another round.
-        guard let event = try store.source.eventIfKept(at: source) else { return nil }
-        targets = try LoadedVersion(event, at: source).map { Self.targets($0.version, in: zone) } ?? []
+        if let shown = try store.source.versionIfKept(at: source) {
+          targets = Self.targets(shown.record(id, system: nil), in: zone)
+        } else if try store.source.eventIfKept(at: source) == nil {
+          return nil
+        }
       }
       return UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: targets)
     }
+  }
+
+  /// The names that a version refers to. Only what may hold a reference is decoded.
+  private static func targets(_ record: Record, in zone: ZoneID) -> [String] {
+    var names = record.parent.map { [$0] } ?? []
+    _ = record.forEachFieldInPlace { field in
+      guard case .other(let value) = field.value else { return }
+      for reference in value.references where reference.zone == nil || reference.zone == zone {
+        names.append(reference.name)
+      }
+    }
+    if names.count > 1 { names.sort { $0.precedesByUTF8($1) } }
+    return names
   }
 
   private static func targets(_ version: Version, in zone: ZoneID) -> [String] {
@@ -200,11 +210,10 @@ extension Cycle {
   /// The names that records with an unacknowledged save refer to at the server. The save may drop the reference; until
   /// it is acknowledged, deleting the target could delete the record too (DELETE_SELF).
   private func namesStillPointedAt(by ids: [RecordID], in zone: ZoneID) throws -> Set<String> {
-    let bases = try Self.pending(ids, store.projections).compactMap {
-      $0.1.pending?.isDeletion == false ? $0.1.base?.content : nil
-    }
     var names: Set<String> = []
-    for base in bases {
+    for id in ids {
+      let entry = try store.projections.entry(id)
+      guard entry?.pending?.isDeletion == false, let base = entry?.base?.content else { continue }
       guard let version = try LoadedVersion(store.source.event(at: base), at: base)?.version else { continue }
       names.formUnion(Self.targets(version, in: zone))
     }
@@ -255,14 +264,16 @@ extension Cycle {
     // An update cannot remove the parent; a replacement without one does.
     let losesParent = loaded.dirty[Version.parentField] != nil && version.parent == nil
     let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
-    var fields: [String: FieldValue?] = [:]
-    for field in version.names where kind != .update || loaded.dirty[field] != nil {
-      if field == Version.parentField { continue }
-      if let value = version.fields[field] {
-        fields[field] = .some(value)
-      } else if kind == .update {
-        fields[field] = .some(nil)
+    var fields: [String: FieldValue?]
+    if kind == .update {
+      fields = [:]
+      for field in version.names where loaded.dirty[field] != nil && field != Version.parentField {
+        fields[field] = .some(version.fields[field])
       }
+    } else {
+      // With the hashes of the version's: no name is hashed again.
+      fields = version.fields.mapValues { .some($0) }
+      fields[Version.parentField] = nil
     }
     fields[Names.stampField] = .some(.bytes(StampCodec.encode(version)))
     return Upload(

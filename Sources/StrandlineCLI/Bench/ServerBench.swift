@@ -93,8 +93,7 @@ struct ServerBench: Benchmark {
         fields: records[number % records.count].fields.mapValues { .some($0) })
     }
     let template = PreparedRequest(
-      "records/modify", WireJSON.encode(ModifyRequest(operations, in: Self.zone, atomic: false)),
-      container: Self.container)
+      "records/modify", WireJSON.encode(operations, in: Self.zone, atomic: false), container: Self.container)
     // Each connection makes records of its own, and no request makes those of another.
     let clients = try connect(to: server) { index in
       var request = template

@@ -91,10 +91,10 @@ struct WireBench: Benchmark {
         .create, name: record.id.name, type: record.type, fields: record.fields.mapValues { .some($0) },
         parent: record.parent)
     }
-    let size = WireJSON.encode(ModifyRequest(operations, in: .main, atomic: false)).count
+    let size = WireJSON.encode(operations, in: .main, atomic: false).count
     var row = try await measure(
       "wire.encode", factor, size,
-      ours: { try Self.check(WireJSON.encode(ModifyRequest(operations, in: .main, atomic: false)).count, size) },
+      ours: { try Self.check(WireJSON.encode(operations, in: .main, atomic: false).count, size) },
       foundation: { try Self.check(min(1, try FoundationJSON.request(operations).count), 1) })
     row.atLeast(100)
     add(row)
