@@ -613,6 +613,22 @@ private final class Round: Sendable {
     }
   }
 
+  @Test func `is not judged by runs that were written of later events`() throws {
+    let store = try open(SimulatedDisk())
+    for number in 0..<5 { try put(store, "n\(number)", "1") }
+    let end = store.durableLSN
+    store.projections.withLock { $0.beginJudgement(after: end) }
+    try put(store, "n0", "2")
+    let judged = try #require(store.projections.withLock { $0.judged(asOf: end) })
+    #expect(try judged.entry(RecordID("n0"))?.pending?.newest.rawValue ?? .max <= end.rawValue)
+    try store.index?.flush()
+    // The run has n0 as it is now.
+    #expect(store.projections.withLock { $0.judged(asOf: end) } == nil)
+    store.projections.withLock { $0.endJudgement() }
+    try store.compactBlocking()
+    try store.closeBlocking()
+  }
+
   @Test func `writes and reads go on meanwhile`() async throws {
     let disk = SimulatedDisk()
     let store = try open(disk, segmentBytesMax: 64 << 10)
@@ -640,8 +656,9 @@ private final class Round: Sendable {
         }
       }
       group.addTask {
+        // Also if a compaction throws: the reader ends only then.
+        defer { isOver.value.store(true, ordering: .releasing) }
         for _ in 0..<40 { try await store.compact(keeping: .latest) }
-        isOver.value.store(true, ordering: .releasing)
       }
       try await group.waitForAll()
     }

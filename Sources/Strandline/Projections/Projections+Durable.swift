@@ -2,6 +2,8 @@
 // when it was taken. So each change keeps what was there before, until it is durable and no view is older: a reader reads
 // that, and a group that fails is undone with it.
 
+private import StrandlineLog
+
 extension Projections {
   /// What memory says of a record as of some event.
   package enum Lookup<Value: Sendable>: Sendable {
@@ -131,13 +133,16 @@ extension Projections {
   // MARK: Judging
 
   /// From now on until the judgement: how to undo what comes after `durable` is kept.
-  mutating func beginJudgement(after durable: LSN) { compactionLSN = durable }
+  package mutating func beginJudgement(after durable: LSN) { compactionLSN = durable }
 
-  mutating func endJudgement() { compactionLSN = nil }
+  package mutating func endJudgement() { compactionLSN = nil }
 
-  /// The projections as of `lsn`, if that is not before the judgement began. O(events since).
-  func judged(asOf lsn: LSN) -> Projections? {
-    guard let begun = compactionLSN, begun <= lsn, lsn <= appliedLSN else { return nil }
+  /// The projections as of `lsn`, if that is not before the judgement began, and no run has been written of what came
+  /// after it: a run cannot be undone. O(events since).
+  package func judged(asOf lsn: LSN) -> Projections? {
+    guard let begun = compactionLSN, begun <= lsn, lsn <= appliedLSN, runs?.end.lsn ?? 0 <= lsn.rawValue else {
+      return nil
+    }
     var result = self
     result.undo(to: lsn)
     return result
