@@ -1,4 +1,5 @@
-// A coverage-guided fuzzer for every decoder of bytes from disk, and for the reader of JSON. `.ci/fuzz` builds it against libFuzzer and runs it.
+// A coverage-guided fuzzer for every decoder of bytes from disk, the reader of JSON, and the readers of what travels.
+// `.ci/fuzz` builds it against libFuzzer and runs it.
 //
 // This directory is not a target of the package. The first byte of an input chooses the decoder, the second says whether
 // checksums are repaired before the bytes are decoded: without repair, hardly any input would pass a checksum; with
@@ -17,6 +18,9 @@ enum Decoder: UInt8, CaseIterable {
   case manifest
   case control
   case json
+  case answers
+  case requests
+  case http
 
   func run(_ input: inout FuzzInput) {
     switch self {
@@ -26,6 +30,9 @@ enum Decoder: UInt8, CaseIterable {
     case .manifest: DirectoryFuzzing.runManifest(&input)
     case .control: DirectoryFuzzing.runControl(&input)
     case .json: JSONFuzzing.run(&input)
+    case .answers: WireFuzzing.runAnswers(&input)
+    case .requests: WireFuzzing.runRequests(&input)
+    case .http: WireFuzzing.runHTTP(&input)
     }
   }
 
