@@ -3,7 +3,7 @@
 // A connection is silent from its accept, or from the end of its last answer, until the server has its next request as a
 // whole. Bytes of a request that is not whole count for nothing, because a peer may send one a second for ever. When all
 // places are taken, the connection that has been silent for longest is cut for a new one; one that is being answered never
-// is. So silent peers, however many, lock nobody out. In the same way the memory for large bodies is limited, in which
+// is. So silent peers, however many, lock no client out. In the same way the memory for large bodies is limited, in which
 // hundreds of connections could each hold some megabytes.
 
 internal import StrandlineSystem
