@@ -66,6 +66,23 @@ struct WireTests {
     (Array(#"{"recordType":5,"x":[{"y":"}]"}],"recordName":"bad"}"#.utf8), "recordType: expected a string"),
   ]
 
+  @Test func `a request that is written from operations has the bytes of its message`() throws {
+    let operations = [
+      CloudOperation(.create, name: "a", type: "Note", fields: ["z": .int64(1), "b": .string("x")], parent: "p"),
+      CloudOperation(.update, name: "b", type: "Note", changeTag: "1", fields: ["gone": nil, "d": .double(0.5)]),
+      CloudOperation(.forceDelete, name: "c"),
+    ]
+    let bytes = WireJSON.encode(operations, in: ZoneID("Notes"), atomic: true)
+    let message = try WireJSON.decode(ModifyRequest.self, bytes)
+    #expect(WireJSON.encode(message) == bytes)
+    #expect(message.operations.map(\.operationType) == ["create", "update", "forceDelete"])
+    let records = message.operations.map(\.record)
+    #expect(records.map(\.recordName) == ["a", "b", "c"] && records.map(\.recordType) == ["Note", "Note", nil])
+    #expect(records.map(\.recordChangeTag) == [nil, "1", nil] && records.map(\.parent) == ["p", nil, nil])
+    #expect(records.map(\.fields) == [["z": .int64(1), "b": .string("x")], ["d": .double(0.5)], nil])
+    #expect(records.map(\.nulls) == [[], ["gone"], []])
+  }
+
   @Test(arguments: bad.indices)
   func `a bad record is held with its bytes, the other 199 are read, and the token moves`(_ index: Int) async throws {
     let (bytes, words) = Self.bad[index]
