@@ -85,11 +85,13 @@ package struct Intake {
     var situation = DeletionSituation(
       id: id, source: source, entry: entry, births: births, known: try core.projections.deletion(id),
       isDoubtful: try !isConfirmed && isDoubtfulDeletion(of: id, entry, core))
-    if !situation.isDoubtful, let pending = entry?.pending, !pending.isDeletion {
-      situation.editBirths = try core.births(pending.newest)
+    if !situation.isDoubtful, let pending = entry?.pending {
       // A tombstone in a full fetch may be older than the creation, so it says nothing of an upload.
-      situation.attempted = source == .delta ? core.projections.attempted(pending) : nil
-      situation.attemptedBirths = try situation.attempted.map { try core.births($0) } ?? []
+      situation.attempted = source == .delta || isConfirmed ? core.projections.attempted(pending) : nil
+      if !pending.isDeletion {
+        situation.editBirths = try core.births(pending.newest)
+        situation.attemptedBirths = try situation.attempted.map { try core.births($0) } ?? []
+      }
     }
     return situation
   }
@@ -105,12 +107,19 @@ package struct Intake {
   }
 
   /// A tombstone does not say which life it ended. It is doubtful if the base came after the token in the request for the
-  /// page, or if an earlier life of the name has ended already.
+  /// page, or if an earlier life of the name has ended already. Of a name without a base it is doubtful if it could end a
+  /// creation that a request may have carried.
   private func isDoubtfulDeletion(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> Bool {
-    guard let base = entry?.base, entry?.pending?.isDeletion != true else { return false }
-    if let token = core.projections.sync.zones[id.zone]?.tokenLSN, token != .none, base.version > token { return true }
+    guard let entry else { return false }
+    if let base = entry.base {
+      let token = core.projections.sync.zones[id.zone]?.tokenLSN ?? .none
+      if token != .none, base.version > token { return true }
+    } else if source != .delta || core.projections.attempted(entry.pending) == nil {
+      return false
+    }
     guard let known = try core.projections.deletion(id) else { return false }
-    return !known.births.isEmpty && !known.isProvisional
+    // The deletion that is owed from here ended no earlier life.
+    return !known.births.subtracting(known.provisional ?? []).isEmpty
   }
 
   /// The lives that this log knows under a name and a creation time, for a version without a stamp.

@@ -97,6 +97,9 @@ struct VersionSituation {
   /// The version is dead, and the app sees no record.
   private func decideDead() -> IntakeDecision {
     if entry?.pending != nil {
+      guard source == .lookup || !(isStale || endsBase) else {
+        return blocking("an older version of a record whose deletion is not sent yet", .lookup)
+      }
       // Another device edited what was deleted here. The deletion stands, on the version that the server holds now.
       return IntakeDecision(steps: [.store(arrival), .deleteAgain(births)])
     }
@@ -169,10 +172,12 @@ struct VersionSituation {
       if included == pending.newest { return decision }
     }
     if takesItsPlace {
-      // The life that ended here is still at the server, perhaps edited: the one that began here takes its place.
+      // The life that ended here is still at the server, perhaps edited: the one that began here takes its place. It has
+      // seen what it replaces: an older version of itself that an old page shows is recognized by that.
+      var version = edit.version
+      version.stamp.joinSeen(arrival.version.stamp.seen)
       decision.steps.append(
-        .merge(
-          edit.version, dirty: Set(edit.version.names), edit: edit, local: pending.newest, rule: Merged.replaceRule))
+        .merge(version, dirty: Set(version.names), edit: edit, local: pending.newest, rule: Merged.replaceRule))
       return decision
     }
     decision.counts.merged = 1
@@ -220,9 +225,9 @@ struct DeletionSituation {
   let isDoubtful: Bool
   /// The lives of the newest unsettled edit, if there is one.
   var editBirths: Set<Birth> = []
-  /// The newest unsettled edit that a request may have carried before the deletion.
+  /// The newest unsettled mutation that a request may have carried before the deletion.
   var attempted: LSN?
-  /// Its lives.
+  /// Its lives, if it is an edit.
   var attemptedBirths: Set<Birth> = []
 
   /// What follows from the deletion.
@@ -246,6 +251,9 @@ struct DeletionSituation {
       return decision
     }
     if pending.isDeletion {
+      // Without a base, only a creation that a request may have carried can be the life that ended. Otherwise the upload
+      // of the deletion looks the record up.
+      guard entry?.base != nil || attempted != nil else { return IntakeDecision() }
       return IntakeDecision(steps: [ending(births), .settle(pending.newest, .deleted)])
     }
     return decideAgainstEdit(pending)
