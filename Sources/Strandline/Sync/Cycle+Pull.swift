@@ -159,37 +159,23 @@ extension Cycle {
   /// Applies a page and its token in one transaction.
   private mutating func apply(_ page: ZonePage, of zone: ZoneID, asked: ChangeToken?, isReset: Bool) async throws {
     let isFullFetch = isReset || asked == nil || sync.zones[zone]?.isFullFetch == true
-    var intake = Intake(isFullFetch ? .fullFetch : .delta)
-    let wall = store.environment.clock.wallMilliseconds()
-    try await store.commit { core in
+    let changes = page.changes.map { change in
+      switch change {
+      case .saved(let record): ServerChange(RecordID(record.name, zone: zone), .version(record))
+      case .deleted(let name): ServerChange(RecordID(name, zone: zone), .deletion)
+      case .failed(let name, let error): ServerChange(RecordID(name, zone: zone), .unreadable(error))
+      }
+    }
+    let taken = try await store.take(changes, isFullFetch ? .fullFetch : .delta) { core in
       // Requested with a token that is no longer the zone's: the page may be older than what is here. Drop it whole.
-      guard core.projections.sync.zones[zone]?.token == asked else { return }
+      guard core.projections.sync.zones[zone]?.token == asked else { return false }
       if isReset {
         try core.append(
           .zoneChanged(
             ZoneChanged(zone: zone, change: .reset, words: "the change token was refused or is in doubt")))
       }
-      for change in page.changes {
-        switch change {
-        case .saved(let record):
-          try intake.apply(version: record, of: RecordID(record.name, zone: zone), to: &core)
-        case .deleted(let name): try intake.apply(deletionOf: RecordID(name, zone: zone), to: &core)
-        case .failed(let name, let error):
-          intake.report.held += 1
-          try core.append(
-            .held(
-              Held(
-                id: RecordID(name, zone: zone), direction: .download, lsn: .none, raw: error.raw,
-                code: error.code.rawValue, words: error.reason, requestUUID: error.requestUUID ?? "", attempts: 1,
-                wallMilliseconds: wall)))
-          // The token moves past the record, so each later cycle looks it up until the server can show it.
-          try core.append(
-            .blocked(
-              Blocked(
-                id: RecordID(name, zone: zone), subject: .version, births: [], consequence: .lookup,
-                words: "the server could not show it")))
-        }
-      }
+      return true
+    } after: { core in
       if page.token != asked || isReset {
         try core.append(
           .tokenAdvanced(TokenAdvanced(zone: zone, asked: isReset ? nil : asked, token: page.token)))
@@ -198,7 +184,7 @@ extension Cycle {
         try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
       }
     }
-    report.add(intake.report)
+    report.add(taken.report)
   }
 
   /// The server answered that it does not have the zone.
@@ -236,25 +222,24 @@ extension Cycle {
         continue
       }
       rest = rest.dropFirst(some.count)
-      var intake = Intake(.lookup)
-      var absent: Set<RecordID> = []
-      try await store.commit { core in
-        for name in some {
-          let id = RecordID(name, zone: zone)
-          switch found[name] {
-          case .record(let record): try intake.apply(version: record, of: id, to: &core)
-          case .deleted: absent.insert(id)
-          case .failed(let error, _) where error.code == .notFound: absent.insert(id)
-          case .failed(let error, _):
-            // The record stays as it is and is looked up again in the next cycle.
-            if ErrorPolicy.item(error) == .signIn { throw error }
-          case nil: break
-          }
+      var changes: [ServerChange] = []
+      var absent: [RecordID] = []
+      for name in some {
+        let id = RecordID(name, zone: zone)
+        switch found[name] {
+        case .record(let record): changes.append(ServerChange(id, .version(record)))
+        case .deleted: absent.append(id)
+        case .failed(let error, _) where error.code == .notFound: absent.append(id)
+        case .failed(let error, _):
+          // The record stays as it is and is looked up again in the next cycle.
+          if ErrorPolicy.item(error) == .signIn { throw error }
+        case nil: break
         }
-        for id in absent.sorted() { try intake.apply(absenceOf: id, to: &core) }
       }
-      report.add(intake.report)
-      missing.formUnion(try absent.filter { id in try store.projections.entry(id)?.base != nil })
+      changes += absent.sorted().map { ServerChange($0, .absence) }
+      let taken = try await store.take(changes, .lookup)
+      report.add(taken.report)
+      missing.formUnion(taken.absent)
     }
   }
 }

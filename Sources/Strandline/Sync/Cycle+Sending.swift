@@ -97,18 +97,18 @@ extension Cycle {
     _ batch: [Upload], _ results: [String: CloudResult], _ zone: ZoneID
   ) async throws -> Bool {
     var refused: [(Upload, CloudError)] = []
-    var versions: [(Upload, ServerRecord)] = []
+    var versions: [ServerChange] = []
     for upload in batch {
       if case .failed(let error, let serverRecord)? = results[upload.id.name] {
         refused.append((upload, error))
-        if let serverRecord { versions.append((upload, serverRecord)) }
+        if let serverRecord { versions.append(ServerChange(upload.id, .version(serverRecord))) }
       }
     }
     try throwIfAllRefusedAlike(refused, of: batch)
     let wall = store.environment.clock.wallMilliseconds()
     var done = SyncReport()
-    var intake = Intake(.lookup)
-    try await store.commit { core in
+    let taken = try await store.take(versions, .lookup) { core in
+      done = SyncReport()
       for upload in batch {
         switch results[upload.id.name] {
         case .record(let server):
@@ -133,12 +133,12 @@ extension Cycle {
         case nil: break
         }
       }
-      for (upload, server) in versions { try intake.apply(version: server, of: upload.id, to: &core) }
+      return true
     }
     report.add(done)
-    report.add(intake.report)
+    report.add(taken.report)
     if batch.contains(where: \.isPreparation) { hasConflicted = true }
-    return try await handleRefusals(refused, of: batch.count, known: versions.map(\.0.id), zone)
+    return try await handleRefusals(refused, of: batch.count, known: versions.map(\.id), zone)
   }
 
   private static func settleDeletion(_ upload: Upload, _ core: inout StoreCore) throws {

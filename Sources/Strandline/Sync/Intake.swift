@@ -13,9 +13,23 @@ package struct Intake {
   package enum Source: Sendable { case delta, fullFetch, lookup }
 
   let source: Source
-  var report = SyncReport()
+  let rules: ConflictRules
+  var taken = TakenChanges()
 
-  package init(_ source: Source) { self.source = source }
+  package init(_ source: Source, rules: ConflictRules = ConflictRules()) {
+    self.source = source
+    self.rules = rules
+  }
+
+  /// Applies what the server says of a record.
+  package mutating func apply(_ change: ServerChange, to core: inout StoreCore) throws {
+    switch change.kind {
+    case .version(let server): try apply(version: server, of: change.id, to: &core)
+    case .deletion: try apply(deletionOf: change.id, to: &core)
+    case .absence: try apply(absenceOf: change.id, to: &core)
+    case .unreadable(let error): try apply(unreadable: error, of: change.id, to: &core)
+    }
+  }
 
   /// Applies a version that the server holds.
   package mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
@@ -25,7 +39,8 @@ package struct Intake {
       base.modifiedMilliseconds == server.system.modified?.milliseconds,
       try server.system.archive.isEmpty || !core.event(at: base.version).archive.isEmpty
     {
-      report.echoes += 1
+      taken.report.echoes += 1
+      taken.touched.insert(id)
       try closeBlock(of: id, words: "the server agrees with this store", &core)
       return
     }
@@ -55,8 +70,31 @@ package struct Intake {
     } else {
       try closeBlock(of: id, words: "the server does not have it", &core)
     }
-    guard let entry = try core.projections.entry(id), let pending = entry.pending, pending.isDeletion else { return }
-    try core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: entry.base == nil ? .cancelled : .deleted)))
+    taken.touched.insert(id)
+    guard let entry = try core.projections.entry(id) else { return }
+    if let pending = entry.pending, pending.isDeletion {
+      let outcome: Outcome = entry.base == nil ? .cancelled : .deleted
+      try core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: outcome)))
+    } else if entry.base != nil {
+      taken.absent.append(id)
+    }
+  }
+
+  /// Holds a record that the feed names and could not show. The token moves past it, so it is looked up until the server
+  /// can show it.
+  private mutating func apply(unreadable error: CloudError, of id: RecordID, to core: inout StoreCore) throws {
+    taken.report.held += 1
+    taken.touched.insert(id)
+    try core.append(
+      .held(
+        Held(
+          id: id, direction: .download, lsn: .none, raw: error.raw, code: error.code.rawValue, words: error.reason,
+          requestUUID: error.requestUUID ?? "", attempts: 1,
+          wallMilliseconds: core.environment.clock.wallMilliseconds())))
+    try core.append(
+      .blocked(
+        Blocked(
+          id: id, subject: .version, births: [], consequence: .lookup, words: "the server could not show it")))
   }
 
   // MARK: Gathering
@@ -137,7 +175,8 @@ package struct Intake {
   // MARK: Carrying out
 
   private mutating func perform(_ decision: IntakeDecision, on id: RecordID, _ core: inout StoreCore) throws {
-    report.add(decision.counts)
+    taken.report.add(decision.counts)
+    if !decision.steps.isEmpty { taken.touched.insert(id) }
     var version = LSN.none
     for step in decision.steps {
       switch step {
