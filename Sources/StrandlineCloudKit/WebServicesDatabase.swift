@@ -8,6 +8,7 @@
 public import Strandline
 internal import StrandlineJSON
 package import StrandlineSystem
+internal import Synchronization
 
 /// One database of a container, reached over HTTP.
 public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
@@ -21,6 +22,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   private let transport: any Transport
   private let environment: SystemEnvironment
   private let queue: RequestQueue
+  private let serverOffset: Mutex<Int64?> = Mutex(nil)
 
   /// The origin of Apple's service.
   public static let appleOrigin = "https://api.apple-cloudkit.com"
@@ -299,6 +301,24 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     return nil
   }
 
+  /// How many milliseconds the server's clock was ahead in the newest answer that named its time.
+  public var serverOffsetMilliseconds: Int64? { serverOffset.withLock { $0 } }
+
+  /// Learns the server's clock from the header `Date`, which has whole seconds.
+  private func learnServerTime(_ response: HTTPResponse) {
+    guard let text = response.headers["date"], let date = HTTPDate.milliseconds(text) else { return }
+    let offset = date + 500 - environment.clock.wallMilliseconds()
+    serverOffset.withLock { $0 = offset }
+  }
+
+  /// A record whose bytes an earlier version could not read; nil if this one cannot either.
+  public func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
+    guard let record = try? WireJSON.decode(WireRecord.self, raw), record.error == nil, record.defect == nil,
+      record.deleted != true, missing(in: record) == nil, let name = record.recordName
+    else { return nil }
+    return record.serverRecord(name: name, in: zone)
+  }
+
   // MARK: One exchange
 
   private struct Answer<Value: Sendable>: Sendable {
@@ -333,6 +353,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
         method: method, origin: origin, path: basePath + endpoint, query: query.joined(separator: "&"),
         headers: ["Content-Type": "application/json; charset=utf-8", "Accept": "application/json"], body: sent)
       let response = try await transport.send(request)
+      learnServerTime(response)
       let successor =
         response.headers["x-apple-cloudkit-web-auth-token"] ?? response.headers["x-apple-cloudkit-session"]
       // A successor counts only for a request that carried a token, as in CloudKit JS.

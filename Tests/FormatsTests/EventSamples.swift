@@ -106,8 +106,8 @@ enum EventSamples {
           archive: [0x62, 0x70, 0x00])),
       .merged(
         Merged(
-          id: id, version: few, dirty: ["title": LSN(3)], base: LSN(8), local: LSN(3), time: time(7), editCount: 2,
-          tenure: 1, rule: "join")),
+          id: id, version: few, dirty: ["title": LSN(3)], base: LSN(8), local: LSN(3), ancestor: LSN(2),
+          time: time(7), editCount: 2, tenure: 1, rule: "join", words: "joined, because the resolver failed")),
       .fetchedSave(
         FetchedSave(
           id: RecordID("note-2", zone: sharedZone), version: few,

@@ -59,7 +59,8 @@ struct HistoryFold {
         .object([
           "duration": .int($0.durationMilliseconds), "wall": .int($0.wallMilliseconds),
           "batchSize": .uint($0.batchSize),
-          "isServers": .bool($0.isServers), "reason": .text($0.reason),
+          "isServers": .bool($0.isServers), "serverOffset": .int($0.serverOffsetMilliseconds),
+          "reason": .text($0.reason),
         ])
       },
       "latest": .uint(sync.latest.rawValue), "isParked": .bool(sync.isParked),

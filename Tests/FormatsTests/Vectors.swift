@@ -267,7 +267,7 @@ extension Pace {
   static func sample(_ number: Int, scope: DatabaseScope = .private) -> Pace {
     Pace(
       scope: scope, durationMilliseconds: Int64(number) * 1000, wallMilliseconds: 1_780_000_000_000,
-      isServers: number % 2 == 1,
-      reason: "THROTTLED")
+      isServers: number % 2 == 1, serverOffsetMilliseconds: Int64(number) * -7,
+      reason: "OVERLOAD")
   }
 }

@@ -280,8 +280,8 @@ STORE = {
     5: "sent batch:u64 zone:zone lsns:lsns",
     6: "settled record:id lsn:varint outcome:1-8 changeTag:text? created:touch? modified:touch? archive:hex code:text"
     " words:text",
-    7: "merged record:id recordType:text births:births base:varint local:varint time:u64 editCount:varint tenure:u64"
-    " rule:text content:content",
+    7: "merged record:id recordType:text births:births base:varint local:varint ancestor:varint time:u64"
+    " editCount:varint tenure:u64 rule:text words:text content:content",
     8: "fetchedSave record:id recordType:text births:births changeTag:text created:touch? modified:touch? source:1-3"
     " isStamped:flag latest:u64 unknownKeys:hex archive:hex content:content",
     9: "fetchedDelete record:id births:births reason:1-4",
@@ -298,7 +298,8 @@ STORE = {
     19: "sweepEnded zone:zone epoch:varint seen:varint removed:varint",
     20: "assetUploaded record:id lsn:varint field:text receipt:text wall:zigzag",
     21: "accountChanged userHash:u64 isParked:flag",
-    22: "pace scope:1-3 duration:zigzag wall:zigzag batchSize:varint isServers:flag reason:text",
+    22: "pace scope:1-3 duration:zigzag wall:zigzag batchSize:varint isServers:flag"
+    " serverOffset:zigzag reason:text",
     23: "deletions latest:u64 key:raw16 names:deletedNames",
     24: "superseded record:id recordType:text time:u64",
     25: "databaseTokenAdvanced scope:1-3 asked:text? token:text",
@@ -798,7 +799,7 @@ class State:
                 str(scope): some(self.bounds[scope], "container", "environment", "userHash") for scope in self.bounds
             },
             "paces": {
-                str(scope): some(self.paces[scope], "duration", "wall", "batchSize", "isServers", "reason")
+                str(scope): some(self.paces[scope], "duration", "wall", "batchSize", "isServers", "serverOffset", "reason")
                 for scope in self.paces
             },
             "latest": self.latest,

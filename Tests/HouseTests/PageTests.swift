@@ -91,6 +91,8 @@ struct `The pages` {
       "// (\(word)s L1,\n// L72, 7). See \(word) 8 of 9, \(word)s L3 and 4; a \(word) is none.\nfunc `L5: a`() {}\nfunc `6 a`() {}\n"
     )
     #expect(Rules.citedDecisions(planted) == ["L1", "L72", "7", "8", "L3", "4", "L5"])
+    let scenarios = SourceText("Tests/A/ScenarioTests.swift", "func `5: a`() {}\n")
+    #expect(Rules.citedDecisions(scenarios).isEmpty)
     #expect(Rules.listedDecisions("| number | x |\n|---|---|\n| 9 | y |\n| L10 | z |\n") == ["9", "L10"])
   }
 

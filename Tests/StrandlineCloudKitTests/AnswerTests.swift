@@ -275,4 +275,27 @@ struct AnswerTests {
     }
     #expect(!"\(session)".contains("secret"))
   }
+
+  @Test func `the server's clock is read from an answer's header`() async throws {
+    let client = WebServicesDatabase.over(
+      ScriptedTransport(headers: ["Date": "Thu, 28 May 2026 21:26:40 GMT"], #"{"zones":[]}"#))
+    #expect(client.serverOffsetMilliseconds == nil)
+    _ = try await client.zones()
+    // An hour, and half of the second that the header leaves open.
+    #expect(client.serverOffsetMilliseconds == 3_600_500)
+  }
+
+  @Test func `a record whose bytes were kept is read again`() {
+    let client = WebServicesDatabase.over(ScriptedTransport("{}"))
+    func read(_ text: String) -> ServerRecord? { client.record(readingAgain: Array(text.utf8), in: notes) }
+    let record = read(
+      #"{"recordName":"r","recordType":"Note","recordChangeTag":"1","fields":{"f":{"type":"STRING","value":"x"}}}"#)
+    #expect(record?.name == "r" && record?.fields == ["f": "x"])
+    for unreadable in [
+      "", "{", #"{"recordName":"r","recordType":"Note","recordChangeTag":"1","fields":{"f":5}}"#,
+      #"{"recordName":"r","recordType":"Note","fields":{}}"#, #"{"recordName":"r","deleted":true}"#,
+    ] {
+      #expect(read(unreadable) == nil, "\(unreadable)")
+    }
+  }
 }

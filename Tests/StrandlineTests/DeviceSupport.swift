@@ -70,11 +70,41 @@ func expectAgreement(_ devices: Device..., sourceLocation: SourceLocation = #_so
 final class LateCloud: CloudDatabase {
   private let base: any CloudDatabase
   private let late: Mutex<[ZoneChange]> = Mutex([])
+  private let unreadable: Mutex<[String: ServerRecord]> = Mutex([:])
+  private let replacement: Mutex<ZoneChange?> = Mutex(nil)
+  private let lookups = Mutex(0)
 
   init(_ base: any CloudDatabase) { self.base = base }
 
   /// The next page begins with these changes.
   func showAgain(_ changes: ZoneChange...) { late.withLock { $0 += changes } }
+
+  /// The next page has this change in place of what the server says of the same record.
+  func replaceNext(_ change: ZoneChange) { replacement.withLock { $0 = change } }
+
+  /// A note cannot be read from now on.
+  func breakRecord(_ name: String) async throws {
+    let record = try await current(name)
+    unreadable.withLock { $0[name] = record }
+  }
+
+  /// What is known of a note that cannot be read.
+  func defect(of name: String) -> CloudError {
+    var error = CloudError(.unexpectedServerResponse, reason: "the record cannot be read")
+    error.raw = Array(name.utf8)
+    return error
+  }
+
+  /// This version can read what was kept of the notes.
+  let canRead = Mutex(false)
+
+  func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
+    guard canRead.withLock({ $0 }) else { return nil }
+    return unreadable.withLock { $0[String(decoding: raw, as: UTF8.self)] }
+  }
+
+  /// How many records were looked up.
+  var lookupCount: Int { lookups.withLock { $0 } }
 
   /// The version of a note that the server holds now.
   func current(_ name: String) async throws -> ServerRecord {
@@ -92,7 +122,12 @@ final class LateCloud: CloudDatabase {
     try await base.modify(operations, in: zone, atomic: atomic)
   }
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
-    try await base.lookup(names, in: zone)
+    lookups.withLock { $0 += names.count }
+    var found = try await base.lookup(names, in: zone)
+    for name in unreadable.withLock({ Array($0.keys) }) where found[name] != nil {
+      found[name] = .failed(defect(of: name), serverRecord: nil)
+    }
+    return found
   }
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
     var page = try await base.zoneChanges(in: zone, since: token, limit: limit)
@@ -100,10 +135,24 @@ final class LateCloud: CloudDatabase {
       defer { late = [] }
       return late
     }
-    page.changes = again + page.changes
+    let replaced = replacement.withLock { replacement in
+      defer { replacement = nil }
+      return replacement
+    }
+    if let replaced { page.changes.removeAll { $0.name == replaced.name } }
+    page.changes = again + [replaced].compactMap(\.self) + page.changes
     return page
   }
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
     try await base.databaseChanges(since: token, limit: limit)
+  }
+}
+
+extension ZoneChange {
+  fileprivate var name: String {
+    switch self {
+    case .saved(let record): record.name
+    case .deleted(let name), .failed(let name, _): name
+    }
   }
 }

@@ -263,6 +263,19 @@ func openForSyncByHand(at folder: String, cloud: any CloudDatabase) async throws
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
+func openWithRules(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.conflicts["Song"].fields = ["tags": .union, "plays": .counter]
+  configuration.conflicts["Draft"].record = .resolver { conflict in
+    var draft = conflict.server
+    if case .string(let ours)? = conflict.local["text"], case .string(let theirs)? = draft["text"] {
+      draft["text"] = .string(theirs + "\n" + ours)
+    }
+    return draft
+  }
+  return try await RecordStore.open(at: folder, syncing: configuration)
+}
+
 func markPlace(of name: String, in store: RecordStore) async throws {
   try await store.write { tx in
     guard var record = try tx.record(RecordID(name)) else { return }
@@ -550,5 +563,9 @@ struct `The examples of the documentation` {
     #expect(try await syncNow(tablet) == 1)
     #expect(try tablet.value(Note.self, "tide")?.title == "Low tide at six")
     try await tablet.close()
+
+    let watch = try await openWithRules(at: folder("watch"), cloud: database)
+    #expect(try await syncNow(watch) == 1)
+    try await watch.close()
   }
 }

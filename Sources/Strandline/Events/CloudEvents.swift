@@ -92,6 +92,12 @@ package struct Merged: EventPayload {
   package static let joinRule = "join"
   /// A new life that takes the place of the one that the server holds.
   package static let replaceRule = "replace"
+  /// The fields that were changed here, and the server's others.
+  package static let clientWinsRule = "clientWins"
+  /// What a resolver of the app made of both.
+  package static let resolverRule = "resolver"
+  /// A life that begins with the edit, because its type's edits win over deletions.
+  package static let reviveRule = "revive"
   package var id: RecordID
   package var type: String
   package var births: Set<Birth>
@@ -99,26 +105,32 @@ package struct Merged: EventPayload {
   package var base: LSN
   /// The local mutation that was merged.
   package var local: LSN
+  /// The event with the version that both sides were made from; none if it is not known.
+  package var ancestor: LSN
   package var time: HybridTime
   package var editCount: UInt64
   package var tenure: UInt64
   /// The rule's name.
   package var rule: String
+  /// Why it is not the rule that the app declared; else empty.
+  package var words: String
   package var content: EncodedContent
 
   package init(
-    id: RecordID, version: Version, dirty: [String: LSN], base: LSN, local: LSN, time: HybridTime,
-    editCount: UInt64, tenure: UInt64, rule: String
+    id: RecordID, version: Version, dirty: [String: LSN], base: LSN, local: LSN, ancestor: LSN = .none,
+    time: HybridTime, editCount: UInt64, tenure: UInt64, rule: String, words: String = ""
   ) {
     self.id = id
     self.type = version.type
     self.births = version.stamp.births
     self.base = base
     self.local = local
+    self.ancestor = ancestor
     self.time = time
     self.editCount = editCount
     self.tenure = tenure
     self.rule = rule
+    self.words = words
     self.content = EncodedContent(version, dirty: dirty)
   }
   package init<Coder: FieldCoder>(_ merged: Self?, _ field: inout Coder) throws(Coder.Failure) {
@@ -127,10 +139,12 @@ package struct Merged: EventPayload {
     births = try field("births", .births, merged?.births)
     base = try field("base", .lsn, merged?.base)
     local = try field("local", .lsn, merged?.local)
+    ancestor = try field("ancestor", .lsn, merged?.ancestor)
     time = try field("time", .time, merged?.time)
     editCount = try field("editCount", .varint, merged?.editCount)
     tenure = try field("tenure", .u64, merged?.tenure)
     rule = try field("rule", .text, merged?.rule)
+    words = try field("words", .text, merged?.words)
     content = try field("content", .content, merged?.content)
   }
 }

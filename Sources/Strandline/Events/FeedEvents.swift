@@ -160,17 +160,20 @@ package struct Pace: EventPayload, Hashable {
   package var batchSize: UInt64
   /// Whether the server asked for the wait. A user may end the engine's own backoff early, but not this.
   package var isServers: Bool
+  /// How far the server's clock was ahead of this device's at `wallMilliseconds`. A store sets it when it appends this.
+  package var serverOffsetMilliseconds: Int64
   package var reason: String
 
   package init(
     scope: DatabaseScope, durationMilliseconds: Int64, wallMilliseconds: Int64, batchSize: UInt64 = 0,
-    isServers: Bool, reason: String
+    isServers: Bool, serverOffsetMilliseconds: Int64 = 0, reason: String
   ) {
     self.scope = scope
     self.durationMilliseconds = durationMilliseconds
     self.wallMilliseconds = wallMilliseconds
     self.batchSize = batchSize
     self.isServers = isServers
+    self.serverOffsetMilliseconds = serverOffsetMilliseconds
     self.reason = reason
   }
   package init<Coder: FieldCoder>(_ pace: Self?, _ field: inout Coder) throws(Coder.Failure) {
@@ -179,6 +182,7 @@ package struct Pace: EventPayload, Hashable {
     wallMilliseconds = try field("wall", .zigzag, pace?.wallMilliseconds)
     batchSize = try field("batchSize", .varint, pace?.batchSize)
     isServers = try field("isServers", .flag, pace?.isServers)
+    serverOffsetMilliseconds = try field("serverOffset", .zigzag, pace?.serverOffsetMilliseconds)
     reason = try field("reason", .text, pace?.reason)
   }
 }

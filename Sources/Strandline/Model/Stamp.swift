@@ -1,8 +1,10 @@
 // Who wrote what, when, in an order that all devices agree on: hybrid times, births, and the stamp that travels
-// with a record.
+// with a record; and the clock that gives these times.
 //
 // A merge is a join of stamps, field by field: associative, commutative, idempotent, so every order of delivery
 // ends alike. Bytes of the travelling stamp: Formats/stamp.md.
+
+package import StrandlineSystem
 
 /// A hybrid logical clock's reading: 48 bits of milliseconds since 1970, 16 bits of count within one.
 /// (Kulkarni and others, "Logical Physical Clocks", 2014.)
@@ -120,6 +122,8 @@ package struct Stamp: Hashable, Sendable {
 
   /// Disbelieves times from the future: a field stamped later than its version's server modified time (and a
   /// minute) was stamped at that modified time. Every device that reads this version computes the same.
+  ///
+  /// - Parameter milliseconds: of an edit that is not sent, the server's time now.
   package mutating func clamp(toModified milliseconds: Int64?) {
     guard let milliseconds else { return }
     let limit = HybridTime(milliseconds: milliseconds &+ Self.clampMilliseconds, count: .max)
@@ -129,21 +133,101 @@ package struct Stamp: Hashable, Sendable {
   }
 }
 
-/// A hybrid logical clock: each reading exceeds every earlier reading and every time that it learned.
+/// What was heard of the server's clock, and what this device's clocks showed then.
+package struct ServerTimeSample: Hashable, Sendable {
+  /// The server's time in milliseconds since 1970.
+  package var milliseconds: Int64
+  /// This device's time in milliseconds since 1970.
+  package var wall: Int64
+  /// This device's monotonic time; nil if it was heard before this process began.
+  package var nanoseconds: UInt64?
+  /// Whether it was the server's time at that moment. Otherwise the server's clock was there or beyond.
+  package var isNow: Bool
+
+  package init(milliseconds: Int64, wall: Int64, nanoseconds: UInt64?, isNow: Bool) {
+    self.milliseconds = milliseconds
+    self.wall = wall
+    self.nanoseconds = nanoseconds
+    self.isNow = isNow
+  }
+
+  /// How far the server's clock was ahead, in milliseconds.
+  package var offset: Int64 { milliseconds &- wall }
+
+  /// How far two clocks of this device may differ over a while before one of them was set.
+  private static let slackMilliseconds: Int64 = 5_000
+  /// From an offset of a day on, this device's clock was wrong and not slow.
+  private static let wrongMilliseconds: Int64 = 86_400_000
+
+  /// The server's time now, given what the clocks of this device show.
+  ///
+  /// | the wall clock, since the sample | the server's time is |
+  /// | --- | --- |
+  /// | went as far as the monotonic one | the sample's, and as much |
+  /// | went less far: it was set back | the sample's, and what the monotonic one went |
+  /// | is behind the sample's, and the process is another one: it was set back | what it shows now, at least the sample's |
+  /// | went farther, and now shows what the server's should by the monotonic one: it was put right | what it shows now |
+  /// | went farther, was a day or more behind the server's, and is not any more: it was put right | what it shows now |
+  /// | went farther otherwise: the device slept | the sample's, and as much |
+  package func now(wall now: Int64, nanoseconds: UInt64) -> Int64 {
+    let elapsed = now &- wall
+    if let began = self.nanoseconds, nanoseconds >= began {
+      let ticked = Int64((nanoseconds - began) / 1_000_000)
+      if elapsed < ticked &- Self.slackMilliseconds { return milliseconds &+ ticked }
+      if elapsed <= ticked &+ Self.slackMilliseconds { return milliseconds &+ elapsed }
+      if (now &- (milliseconds &+ ticked)).magnitude <= UInt64(Self.slackMilliseconds) { return now }
+    } else if elapsed < 0 {
+      return max(now, milliseconds)
+    }
+    if offset > Self.wrongMilliseconds, now >= milliseconds { return now }
+    return milliseconds &+ elapsed
+  }
+}
+
+/// A hybrid logical clock: each reading exceeds every earlier reading and every time that it learned, unless these came
+/// from a clock that was wrong.
 package struct HybridClock: Hashable, Sendable {
   /// The greatest time given or learned.
   package private(set) var latest: HybridTime = .zero
-  /// How far the server's clock was ahead of ours when last heard, in milliseconds.
-  package var serverOffset: Int64 = 0
+  /// What was heard of the server's clock last; nil before the first answer.
+  package private(set) var sample: ServerTimeSample?
 
   package init() {}
 
-  /// The next time, given the wall clock's milliseconds.
-  package mutating func tick(wall: Int64) -> HybridTime {
-    latest = max(HybridTime(milliseconds: wall &+ serverOffset), latest.next)
+  /// The server's time, as far as it is known, in milliseconds since 1970.
+  package func now(_ clock: any SystemClock) -> Int64 {
+    let wall = clock.wallMilliseconds()
+    return sample?.now(wall: wall, nanoseconds: clock.monotonicNanoseconds()) ?? wall
+  }
+
+  /// The next time.
+  package mutating func tick(_ clock: any SystemClock) -> HybridTime {
+    let now = now(clock)
+    // What is further ahead than the slowest server could explain was given while this device's clock was wrong.
+    if latest > HybridTime(milliseconds: now &+ Stamp.clampMilliseconds, count: .max) { latest = .zero }
+    latest = max(HybridTime(milliseconds: now), latest.next)
     return latest
   }
 
   /// Learns a time that came from elsewhere.
   package mutating func learn(_ time: HybridTime) { latest = max(latest, time) }
+
+  /// Learns from the log what an earlier process heard of the server's clock.
+  package mutating func learn(_ old: ServerTimeSample) { sample = old }
+
+  /// Learns what the server said of its clock.
+  ///
+  /// - Parameter isNow: whether it is the server's time now. Otherwise it is one that has passed there, such as that of a
+  ///   change: it counts if the server's clock was believed to be behind it, and nothing better was heard in this process.
+  package mutating func learn(serverMilliseconds: Int64, isNow: Bool, _ clock: any SystemClock) {
+    // Not a time of any clock: 48 bits of milliseconds end in the year 10889.
+    guard serverMilliseconds > 0, serverMilliseconds < 1 << 48 else { return }
+    if !isNow {
+      if let sample, sample.isNow, sample.nanoseconds != nil { return }
+      if serverMilliseconds <= now(clock) { return }
+    }
+    sample = ServerTimeSample(
+      milliseconds: serverMilliseconds, wall: clock.wallMilliseconds(), nanoseconds: clock.monotonicNanoseconds(),
+      isNow: isNow)
+  }
 }

@@ -38,6 +38,22 @@ public protocol CloudDatabase: Sendable {
 
   /// One page of the zones that changed since a token.
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage
+
+  /// How many milliseconds the server's clock was ahead of this device's when the newest answer came. Nil, the default, if
+  /// the transport cannot say: the engine then learns it from the times at which the server changed records.
+  var serverOffsetMilliseconds: Int64? { get }
+
+  /// A record whose bytes an earlier version of the transport could not read and kept (`CloudError.raw`). Nil, the default,
+  /// if this version cannot read them either.
+  func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord?
+}
+
+extension CloudDatabase {
+  /// Nil.
+  public var serverOffsetMilliseconds: Int64? { nil }
+
+  /// Nil.
+  public func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? { nil }
 }
 
 /// Which database of which container.

@@ -57,8 +57,17 @@ public struct RecordChange: Hashable, Sendable {
   public var mutation: LSN?
   /// What became of the mutation, if it was settled.
   public var outcome: MutationOutcome?
-  /// Code and words of a hold, a block or a refusal.
+  /// Code and words of a hold, a block or a refusal; why an edit was given up, and why a merge did not go by its rule.
   public var reason: String?
+  /// Of a merge: the rule by which both sides became one: `join`, `clientWins` or `resolver`; `replace` for a new life in
+  /// the place of the server's; `revive` for an edit that began a new life after a deletion. What was saved here is the
+  /// change at `mutation`, what came from the server the one at `base`, and both were made from the one at `ancestor`: an
+  /// app can show them, and saves what it wants back.
+  public var rule: String?
+  /// Of a merge: the change that brought the server's version, or acknowledged it.
+  public var base: LSN?
+  /// Of a merge: the change with the version that both sides were made from; nil if that is not known.
+  public var ancestor: LSN?
   /// Compaction has left nothing of the change but that it happened.
   public var isCompacted = false
 }
@@ -78,6 +87,10 @@ extension RecordChange {
       self.init(position, id, .deleted, .local, deleted.time.milliseconds)
     case .merged(let merged):
       self.init(position, id, .merged, .local, merged.time.milliseconds, of: merged.local)
+      reason = Self.words("", merged.words)
+      rule = merged.rule
+      base = merged.base == .none ? nil : merged.base
+      ancestor = merged.ancestor == .none ? nil : merged.ancestor
     case .fetchedSave(let fetched):
       self.init(position, id, .fetched, .server, fetched.modified?.milliseconds)
     case .fetchedDelete:

@@ -16,6 +16,8 @@ package struct StoreCore: ~Copyable, Sendable {
   package private(set) var writer: WriterID
   /// The database that the store's engine syncs; nil without an engine.
   package var engineScope: DatabaseScope?
+  /// What becomes of conflicts.
+  package var conflictRules = ConflictRules()
   /// No transaction begins: the store is suspended, or about to be.
   package private(set) var isSuspended = false
   /// Whether `opened` stands in the log under this tenure and name.
@@ -33,7 +35,7 @@ package struct StoreCore: ~Copyable, Sendable {
     let sync = projections.sync
     self.writer = sync.writer ?? max(1, environment.random.next())
     self.clock = HybridClock()
-    clock.learn(sync.latest)
+    learnClock(from: sync)
   }
 
   /// Whose store this is.
@@ -48,7 +50,50 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   /// The next hybrid time.
-  package mutating func tick() -> HybridTime { clock.tick(wall: environment.clock.wallMilliseconds()) }
+  package mutating func tick() -> HybridTime { clock.tick(environment.clock) }
+
+  /// The server's time, as far as it is known, in milliseconds since 1970.
+  package var serverMilliseconds: Int64 { clock.now(environment.clock) }
+
+  /// Learns what the server said of its clock.
+  ///
+  /// - Parameter isNow: whether it is the server's time now, and not only one that has passed there.
+  package mutating func learn(serverMilliseconds: Int64, isNow: Bool) {
+    clock.learn(serverMilliseconds: serverMilliseconds, isNow: isNow, environment.clock)
+  }
+
+  /// The same, where the transport names the offset of the server's clock.
+  package mutating func learn(serverOffset: Int64) {
+    learn(serverMilliseconds: environment.clock.wallMilliseconds() &+ serverOffset, isNow: true)
+  }
+
+  /// From this difference on to what the log says, the offset of the server's clock is appended.
+  private static let offsetMillisecondsMin: UInt64 = 5_000
+
+  /// Appends the offset of the server's clock if it has moved, so that it outlasts the process. A wait that is not over
+  /// stays.
+  package mutating func appendServerOffset() throws(StrandlineError) {
+    guard let scope = engineScope, clock.sample?.nanoseconds != nil else { return }
+    let known = projections.sync.paces[scope]
+    let wall = environment.clock.wallMilliseconds()
+    let moved = (serverMilliseconds &- wall) &- (known?.serverOffsetMilliseconds ?? 0)
+    guard moved.magnitude >= Self.offsetMillisecondsMin else { return }
+    try append(
+      .pace(
+        Pace(
+          scope: scope, durationMilliseconds: known?.remaining(wall: wall) ?? 0, wallMilliseconds: wall,
+          batchSize: known?.batchSize ?? 0, isServers: known?.isServers ?? false, reason: known?.reason ?? "")))
+  }
+
+  private mutating func learnClock(from sync: SyncState) {
+    clock.learn(sync.latest)
+    guard let pace = sync.paces.values.max(by: { $0.wallMilliseconds < $1.wallMilliseconds }) else { return }
+    let offset = pace.serverOffsetMilliseconds
+    if offset == 0 { return }
+    clock.learn(
+      ServerTimeSample(
+        milliseconds: pace.wallMilliseconds &+ offset, wall: pace.wallMilliseconds, nanoseconds: nil, isNow: true))
+  }
 
   /// Draws a new writer ID: a clone of this store writes under the old one.
   package mutating func renameWriter() {
@@ -154,16 +199,22 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   @discardableResult
-  private mutating func add(_ event: Event, known: KnownRecord? = nil) throws(StrandlineError) -> LSN {
-    let (lsn, latest) = try projections.withLock { (state) throws(StrandlineError) in
+  private mutating func add(_ given: Event, known: KnownRecord? = nil) throws(StrandlineError) -> LSN {
+    var event = given
+    if case .pace(var pace) = event {
+      pace.serverOffsetMilliseconds = serverMilliseconds &- environment.clock.wallMilliseconds()
+      event = .pace(pace)
+    }
+    let lsn = try projections.withLock { (state) throws(StrandlineError) in
       let lsn = state.appliedLSN.advanced(by: 1)
       try state.apply(event, at: lsn, isDurable: false, known: known)
-      return (lsn, state.sync.latest)
+      return lsn
     }
     beginBody()
     EventCodec.encode(event, into: &body)
     addBody(at: lsn)
-    clock.learn(latest)
+    // All other times in events are this clock's own.
+    if case .fetchedSave(let fetched) = event { clock.learn(fetched.latest) }
     return lsn
   }
 
@@ -230,7 +281,7 @@ package struct StoreCore: ~Copyable, Sendable {
     hasOpened = false
     let sync = projections.sync
     writer = sync.writer ?? writer
-    clock.learn(sync.latest)
+    learnClock(from: sync)
   }
 
   // MARK: Reading what is appended

@@ -139,7 +139,7 @@ public struct WriteTransaction: ~Copyable {
           + "a record keeps its type for life; delete it and create it anew")
     }
     if known.entry == nil { try checkName(id) }
-    if current == nil { try checkSchemaName(type, "record type", id) }
+    if current == nil { try Self.checkSchemaName(type, "record type", id) }
     try check(id.zone, of: id)
     return (known, current)
   }
@@ -164,11 +164,14 @@ public struct WriteTransaction: ~Copyable {
       fields.removeAll { $0.name == Version.parentField }
       fields.append(NewField(name: Version.parentField, value: .reference(Reference(parent))))
     }
-    for field in fields { try check(field.name, field.value, in: id) }
+    for field in fields { try Self.check(field.name, field.value, in: id) }
     let count = fields.count
     let seen = try known.entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
+    var time = core.tick()
+    // A clock that was set back may show the time at which a life began that is over.
+    while known.deletion?.births.contains(Birth(time: time, writer: core.writer)) == true { time = core.tick() }
     let life = NewLife(
-      id: id, type: type, time: core.tick(), writer: core.writer, tenure: core.tenure,
+      id: id, type: type, time: time, writer: core.writer, tenure: core.tenure,
       base: known.entry?.base?.version ?? .none, seen: seen, fields: fields)
     if isTooLarge { throw tooLarge() }
     try core.append(life, known: known) { contentBytes in
@@ -192,7 +195,7 @@ public struct WriteTransaction: ~Copyable {
     let time = core.tick()
     var dirty = entry?.pending == nil ? [:] : current.dirty
     for name in changed {
-      try check(name, desired[name], in: id)
+      try Self.check(name, desired[name], in: id)
       version.fields[name] = desired[name]
       version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
       dirty[name] = LSN.none
@@ -249,6 +252,15 @@ public struct WriteTransaction: ~Copyable {
 
   // MARK: What CloudKit would refuse
 
+  /// Refuses a record that CloudKit would refuse, but for what the account and what stands under its name decide.
+  static func check(_ record: Record) throws {
+    for (name, value) in record.fields { try check(name, value, in: record.id) }
+    if let parent = record.parent { try check(Version.parentField, .reference(Reference(parent)), in: record.id) }
+    try checkSize(
+      fields: record.fields.count, EncodedContent(Version(type: record.type, fields: record.fields)).byteCount,
+      record.id)
+  }
+
   private func checkName(_ id: RecordID) throws {
     if let defect = Names.defect(recordName: id.name) {
       throw StrandlineError(.invalidName, "'\(id.name.prefix(80))' cannot be a record's name: \(defect)")
@@ -258,13 +270,13 @@ public struct WriteTransaction: ~Copyable {
     }
   }
 
-  private func checkSchemaName(_ name: String, _ what: String, _ id: RecordID) throws {
+  private static func checkSchemaName(_ name: String, _ what: String, _ id: RecordID) throws {
     if let defect = Names.defect(schemaName: name) {
       throw StrandlineError(.invalidName, "'\(name.prefix(80))' cannot be a \(what) (record '\(id)'): \(defect)")
     }
   }
 
-  private func check(_ name: String, _ value: FieldValue?, in id: RecordID) throws {
+  private static func check(_ name: String, _ value: FieldValue?, in id: RecordID) throws {
     if name.utf8.first == UInt8(ascii: "_"), name == Version.parentField {
       if case .reference(let parent)? = value, let defect = Names.defect(recordName: parent.name) {
         throw StrandlineError(.invalidName, "record '\(id)': '\(parent.name.prefix(80))' cannot be a parent: \(defect)")

@@ -11,6 +11,7 @@ extension Cycle {
   static let emptyPagesMax = 1_000
 
   mutating func pull() async throws {
+    report.add(try await store.takeKept { [database] in database.record(readingAgain: $0, in: $1) }.report)
     try await pullDatabase()
     let zones = sync.zones.filter { $0.key.scope == scope && $0.value.isDirty && !$0.value.isLost }.keys.sorted()
     for zone in zones where options.zone == nil || options.zone == zone {
@@ -166,7 +167,9 @@ extension Cycle {
       case .failed(let name, let error): ServerChange(RecordID(name, zone: zone), .unreadable(error))
       }
     }
-    let taken = try await store.take(changes, isFullFetch ? .fullFetch : .delta) { core in
+    let taken = try await store.take(
+      changes, isFullFetch ? .fullFetch : .delta, serverOffset: database.serverOffsetMilliseconds
+    ) { core in
       // Requested with a token that is no longer the zone's: the page may be older than what is here. Drop it whole.
       guard core.projections.sync.zones[zone]?.token == asked else { return false }
       if isReset {
@@ -230,6 +233,7 @@ extension Cycle {
         case .record(let record): changes.append(ServerChange(id, .version(record)))
         case .deleted: absent.append(id)
         case .failed(let error, _) where error.code == .notFound: absent.append(id)
+        case .failed(let error, _) where !error.raw.isEmpty: changes.append(ServerChange(id, .unreadable(error)))
         case .failed(let error, _):
           // The record stays as it is and is looked up again in the next cycle.
           if ErrorPolicy.item(error) == .signIn { throw error }
@@ -237,7 +241,7 @@ extension Cycle {
         }
       }
       changes += absent.sorted().map { ServerChange($0, .absence) }
-      let taken = try await store.take(changes, .lookup)
+      let taken = try await store.take(changes, .lookup, serverOffset: database.serverOffsetMilliseconds)
       report.add(taken.report)
       missing.formUnion(taken.absent)
     }

@@ -107,12 +107,14 @@ extension Cycle {
     try throwIfAllRefusedAlike(refused, of: batch)
     let wall = store.environment.clock.wallMilliseconds()
     var done = SyncReport()
-    let taken = try await store.take(versions, .lookup) { core in
+    let taken = try await store.take(versions, .lookup, serverOffset: database.serverOffsetMilliseconds) { core in
       done = SyncReport()
       for upload in batch {
         switch results[upload.id.name] {
         case .record(let server):
-          learnServerOffset(from: server, wall: wall, &core)
+          if let modified = server.system.modified {
+            core.learn(serverMilliseconds: modified.milliseconds, isNow: true)
+          }
           try core.append(
             .settled(
               Settled(
@@ -215,10 +217,6 @@ extension Cycle {
       refused.allSatisfy({ $0.1.code == first.code && $0.1.reason == first.reason })
     else { return }
     throw first
-  }
-
-  private func learnServerOffset(from server: ServerRecord, wall: Int64, _ core: inout StoreCore) {
-    if let modified = server.system.modified?.milliseconds { core.clock.serverOffset = modified &- wall }
   }
 
   // MARK: Not found

@@ -15,6 +15,12 @@ package struct Intake {
   let source: Source
   let rules: ConflictRules
   var taken = TakenChanges()
+  /// The resolvers' answers.
+  var answers: [RecordID: ConflictAnswer] = [:]
+  /// Whether a conflict may still wait for a resolver.
+  var asksResolvers = true
+  /// The resolvers that have to be asked; then nothing of the transaction may stay.
+  var questions: [ConflictQuestion] = []
 
   package init(_ source: Source, rules: ConflictRules = ConflictRules()) {
     self.source = source
@@ -49,11 +55,11 @@ package struct Intake {
       server, ancestor: base?.version, knownBirths: try knownBirths(of: id, created: server.system.created, entry, core)
     )
     replaceWriterIfCloned(arrival.version.stamp, &core)
-    let situation = try versionSituation(of: id, arrival, entry, base, core)
-    if let decision = situation.decide() {
+    let decision = try versionSituation(of: id, arrival, entry, base, core).decide()
+    if let question = decision.question {
+      questions.append(question)
+    } else {
       try perform(decision, on: id, &core)
-    } else if let pending = entry?.pending {
-      try perform(situation.decide(pending, edit: try core.load(pending.newest)), on: id, &core)
     }
   }
 
@@ -80,8 +86,9 @@ package struct Intake {
     }
   }
 
-  /// Holds a record that the feed names and could not show. The token moves past it, so it is looked up until the server
-  /// can show it.
+  /// Holds a record that cannot be read. The token moves past it, so it is looked up. If its bytes came with the answer to
+  /// a lookup too, it is not asked for any more: it is read again when another version comes, or this program is a newer
+  /// one.
   private mutating func apply(unreadable error: CloudError, of id: RecordID, to core: inout StoreCore) throws {
     taken.report.held += 1
     taken.touched.insert(id)
@@ -89,12 +96,16 @@ package struct Intake {
       .held(
         Held(
           id: id, direction: .download, lsn: .none, raw: error.raw, code: error.code.rawValue, words: error.reason,
-          requestUUID: error.requestUUID ?? "", attempts: 1,
+          requestUUID: error.requestUUID ?? "", attempts: (core.projections.sync.unread[id]?.attempts ?? 0) + 1,
           wallMilliseconds: core.environment.clock.wallMilliseconds())))
-    try core.append(
-      .blocked(
-        Blocked(
-          id: id, subject: .version, births: [], consequence: .lookup, words: "the server could not show it")))
+    if source == .lookup, !error.raw.isEmpty {
+      try closeBlock(of: id, words: "its bytes are kept, and this version cannot read them", &core)
+    } else {
+      try core.append(
+        .blocked(
+          Blocked(
+            id: id, subject: .version, births: [], consequence: .lookup, words: "the server could not show it")))
+    }
   }
 
   // MARK: Gathering
@@ -107,12 +118,44 @@ package struct Intake {
     if source == .lookup, base?.own != nil, let content = entry?.base?.content {
       lacksAcknowledged = newestIncluded(in: stamp, of: [content], core) == nil
     }
+    let included = newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
     return VersionSituation(
       id: id, source: source, arrival: arrival, entry: entry, base: base,
       isDead: try core.projections.isDead(id, births: stamp.births),
-      wasDeleted: try base == nil && core.projections.deletion(id) != nil,
-      included: newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core),
+      wasDeleted: try base == nil && core.projections.deletion(id) != nil, included: included,
+      edit: try pendingEdit(entry, ancestor: try ancestor(included, stamp, entry, base, core), core),
+      rules: rules[arrival.version.type], writer: core.writer,
+      resolution: ConflictResolution(answer: answers[id], isAwaited: asksResolvers),
       lacksAcknowledged: lacksAcknowledged)
+  }
+
+  /// The version from which the unsettled edit and an arriving version were both made.
+  private func ancestor(
+    _ included: LSN?, _ arrived: Stamp, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
+  ) throws -> (lsn: LSN, version: Version)? {
+    guard let pending = entry?.pending, !pending.isDeletion else { return nil }
+    // A mutation of this store that the server has, and whose answer was lost, is what both sides went on from. Of those
+    // that a copy of this log may have sent, compaction may have removed the first.
+    if let included, included != pending.newest, let event = try core.source.eventIfKept(at: included),
+      let version = try LoadedVersion(event, at: included)?.version
+    {
+      return (included, version)
+    }
+    guard let known = entry?.base, let base, !base.version.stamp.births.isDisjoint(with: arrived.births) else {
+      return nil
+    }
+    return (known.version, base.version)
+  }
+
+  /// The newest unsettled mutation, if it is an edit.
+  private func pendingEdit(
+    _ entry: RecordEntry?, ancestor: (lsn: LSN, version: Version)?, _ core: borrowing StoreCore
+  ) throws -> PendingEdit? {
+    guard let pending = entry?.pending, !pending.isDeletion else { return nil }
+    var loaded = try core.load(pending.newest)
+    // The app may have saved it while this device's clock was ahead.
+    loaded.version.stamp.clamp(toModified: core.serverMilliseconds)
+    return PendingEdit(lsn: pending.newest, loaded: loaded, ancestor: ancestor)
   }
 
   private func deletionSituation(
@@ -126,8 +169,9 @@ package struct Intake {
     if !situation.isDoubtful, let pending = entry?.pending {
       // A tombstone in a full fetch may be older than the creation, so it says nothing of an upload.
       situation.attempted = source == .delta || isConfirmed ? core.projections.attempted(pending) : nil
-      if !pending.isDeletion {
-        situation.editBirths = try core.births(pending.newest)
+      if let edit = try pendingEdit(entry, ancestor: nil, core) {
+        situation.edit = edit
+        situation.rule = rules[edit.version.type].deletion
         situation.attemptedBirths = try situation.attempted.map { try core.births($0) } ?? []
       }
     }
@@ -194,18 +238,31 @@ package struct Intake {
       case .deleteAgain(let births):
         try core.append(
           .deleted(Deleted(id: id, births: births, base: version, time: core.tick(), tenure: core.tenure)))
-      case .merge(let joined, let dirty, let edit, let local, let rule):
-        try core.append(
-          .merged(
-            Merged(
-              id: id, version: joined, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) }),
-              base: version, local: local, time: core.tick(), editCount: edit.editCount, tenure: core.tenure,
-              rule: rule)))
+      case .giveUp(let lsn, let words):
+        try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .discarded, words: words)))
+      case .merge(let joined, let dirty, let edit, let rule, let words):
+        try append(joined, dirty: dirty, of: edit, base: version, rule, words, id, &core)
+      case .revive(let edit, let words):
+        var version = edit.version
+        version.stamp.births = [Birth(time: core.tick(), writer: core.writer)]
+        try append(version, dirty: Set(version.names), of: edit, base: .none, Merged.reviveRule, words, id, &core)
       case .block(let blocked): try core.append(.blocked(blocked))
       case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
       case .loseZone(let words): try core.append(.zoneChanged(.lost(id.zone, .other, words: words)))
       }
     }
+  }
+
+  private func append(
+    _ version: Version, dirty: Set<String>, of edit: PendingEdit, base: LSN, _ rule: String, _ words: String,
+    _ id: RecordID, _ core: inout StoreCore
+  ) throws {
+    try core.append(
+      .merged(
+        Merged(
+          id: id, version: version, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) }), base: base,
+          local: edit.lsn, ancestor: edit.ancestor?.lsn ?? .none, time: core.tick(), editCount: edit.loaded.editCount,
+          tenure: core.tenure, rule: rule, words: words)))
   }
 
   /// Closes the record's block, if it has one. Only the answer to a lookup can.

@@ -16,8 +16,12 @@ struct IntakeDecision {
     case deleteAgain(Set<Birth>)
     /// Append that a mutation, and every earlier one of the record, will never be sent, and why.
     case refuse(LSN, code: StrandlineError.Code, words: String)
-    /// Append what the unsettled edit at `local` and the version that was stored merge to.
-    case merge(Version, dirty: Set<String>, edit: LoadedVersion, local: LSN, rule: String)
+    /// Append that a rule of the app's gives up a mutation, and every earlier one of the record.
+    case giveUp(LSN, words: String)
+    /// Append what an unsettled edit and the version that was stored merge to.
+    case merge(Version, dirty: Set<String>, of: PendingEdit, rule: String, words: String)
+    /// Append the edit as the first version of a life that begins with it.
+    case revive(PendingEdit, words: String)
     /// Append that the change was not applied, and what has to be asked because of it.
     case block(Blocked)
     /// Close the record's block, if it has one.
@@ -28,6 +32,20 @@ struct IntakeDecision {
 
   var steps: [Step] = []
   var counts = SyncReport()
+  /// A resolver has to be asked before it can be decided what follows; then there are no steps.
+  var question: ConflictQuestion?
+}
+
+/// The newest unsettled mutation of a record, if it is an edit.
+struct PendingEdit {
+  let lsn: LSN
+  /// Its version; times from the future are clamped.
+  let loaded: LoadedVersion
+  /// The version of the server that it was made from, or the newest of this store's mutations that the arrival contains;
+  /// nil if neither is known.
+  let ancestor: (lsn: LSN, version: Version)?
+
+  var version: Version { loaded.version }
 }
 
 /// All that the decision about a version depends on.
@@ -45,6 +63,14 @@ struct VersionSituation {
   let wasDeleted: Bool
   /// The newest unsettled mutation of this store that the version contains.
   let included: LSN?
+  /// The newest unsettled mutation, if it is an edit.
+  let edit: PendingEdit?
+  /// The rules of the arrival's type.
+  let rules: TypeRules
+  /// Who writes a value that is neither side's.
+  let writer: WriterID
+  /// What is known of a resolver's answer.
+  let resolution: ConflictResolution
   /// Answer to a lookup: the base is a mutation of this store that the server acknowledged, and the version lacks it.
   let lacksAcknowledged: Bool
 
@@ -80,27 +106,44 @@ struct VersionSituation {
     return wasDeleted
   }
 
-  /// What follows from the version; nil if it meets an unsettled edit, which `decide(_:edit:)` then compares it with.
-  func decide() -> IntakeDecision? {
+  /// What follows from the version. The first line that applies decides.
+  ///
+  /// | the version | what follows |
+  /// | --- | --- |
+  /// | is of deleted lives alone, and the app sees no record | the deletion stands: looked up, then deleted again |
+  /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone went back in time |
+  /// | is an answer that is older than the base | dropped; the feed says which stands |
+  /// | is of a life that was not met before, from a page | looked up |
+  /// | meets nothing unsettled | becomes the base |
+  /// | meets a deletion of another life | becomes the base, and the deletion is over |
+  /// | meets an edit | as `decide(against:)` says |
+  func decide() -> IntakeDecision {
     if isDead, entry?.view == nil { return decideDead() }
     if isStale { return decideStale() }
     if isOlderAnswer { return IntakeDecision() }
     if isUnknownLife {
       return blocking("another life of a name whose last one has not been seen to end", .lookup)
     }
+    if let edit { return decide(against: edit) }
     guard let pending = entry?.pending else { return decideUnopposed() }
-    guard pending.isDeletion else { return nil }
     // The server holds another life than the one that was deleted here, or one more: that one lives.
     return IntakeDecision(steps: [.store(arrival), .settle(pending.newest, .superseded)])
   }
 
   /// The version is dead, and the app sees no record.
   private func decideDead() -> IntakeDecision {
-    if entry?.pending != nil {
+    if let pending = entry?.pending {
       guard source == .lookup || !(isStale || endsBase) else {
         return blocking("an older version of a record whose deletion is not sent yet", .lookup)
       }
-      // Another device edited what was deleted here. The deletion stands, on the version that the server holds now.
+      // Another device edited what was deleted here.
+      if rules.deletion == .editRevives, arrival.version.fields != base?.version.fields {
+        return IntakeDecision(steps: [
+          .store(arrival),
+          .giveUp(pending.newest, words: "another device edited the record, and its type's edits win over deletions"),
+        ])
+      }
+      // The deletion stands, on the version that the server holds now.
       return IntakeDecision(steps: [.store(arrival), .deleteAgain(births)])
     }
     guard source == .lookup else { return blocking("a version of a deleted record", .lookup) }
@@ -132,8 +175,17 @@ struct VersionSituation {
     return decision
   }
 
-  /// What follows from a version that meets an unsettled edit: `edit` is the newest one of `pending`.
-  func decide(_ pending: Pending, edit: LoadedVersion) -> IntakeDecision {
+  /// What follows from a version that meets an unsettled edit. The first line that applies decides.
+  ///
+  /// | the version | what follows |
+  /// | --- | --- |
+  /// | is of a deleted life, from a page; the edit is of another | looked up |
+  /// | is of a life that took the place of the edit's | the edit ends with its life, or goes on in the new one where edits revive |
+  /// | contains the edit | the edit is settled |
+  /// | is of the life whose place the edit's took | the edit is sent in its place |
+  /// | is of another type | the edit is refused |
+  /// | is of the same life, or both began one under the name | they are merged by the rules of the type |
+  private func decide(against edit: PendingEdit) -> IntakeDecision {
     let ours = edit.version.stamp.births
     let isOtherLife = ours.isDisjoint(with: births)
     let isUnknown = isOtherLife && included == nil
@@ -143,20 +195,27 @@ struct VersionSituation {
     var decision = IntakeDecision()
     if isUnknown, !isDead, endsBase, let base {
       decision = endingBase()
+      if ours.isSubset(of: base.version.stamp.births), rules.deletion == .editRevives {
+        // Another edit, or the app, has begun the new life: this one goes on in it.
+        var edited = edit.loaded
+        edited.version.stamp.births = births
+        decision.steps.append(.store(arrival))
+        return decideConflict(PendingEdit(lsn: edit.lsn, loaded: edited, ancestor: nil), decision)
+      }
       if ours.isSubset(of: base.version.stamp.births) {
         // The edit is of the life that has ended: it ends with it, and is never sent into the other.
-        decision.steps += [.settle(pending.newest, .deletedOnServer), .store(arrival)]
+        decision.steps += [.settle(edit.lsn, .deletedOnServer), .store(arrival)]
         decision.counts.blocked = 1
         return decision
       }
     }
     let takesItsPlace = isOtherLife && (isDead || (base != nil && !endsBase))
-    if included != pending.newest, !takesItsPlace, edit.version.type != arrival.version.type {
+    if included != edit.lsn, !takesItsPlace, edit.version.type != arrival.version.type {
       // Two devices gave one name to records of two types. The fields of both in one record would be neither, and the
       // server keeps the type of a record that lives: the one that it has stays.
       decision.steps += [
         .refuse(
-          pending.newest, code: .typeMismatch,
+          edit.lsn, code: .typeMismatch,
           words:
             "the server holds '\(id)' as a '\(arrival.version.type)', which cannot become a '\(edit.version.type)'; "
             + "delete it and create it anew, or save under another name"),
@@ -169,7 +228,7 @@ struct VersionSituation {
     if let included {
       decision.steps.append(.settle(included, .saved))
       decision.counts.recognized = 1
-      if included == pending.newest { return decision }
+      if included == edit.lsn { return decision }
     }
     if takesItsPlace {
       // The life that ended here is still at the server, perhaps edited: the one that began here takes its place. It has
@@ -177,19 +236,54 @@ struct VersionSituation {
       var version = edit.version
       version.stamp.joinSeen(arrival.version.stamp.seen)
       decision.steps.append(
-        .merge(version, dirty: Set(version.names), edit: edit, local: pending.newest, rule: Merged.replaceRule))
+        .merge(version, dirty: Set(version.names), of: edit, rule: Merged.replaceRule, words: ""))
+      return decision
+    }
+    return decideConflict(edit, decision)
+  }
+
+  /// What follows from an edit and a version that have to become one: the steps of `decision`, and the merge.
+  private func decideConflict(_ edit: PendingEdit, _ decision: IntakeDecision) -> IntakeDecision {
+    var decision = decision
+    let merge = ConflictMerge(
+      edit: edit.version, changed: Set(edit.loaded.dirty.filter { $0.value > included ?? .none }.keys),
+      server: arrival.version, ancestor: edit.ancestor?.version, writer: writer)
+    guard merge.isConflict else {
+      // The same values on both sides, or a new tag for the values that the edit was made from: its base is another one,
+      // and no one is asked.
+      finish(merge.byField([:]), edit, Merged.joinRule, "", &decision)
       return decision
     }
     decision.counts.merged = 1
-    let joined = Join.join(edit.version, arrival.version)
-    let dirty = Join.difference(joined, from: arrival.version)
-    if dirty.isEmpty, joined.stamp.births == births {
-      decision.steps.append(.settle(pending.newest, .merged))
-    } else {
+    switch rules.record {
+    case .join: finish(merge.byField(rules.fields), edit, Merged.joinRule, "", &decision)
+    case .clientWins: finish(merge.clientWins(), edit, Merged.clientWinsRule, "", &decision)
+    case .serverWins:
       decision.steps.append(
-        .merge(joined, dirty: dirty, edit: edit, local: pending.newest, rule: Merged.joinRule))
+        .giveUp(edit.lsn, words: "the server's version stands, by the rule serverWins of '\(arrival.version.type)'"))
+    case .resolver(let resolver):
+      let question = ConflictQuestion(self, edit, resolver)
+      switch resolution.answer(to: question) {
+      case nil: return IntakeDecision(question: question)
+      case .success(let record):
+        finish(merge.resolved(record), edit, Merged.resolverRule, "", &decision)
+      case .failure(let refusal):
+        finish(merge.byField(rules.fields), edit, Merged.joinRule, refusal.words, &decision)
+      }
     }
     return decision
+  }
+
+  /// Ends a merge: nothing is owed if the server has all of the result.
+  private func finish(
+    _ joined: Version, _ edit: PendingEdit, _ rule: String, _ words: String, _ decision: inout IntakeDecision
+  ) {
+    let dirty = Join.difference(joined, from: arrival.version)
+    if dirty.isEmpty, joined.stamp.births == births {
+      decision.steps.append(.settle(edit.lsn, .merged))
+    } else {
+      decision.steps.append(.merge(joined, dirty: dirty, of: edit, rule: rule, words: words))
+    }
   }
 
   /// The life that is known here has ended, though no tombstone of it was seen.
@@ -223,8 +317,10 @@ struct DeletionSituation {
   let known: DeletionEntry?
   /// The deletion may be older than the life that it would end.
   let isDoubtful: Bool
-  /// The lives of the newest unsettled edit, if there is one.
-  var editBirths: Set<Birth> = []
+  /// The newest unsettled mutation, if it is an edit.
+  var edit: PendingEdit?
+  /// The rule of the record's type.
+  var rule = DeletionRule.sticky
   /// The newest unsettled mutation that a request may have carried before the deletion.
   var attempted: LSN?
   /// Its lives, if it is an edit.
@@ -256,17 +352,25 @@ struct DeletionSituation {
       guard entry?.base != nil || attempted != nil else { return IntakeDecision() }
       return IntakeDecision(steps: [ending(births), .settle(pending.newest, .deleted)])
     }
-    return decideAgainstEdit(pending)
+    return decideAgainstEdit()
   }
 
   /// An edit ends with its life. A creation that a request may have carried was deleted by a device that saw it; one that
   /// no request carried is another life and stays owed.
-  private func decideAgainstEdit(_ pending: Pending) -> IntakeDecision {
+  private func decideAgainstEdit() -> IntakeDecision {
+    guard let edit else { return IntakeDecision() }
     let dead = births.union(attemptedBirths)
-    if editBirths.isSubset(of: dead) {
-      var decision = IntakeDecision(steps: [ending(dead), .settle(pending.newest, .deletedOnServer)])
+    if edit.version.stamp.births.isSubset(of: dead) {
+      var decision = IntakeDecision(steps: [ending(dead)])
       decision.counts.fetchedDeletes = 1
-      decision.counts.blocked = 1
+      if rule == .editRevives {
+        decision.steps.append(
+          .revive(edit, words: "another device deleted the record, and its type's edits win over deletions"))
+        decision.counts.merged = 1
+      } else {
+        decision.steps.append(.settle(edit.lsn, .deletedOnServer))
+        decision.counts.blocked = 1
+      }
       return decision
     }
     // The creation stays owed. That a life of the name has ended is recorded once.

@@ -39,7 +39,10 @@ extension RecordStore {
       let engine = try CallSite(fileID, line).run("cannot sync the store at '\(path)'") {
         try SyncEngine(store: store, configuration: syncing)
       }
-      store.core.withLock { $0.engineScope = engine.database.address.scope }
+      store.core.withLock { core in
+        core.engineScope = engine.database.address.scope
+        core.conflictRules = syncing.conflicts
+      }
       store.driver.withLock { $0 = engine }
     }
     return store

@@ -1,7 +1,12 @@
 // What a page or an answer says of records, applied in one transaction: the interface between the engine, which asks, and
 // the intake, which decides.
+//
+// A resolver is code of the app, so none runs while a lock of the store is held. If a conflict needs one, the transaction
+// is undone, the resolver is asked, and the changes are applied again. An answer counts for the question that was asked
+// alone: if the app has written the record meanwhile, or its base is another one, the resolver is asked again.
 
 import StrandlineSystem
+import Synchronization
 
 /// What the server says of one record.
 package struct ServerChange: Sendable {
@@ -12,7 +17,7 @@ package struct ServerChange: Sendable {
     case deletion
     /// It does not have the record: the answer to a lookup.
     case absence
-    /// Its feed names the record, and could not show it.
+    /// It names the record, and the record cannot be read. The error has its bytes, if it had any.
     case unreadable(CloudError)
   }
   package var id: RecordID
@@ -21,6 +26,12 @@ package struct ServerChange: Sendable {
   package init(_ id: RecordID, _ kind: Kind) {
     self.id = id
     self.kind = kind
+  }
+
+  /// When the server changed the record, by its clock.
+  fileprivate var modifiedMilliseconds: Int64? {
+    guard case .version(let server) = kind else { return nil }
+    return server.system.modified?.milliseconds
   }
 }
 
@@ -37,20 +48,19 @@ package struct TakenChanges: Sendable {
   package init() {}
 }
 
-/// What becomes of conflicts.
-package struct ConflictRules: Sendable {
-  /// The standard rules.
-  package init() {}
-}
-
 extension RecordStore {
+  /// How often resolvers are asked because of one page or answer. A conflict that has no answer even then, because the app
+  /// goes on writing the record, is joined.
+  private static let roundsMax = 3
+
   /// Applies the changes of a page or answer, in one transaction with what `before` and `after` append.
   ///
   /// When this returns, all of it is durable. If it throws, nothing of it was appended.
   ///
   /// - Parameters:
   ///   - source: what brought the changes.
-  ///   - rules: what becomes of conflicts.
+  ///   - serverOffset: how far the server's clock was ahead of this device's when the answer came, if the transport says so.
+  ///   - rules: what becomes of conflicts; nil: by the rules with which the store was opened.
   ///   - before: called in the transaction, before the changes. If it returns false, the transaction is dropped whole. It
   ///     may be called more than once, because a transaction that needs an answer of the app is undone and made again; so
   ///     it sets what it tells the caller, and adds nothing to it.
@@ -58,24 +68,52 @@ extension RecordStore {
   /// - Throws: what `before` and `after` throw; `.tooLarge` if the changes do not fit into one transaction; `.damaged`,
   ///   `.io`, `.diskFull`, `.outcomeUnknown`, `.suspended`, `.closed`.
   package func take(
-    _ changes: [ServerChange], _ source: Intake.Source, rules: ConflictRules = ConflictRules(),
+    _ changes: [ServerChange], _ source: Intake.Source, serverOffset: Int64? = nil,
+    rules: ConflictRules? = nil,
     before: (inout StoreCore) throws -> Bool = { _ in true }, after: (inout StoreCore) throws -> Void = { _ in }
   ) async throws -> TakenChanges {
-    var intake = Intake(source, rules: rules)
-    do {
-      try await commit { core in
-        guard try before(&core) else { throw Undo.dropped }
-        for change in changes { try intake.apply(change, to: &core) }
-        try after(&core)
+    let rules = rules ?? core.withLock { $0.conflictRules }
+    let newest = changes.lazy.compactMap(\.modifiedMilliseconds).max()
+    var answers: [RecordID: ConflictAnswer] = [:]
+    var rounds = 0
+    while true {
+      var intake = Intake(source, rules: rules)
+      intake.answers = answers
+      intake.asksResolvers = rounds < Self.roundsMax
+      do {
+        try await commit { core in
+          guard try before(&core) else { throw Undo.dropped }
+          if let serverOffset { core.learn(serverOffset: serverOffset) }
+          if let newest { core.learn(serverMilliseconds: newest, isNow: false) }
+          for change in changes { try intake.apply(change, to: &core) }
+          guard intake.questions.isEmpty else { throw Undo.unanswered }
+          try after(&core)
+          try core.appendServerOffset()
+        }
+        return intake.taken
+      } catch Undo.dropped {
+        var taken = TakenChanges()
+        taken.wasDropped = true
+        return taken
+      } catch Undo.unanswered {
+        rounds += 1
+        for question in intake.questions { answers[question.id] = question.ask() }
       }
-      return intake.taken
-    } catch Undo.dropped {
-      var taken = TakenChanges()
-      taken.wasDropped = true
-      return taken
     }
   }
 
+  /// Reads the records again that an earlier version could not read and whose bytes were kept, and applies those that
+  /// `read` can read now.
+  ///
+  /// - Throws: as `take`.
+  package func takeKept(_ read: (_ raw: [UInt8], ZoneID) -> ServerRecord?) async throws -> TakenChanges {
+    let kept = projections.sync.unread.filter { !$0.value.raw.isEmpty }
+    let changes = kept.sorted { $0.key < $1.key }.compactMap { id, held in
+      read(held.raw, id.zone).map { ServerChange(id, .version($0)) }
+    }
+    return changes.isEmpty ? TakenChanges() : try await take(changes, .delta)
+  }
+
   /// Why a transaction is undone that did not fail.
-  private enum Undo: Error { case dropped }
+  private enum Undo: Error { case dropped, unanswered }
 }

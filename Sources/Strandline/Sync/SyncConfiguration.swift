@@ -11,6 +11,10 @@ public struct SyncConfiguration: Sendable {
   /// false, only `SyncEngine.now()` syncs.
   public var isAutomatic = true
 
+  /// What becomes of records that were changed on two devices. By default every field keeps the change that was made last,
+  /// and a deletion wins over an edit. All devices of an app should have the same rules.
+  public var conflicts = ConflictRules()
+
   /// Syncs with any implementation of `CloudDatabase`.
   public init(_ database: any CloudDatabase) {
     makeDatabase = { _, _ in database }

@@ -106,7 +106,7 @@ struct EventView {
     case .pace(let event):
       [
         ("scope", .string("\(event.scope)")), ("milliseconds", .integer(event.durationMilliseconds)),
-        ("server's", .bool(event.isServers)),
+        ("server's", .bool(event.isServers)), ("serverOffset", .integer(event.serverOffsetMilliseconds)),
         ("reason", .string(event.reason)),
       ]
     case .deletions(let event): [("names", .integer(Int64(event.items.count)))]
@@ -129,6 +129,7 @@ struct EventView {
     case .merged(let merged):
       result += [
         ("rule", .string(merged.rule)), ("mutation", number(merged.local)), ("base", number(merged.base)),
+        ("ancestor", number(merged.ancestor)), ("words", .string(merged.words)),
         ("to send", .string(loaded.dirty.keys.sorted { $0.precedesByUTF8($1) }.joined(separator: " "))),
       ]
     case .fetchedSave(let fetched):

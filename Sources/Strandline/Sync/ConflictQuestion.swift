@@ -1,0 +1,76 @@
+// A conflict that a resolver of the app decides: the question, which is asked while no lock of the store is held, and the
+// answer, which counts as long as the question is still the same.
+
+import StrandlineSystem
+
+/// What a resolver is asked.
+struct ConflictQuestion: Sendable {
+  let key: ConflictKey
+  let conflict: Conflict
+  private let resolver: @Sendable (Conflict) throws -> Record
+
+  var id: RecordID { conflict.id }
+
+  init(
+    _ situation: VersionSituation, _ edit: PendingEdit, _ resolver: @escaping @Sendable (Conflict) throws -> Record
+  ) {
+    let id = situation.id
+    let system = situation.arrival.system
+    key = ConflictKey(
+      local: edit.lsn, ancestor: edit.ancestor?.lsn, changeTag: system.changeTag,
+      modifiedMilliseconds: system.modified?.milliseconds)
+    conflict = Conflict(
+      ancestor: edit.ancestor?.version.record(id, system: nil), local: edit.version.record(id, system: nil),
+      server: situation.arrival.version.record(id, system: system))
+    self.resolver = resolver
+  }
+
+  /// Asks the resolver, and checks what it returns as a save is checked.
+  func ask() -> ConflictAnswer {
+    do {
+      let record = try resolver(conflict)
+      guard record.id == id, record.type == conflict.server.type else {
+        throw StrandlineError(
+          .invalidValue, "it is '\(record.id)' of type '\(record.type)', not '\(id)' of type '\(conflict.server.type)'")
+      }
+      try WriteTransaction.check(record)
+      return ConflictAnswer(key: key, result: .success(record))
+    } catch {
+      let words = "joined, because the resolver failed: \(error)"
+      return ConflictAnswer(key: key, result: .failure(ConflictRefusal(words: words)))
+    }
+  }
+}
+
+/// What a question is about. If any of it has changed, it is another question.
+struct ConflictKey: Hashable, Sendable {
+  let local: LSN
+  let ancestor: LSN?
+  let changeTag: String?
+  let modifiedMilliseconds: Int64?
+}
+
+/// What a resolver made of a conflict.
+struct ConflictAnswer: Sendable {
+  let key: ConflictKey
+  let result: Result<Record, ConflictRefusal>
+}
+
+/// Why a resolver's answer does not count.
+struct ConflictRefusal: Error {
+  let words: String
+}
+
+/// What is known of a record's resolver when a conflict is decided.
+struct ConflictResolution {
+  let answer: ConflictAnswer?
+  /// Whether the resolver may be asked again.
+  let isAwaited: Bool
+
+  /// The answer to a question; nil if it has to be asked.
+  func answer(to question: ConflictQuestion) -> Result<Record, ConflictRefusal>? {
+    if let answer, answer.key == question.key { return answer.result }
+    if isAwaited { return nil }
+    return .failure(ConflictRefusal(words: "joined, because the record changed whenever the resolver was asked"))
+  }
+}
