@@ -9,15 +9,13 @@ struct ConflictQuestion: Sendable {
   let conflict: Conflict
   private let resolver: @Sendable (Conflict) throws -> Record
 
-  var id: RecordID { conflict.id }
-
   init(
     _ situation: VersionSituation, _ edit: PendingEdit, _ resolver: @escaping @Sendable (Conflict) throws -> Record
   ) {
     let id = situation.id
     let system = situation.arrival.system
     key = ConflictKey(
-      local: edit.lsn, ancestor: edit.ancestor?.lsn, changeTag: system.changeTag,
+      id: id, local: edit.lsn, ancestor: edit.ancestor?.lsn, changeTag: system.changeTag,
       modifiedMilliseconds: system.modified?.milliseconds)
     conflict = Conflict(
       ancestor: edit.ancestor?.version.record(id, system: nil), local: edit.version.record(id, system: nil),
@@ -29,21 +27,22 @@ struct ConflictQuestion: Sendable {
   func ask() -> ConflictAnswer {
     do {
       let record = try resolver(conflict)
-      guard record.id == id, record.type == conflict.server.type else {
+      guard record.id == key.id, record.type == conflict.server.type else {
         throw StrandlineError(
-          .invalidValue, "it is '\(record.id)' of type '\(record.type)', not '\(id)' of type '\(conflict.server.type)'")
+          .invalidValue,
+          "it is '\(record.id)' of type '\(record.type)', not '\(key.id)' of type '\(conflict.server.type)'")
       }
       try WriteTransaction.check(record)
-      return ConflictAnswer(key: key, result: .success(record))
+      return .success(record)
     } catch {
-      let words = "joined, because the resolver failed: \(error)"
-      return ConflictAnswer(key: key, result: .failure(ConflictRefusal(words: words)))
+      return .failure(ConflictRefusal(words: "joined, because the resolver failed: \(error)"))
     }
   }
 }
 
 /// What a question is about. If any of it has changed, it is another question.
 struct ConflictKey: Hashable, Sendable {
+  let id: RecordID
   let local: LSN
   let ancestor: LSN?
   let changeTag: String?
@@ -51,26 +50,23 @@ struct ConflictKey: Hashable, Sendable {
 }
 
 /// What a resolver made of a conflict.
-struct ConflictAnswer: Sendable {
-  let key: ConflictKey
-  let result: Result<Record, ConflictRefusal>
-}
+typealias ConflictAnswer = Result<Record, ConflictRefusal>
 
 /// Why a resolver's answer does not count.
 struct ConflictRefusal: Error {
   let words: String
 }
 
-/// What is known of a record's resolver when a conflict is decided.
-struct ConflictResolution {
-  let answer: ConflictAnswer?
-  /// Whether the resolver may be asked again.
-  let isAwaited: Bool
+/// What is known of resolvers when a conflict is decided.
+struct ConflictAnswers {
+  var known: [ConflictKey: ConflictAnswer] = [:]
+  /// Whether a conflict may still wait for its resolver.
+  var mayAsk = true
 
   /// The answer to a question; nil if it has to be asked.
-  func answer(to question: ConflictQuestion) -> Result<Record, ConflictRefusal>? {
-    if let answer, answer.key == question.key { return answer.result }
-    if isAwaited { return nil }
+  func answer(to question: ConflictQuestion) -> ConflictAnswer? {
+    if let answer = known[question.key] { return answer }
+    if mayAsk { return nil }
     return .failure(ConflictRefusal(words: "joined, because the record changed whenever the resolver was asked"))
   }
 }

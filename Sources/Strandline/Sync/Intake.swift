@@ -16,9 +16,7 @@ package struct Intake {
   let rules: ConflictRules
   var taken = TakenChanges()
   /// The resolvers' answers.
-  var answers: [RecordID: ConflictAnswer] = [:]
-  /// Whether a conflict may still wait for a resolver.
-  var asksResolvers = true
+  var answers = ConflictAnswers()
   /// The resolvers that have to be asked; then nothing of the transaction may stay.
   var questions: [ConflictQuestion] = []
 
@@ -125,7 +123,7 @@ package struct Intake {
       wasDeleted: try base == nil && core.projections.deletion(id) != nil, included: included,
       edit: try pendingEdit(entry, ancestor: try ancestor(included, stamp, entry, base, core), core),
       rules: rules[arrival.version.type], writer: core.writer,
-      resolution: ConflictResolution(answer: answers[id], isAwaited: asksResolvers),
+      answers: answers,
       lacksAcknowledged: lacksAcknowledged)
   }
 

@@ -69,8 +69,8 @@ struct VersionSituation {
   let rules: TypeRules
   /// Who writes a value that is neither side's.
   let writer: WriterID
-  /// What is known of a resolver's answer.
-  let resolution: ConflictResolution
+  /// What resolvers have answered.
+  let answers: ConflictAnswers
   /// Answer to a lookup: the base is a mutation of this store that the server acknowledged, and the version lacks it.
   let lacksAcknowledged: Bool
 
@@ -263,7 +263,7 @@ struct VersionSituation {
         .giveUp(edit.lsn, words: "the server's version stands, by the rule serverWins of '\(arrival.version.type)'"))
     case .resolver(let resolver):
       let question = ConflictQuestion(self, edit, resolver)
-      switch resolution.answer(to: question) {
+      switch answers.answer(to: question) {
       case nil: return IntakeDecision(question: question)
       case .success(let record):
         finish(merge.resolved(record), edit, Merged.resolverRule, "", &decision)

@@ -74,12 +74,11 @@ extension RecordStore {
   ) async throws -> TakenChanges {
     let rules = rules ?? core.withLock { $0.conflictRules }
     let newest = changes.lazy.compactMap(\.modifiedMilliseconds).max()
-    var answers: [RecordID: ConflictAnswer] = [:]
+    var answers = ConflictAnswers()
     var rounds = 0
     while true {
       var intake = Intake(source, rules: rules)
       intake.answers = answers
-      intake.asksResolvers = rounds < Self.roundsMax
       do {
         try await commit { core in
           guard try before(&core) else { throw Undo.dropped }
@@ -97,7 +96,8 @@ extension RecordStore {
         return taken
       } catch Undo.unanswered {
         rounds += 1
-        for question in intake.questions { answers[question.id] = question.ask() }
+        answers.mayAsk = rounds < Self.roundsMax
+        for question in intake.questions { answers.known[question.key] = question.ask() }
       }
     }
   }
