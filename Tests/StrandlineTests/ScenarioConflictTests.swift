@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineLog
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSyncProofs
@@ -495,5 +496,36 @@ private let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2,
     #expect(try await a.value("n") == "of a newer version")
     #expect(cloud.lookupCount == 1)
     try await expectAgreement(a, b)
+  }
+
+  @Test func `a damaged edit holds its record, and the rest of the page is applied`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a", segmentBytesMax: 64 << 10), fleet.device("b"))
+    try await b.put("n", ["title": "t"])
+    try await exchange(b, a)
+    try await a.put("n", ["title": "unsent"])
+    let store = try await a.open()
+    let lsn = try #require(try store.projections.entry(RecordID("n"))?.pending?.newest)
+    let text = FieldValue.string(String(repeating: "x", count: 1_000))
+    for number in 0..<100 {
+      try await store.write { tx in
+        try tx.save(Record(type: "Note", id: RecordID("filler\(number)"), fields: ["title": text]))
+      }
+    }
+    guard case .writer(let log) = store.source else { throw Unable() }
+    let place = try #require(log.place(of: lsn.rawValue))
+    try await a.close()
+    let file = "/store/\(SegmentName.name(place.segmentID))"
+    var bytes = try #require(a.disk.peek(file))
+    bytes[Int(place.offset) + 60] ^= 1
+    a.disk.poke(file, bytes)
+    try await b.put("n", ["title": "server"])
+    try await b.put("other", ["title": "x"])
+    try await b.exchange()
+    for _ in 0..<2 { try await a.sync(.pullOnly) }
+    #expect(try await a.value("other") == "x")
+    let held = try await a.open().projections.sync.unread[RecordID("n")]
+    #expect(held?.code == "damaged" && held?.words.isEmpty == false)
+    #expect(try await a.sync(.pullOnly).held == 0, "it is not asked for again")
   }
 }

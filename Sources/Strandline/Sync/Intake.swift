@@ -25,13 +25,24 @@ package struct Intake {
     self.rules = rules
   }
 
-  /// Applies what the server says of a record.
+  /// Applies what the server says of a record. If what this store has of the record is damaged, that record is held, and
+  /// the page goes on.
   package mutating func apply(_ change: ServerChange, to core: inout StoreCore) throws {
+    let before = core.projections.appliedLSN
+    do { try decide(change, &core) } catch let error as StrandlineError
+      where error.code == .damaged && !error.isOfIndex && core.projections.appliedLSN == before
+    {
+      let damage = CloudError(CloudError.Code(rawValue: error.code.rawValue), reason: error.message)
+      try hold(change.id, damage, asksAgain: false, &core)
+    }
+  }
+
+  private mutating func decide(_ change: ServerChange, _ core: inout StoreCore) throws {
     switch change.kind {
     case .version(let server): try apply(version: server, of: change.id, to: &core)
     case .deletion: try apply(deletionOf: change.id, to: &core)
     case .absence: try apply(absenceOf: change.id, to: &core)
-    case .unreadable(let error): try apply(unreadable: error, of: change.id, to: &core)
+    case .unreadable(let error): try hold(change.id, error, asksAgain: source != .lookup || error.raw.isEmpty, &core)
     }
   }
 
@@ -87,7 +98,9 @@ package struct Intake {
   /// Holds a record that cannot be read. The token moves past it, so it is looked up. If its bytes came with the answer to
   /// a lookup too, it is not asked for any more: it is read again when another version comes, or this program is a newer
   /// one.
-  private mutating func apply(unreadable error: CloudError, of id: RecordID, to core: inout StoreCore) throws {
+  private mutating func hold(
+    _ id: RecordID, _ error: CloudError, asksAgain: Bool, _ core: inout StoreCore
+  ) throws {
     taken.report.held += 1
     taken.touched.insert(id)
     try core.append(
@@ -96,14 +109,11 @@ package struct Intake {
           id: id, direction: .download, lsn: .none, raw: error.raw, code: error.code.rawValue, words: error.reason,
           requestUUID: error.requestUUID ?? "", attempts: (core.projections.sync.unread[id]?.attempts ?? 0) + 1,
           wallMilliseconds: core.environment.clock.wallMilliseconds())))
-    if source == .lookup, !error.raw.isEmpty {
-      try closeBlock(of: id, words: "its bytes are kept, and this version cannot read them", &core)
-    } else {
-      try core.append(
-        .blocked(
-          Blocked(
-            id: id, subject: .version, births: [], consequence: .lookup, words: "the server could not show it")))
-    }
+    guard asksAgain else { return try closeBlock(of: id, words: "asking again does not make it readable", &core) }
+    try core.append(
+      .blocked(
+        Blocked(
+          id: id, subject: .version, births: [], consequence: .lookup, words: "the server could not show it")))
   }
 
   // MARK: Gathering
