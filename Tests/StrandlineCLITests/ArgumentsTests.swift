@@ -157,6 +157,7 @@ struct HelpTests {
           delete                  Delete records.
           sync                    Sync a store with CloudKit or a local server, once.
           status                  Show what a store holds, has to send and waits for.
+          held                    Show what is set aside because the server refused it, and end that.
           log-dump                Show the events of a store, or of a server's journal.
           verify                  Check every byte of a store, or of a server's journal.
           repair                  Recover what a damaged store still holds into a new store.

@@ -224,6 +224,8 @@ private struct PublicCall: Sendable {
     PublicCall("Receipt.uploaded()") { try await $0.receipt.uploaded() },
     PublicCall("Receipt.outcome()") { _ = try await $0.receipt.outcome() },
     PublicCall("SyncEngine.now()", damaged: nil) { try await $0.engine.now() },
+    PublicCall("RecordStore.releaseHolds(of:)", damaged: nil) { try await $0.store.releaseHolds(of: []) },
+    PublicCall("RecordStore.discardChanges(of:)", damaged: nil) { try await $0.store.discardChanges(of: []) },
     PublicCall("SyncEngine.resumeZone(_:)", damaged: nil) { try await $0.engine.resumeZone(.main) },
     PublicCall("SyncEngine.status()", damaged: nil) { _ = try $0.engine.status() },
     PublicCall("WriteTransaction.record(_:)") { try await $0.store.write { tx in _ = try tx.record(id) } },

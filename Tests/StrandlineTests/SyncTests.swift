@@ -68,7 +68,7 @@ extension Device {
     #expect(report.echoes == 5)
     #expect(report.fetchedSaves == 0)
     let quiet = try await a.cycle()
-    #expect(quiet.requests == 2, "users/caller and changes/database")
+    #expect(quiet.requests == 1, "changes/database alone: who is signed in is asked once")
   }
 
   @Test func `edits of different fields both survive, in either order`() async throws {

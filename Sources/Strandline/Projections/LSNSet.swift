@@ -72,6 +72,27 @@ package struct LSNSet: Sendable, Equatable {
     return result
   }
 
+  /// The least `count` of those above `lsn` and not above `end`, ascending. O(chunks) for the first, then O(1) each.
+  package func first(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] {
+    var result: [LSN] = []
+    var index = lowerBound(lsn.rawValue >> 12)
+    while index < chunks.count, result.count < count {
+      let chunk = chunks[index]
+      index += 1
+      for (word, bits) in chunk.words.enumerated() where bits != 0 {
+        var rest = bits
+        while rest != 0, result.count < count {
+          let found = Self.lsn(chunk.number, word, rest.trailingZeroBitCount)
+          rest &= rest &- 1
+          if found <= lsn { continue }
+          if found > end { return result }
+          result.append(found)
+        }
+      }
+    }
+    return result
+  }
+
   // MARK: Bytes
 
   /// Appends the set as `init(from:)` reads it: see `LSNSetType`.

@@ -241,6 +241,8 @@ public final class RecordStore: Sendable {
 package protocol SyncDriver: Sendable {
   /// A transaction of the app became durable.
   func localWriteEnded()
+  /// These records are not held any more.
+  func holdsEnded(_ ids: [RecordID])
   /// Gives up the cycle under way and begins none until `resume`. When this returns, no cycle runs.
   func pause() async
   /// Goes on after `pause`.

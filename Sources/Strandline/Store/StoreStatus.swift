@@ -16,6 +16,13 @@ public struct StoreStatus: Hashable, Sendable {
     public var reason: String
     /// How often it was tried.
     public var attempts: Int
+    /// Whether a version of the server is set aside, which could not be read; else it is a change of this store.
+    public var isDownload: Bool
+    /// In how many milliseconds it is tried again by itself; nil if only an edit, `releaseHolds` or `discardChanges` ends
+    /// this. A version that could not be read is replaced by the next one that can.
+    public var retryMilliseconds: Int64?
+    /// The server's name for the request; empty if it gave none.
+    public var requestUUID: String
   }
   /// A zone.
   public struct Zone: Hashable, Sendable {
@@ -169,7 +176,10 @@ extension RecordStore {
       oldestUnsettledMilliseconds: oldest,
       deleted: known.deleted, openBlocks: sync.openBlocks.count,
       held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
-        StoreStatus.Held(id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts))
+        StoreStatus.Held(
+          id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts),
+          isDownload: $0.direction == .download,
+          retryMilliseconds: $0.durationMilliseconds > 0 ? $0.remaining(wall: now) : nil, requestUUID: $0.requestUUID)
       }, zones: zones, waitMilliseconds: wait?.rest, waitReason: wait?.pace.reason,
       views: known.views.sorted { $0.shown < $1.shown }.map { view in
         let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
@@ -199,6 +209,13 @@ extension RecordStore {
     case .merged(let event): event.time
     default: nil
     }
+  }
+}
+
+extension Held {
+  /// What is left of it, in milliseconds: never more than it was said to last, whatever the wall clock shows.
+  func remaining(wall: Int64) -> Int64 {
+    min(durationMilliseconds, max(0, wallMilliseconds &+ durationMilliseconds &- wall))
   }
 }
 

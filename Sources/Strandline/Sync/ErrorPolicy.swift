@@ -13,6 +13,8 @@ package enum ErrorPolicy: Hashable, Sendable {
   case zoneMissing
   /// Do not send this record again until it is edited or released; send the others.
   case hold
+  /// A reference forbids it: wait for the record that it refers to, or, of a deletion, for those that refer to it.
+  case target
   /// The request is too large: send it in halves. If it holds one record, hold that record.
   case split
   /// The user has to sign in.
@@ -28,6 +30,9 @@ package enum ErrorPolicy: Hashable, Sendable {
       .retry
     case .conflict, .exists: .resolve
     case .notFound: .missing
+    case .validatingReferenceError: .target
+    // The batch is too large, not the record; of one record alone: hold.
+    case .limitExceeded: .split
     case .zoneNotFound: .zoneMissing
     case .authenticationRequired, .authenticationFailed: .signIn
     // Quota, permission, validation, wrong types, and every unknown code.
@@ -74,6 +79,11 @@ extension CloudError {
     // The engine's own backoff is left out: it delays automatic cycles alone, not a later `now()`.
     let later = retryAfter.map { "; try again in \(Int($0.rounded(.up))) s" } ?? ""
     switch code {
+    case .conflict, .exists:
+      return StrandlineError(
+        .throttled, "\(doing): \(reason); unsent changes stay in the store, and are sent again\(later)",
+        underlying: self,
+        retryAfter: retryAfter)
     case .networkError:
       return StrandlineError(
         .unreachable, "\(doing): the server cannot be reached: \(reason)\(later)", underlying: self,

@@ -1,40 +1,60 @@
-// The sync engine: runs one cycle at a time, when the app calls `now()` and automatically.
+// The sync engine of a store: when it runs. What a run does stands in SyncMachine.
 //
-// An automatic cycle follows half a second after a write, a minute after the last cycle, and after a failed one when its
-// wait is over. Every wait uses the injected clock.
+// A run happens when the app calls `now()`; by itself half a second after a write, when the app says that something has
+// happened, when a wait is over, and a minute after the last one. Every wait uses the injected clock.
 
 import StrandlineSystem
 import Synchronization
+
+/// Why an engine should ask the server now.
+public enum SyncCause: Hashable, Sendable {
+  /// A push has arrived: the server has changes.
+  case push
+  /// The network is back. The engine's own waits end; those that the server named do not.
+  case networkReturned
+  /// The app came to the foreground. The engine's own waits end, and what was given up because the server refused every record
+  /// of a type is tried again.
+  case foreground
+}
 
 /// Syncs one store with one cloud database. The store owns it and `RecordStore.close()` ends it.
 public final class SyncEngine: SyncDriver {
   let store: RecordStore
   let database: any CloudDatabase
-  private let cycleLock = AsyncLock()
+  /// The state between runs. A run takes it out and puts it back.
+  private let machine: Mutex<SyncMachine?>
+  private let runs: Mutex<SyncRuns?> = Mutex(nil)
   private let wakeUp = AsyncSignal()
-  private let paceMemory = PaceMemory()
+  private let causes: Mutex<Set<SyncCause>> = Mutex([])
+  /// Records whose holds a person has ended, and that the queue does not know of.
+  private let released: Mutex<[RecordID]> = Mutex([])
   private let isAutomatic: Bool
   private let automaticTask: Mutex<Task<Void, Never>?> = Mutex(nil)
-  /// The cycle under way, to be cancelled by `pause`.
-  private let runningCycle: Mutex<Task<SyncReport, any Error>?> = Mutex(nil)
-  /// Set by `pause`: a cycle that ends with a cancellation was given up for a suspension.
-  private let isPaused = Atomic(false)
-  private let lastCycle: Mutex<LastCycle> = Mutex(LastCycle())
+  private let lastRun: Mutex<LastRun> = Mutex(LastRun())
 
-  /// The last cycle's result.
-  private struct LastCycle: Sendable {
+  /// The last run's result.
+  private struct LastRun: Sendable {
     var report: SyncReport?
     var error: StrandlineError?
+    /// In how many milliseconds something is due that waited when it ended.
+    var nextDue: Int64?
   }
 
   init(store: RecordStore, configuration: SyncConfiguration) throws {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
     self.isAutomatic = configuration.isAutomatic
-    beginAutomaticCycles()
+    machine = Mutex(SyncMachine(store: store, database: database))
+    // The store keeps the engine, and a run under way does.
+    let runs = SyncRuns { [weak self] options in
+      guard let self else { throw StrandlineError(.closed, "the store is closed") }
+      return try await self.run(options)
+    }
+    self.runs.withLock { $0 = runs }
+    beginAutomaticRuns()
   }
 
-  private func beginAutomaticCycles() {
+  private func beginAutomaticRuns() {
     guard isAutomatic else { return }
     automaticTask.withLock { task in
       let before = task
@@ -50,90 +70,84 @@ public final class SyncEngine: SyncDriver {
 
   package func localWriteEnded() { wakeUp.signal() }
 
-  package func pause() async {
-    isPaused.store(true, ordering: .releasing)
-    runningCycle.withLock { $0?.cancel() }
-    await stop()
+  package func holdsEnded(_ ids: [RecordID]) {
+    released.withLock { $0 += ids }
+    wakeUp.signal()
   }
+
+  package func pause() async { await stop(.suspended) }
 
   package func resume() {
-    isPaused.store(false, ordering: .releasing)
-    beginAutomaticCycles()
+    runs.withLock { $0 }?.resume()
+    beginAutomaticRuns()
   }
 
-  package func stop() async {
+  package func stop() async { await stop(StrandlineError(.closed, "the store at '\(store.path)' is closed")) }
+
+  private func stop(_ error: StrandlineError) async {
     let task = automaticTask.withLock { task in
       defer { task = nil }
       return task
     }
     task?.cancel()
     wakeUp.signal()
+    await runs.withLock { $0 }?.stop(error)
     await task?.value
-    // Waits for the end of a cycle that a caller of `now()` runs.
-    await cycleLock.acquire()
-    cycleLock.release()
   }
 
-  /// Runs one cycle now: pull, push, and pull again if a record conflicted. The backoff of an earlier cycle does not
-  /// delay it; a wait that the server named does. Calls that overlap run one after the other.
+  /// Fetches what has changed, sends what is owed, and fetches again if a record conflicted. The engine's own waits do not
+  /// delay it; those that the server named do. Calls that come while a run is under way share the next one.
   ///
-  /// - Returns: what the cycle did; all of it is durable.
-  /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter`), `.needsSignIn`, `.accountMismatch`,
-  ///   `.serverRefused`, `.suspended` (also if the store is suspended meanwhile). What the cycle did before stays done,
-  ///   and unsent changes stay in the store.
+  /// - Returns: what the run did; all of it is durable.
+  /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter` if the server named the wait),
+  ///   `.needsSignIn`, `.accountMismatch`, `.serverRefused`, `.zoneLost`, `.suspended` (also if the store is suspended
+  ///   meanwhile), `.closed`. What the run did before stays done, and unsent changes stay in the store. Without an error
+  ///   nothing is owed but what `StoreStatus.held` lists. `CancellationError` at once if the task is cancelled.
   @discardableResult
   public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
-    try await CallSite(fileID, line).run("syncing '\(store.path)'") { try await cycle(CycleOptions()) }
+    try await CallSite(fileID, line).run("syncing '\(store.path)'") { try await cycle(CycleOptions(), isShared: true) }
   }
 
-  /// Runs one cycle.
-  package func cycle(_ options: CycleOptions) async throws -> SyncReport {
+  /// Tells the engine that something has happened, so that it asks the server soon. Returns at once. An engine that does not
+  /// run by itself does nothing; call `now()`.
+  public func wake(_ cause: SyncCause) {
+    causes.withLock { _ = $0.insert(cause) }
+    wakeUp.signal()
+  }
+
+  /// Makes a run.
+  package func cycle(_ options: CycleOptions) async throws -> SyncReport { try await cycle(options, isShared: false) }
+
+  private func cycle(_ options: CycleOptions, isShared: Bool) async throws -> SyncReport {
     try store.requireWritable()
-    await cycleLock.acquire()
-    defer { cycleLock.release() }
-    // A suspension cancels the cycle, also for callers that wait for it, so it has a task of its own.
-    let task = Task { try await self.run(options) }
-    runningCycle.withLock { $0 = task }
-    defer { runningCycle.withLock { $0 = nil } }
-    do {
-      // One that was paused before it was known here is not missed.
-      if isPaused.load(ordering: .acquiring) { task.cancel() }
-      return try await withTaskCancellationHandler {
-        try await task.value
-      } onCancel: {
-        task.cancel()
-      }
-    } catch {
-      // The store may still be about to be suspended; the cycle was given up for that.
-      if isPaused.load(ordering: .acquiring), !Task.isCancelled { throw StrandlineError.suspended }
-      throw error
-    }
+    guard let runs = runs.withLock({ $0 }) else { throw StrandlineError(.closed, "the store is closed") }
+    return try await runs.run(options, isShared: isShared)
   }
 
   private func run(_ options: CycleOptions) async throws -> SyncReport {
-    try Task.checkCancellation()
-    try store.requireWritable()
-    var cycle = Cycle(store: store, database: database, options: options, memory: paceMemory)
+    guard
+      var machine = machine.withLock({ machine in
+        defer { machine = nil }
+        return machine
+      })
+    else { preconditionFailure("two runs of one engine at a time") }
+    defer { self.machine.withLock { [machine] in $0 = machine } }
+    let released = released.withLock { ids in
+      defer { ids = [] }
+      return ids
+    }
+    for id in released { machine.holdEnded(id) }
     do {
-      try await cycle.run()
-      let report = cycle.total
-      lastCycle.withLock { $0 = LastCycle(report: report) }
+      try await machine.run(options)
+      let (report, nextDue) = (machine.report, machine.nextDue())
+      lastRun.withLock { $0 = LastRun(report: report, nextDue: nextDue) }
       return report
     } catch {
-      let error = publicError(error)
-      let report = cycle.total
-      lastCycle.withLock { $0 = LastCycle(report: report, error: error as? StrandlineError) }
+      let error = StrandlineError.translating(error, "syncing '\(store.path)'")
+      let (report, nextDue) = (machine.report, machine.nextDue())
+      lastRun.withLock { $0 = LastRun(report: report, error: error as? StrandlineError, nextDue: nextDue) }
       throw error
     }
-  }
-
-  /// The public form of the error that ended a cycle.
-  private func publicError(_ error: any Error) -> any Error {
-    let doing = "syncing '\(store.path)'"
-    let translated = StrandlineError.translating(error, doing)
-    if translated is StrandlineError || translated is CancellationError { return translated }
-    // `CloudDatabase` throws `CloudError` alone; another error of an app's own implementation counts as "no answer".
-    return StrandlineError(.unreachable, "\(doing): the cloud database failed: \(error)", underlying: error)
   }
 
   /// Syncs a lost zone again. The zone is fetched from its beginning; if the server still does not have it, it is marked
@@ -152,11 +166,11 @@ public final class SyncEngine: SyncDriver {
     wakeUp.signal()
   }
 
-  /// What the last cycle did; nil before the first.
-  public var lastReport: SyncReport? { lastCycle.withLock { $0.report } }
+  /// What the last run did; nil before the first.
+  public var lastReport: SyncReport? { lastRun.withLock { $0.report } }
 
-  /// Why the last cycle failed; nil if it did not.
-  public var lastError: StrandlineError? { lastCycle.withLock { $0.error } }
+  /// Why the last run failed; nil if it did not.
+  public var lastError: StrandlineError? { lastRun.withLock { $0.error } }
 
   /// The store's state: what is unsent, held, waited for.
   ///
@@ -165,41 +179,52 @@ public final class SyncEngine: SyncDriver {
     try store.status(fileID: fileID, line: line)
   }
 
-  // MARK: Automatic cycles
+  // MARK: Automatic runs
 
-  /// From a write to the automatic cycle after it, so that writes in quick succession share requests.
+  /// From a write to the automatic run after it, so that writes in quick succession share requests.
   private static let debounceMilliseconds: Int64 = 500
-  /// Between automatic cycles if nothing is written.
+  /// Between automatic runs if nothing is written.
   private static let pollMilliseconds: Int64 = 60_000
+  /// The same while runs fail.
+  private static let pollMillisecondsMax: Int64 = 300_000
 
   private func runAutomatically() async {
     let environment = store.environment
     var failures: Int64 = 0
+    var options = CycleOptions()
+    options.waitMillisecondsMax = 0
+    options.isUserInitiated = false
     while !Task.isCancelled {
-      var options = CycleOptions()
-      options.isUserInitiated = false
-      options.waitMillisecondsMax = 0
-      var wait = Self.pollMilliseconds
       do {
         _ = try await cycle(options)
         failures = 0
       } catch let error as StrandlineError {
         failures += 1
-        let backoff: Int64 = min(300_000, 1000 << min(failures, 9))
-        wait =
-          error.retryAfter.map { Int64($0 * 1000) }
-          ?? (backoff / 2 + Int64(environment.random.below(UInt64(backoff / 2))))
-        // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic cycles anew.
+        // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic runs anew.
         if [.closed, .outcomeUnknown, .suspended].contains(error.code) { return }
-        // A write does not shorten a wait that the server named.
-        if error.retryAfter != nil {
-          do { try await environment.clock.sleep(milliseconds: wait) } catch { return }
-          continue
-        }
-      } catch { return }
-      await wakeUp.wait(atMost: wait, clock: environment.clock)
+      } catch {
+        // Its own cancellation alone ends it. Any other error is one failed run.
+        if Task.isCancelled { return }
+        failures += 1
+      }
+      let poll = jittered(
+        failures == 0 ? Self.pollMilliseconds : min(Self.pollMillisecondsMax, 1000 << min(failures, 9)))
+      let due = lastRun.withLock { $0.nextDue }
+      await wakeUp.wait(atMost: min(poll, due ?? poll), clock: environment.clock)
       if Task.isCancelled { return }
-      do { try await environment.clock.sleep(milliseconds: Self.debounceMilliseconds) } catch { return }
+      let causes = causes.withLock { causes in
+        defer { causes = [] }
+        return causes
+      }
+      if causes.isEmpty {
+        do { try await environment.clock.sleep(milliseconds: Self.debounceMilliseconds) } catch { return }
+      }
+      options.isUserInitiated = !causes.isDisjoint(with: [.foreground, .networkReturned])
     }
+  }
+
+  /// Between half and all of it: many devices must not ask at the same moment.
+  private func jittered(_ milliseconds: Int64) -> Int64 {
+    milliseconds / 2 + Int64(store.environment.random.below(UInt64(milliseconds / 2) + 1))
   }
 }

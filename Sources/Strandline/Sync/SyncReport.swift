@@ -37,6 +37,8 @@ package struct CycleOptions: Sendable {
   package var waitMillisecondsMax: Int64? = 30_000
   /// The backoff of an earlier cycle does not delay this one; a wait that the server named does.
   package var isUserInitiated = true
+  /// The server is asked which zones have changed. False after a write: what the engine knows of is sent and fetched.
+  package var asksForChanges = true
   package init() {}
 }
 

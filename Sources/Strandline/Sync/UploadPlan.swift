@@ -1,19 +1,28 @@
 // The order in which unsettled mutations are sent: saves before deletions; a saved record after the records that it
-// refers to; a deleted record before them. Pure.
+// refers to; a deleted record before them. Pure. UploadQueue says which mutations that are.
 
 /// A mutation to send.
 package struct UploadItem: Hashable, Sendable {
   package var id: RecordID
   package var lsn: LSN
+  /// The record's oldest unsettled mutation: what has waited longer goes first.
+  package var first: LSN
   package var isDeletion: Bool
   /// The names in the same zone that this record refers to; for a deletion, that its base refers to.
   package var targets: [String]
+  /// Those of them that bind it: its parent, and what it refers to with DELETE_SELF or VALIDATE. The server may refuse the
+  /// record before it has them.
+  package var needs: [String]
 
-  package init(id: RecordID, lsn: LSN, isDeletion: Bool, targets: [String]) {
+  package init(
+    id: RecordID, lsn: LSN, first: LSN? = nil, isDeletion: Bool, targets: [String], needs: [String] = []
+  ) {
     self.id = id
     self.lsn = lsn
+    self.first = first ?? lsn
     self.isDeletion = isDeletion
     self.targets = targets
+    self.needs = needs
   }
 }
 
@@ -23,43 +32,61 @@ package enum UploadPlan {
   /// The most bytes of JSON in one request; a larger record is sent alone.
   package static let requestBytesMax = 2_000_000
 
-  /// The order for one zone. Ties keep the order of the items, which is that of the log. Records that refer to each
-  /// other in a cycle stand together.
-  package static func order(_ items: [UploadItem]) -> [UploadItem] {
-    // Without a copy of what is in order already, as most first uploads are.
-    if items.allSatisfy({ !$0.isDeletion && $0.targets.isEmpty }) { return items }
+  /// The order for one zone, in units that one request must hold whole: a record by itself, or records that refer to each
+  /// other in a cycle. Ties keep the order of the items, which is that of the log.
+  package static func units(_ items: [UploadItem]) -> [[UploadItem]] {
+    // Most uploads are in order already.
+    if items.allSatisfy({ !$0.isDeletion && $0.targets.isEmpty }) { return items.map { [$0] } }
     let saves = items.filter { !$0.isDeletion }
     let deletes = items.filter(\.isDeletion)
     // A child is deleted before its parent. Reversed twice, so that ties keep their order.
-    return targetsFirst(saves) + targetsFirst(deletes.reversed()).reversed()
+    return targetsFirst(saves) + targetsFirst(deletes.reversed()).reversed().map { $0.reversed() }
   }
 
-  /// Depth first, targets before the records that refer to them; O(items + references). Not recursive: a chain of a
-  /// hundred thousand records would overflow the thread's stack.
-  private static func targetsFirst(_ items: [UploadItem]) -> [UploadItem] {
-    guard items.contains(where: { !$0.targets.isEmpty }) else { return items }
+  /// The strongly connected components of the references, each after those that it refers to; O(items + references).
+  /// Tarjan, *Depth-first search and linear graph algorithms*, 1972. Not recursive: a chain of a hundred thousand records
+  /// would overflow the thread's stack.
+  private static func targetsFirst(_ items: [UploadItem]) -> [[UploadItem]] {
+    guard items.contains(where: { !$0.targets.isEmpty }) else { return items.map { [$0] } }
     var places: [String: Int] = [:]
     for (place, item) in items.enumerated() { places[item.id.name] = place }
-    var done = Array(repeating: false, count: items.count)
-    var result: [UploadItem] = []
-    for start in items.indices where !done[start] {
-      done[start] = true
-      var stack: [(place: Int, next: Int)] = [(start, 0)]
-      while let top = stack.last {
-        let targets = items[top.place].targets
-        if top.next == targets.count {
-          stack.removeLast()
-          result.append(items[top.place])
+    // When each was met, from 1; the earliest one that it leads back to; whether it is in no unit yet.
+    var met = Array(repeating: 0, count: items.count)
+    var low = met
+    var isOpen = Array(repeating: false, count: items.count)
+    var count = 0
+    var open: [Int] = []
+    var units: [[UploadItem]] = []
+    for start in items.indices where met[start] == 0 {
+      var path: [(place: Int, next: Int)] = []
+      func enter(_ place: Int) {
+        count += 1
+        (met[place], low[place], isOpen[place]) = (count, count, true)
+        open.append(place)
+        path.append((place, 0))
+      }
+      enter(start)
+      while let (place, next) = path.last {
+        if next < items[place].targets.count {
+          path[path.count - 1].next += 1
+          guard let target = places[items[place].targets[next]] else { continue }
+          if met[target] == 0 {
+            enter(target)
+          } else if isOpen[target] {
+            low[place] = min(low[place], met[target])
+          }
           continue
         }
-        stack[stack.count - 1].next += 1
-        if let target = places[targets[top.next]], !done[target] {
-          done[target] = true
-          stack.append((target, 0))
-        }
+        path.removeLast()
+        if let before = path.last { low[before.place] = min(low[before.place], low[place]) }
+        guard low[place] == met[place], let first = open.lastIndex(of: place) else { continue }
+        let unit = open[first...].sorted()
+        open.removeSubrange(first...)
+        for place in unit { isOpen[place] = false }
+        units.append(unit.map { items[$0] })
       }
     }
-    return result
+    return units
   }
 
   /// An upper bound of the bytes of JSON that an operation takes.

@@ -79,7 +79,8 @@ package struct Command: Sendable {
 extension Command {
   /// Every verb, in the order of the help.
   package static let all: [Command] = [
-    demo, importing, export, get, query, index, history, watch, put, delete, sync, status, logDump, verify, repair,
+    demo, importing, export, get, query, index, history, watch, put, delete, sync, status, held, logDump, verify,
+    repair,
     compact, backup, serve, bench, crashTest,
   ]
 

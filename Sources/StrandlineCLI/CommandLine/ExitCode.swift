@@ -24,8 +24,8 @@ package enum ExitCode: Int32, CaseIterable, Sendable {
     switch self {
     case .done: "success; verify: the store is sound"
     case .recoverable:
-      "verify: a torn tail, which the next open sets aside; repair: a plan was printed and nothing written; demo, "
-        + "crash-test: a check failed"
+      "verify: a torn tail, which the next open sets aside; repair: a plan was printed and nothing written; sync: "
+        + "records are held; demo, crash-test: a check failed"
     case .usage: "wrong usage: an unknown option or an invalid value"
     case .dataDamaged: "bad data: a damaged store, or input that cannot be stored"
     case .noSuchStore: "no such store, file or record"

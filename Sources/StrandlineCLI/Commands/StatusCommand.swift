@@ -53,14 +53,8 @@ extension Command {
       if zone.ghostsPossible { words.append("may hold records that the server has deleted") }
       rows.append(("zone \(printable(zone.id.description))", words.joined(separator: ", ")))
     }
-    for held in status.held {
-      rows.append(
-        (
-          "held",
-          "\(printable(held.id.description)): \(held.code), \(printable(held.reason)) "
-            + "(tried \(Words.plural(held.attempts, "time")))"
-        ))
-    }
+    for held in status.held { rows.append(("held", held.line)) }
+    if !status.held.isEmpty { rows.append(("try", "strandline held \(ShellWord.quote(path))")) }
     for damage in status.damage {
       let place = "\(printable(damage.file)):\(damage.offset)"
       rows.append(("damaged", "\(place), \(events(damage.lsns)): \(printable(damage.message))"))
@@ -122,13 +116,7 @@ extension StoreStatus {
           "scopes": .array($0.scopes.map { .string("\($0)") }),
         ])
       } ?? .null,
-      "held": .array(
-        held.map {
-          .object([
-            "zoneName": .string($0.id.zone.name), "recordName": .string($0.id.name), "code": .string($0.code),
-            "reason": .string($0.reason), "attempts": .integer(Int64($0.attempts)),
-          ])
-        }),
+      "held": .array(held.map(\.json)),
       "zones": .array(
         zones.map {
           .object([

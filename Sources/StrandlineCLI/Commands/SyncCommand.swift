@@ -15,6 +15,7 @@ extension Command {
       "Fetches, sends, and fetches again after a conflict. If the server throttles requests, it waits at most 30 seconds",
       "in all; then it exits with 75 (69 if the server cannot be reached) and says when to try again. The session token",
       "changes with each answer, and its file is rewritten. Without --session-token-file it is kept in STORE.",
+      "Exits with 0 if nothing is set aside, and with 1 if the server refused a record, which is then held: see held.",
       "Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused.",
       "Environment variables: STRANDLINE_API_TOKEN, and STRANDLINE_SESSION with the token of a new sign-in.",
     ],
@@ -141,7 +142,7 @@ struct SyncCommand {
     let (report, found) = (try outcome.mapError(failure).get(), try status.get())
     warnAboutUnknownZone(found)
     try show(report, found)
-    return .done
+    return found.held.isEmpty ? .done : .recoverable
   }
 
   /// Runs one cycle. The token of a new sign-in (STRANDLINE_SESSION) is used only if there is no session yet or the
@@ -207,11 +208,14 @@ struct SyncCommand {
     try console.print(
       (words.isEmpty ? "nothing new" : words.joined(separator: ", "))
         + "; \(Words.plural(report.requests, "request")), \(Words.count(status.unsettled)) unsettled")
-    for held in status.held {
-      console.say("held: \(printable(held.id.description)): \(held.code), \(printable(held.reason))")
+    for held in status.held { console.say("held: \(held.line)") }
+    if !status.held.isEmpty {
+      let store = ShellWord.quote(storePath)
+      console.say(
+        "try: strandline held \(store) release NAME (sends it again), or strandline held \(store) discard NAME")
     }
-    if status.unsettled > 0, options.direction != .pullOnly {
-      console.say("try: strandline status \(printable(storePath))")
+    if status.unsettled > status.held.count, options.direction != .pullOnly {
+      console.say("try: strandline status \(ShellWord.quote(storePath))")
     }
   }
 }

@@ -1,43 +1,7 @@
-// Two primitives that tasks wait on: a lock that is held across suspensions, and a signal with a time-out.
+// What the engine's task waits on: a signal with a time-out.
 
 package import StrandlineSystem
 import Synchronization
-
-/// A first-come lock for tasks. Unlike a mutex it may be held across `await`.
-package final class AsyncLock: Sendable {
-  private struct State: Sendable {
-    var isHeld = false
-    var waiters: [CheckedContinuation<Void, Never>] = []
-  }
-  private let state = Mutex(State())
-
-  package init() {}
-
-  package func acquire() async {
-    await withCheckedContinuation { continuation in
-      let isMine = state.withLock { state in
-        if state.isHeld {
-          state.waiters.append(continuation)
-          return false
-        }
-        state.isHeld = true
-        return true
-      }
-      if isMine { continuation.resume() }
-    }
-  }
-
-  package func release() {
-    let next = state.withLock { state in
-      if state.waiters.isEmpty {
-        state.isHeld = false
-        return nil as CheckedContinuation<Void, Never>?
-      }
-      return state.waiters.removeFirst()
-    }
-    next?.resume()
-  }
-}
 
 /// A signal that is kept until a task waits for it. One task waits at a time.
 package final class AsyncSignal: Sendable {

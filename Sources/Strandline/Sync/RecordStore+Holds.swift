@@ -1,0 +1,49 @@
+// What a person does about a change that the server refused: send it again, or give it up.
+
+import StrandlineSystem
+import Synchronization
+
+extension RecordStore {
+  /// Has held records sent with the next sync, though nothing about them has changed; for instance when the cause of the
+  /// refusal is gone at the server. `StoreStatus.held` lists them. All of it is durable when this returns.
+  ///
+  /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them is not held, and then nothing has changed; as `write`.
+  public func releaseHolds(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
+    let ids = ids.map(canonical)
+    try await CallSite(fileID, line).run("releasing held records") {
+      try requireWritable()
+      try await commit { core in
+        for id in ids {
+          guard let held = core.projections.withLock({ $0.sync.held[id] ?? $0.sync.unread[id] }) else {
+            throw StrandlineError(.noSuchRecord, "'\(id)' is not held; nothing was released")
+          }
+          try core.append(.released(Released(id: id, lsn: held.lsn)))
+        }
+      }
+    }
+    driver.withLock { $0 }?.holdsEnded(ids)
+  }
+
+  /// Gives up every change of some records that the server has not settled. They show the server's version again; one that
+  /// the server never had is gone, and a deletion is undone. A change that a request has carried and whose answer is not known may be at
+  /// the server all the same: then the next sync brings it back. All of it is durable when this returns.
+  ///
+  /// The discarded changes stay in the history until a compaction removes them.
+  ///
+  /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them owes nothing, and then nothing has changed; as `write`.
+  public func discardChanges(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
+    let ids = ids.map(canonical)
+    try await CallSite(fileID, line).run("discarding changes") {
+      try requireWritable()
+      try await commit { core in
+        for id in ids {
+          guard let pending = try core.projections.entry(id)?.pending else {
+            throw StrandlineError(.noSuchRecord, "'\(id)' has no change that is not settled; nothing was discarded")
+          }
+          try core.append(.discarded(Discarded(id: id, lsn: pending.newest)))
+        }
+      }
+    }
+    driver.withLock { $0 }?.holdsEnded(ids)
+  }
+}

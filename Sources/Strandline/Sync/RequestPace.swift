@@ -1,0 +1,167 @@
+// When the next request may leave.
+//
+// Waits count per kind of request: a server that refuses every upload while it answers every fetch is asked for uploads
+// less and less often, and an answered fetch changes nothing about that. A server that is busy, a network that is away and
+// every wait that the server names hold all kinds.
+//
+// A wait that the server names (`retryAfter`) is a lower bound and kept in full, 48 hours at most. It is an event of the
+// log, so it survives a relaunch. Otherwise the wait doubles from a second to five minutes, and each is drawn between
+// half and all of it, so that many devices do not return at the same moment.
+
+import StrandlineSystem
+
+/// The kinds of requests, each of which has waits of its own.
+package enum RequestKind: Hashable, Sendable, CaseIterable {
+  case account
+  case zoneList
+  case page
+  case lookup
+  case upload
+}
+
+/// The waits between requests to one database.
+struct RequestPace: Sendable {
+  static let retryAfterSecondsMax: Double = 48 * 3600
+  static let backoffSecondsMax: Double = 300
+  /// The engine's own waits above this become an event.
+  static let loggedMillisecondsMin: Int64 = 5_000
+
+  /// A wait before the next request.
+  struct Wait: Sendable {
+    /// What is left of it.
+    var milliseconds: Int64
+    /// Why.
+    var error: CloudError
+    /// What was being done, as an error says it.
+    var doing: String
+    /// Whether the server named it. The engine's own can be ended early by a person.
+    var isServers: Bool
+  }
+
+  private struct Until: Sendable {
+    /// By the monotonic clock, which a user cannot turn back, and which does not run while the device sleeps.
+    var nanoseconds: UInt64
+    /// By the wall clock.
+    var wallMilliseconds: Int64
+    var error: CloudError
+    var doing: String
+    var isServers: Bool
+
+    init(_ milliseconds: Int64, _ clock: any SystemClock, _ error: CloudError, doing: String, isServers: Bool) {
+      nanoseconds = clock.monotonicNanoseconds() &+ UInt64(milliseconds) &* 1_000_000
+      wallMilliseconds = clock.wallMilliseconds() &+ milliseconds
+      (self.error, self.doing, self.isServers) = (error, doing, isServers)
+    }
+
+    /// What is left of it: nothing once either clock says so. Nil if nothing is.
+    func rest(_ now: UInt64, _ wall: Int64) -> Wait? {
+      guard nanoseconds > now, wallMilliseconds > wall else { return nil }
+      let rest = min(Int64((nanoseconds - now + 999_999) / 1_000_000), wallMilliseconds &- wall)
+      return Wait(milliseconds: rest, error: error, doing: doing, isServers: isServers)
+    }
+  }
+
+  private let store: RecordStore
+  private let scope: DatabaseScope
+  private var failures: [RequestKind: Int] = [:]
+  /// The engine's own waits, of one kind and of all.
+  private var kinds: [RequestKind: Until] = [:]
+  private var all: Until?
+  /// The wait that the server named. A person cannot end it.
+  private var servers: Until?
+  /// Whether the wait that the log had at first was taken.
+  private var hasTakenLogged = false
+  /// The most operations that the server was found to take; 0 if it refused none for their number.
+  private(set) var operationsMax: Int
+
+  init(store: RecordStore, scope: DatabaseScope) {
+    self.store = store
+    self.scope = scope
+    operationsMax = store.projections.withLock { Int(clamping: $0.sync.paces[scope]?.batchSize ?? 0) }
+  }
+
+  /// The wait before the next request of a kind; nil if it may leave now.
+  mutating func wait(for kind: RequestKind) -> Wait? {
+    takeFromLog()
+    let clock = store.environment.clock
+    let (now, wall) = (clock.monotonicNanoseconds(), clock.wallMilliseconds())
+    return [servers, all, kinds[kind]].compactMap { $0?.rest(now, wall) }.max { $0.milliseconds < $1.milliseconds }
+  }
+
+  /// A wait that began before a relaunch.
+  private mutating func takeFromLog() {
+    guard !hasTakenLogged else { return }
+    hasTakenLogged = true
+    let scope = scope
+    guard let pace = store.projections.withLock({ $0.sync.paces[scope] }) else { return }
+    let clock = store.environment.clock
+    let rest = pace.remaining(wall: clock.wallMilliseconds())
+    guard rest > 0 else { return }
+    let error = CloudError(.throttled, reason: "still in a wait that began earlier: \(pace.reason)")
+    let until = Until(rest, clock, error, doing: "syncing", isServers: pace.isServers)
+    if pace.isServers { servers = until } else { all = until }
+  }
+
+  /// A request was answered.
+  mutating func succeeded(_ kind: RequestKind) {
+    guard !failures.isEmpty || !kinds.isEmpty else { return }
+    failures[kind] = nil
+    kinds[kind] = nil
+  }
+
+  /// A person wants it now: the engine's own waits end, once. The next failure waits as long as it would have.
+  mutating func endOwnWaits() {
+    takeFromLog()
+    (kinds, all) = ([:], nil)
+  }
+
+  /// The server refused more operations than this in one request. Durable when this returns, so that it is not tried again
+  /// after a relaunch. It is written when a request was answered, so no wait is under way that it would end.
+  mutating func learn(operationsMax: Int) async throws {
+    guard self.operationsMax == 0 || operationsMax < self.operationsMax else { return }
+    takeFromLog()
+    self.operationsMax = operationsMax
+    let pace = Pace(
+      scope: scope, durationMilliseconds: 0, wallMilliseconds: store.environment.clock.wallMilliseconds(),
+      batchSize: UInt64(operationsMax), isServers: false, reason: "the server takes no more operations in a request")
+    try await store.commit { try $0.append(.pace(pace)) }
+  }
+
+  /// A request failed and may be sent again after a wait. A wait that the server named, and a long one of the engine's own,
+  /// is durable when this returns.
+  mutating func failed(_ kind: RequestKind, _ error: CloudError, doing: String) async throws {
+    takeFromLog()
+    failures[kind, default: 0] += 1
+    let clock = store.environment.clock
+    let wall = clock.wallMilliseconds()
+    // Both count: a server that names no wait, or a very short one, is not asked again at once.
+    let named = error.retryAfterMilliseconds ?? 0
+    let whole = min(Self.backoffSecondsMax, Double(1 << min(failures[kind, default: 1] - 1, 16))) * 1000
+    let own = Int64(whole / 2) + Int64(store.environment.random.below(UInt64(whole / 2) + 1))
+    let until = Until(own, clock, error, doing: doing, isServers: false)
+    if named > 0 || error.holdsEveryKind { all = until } else { kinds[kind] = until }
+    if named > 0 { servers = Until(named, clock, error, doing: doing, isServers: true) }
+    guard named > 0 || own > Self.loggedMillisecondsMin else { return }
+    let pace = Pace(
+      scope: scope, durationMilliseconds: named > 0 ? named : own, wallMilliseconds: wall,
+      batchSize: UInt64(operationsMax), isServers: named > 0, reason: "\(error.code.rawValue): \(error.reason)")
+    try await store.commit { try $0.append(.pace(pace)) }
+  }
+}
+
+extension CloudError {
+  /// Whether a request that failed with this says that no request will succeed now.
+  fileprivate var holdsEveryKind: Bool {
+    switch code {
+    case .throttled, .tryAgainLater, .serviceUnavailable, .networkError: true
+    default: httpStatus == 503 || httpStatus == 429
+    }
+  }
+
+  /// The wait that the server named, in milliseconds, within 0 and 48 hours; nil if it named none.
+  var retryAfterMilliseconds: Int64? {
+    guard let retryAfter else { return nil }
+    guard retryAfter > 0 else { return 0 }
+    return Int64(min(retryAfter, RequestPace.retryAfterSecondsMax) * 1000)
+  }
+}

@@ -1,0 +1,396 @@
+// What is asked of the server: which zones have changed, the changes of a zone page by page, and single records. A page
+// and its token are one transaction.
+
+import StrandlineSystem
+
+extension SyncMachine {
+  static let pageLimit = 200
+  /// Pages in one fetch of a zone that may say that more is to come and leave the token unchanged.
+  static let repeatsMax = 10
+  /// Pages in a row that may be empty and say that more is to come. The live service was seen to send dozens.
+  static let emptyPagesMax = 1_000
+
+  // MARK: The database
+
+  /// Asks for a page of the list of changed zones, if it is due.
+  mutating func fetchList() async throws -> Bool {
+    guard isListDue, fetchesFeed else { return false }
+    listPages += 1
+    guard listPages <= Self.emptyPagesMax else {
+      throw unexpected("the list of changed zones did not end after \(Self.emptyPagesMax) pages")
+    }
+    let scope = scope
+    let asked = store.projections.withLock { $0.sync.databaseTokens[scope] }
+    var token = asked
+    var answer: DatabasePage?
+    do {
+      answer = try await requestList(since: asked)
+    } catch let error as CloudError where asked != nil && ErrorPolicy.mayBeExpiredToken(error) {
+      // Asked once without the token. Only if that succeeds was the token the cause.
+      token = nil
+      answer = try await requestList(since: nil)
+    } catch let error as CloudError {
+      throw error.asStrandlineError("syncing '\(store.path)'")
+    }
+    guard let page = answer else { return true }
+    if page.moreComing, page.token == asked {
+      throw unexpected("the list of changed zones says that more is to come, and its token stays the same")
+    }
+    isListDue = page.moreComing
+    guard page.token != asked || !page.zones.isEmpty else { return true }
+    try await store.commit { core in
+      guard core.projections.sync.databaseTokens[scope] == asked else { return }
+      if token == nil, asked != nil {
+        // A list from the beginning does not name zones that were deleted meanwhile: fetch each known zone.
+        for zone in core.projections.sync.zones.keys.sorted() where zone.scope == scope {
+          try core.append(
+            .zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: "the database's token expired")))
+        }
+      }
+      try Self.apply(page.zones, scope, &core)
+      try core.append(.databaseTokenAdvanced(DatabaseTokenAdvanced(scope: scope, asked: token, token: page.token)))
+    }
+    return true
+  }
+
+  private mutating func requestList(since token: ChangeToken?) async throws -> DatabasePage? {
+    try await ask(.zoneList, "asking which zones changed") { [database] in
+      try await database.databaseChanges(since: token, limit: Self.pageLimit)
+    }
+  }
+
+  private static func apply(_ zones: [DatabasePage.Zone], _ scope: DatabaseScope, _ core: inout StoreCore) throws {
+    let account = Account(core.projections.sync)
+    for zone in zones {
+      var id = zone.id
+      id.scope = scope
+      id = account.canonical(id)
+      if let loss = zone.loss {
+        // A zone that this log never saw at the server has nothing here to freeze.
+        if core.projections.sync.zones[id]?.wasSeen == true {
+          try core.append(.zoneChanged(.lost(id, loss, words: "the list of changed zones says that it is gone")))
+        }
+      } else {
+        try core.append(.zoneChanged(ZoneChanged(zone: id, change: .dirty)))
+      }
+    }
+  }
+
+  private func unexpected(_ reason: String) -> StrandlineError {
+    CloudError(.unexpectedServerResponse, reason: reason).asStrandlineError("syncing '\(store.path)'")
+  }
+
+  // MARK: A zone
+
+  /// The zone to fetch next: one that the server named, or one of which something has to be known.
+  func nextZoneToFetch() -> ZoneID? {
+    let (scope, only, fetchesFeed) = (scope, options.zone, fetchesFeed)
+    let zones = store.projections.withLock { $0.sync.zones }
+    return zones.lazy.filter { id, state in
+      guard id.scope == scope, !state.isLost, refusedZones[id] == nil else { return false }
+      if fetches[id]?.isForced == true { return true }
+      return state.isDirty && fetchesFeed && (only == nil || only == id)
+    }.map(\.key).min()
+  }
+
+  /// The zone is fetched to its end before anything that waits for it goes on.
+  mutating func fetch(_ zone: ZoneID, startsOver: Bool = false) {
+    fetches[zone, default: ZoneFetch()].isForced = true
+    if startsOver { fetches[zone]?.startsOver = true }
+  }
+
+  /// Fetches a page of the next zone, from its token on. The old token stays until the first page without it is durable.
+  mutating func fetchNextPage() async throws -> Bool {
+    guard let zone = nextZoneToFetch() else { return false }
+    var fetch = fetches[zone] ?? ZoneFetch()
+    let asked = self.zone(zone)?.token
+    var isReset = fetch.startsOver && asked != nil
+    do {
+      guard let page = try await requestPage(of: zone, since: asked, isReset: &isReset, limit: fetch.limit) else {
+        return true
+      }
+      try fetch.count(page, asked: asked, of: zone)
+      for change in page.changes where doubts[RecordID(change.name, zone: zone)] == .wholeFeed {
+        if case .deleted = change { continue }
+        fetch.shown.insert(change.name)
+      }
+      guard try await apply(page, of: zone, asked: asked, isReset: isReset, &fetch) else { return true }
+      fetch.startsOver = false
+      fetches[zone] = fetch
+      if !page.moreComing { try await endFetch(of: zone, fetch) }
+    } catch let error as CloudError {
+      switch ErrorPolicy.request(error) {
+      case .zoneMissing: try await confirmLoss(of: zone, error)
+      case .signIn: throw signIn(error)
+      // The other zones are fetched all the same; the run throws this error at its end.
+      default: refusedZones[zone] = error
+      }
+    }
+    return true
+  }
+
+  /// Requests one page; `isReset`: without the token that this store has. If the server refuses the token, the page is
+  /// requested once without it; if that fails too, the token was not the cause and is kept.
+  private mutating func requestPage(
+    of zone: ZoneID, since token: ChangeToken?, isReset: inout Bool, limit: Int
+  ) async throws -> ZonePage? {
+    let fromStart = isReset
+    do {
+      return try await requestPage(of: zone, since: fromStart ? nil : token, limit: limit)
+    } catch let error as CloudError where token != nil && !fromStart && ErrorPolicy.mayBeExpiredToken(error) {
+      isReset = true
+      return try await requestPage(of: zone, since: nil, limit: limit)
+    }
+  }
+
+  private mutating func requestPage(of zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage? {
+    try await ask(.page, "fetching changes of zone '\(zone)'") { [database] in
+      try await database.zoneChanges(in: zone, since: token, limit: limit)
+    }
+  }
+
+  /// Applies a page and its token in one transaction; false if it exceeds one and is to be asked again in halves.
+  private mutating func apply(
+    _ page: ZonePage, of zone: ZoneID, asked: ChangeToken?, isReset: Bool, _ fetch: inout ZoneFetch
+  ) async throws -> Bool {
+    let isFullFetch = isReset || asked == nil || self.zone(zone)?.isFullFetch == true
+    let changes = page.changes.map { change in
+      switch change {
+      case .saved(let record): ServerChange(RecordID(record.name, zone: zone), .version(record))
+      case .deleted(let name): ServerChange(RecordID(name, zone: zone), .deletion)
+      case .failed(let name, let error): ServerChange(RecordID(name, zone: zone), .unreadable(error))
+      }
+    }
+    let taken: TakenChanges
+    do {
+      let offset = database.serverOffsetMilliseconds
+      taken = try await store.take(changes, isFullFetch ? .fullFetch : .delta, serverOffset: offset) { core in
+        // Requested with a token that is no longer the zone's: the page may be older than what is here. Drop it whole.
+        guard core.projections.sync.zones[zone]?.token == asked else { return false }
+        if isReset {
+          try core.append(
+            .zoneChanged(
+              ZoneChanged(zone: zone, change: .reset, words: "the change token was refused or is in doubt")))
+        }
+        return true
+      } after: { core in
+        if page.token != asked || isReset {
+          try core.append(
+            .tokenAdvanced(TokenAdvanced(zone: zone, asked: isReset ? nil : asked, token: page.token)))
+        }
+        if !page.moreComing, core.projections.sync.zones[zone]?.isDirty == true {
+          try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
+        }
+      }
+    } catch let error as StrandlineError where error.code == .tooLarge && fetch.limit > 1 {
+      fetch.limit /= 2
+      fetches[zone] = fetch
+      return false
+    }
+    report.add(taken.report)
+    for id in taken.touched.sorted() { queue.changed(id) }
+    // What the page could not show is looked up at once.
+    for case .failed(let name, _) in page.changes { lookups[zone, default: []].insert(name) }
+    if taken.report.fetchedSaves + taken.report.fetchedDeletes > 0 { queue.referencesMayHaveChanged(in: zone) }
+    return true
+  }
+
+  /// The zone has been fetched to its end.
+  private mutating func endFetch(of zone: ZoneID, _ fetch: ZoneFetch) async throws {
+    fetches[zone] = nil
+    try await endDoubts(in: zone, shown: fetch.shown)
+    for id in queue.fetched(zone) { sendAgain(id) }
+  }
+
+  // MARK: A zone that is gone
+
+  /// The server said that it does not have a zone. That is believed when the list of zones says so too.
+  mutating func confirmLoss(of zone: ZoneID, _ error: CloudError, kind: RequestKind = .page) async throws {
+    guard self.zone(zone)?.wasSeen == true else {
+      // Never seen there: it is created before the first save.
+      if error.code != .zoneNotFound { refusedZones[zone] = error }
+      return
+    }
+    let doing = "asking whether zone '\(zone)' exists"
+    guard let zones = try await ask(.zoneList, doing, { [database] in try await database.zones() })
+    else {
+      refusedZones[zone] = error
+      return
+    }
+    let account = Account(store.projections.withLock { $0.sync })
+    if zones.contains(where: { account.canonical($0) == zone }) {
+      // It is there: whatever the server said is asked again, later and later.
+      try await pace.failed(kind, CloudError(.zoneBusy, reason: "\(error), though the zone exists"), doing: doing)
+      return
+    }
+    try await store.commit { core in
+      try core.append(.zoneChanged(.lost(zone, .notFound, words: "the server does not have it: \(error)")))
+    }
+    fetches[zone] = nil
+    noteLoss(of: zone)
+  }
+
+  /// The run ends with the loss of a zone, because what is unsent in it stays here until a person decides.
+  mutating func noteLoss(of zone: ZoneID) {
+    guard lostZone == nil, let state = self.zone(zone), state.isLost else { return }
+    lostZone = StrandlineError(
+      .zoneLost,
+      "zone '\(zone)' is gone at the server (\(state.lostWords)); its records stay readable here and nothing of it is synced "
+        + "until 'resumeZone' is called")
+  }
+
+  // MARK: Lookups
+
+  /// Looks up the next records, those of one zone; the answers of one request are one transaction. A request whose answer is
+  /// too large for the server is made again for half of its records.
+  mutating func lookUpNext() async throws -> Bool {
+    collectLookups()
+    guard let (zone, names) = lookups.min(by: { $0.key < $1.key }) else { return false }
+    let some = Array(names.sorted().prefix(lookupsMax))
+    let found: [String: CloudResult]
+    do {
+      let doing = "looking up \(some.count) records of zone '\(zone)'"
+      guard let answer = try await ask(.lookup, doing, { [database] in try await database.lookup(some, in: zone) })
+      else { return true }
+      found = answer
+    } catch let error as CloudError {
+      switch ErrorPolicy.request(error) {
+      case .split where some.count > 1:
+        lookupsMax = some.count / 2
+        return true
+      case .zoneMissing:
+        lookups[zone] = nil
+        try await confirmLoss(of: zone, error)
+      case .signIn: throw signIn(error)
+      default:
+        lookups[zone] = nil
+        refusedZones[zone] = error
+      }
+      for name in names where queue.waits[RecordID(name, zone: zone)] == .lookup {
+        // What could not be asked is asked again by the next run.
+        wait(RecordID(name, zone: zone), milliseconds: Self.lookupRetryMilliseconds)
+      }
+      return true
+    }
+    lookupsMax = UploadPlan.operationsMax
+    lookups[zone]?.subtract(some)
+    if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
+    try await apply(found, to: some, of: zone)
+    return true
+  }
+
+  private mutating func apply(_ found: [String: CloudResult], to names: [String], of zone: ZoneID) async throws {
+    var changes: [ServerChange] = []
+    var absent: [ServerChange] = []
+    for name in names {
+      let id = RecordID(name, zone: zone)
+      switch found[name] {
+      case .record(let record): changes.append(ServerChange(id, .version(record)))
+      case .deleted: absent.append(ServerChange(id, .absence))
+      case .failed(let error, _) where error.code == .notFound: absent.append(ServerChange(id, .absence))
+      case .failed(let error, _) where !error.raw.isEmpty: changes.append(ServerChange(id, .unreadable(error)))
+      case .failed(let error, _):
+        // The record stays as it is and is looked up again in the next run.
+        if ErrorPolicy.item(error) == .signIn { throw signIn(error) }
+      case nil: break
+      }
+    }
+    let taken = try await store.take(
+      changes + absent, .lookup, serverOffset: database.serverOffsetMilliseconds)
+    report.add(taken.report)
+    for id in taken.touched.sorted() { queue.changed(id) }
+    for name in names { looked(up: RecordID(name, zone: zone)) }
+    for id in taken.absent { doubt(id) }
+  }
+
+  /// Adds what has to be looked up once in a run: blocked records, among them those that a page could not show.
+  private mutating func collectLookups() {
+    for id in queue.takeDoubtful() { lookups[id.zone, default: []].insert(id.name) }
+    guard isReviewDue, options.direction != .pushOnly else { return }
+    isReviewDue = false
+    let (blocks, zones) = store.projections.withLock { ($0.sync.openBlocks, $0.sync.zones) }
+    for (id, block) in blocks where block.consequence == .lookup && zones[id.zone]?.isLost != true {
+      if id.zone.scope == scope { lookups[id.zone, default: []].insert(id.name) }
+    }
+  }
+
+  // MARK: Not found
+
+  /// The server does not have a record that it once had. Whether it was deleted the feed says.
+  mutating func doubt(_ id: RecordID) {
+    guard doubts[id] == nil else { return }
+    doubts[id] = .feed
+    queue.wait(id, for: .fetch)
+    fetch(id.zone)
+  }
+
+  /// A zone was fetched to its end. Of the records in doubt those that have a deletion now are decided. For the others the
+  /// zone is fetched from its beginning, which shows every record and deletion; one that is shown there is sent again, and
+  /// one that is not is held.
+  private mutating func endDoubts(in zone: ZoneID, shown: Set<String>) async throws {
+    let asked = doubts.filter { $0.key.zone == zone }
+    var lost: [RecordID] = []
+    for (id, doubt) in asked {
+      let entry = try store.projections.entry(id)
+      if entry?.base == nil || entry?.pending == nil {
+        doubts[id] = nil
+      } else if doubt == .feed {
+        doubts[id] = .wholeFeed
+        fetch(zone, startsOver: true)
+      } else {
+        doubts[id] = nil
+        if shown.contains(id.name) { contention[id, default: 0] += 1 } else { lost.append(id) }
+      }
+    }
+    guard !lost.isEmpty else { return }
+    let wall = store.environment.clock.wallMilliseconds()
+    try await store.commit { core in
+      for id in lost.sorted() {
+        guard let entry = try core.projections.entry(id), entry.base != nil, let pending = entry.pending else {
+          continue
+        }
+        try core.append(
+          .held(
+            Held(
+              id: id, direction: .upload, lsn: pending.newest, code: CloudError.Code.notFound.rawValue,
+              words: "the server does not have this record, and its feed brought no deletion of it", attempts: 1,
+              wallMilliseconds: wall)))
+      }
+    }
+    report.held += lost.count
+    for id in lost { queue.wake(id) }
+  }
+
+  func signIn(_ error: CloudError) -> StrandlineError { error.asStrandlineError("syncing '\(store.path)'") }
+}
+
+extension SyncMachine.ZoneFetch {
+  /// Counts a page that says nothing new. Throws `CloudError` if the server goes on with such pages.
+  fileprivate mutating func count(_ page: ZonePage, asked: ChangeToken?, of zone: ZoneID) throws {
+    emptyPages = page.changes.isEmpty ? emptyPages + 1 : 0
+    guard emptyPages <= SyncMachine.emptyPagesMax else {
+      throw CloudError(
+        .unexpectedServerResponse,
+        reason: "\(emptyPages) pages of changes of zone '\(zone)' in a row were empty and said that more is to come")
+    }
+    guard page.moreComing, page.token == asked else { return }
+    // The server may repeat an old page a few times; one that goes on is in a loop.
+    repeats += 1
+    guard repeats <= SyncMachine.repeatsMax, !page.changes.isEmpty else {
+      throw CloudError(
+        .unexpectedServerResponse,
+        reason: "changes of zone '\(zone)': the server says that more is to come, and the token stays the same")
+    }
+  }
+}
+
+extension ZoneChange {
+  /// The record's name.
+  var name: String {
+    switch self {
+    case .saved(let record): record.name
+    case .deleted(let name): name
+    case .failed(let name, _): name
+    }
+  }
+}

@@ -1,0 +1,337 @@
+// What follows from the answer to an upload: each record gets its own `settled`; what was refused is looked up, waits, is
+// sent again in halves, or is held. A record that is not sent now always has something that ends that: an event, a moment
+// or a verb of a person.
+
+import StrandlineSystem
+
+extension SyncMachine {
+  /// How often a record may be refused because of the server's version before it waits, and before it is held.
+  static let contentionWaitsAt = 3
+  static let contentionHoldsAt = 9
+  /// What could not be looked up is looked up again after this.
+  static let lookupRetryMilliseconds: Int64 = 5_000
+  /// The first wait of a hold whose cause may pass; it doubles with each attempt.
+  static let holdMilliseconds: Int64 = 300_000
+  static let holdMillisecondsMax: Int64 = 24 * 3_600_000
+  /// So many records of a zone and a type that are refused with the same words are not held one by one.
+  static let alikeMin = 3
+
+  /// Appends what the answer says, in one transaction.
+  mutating func settle(_ batch: [Upload], _ results: [String: CloudResult], _ zone: ZoneID) async throws {
+    let answer = Answer(batch, results)
+    if let error = answer.tooMuch { return try await split(batch, zone, error) }
+    let halted = answer.haltedTypes(in: zone)
+    for (type, error) in halted { queue.halt(type, because: error) }
+    let wall = store.environment.clock.wallMilliseconds()
+    var done = SyncReport()
+    let offset = database.serverOffsetMilliseconds
+    let taken = try await store.take(answer.versions, .lookup, serverOffset: offset) { core in
+      done = SyncReport()
+      for (upload, outcome) in answer.outcomes {
+        switch outcome {
+        case .saved(let server):
+          if let modified = server.system.modified {
+            core.learn(serverMilliseconds: modified.milliseconds, isNow: true)
+          }
+          try core.append(
+            .settled(
+              Settled(
+                id: upload.id, lsn: upload.lsn, outcome: .saved, changeTag: server.system.changeTag ?? "",
+                created: server.system.created, modified: server.system.modified, archive: server.system.archive)))
+          done.uploaded += 1
+        case .deleted:
+          try Self.settleDeletion(upload, &core)
+          done.uploaded += 1
+        case .refused(let error, .hold, _), .refused(let error, .halt, _), .refused(let error, .split, _):
+          if halted[upload.haltedType] != nil { continue }
+          try Self.hold(upload.item, error, wall: wall, &core)
+          done.held += 1
+        case .refused: break
+        }
+      }
+      return true
+    }
+    report.add(done)
+    report.add(taken.report)
+    try await goOn(after: answer, zone)
+  }
+
+  private static func settleDeletion(_ upload: Upload, _ core: inout StoreCore) throws {
+    guard !upload.isPreparation else {
+      // The old life of the name is gone; the new one, of another type, is sent next.
+      if let base = try core.projections.entry(upload.id)?.base {
+        let births = try core.births(base.content)
+        try core.append(.fetchedDelete(FetchedDelete(id: upload.id, births: births, reason: .feed)))
+      }
+      return
+    }
+    try core.append(.settled(Settled(id: upload.id, lsn: upload.lsn, outcome: .deleted)))
+  }
+
+  // MARK: What each record waits for
+
+  private mutating func goOn(after answer: Answer, _ zone: ZoneID) async throws {
+    var wait: CloudError?
+    var missingZone: CloudError?
+    for (upload, outcome) in answer.outcomes {
+      let id = upload.id
+      switch outcome {
+      case .saved, .deleted:
+        contention[id] = nil
+        queue.changed(id)
+        if upload.isPreparation { queue.wake(id) }
+      case .refused(let error, let policy, let server):
+        switch policy {
+        case .resolve: resolve(upload, isKnown: server != nil)
+        case .missing: doubt(id)
+        case .retry:
+          queue.wait(id, for: .fetch)
+          wait = (wait?.retryAfter ?? -1) >= (error.retryAfter ?? 0) ? wait : error
+        case .target: try waitForTarget(upload)
+        case .zoneMissing:
+          if answer.isWhole { missingZone = error }
+          contention[id, default: 0] += 1
+          sendAgain(id)
+        case .signIn: throw signIn(error)
+        case .hold, .halt, .split: queue.wake(id)
+        }
+      }
+    }
+    if answer.deletes { queue.referencesMayHaveChanged(in: zone) }
+    if let missingZone { try await confirmLoss(of: zone, missingZone, kind: .upload) }
+    if let wait {
+      fetch(zone)
+      try await pace.failed(.upload, wait, doing: "uploading to zone '\(zone)'")
+    } else {
+      pace.succeeded(.upload)
+      growBack(answer.outcomes.count)
+    }
+    // What other devices have done may be the cause.
+    if options.direction == .both, answer.refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
+      (isListDue, listPages) = (true, 0)
+    }
+  }
+
+  /// A request of as many operations as there may be was answered: the next one may have a few more.
+  private mutating func growBack(_ count: Int) {
+    guard parts.isEmpty, count >= operationsMax, operationsMax < UploadPlan.operationsMax else { return }
+    answeredFull += 1
+    guard answeredFull >= growsAfter else { return }
+    answeredFull = 0
+    operationsMax = min(UploadPlan.operationsMax, operationsMax + max(1, operationsMax / 4))
+  }
+
+  /// The server holds another version: it is looked up, unless the refusal brought it, and merged.
+  private mutating func resolve(_ upload: Upload, isKnown: Bool) {
+    // A create has no tag: if the lookup finds no record, it is sent again.
+    if let tag = upload.operation.changeTag { queue.refuse(tag: tag, of: upload.id) }
+    contention[upload.id, default: 0] += 1
+    queue.wait(upload.id, for: .lookup)
+    if isKnown {
+      looked(up: upload.id)
+    } else {
+      lookups[upload.id.zone, default: []].insert(upload.id.name)
+    }
+  }
+
+  /// The server's version of a record has been applied, or it has none: the record is sent again, unless that would be the
+  /// same request.
+  mutating func looked(up id: RecordID) {
+    guard queue.waits[id] == .lookup else { return }
+    if let refused = queue.refusedTag(of: id), let entry = try? store.projections.entry(id),
+      entry.base?.changeTag == refused
+    {
+      queue.wait(id, for: .fetch)
+      fetch(id.zone)
+    } else {
+      sendAgain(id)
+    }
+  }
+
+  /// A record that was refused although nothing is known to be wrong with it is sent again: at once, then later and later,
+  /// and at last it is held.
+  mutating func sendAgain(_ id: RecordID) {
+    let count = contention[id, default: 0]
+    if count < Self.contentionWaitsAt { return queue.wake(id) }
+    if count >= Self.contentionHoldsAt { contentious.append(id) }
+    let whole = Int64(1_000) << Int64(min(count - Self.contentionWaitsAt, 8))
+    wait(id, milliseconds: whole / 2 + Int64(store.environment.random.below(UInt64(whole / 2) + 1)))
+  }
+
+  /// Holds the records that were refused too often.
+  mutating func holdContentious() async throws {
+    let ids = contentious
+    contentious = []
+    let wall = store.environment.clock.wallMilliseconds()
+    var held: [RecordID] = []
+    let contention = contention
+    try await store.commit { core in
+      held = []
+      for id in ids {
+        guard let pending = try core.projections.entry(id)?.pending else { continue }
+        let error = CloudError(
+          .conflict,
+          reason: "refused \(contention[id] ?? 0) times, because the server's version is another one each time")
+        let item = UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: [])
+        try Self.hold(item, error, wall: wall, &core)
+        held.append(id)
+      }
+    }
+    report.held += held.count
+    for id in ids {
+      self.contention[id] = nil
+      queue.wake(id)
+    }
+  }
+
+  /// A reference forbids it: a save waits for the record that it refers to, a deletion for something to change in the zone.
+  private mutating func waitForTarget(_ upload: Upload) throws {
+    guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
+    for name in upload.item.needs {
+      let target = RecordID(name, zone: upload.id.zone)
+      if try store.projections.entry(target)?.base == nil { return queue.wait(upload.id, for: .target(target)) }
+    }
+    // As far as this store knows the server has them all: the feed says which it has deleted.
+    queue.wait(upload.id, for: .fetch)
+    fetch(upload.id.zone)
+    contention[upload.id, default: 0] += 1
+  }
+
+  // MARK: Holds
+
+  private static func hold(_ item: UploadItem, _ error: CloudError, wall: Int64, _ core: inout StoreCore) throws {
+    let attempts = (core.projections.held(item.id)?.attempts ?? 0) + 1
+    try core.append(
+      .held(
+        Held(
+          id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
+          requestUUID: error.requestUUID ?? "", attempts: attempts,
+          durationMilliseconds: error.retryAfterMilliseconds ?? holdMilliseconds(error, attempts),
+          wallMilliseconds: wall)))
+  }
+
+  /// How long a record is held before it is tried again; 0: until it is edited or released.
+  private static func holdMilliseconds(_ error: CloudError, _ attempts: UInt64) -> Int64 {
+    switch error.code {
+    // The record itself is wrong, and waiting does not change it.
+    case .badRequest, .limitExceeded: 0
+    default: min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
+    }
+  }
+
+  /// Holds the records of a request that was refused as a whole.
+  mutating func hold(_ batch: [Upload], _ error: CloudError) async throws {
+    let wall = store.environment.clock.wallMilliseconds()
+    try await store.commit { core in for upload in batch { try Self.hold(upload.item, error, wall: wall, &core) } }
+    report.held += batch.count
+    for upload in batch { queue.wake(upload.id) }
+  }
+
+  /// Holds records that refer to each other in a circle and that no request can hold.
+  mutating func hold(circle items: [UploadItem]) async throws {
+    let names = items.prefix(3).map { "'\($0.id.name)'" }.joined(separator: ", ")
+    let error = CloudError(
+      .limitExceeded,
+      reason:
+        "\(items.count) records refer to each other in a circle (\(names) …); they can only be sent in one request, which "
+        + "holds \(UploadPlan.operationsMax) records and \(UploadPlan.requestBytesMax) bytes")
+    let wall = store.environment.clock.wallMilliseconds()
+    try await store.commit { core in for item in items { try Self.hold(item, error, wall: wall, &core) } }
+    report.held += items.count
+    for item in items { queue.wake(item.id) }
+  }
+
+  /// Holds records whose events are damaged.
+  mutating func holdUnreadable(_ records: [(id: RecordID, lsn: LSN, error: StrandlineError)]) async throws {
+    let wall = store.environment.clock.wallMilliseconds()
+    try await store.commit { core in
+      for (id, lsn, error) in records {
+        try core.append(
+          .held(
+            Held(
+              id: id, direction: .upload, lsn: lsn, code: "DAMAGED", words: error.message, attempts: 1,
+              wallMilliseconds: wall)))
+      }
+    }
+    report.held += records.count
+    for record in records { queue.wake(record.id) }
+  }
+}
+
+/// What became of each operation of a request.
+private struct Answer {
+  enum Outcome {
+    case saved(ServerRecord)
+    case deleted
+    /// With the server's version where the refusal brought it.
+    case refused(CloudError, ErrorPolicy, ServerRecord?)
+  }
+
+  var outcomes: [(upload: SyncMachine.Upload, outcome: Outcome)] = []
+  var refusedCount = 0
+  var hasConflicts = false
+  /// Whether a record was deleted.
+  var deletes = false
+
+  init(_ batch: [SyncMachine.Upload], _ results: [String: CloudResult]) {
+    for upload in batch {
+      switch results[upload.id.name] {
+      case .record(let server): outcomes.append((upload, .saved(server)))
+      case .deleted:
+        deletes = true
+        outcomes.append((upload, .deleted))
+      case .failed(let error, let server):
+        let policy = ErrorPolicy.item(error)
+        if policy == .missing, upload.operation.kind == .delete {
+          outcomes.append((upload, .deleted))
+        } else {
+          refusedCount += 1
+          if policy == .resolve { hasConflicts = true }
+          outcomes.append((upload, .refused(error, policy, server)))
+        }
+      case nil: break
+      }
+    }
+  }
+
+  /// The refusal if the server refused each of several operations because there are too many.
+  var tooMuch: CloudError? {
+    guard outcomes.count > 1 else { return nil }
+    for (_, outcome) in outcomes { guard case .refused(_, .split, _) = outcome else { return nil } }
+    guard case .refused(let error, _, _)? = outcomes.first?.outcome else { return nil }
+    return error
+  }
+
+  /// The server's versions that refusals brought along.
+  var versions: [ServerChange] {
+    outcomes.compactMap { upload, outcome in
+      guard case .refused(_, _, let server?) = outcome else { return nil }
+      return ServerChange(upload.id, .version(server))
+    }
+  }
+
+  /// Whether nothing of the request was applied.
+  var isWhole: Bool { refusedCount == outcomes.count }
+
+  /// The types of which every record, and at least `alikeMin`, was refused with the same words: the cause is not a record.
+  func haltedTypes(in zone: ZoneID) -> [UploadQueue.HaltedType: CloudError] {
+    var errors: [UploadQueue.HaltedType: (error: CloudError, count: Int)] = [:]
+    var others: Set<UploadQueue.HaltedType> = []
+    for (upload, outcome) in outcomes {
+      let type = upload.haltedType
+      guard case .refused(let error, .hold, _) = outcome, error.code != .quotaExceeded else {
+        others.insert(type)
+        continue
+      }
+      if let first = errors[type], first.error.code != error.code || first.error.reason != error.reason {
+        others.insert(type)
+      }
+      errors[type, default: (error, 0)].count += 1
+    }
+    return errors.filter { !others.contains($0.key) && $0.value.count >= SyncMachine.alikeMin }.mapValues(\.error)
+  }
+}
+
+extension SyncMachine.Upload {
+  fileprivate var haltedType: UploadQueue.HaltedType { UploadQueue.HaltedType(zone: id.zone, type: type) }
+}

@@ -1,0 +1,341 @@
+// What is sent: the operation of each record that is ready, and the request that carries them. `sent` is durable before
+// the request leaves, and only what is still a record's newest mutation then leaves with it.
+
+import StrandlineSystem
+import Synchronization
+
+extension SyncMachine {
+  /// A mutation and the operation that carries it.
+  struct Upload: Sendable {
+    var item: UploadItem
+    /// Whether this deletes the old life of the name, which must be gone before a new one of another type is created. Its
+    /// acknowledgement settles nothing, and it is no attempt of the mutation.
+    var isPreparation = false
+    var operation: CloudOperation
+    var type: String
+
+    var id: RecordID { item.id }
+    /// The mutation that this is for.
+    var lsn: LSN { item.lsn }
+  }
+
+  /// Part of a batch that the server refused as too much; it goes before what the queue has.
+  struct Part: Sendable {
+    var zone: ZoneID
+    var units: [[UploadItem]]
+  }
+
+  /// Does what is next for what is owed; false if nothing is ready.
+  mutating func upload() async throws -> Bool {
+    guard sends else { return false }
+    if !contentious.isEmpty {
+      try await holdContentious()
+      return true
+    }
+    let zones = store.projections.withLock { $0.sync.zones }
+    let frozen = Set(zones.filter { $0.value.isLost }.keys).union(refusedZones.keys)
+    if !queue.frozenZones.isSubset(of: frozen) { queue.lookAgain() }
+    if let part = parts.popLast() {
+      if !frozen.contains(part.zone) { try await send(part.units, to: part.zone) }
+      return true
+    }
+    let wall = store.environment.clock.wallMilliseconds()
+    let work = try queue.next(UploadQueue.Reading(only: options.zone, frozen: frozen, wall: wall, upTo: roundEnd))
+    for (id, held) in queue.takeHeld() where held.durationMilliseconds > 0 {
+      holdEnds.set(id, moment(in: held.remaining(wall: wall)))
+    }
+    switch work {
+    case .send(let zone, let units): try await send(units, to: zone)
+    case .cancel(let deletions): try await cancel(deletions)
+    case .hold(let unreadable): try await holdUnreadable(unreadable)
+    case nil:
+      if !queue.hasDoubtful, !beginsRound() {
+        for zone in queue.frozenZones.sorted() { noteLoss(of: zone) }
+        return false
+      }
+    }
+    return true
+  }
+
+  /// Whether there is something to send that was written since the round began: an app that writes all the time does not keep
+  /// a run from ending.
+  private mutating func beginsRound() -> Bool {
+    let durable = store.durableLSN
+    guard roundsLeft > 0, !store.projections.owed(1, after: roundEnd, upTo: durable).isEmpty else { return false }
+    (roundEnd, roundsLeft) = (durable, roundsLeft - 1)
+    return true
+  }
+
+  /// Settles deletions of records whose creation was never sent: nothing is sent for them.
+  private mutating func cancel(_ deletions: [(id: RecordID, lsn: LSN)]) async throws {
+    try await store.commit { core in
+      for (id, lsn) in deletions {
+        guard let entry = try core.projections.entry(id), let pending = entry.pending, pending.newest == lsn,
+          entry.base == nil, !core.projections.mayHaveBeenSent(pending)
+        else { continue }
+        try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .cancelled)))
+      }
+    }
+    for (id, _) in deletions { queue.changed(id) }
+  }
+
+  /// Creates the zone at the server if this log never saw it there; false if it is there.
+  private mutating func createZoneIfNew(_ zone: ZoneID) async throws -> Bool {
+    guard self.zone(zone)?.wasSeen != true else { return false }
+    do {
+      let doing = "creating zone '\(zone)'"
+      guard try await ask(.upload, doing, { [database] in try await database.createZone(zone) }) != nil else {
+        return true
+      }
+      pace.succeeded(.upload)
+      try await store.commit { try $0.append(.zoneChanged(ZoneChanged(zone: zone, change: .created))) }
+    } catch let error as CloudError {
+      if ErrorPolicy.request(error) == .signIn { throw signIn(error) }
+      refusedZones[zone] = error
+    }
+    return true
+  }
+
+  // MARK: A batch
+
+  /// Sends what fits into one request, and settles the answer.
+  private mutating func send(_ units: [[UploadItem]], to zone: ZoneID) async throws {
+    if try await createZoneIfNew(zone) {
+      queue.putBack(units, in: zone)
+      return
+    }
+    var batch = try makeBatch(of: units, in: zone)
+    if !batch.tooLarge.isEmpty { try await hold(circle: batch.tooLarge) }
+    if !batch.unreadable.isEmpty { try await holdUnreadable(batch.unreadable) }
+    let number = store.environment.random.next()
+    let (queue, made) = (queue, batch.uploads)
+    var leaving: [Upload] = []
+    var left: [(RecordID, RecordID)] = []
+    try await store.commit { core in
+      (leaving, left) = ([], [])
+      // What the app has replaced meanwhile stays, and with it what needs it: only a newest mutation is ever attempted.
+      var names: Set<String> = []
+      for upload in made where try core.projections.entry(upload.id)?.pending?.newest == upload.lsn {
+        names.insert(upload.id.name)
+      }
+      for upload in made where names.contains(upload.id.name) {
+        if let target = try queue.missingTarget(of: upload.item, sentWith: names) {
+          left.append((upload.id, target))
+          names.remove(upload.id.name)
+        } else {
+          leaving.append(upload)
+        }
+      }
+      guard !leaving.isEmpty else { return }
+      let lsns = leaving.filter { !$0.isPreparation }.map(\.lsn).sorted()
+      try core.append(.sent(Sent(batch: number, zone: zone, lsns: lsns)))
+    }
+    for (id, target) in left { self.queue.wait(id, for: .target(target)) }
+    batch.uploads = leaving
+    guard !leaving.isEmpty else { return }
+    try await store.flushBeforeLeaving()
+    try await exchange(batch.uploads, zone)
+    store.projections.endsSending()
+  }
+
+  /// Sends the request and handles a refusal of it as a whole.
+  private mutating func exchange(_ batch: [Upload], _ zone: ZoneID) async throws {
+    let operations = batch.map(\.operation)
+    let results: [String: CloudResult]
+    do {
+      results = try await send(.upload) { [database] in try await database.modify(operations, in: zone, atomic: false) }
+    } catch let error as CloudError {
+      switch ErrorPolicy.request(error) {
+      case .retry:
+        // The server may have applied any part of the batch: wait, then fetch before anything of it is sent again.
+        for upload in batch { queue.wait(upload.id, for: .fetch) }
+        fetch(zone)
+        try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'")
+      case .zoneMissing:
+        for upload in batch { queue.wake(upload.id) }
+        try await confirmLoss(of: zone, error, kind: .upload)
+      case .split: try await split(batch, zone, error)
+      case .signIn:
+        for upload in batch { queue.wake(upload.id) }
+        throw signIn(error)
+      // The other zones are sent to all the same; the run throws this error at its end.
+      default: refusedZones[zone] = error
+      }
+      return
+    }
+    try await settle(batch, Self.checked(results, of: batch), zone)
+  }
+
+  /// The server refused a request as too much: it goes in halves, at once. One unit alone is held.
+  mutating func split(_ batch: [Upload], _ zone: ZoneID, _ error: CloudError) async throws {
+    let units = UploadPlan.units(batch.map(\.item))
+    guard units.count > 1 else {
+      try await hold(batch, error)
+      if parts.isEmpty { operationsMax = max(operationsMax, operationsMaxBefore) }
+      return
+    }
+    guard splitsLeft > 0 else {
+      refusedZones[zone] = error
+      return
+    }
+    splitsLeft -= 1
+    if parts.isEmpty { operationsMaxBefore = error.code == .badRequest ? operationsMax : units.count / 2 }
+    operationsMax = max(1, min(operationsMax, units.count / 2))
+    // Each refusal makes the next try rarer.
+    (answeredFull, growsAfter) = (0, min(Self.growsAfterMax, growsAfter * 2))
+    try await pace.learn(operationsMax: operationsMax)
+    parts.append(Part(zone: zone, units: Array(units[(units.count / 2)...])))
+    parts.append(Part(zone: zone, units: Array(units[..<(units.count / 2)])))
+  }
+
+  /// The results, with each that does not answer its operation (none, a version for a deletion, a deletion for a save)
+  /// replaced by an error.
+  private static func checked(_ results: [String: CloudResult], of batch: [Upload]) -> [String: CloudResult] {
+    var results = results
+    for upload in batch {
+      let isDeletion = upload.operation.kind == .delete
+      let defect: String
+      switch results[upload.id.name] {
+      case .record where isDeletion: defect = "the answer to a deletion is a record"
+      case .deleted where !isDeletion: defect = "the answer to a save is a deletion"
+      case nil: defect = "the answer does not name the record"
+      default: continue
+      }
+      results[upload.id.name] = .failed(CloudError(.unexpectedServerResponse, reason: defect), serverRecord: nil)
+    }
+    return results
+  }
+
+  // MARK: Operations
+
+  /// What of some units fits into one request.
+  private struct Batch {
+    var uploads: [Upload] = []
+    /// Records that refer to each other in a circle and fit into no request.
+    var tooLarge: [UploadItem] = []
+    var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
+  }
+
+  /// Makes the operations of units until a request is full; the others go back into the queue. A unit stays whole.
+  private mutating func makeBatch(of units: [[UploadItem]], in zone: ZoneID) throws -> Batch {
+    var batch = Batch()
+    var names: Set<String> = []
+    var bytes = 0
+    for (place, unit) in units.enumerated() {
+      let (uploads, size) = try makeUploads(of: unit, sentWith: names, &batch)
+      if !batch.uploads.isEmpty,
+        batch.uploads.count + uploads.count > operationsMax || bytes + size > UploadPlan.requestBytesMax
+      {
+        queue.putBack(Array(units[place...]), in: zone)
+        break
+      }
+      if uploads.count > UploadPlan.operationsMax || (uploads.count > 1 && size > UploadPlan.requestBytesMax) {
+        batch.tooLarge += uploads.map(\.item)
+        continue
+      }
+      batch.uploads += uploads
+      for upload in uploads { names.insert(upload.id.name) }
+      bytes += size
+    }
+    return batch
+  }
+
+  /// Makes the operations of a unit. A record that has changed since is left out, and so is what needs it.
+  private mutating func makeUploads(
+    of unit: [UploadItem], sentWith names: Set<String>, _ batch: inout Batch
+  ) throws -> (uploads: [Upload], bytes: Int) {
+    let (entries, sync) = try store.core.withLock { core in
+      var entries: [RecordEntry?] = []
+      for item in unit {
+        let entry = try core.projections.entry(item.id)
+        guard entry?.pending?.newest == item.lsn else {
+          entries.append(nil)
+          continue
+        }
+        core.projections.beginsSending(item.lsn, of: item.id)
+        entries.append(entry)
+      }
+      return (entries, core.projections.sync)
+    }
+    var there = names
+    for (item, entry) in zip(unit, entries) where entry != nil { there.insert(item.id.name) }
+    var uploads: [Upload] = []
+    var bytes = 0
+    for (item, entry) in zip(unit, entries) {
+      guard let entry else { continue }
+      if let target = try queue.missingTarget(of: item, sentWith: there) {
+        queue.wait(item.id, for: .target(target))
+        continue
+      }
+      do {
+        guard let upload = try upload(item, entry, sync) else { continue }
+        uploads.append(upload)
+        bytes += UploadPlan.jsonBytes(upload.operation)
+      } catch let error as StrandlineError where error.isOfOneRecord {
+        batch.unreadable.append((item.id, item.lsn, error))
+      }
+    }
+    return (uploads, bytes)
+  }
+
+  /// The operation for a record's newest mutation.
+  private func upload(_ item: UploadItem, _ entry: RecordEntry, _ sync: SyncState) throws -> Upload? {
+    let name = item.id.name
+    let archive = try entry.base.map { try store.source.event(at: $0.version).archive } ?? []
+    if item.isDeletion {
+      guard let base = entry.base else { return nil }
+      return Upload(
+        item: item, operation: CloudOperation(.delete, name: name, changeTag: base.changeTag, archive: archive),
+        type: entry.type)
+    }
+    guard let loaded = try LoadedVersion(store.source.event(at: item.lsn), at: item.lsn) else { return nil }
+    var base: LoadedVersion?
+    if let known = entry.base, let content = try LoadedVersion(store.source.event(at: known.content), at: known.content)
+    {
+      base = StoreCore.base(known, content, sync)
+    }
+    var version = loaded.version
+    version.stamp.joinSeen(base?.version.stamp.seen ?? [:])
+    let tenure = loaded.own?.tenure ?? 0
+    if let author = sync.author(of: item.lsn) {
+      version.stamp.joinSeen([author: Seen(lsn: item.lsn, tenure: tenure, time: loaded.own?.time ?? .zero)])
+    }
+
+    let isNewLife = base.map { $0.version.stamp.births.isDisjoint(with: version.stamp.births) } ?? true
+    if let base, let known = entry.base, isNewLife, base.version.type != version.type {
+      // Another type under the same name: the old life goes first, the new one after its acknowledgement.
+      return Upload(
+        item: item, isPreparation: true,
+        operation: CloudOperation(.delete, name: name, changeTag: known.changeTag, archive: archive), type: version.type
+      )
+    }
+    // An update cannot remove the parent; a replacement without one does.
+    let losesParent = loaded.dirty[Version.parentField] != nil && version.parent == nil
+    let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
+    return Upload(
+      item: item,
+      operation: CloudOperation(
+        kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag,
+        archive: archive, fields: Self.fields(of: version, dirty: kind == .update ? loaded.dirty : nil),
+        parent: version.parent), type: version.type)
+  }
+
+  /// The fields to write, with the stamp.
+  ///
+  /// - Parameter dirty: of an update, the fields that have changed here; nil: all.
+  private static func fields(of version: Version, dirty: [String: LSN]?) -> [String: FieldValue?] {
+    var fields: [String: FieldValue?]
+    if let dirty {
+      fields = [:]
+      for field in version.names where dirty[field] != nil && field != Version.parentField {
+        fields[field] = .some(version.fields[field])
+      }
+    } else {
+      // With the hashes of the version's: no name is hashed again.
+      fields = version.fields.mapValues { .some($0) }
+      fields[Version.parentField] = nil
+    }
+    fields[Names.stampField] = .some(.bytes(StampCodec.encode(version)))
+    return fields
+  }
+}

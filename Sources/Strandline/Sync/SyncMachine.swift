@@ -1,0 +1,402 @@
+// The engine's state, and its steps: each makes at most one request and appends what follows from the answer.
+//
+// What must outlive the process is in the log; what is here says what is due, what waits and until when. A run makes steps
+// until nothing is due. Before each request the machine asks the pace whether it may leave; while one kind of request
+// waits, the others go on.
+//
+// The path of a fetched page: SyncMachine+Fetching requests it, IntakeDecision decides record by record, and what follows
+// is one transaction with the page's token. The path of an upload: UploadQueue says what is ready; SyncMachine+Uploading
+// makes the operations, appends `sent` and sends the request; SyncMachine+Settling appends what the answer says.
+
+import StrandlineSystem
+import Synchronization
+
+/// The engine of one store and one database. One run at a time.
+struct SyncMachine: Sendable {
+  let store: RecordStore
+  let database: any CloudDatabase
+  var queue: UploadQueue
+  var pace: RequestPace
+  var options = CycleOptions()
+  /// What the run has done.
+  var report = SyncReport()
+
+  /// The account was asked for since the process began, or since the server asked for a sign-in.
+  var isAccountKnown = false
+  /// The database is to be asked which zones have changed.
+  var isListDue = true
+  /// Whether this run fetches what the server has not been asked for by an upload.
+  var fetchesFeed = true
+  /// Pages of that list in this run.
+  var listPages = 0
+  /// Zones that are being fetched, or have to be though the server has not said that they changed.
+  var fetches: [ZoneID: ZoneFetch] = [:]
+  /// The zones whose fetch the server refused in this run, each with its error.
+  var refusedZones: [ZoneID: CloudError] = [:]
+  /// Records to look up, by zone.
+  var lookups: [ZoneID: Set<String>] = [:]
+  /// Records with a block or a version that could not be read were to be looked up in this run.
+  var isReviewDue = true
+  /// Records that the server does not have although it once did, each with what is being asked because of it.
+  var doubts: [RecordID: Doubt] = [:]
+  /// How often each record was refused because it had changed at the server meanwhile, or because it existed.
+  var contention: [RecordID: Int] = [:]
+  /// Those that were refused too often; they are held.
+  var contentious: [RecordID] = []
+  /// When records that wait for a time are tried again, by the monotonic clock.
+  var times = Deadlines()
+  /// When holds end by themselves.
+  var holdEnds = Deadlines()
+  /// Parts of a batch that the server refused as too much, the next one last.
+  var parts: [Part] = []
+  /// How often batches of this run may still be halved.
+  var splitsLeft = 0
+  /// What was written up to here is sent in this round, and how many rounds of this run may follow.
+  var roundEnd: LSN = .none
+  var roundsLeft = 0
+  /// The most operations in a request: fewer once the server has refused as many. Halves of a batch are not sent where the
+  /// app has replaced what is in them, and it may do so during every request; a batch that is made small is sent at once.
+  var operationsMax = UploadPlan.operationsMax
+  /// Answered requests of as many operations as there may be, since that number changed; and how many of them let it grow.
+  var answeredFull = 0
+  var growsAfter = SyncMachine.growsAfterMin
+  /// What it was before a batch was halved to find the record that is wrong.
+  var operationsMaxBefore = UploadPlan.operationsMax
+  /// The most records in a lookup.
+  var lookupsMax = UploadPlan.operationsMax
+  /// What the last request failed with, if it was no `CloudError`.
+  var foreignError: (any Error)?
+  /// A zone of this run is gone at the server.
+  var lostZone: StrandlineError?
+
+  init(store: RecordStore, database: any CloudDatabase) {
+    self.store = store
+    self.database = database
+    queue = UploadQueue(store: store, scope: database.address.scope)
+    pace = RequestPace(store: store, scope: database.address.scope)
+    if pace.operationsMax > 0 { operationsMax = min(UploadPlan.operationsMax, pace.operationsMax) }
+  }
+
+  /// The fetch of one zone.
+  struct ZoneFetch: Sendable {
+    /// It goes on without being named by the server.
+    var isForced = false
+    var limit = SyncMachine.pageLimit
+    /// It begins without the token.
+    var startsOver = false
+    /// Pages that said that more is to come and left the token unchanged.
+    var repeats = 0
+    /// Pages in a row that were empty and said that more is to come.
+    var emptyPages = 0
+    /// Of the records in doubt, those that the fetch has shown.
+    var shown: Set<String> = []
+  }
+
+  /// What is asked about a record that a save did not find.
+  enum Doubt: Hashable, Sendable {
+    /// The feed to its end, for its deletion.
+    case feed
+    /// The feed from its beginning, which shows every record and deletion.
+    case wholeFeed
+  }
+
+  /// The one database that this syncs. What the store holds of the others is not touched.
+  var scope: DatabaseScope { database.address.scope }
+
+  func zone(_ id: ZoneID) -> ZoneState? { store.projections.withLock { $0.sync.zones[id] } }
+
+  /// How often one run sends what was written meanwhile, and what it merged after conflicts.
+  private static let roundsMax = 16
+  static let growsAfterMin = 4
+  static let growsAfterMax = 1_024
+  /// How often batches of one run are halved: twice what finds one wrong record of 200, and a few more.
+  private static let splitsMax = 36
+
+  // MARK: A run
+
+  /// What a step came to.
+  enum Step {
+    case worked
+    /// What is due waits.
+    case waits(RequestPace.Wait)
+    case idle
+  }
+
+  /// Makes steps until nothing is due. `report` says what the run has done, also when it throws.
+  mutating func run(_ options: CycleOptions) async throws {
+    begin(options)
+    // What an earlier version could not read is read again.
+    let kept = try await store.takeKept { [database] in database.record(readingAgain: $0, in: $1) }
+    report.add(kept.report)
+    for id in kept.touched.sorted() { queue.changed(id) }
+    // No request is under way at the end of a run.
+    defer { store.projections.endsSending() }
+    do {
+      while true {
+        switch try await step() {
+        case .worked: continue
+        case .waits(let wait): try await sleep(wait)
+        case .idle: return try finish()
+        }
+      }
+    } catch let error as CloudError {
+      throw error.asStrandlineError("syncing '\(store.path)'")
+    }
+  }
+
+  private mutating func begin(_ options: CycleOptions) {
+    self.options = options
+    report = SyncReport()
+    if options.asksForChanges { (isListDue, isReviewDue) = (true, true) }
+    listPages = 0
+    // Of an upload whose answer was lost the feed says whether it arrived.
+    fetchesFeed = options.direction != .pushOnly || store.projections.withLock { !$0.outbox.attempted.isEmpty }
+    (roundEnd, roundsLeft) = (store.durableLSN, Self.roundsMax)
+    if !refusedZones.isEmpty { queue.lookAgain() }
+    (refusedZones, lostZone, splitsLeft) = ([:], nil, Self.splitsMax)
+    if options.isUserInitiated {
+      pace.endOwnWaits()
+      queue.liftHalts()
+    }
+  }
+
+  /// Makes at most one request.
+  private mutating func step() async throws -> Step {
+    try Task.checkCancellation()
+    try store.requireWritable()
+    // A copy says so first: what is unsent in it may have been sent by the original.
+    if store.core.withLock({ $0.hasNewName }) { try await store.commit { try $0.appendOpened() } }
+    wakeWhatIsDue()
+    var blocked: RequestPace.Wait?
+    for kind in [RequestKind.account, .zoneList, .page, .lookup, .upload] {
+      if kind != .account, !isAccountKnown { break }
+      if let wait = pace.wait(for: kind) {
+        if blocked.map({ wait.milliseconds < $0.milliseconds }) ?? true, try isDue(kind) { blocked = wait }
+      } else if try await perform(kind) {
+        return .worked
+      }
+    }
+    if let blocked { return .waits(blocked) }
+    return waitForTime()
+  }
+
+  /// Does what is due of a kind; false if nothing is.
+  private mutating func perform(_ kind: RequestKind) async throws -> Bool {
+    switch kind {
+    case .account: try await askForAccount()
+    case .zoneList: try await fetchList()
+    case .page: try await fetchNextPage()
+    case .lookup: try await lookUpNext()
+    case .upload: try await upload()
+    }
+  }
+
+  private mutating func isDue(_ kind: RequestKind) throws -> Bool {
+    switch kind {
+    case .account: !isAccountKnown
+    case .zoneList: isListDue && fetchesFeed
+    case .page: nextZoneToFetch() != nil
+    case .lookup: !lookups.isEmpty
+    case .upload:
+      sends && store.projections.withLock { $0.outbox.newest.isEmpty } == false
+    }
+  }
+
+  /// Whether this run sends what is owed.
+  var sends: Bool { options.direction != .pullOnly }
+
+  /// Ends the run: throws if something that is owed was refused, so that a run without an error owes nothing, or says what it
+  /// holds.
+  private func finish() throws {
+    let doing = "syncing '\(store.path)'"
+    if let lostZone { throw lostZone }
+    if let refusal = refusedZones.min(by: { $0.key < $1.key }) { throw refusal.value.asStrandlineError(doing) }
+    if let halted = queue.halted.min(by: { ($0.key.zone, $0.key.type) < ($1.key.zone, $1.key.type) }) {
+      throw StrandlineError(
+        .serverRefused,
+        "\(doing): the server refuses every '\(halted.key.type)' of zone '\(halted.key.zone)': \(halted.value); they stay in "
+          + "the store, and the rest was sent; they are sent again by the next 'now()' and after a relaunch",
+        underlying: halted.value)
+    }
+  }
+
+  private mutating func sleep(_ wait: RequestPace.Wait) async throws {
+    if let limit = options.waitMillisecondsMax, report.waitedMilliseconds + wait.milliseconds > limit {
+      var error = wait.error.asStrandlineError(
+        wait.doing, wait: Double(wait.milliseconds) / 1000, isServers: wait.isServers)
+      if let foreignError { error.underlying = foreignError }
+      throw error
+    }
+    report.waitedMilliseconds += wait.milliseconds
+    try await store.environment.clock.sleep(milliseconds: wait.milliseconds)
+  }
+
+  /// In how many milliseconds something that waits now is due; nil if nothing waits for a moment.
+  mutating func nextDue() -> Int64? {
+    var waits = RequestKind.allCases.compactMap { pace.wait(for: $0)?.milliseconds }
+    let now = store.environment.clock.monotonicNanoseconds()
+    for moment in [times.first?.nanoseconds, holdEnds.first?.nanoseconds] {
+      if let moment { waits.append(moment > now ? Int64((moment - now + 999_999) / 1_000_000) : 0) }
+    }
+    return waits.min()
+  }
+
+  /// A person has released a record, or given its change up.
+  mutating func holdEnded(_ id: RecordID) {
+    contention[id] = nil
+    queue.wake(id)
+    queue.changed(id)
+  }
+
+  // MARK: Times
+
+  private mutating func wakeWhatIsDue() {
+    let now = store.environment.clock.monotonicNanoseconds()
+    for id in times.takeDue(now) where queue.waits[id] == .time { queue.wake(id) }
+    for id in holdEnds.takeDue(now) where queue.waits[id] == .hold { queue.endHold(of: id) }
+  }
+
+  /// Nothing is due but what waits for a moment.
+  private mutating func waitForTime() -> Step {
+    guard sends else { return .idle }
+    while let (id, nanoseconds) = times.first {
+      guard queue.waits[id] == .time else {
+        _ = times.takeDue(nanoseconds)
+        continue
+      }
+      let now = store.environment.clock.monotonicNanoseconds()
+      return .waits(
+        RequestPace.Wait(
+          milliseconds: nanoseconds > now ? Int64((nanoseconds - now + 999_999) / 1_000_000) : 0,
+          error: CloudError(
+            .conflict,
+            reason:
+              "'\(id)' was refused \(contention[id] ?? 0) times, because the server's version is another one each time"),
+          doing: "uploading to zone '\(id.zone)'", isServers: false))
+    }
+    return .idle
+  }
+
+  /// A record is tried again in so many milliseconds.
+  mutating func wait(_ id: RecordID, milliseconds: Int64) {
+    queue.wait(id, for: .time)
+    times.set(id, moment(in: milliseconds))
+  }
+
+  func moment(in milliseconds: Int64) -> UInt64 {
+    store.environment.clock.monotonicNanoseconds() &+ UInt64(clamping: milliseconds) &* 1_000_000
+  }
+
+  // MARK: Requests
+
+  /// Sends a request; nil if it failed and is to be sent again after a wait.
+  ///
+  /// Only for requests that change nothing, or that may be applied twice. An upload that may have been applied must not
+  /// be sent again before the server was asked what it holds.
+  ///
+  /// - Parameter doing: what the request does, as an error says it: "creating zone 'Notes'".
+  /// - Throws: `CloudError` for a refusal that no wait ends.
+  mutating func ask<Answer: Sendable>(
+    _ kind: RequestKind, _ doing: String, _ request: () async throws -> Answer
+  ) async throws -> Answer? {
+    do { return try await send(kind, request) } catch let error as CloudError {
+      guard ErrorPolicy.request(error) == .retry else { throw error }
+      try await pace.failed(kind, error, doing: doing)
+      return nil
+    }
+  }
+
+  /// Sends a request once.
+  mutating func send<Answer: Sendable>(_ kind: RequestKind, _ request: () async throws -> Answer) async throws -> Answer
+  {
+    report.requests += 1
+    let begin = store.environment.clock.monotonicNanoseconds()
+    do {
+      let answer = try await request()
+      foreignError = nil
+      // What an upload came to stands in the answer.
+      if kind != .upload { pace.succeeded(kind) }
+      return answer
+    } catch {
+      // A request that ran into its time-out counts as waiting.
+      report.waitedMilliseconds += Int64((store.environment.clock.monotonicNanoseconds() &- begin) / 1_000_000)
+      try Task.checkCancellation()
+      if let error = error as? CloudError {
+        if ErrorPolicy.request(error) == .signIn { isAccountKnown = false }
+        throw error
+      }
+      // `CloudDatabase` throws `CloudError` alone; another error of an app's own implementation counts as "no answer".
+      foreignError = error
+      throw CloudError(.networkError, reason: "the cloud database failed: \(error)")
+    }
+  }
+
+  // MARK: The account
+
+  /// Asks who is signed in, and throws if it is not the account that the store belongs to. A store belongs to one
+  /// container, environment and user for life, with all its databases; its first run decides which.
+  private mutating func askForAccount() async throws -> Bool {
+    guard !isAccountKnown else { return false }
+    guard let user = try await ask(.account, "asking who is signed in", { [database] in try await database.user() })
+    else { return true }
+    let address = database.address
+    let bound = Bound(
+      container: address.container, environment: address.environment, scope: address.scope,
+      userHash: Bound.hash(ofUser: user))
+    let known = store.projections.withLock { $0.sync.bounds }
+    if let other = known.values.first(where: { !$0.isSameAccount(as: bound) }) {
+      let what = other.userHash != bound.userHash ? "another user" : "'\(other.container)' \(other.environment)"
+      throw StrandlineError(
+        .accountMismatch,
+        "the store at '\(store.path)' belongs to \(what), not to '\(bound.container)' \(bound.environment) of this user; "
+          + "nothing was sent; open another store for this account")
+    }
+    if known[scope] == nil { try await store.commit { try $0.append(.bound(bound)) } }
+    isAccountKnown = true
+    return true
+  }
+}
+
+extension Bound {
+  /// Whether both are of one container, environment and user.
+  fileprivate func isSameAccount(as other: Bound) -> Bool {
+    container == other.container && environment == other.environment && userHash == other.userHash
+  }
+}
+
+/// Records and the moments at which they are tried again.
+struct Deadlines: Sendable {
+  private var byID: [RecordID: UInt64] = [:]
+  /// In descending order: the next one is the last.
+  private var order: [(id: RecordID, nanoseconds: UInt64)] = []
+
+  var isEmpty: Bool { order.isEmpty }
+  var first: (id: RecordID, nanoseconds: UInt64)? { order.last }
+
+  /// Sets a record's moment. O(log n) to find its place.
+  mutating func set(_ id: RecordID, _ nanoseconds: UInt64) {
+    byID[id] = nanoseconds
+    var (low, high) = (0, order.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if order[middle].nanoseconds > nanoseconds { low = middle + 1 } else { high = middle }
+    }
+    order.insert((id, nanoseconds), at: low)
+  }
+
+  func moment(of id: RecordID) -> UInt64? { byID[id] }
+
+  /// Takes those whose moment has come.
+  mutating func takeDue(_ now: UInt64) -> [RecordID] {
+    var due: [RecordID] = []
+    while let last = order.last, last.nanoseconds <= now {
+      order.removeLast()
+      // It may have been set anew since.
+      if byID[last.id] == last.nanoseconds {
+        byID[last.id] = nil
+        due.append(last.id)
+      }
+    }
+    return due
+  }
+}

@@ -1,0 +1,128 @@
+// The runs of an engine: one at a time, and whoever asks for the same one while it has not begun gets its result.
+//
+// A caller that is cancelled leaves at once; a run that nobody waits for any more is given up. A run has a task of its
+// own, so that a suspension or a close can end it.
+
+import Synchronization
+
+/// Runs that are asked for, under way or queued.
+final class SyncRuns: Sendable {
+  /// One run and its callers.
+  private final class Run: Sendable {
+    let options: CycleOptions
+    /// Whether later callers may join it before it begins.
+    let isShared: Bool
+    init(_ options: CycleOptions, isShared: Bool) {
+      self.options = options
+      self.isShared = isShared
+    }
+  }
+
+  private struct Caller {
+    let run: Run
+    let continuation: CheckedContinuation<SyncReport, any Error>
+  }
+
+  private struct State {
+    var queued: [Run] = []
+    var current: Run?
+    var currentTask: Task<SyncReport, any Error>?
+    var callers: [UInt64: Caller] = [:]
+    /// Callers that were cancelled before they began to wait.
+    var cancelled: Set<UInt64> = []
+    var nextCaller: UInt64 = 0
+    var worker: Task<Void, Never>?
+    /// Why no run begins; nil: they do.
+    var refusal: StrandlineError?
+  }
+
+  private let state = Mutex(State())
+  private let body: @Sendable (CycleOptions) async throws -> SyncReport
+
+  /// - Parameter body: makes a run.
+  init(_ body: @escaping @Sendable (CycleOptions) async throws -> SyncReport) { self.body = body }
+
+  /// Makes a run, after those that were asked for before.
+  ///
+  /// - Parameter isShared: joins a run that was asked for in the same way and has not begun.
+  func run(_ options: CycleOptions, isShared: Bool) async throws -> SyncReport {
+    let number = state.withLock { state in
+      state.nextCaller += 1
+      return state.nextCaller
+    }
+    return try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        let refusal: (any Error)? = state.withLock { state in
+          if let refusal = state.refusal { return refusal }
+          if state.cancelled.remove(number) != nil { return CancellationError() }
+          let known = isShared ? state.queued.first { $0.isShared } : nil
+          let run = known ?? Run(options, isShared: isShared)
+          if known == nil { state.queued.append(run) }
+          state.callers[number] = Caller(run: run, continuation: continuation)
+          if state.worker == nil { state.worker = Task { await self.work() } }
+          return nil
+        }
+        if let refusal { continuation.resume(throwing: refusal) }
+      }
+    } onCancel: {
+      leave(number)
+    }
+  }
+
+  /// A caller does not wait any more.
+  private func leave(_ number: UInt64) {
+    let (caller, task) = state.withLock { state -> (Caller?, Task<SyncReport, any Error>?) in
+      guard let caller = state.callers.removeValue(forKey: number) else {
+        state.cancelled.insert(number)
+        return (nil, nil)
+      }
+      if state.callers.values.contains(where: { $0.run === caller.run }) { return (caller, nil) }
+      state.queued.removeAll { $0 === caller.run }
+      return (caller, state.current === caller.run ? state.currentTask : nil)
+    }
+    task?.cancel()
+    caller?.continuation.resume(throwing: CancellationError())
+  }
+
+  private func work() async {
+    while let (run, task) = begin() {
+      let result = await task.result
+      let callers = state.withLock { state in
+        (state.current, state.currentTask) = (nil, nil)
+        let numbers = state.callers.filter { $0.value.run === run }.keys
+        return numbers.compactMap { state.callers.removeValue(forKey: $0) }
+      }
+      for caller in callers { caller.continuation.resume(with: result) }
+    }
+  }
+
+  private func begin() -> (Run, Task<SyncReport, any Error>)? {
+    state.withLock { state in
+      guard !state.queued.isEmpty else {
+        state.worker = nil
+        return nil
+      }
+      let run = state.queued.removeFirst()
+      let task = Task { [body] in try await body(run.options) }
+      (state.current, state.currentTask) = (run, task)
+      return (run, task)
+    }
+  }
+
+  /// Ends the run under way and those that are queued, whose callers get `error`, and begins none until `resume`. When this
+  /// returns, no run is under way.
+  func stop(_ error: StrandlineError) async {
+    let (callers, task, worker) = state.withLock { state in
+      state.refusal = error
+      state.queued = []
+      defer { state.callers = [:] }
+      return (Array(state.callers.values), state.currentTask, state.worker)
+    }
+    task?.cancel()
+    for caller in callers { caller.continuation.resume(throwing: error) }
+    await worker?.value
+  }
+
+  /// Begins runs again.
+  func resume() { state.withLock { $0.refusal = nil } }
+}

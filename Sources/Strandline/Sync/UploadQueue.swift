@@ -1,0 +1,661 @@
+// What is owed to the server, and what of it can be sent now.
+//
+// Which records owe something says the log: the projections keep the newest unsettled mutation of each. The queue goes
+// through them once, in the order of the log and a window at a time, and each record is then ready to be sent or waits for
+// something. What a record waits for ends by an event that the engine sees (an answer, a page, a wait that is over, a
+// verb of a person), and with it the wait; a new mutation stands at the log's end, where the queue comes to it. Waits and
+// one window are all that is in memory, and nothing else: a million unsent records or a hold at the log's beginning cost
+// nothing at a start, and a step costs what it sends.
+//
+// Deletions go after the saves that were there before them: a save may take away the reference by which the server would
+// delete its record along with the target.
+
+import StrandlineLog
+import StrandlineSystem
+
+/// Why a record that owes something is not sent now.
+package enum UploadWait: Hashable, Sendable {
+  /// Until the server has that record, which this one refers to; or, of a deletion, until a record that referred to this
+  /// one has been saved.
+  case target(RecordID)
+  /// Until its zone has been fetched to its end.
+  case fetch
+  /// Until it has been looked up.
+  case lookup
+  /// Until the moment at which it may be tried again.
+  case time
+  /// Until its hold ends: the record is edited or released, or the hold's time is over.
+  case hold
+  /// Of a deletion: until something changes in the zone. The server refuses it because records refer to it.
+  case references
+}
+
+/// The records that owe something, and what of them can be sent.
+struct UploadQueue: Sendable {
+  /// How many mutations are looked at before a batch is made of what is ready.
+  static let windowCount = 256
+  /// The same where they are of many zones, so that few of each are ready.
+  static let lookedAtMax = 4_096
+  /// Every so many batches one is made of the zone whose records have waited longest, however few they are.
+  private static let turnOfOldest = 8
+
+  /// The records of one type in a zone.
+  struct HaltedType: Hashable, Sendable {
+    var zone: ZoneID
+    var type: String
+  }
+
+  /// What ends waits.
+  private enum Trigger: Hashable {
+    case record(RecordID)
+    case fetch(ZoneID)
+    case references(ZoneID)
+  }
+
+  let store: RecordStore
+  let scope: DatabaseScope
+  /// Every record whose newest mutation stands here or before has been looked at.
+  var cursor: LSN = .none
+  var lanes: [ZoneID: UploadLane] = [:]
+  /// What the records wait for that are not ready.
+  private(set) var waits: [RecordID: UploadWait] = [:]
+  private var waiting: [Trigger: Set<RecordID>] = [:]
+  /// Their waits have ended; they are looked at before the cursor goes on. In the order in which they woke.
+  private var woken: [RecordID] = []
+  /// The tag with which a record met a conflict: it is not sent with the same one before its zone was fetched.
+  private var refusedTags: [RecordID: String] = [:]
+  /// Zones and types of which every record was refused with the same words. Nothing of them is sent.
+  private(set) var halted: [HaltedType: CloudError] = [:]
+  /// Deleted records whose creation a request may have carried: they have to be looked up.
+  private var doubtful: [RecordID] = []
+  /// Holds that were met and not taken yet.
+  private var met: [(id: RecordID, held: Held)] = []
+  /// Records whose hold is over though the wall clock may say otherwise.
+  private var endedHolds: Set<RecordID> = []
+  /// Zones to which nothing is sent, though something is owed.
+  private(set) var frozenZones: Set<ZoneID> = []
+  /// Records were passed over that nothing will wake.
+  private var hasSkipped = false
+  private var batches = 0
+
+  init(store: RecordStore, scope: DatabaseScope) {
+    self.store = store
+    self.scope = scope
+  }
+
+  // MARK: Waits
+
+  /// A record is not sent until `wait` has ended.
+  mutating func wait(_ id: RecordID, for wait: UploadWait) {
+    endWait(of: id)
+    waits[id] = wait
+    if let trigger = Self.trigger(of: wait, id) { waiting[trigger, default: []].insert(id) }
+  }
+
+  private static func trigger(of wait: UploadWait, _ id: RecordID) -> Trigger? {
+    switch wait {
+    case .target(let target): .record(target)
+    case .fetch: .fetch(id.zone)
+    case .references: .references(id.zone)
+    case .lookup, .time, .hold: nil
+    }
+  }
+
+  private mutating func endWait(of id: RecordID) {
+    guard let wait = waits.removeValue(forKey: id), let trigger = Self.trigger(of: wait, id) else { return }
+    waiting[trigger]?.remove(id)
+    if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
+  }
+
+  /// What a record waits for has come: it is looked at again.
+  mutating func wake(_ id: RecordID) {
+    endWait(of: id)
+    woken.append(id)
+  }
+
+  /// Something has changed about a record, at the server or here: those that wait for it are looked at again.
+  mutating func changed(_ id: RecordID) {
+    wakeAll(.record(id))
+    lanes[id.zone]?.unpin(id)
+  }
+
+  /// The records that wait for a zone's fetch, which has come to its end. What the server refused with a tag that is still
+  /// the newest may be sent with it again.
+  mutating func fetched(_ zone: ZoneID) -> [RecordID] {
+    let ids = (waiting[.fetch(zone)] ?? []).sorted()
+    for id in ids { refusedTags[id] = nil }
+    return ids
+  }
+
+  /// Records of a zone have changed at the server: a deletion that references forbade may be possible now.
+  mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
+
+  private mutating func wakeAll(_ trigger: Trigger) {
+    guard let ids = waiting[trigger] else { return }
+    for id in ids.sorted() { wake(id) }
+  }
+
+  /// Looks at everything that is owed once more: what was passed over may be sent now.
+  mutating func lookAgain() {
+    (cursor, woken, hasSkipped, frozenZones) = (.none, [], false, [])
+    for zone in lanes.keys { lanes[zone]?.forget() }
+  }
+
+  /// A record met a conflict with this tag: it is sent with another one, or when its zone has been fetched.
+  mutating func refuse(tag: String, of id: RecordID) { refusedTags[id] = tag }
+
+  func refusedTag(of id: RecordID) -> String? { refusedTags[id] }
+
+  mutating func halt(_ type: HaltedType, because error: CloudError) { halted[type] = error }
+
+  /// Lifts every halt.
+  mutating func liftHalts() {
+    guard !halted.isEmpty else { return }
+    halted = [:]
+    lookAgain()
+  }
+
+  /// A hold is over by the monotonic clock, whatever the wall clock says.
+  mutating func endHold(of id: RecordID) {
+    endedHolds.insert(id)
+    wake(id)
+  }
+
+  /// The holds that were met.
+  mutating func takeHeld() -> [(id: RecordID, held: Held)] {
+    defer { met = [] }
+    return met
+  }
+
+  var hasDoubtful: Bool { !doubtful.isEmpty }
+
+  /// The deleted records that have to be looked up before anything can be said of them.
+  mutating func takeDoubtful() -> [RecordID] {
+    defer { doubtful = [] }
+    return doubtful
+  }
+
+  // MARK: What is next
+
+  /// What is to be done next for what is owed.
+  enum Work {
+    /// Send these, of one zone.
+    case send(ZoneID, [[UploadItem]])
+    /// Settle these deletions: no request has carried what they delete.
+    case cancel([(id: RecordID, lsn: LSN)])
+    /// Hold these: they cannot be read.
+    case hold([(id: RecordID, lsn: LSN, error: StrandlineError)])
+  }
+
+  /// What one call of `next` looks at.
+  struct Reading {
+    /// The zone to send to; nil for every one.
+    let only: ZoneID?
+    /// The zones to which nothing is sent for now. When one is sent to again, `lookAgain` is called.
+    let frozen: Set<ZoneID>
+    let wall: Int64
+    /// What the app has written since is left for later.
+    let end: LSN
+    /// What is ready, by zone, in the order in which it was met.
+    fileprivate var found: [ZoneID: [UploadItem]] = [:]
+    fileprivate var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
+
+    init(only: ZoneID?, frozen: Set<ZoneID>, wall: Int64, upTo end: LSN) {
+      (self.only, self.frozen, self.wall, self.end) = (only, frozen, wall, end)
+    }
+  }
+
+  /// What is to be done next; nil if nothing can be sent.
+  mutating func next(_ reading: Reading) throws -> Work? {
+    var reading = reading
+    // What a call for another zone passed over may be sent by this one.
+    if hasSkipped, reading.only == nil { lookAgain() }
+    while true {
+      try fill(&reading)
+      if !reading.unreadable.isEmpty { return .hold(reading.unreadable) }
+      guard let zone = chooseZone(reading) else { return nil }
+      if lanes[zone]?.areDeletionsDue(cursor) != true {
+        let units = lanes[zone]?.takeSaves() ?? []
+        if units.isEmpty { continue }
+        return .send(zone, units)
+      }
+      if let work = try takeDeletions(of: zone, &reading) { return work }
+    }
+  }
+
+  /// The zone to send to.
+  private mutating func chooseZone(_ reading: Reading) -> ZoneID? {
+    let ready = lanes.compactMap { zone, lane -> (zone: ZoneID, lsn: LSN, count: Int)? in
+      guard reading.only.map({ $0 == zone }) ?? true, !reading.frozen.contains(zone) else { return nil }
+      return lane.oldest(cursor).map { (zone, $0, lane.count) }
+    }
+    // Most records first, for few requests; but a zone with few of them gets its turn.
+    batches += 1
+    if batches % Self.turnOfOldest > 0 { return ready.max { ($0.count, $1.zone) < ($1.count, $0.zone) }?.zone }
+    return ready.min { ($0.lsn, $0.zone) < ($1.lsn, $1.zone) }?.zone
+  }
+
+  // MARK: Looking at what is owed
+
+  /// Looks at what has woken, then at what the cursor has not passed, until a batch is ready.
+  private mutating func fill(_ reading: inout Reading) throws {
+    var looked = 0
+    while looked < Self.lookedAtMax, !lanes.values.contains(where: { $0.count >= UploadPlan.operationsMax }) {
+      var some = 0
+      if !woken.isEmpty {
+        let ids = woken.prefix(Self.windowCount)
+        woken.removeFirst(ids.count)
+        some = ids.count
+        for id in ids { try look(at: id, &reading) }
+      } else {
+        let lsns = store.projections.owed(Self.windowCount, after: cursor, upTo: reading.end)
+        some = lsns.count
+        for lsn in lsns {
+          cursor = lsn
+          try look(at: lsn, &reading)
+        }
+        if some < Self.windowCount { cursor = max(cursor, reading.end) }
+      }
+      if some == 0 { return }
+      looked += some
+      try order(&reading)
+    }
+  }
+
+  /// Puts the record where it belongs whose newest mutation stands at `lsn`.
+  private mutating func look(at lsn: LSN, _ reading: inout Reading) throws {
+    do {
+      // Another mutation or an outcome may have followed, and a compaction.
+      guard let id = try store.source.eventIfKept(at: lsn)?.recordID else { return }
+      try look(at: id, &reading, met: lsn)
+    } catch let error as StrandlineError where error.isOfOneRecord {
+      // Which record it is of does not stand in the damaged event; the index knows.
+      guard let id = try store.owner(of: lsn) else { throw error }
+      reading.unreadable.append((id, lsn, error))
+    }
+  }
+
+  /// Puts one record where it belongs.
+  ///
+  /// - Parameter lsn: the mutation by which the cursor met it; nil if it woke.
+  private mutating func look(at id: RecordID, _ reading: inout Reading, met lsn: LSN? = nil) throws {
+    guard id.zone.scope == scope, let entry = try store.projections.entry(id), let pending = entry.pending,
+      lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor)
+    else { return }
+    switch waits[id] {
+    // A new mutation took the place of the one that was held, or that referred to what it waited for.
+    case .hold, .target: endWait(of: id)
+    case .references where !pending.isDeletion: endWait(of: id)
+    case nil: break
+    default: return
+    }
+    if let only = reading.only, id.zone != only {
+      hasSkipped = true
+    } else if reading.frozen.contains(id.zone) {
+      // When the zone is synced again, everything is looked at again.
+      frozenZones.insert(id.zone)
+    } else if halted[HaltedType(zone: id.zone, type: entry.type)] != nil {
+      // `liftHalts` has everything looked at again.
+    } else if let held = store.projections.held(id), held.lsn >= pending.newest, !hasEnded(held, reading) {
+      met.append((id, held))
+      try wait(entry, id, for: .hold)
+    } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
+      try wait(entry, id, for: .fetch)
+    } else if pending.isDeletion {
+      lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
+    } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
+    {
+      reading.found[id.zone, default: []].append(item)
+    }
+  }
+
+  private mutating func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
+    endedHolds.remove(held.id) != nil || held.hasEnded(wall: reading.wall)
+  }
+
+  /// The record as one to send; nil if it cannot be sent as it is.
+  private func item(
+    of id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
+  ) throws -> UploadItem? {
+    guard let source = pending.isDeletion ? entry.base?.content : pending.newest else { return nil }
+    do throws(StrandlineError) {
+      // Nil: a newer mutation replaced it and compaction removed it. The cursor comes to the newer one.
+      guard let shown = try store.source.versionIfKept(at: source) else { return nil }
+      var item = UploadItem(
+        id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
+      Self.forEachTarget(of: shown.record(id, system: nil)) { name, isBinding in
+        item.targets.append(name)
+        if isBinding { item.needs.append(name) }
+      }
+      if item.targets.count > 1 { item.targets.sort { $0.precedesByUTF8($1) } }
+      return item
+    } catch {
+      guard error.isOfOneRecord else { throw error }
+      reading.unreadable.append((id, pending.newest, error))
+      return nil
+    }
+  }
+
+  /// Calls `body` with each name in the record's zone that it refers to, and whether that binds it. Only what may hold a
+  /// reference is decoded.
+  private static func forEachTarget(of record: Record, _ body: (_ name: String, _ isBinding: Bool) -> Void) {
+    if let parent = record.parent { body(parent, true) }
+    _ = record.forEachFieldInPlace { field in
+      guard case .other(let value) = field.value else { return }
+      for reference in value.references where reference.zone == nil || reference.zone == record.id.zone {
+        body(reference.name, reference.action != .none)
+      }
+    }
+  }
+
+  /// A record that waits keeps what it refers to at the server: its save may take a reference away, and until the server
+  /// has it, to delete the target could delete the record too.
+  private mutating func wait(_ entry: RecordEntry, _ id: RecordID, for wait: UploadWait) throws {
+    self.wait(id, for: wait)
+    guard entry.pending?.isDeletion == false, let base = entry.base else { return }
+    let names = try targets(ofBase: base, id)
+    lanes[id.zone, default: UploadLane()].pin(names, by: id)
+  }
+
+  private func targets(ofBase base: Base, _ id: RecordID) throws -> [String] {
+    guard let shown = try store.source.versionIfKept(at: base.content) else { return [] }
+    var names: [String] = []
+    Self.forEachTarget(of: shown.record(id, system: nil)) { name, _ in names.append(name) }
+    return names
+  }
+
+  // MARK: Order
+
+  /// Adds to what was found the records that it refers to and that the server lacks, has those wait that need a record which
+  /// cannot be sent, and puts the rest in order.
+  private mutating func order(_ reading: inout Reading) throws {
+    let found = reading.found
+    reading.found = [:]
+    for (zone, items) in found.sorted(by: { $0.key < $1.key }) {
+      var all: [String: UploadItem] = [:]
+      var order: [String] = []
+      // Once, if it woke and the cursor led to it as well.
+      for item in items.sorted(by: { $0.first < $1.first })
+      where all.updateValue(item, forKey: item.id.name) == nil {
+        order.append(item.id.name)
+      }
+      let missing = try addTargets(to: &all, &order, zone, &reading)
+      for (name, target) in missing.sorted(by: { $0.key < $1.key }) {
+        let id = RecordID(name, zone: zone)
+        if let entry = try store.projections.entry(id) {
+          try wait(entry, id, for: .target(RecordID(target, zone: zone)))
+        }
+      }
+      let ready = order.compactMap { missing[$0] == nil ? all[$0] : nil }
+      lanes[zone, default: UploadLane()].append(UploadPlan.units(ready))
+    }
+  }
+
+  /// Adds the records that others refer to and that have to go before them.
+  ///
+  /// - Returns: of each record that cannot go, one that it needs and that cannot go.
+  private mutating func addTargets(
+    to all: inout [String: UploadItem], _ order: inout [String], _ zone: ZoneID, _ reading: inout Reading
+  ) throws -> [String: String] {
+    var missing: [String: String] = [:]
+    var needing: [String: [String]] = [:]
+    var place = 0
+    while place < order.count {
+      let name = order[place]
+      place += 1
+      for need in all[name]?.needs ?? [] { needing[need, default: []].append(name) }
+      for target in all[name]?.targets ?? [] where all[target] == nil {
+        switch try find(RecordID(target, zone: zone), &reading) {
+        case .atServer: break
+        case .ready(let item):
+          all[target] = item
+          order.append(target)
+        case .waits: if all[name]?.needs.contains(target) == true { missing[name] = target }
+        }
+      }
+    }
+    var added = Array(missing.keys)
+    while let name = added.popLast() {
+      for other in needing[name] ?? [] where missing[other] == nil {
+        missing[other] = name
+        added.append(other)
+      }
+    }
+    return missing
+  }
+
+  private enum Found {
+    /// The server has it, or it is not owed, or it goes before whatever comes now.
+    case atServer
+    case ready(UploadItem)
+    case waits
+  }
+
+  /// Where a record stands to which another one refers.
+  private mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
+    guard let entry = try store.projections.entry(id), let pending = entry.pending, entry.base == nil,
+      !pending.isDeletion
+    else { return .atServer }
+    switch waits[id] {
+    case .target: endWait(of: id)
+    case nil: break
+    default: return .waits
+    }
+    if lanes[id.zone]?.isReady(id, pending.newest) == true { return .atServer }
+    guard pending.newest <= store.durableLSN, store.projections.held(id).map({ $0.lsn < pending.newest }) ?? true,
+      halted[HaltedType(zone: id.zone, type: entry.type)] == nil, let item = try item(of: id, entry, pending, &reading)
+    else { return .waits }
+    return .ready(item)
+  }
+
+  /// The record that `item` needs, and that neither the server has nor the same request; nil if there is none.
+  func missingTarget(of item: UploadItem, sentWith names: Set<String>) throws -> RecordID? {
+    for name in item.needs where name != item.id.name && !names.contains(name) {
+      let id = RecordID(name, zone: item.id.zone)
+      if let entry = try store.projections.entry(id), entry.base == nil, entry.pending?.isDeletion == false {
+        return id
+      }
+    }
+    return nil
+  }
+
+  // MARK: Deletions
+
+  /// What was taken and did not leave comes first again.
+  mutating func putBack(_ units: [[UploadItem]], in zone: ZoneID) {
+    lanes[zone, default: UploadLane()].putBack(units, cursor)
+  }
+
+  /// Takes the next deletions of a zone; nil if there was nothing to do for those that were looked at.
+  private mutating func takeDeletions(of zone: ZoneID, _ reading: inout Reading) throws -> Work? {
+    var items: [UploadItem] = []
+    var cancelled: [(id: RecordID, lsn: LSN)] = []
+    try pinReady(in: zone)
+    for lsn in lanes[zone]?.takeDeletions(Self.windowCount, reading.end) ?? [] {
+      guard let id = try store.source.eventIfKept(at: lsn)?.recordID, let entry = try store.projections.entry(id),
+        let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
+      else { continue }
+      if let saved = lanes[zone]?.pinned[id.name]?.min() {
+        wait(id, for: .target(saved))
+      } else if entry.base != nil {
+        if let item = try item(of: id, entry, pending, &reading) { items.append(item) }
+      } else if store.projections.mayHaveBeenSent(pending) {
+        wait(id, for: .lookup)
+        doubtful.append(id)
+      } else {
+        cancelled.append((id, lsn))
+      }
+    }
+    let units = UploadPlan.units(items)
+    if !reading.unreadable.isEmpty || !cancelled.isEmpty {
+      putBack(units, in: zone)
+      return reading.unreadable.isEmpty ? .cancel(cancelled) : .hold(reading.unreadable)
+    }
+    guard !units.isEmpty else { return nil }
+    putBack(Array(units.dropFirst(UploadPlan.operationsMax)), in: zone)
+    return .send(zone, Array(units.prefix(UploadPlan.operationsMax)))
+  }
+
+  /// Saves that are ready and newer than the deletions that are due keep what they refer to, as those that wait do.
+  private mutating func pinReady(in zone: ZoneID) throws {
+    for item in lanes[zone]?.saves ?? [] {
+      guard let base = try store.projections.entry(item.id)?.base else { continue }
+      let names = try targets(ofBase: base, item.id)
+      lanes[zone]?.pin(names, by: item.id)
+    }
+  }
+}
+
+/// What is ready in a zone.
+struct UploadLane: Sendable {
+  /// Saves in the order in which they go. A request holds each unit whole.
+  private var units: [[UploadItem]] = []
+  /// How many of the units have gone.
+  private var taken = 0
+  /// The records in the units, each with the mutation that is to be sent. A unit may hold an older one.
+  private var ready: [RecordID: LSN] = [:]
+  /// Deletions; they go when the saves up to `end` have.
+  private var deletions = LSNSet()
+  private var end: LSN = .none
+  /// The names that records which are not sent yet refer to at the server, each with those records.
+  private(set) var pinned: [String: Set<RecordID>] = [:]
+  private var pins: [RecordID: [String]] = [:]
+
+  /// How many records can be sent.
+  var count: Int { ready.count }
+
+  /// The saves that are ready.
+  var saves: [UploadItem] { units[taken...].flatMap { $0 } }
+
+  /// The oldest mutation that can be sent; nil if there is none.
+  ///
+  /// - Parameter cursor: every older mutation has been looked at.
+  func oldest(_ cursor: LSN) -> LSN? {
+    areDeletionsDue(cursor) ? deletions.first : taken < units.count ? units[taken].first?.lsn : nil
+  }
+
+  /// Whether deletions go next: every save that was there before them has gone or waits.
+  func areDeletionsDue(_ cursor: LSN) -> Bool {
+    guard !deletions.isEmpty, cursor >= end else { return false }
+    return !units[taken...].contains { $0.contains { $0.lsn <= end } }
+  }
+
+  func isReady(_ id: RecordID, _ lsn: LSN) -> Bool { ready[id] == lsn }
+
+  mutating func append(_ more: [[UploadItem]]) {
+    if taken > 0 { units.removeFirst(taken) }
+    taken = 0
+    units += more
+    for item in more.joined() { ready[item.id] = item.lsn }
+  }
+
+  mutating func add(deletion lsn: LSN, end: LSN) {
+    if deletions.isEmpty { self.end = end }
+    deletions.insert(lsn)
+  }
+
+  /// Forgets what is ready; what waits keeps its targets.
+  mutating func forget() {
+    (units, taken, ready, deletions, end) = ([], 0, [:], LSNSet(), .none)
+  }
+
+  /// Takes the units of one request by the number of their records. One that is larger than a request comes alone.
+  mutating func takeSaves() -> [[UploadItem]] {
+    var batch: [[UploadItem]] = []
+    var count = 0
+    while taken < units.count {
+      // What the app has changed since comes again, behind.
+      let unit = units[taken].filter { ready[$0.id] == $0.lsn }
+      if !batch.isEmpty, count + unit.count > UploadPlan.operationsMax { break }
+      taken += 1
+      for item in unit { ready[item.id] = nil }
+      if unit.isEmpty { continue }
+      batch.append(unit)
+      count += unit.count
+    }
+    return batch
+  }
+
+  /// Takes the oldest deletions that are due.
+  ///
+  /// - Parameter last: what the next ones wait for.
+  mutating func takeDeletions(_ count: Int, _ last: LSN) -> [LSN] {
+    let some = deletions.first(count, after: .none, upTo: end)
+    for lsn in some { deletions.remove(lsn) }
+    if let first = deletions.first, first > end { end = last }
+    return some
+  }
+
+  mutating func putBack(_ units: [[UploadItem]], _ cursor: LSN) {
+    guard let first = units.first?.first else { return }
+    guard !first.isDeletion else {
+      for item in units.joined() { add(deletion: item.lsn, end: cursor) }
+      return
+    }
+    self.units = units + self.units[taken...]
+    taken = 0
+    // Of a record that has changed since, the newer mutation is sent.
+    for item in units.joined() where ready[item.id] == nil { ready[item.id] = item.lsn }
+  }
+
+  mutating func pin(_ names: [String], by id: RecordID) {
+    unpin(id)
+    guard !names.isEmpty else { return }
+    pins[id] = names
+    for name in names { pinned[name, default: []].insert(id) }
+  }
+
+  mutating func unpin(_ id: RecordID) {
+    for name in pins.removeValue(forKey: id) ?? [] {
+      pinned[name]?.remove(id)
+      if pinned[name]?.isEmpty == true { pinned[name] = nil }
+    }
+  }
+}
+
+extension Held {
+  /// Whether the wait that the server named is over. A hold without one lasts until the record is edited or released.
+  func hasEnded(wall: Int64) -> Bool {
+    durationMilliseconds > 0 && wall &- wallMilliseconds >= durationMilliseconds
+  }
+}
+
+extension RecordStore {
+  /// The record whose newest unsettled mutation stands at `lsn`; nil if there is none.
+  ///
+  /// - Complexity: O(records): asked only for an event that is damaged.
+  fileprivate func owner(of lsn: LSN) throws(StrandlineError) -> RecordID? {
+    try projections.rebuilding { () throws(StrandlineError) in
+      let memory = projections.withLock { $0.scanMemory(asOf: $0.appliedLSN) }
+      var scan = try EntryScan(memory, EntryScan.Range(zone: nil))
+      while let (id, found) = try scan.next() {
+        if found.entry.pending?.newest == lsn { return id }
+      }
+      return nil
+    }
+  }
+}
+
+extension SharedProjections {
+  /// The newest unsettled mutations of records, ascending: the first `count` of those above `lsn` and not above `end`.
+  func owed(_ count: Int, after lsn: LSN, upTo end: LSN) -> [LSN] {
+    withLock { $0.outbox.newest.first(count, after: lsn, upTo: end) }
+  }
+
+  /// Why a record's mutation is not sent; nil if it is.
+  func held(_ id: RecordID) -> Held? { withLock { $0.sync.held[id] } }
+
+  /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
+  /// a restored backup) may have sent it.
+  func mayHaveBeenSent(_ pending: Pending) -> Bool {
+    if attempted(pending) != nil { return true }
+    let tenures = withLock { $0.sync.tenures }
+    // Mutations before this LSN were written under another writer ID, or before the first tenure that is known (in a
+    // repaired store). What became of them is not known.
+    var end = tenures.first?.first ?? .none
+    if let current = tenures.last?.writer, let change = tenures.last(where: { $0.writer != current }) {
+      end = tenures.first { $0.first > change.first }?.first ?? .none
+    }
+    return pending.first < end
+  }
+}

@@ -1,0 +1,180 @@
+// A cloud between an engine and the fleet's server that refuses what a test names, lets the app write during a request,
+// and remembers what was sent.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+/// The fleet's server, with refusals.
+final class RefusingCloud: CloudDatabase {
+  /// The requests that a test can refuse as a whole.
+  enum Request: Hashable, Sendable { case user, zones, createZone, modify, lookup, zoneChanges, databaseChanges }
+
+  struct Script: Sendable {
+    /// What operations on a record are answered with, one at a time; the last for ever if `isForever`.
+    var items: [String: [CloudError]] = [:]
+    /// What requests are answered with, one at a time.
+    var requests: [Request: [any Error]] = [:]
+    /// The last refusal of a list is repeated.
+    var isForever = false
+    /// Asked for each request before the server: an error refuses it as a whole.
+    var refusal: (@Sendable (Request, [CloudOperation]) -> CloudError?)?
+    /// Called before the n-th `modify` (from 1) reaches the server.
+    var beforeModify: (@Sendable (Int) async throws -> Void)?
+    /// Records of pages and lookups that are shown in another form.
+    var shown: [String: ZoneChange] = [:]
+    /// Every batch that was sent, in order.
+    var batches: [[CloudOperation]] = []
+    /// How often each request was made.
+    var counts: [Request: Int] = [:]
+  }
+
+  let web: WebServicesDatabase
+  let script = Mutex(Script())
+
+  init(_ device: Device) { web = device.web() }
+
+  /// Changes what the cloud does.
+  func refuse(_ body: @Sendable (inout Script) -> Void) { script.withLock { body(&$0) } }
+
+  /// The names of each batch, in order.
+  var sent: [[String]] { script.withLock { $0.batches.map { $0.map(\.name) } } }
+  var requestCount: Int { script.withLock { $0.counts.values.reduce(0, +) } }
+  func count(_ request: Request) -> Int { script.withLock { $0.counts[request] ?? 0 } }
+  func forgetSent() { script.withLock { ($0.batches, $0.counts) = ([], [:]) } }
+
+  private func check(_ request: Request, _ operations: [CloudOperation] = []) throws {
+    try script.withLock { script in
+      script.counts[request, default: 0] += 1
+      if let refusal = script.refusal?(request, operations) { throw refusal }
+      guard let first = script.requests[request]?.first else { return }
+      if !script.isForever || script.requests[request]?.count ?? 0 > 1 { script.requests[request]?.removeFirst() }
+      throw first
+    }
+  }
+
+  private static func next(_ name: String, _ script: inout Script) -> CloudError? {
+    guard let first = script.items[name]?.first else { return nil }
+    if !script.isForever || script.items[name]?.count ?? 0 > 1 { script.items[name]?.removeFirst() }
+    return first
+  }
+
+  var address: CloudAddress { web.address }
+
+  func user() async throws -> String {
+    try check(.user)
+    return try await web.user()
+  }
+
+  func zones() async throws -> [ZoneID] {
+    try check(.zones)
+    return try await web.zones()
+  }
+
+  func createZone(_ zone: ZoneID) async throws {
+    try check(.createZone)
+    try await web.createZone(zone)
+  }
+
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+    let (number, hook) = script.withLock { script in
+      script.batches.append(operations)
+      return (script.batches.count, script.beforeModify)
+    }
+    try await hook?(number)
+    try check(.modify, operations)
+    var refused: [String: CloudResult] = [:]
+    script.withLock { script in
+      for operation in operations {
+        if let error = Self.next(operation.name, &script) {
+          refused[operation.name] = .failed(error, serverRecord: nil)
+        }
+      }
+    }
+    let rest = operations.filter { refused[$0.name] == nil }
+    let results = try await web.modify(rest, in: zone, atomic: atomic)
+    return results.merging(refused) { first, _ in first }
+  }
+
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+    try check(.lookup)
+    var results = try await web.lookup(names, in: zone)
+    let shown = script.withLock { $0.shown }
+    for name in names {
+      if case .failed(_, let error)? = shown[name] { results[name] = .failed(error, serverRecord: nil) }
+    }
+    return results
+  }
+
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try check(.zoneChanges)
+    var page = try await web.zoneChanges(in: zone, since: token, limit: limit)
+    let shown = script.withLock { $0.shown }
+    page.changes = page.changes.map { change in
+      guard case .saved(let record) = change else { return change }
+      return shown[record.name] ?? change
+    }
+    return page
+  }
+
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    try check(.databaseChanges)
+    return try await web.databaseChanges(since: token, limit: limit)
+  }
+}
+
+extension Device {
+  /// Opens the store with a cloud that refuses what a test names.
+  func openRefusing() async throws -> RefusingCloud {
+    try await close()
+    let cloud = RefusingCloud(self)
+    try await open(database: cloud)
+    return cloud
+  }
+
+  /// Saves a record with these fields.
+  func write(
+    _ name: String, _ fields: [String: FieldValue] = [:], type: String = "Note", zone: ZoneID = .main,
+    parent: String? = nil
+  ) async throws {
+    let id = RecordID(name, zone: zone)
+    try await open().write { tx in
+      var record = try tx.record(id) ?? Record(type: type, id: id)
+      for (field, value) in fields { record[field] = value }
+      if let parent { record.parent = parent }
+      try tx.save(record)
+    }
+  }
+
+  func erase(_ name: String, zone: ZoneID = .main) async throws {
+    try await open().write { tx in try tx.delete(RecordID(name, zone: zone)) }
+  }
+
+  var unsettled: Int { get async throws { try await open().status().unsettled } }
+
+  /// Whether nothing is unsettled, held or lost.
+  var owesNothing: Bool {
+    get async throws {
+      let status = try await open().status()
+      return status.unsettled == 0 && status.held.isEmpty && status.zones.allSatisfy { !$0.isLost }
+    }
+  }
+
+  /// Runs a cycle, whose error it returns, and checks the store's invariants.
+  @discardableResult
+  func run(waitMillisecondsMax: Int64? = 30_000) async throws -> StrandlineError? {
+    var found: StrandlineError?
+    do { try await sync(waitMillisecondsMax: waitMillisecondsMax) } catch let error as StrandlineError { found = error }
+    let broken = try await brokenInvariant()
+    #expect(broken == nil)
+    return found
+  }
+}
+
+/// A reference that binds.
+func link(_ name: String, _ action: Reference.Action = .validate) -> FieldValue {
+  .reference(Reference(name, action: action))
+}

@@ -1,0 +1,461 @@
+// Goal: nothing that is owed stays behind in silence. Each test is a history in which an engine once gave up quietly, held
+// a record for ever, or asked a server too often. Method: the fleet's server behind a cloud that refuses what the test
+// names; clocks that advance when the engine waits.
+
+import Strandline
+import StrandlineLog
+import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+private func busy(_ retryAfter: Double? = nil) -> CloudError {
+  CloudError(.serviceUnavailable, reason: "busy", retryAfter: retryAfter, httpStatus: 503)
+}
+
+@Suite(.timeLimit(.minutes(5))) struct `References between unsent records` {
+  @Test func `a parent that is edited during the first of two requests does not let its child go before it`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    // The parent stands at the end of the first batch, its children in the second.
+    for number in 0..<199 { try await a.write("n\(number)") }
+    try await a.write("parent", ["title": "one"])
+    for number in 0..<5 { try await a.write("child\(number)", ["of": link("parent")]) }
+    cloud.refuse {
+      $0.beforeModify = { number in if number == 1 { try await a.write("parent", ["title": "two"]) } }
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a child goes when its parent, which was held, is mended`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["parent"] = [CloudError(.badRequest, reason: "a wrong value")] }
+    try await a.write("parent", ["title": "wrong"])
+    try await a.write("child", ["of": link("parent")])
+    try await a.write("other")
+    _ = try await a.run()
+    #expect(try await a.open().status().held.map(\.id.name) == ["parent"])
+    try await a.write("parent", ["title": "right"])
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `two records that validate each other on the border of a batch go in one request`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for number in 0..<199 { try await a.write("n\(number)") }
+    try await a.open().write { tx in
+      try tx.save(Record(type: "Note", id: RecordID("x"), fields: ["of": link("y")]))
+      try tx.save(Record(type: "Note", id: RecordID("y"), fields: ["of": link("x")]))
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+    #expect(cloud.sent.map(\.count) == [199, 2])
+  }
+
+  @Test func `a child is not sent in the request after the one in which its parent was refused`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse {
+      $0.items["parent"] = [CloudError(.badRequest, reason: "a wrong value")]
+      $0.isForever = true
+    }
+    try await a.write("parent")
+    for number in 0..<250 { try await a.write("child\(number)", ["of": link("parent")]) }
+    _ = try await a.run()
+    #expect(cloud.sent.flatMap { $0 }.filter { $0.hasPrefix("child") }.isEmpty == false || cloud.sent == [["parent"]])
+    // Those that went with the parent were refused; nothing more was sent after its refusal.
+    #expect(cloud.sent.count == 1)
+    #expect(try await a.open().status().held.map(\.id.name) == ["parent"])
+    cloud.refuse { $0.items = [:] }
+    try await a.write("parent", ["title": "mended"])
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `a deletion that another device's child forbids goes when the child is gone`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.write("parent")
+    try await a.run()
+    try await b.run()
+    try await b.write("child", ["of": link("parent")])
+    try await b.run()
+    try await a.erase("parent")
+    _ = try await a.run()
+    #expect(try await a.unsettled == 1)
+    try await b.erase("child")
+    #expect(try await b.run() == nil)
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+    try await b.run()
+    let seen = try await b.open().record(RecordID("parent"))
+    #expect(seen == nil)
+  }
+
+  @Test func `a parent that is saved last goes before 250 children, in the least number of requests`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for number in 0..<250 { try await a.write("child\(number)", ["of": link("parent")]) }
+    try await a.write("parent")
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.count == 2 && cloud.sent[0].first == "parent")
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `the old parent is deleted after the save that leaves it, also while that save is held`() async throws {
+    let fleet = try Fleet()
+    let a = fleet.device("a")
+    let cloud = try await a.openRefusing()
+    for name in ["old", "new"] { try await a.write(name) }
+    try await a.write("child", ["of": link("old", .deleteSelf)])
+    try await a.run()
+    cloud.refuse { $0.items["child"] = [CloudError(.badRequest, reason: "a wrong value")] }
+    try await a.write("child", ["of": link("new", .deleteSelf)])
+    try await a.erase("old")
+    _ = try await a.run()
+    #expect(cloud.sent.last == ["child"], "the server would delete the child with its old parent")
+    try await a.write("child", ["title": "mended"])
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+    let b = fleet.device("b")
+    try await b.run()
+    #expect(try await b.open().record(RecordID("child"))?["title"] == "mended")
+    let old = try await b.open().record(RecordID("old"))
+    #expect(old == nil)
+  }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct `Refusals that must not be silent` {
+  @Test func `a type of one zone that is refused as a whole does not stop the other zone`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.isForever = true
+      for number in 0..<3 {
+        script.items["bad\(number)"] = [CloudError(.accessDenied, reason: "no permission for Secret")]
+      }
+    }
+    let (first, second) = (ZoneID("A"), ZoneID("B"))
+    for number in 0..<3 { try await a.write("bad\(number)", type: "Secret", zone: first) }
+    try await a.write("good", zone: first)
+    try await a.write("other", zone: second)
+    let error = try #require(try await a.run())
+    #expect(error.code == .serverRefused && error.message.contains("Secret") && error.message.contains("zone 'A'"))
+    #expect(try await a.unsettled == 3, "the rest was sent")
+    #expect(try await a.open().status().held.isEmpty)
+    // The next run of a person tries again.
+    cloud.refuse { $0.items = [:] }
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `two that are refused alike are held, by name`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      for number in 0..<2 { script.items["bad\(number)"] = [CloudError(.badRequest, reason: "wrong")] }
+    }
+    for number in 0..<2 { try await a.write("bad\(number)") }
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().status().held.map(\.id.name) == ["bad0", "bad1"])
+  }
+
+  @Test func `a server that refuses uploads for ever and answers fetches is asked less and less often`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.refusal = { request, _ in request == .modify ? busy() : nil } }
+    try await a.write("n")
+    let error = try #require(try await a.run())
+    #expect(error.code == .throttled, "owed work that was refused is an error")
+    #expect(cloud.count(.modify) <= 6, "1, 2, 4, 8 … seconds in 30")
+    let waits = a.clock.sleeps.filter { $0 >= 400 }
+    #expect(waits.count >= 3 && (waits.last ?? 0) > waits[0] * 2, "\(waits)")
+    #expect(try await a.unsettled == 1)
+  }
+
+  @Test func `an item that is throttled for ever is asked less and less often`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse {
+      $0.items["n"] = [CloudError(.throttled, reason: "slow down")]
+      $0.isForever = true
+    }
+    try await a.write("n")
+    let error = try #require(try await a.run())
+    #expect(error.code == .throttled)
+    #expect(cloud.count(.modify) <= 6)
+  }
+
+  @Test func `a wait that an item names is kept`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["n"] = [CloudError(.throttled, reason: "slow down", retryAfter: 200)] }
+    try await a.write("n")
+    let error = try #require(try await a.run())
+    #expect(error.code == .throttled && error.retryAfter ?? 0 > 190)
+    cloud.forgetSent()
+    let again = try await a.run()
+    #expect(again?.code == .throttled)
+    #expect(cloud.requestCount == 0, "nothing is asked within the wait")
+    a.clock.advance(milliseconds: 200_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `a wait of the engine's own that is longer does not hide the one that the server named`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse {
+      $0.refusal = { _, _ in CloudError(.throttled, reason: "slow down", retryAfter: 9, httpStatus: 429) }
+    }
+    try await a.write("n")
+    for _ in 0..<5 { _ = try await a.run() }
+    cloud.forgetSent()
+    _ = try await a.run(waitMillisecondsMax: 0)
+    #expect(cloud.requestCount == 0, "a person ends the engine's own wait alone")
+  }
+
+  @Test func `an error of the transport's own is one failed request`() async throws {
+    struct Foreign: Error {}
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests = [.databaseChanges: [Foreign(), CancellationError()], .modify: [Foreign()]] }
+    try await a.write("n")
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `a thousand records of which a third is refused go in one run`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      for number in stride(from: 0, to: 1_000, by: 3) {
+        script.items["n\(number)"] = [CloudError(.badRequest, reason: "record \(number) is too large")]
+      }
+    }
+    try await a.open().write { tx in
+      for number in 0..<1_000 { try tx.save(Record(type: "Note", id: RecordID("n\(number)"))) }
+    }
+    #expect(try await a.run() == nil)
+    let status = try await a.open().status()
+    #expect(status.held.count == 334 && status.unsettled == 334)
+    #expect(cloud.count(.modify) == 5)
+  }
+
+  @Test func `a conflict for ever backs off, and is held at last`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "one"])
+    #expect(try await a.run() == nil)
+    cloud.refuse {
+      $0.items["n"] = [CloudError(.conflict, reason: "changed")]
+      $0.isForever = true
+    }
+    cloud.forgetSent()
+    try await a.write("n", ["title": "two"])
+    let error = try #require(try await a.run())
+    #expect(error.code == .throttled && error.message.contains("n"))
+    #expect(cloud.count(.modify) <= 8)
+    // Nothing ends in silence: in the end it is held, with its cause and a next try.
+    for _ in 0..<20 {
+      if try await !a.open().status().held.isEmpty { break }
+      a.clock.advance(milliseconds: 300_000)
+      _ = try await a.run()
+    }
+    #expect(try await a.open().status().held.map(\.code) == ["CONFLICT"])
+    cloud.refuse { $0.items = [:] }
+    a.clock.advance(milliseconds: 2 * 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `one conflict is settled in the same run`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "one"])
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.items["n"] = [CloudError(.conflict, reason: "changed")] }
+    try await a.write("n", ["title": "two"])
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `a record that was not found once but is there is sent again`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "one"])
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.items["n"] = [CloudError(.notFound, reason: "no such record")] }
+    try await a.write("n", ["title": "two"])
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a zone that one request does not find is lost only if the list of zones agrees`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for name in ["n", "m"] { try await a.write(name, ["title": "one"]) }
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.requests[.modify] = [CloudError(.zoneNotFound, reason: "no such zone")] }
+    for name in ["n", "m"] { try await a.write(name, ["title": "two"]) }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    // One item beside a sibling that was saved.
+    cloud.refuse { $0.items["n"] = [CloudError(.zoneNotFound, reason: "no such zone")] }
+    for name in ["n", "m"] { try await a.write(name, ["title": "three"]) }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a hold whose cause may pass is tried again by itself`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["n"] = [CloudError(.quotaExceeded, reason: "full", retryAfter: 315)] }
+    for name in ["n", "m"] { try await a.write(name) }
+    #expect(try await a.run() == nil)
+    let status = try await a.open().status()
+    #expect(status.held.map(\.id.name) == ["n"] && status.unsettled == 1)
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 1, "not before the time that the server named")
+    a.clock.advance(milliseconds: 315_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    // The same after a relaunch, and with a clock that was turned back by years.
+    cloud.refuse { $0.items["n"] = [CloudError(.quotaExceeded, reason: "full", retryAfter: 315)] }
+    try await a.write("n", ["title": "more"])
+    #expect(try await a.run() == nil)
+    let again = try await a.openRefusing()
+    a.clock.setWall(milliseconds: 0)
+    _ = again
+    #expect(try await a.run() == nil)
+    a.clock.advance(milliseconds: 316_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `a damaged event of one record does not stop the others`() async throws {
+    let a = try Fleet().device("a", segmentBytesMax: 8 << 10)
+    let store = try await a.open()
+    for number in 0..<60 { try await a.write("n\(number)", ["text": .string(String(repeating: "x", count: 600))]) }
+    guard case .writer(let log) = store.source else { throw StrandlineError(.readOnly, "") }
+    let lsn = try #require(try store.projections.entry(RecordID("n20"))?.view)
+    let place = try #require(log.place(of: lsn.rawValue))
+    try await a.close()
+    let file = "/store/\(SegmentName.name(place.segmentID))"
+    var bytes = try #require(a.disk.peek(file))
+    bytes[Int(place.offset) + 60] ^= 1
+    a.disk.poke(file, bytes)
+    let cloud = RefusingCloud(a)
+    try await a.open(database: cloud)
+    try await a.sync()
+    #expect(Set(cloud.sent.flatMap { $0 }).count == 59 && !cloud.sent.joined().contains("n20"))
+    let status = try await a.open().status()
+    #expect(status.held.map(\.id.name) == ["n20"] && status.held.map(\.code) == ["DAMAGED"] && status.unsettled == 1)
+    try await a.sync()
+    #expect(try await a.open().status().held.map(\.attempts) == [1])
+  }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct `What a person does about a hold` {
+  @Test func `a released record is sent again, a discarded one shows the server's version, and what waited goes`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("edited", ["title": "one"])
+    #expect(try await a.run() == nil)
+    cloud.refuse { script in
+      for name in ["edited", "new", "parent"] {
+        script.items[name] = [CloudError(.badRequest, reason: "wrong: \(name)")]
+      }
+    }
+    try await a.write("edited", ["title": "two"])
+    try await a.write("new")
+    try await a.write("parent")
+    try await a.write("child", ["of": link("parent")])
+    _ = try await a.run()
+    let store = try await a.open()
+    #expect(try store.status().held.map(\.id.name) == ["edited", "new", "parent"])
+    await #expect(throws: StrandlineError.self) {
+      try await store.releaseHolds(of: [RecordID("parent"), RecordID("child")])
+    }
+    #expect(try store.status().held.count == 3, "all or none")
+    try await store.releaseHolds(of: [RecordID("parent")])
+    #expect(try await a.run() == nil)
+    #expect(try store.status().held.map(\.id.name) == ["edited", "new"] && store.status().unsettled == 2)
+    try await store.discardChanges(of: [RecordID("edited"), RecordID("new")])
+    #expect(try store.record(RecordID("edited"))?["title"] == "one" && store.record(RecordID("new")) == nil)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    await #expect(throws: StrandlineError.self) { try await store.discardChanges(of: [RecordID("edited")]) }
+  }
+
+  @Test func `a discarded deletion is undone`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "one"])
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.items["n"] = [CloudError(.accessDenied, reason: "read only")] }
+    try await a.erase("n")
+    _ = try await a.run()
+    let store = try await a.open()
+    #expect(try store.record(RecordID("n")) == nil && store.status().held.map(\.code) == ["ACCESS_DENIED"])
+    try await store.discardChanges(of: [RecordID("n")])
+    #expect(try store.record(RecordID("n"))?["title"] == "one")
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct `Callers of an engine` {
+  @Test func `ten calls at once are at most two runs`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.run()
+    cloud.forgetSent()
+    let engine = try await a.open().sync
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for _ in 0..<10 { group.addTask { _ = try await engine.now() } }
+      try await group.waitForAll()
+    }
+    #expect(cloud.count(.databaseChanges) <= 10)
+  }
+
+  @Test func `a close ends a wait at once`() async throws {
+    let a = try Fleet().device("a")
+    a.clock.autoAdvance = false
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.refusal = { _, _ in busy(20) } }
+    let engine = try await a.open().sync
+    let call = Task { try await engine.now() }
+    while a.clock.sleeperCount == 0 { await Task.yield() }
+    try await a.close()
+    do {
+      _ = try await call.value
+      Issue.record("the run succeeded")
+    } catch let error as StrandlineError { #expect(error.code == .closed) }
+  }
+
+  @Test func `a caller that is cancelled leaves at once`() async throws {
+    let a = try Fleet().device("a")
+    a.clock.autoAdvance = false
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.refusal = { _, _ in busy(20) } }
+    let engine = try await a.open().sync
+    let first = Task { try await engine.now() }
+    while a.clock.sleeperCount == 0 { await Task.yield() }
+    let second = Task { try await engine.now() }
+    second.cancel()
+    await #expect(throws: CancellationError.self) { try await second.value }
+    first.cancel()
+    await #expect(throws: CancellationError.self) { try await first.value }
+    try await a.close()
+  }
+}
