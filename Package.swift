@@ -51,7 +51,8 @@ let package = Package(
     .target(
       name: "StrandlineTesting",
       dependencies: [
-        "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",
+        "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
+        "StrandlineSystem",
       ],
       swiftSettings: strict),
 
@@ -76,8 +77,8 @@ let package = Package(
     .executableTarget(
       name: "StrandlineCLI",
       dependencies: [
-        "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost", "StrandlineSimulation",
-        "StrandlineServer",
+        "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost",
+        "StrandlineSimulation", "StrandlineServer",
         "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem",
       ],
       swiftSettings: strict),

@@ -24,7 +24,8 @@ enum Rules {
     ],
     "StrandlineSimulation": ["StrandlineSystem"],
     "StrandlineTesting": [
-      "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineSystem",
+      "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
+      "StrandlineSystem",
     ],
     "StrandlineHost": ["CStrandlineHost", "StrandlineSystem", "Glibc", "Musl", "Darwin", "MachO"],
     // The log's proofs and benchmarks do not depend on the store, so that both can be built at the same time.
@@ -35,8 +36,8 @@ enum Rules {
       "StrandlineSystem",
     ],
     "StrandlineCLI": [
-      "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost", "StrandlineSimulation",
-      "StrandlineServer",
+      "StrandlineTesting", "StrandlineSyncProofs", "StrandlineLogProofs", "StrandlineLogBench", "StrandlineHost",
+      "StrandlineSimulation", "StrandlineServer",
       "StrandlineCloudKit", "Strandline", "StrandlineLog", "StrandlineJSON", "StrandlineSystem", "Foundation",
     ],
   ]

@@ -85,6 +85,8 @@ struct ArgumentsTests {
     ),
     (["serve", "--port", "70000", "D"], "--port takes a whole number from 0 to 65535, not '70000'"),
     (["crash-test", "--seed", "abc"], "--seed takes a number, decimal or 0x…, not 'abc'"),
+    (["simulate", "--faults", "rain"], "--faults takes 'all', 'none' or names with commas between them, not 'rain'"),
+    (["simulate", "--steps", "1"], "--steps needs --seed, and no --runs but 1"),
     (["crash-test", "--seconds", "0"], "--seconds takes a whole number from 1 to 604800, not '0'"),
     (
       ["crash-test", "--level", "1"],
@@ -166,6 +168,7 @@ struct HelpTests {
           serve                   Run a local server that speaks CloudKit Web Services.
           bench                   Measure the store and the log on this machine.
           crash-test              Cut the power or kill processes; check that nothing acknowledged is lost.
+          simulate                Run random worlds of devices and a cloud; check every promise.
           help [VERB]             Show this screen, or the help of a verb.
           help exit-codes         Show the exit codes and their meanings.
           --version               Show the version.

@@ -170,3 +170,28 @@ struct ProofTests {
     #expect(await machine.run("crash-test", "--seed", "5", "--rot", "999999999").code == .usage)
   }
 }
+
+@Suite(.timeLimit(.minutes(30)))
+struct SimulateTests {
+  @Test func `a world is told step by step, and its seed repeats it`() async throws {
+    let words = ["simulate", "--seed", "7", "--devices", "2", "--faults", "power,app"]
+    let told = await Machine().run(words, input: [])
+    #expect(told.code == .done && told.err == "")
+    let lines = told.out.split(separator: "\n")
+    #expect(lines[0] == "seed 7" && lines.count > 50)
+    #expect(lines.last?.hasPrefix("simulate: in 1 world, ") == true)
+    #expect(lines.last?.contains(" device-days, every promise was kept; ") == true)
+    let again = await Machine().run(words, input: [])
+    // The last line has the time that it took.
+    #expect(again.out.split(separator: "\n").dropLast() == lines.dropLast())
+  }
+
+  @Test func `one line of JSON says how often each case occurred`() async throws {
+    let screen = await Machine().run("simulate", "--seed", "7", "--runs", "2", "--faults", "none", "--json")
+    #expect(screen.code == .done && screen.err == "")
+    let keys = try JSONPage.check(screen.out, of: "simulate")
+    #expect(keys.count == 11)
+    #expect(screen.out.contains("\"worlds\":2") && screen.out.contains("\"broken\":null"))
+    #expect(screen.out.contains("\"history\":[]"))
+  }
+}

@@ -37,6 +37,21 @@ struct Note: SyncRecord {
   #expect(try tablet.value(Note.self, note.id)?.title == "Low tide at six")
 }
 
+@Test(.timeLimit(.minutes(30))) func `all devices count the same notes, in a hundred worlds`() async {
+  for seed in UInt64(1)...100 {
+    var world = SimulatedWorld(seed: seed, devices: 3, faults: [.power, .app])
+    world.configure { configuration in
+      configuration.isAutomatic = false  // here the app sets its own policies
+    }
+    world.check { stores in
+      let counts = try stores.map { try $0.recordIDs(ofType: "Note").count }
+      return Set(counts).count == 1 ? nil : "the devices count \(counts) notes"
+    }
+    let failure = await world.run().failure
+    #expect(failure == nil, "\(failure.map { "\($0)" } ?? "")")
+  }
+}
+
 import StrandlineServer
 
 /// A store of notes on a simulated disk.

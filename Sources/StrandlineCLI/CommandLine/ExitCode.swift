@@ -25,7 +25,7 @@ package enum ExitCode: Int32, CaseIterable, Sendable {
     case .done: "success; verify: the store is sound"
     case .recoverable:
       "verify: a torn tail, which the next open sets aside; repair: a plan was printed and nothing written; sync: "
-        + "records are held; demo, crash-test: a check failed"
+        + "records are held; demo, crash-test, simulate: a check failed"
     case .usage: "wrong usage: an unknown option or an invalid value"
     case .dataDamaged: "bad data: a damaged store, or input that cannot be stored"
     case .noSuchStore: "no such store, file or record"

@@ -267,7 +267,7 @@ struct CrashTestOptions: Sendable {
   }
 
   /// Parses a list of steps.
-  private static func steps(_ text: String) throws(UsageError) -> [Int] {
+  static func steps(_ text: String) throws(UsageError) -> [Int] {
     var steps: [Int] = []
     for word in text.split(separator: ",") {
       guard let step = Int(word), step >= 0 else {
@@ -279,7 +279,7 @@ struct CrashTestOptions: Sendable {
   }
 
   /// Parses a seed: decimal, or hexadecimal after "0x".
-  private static func seed(_ text: String) throws(UsageError) -> UInt64 {
+  static func seed(_ text: String) throws(UsageError) -> UInt64 {
     let value = text.hasPrefix("0x") ? UInt64(text.dropFirst(2), radix: 16) : UInt64(text)
     guard let value else { throw UsageError(message: "--seed takes a number, decimal or 0x…, not '\(text)'") }
     return value

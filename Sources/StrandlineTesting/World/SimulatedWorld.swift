@@ -1,0 +1,175 @@
+// A world of devices and a cloud that follows from one seed, in which an app tests its own policies and the library proves
+// its promises.
+
+public import Strandline
+
+/// What an app adds to a simulated world: its own configuration of the sync, and its own demands.
+struct WorldApp: Sendable {
+  var configure: @Sendable (inout SyncConfiguration) -> Void = { _ in }
+  var check: @Sendable ([RecordStore]) async throws -> String? = { _ in nil }
+}
+
+/// A few devices and a cloud in the test's own process, which follow from one seed: apps write, delete, create and read;
+/// devices sync; networks, disks, clocks and the server fail. After each step and at the end it is checked that the
+/// promises of the library hold (`WorldInvariant`).
+///
+/// The same seed gives the same history. Time is simulated: a world of a day takes some milliseconds.
+///
+/// ```swift
+/// for seed in 0..<100 {
+///   let outcome = await SimulatedWorld(seed: UInt64(seed)).run()
+///   #expect(outcome.failure == nil)
+/// }
+/// ```
+public struct SimulatedWorld: Sendable {
+  /// The seed of every random choice.
+  public let seed: UInt64
+  /// Devices at the beginning: 1 to 16.
+  public let devices: Int
+  /// Days that pass, about: 1 to 1,000. Each has 50 to 110 random steps.
+  public let days: Int
+  /// The faults that the world may have. It draws some of them.
+  public let faults: WorldFaults
+  /// The numbers of the steps that are taken; nil for all. A failure names those that are enough for it.
+  public var steps: Set<Int>?
+  private var app = WorldApp()
+
+  /// Describes a world; nothing runs yet. Numbers outside their range are taken for the nearest one in it.
+  public init(seed: UInt64, devices: Int = 3, days: Int = 1, faults: WorldFaults = .all) {
+    self.seed = seed
+    self.devices = min(max(devices, 1), 16)
+    self.days = min(max(days, 1), 1_000)
+    self.faults = faults
+  }
+
+  /// Lets each device sync with another configuration than the default: with the app's own policies.
+  ///
+  /// - Parameter body: changes the configuration of one device, which syncs with the world's cloud. Called once for each
+  ///   start of a device.
+  public mutating func configure(_ body: @escaping @Sendable (inout SyncConfiguration) -> Void) {
+    app.configure = body
+  }
+
+  /// Adds a demand of the app's own, which is checked when the world has come to rest.
+  ///
+  /// - Parameter body: gets the open stores of all devices, and returns what is wrong with them, or nil. What it throws
+  ///   counts as wrong.
+  public mutating func check(_ body: @escaping @Sendable ([RecordStore]) async throws -> String?) { app.check = body }
+
+  /// Runs the world. A failure is shrunk first: steps are left out as long as the same invariant breaks.
+  ///
+  /// - Parameter shrinks: whether a failure is shrunk, which takes up to some hundred runs.
+  /// - Complexity: O(steps · records) for the checks, beside what the devices do.
+  public func run(shrinks: Bool = true) async -> WorldOutcome {
+    var run = WorldRun(plan, app)
+    let broken = await run.run()
+    let outcome = outcome(run, broken)
+    guard shrinks, let failure = outcome.failure else { return outcome }
+    return WorldOutcome(tally: outcome.tally, failure: await shrunk(failure), history: outcome.history)
+  }
+
+  var plan: WorldPlan {
+    var plan = WorldPlan(seed: seed, devices: devices, days: days, allowed: faults)
+    if let steps { plan.keep(steps) }
+    return plan
+  }
+
+  private func outcome(_ run: WorldRun, _ broken: WorldBroken?) -> WorldOutcome {
+    let failure = broken.map {
+      WorldFailure(
+        seed: seed, devices: devices, days: days, faults: faults, invariant: $0.invariant, message: $0.words,
+        steps: run.plan.steps.map(\.number), isShrunk: steps != nil, history: run.trace + run.logs())
+    }
+    return WorldOutcome(tally: run.tally, failure: failure, history: run.trace)
+  }
+
+  // MARK: Shrinking
+
+  /// Leaves out as many steps as it can while the same invariant breaks: those after the failure, whole devices, then
+  /// ever smaller parts.
+  private func shrunk(_ failure: WorldFailure) async -> WorldFailure {
+    var best = failure
+    var tries = 0
+    func fails(_ numbers: [Int]) async -> WorldFailure? {
+      tries += 1
+      var world = self
+      world.steps = Set(numbers)
+      let found = await world.run(shrinks: false).failure
+      return found?.invariant == failure.invariant ? found : nil
+    }
+    let all = plan.steps
+    for device in 0..<devices {
+      let others = Set(all.filter { $0.action.device != device }.map(\.number))
+      let numbers = best.steps.filter { others.contains($0) }
+      if numbers.count < best.steps.count, let found = await fails(numbers) { best = found }
+    }
+    var size = max(1, best.steps.count / 2)
+    while tries < 400 {
+      var at = 0
+      var isSmaller = false
+      while at < best.steps.count, tries < 400 {
+        var numbers = best.steps
+        numbers.removeSubrange(at..<min(at + size, numbers.count))
+        if let found = await fails(numbers) {
+          best = found
+          isSmaller = true
+        } else {
+          at += size
+        }
+      }
+      if size == 1, !isSmaller { break }
+      if !isSmaller || size > best.steps.count { size = max(1, size / 2) }
+    }
+    return best
+  }
+}
+
+/// What became of a world.
+public struct WorldOutcome: Sendable, CustomStringConvertible {
+  /// What happened in it, counted.
+  public let tally: WorldTally
+  /// What was broken; nil if every promise held.
+  public let failure: WorldFailure?
+  /// What happened in it, one line for each step. The same seed gives the same lines.
+  public let history: [String]
+
+  /// The failure, or the counts.
+  public var description: String { failure.map { "\($0)" } ?? "\(tally)" }
+}
+
+/// A broken promise, with what repeats it.
+public struct WorldFailure: Error, Sendable, CustomStringConvertible {
+  /// The world's seed.
+  public let seed: UInt64
+  /// Its devices at the beginning.
+  public let devices: Int
+  /// Its days.
+  public let days: Int
+  /// The faults that it was allowed.
+  public let faults: WorldFaults
+  /// Which promise.
+  public let invariant: WorldInvariant
+  /// What was found.
+  public let message: String
+  /// The numbers of the steps that lead to it.
+  public let steps: [Int]
+  /// Whether steps were left out.
+  let isShrunk: Bool
+  /// What happened up to it.
+  public let history: [String]
+
+  /// The command that repeats it.
+  public var command: String {
+    var words = "strandline simulate --seed \(seed) --devices \(devices)"
+    if days != 1 { words += " --days \(days)" }
+    if faults != .all { words += " --faults \(faults)" }
+    if isShrunk { words += " --steps \(steps.map(String.init).joined(separator: ","))" }
+    return words
+  }
+
+  /// The invariant, what was found, the history, and the command that repeats it.
+  public var description: String {
+    let lines = history.map { "\n  \($0)" }.joined()
+    return "\(invariant.rawValue): \(message)\(lines)\nrepeat it with: \(command)"
+  }
+}

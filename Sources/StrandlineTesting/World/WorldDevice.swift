@@ -1,0 +1,264 @@
+// A device of a simulated world: a store on a disk that can lose power, with a clock that can be wrong.
+
+internal import Strandline
+internal import StrandlineCloudKit
+internal import StrandlineLog
+internal import StrandlineServer
+internal import StrandlineSimulation
+internal import StrandlineSystem
+internal import Synchronization
+
+/// A device.
+final class WorldDevice: Sendable {
+  let number: Int
+  let clock: WorldClock
+  let line: WorldLine
+  private let seed: UInt64
+  private let database: @Sendable (StoreEnvironment, WorldLine) -> any CloudDatabase
+  private let configure: @Sendable (inout SyncConfiguration) -> Void
+  private let parts: Mutex<Parts>
+
+  private struct Parts {
+    var disk: SimulatedDisk
+    var store: RecordStore?
+    var backup: (disk: SimulatedDisk, lsn: LSN)?
+    var reading = WorldReading()
+    /// Events that were read and that the judge has not seen.
+    var unjudged: [(lsn: LSN, event: Event)] = []
+    /// The number of disks, so that each has other random numbers.
+    var disks: UInt64 = 0
+  }
+
+  init(
+    number: Int, seed: UInt64, clock: WorldClock, line: WorldLine,
+    database: @escaping @Sendable (StoreEnvironment, WorldLine) -> any CloudDatabase,
+    configure: @escaping @Sendable (inout SyncConfiguration) -> Void
+  ) {
+    (self.number, self.seed, self.clock, self.line) = (number, seed, clock, line)
+    (self.database, self.configure) = (database, configure)
+    parts = Mutex(Parts(disk: SimulatedDisk()))
+  }
+
+  var name: String { "d\(number)" }
+  var disk: SimulatedDisk { parts.withLock { $0.disk } }
+  var store: RecordStore? { parts.withLock { $0.store } }
+  /// What has been read of its log, compactions or not.
+  var reading: WorldReading { parts.withLock { $0.reading } }
+  var backup: (disk: SimulatedDisk, lsn: LSN)? { parts.withLock { $0.backup } }
+
+  /// Small segments and runs, so that a short life has many, and merges them.
+  private static let options: StoreOptions = {
+    var options = LogOptions()
+    options.segmentBytesMax = 8 << 10
+    var index = IndexOptions()
+    index.flushCount = 6
+    index.closeCount = 3
+    index.mergeWidth = 3
+    var result = StoreOptions(log: options, index: index)
+    result.compaction.deadRatio = nil
+    return result
+  }()
+
+  /// The open store.
+  func open() async throws -> RecordStore {
+    if let store { return store }
+    let disk = disk
+    let count = parts.withLock { parts in
+      parts.disks += 1
+      return parts.disks
+    }
+    let system = SystemEnvironment(
+      fileSystem: disk, clock: clock, random: SeededRandom(seed: seed ^ (count &* 0xD1B5_4A32_D192_ED03)))
+    let environment = StoreEnvironment(system, isSimulated: true)
+    var configuration = SyncConfiguration(database(environment, line))
+    configuration.isAutomatic = false
+    configure(&configuration)
+    let store = try await RecordStore.open(
+      at: "/store", syncing: configuration, options: Self.options, environment: environment)
+    parts.withLock { $0.store = store }
+    return store
+  }
+
+  /// Syncs once. This is the one place that knows how the engine is driven.
+  func syncNow(_ direction: Int) async throws -> SyncReport {
+    var options = CycleOptions()
+    options.direction = direction == 1 ? .pullOnly : direction == 2 ? .pushOnly : .both
+    return try await open().sync.cycle(options)
+  }
+
+  // MARK: Disks
+
+  /// The power comes back after a cut.
+  func restart(seed: UInt64) async {
+    let store = store
+    let disk = disk
+    disk.cutPower()
+    let found = disk.imageAfterCrash(using: SeededRandom(seed: seed))
+    parts.withLock { ($0.disk, $0.store) = (found, nil) }
+    // Ends what the process that has died would not have ended; it cannot change the disk any more.
+    _ = try? await store?.close()
+  }
+
+  /// The app ends as it should and starts again.
+  func relaunch() async throws {
+    try readOn()
+    let store = store
+    parts.withLock { $0.store = nil }
+    try await store?.close()
+    _ = try await open()
+  }
+
+  /// The disk as it would be after a power cut now that loses nothing.
+  func image() -> SimulatedDisk { disk.imageAfterCrash(.none) }
+
+  func backUp(at lsn: LSN) {
+    let image = image()
+    parts.withLock { $0.backup = (image, lsn) }
+  }
+
+  /// Puts another disk in place of this one.
+  func replaceDisk(by image: SimulatedDisk, reading: WorldReading) async {
+    let store = store
+    disk.cutPower()
+    parts.withLock { ($0.disk, $0.store, $0.reading, $0.unjudged) = (image.clone(), nil, reading, []) }
+    _ = try? await store?.close()
+  }
+
+  // MARK: The log
+
+  /// Reads the events that the log has more than when this was called last. Called before a compaction takes them.
+  func readOn() throws {
+    guard let store else { return }
+    try parts.withLock { parts in
+      let end = store.durableLSN
+      while parts.reading.upTo < end {
+        let lsn = parts.reading.upTo.advanced(by: 1)
+        // It throws if the power was cut, and is read after the restart then.
+        let event = try store.source.eventIfKept(at: lsn)
+        parts.reading.upTo = lsn
+        if let event {
+          parts.reading.apply(event, at: lsn)
+          parts.unjudged.append((lsn, event))
+        }
+      }
+    }
+  }
+
+  /// The events that were read since this was called last.
+  func takeUnjudged() -> [(lsn: LSN, event: Event)] {
+    parts.withLock { parts in
+      defer { parts.unjudged = [] }
+      return parts.unjudged
+    }
+  }
+
+  /// All records that the app sees, one on each line, ordered by zone and name.
+  func dump() async throws -> [String] {
+    var lines: [String] = []
+    try await open().forEachRecord { record in
+      lines.append(Self.line(record.id, record.type, record.parent, record.fields))
+    }
+    return lines
+  }
+
+  static func line(_ id: RecordID, _ type: String, _ parent: String?, _ fields: [String: FieldValue]) -> String {
+    let words = fields.sorted { $0.key.precedesByUTF8($1.key) }.map { "\($0.key)=\($0.value)" }
+    return "\(id) \(type) \(parent ?? "-") \(words.joined(separator: " "))"
+  }
+
+  /// The first invariant of the projections that does not hold, or how those of a new replay of the log differ.
+  func brokenProjection() async throws -> String? {
+    let store = try await open()
+    if let broken = store.projections.withLock({ $0.brokenInvariant() }) { return broken }
+    var replayed = Projections()
+    var lsn = LSN(1)
+    while lsn <= store.durableLSN {
+      if let event = try store.source.eventIfKept(at: lsn) { try replayed.apply(event, at: lsn, isDurable: true) }
+      lsn = lsn.advanced(by: 1)
+    }
+    if let broken = replayed.brokenInvariant() { return "replayed: \(broken)" }
+    let difference = try store.projections.withLock { (state) throws(StrandlineError) in
+      try replayed.difference(from: state)
+    }
+    if difference.isEmpty { return nil }
+    let (mine, others) = (store.projections.sync, replayed.sync)
+    // A transaction that was given up may leave its time behind: the clock only has to be late enough.
+    if difference.ids.isEmpty, difference.hashes.isEmpty, mine.latest > others.latest, mine.bounds == others.bounds,
+      mine.zones == others.zones, mine.databaseTokens == others.databaseTokens, mine.tenures == others.tenures,
+      mine.paces == others.paces
+    {
+      return nil
+    }
+    return "a replay of the log gives other projections: \(difference.words)"
+  }
+}
+
+/// What the judge has read in a device's log. Compactions do not take it away.
+struct WorldReading: Sendable {
+  /// A mutation of this device.
+  struct Mutation: Sendable {
+    var id: RecordID
+    var births: Set<Birth>
+    var tenure: UInt64
+    var isDeletion: Bool
+  }
+  var upTo: LSN = .none
+  var writer: WriterID = 0
+  /// The writer of each mutation: the name may change.
+  var writers: [LSN: WriterID] = [:]
+  var mutations: [LSN: Mutation] = [:]
+  /// The events that hold a version of the server's, with the record.
+  var versions: [LSN: RecordID] = [:]
+  /// The births that this device has deleted, or has heard to be deleted.
+  var deleted: [RecordID: Set<Birth>] = [:]
+  /// The births of creations on this device.
+  var created: [RecordID: Set<Birth>] = [:]
+  /// The births that the device knows to have been on the server.
+  var confirmed: [RecordID: Set<Birth>] = [:]
+  /// The births of own creations that were merged before they were confirmed.
+  var mergedUnconfirmed: [RecordID: Set<Birth>] = [:]
+  /// Mutations that were given up and not saved: their app can see it.
+  var givenUp: [RecordID: Set<Birth>] = [:]
+
+  mutating func apply(_ event: Event, at lsn: LSN) {
+    switch event {
+    case .opened(let event): writer = event.writer
+    case .saved(let event):
+      add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: false))
+      if event.isCreation { created[event.id, default: []].formUnion(event.births) }
+    case .deleted(let event):
+      add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: true))
+      deleted[event.id, default: []].formUnion(event.births)
+    // This event also names the births of a creation that the server may have applied before the deletion.
+    case .fetchedDelete(let event): deleted[event.id, default: []].formUnion(event.births)
+    case .fetchedSave(let event):
+      versions[lsn] = event.id
+      confirmed[event.id, default: []].formUnion(event.births)
+    case .settled(let event): settle(event, at: lsn)
+    case .merged(let event):
+      add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: false))
+      let own = event.births.intersection(created[event.id] ?? [])
+      mergedUnconfirmed[event.id, default: []].formUnion(own.subtracting(confirmed[event.id] ?? []))
+    case .blocked(let event) where event.subject == .mutation:
+      givenUp[event.id, default: []].formUnion(mutations[event.lsn]?.births ?? event.births)
+    default: break
+    }
+  }
+
+  private mutating func add(_ lsn: LSN, _ mutation: Mutation) {
+    mutations[lsn] = mutation
+    writers[lsn] = writer
+  }
+
+  private mutating func settle(_ event: Settled, at lsn: LSN) {
+    let births = mutations[event.lsn]?.births ?? []
+    switch event.outcome {
+    case .saved:
+      versions[lsn] = event.id
+      confirmed[event.id, default: []].formUnion(births)
+    case .cancelled, .superseded, .deletedOnServer, .rejected, .discarded:
+      givenUp[event.id, default: []].formUnion(births)
+    case .deleted, .merged: break
+    }
+  }
+}

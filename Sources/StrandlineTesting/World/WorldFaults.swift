@@ -1,0 +1,222 @@
+// Which kinds of faults a simulated world may have, and how often each case occurred.
+
+/// Groups of faults that a simulated world may have. Each world draws from its seed which of them it has, half of them on
+/// average, because a world in which everything fails at once never gets far.
+public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertible {
+  /// One bit a group.
+  public let rawValue: UInt32
+  /// A set of groups by their bits.
+  public init(rawValue: UInt32) { self.rawValue = rawValue }
+
+  /// Requests and answers that are lost, delivered twice or late, and devices without a network.
+  public static let network = WorldFaults(rawValue: 1 << 0)
+  /// Power cuts, also in the middle of a sync and of a write.
+  public static let power = WorldFaults(rawValue: 1 << 1)
+  /// Clocks that are off by up to years, and that are turned.
+  public static let clocks = WorldFaults(rawValue: 1 << 2)
+  /// Single records that the server refuses for a while, with every code.
+  public static let refusals = WorldFaults(rawValue: 1 << 3)
+  /// A quota that is used up for a while.
+  public static let quota = WorldFaults(rawValue: 1 << 4)
+  /// Change tokens that expire.
+  public static let tokens = WorldFaults(rawValue: 1 << 5)
+  /// Zones that are deleted, and made anew later.
+  public static let zones = WorldFaults(rawValue: 1 << 6)
+  /// Other tools that write and delete at the server, without a stamp or with a meaningless one.
+  public static let foreign = WorldFaults(rawValue: 1 << 7)
+  /// References of every kind between records, and parents.
+  public static let references = WorldFaults(rawValue: 1 << 8)
+  /// Records that are deleted and created again in one transaction, also with another record type.
+  public static let types = WorldFaults(rawValue: 1 << 9)
+  /// Disks that are copied to another device, and disks that are put back to an earlier state.
+  public static let copies = WorldFaults(rawValue: 1 << 10)
+  /// Pages that show records as they were before their deletion.
+  public static let stale = WorldFaults(rawValue: 1 << 11)
+  /// Compactions, also in the middle of a sync.
+  public static let compaction = WorldFaults(rawValue: 1 << 12)
+  /// Writes of the app in the middle of a sync, after an answer has come and before the engine gets it.
+  public static let app = WorldFaults(rawValue: 1 << 13)
+
+  /// A server that is busy, and says how long or does not.
+  public static let busy = WorldFaults(rawValue: 1 << 14)
+
+  /// Every group.
+  public static let all: WorldFaults = WorldFaults(groups.map(\.group))
+
+  private static let groups: [(name: String, group: WorldFaults)] = [
+    ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
+    ("tokens", .tokens), ("zones", .zones), ("foreign", .foreign), ("references", .references), ("types", .types),
+    ("copies", .copies), ("stale", .stale), ("compaction", .compaction), ("app", .app),
+    ("busy", .busy),
+  ]
+
+  /// The groups one by one, in a fixed order.
+  package static var each: [WorldFaults] { groups.map(\.group) }
+
+  /// Reads names with commas between them: "network,power", "all" or "none". Nil if a name is not that of a group.
+  public init?(names: String) {
+    if names == "all" {
+      self = .all
+      return
+    }
+    self = []
+    if names == "none" { return }
+    for name in names.split(separator: ",", omittingEmptySubsequences: false) {
+      guard let found = Self.groups.first(where: { $0.name == name }) else { return nil }
+      insert(found.group)
+    }
+  }
+
+  /// The names of the groups, with commas between them; "all" or "none".
+  public var description: String {
+    if self == .all { return "all" }
+    if isEmpty { return "none" }
+    return Self.groups.filter { contains($0.group) }.map(\.name).joined(separator: ",")
+  }
+}
+
+/// A case that a campaign of worlds must have met to have tested it.
+public enum WorldCase: String, Hashable, Sendable, CaseIterable {
+  /// An app's transaction that was acknowledged.
+  case write
+  /// A record that an app deleted.
+  case delete
+  /// A record that an app deleted and created again in one transaction.
+  case recreate
+  /// A transaction of several records.
+  case together
+  /// A sync that returned.
+  case sync
+  /// A sync that threw.
+  case failedSync
+  /// A mutation that the server acknowledged.
+  case uploaded
+  /// A version or deletion that was fetched and applied.
+  case fetched
+  /// A conflict that was merged.
+  case merged
+  /// An upload whose answer was lost, and that was recognized as the device's own.
+  case recognized
+  /// A version that was not applied, or an edit that was given up.
+  case blocked
+  /// A request that was lost on its way.
+  case lostRequest
+  /// An answer that was lost, after the server had done what was asked.
+  case lostAnswer
+  /// A request that the server got twice.
+  case duplicate
+  /// A request that came late.
+  case delay
+  /// A request that a device without a network wanted to send.
+  case offline
+  /// A request that was refused because the server was busy.
+  case throttled
+  /// A power cut between two syncs.
+  case powerCut
+  /// A power cut inside a sync.
+  case powerCutInSync
+  /// A power cut inside a write.
+  case powerCutInWrite
+  /// A clock that was turned.
+  case turnedClock
+  /// A refusal of a single record.
+  case refusal
+  /// A time in which the quota was used up.
+  case fullQuota
+  /// Tokens that expired.
+  case expiredTokens
+  /// A zone that was deleted at the server.
+  case deletedZone
+  /// A lost zone that a person let a device sync again.
+  case resumedZone
+  /// A record that another tool wrote without a stamp.
+  case foreignWrite
+  /// A record that another tool gave a meaningless stamp.
+  case garbageStamp
+  /// A record that another tool deleted.
+  case foreignDelete
+  /// A reference or a parent that an app wrote.
+  case reference
+  /// A name that was created again with another record type.
+  case retype
+  /// A device that began with a copy of another one's disk.
+  case copy
+  /// A disk that was put back to an earlier state.
+  case restore
+  /// A stale page.
+  case stalePage
+  /// A compaction between two syncs.
+  case compaction
+  /// A compaction inside a sync.
+  case compactionInSync
+  /// An app's write inside a sync.
+  case writeInSync
+
+  /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
+  public var faults: WorldFaults {
+    switch self {
+    case .write, .delete, .together, .sync, .uploaded, .fetched, .merged: []
+    case .failedSync: [.network, .busy]
+    case .lostRequest, .lostAnswer, .duplicate, .delay, .offline: .network
+    case .throttled: .busy
+    case .recognized: .network
+    case .blocked: []
+    case .powerCut, .powerCutInSync, .powerCutInWrite: .power
+    case .turnedClock: .clocks
+    case .refusal: .refusals
+    case .fullQuota: .quota
+    case .expiredTokens: .tokens
+    case .deletedZone, .resumedZone: .zones
+    case .foreignWrite, .garbageStamp, .foreignDelete: .foreign
+    case .reference: .references
+    case .recreate, .retype: .types
+    case .copy, .restore: .copies
+    case .stalePage: .stale
+    case .compaction: .compaction
+    case .compactionInSync: .compaction
+    case .writeInSync: .app
+    }
+  }
+}
+
+/// How often each case occurred.
+public struct WorldTally: Hashable, Sendable, CustomStringConvertible {
+  private var counts: [WorldCase: Int] = [:]
+  /// Steps that were taken.
+  public var steps = 0
+  /// Requests that the devices sent.
+  public var requests = 0
+  /// The most requests that one sync sent.
+  public var requestsMax = 0
+  /// Milliseconds that passed in the worlds, times the number of devices.
+  public var deviceMilliseconds: Int64 = 0
+  /// A tally of nothing.
+  public init() {}
+
+  /// How often a case occurred.
+  public internal(set) subscript(what: WorldCase) -> Int {
+    get { counts[what] ?? 0 }
+    set { counts[what] = newValue }
+  }
+
+  /// Adds the counts of another world.
+  public mutating func add(_ other: WorldTally) {
+    for (what, count) in other.counts { counts[what, default: 0] += count }
+    steps += other.steps
+    requests += other.requests
+    requestsMax = max(requestsMax, other.requestsMax)
+    deviceMilliseconds += other.deviceMilliseconds
+  }
+
+  /// The cases that worlds with these faults should have met, and that never occurred.
+  public func missing(with faults: WorldFaults) -> [WorldCase] {
+    WorldCase.allCases.filter { self[$0] == 0 && ($0.faults.isEmpty || !$0.faults.isDisjoint(with: faults)) }
+  }
+
+  /// Every case that occurred and its count, in the order of the cases.
+  public var description: String {
+    var words = ["\(steps) steps", "\(requests) requests"]
+    words += WorldCase.allCases.filter { self[$0] > 0 }.map { "\($0.rawValue) \(self[$0])" }
+    return words.joined(separator: ", ")
+  }
+}

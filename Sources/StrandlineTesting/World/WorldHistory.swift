@@ -1,0 +1,107 @@
+// What the server of a simulated world has held, read from its journal as it grows: every version of every record, in
+// order. The judge compares the devices with this; it shares no code with the engine but the decoding of stamps.
+
+internal import Strandline
+internal import StrandlineServer
+
+/// The history of the server's records.
+struct WorldHistory {
+  /// One state of a record.
+  struct State {
+    /// The event of the journal.
+    var lsn: UInt64
+    /// nil: it was deleted.
+    var version: Version?
+    /// Another tool made it.
+    var isForeign: Bool
+  }
+  /// A version that the server has held.
+  struct Version {
+    var tag: String
+    var type: String
+    var parent: String?
+    /// Without the stamp.
+    var fields: [String: FieldValue]
+    /// nil if the stamp is missing or cannot be read.
+    var stamp: WireStamp?
+  }
+  /// One life of a zone.
+  struct Zone {
+    var id: ZoneID
+    var records: [String: [State]] = [:]
+    var isDeleted = false
+  }
+
+  private(set) var zones: [UInt64: Zone] = [:]
+  private(set) var lastLSN: UInt64 = 0
+  /// A mutation that the server has applied twice.
+  private(set) var duplicate: (id: RecordID, words: String)?
+  /// Zones of which a life has ended.
+  private(set) var lostZones: Set<ZoneID> = []
+  /// Births of records that were saved again after the server had deleted them.
+  private(set) var returned: [RecordID: Set<Birth>] = [:]
+
+  /// Reads what the server has done since this was called last.
+  mutating func readOn(_ server: CloudServer, isForeign: Bool = false) throws {
+    var events: [(lsn: UInt64, event: JournalEvent)] = []
+    lastLSN = try server.forEachEvent(after: lastLSN) { lsn, event in events.append((lsn, event)) }
+    for (lsn, event) in events { apply(event, at: lsn, isForeign: isForeign) }
+  }
+
+  private mutating func apply(_ event: JournalEvent, at lsn: UInt64, isForeign: Bool) {
+    switch event {
+    case .opened: break
+    case .zoneCreated(let life, _, let name): zones[life] = Zone(id: ZoneID(name))
+    case .zoneDeleted(let life):
+      zones[life]?.isDeleted = true
+      if let id = zones[life]?.id { lostZones.insert(id) }
+    case .recordDeleted(let life, let name, _):
+      zones[life]?.records[name, default: []].append(State(lsn: lsn, version: nil, isForeign: isForeign))
+    case .recordSaved(let record):
+      guard let zone = zones[record.zone] else { return }
+      let id = RecordID(record.name, zone: zone.id)
+      var fields = record.fields
+      var stamp: WireStamp?
+      if case .bytes(let bytes)? = fields.removeValue(forKey: Names.stampField) {
+        stamp = try? StampCodec.decode(bytes)
+      }
+      let states = zone.records[record.name] ?? []
+      if !isForeign, let stamp { judge(stamp, of: id, after: states) }
+      let version = Version(
+        tag: record.tag, type: record.type, parent: record.parent, fields: fields, stamp: stamp)
+      zones[record.zone]?.records[record.name, default: []].append(
+        State(lsn: lsn, version: version, isForeign: isForeign))
+    }
+  }
+
+  /// Whether a device's version repeats what the server had already.
+  private mutating func judge(_ stamp: WireStamp, of id: RecordID, after states: [State]) {
+    if let last = states.last, !last.isForeign, let before = last.version?.stamp, before.seen == stamp.seen {
+      duplicate = (id, "two versions in a row include exactly \(stamp.seen)")
+    }
+    guard states.contains(where: { $0.version == nil }) else { return }
+    var dead: Set<Birth> = []
+    var living: Set<Birth> = []
+    for state in states {
+      if let version = state.version { living = version.stamp?.births ?? [] } else { dead.formUnion(living) }
+    }
+    let again = stamp.births.intersection(dead)
+    if !again.isEmpty { returned[id, default: []].formUnion(again) }
+  }
+
+  // MARK: Questions
+
+  /// All states that a record has had, in every life of its zone.
+  func states(of id: RecordID) -> [State] {
+    let lives = zones.values.filter { $0.id == id.zone }.compactMap { $0.records[id.name] }
+    return lives.count == 1 ? lives[0] : lives.flatMap(\.self).sorted { $0.lsn < $1.lsn }
+  }
+
+  /// Whether the server has held a version of a record that includes a mutation.
+  func hasHeld(_ id: RecordID, mutation lsn: LSN, of writer: WriterID, tenure: UInt64) -> Bool {
+    states(of: id).contains { state in
+      guard let seen = state.version?.stamp?.seen[writer] else { return false }
+      return seen.lsn >= lsn && (seen.tenure == tenure || seen.lsn > lsn)
+    }
+  }
+}

@@ -1,0 +1,211 @@
+// The line between a device of a simulated world and the server: it loses, repeats and delays requests as the plan says,
+// lets the app and the store act before the engine gets an answer, and watches that the device is polite.
+
+internal import Strandline
+internal import StrandlineCloudKit
+internal import StrandlineServer
+internal import StrandlineSystem
+internal import Synchronization
+
+/// A device's line to the server.
+final class WorldLine: Transport {
+  private struct State {
+    /// Requests of the sync under way.
+    var requests = 0
+    var faults: [Int: WorldRequestFault] = [:]
+    var meanwhile: [Int: [@Sendable () -> Void]] = [:]
+    var offlineUntil: UInt64 = 0
+    /// Before this no request may come: the server has said so.
+    var politeFrom: UInt64 = 0
+    var tally = WorldTally()
+    var broken: [String] = []
+  }
+  private let state = Mutex(State())
+  private let server: InProcessTransport
+  private let time: WorldTime
+
+  init(_ server: CloudServer, _ time: WorldTime) {
+    self.server = InProcessTransport(server, waitsForDroppedAnswers: false)
+    self.time = time
+  }
+
+  // MARK: What the plan says
+
+  func plan(_ fault: WorldRequestFault, request number: Int) { state.withLock { $0.faults[number] = fault } }
+  func plan(afterAnswer number: Int, _ body: @escaping @Sendable () -> Void) {
+    state.withLock { $0.meanwhile[number, default: []].append(body) }
+  }
+  func goOffline(milliseconds: Int64) {
+    let end = time.now &+ UInt64(milliseconds) &* 1_000_000
+    state.withLock { $0.offlineUntil = end }
+  }
+  /// A sync begins, and its requests are counted from 1.
+  func beginSync() { state.withLock { $0.requests = 0 } }
+  /// The sync has ended: what was planned for it and has not happened does not happen later. Returns its requests.
+  func endSync() -> Int {
+    state.withLock { state in
+      (state.faults, state.meanwhile) = ([:], [:])
+      return state.requests
+    }
+  }
+  /// The world comes to rest.
+  func heal() {
+    state.withLock { state in
+      (state.faults, state.meanwhile, state.offlineUntil) = ([:], [:], 0)
+    }
+  }
+  /// The device may have lost what it knew of the wait, so that it cannot keep it.
+  func forgetWait() { state.withLock { $0.politeFrom = 0 } }
+
+  /// What has happened since this was asked last, and what was impolite.
+  func takeTally() -> (tally: WorldTally, broken: [String]) {
+    state.withLock { state in
+      defer { (state.tally, state.broken) = (WorldTally(), []) }
+      return (state.tally, state.broken)
+    }
+  }
+
+  // MARK: A request
+
+  private struct Way {
+    var fault: WorldRequestFault?
+    var isOffline: Bool
+    var number: Int
+  }
+
+  func send(_ request: HTTPRequest) async throws -> HTTPResponse {
+    try Task.checkCancellation()
+    // The server never gives two records one creation time, by which a client tells a record from one that was deleted and
+    // created again.
+    time.advance(milliseconds: 1)
+    let way = begin(request)
+    let broken = CloudError(.networkError, reason: "the simulated network lost it")
+    if way.isOffline { throw broken }
+    switch way.fault {
+    case .requestLost?: throw broken
+    case .answerLost?:
+      _ = try await server.send(request)
+      runMeanwhile(way.number)
+      throw broken
+    case .twice(let second)?:
+      let answers = [try await server.send(request), try await server.send(request)]
+      return answered(answers[second ? 1 : 0], way.number)
+    case .late(let milliseconds)?:
+      time.advance(milliseconds: milliseconds)
+      return answered(try await server.send(request), way.number)
+    case nil: return answered(try await server.send(request), way.number)
+    }
+  }
+
+  private func begin(_ request: HTTPRequest) -> Way {
+    let now = time.now
+    return state.withLock { state in
+      state.requests += 1
+      state.tally.requests += 1
+      if now < state.politeFrom {
+        let early = (state.politeFrom - now) / 1_000_000
+        state.broken.append("\(request.path) came \(early) ms before the time that the server named")
+      }
+      let fault = state.faults.removeValue(forKey: state.requests)
+      let isOffline = now < state.offlineUntil
+      if isOffline { state.tally[.offline] += 1 }
+      switch fault {
+      case .requestLost? where !isOffline: state.tally[.lostRequest] += 1
+      case .answerLost? where !isOffline: state.tally[.lostAnswer] += 1
+      case .twice? where !isOffline: state.tally[.duplicate] += 1
+      case .late? where !isOffline: state.tally[.delay] += 1
+      default: break
+      }
+      return Way(fault: fault, isOffline: isOffline, number: state.requests)
+    }
+  }
+
+  private func answered(_ response: HTTPResponse, _ number: Int) -> HTTPResponse {
+    if response.status == 503 || response.status == 429 {
+      let wait = response.headers["Retry-After"].flatMap { UInt64($0) }
+      let now = time.now
+      state.withLock { state in
+        state.tally[.throttled] += 1
+        // A second of the header may be a fraction in the body, so one second is not insisted on.
+        if let wait, wait > 1 { state.politeFrom = max(state.politeFrom, now + (wait - 1) * 1_000_000_000) }
+      }
+    }
+    runMeanwhile(number)
+    return response
+  }
+
+  private func runMeanwhile(_ number: Int) {
+    for body in state.withLock({ $0.meanwhile.removeValue(forKey: number) ?? [] }) { body() }
+  }
+}
+
+/// The records that the server of a world refuses for now, whoever sends them.
+final class WorldRefusals: Sendable {
+  /// A refusal that is planned.
+  struct Refusal: Sendable {
+    var code: CloudError.Code
+    var times: Int
+  }
+  private let planned = Mutex<[RecordID: Refusal]>([:])
+
+  /// Every code that a server may give to one record.
+  static let codes: [CloudError.Code] = [
+    .accessDenied, .atomicError, .authenticationFailed, .authenticationRequired, .badRequest, .conflict, .exists,
+    .internalError, .notFound, .quotaExceeded, .throttled, .tryAgainLater, .validatingReferenceError, .zoneNotFound,
+    .uniqueFieldError, .zoneBusy, .limitExceeded, .serviceUnavailable, CloudError.Code(rawValue: "NEVER_HEARD_OF"),
+  ]
+
+  func plan(_ id: RecordID, _ code: CloudError.Code, times: Int) {
+    planned.withLock { $0[id] = Refusal(code: code, times: times) }
+  }
+  /// The records that are refused now, and with what.
+  var all: [RecordID: CloudError.Code] { planned.withLock { $0.mapValues(\.code) } }
+  func end() { planned.withLock { $0 = [:] } }
+
+  /// The refusal of one operation, which counts as one.
+  func take(_ id: RecordID) -> CloudError? {
+    planned.withLock { planned in
+      guard var refusal = planned[id] else { return nil }
+      refusal.times -= 1
+      planned[id] = refusal.times > 0 ? refusal : nil
+      return CloudError(refusal.code, reason: "the simulated server does not want it", requestUUID: "simulated")
+    }
+  }
+}
+
+/// The server as a device's engine sees it: with refusals of single records.
+struct WorldDatabase: CloudDatabase {
+  let base: any CloudDatabase
+  let refusals: WorldRefusals
+  let onRefusal: @Sendable () -> Void
+
+  var address: CloudAddress { base.address }
+  func user() async throws -> String { try await base.user() }
+  func zones() async throws -> [ZoneID] { try await base.zones() }
+  func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+    try await base.lookup(names, in: zone)
+  }
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await base.zoneChanges(in: zone, since: token, limit: limit)
+  }
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    try await base.databaseChanges(since: token, limit: limit)
+  }
+
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+    var refused: [String: CloudResult] = [:]
+    for operation in operations {
+      guard let error = refusals.take(RecordID(operation.name, zone: zone)) else { continue }
+      onRefusal()
+      refused[operation.name] = .failed(error, serverRecord: nil)
+    }
+    let others = operations.filter { refused[$0.name] == nil }
+    if others.isEmpty { return refused }
+    guard !(atomic && !refused.isEmpty) else {
+      for operation in others { refused[operation.name] = .failed(CloudError(.atomicError), serverRecord: nil) }
+      return refused
+    }
+    return try await base.modify(others, in: zone, atomic: atomic).merging(refused) { $1 }
+  }
+}

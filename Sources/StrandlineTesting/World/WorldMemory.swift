@@ -1,0 +1,114 @@
+// What the apps of a simulated world were told: which writes were acknowledged, and which lives were deleted. At the end it
+// is held against the records.
+
+internal import Strandline
+
+/// The memory of all apps of a world.
+struct WorldMemory {
+  /// An acknowledged write of one field.
+  struct Write {
+    var id: RecordID
+    var field: String
+    var value: FieldValue?
+    var stamp: FieldStamp
+    var births: Set<Birth>
+    /// What the writing device knew.
+    var seen: [WriterID: Seen]
+    var device: Int
+    var writer: WriterID
+    var tenure: UInt64
+    var lsn: LSN
+    /// The true time.
+    var milliseconds: Int64
+    /// How far the device's clock was off.
+    var offMilliseconds: Int64
+    /// The disk that held it was put back to an earlier state: it may be gone.
+    var isForfeit = false
+  }
+  /// A deletion that an app was told of.
+  private struct Deletion {
+    var id: RecordID
+    var births: Set<Birth>
+    var device: Int
+    var lsn: LSN
+    var isForfeit = false
+  }
+  /// A transaction that a power cut interrupted.
+  struct Interrupted {
+    /// The last event before it.
+    var before: LSN
+    /// The value that all its fields have.
+    var mark: String
+    var count: Int
+  }
+
+  private(set) var writes: [Write] = []
+  private var deletions: [Deletion] = []
+  /// Births whose deletion was begun and perhaps not done.
+  private var perhapsDead: [RecordID: Set<Birth>] = [:]
+  /// Events that were acknowledged and have not been compacted since, with their records, by device.
+  var acknowledged: [Int: [LSN: RecordID?]] = [:]
+  var interrupted: [Int: Interrupted] = [:]
+  /// Records that another tool has written.
+  var foreign: Set<RecordID> = []
+  /// Records that were created under another type.
+  var retyped: Set<RecordID> = []
+  /// Whether the last sync met a refusal of a single record.
+  var hasRefused = false
+  let meanwhile = Atomic64()
+  let begunCompactions = Atomic64()
+  let compacted = Atomic64()
+
+  mutating func remember(
+    _ lsns: ClosedRange<LSN>, _ changes: [WorldChange], on device: WorldDevice, in store: RecordStore,
+    at milliseconds: Int64
+  ) throws {
+    for number in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
+      let lsn = LSN(rawValue: number)
+      guard let loaded = try LoadedVersion(store.source.event(at: lsn), at: lsn), let id = try id(lsn, in: store)
+      else { continue }
+      for change in changes where WorldPlan.records[change.record] == id {
+        let field: String
+        switch change {
+        case .set(_, let number, _, _), .create(_, _, let number): field = WorldPlan.fields[number]
+        default: continue
+        }
+        guard let stamp = loaded.version.stamp.fields[field], loaded.dirty[field] == lsn else { continue }
+        writes.append(
+          Write(
+            id: id, field: field, value: loaded.version.fields[field], stamp: stamp,
+            births: loaded.version.stamp.births, seen: loaded.version.stamp.seen, device: device.number,
+            writer: stamp.writer, tenure: loaded.own?.tenure ?? 0, lsn: lsn, milliseconds: milliseconds,
+            offMilliseconds: device.clock.offMilliseconds))
+      }
+    }
+  }
+
+  private func id(_ lsn: LSN, in store: RecordStore) throws -> RecordID? { try store.source.event(at: lsn).recordID }
+
+  mutating func dead(_ id: RecordID, _ births: Set<Birth>, by device: Int, at lsn: LSN) {
+    deletions.append(Deletion(id: id, births: births, device: device, lsn: lsn))
+  }
+  mutating func mayBeDead(_ id: RecordID, _ births: Set<Birth>) { perhapsDead[id, default: []].formUnion(births) }
+
+  /// A device's disk was put back: what it was told after an event may be gone.
+  mutating func forfeit(_ device: Int, after lsn: LSN) {
+    for index in writes.indices where writes[index].device == device && writes[index].lsn > lsn {
+      writes[index].isForfeit = true
+    }
+    for index in deletions.indices where deletions[index].device == device && deletions[index].lsn > lsn {
+      deletions[index].isForfeit = true
+    }
+    acknowledged[device] = nil
+    interrupted[device] = nil
+  }
+
+  /// The births whose deletion an app was told of.
+  func mustBeDead(_ id: RecordID) -> Set<Birth> {
+    deletions.filter { $0.id == id && !$0.isForfeit }.reduce(into: []) { $0.formUnion($1.births) }
+  }
+  /// All births that may have been deleted.
+  func mayBeDead(_ id: RecordID) -> Set<Birth> {
+    deletions.filter { $0.id == id }.reduce(into: perhapsDead[id] ?? []) { $0.formUnion($1.births) }
+  }
+}

@@ -1,0 +1,227 @@
+// The judge: what is checked after each step. It reads the devices' logs, the server's journal and the devices' state, and
+// decides by none of the engine's rules.
+
+internal import Strandline
+internal import StrandlineServer
+internal import StrandlineSystem
+internal import Synchronization
+
+extension WorldRun {
+  /// Checks a device after a step.
+  mutating func judge(_ device: WorldDevice) async throws {
+    try history.readOn(server)
+    if let duplicate = history.duplicate {
+      throw WorldBroken(.onceInEffect, "\(duplicate.id) was applied twice: \(duplicate.words)")
+    }
+    let line = device.line.takeTally()
+    tally.add(line.tally)
+    if let impolite = line.broken.first { throw WorldBroken(.polite, "\(device.name): \(impolite)") }
+    guard let store = device.store else { return }
+    try device.readOn()
+    let reading = device.reading
+    for (lsn, event) in device.takeUnjudged() { try judge(event, lsn, reading, device) }
+    try judgeTokens(device, store, reading)
+  }
+
+  // MARK: Events
+
+  private func judge(_ event: Event, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
+    switch event {
+    case .settled(let event) where event.outcome == .saved: try judgeSaved(event, lsn, reading, device)
+    case .settled(let event) where event.outcome == .deleted: try judgeDeleted(event, lsn, reading, device)
+    case .fetchedSave(let event): try judgeVersion(event, lsn, device)
+    case .merged(let event):
+      guard reading.versions[event.base] == event.id else {
+        throw WorldBroken(
+          .trueAncestors, "\(device.name) \(lsn): \(event.id) was merged with \(event.base), no version of the server's"
+        )
+      }
+      guard reading.mutations[event.local]?.id == event.id else {
+        throw WorldBroken(
+          .trueAncestors, "\(device.name) \(lsn): \(event.id) was merged from \(event.local), no mutation of it")
+      }
+    default: break
+    }
+  }
+
+  private func judgeSaved(
+    _ event: Settled, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice
+  ) throws {
+    guard let mutation = reading.mutations[event.lsn], !mutation.isDeletion, let writer = reading.writers[event.lsn],
+      !history.hasHeld(event.id, mutation: event.lsn, of: writer, tenure: mutation.tenure)
+    else { return }
+    throw WorldBroken(
+      .checkpointAfterAck,
+      "\(device.name) \(lsn): mutation \(event.lsn) of \(event.id) is settled as saved, and the server never had it")
+  }
+
+  private func judgeDeleted(
+    _ event: Settled, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice
+  ) throws {
+    guard let mutation = reading.mutations[event.lsn], !mutation.births.isEmpty,
+      !history.lostZones.contains(event.id.zone), let last = history.states(of: event.id).last,
+      let living = last.version?.stamp?.births, !living.isEmpty, living.isSubset(of: mutation.births)
+    else { return }
+    throw WorldBroken(
+      .checkpointAfterAck,
+      "\(device.name) \(lsn): the deletion \(event.lsn) of \(event.id) is settled, and the server has that life")
+  }
+
+  private func judgeVersion(_ event: FetchedSave, _ lsn: LSN, _ device: WorldDevice) throws {
+    let version = try event.content.decoded(type: event.type, births: event.births, this: lsn).version
+    var fields = version.fields
+    fields[Version.parentField] = nil
+    let isTrue = history.states(of: event.id).contains { state in
+      guard let held = state.version else { return false }
+      return held.tag == event.changeTag && held.type == event.type && held.parent == version.parent
+        && held.fields == fields
+    }
+    if !isTrue {
+      throw WorldBroken(
+        .trueAncestors,
+        "\(device.name) \(lsn): the version \(event.changeTag) of \(event.id) is none that the server had")
+    }
+  }
+
+  // MARK: Tokens
+
+  private func judgeTokens(_ device: WorldDevice, _ store: RecordStore, _ reading: WorldReading) throws {
+    let sync = store.projections.sync
+    for (id, zone) in sync.zones.sorted(by: { $0.key < $1.key }) {
+      guard let token = zone.token, let place = server.place(ofToken: token.rawValue),
+        let records = history.zones[place.life]?.records
+      else { continue }
+      for (name, states) in records.sorted(by: { $0.key < $1.key }) {
+        // A page shows each record at the place of its latest change, so a token says nothing of those that have changed
+        // after it.
+        guard let last = states.last, last.lsn <= place.lsn else { continue }
+        let record = RecordID(name, zone: id)
+        // Set aside by name.
+        if sync.unread[record] != nil || sync.openBlocks[record] != nil { continue }
+        let base = try store.core.withLock { core in try core.projections.entry(record)?.base }
+        try judge(base, of: record, states, reading, device)
+      }
+    }
+  }
+
+  private func judge(
+    _ base: Base?, of id: RecordID, _ states: [WorldHistory.State], _ reading: WorldReading, _ device: WorldDevice
+  ) throws {
+    let words = "\(device.name): the token of \(id.zone) names the last change of \(id.name)"
+    let last = states.last?.version
+    if let base {
+      // A tag that the server never gave is judged elsewhere.
+      guard base.changeTag != last?.tag, states.contains(where: { $0.version?.tag == base.changeTag }) else { return }
+      throw WorldBroken(.tokenAfterData, "\(words), \(last?.tag ?? "a deletion"), but the device has \(base.changeTag)")
+    }
+    guard let last else { return }
+    // A life that this device knows to be deleted is not taken in, though the feed shows it.
+    if let births = last.stamp?.births, births.isSubset(of: reading.deleted[id] ?? []) { return }
+    if memory.foreign.contains(id) || memory.retyped.contains(id) { return }
+    throw WorldBroken(.tokenAfterData, "\(words), version \(last.tag), but the device has none")
+  }
+
+  // MARK: After a power cut
+
+  mutating func judgeRestart(_ device: WorldDevice, in store: RecordStore) throws {
+    for (lsn, id) in (memory.acknowledged[device.number] ?? [:]).sorted(by: { $0.key < $1.key }) {
+      let found = lsn <= store.durableLSN ? try store.source.eventIfKept(at: lsn) : nil
+      guard let found, found.recordID == id else {
+        throw WorldBroken(
+          .durable,
+          "\(device.name): event \(lsn) was acknowledged and is \(found?.kindName ?? "lost") after a power cut")
+      }
+    }
+    guard let interrupted = memory.interrupted.removeValue(forKey: device.number) else { return }
+    var count = 0
+    var lsn = interrupted.before
+    while lsn < store.durableLSN {
+      lsn = lsn.advanced(by: 1)
+      guard case .saved? = try store.source.eventIfKept(at: lsn),
+        let loaded = try LoadedVersion(store.source.event(at: lsn), at: lsn)
+      else { continue }
+      if loaded.dirty.values.contains(lsn) { count += 1 }
+    }
+    if count != 0, count != interrupted.count {
+      throw WorldBroken(
+        .whole, "\(device.name): \(count) of \(interrupted.count) changes of an interrupted transaction are there")
+    }
+  }
+
+  // MARK: Owed and refused
+
+  /// What a store owes: the newest unsettled mutation of each record.
+  func owed(_ store: RecordStore) throws -> [RecordID: LSN] {
+    var owed: [RecordID: LSN] = [:]
+    for lsn in store.projections.owed {
+      if let id = try store.source.eventIfKept(at: lsn)?.recordID { owed[id] = lsn }
+    }
+    return owed
+  }
+
+  /// What a sync that has returned has left in silence: it was owed before, is owed unchanged, and the status does not
+  /// name it. nil if nothing.
+  func silence(_ device: WorldDevice, _ before: [RecordID: LSN]) -> WorldBroken? {
+    guard let store = device.store, let after = try? owed(store), let status = try? store.status() else { return nil }
+    let named = Set(status.held.map(\.id))
+    let lost = Set(status.zones.filter(\.isLost).map(\.id))
+    let left = before.filter { id, lsn in after[id] == lsn && !named.contains(id) && !lost.contains(id.zone) }
+    // What waits for a record that is held waits by its side.
+    let silent = left.keys.filter { !waits(for: named, $0, in: store) }.sorted()
+    guard let first = silent.first else { return nil }
+    return WorldBroken(
+      .noSilence, "\(device.name) synced without an error and still owes \(first), which its status does not name")
+  }
+
+  /// Whether a record hangs on one of others, directly or through others: by a reference or as its child.
+  func waits(for others: Set<RecordID>, _ id: RecordID, in store: RecordStore) -> Bool {
+    var asked: Set<RecordID> = []
+    var open = [id]
+    while let next = open.popLast() {
+      guard asked.insert(next).inserted else { continue }
+      if next != id, others.contains(next) { return true }
+      guard let record = try? store.record(next) else { continue }
+      if let parent = record.parent { open.append(RecordID(parent, zone: next.zone)) }
+      for value in record.fields.values {
+        for reference in value.references { open.append(RecordID(reference.name, zone: next.zone)) }
+      }
+    }
+    return false
+  }
+}
+
+extension WorldRun {
+  /// The events of all devices' logs about records, tokens and zones, for the history of a failure.
+  func logs() -> [String] {
+    var lines: [String] = []
+    for device in devices {
+      guard let store = device.store else { continue }
+      var lsn = LSN.none
+      while lsn < store.durableLSN {
+        lsn = lsn.advanced(by: 1)
+        guard let event = try? store.source.eventIfKept(at: lsn) else { continue }
+        lines.append("log of \(device.name) \(lsn): \(event.kindName) \(Self.summary(event))")
+      }
+    }
+    return lines
+  }
+
+  private static func summary(_ event: Event) -> String {
+    let name = event.recordID.map { "\($0) " } ?? ""
+    return switch event {
+    case .saved(let event): "\(name)births \(event.births.sorted()) base \(event.base)"
+    case .deleted(let event): "\(name)births \(event.births.sorted()) base \(event.base)"
+    case .merged(let event):
+      "\(name)births \(event.births.sorted()) base \(event.base) local \(event.local) by \(event.rule)"
+    case .fetchedSave(let event): "\(name)births \(event.births.sorted()) tag \(event.changeTag) by \(event.source)"
+    case .fetchedDelete(let event): "\(name)births \(event.births.sorted()) by \(event.reason)"
+    case .settled(let event): "\(name)\(event.lsn) \(event.outcome) tag \(event.changeTag ?? "-") \(event.code)"
+    case .blocked(let event): "\(name)births \(event.births.sorted()) tag \(event.changeTag) \(event.words)"
+    case .held(let event): "\(name)\(event.lsn) \(event.code): \(event.words)"
+    case .sent(let event): "\(event.lsns)"
+    case .tokenAdvanced(let event): "\(event.zone)"
+    case .zoneChanged(let event): "\(event.zone) \(event.change) \(event.words)"
+    default: name
+    }
+  }
+}

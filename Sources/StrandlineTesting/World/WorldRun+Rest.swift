@@ -1,0 +1,226 @@
+// The end of a simulated world: the faults end, time passes, the devices sync in turn, and everything must be settled and
+// alike.
+
+internal import Strandline
+internal import StrandlineServer
+internal import StrandlineSystem
+internal import Synchronization
+
+extension WorldRun {
+  /// An hour between two rounds: no wait that a fault has caused lasts longer than two of them.
+  private static let roundMilliseconds: Int64 = 3_600_000
+  private static let roundsMax = 12
+  /// How far a stamp may be ahead of the true time without being corrected; the devices' clocks are off by ten seconds.
+  private static let believedMilliseconds: Int64 = 50_000
+
+  mutating func rest() async throws {
+    healServer()
+    for device in devices { _ = try await device.open() }
+    let stubborn = refusals.all
+    if !stubborn.isEmpty {
+      try await rounds(4, tolerating: Set(stubborn.keys))
+      try await judgeOthers(of: Set(stubborn.keys))
+      refusals.end()
+    }
+    try await rounds(Self.roundsMax, tolerating: [])
+    for device in devices { try await judgeStuck(device) }
+    if plan.hasLateDevice {
+      let late = addDevice(offMilliseconds: 0)
+      try await mustSync(late)
+      try await judge(late)
+    }
+    try await judgeConvergence()
+    for device in devices {
+      if let broken = try await device.brokenProjection() { throw WorldBroken(.honest, "\(device.name): \(broken)") }
+    }
+    try await judgeWrites()
+    if let broken = try await app.check(devices.map { $0.store }.compactMap { $0 }) {
+      throw WorldBroken(.app, broken)
+    }
+  }
+
+  /// Lets all devices sync in turn until nothing changes, `count` times at most.
+  private mutating func rounds(_ count: Int, tolerating refused: Set<RecordID>) async throws {
+    for round in 1...count {
+      time.advance(milliseconds: Self.roundMilliseconds)
+      try await makeZones()
+      var isQuiet = true
+      let before = server.statistics.appliedOperations
+      for device in devices {
+        try await resumeZones(device)
+        let store = try await device.open()
+        let error = await sync(device, 0, owedBefore: try owed(store))
+        takeCounts()
+        try await judge(device)
+        if let broken = error as? WorldBroken { throw broken }
+        if let error {
+          isQuiet = false
+          if round == count, refused.isEmpty {
+            throw WorldBroken(.noStuckState, "\(device.name) cannot sync although no fault is left: \(error)")
+          }
+        }
+        let status = try store.status()
+        if status.unsettled > 0 || status.openBlocks > 0 || status.zones.contains(where: \.isLost) { isQuiet = false }
+      }
+      if plan.faults.contains(.references), !isQuiet, round.isMultiple(of: 3) { try await mendReferences() }
+      if round == count / 2 { for device in devices { try await device.relaunch() } }
+      // The round in which nothing is uploaded shows every device what the last one has uploaded.
+      if isQuiet, server.statistics.appliedOperations == before { return }
+    }
+  }
+
+  private mutating func mustSync(_ device: WorldDevice) async throws {
+    _ = try await device.open()
+    if let error = await sync(device, 0, owedBefore: [:]) {
+      throw error as? WorldBroken ?? WorldBroken(.noStuckState, "\(device.name) cannot sync: \(error)")
+    }
+  }
+
+  /// A person lets the device sync its lost zones again.
+  private mutating func resumeZones(_ device: WorldDevice) async throws {
+    let store = try await device.open()
+    for zone in try store.status().zones where zone.isLost {
+      tally[.resumedZone] += 1
+      try await store.sync.resumeZone(zone.id)
+      say("\(device.name): a person resumes \(zone.id)")
+    }
+  }
+
+  // MARK: Nothing is stuck
+
+  /// While single records are refused, what does not hang on them must have arrived.
+  private mutating func judgeOthers(of refused: Set<RecordID>) async throws {
+    for device in devices {
+      let store = try await device.open()
+      for id in try owed(store).keys.sorted() where !refused.contains(id) {
+        if waits(for: refused, id, in: store) || isPointedAt(id, from: refused, in: store) { continue }
+        throw WorldBroken(
+          .oneBadRecord, "\(device.name) still owes \(id), though only \(refused.sorted()) are refused")
+      }
+    }
+  }
+
+  /// Whether one of the others refers to the record here or at the server, so that its deletion waits for them.
+  private func isPointedAt(_ id: RecordID, from others: Set<RecordID>, in store: RecordStore) -> Bool {
+    others.contains { other in
+      guard other.zone == id.zone else { return false }
+      let version = history.states(of: other).last?.version
+      let names = (version?.fields.values.flatMap(\.references).map(\.name) ?? []) + [version?.parent].compactMap { $0 }
+      return names.contains(id.name)
+    }
+  }
+
+  private mutating func judgeStuck(_ device: WorldDevice) async throws {
+    let store = try await device.open()
+    let status = try store.status()
+    let name = device.name
+    if let held = status.held.first {
+      throw WorldBroken(.noStuckState, "\(name) holds \(held.id) for ever: \(held.code): \(held.reason)")
+    }
+    if status.unsettled > 0 {
+      let ids = try owed(store).keys.sorted()
+      throw WorldBroken(.noStuckState, "\(name) still owes \(ids.map(\.description).joined(separator: ", "))")
+    }
+    if status.openBlocks > 0 { throw WorldBroken(.noStuckState, "\(name) has \(status.openBlocks) open blocks") }
+    if let zone = status.zones.first(where: \.isLost) {
+      throw WorldBroken(.noStuckState, "\(name) has frozen \(zone.id), which exists")
+    }
+    if let wait = status.waitMilliseconds, wait > 2 * 3_600_000 {
+      throw WorldBroken(.noStuckState, "\(name) waits another \(wait) ms: \(status.waitReason ?? "")")
+    }
+  }
+
+  // MARK: Everything is alike
+
+  private mutating func judgeConvergence() async throws {
+    var lines: [String] = []
+    for zone in WorldPlan.zones {
+      for (name, record) in try server.records(zone: zone.name, in: Self.key) ?? [:] {
+        var fields = record.fields
+        fields[Names.stampField] = nil
+        lines.append(WorldDevice.line(RecordID(name, zone: zone), record.type, record.parent, fields))
+      }
+    }
+    lines.sort()
+    for device in devices {
+      let dump = try await device.dump().sorted()
+      guard dump != lines else { continue }
+      let here = Set(dump).subtracting(lines).sorted().joined(separator: "\n    ")
+      let there = Set(lines).subtracting(dump).sorted().joined(separator: "\n    ")
+      throw WorldBroken(
+        .converged, "only \(device.name) has\n    \(here)\n  and only the server has\n    \(there)")
+    }
+  }
+
+  // MARK: Nothing is lost, nothing comes back
+
+  private mutating func judgeWrites() async throws {
+    var dead: [RecordID: Set<Birth>] = [:]
+    var unconfirmed: [RecordID: Set<Birth>] = [:]
+    var givenUp: [RecordID: Set<Birth>] = [:]
+    for device in devices {
+      let reading = device.reading
+      for (id, births) in reading.deleted { dead[id, default: []].formUnion(births) }
+      for (id, births) in reading.mergedUnconfirmed { unconfirmed[id, default: []].formUnion(births) }
+      for (id, births) in reading.givenUp { givenUp[id, default: []].formUnion(births) }
+    }
+    let store = try await devices[0].open()
+    for id in WorldPlan.records where !history.lostZones.contains(id.zone) && !memory.foreign.contains(id) {
+      let version = try store.core.withLock { core in try core.view(id)?.version }
+      // The server may have applied a creation whose answer was lost, and another device may have deleted it before this
+      // device had its first token: a fetch without one cannot say which births a tombstone is of, and the creation is
+      // sent again, alone or merged with a later life.
+      let mayReturn = (history.returned[id] ?? []).union(unconfirmed[id] ?? [])
+      let mustBeDead = memory.mustBeDead(id).subtracting(mayReturn)
+      if let version, !version.stamp.births.isEmpty, version.stamp.births.isSubset(of: mustBeDead) {
+        throw WorldBroken(.noResurrection, "\(id) exists, but all its births were deleted: \(version.stamp.births)")
+      }
+      let excused = memory.mayBeDead(id).union(dead[id] ?? []).union(givenUp[id] ?? [])
+      try judgeWrites(of: id, version, excused: excused)
+    }
+  }
+
+  private func judgeWrites(of id: RecordID, _ version: Version?, excused: Set<Birth>) throws {
+    let writes = memory.writes.filter { $0.id == id && !$0.isForfeit && $0.births.isDisjoint(with: excused) }
+    for write in writes {
+      guard let version, !version.stamp.births.isDisjoint(with: write.births) else {
+        throw WorldBroken(.noLostWrite, "\(id): the acknowledged write \(words(write)) is lost with its record")
+      }
+      // A time from the future is not believed, so such a stamp may have become less.
+      if write.stamp.time.milliseconds > write.milliseconds + Self.believedMilliseconds { continue }
+      guard let stamp = version.stamp.fields[write.field], stamp >= write.stamp else {
+        let found = version.stamp.fields[write.field].map { "\($0)" } ?? "no stamp"
+        throw WorldBroken(
+          .noLostWrite, "\(id).\(write.field): the acknowledged write \(words(write)) is lost; the field has \(found)")
+      }
+    }
+    for field in WorldPlan.fields { try judgeOrder(writes.filter { $0.field == field }, version?.fields[field]) }
+  }
+
+  /// The write whose value stands at the end was not made before another one that knew it, nor, by right clocks, ten minutes
+  /// before another one.
+  private func judgeOrder(_ writes: [WorldMemory.Write], _ value: FieldValue?) throws {
+    guard let value, let last = writes.last(where: { $0.value == value }) else { return }
+    for other in writes where other.value != value {
+      // Of copies of one disk several have one writer number, but each has tenures of its own.
+      let seen = other.seen[last.writer]
+      let isSeen = seen.map { $0.tenure == last.tenure && $0.lsn >= last.lsn } ?? false
+      if isSeen || (other.device == last.device && other.lsn > last.lsn) {
+        throw WorldBroken(
+          .noLostWrite, "\(last.id).\(last.field): \(words(last)) stands, but \(words(other)) was written knowing it")
+      }
+      if abs(last.offMilliseconds) <= 30_000, abs(other.offMilliseconds) <= 30_000,
+        other.milliseconds > last.milliseconds + 600_000
+      {
+        throw WorldBroken(
+          .noLostWrite,
+          "\(last.id).\(last.field): \(words(last)) stands, but \(words(other)) was written "
+            + "\((other.milliseconds - last.milliseconds) / 1000) s later, and both clocks were right")
+      }
+    }
+  }
+
+  private func words(_ write: WorldMemory.Write) -> String {
+    "\(write.value.map { "\($0)" } ?? "nil") (d\(write.device) \(write.lsn), \(write.stamp))"
+  }
+}

@@ -1,0 +1,551 @@
+// One simulated world while it runs: the devices, the server, and the steps of the plan, one after the other. One task
+// awaits one device at a time, so the same plan gives the same history.
+
+internal import Strandline
+internal import StrandlineCloudKit
+internal import StrandlineServer
+internal import StrandlineSimulation
+internal import StrandlineSystem
+internal import Synchronization
+
+/// A promise that was broken. The run catches it and says in which step.
+struct WorldBroken: Error {
+  var invariant: WorldInvariant
+  var words: String
+  init(_ invariant: WorldInvariant, _ words: String) { (self.invariant, self.words) = (invariant, words) }
+}
+
+/// A world under way.
+struct WorldRun {
+  let plan: WorldPlan
+  let app: WorldApp
+  let time = WorldTime()
+  let server: CloudServer
+  let refusals = WorldRefusals()
+  let refused = Atomic64()
+  private(set) var devices: [WorldDevice] = []
+  var history = WorldHistory()
+  var tally = WorldTally()
+  var memory = WorldMemory()
+  private(set) var trace: [String] = []
+  private(set) var step = -1
+  private let serverClock: WorldClock
+  /// The tool that others use at the server.
+  private let tool: WebServicesDatabase
+  /// The call of a power cut that is planned and has not happened, by device.
+  private var plannedCuts: [Int: (call: Int, seed: UInt64)] = [:]
+  private var isQuotaFull = false
+
+  static let address = CloudAddress(container: "iCloud.world")
+  static let key = DatabaseKey(
+    container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
+
+  init(_ plan: WorldPlan, _ app: WorldApp) {
+    self.plan = plan
+    self.app = app
+    serverClock = WorldClock(time)
+    var limits = ServerLimits()
+    if plan.hasSmallPages { limits.resultsMax = 2 }
+    let environment = SystemEnvironment(
+      fileSystem: SimulatedDisk(), clock: serverClock, random: SeededRandom(seed: plan.seed ^ 0x5E_4E_4E))
+    server = CloudServer(inMemory: environment, limits: limits)
+    tool = WebServicesDatabase(
+      address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
+      transport: InProcessTransport(server), environment: environment)
+    for offset in plan.clockOffsets { addDevice(offMilliseconds: offset) }
+  }
+
+  @discardableResult
+  mutating func addDevice(offMilliseconds: Int64) -> WorldDevice {
+    let number = devices.count
+    let refusals = refusals
+    let refused = refused
+    let device = WorldDevice(
+      number: number, seed: plan.seed &* 31 &+ UInt64(number) &* 0x9E37_79B9,
+      clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time),
+      database: { environment, line in
+        WorldDatabase(
+          base: WebServicesDatabase(
+            address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid", transport: line,
+            environment: environment.system),
+          refusals: refusals, onRefusal: { refused.add() })
+      }, configure: app.configure)
+    devices.append(device)
+    return device
+  }
+
+  // MARK: Running
+
+  /// Runs the steps and the rest. Returns what was broken first.
+  mutating func run() async -> WorldBroken? {
+    do {
+      for next in plan.steps {
+        step = next.number
+        tally.steps += 1
+        time.advance(milliseconds: next.pause)
+        try await take(next)
+        if let number = next.action.device, number < devices.count { try await judge(devices[number]) }
+      }
+      step = -1
+      try await rest()
+    } catch let broken as WorldBroken {
+      return broken
+    } catch {
+      return WorldBroken(.honest, "threw \(error)")
+    }
+    tally.deviceMilliseconds = (time.milliseconds - WorldTime.beginMilliseconds) * Int64(devices.count)
+    return nil
+  }
+
+  mutating func say(_ words: String) { trace.append(step < 0 ? "at rest: \(words)" : "\(step) \(words)") }
+
+  private mutating func take(_ next: WorldStep) async throws {
+    if let number = next.action.device {
+      // The copy that would have made this device may have been left out.
+      guard number < devices.count else { return }
+      try await take(next, on: devices[number])
+    } else {
+      try await disturb(next)
+    }
+  }
+
+  private mutating func take(_ next: WorldStep, on device: WorldDevice) async throws {
+    switch next.action {
+    case .write(_, let changes): try await write(changes, on: device)
+    case .sync(_, let direction): try await sync(device, direction)
+    case .request(_, let number, let fault):
+      device.line.plan(fault, request: number)
+      say("\(device.name): request \(number) of the next sync: \(fault)")
+    case .offline(_, let milliseconds):
+      device.line.goOffline(milliseconds: milliseconds)
+      say("\(device.name) has no network for \(milliseconds) ms")
+    case .writeMeanwhile(_, let number, let change): planWrite(change, on: device, afterAnswer: number)
+    case .compactMeanwhile(_, let number): try await planCompaction(on: device, afterAnswer: number)
+    case .cutPower(_, 0):
+      tally[.powerCut] += 1
+      say("\(device.name) loses power")
+      try await restart(device, seed: next.seed)
+    case .cutPower(_, let call):
+      plannedCuts[device.number] = (call, next.seed)
+      say("\(device.name) will lose power at its disk's call \(call)")
+    case .compact(_, let milliseconds): try await compact(device, milliseconds)
+    case .turnClock(_, let milliseconds):
+      device.clock.offMilliseconds = milliseconds
+      device.line.forgetWait()
+      tally[.turnedClock] += 1
+      say("\(device.name): the clock is off by \(milliseconds) ms")
+    case .copy: try await copy(device)
+    case .backUp:
+      let store = try await device.open()
+      device.backUp(at: store.durableLSN)
+      say("\(device.name) is backed up at \(store.durableLSN)")
+    case .restore: try await restore(device)
+    default: break
+    }
+  }
+
+  // MARK: The app
+
+  private mutating func write(_ changes: [WorldChange], on device: WorldDevice) async throws {
+    let store = try await device.open()
+    let mark = "\(device.name).\(step)"
+    let before = store.durableLSN
+    let known = try births(of: changes, in: store)
+    armPowerCut(device)
+    do {
+      let receipt = try store.writeBlocking { tx in
+        for change in changes { try Self.apply(change, mark: mark, number: Int64(step), to: &tx) }
+      }
+      say("\(device.name) \(Self.words(changes)): \(receipt.lsns.map { "\($0)" } ?? "unchanged")")
+      try remember(receipt, changes, known, on: device, in: store)
+    } catch let error as StrandlineError {
+      let isPlain = changes.allSatisfy { if case .set(_, _, false, false) = $0 { true } else { false } }
+      if device.disk.isOff {
+        tally[.powerCutInWrite] += 1
+        say("\(device.name) \(Self.words(changes)): the power is cut")
+        memory.interrupted[device.number] =
+          isPlain ? WorldMemory.Interrupted(before: before, mark: mark, count: changes.count) : nil
+        for change in changes {
+          memory.mayBeDead(WorldPlan.records[change.record], known[change.record] ?? [])
+        }
+      } else if [.recordWasDeleted, .recordExists, .invalidValue, .typeMismatch].contains(error.code) {
+        say("\(device.name) \(Self.words(changes)): \(error.code.rawValue)")
+      } else {
+        throw WorldBroken(.honest, "\(device.name) cannot write: \(error)")
+      }
+    }
+    try await endPowerCut(device)
+  }
+
+  /// The births of the records that a transaction changes, as the app sees them before it.
+  private func births(of changes: [WorldChange], in store: RecordStore) throws -> [Int: Set<Birth>] {
+    try store.core.withLock { core in
+      var births: [Int: Set<Birth>] = [:]
+      for change in changes {
+        births[change.record] = try core.view(WorldPlan.records[change.record])?.version.stamp.births
+      }
+      return births
+    }
+  }
+
+  static func apply(
+    _ change: WorldChange, mark: String, number: Int64, to tx: inout WriteTransaction
+  ) throws {
+    let id = WorldPlan.records[change.record]
+    func found() throws -> Record {
+      try tx.record(id) ?? Record(type: WorldPlan.types[WorldPlan.type(of: change.record)], id: id)
+    }
+    switch change {
+    case .set(_, let field, let isNil, let revives):
+      let isThere = try tx.record(id) != nil
+      var record = try found()
+      record[WorldPlan.fields[field]] = isNil ? nil : value(field, mark, number)
+      // Only an explicit creation brings back a record that was deleted.
+      if isThere || !revives { try tx.save(record) } else { try tx.create(record) }
+    case .parent(_, let target):
+      var record = try found()
+      record.parent = try target.flatMap { try tx.record(WorldPlan.records[$0]) }?.id.name
+      try tx.save(record)
+    case .link(_, let target, let action):
+      var record = try found()
+      // An app refers only to what it sees.
+      let visible = try target.flatMap { try tx.record(WorldPlan.records[$0]) }
+      record[WorldPlan.linkField] = visible.map { .reference(Reference($0.id.name, action: action)) }
+      try tx.save(record)
+    case .create(_, let type, let field):
+      try tx.delete(id)
+      try tx.create(
+        Record(
+          type: WorldPlan.types[type], id: id, fields: [WorldPlan.fields[field]: value(field, mark, number)]))
+    case .delete: try tx.delete(id)
+    }
+  }
+
+  /// A value that no other write has.
+  private static func value(_ field: Int, _ mark: String, _ number: Int64) -> FieldValue {
+    WorldPlan.fields[field] == "count"
+      ? .int64(number * 1_000 + Int64(mark.utf8.reduce(0) { ($0 &* 31 &+ Int($1)) % 1_000 })) : .string(mark)
+  }
+
+  private mutating func remember(
+    _ receipt: Receipt, _ changes: [WorldChange], _ known: [Int: Set<Birth>], on device: WorldDevice,
+    in store: RecordStore
+  ) throws {
+    tally[.write] += 1
+    if changes.count > 1 { tally[.together] += 1 }
+    guard let lsns = receipt.lsns else { return }
+    for change in changes {
+      let id = WorldPlan.records[change.record]
+      switch change {
+      case .delete: if bury(id, known[change.record], by: device, at: lsns.upperBound) { tally[.delete] += 1 }
+      case .create(_, let type, _):
+        if bury(id, known[change.record], by: device, at: lsns.upperBound) { tally[.recreate] += 1 }
+        if type != WorldPlan.type(of: change.record) {
+          tally[.retype] += 1
+          memory.retyped.insert(id)
+        }
+      case .link, .parent: tally[.reference] += 1
+      case .set: break
+      }
+    }
+    try memory.remember(lsns, changes, on: device, in: store, at: time.milliseconds)
+    for lsn in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
+      memory.acknowledged[device.number, default: [:]][LSN(rawValue: lsn)] =
+        try store.source.event(at: LSN(rawValue: lsn)).recordID
+    }
+  }
+
+  /// Remembers that an app was told of the end of a life. Returns false if there was none.
+  private mutating func bury(_ id: RecordID, _ births: Set<Birth>?, by device: WorldDevice, at lsn: LSN) -> Bool {
+    guard let births, !births.isEmpty else { return false }
+    memory.dead(id, births, by: device.number, at: lsn)
+    return true
+  }
+
+  private func planWrite(_ change: WorldChange, on device: WorldDevice, afterAnswer number: Int) {
+    let (step, refused) = (step, memory.meanwhile)
+    device.line.plan(afterAnswer: number) {
+      guard let store = device.store else { return }
+      // The write throws if the name was deleted meanwhile, and if the power was cut; both are as they must be.
+      let written = try? store.writeBlocking { tx in
+        try Self.apply(change, mark: "\(device.name).\(step)", number: Int64(step), to: &tx)
+      }
+      if written?.lsns != nil { refused.add() }
+    }
+  }
+
+  static func words(_ changes: [WorldChange]) -> String {
+    changes.map { "\($0)" }.joined(separator: " and ")
+  }
+
+  // MARK: Compaction, copies, power
+
+  private mutating func compact(_ device: WorldDevice, _ milliseconds: Int64?) async throws {
+    let store = try await device.open()
+    try device.readOn()
+    let report = try store.compactBlocking(keeping: milliseconds.map { .since(.milliseconds($0)) } ?? .latest)
+    memory.acknowledged[device.number] = nil
+    tally[.compaction] += 1
+    say("\(device.name) compacts \(report.eventsBefore) events to \(report.eventsAfter)")
+  }
+
+  private mutating func planCompaction(on device: WorldDevice, afterAnswer number: Int) async throws {
+    let (begun, compacted) = (memory.begunCompactions, memory.compacted)
+    device.line.plan(afterAnswer: number) {
+      guard let store = device.store, (try? device.readOn()) != nil else { return }
+      begun.add()
+      // It throws if the power was cut, perhaps after it has done its work.
+      if (try? store.compactBlocking(keeping: .latest)) != nil { compacted.add() }
+    }
+    say("\(device.name) will compact after answer \(number)")
+  }
+
+  private mutating func copy(_ device: WorldDevice) async throws {
+    _ = try await device.open()
+    try device.readOn()
+    let copy = addDevice(offMilliseconds: device.clock.offMilliseconds)
+    await copy.replaceDisk(by: device.image(), reading: device.reading)
+    tally[.copy] += 1
+    say("\(copy.name) begins as a copy of \(device.name)")
+  }
+
+  private mutating func restore(_ device: WorldDevice) async throws {
+    guard let backup = device.backup else { return }
+    _ = try await device.open()
+    try device.readOn()
+    memory.forfeit(device.number, after: backup.lsn)
+    var reading = device.reading
+    reading.upTo = backup.lsn
+    await device.replaceDisk(by: backup.disk, reading: reading)
+    device.line.forgetWait()
+    tally[.restore] += 1
+    say("\(device.name) gets its disk of event \(backup.lsn) back")
+  }
+
+  /// Lets a planned power cut count the calls of what follows.
+  private func armPowerCut(_ device: WorldDevice) {
+    guard let cut = plannedCuts[device.number] else { return }
+    device.disk.cutPower(atCall: device.disk.callCount + cut.call)
+  }
+
+  /// After what a power cut was planned for: the device starts again if it was cut.
+  private mutating func endPowerCut(_ device: WorldDevice) async throws {
+    guard let cut = plannedCuts.removeValue(forKey: device.number) else { return }
+    if device.disk.isOff { try await restart(device, seed: cut.seed) }
+    device.disk.crashAtCall = nil
+  }
+
+  private mutating func restart(_ device: WorldDevice, seed: UInt64) async throws {
+    await device.restart(seed: seed)
+    do {
+      try judgeRestart(device, in: try await device.open())
+    } catch let error as StrandlineError {
+      throw WorldBroken(.honest, "\(device.name) does not open after a power cut: \(error)")
+    }
+  }
+
+  // MARK: Syncing
+
+  private mutating func sync(_ device: WorldDevice, _ direction: Int) async throws {
+    let store = try await device.open()
+    let before = try owed(store)
+    armPowerCut(device)
+    let error = await sync(device, direction, owedBefore: before)
+    let isOff = device.disk.isOff
+    if isOff {
+      tally[.powerCutInSync] += 1
+      // The wait may not have been written down yet.
+      device.line.forgetWait()
+    }
+    if memory.begunCompactions.take() > 0 { memory.acknowledged[device.number] = nil }
+    takeCounts()
+    try await endPowerCut(device)
+    if let error, !isOff { try explain(error, device) }
+  }
+
+  /// Syncs and counts. Returns the error.
+  mutating func sync(
+    _ device: WorldDevice, _ direction: Int, owedBefore: [RecordID: LSN]
+  ) async -> (any Error)? {
+    device.line.beginSync()
+    let word = ["", " down", " up"][direction]
+    do {
+      let report = try await device.syncNow(direction)
+      let requests = device.line.endSync()
+      tally.requestsMax = max(tally.requestsMax, requests)
+      tally[.sync] += 1
+      tally[.uploaded] += report.uploaded
+      tally[.fetched] += report.fetchedSaves + report.fetchedDeletes
+      tally[.merged] += report.merged
+      tally[.recognized] += report.recognized
+      tally[.blocked] += report.blocked
+      say("\(device.name) syncs\(word): \(Self.words(report))")
+      if requests > 100 { return WorldBroken(.polite, "\(device.name) sent \(requests) requests in one sync") }
+      // Only a sync in both directions settles what it meets on the way.
+      if direction == 0 { return silence(device, owedBefore) }
+      return nil
+    } catch {
+      tally[.failedSync] += 1
+      let requests = device.line.endSync()
+      say("\(device.name) syncs\(word): throws \(error)")
+      return requests > 100 ? WorldBroken(.polite, "\(device.name) sent \(requests) requests in one sync") : error
+    }
+  }
+
+  private static func words(_ report: SyncReport) -> String {
+    let counts = [
+      ("requests", report.requests), ("fetched", report.fetchedSaves), ("fetched deletions", report.fetchedDeletes),
+      ("echoes", report.echoes), ("uploaded", report.uploaded), ("recognized", report.recognized),
+      ("merged", report.merged), ("blocked", report.blocked), ("held", report.held),
+    ]
+    return counts.filter { $0.1 > 0 }.map { "\($0.0) \($0.1)" }.joined(separator: ", ")
+  }
+
+  /// Whether the world's faults explain that a sync has thrown.
+  private func explain(_ error: any Error, _ device: WorldDevice) throws {
+    if let broken = error as? WorldBroken { throw broken }
+    guard let error = error as? StrandlineError else {
+      throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")
+    }
+    if error.code.isTransient { return }
+    let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
+    if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
+    if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
+    throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")
+  }
+
+  mutating func takeCounts() {
+    tally[.compactionInSync] += memory.compacted.take()
+    tally[.writeInSync] += memory.meanwhile.take()
+    let count = refused.take()
+    tally[.refusal] += count
+    memory.hasRefused = count > 0
+  }
+
+  // MARK: The server and other tools
+
+  private mutating func disturb(_ next: WorldStep) async throws {
+    var faults = server.faults
+    faults.expireTokens = false
+    switch next.action {
+    case .throttle(let status, let retryAfter, let requests):
+      faults.throttle = .init(status: status, retryAfter: retryAfter.map(Double.init), requests: requests)
+      server.setFaults(faults)
+    case .quota(let isFull):
+      if isFull, !isQuotaFull { tally[.fullQuota] += 1 }
+      isQuotaFull = isFull
+      faults.quotaExceeded = isFull
+      server.setFaults(faults)
+    case .expireTokens:
+      tally[.expiredTokens] += 1
+      faults.expireTokens = true
+      server.setFaults(faults)
+    case .stalePages(let isOn):
+      faults.replayPage = isOn
+      server.setFaults(faults)
+    case .refuse(let record, let code, let times):
+      let code = WorldRefusals.codes[code % WorldRefusals.codes.count]
+      refusals.plan(WorldPlan.records[record], code, times: times)
+      say("the server refuses \(WorldPlan.records[record]) \(times) times with \(code.rawValue)")
+      return
+    case .deleteZone(let zone):
+      guard try server.records(zone: WorldPlan.zones[zone].name, in: Self.key) != nil else { return }
+      tally[.deletedZone] += 1
+      try server.deleteZone(WorldPlan.zones[zone].name, in: Self.key)
+      try history.readOn(server)
+    case .makeZone(let zone): try await tool.createZone(WorldPlan.zones[zone])
+    case .foreign(let record, let change):
+      // The tool is not throttled: it is not what is tested.
+      server.setFaults(ServerFaults())
+      defer { server.setFaults(faults) }
+      try await foreign(change, WorldPlan.records[record], mark: "tool.\(next.number)", number: Int64(next.number))
+      return
+    default: break
+    }
+    say("the server: \(next.action)")
+  }
+
+  private mutating func foreign(
+    _ change: WorldForeignChange, _ id: RecordID, mark: String, number: Int64
+  ) async throws {
+    guard try server.records(zone: id.zone.name, in: Self.key) != nil else { return }
+    let old = try server.record(id.name, zone: id.zone.name, in: Self.key)
+    var operation = CloudOperation(.forceUpdate, name: id.name, type: old?.type ?? WorldPlan.types[0])
+    switch change {
+    case .write(let field):
+      operation.fields = [WorldPlan.fields[field]: Self.value(field, mark, number)]
+      tally[.foreignWrite] += 1
+    case .garbageStamp:
+      guard old != nil else { return }
+      operation.fields = [Names.stampField: .bytes(Array(mark.utf8))]
+      tally[.garbageStamp] += 1
+    case .delete:
+      guard old != nil else { return }
+      operation = CloudOperation(.forceDelete, name: id.name)
+      tally[.foreignDelete] += 1
+    }
+    try history.readOn(server)
+    let result = try await tool.modify([operation], in: id.zone, atomic: false)[id.name]
+    try history.readOn(server, isForeign: true)
+    memory.foreign.insert(id)
+    say("another tool: \(change) of \(id): \(result.map { "\($0)".prefix(60) } ?? "-")")
+  }
+
+  /// A person looks at what a device cannot send because of a reference, and takes the reference away: to a record that is
+  /// not there any more, or that another device wants to delete.
+  mutating func mendReferences() async throws {
+    var unwanted: Set<RecordID> = []
+    var owing: [(device: WorldDevice, ids: [RecordID])] = []
+    for device in devices {
+      let store = try await device.open()
+      let ids = try owed(store).keys.sorted()
+      owing.append((device, ids))
+      for id in ids where try store.record(id) == nil { unwanted.insert(id) }
+    }
+    for device in devices {
+      let store = try await device.open()
+      let ids = owing.first { $0.device.number == device.number }?.ids ?? []
+      for id in WorldPlan.records {
+        guard var record = try store.record(id) else { continue }
+        func isGone(_ name: String) throws -> Bool {
+          let target = RecordID(name, zone: id.zone)
+          if unwanted.contains(target) { return true }
+          return try ids.contains(id) && store.record(target) == nil
+        }
+        var isMended = false
+        if case .reference(let reference)? = record[WorldPlan.linkField], try isGone(reference.name) {
+          record[WorldPlan.linkField] = nil
+          isMended = true
+        }
+        if let parent = record.parent, try isGone(parent) {
+          record.parent = nil
+          isMended = true
+        }
+        guard isMended else { continue }
+        let mended = record
+        try store.writeBlocking { tx in try tx.save(mended) }
+        say("\(device.name): a person takes the reference of \(id) away")
+      }
+    }
+  }
+
+  /// The zones that do not exist are made again, as a person would let a tool do it.
+  mutating func makeZones() async throws {
+    for zone in WorldPlan.zones where history.lostZones.contains(zone) { try await tool.createZone(zone) }
+  }
+
+  /// All faults of the server end, but for refusals of single records.
+  mutating func healServer() {
+    isQuotaFull = false
+    tally[.stalePage] += server.statistics.replayedPages
+    server.setFaults(ServerFaults())
+    for device in devices { device.line.heal() }
+  }
+}
+
+/// A count that several closures share.
+final class Atomic64: Sendable {
+  private let count = Atomic<Int>(0)
+  func add() { count.add(1, ordering: .relaxed) }
+  func take() -> Int { count.exchange(0, ordering: .relaxed) }
+}

@@ -1,0 +1,45 @@
+// The time of a simulated world: one course of time for all devices and the server, and for each of them a clock on the
+// wall that may be wrong.
+
+internal import StrandlineSystem
+internal import Synchronization
+
+/// The course of time. It advances when a step says so, and when somebody sleeps.
+final class WorldTime: Sendable {
+  private let nanoseconds = Atomic<UInt64>(1_000_000_000)
+  /// A day in 2026.
+  static let beginMilliseconds: Int64 = 1_780_000_000_000
+
+  var now: UInt64 { nanoseconds.load(ordering: .sequentiallyConsistent) }
+  /// Milliseconds since 1970, as a clock shows them that is right.
+  var milliseconds: Int64 { Self.beginMilliseconds + Int64(now / 1_000_000) }
+
+  func advance(milliseconds: Int64) {
+    nanoseconds.add(UInt64(max(0, milliseconds)) &* 1_000_000, ordering: .sequentiallyConsistent)
+  }
+}
+
+/// A clock in the world. A sleep passes the time of the whole world and returns at once.
+final class WorldClock: SystemClock {
+  private let time: WorldTime
+  private let offset: Atomic<Int64>
+
+  init(_ time: WorldTime, offMilliseconds: Int64 = 0) {
+    self.time = time
+    offset = Atomic(offMilliseconds)
+  }
+
+  /// How far the wall clock is ahead of the true time.
+  var offMilliseconds: Int64 {
+    get { offset.load(ordering: .sequentiallyConsistent) }
+    set { offset.store(newValue, ordering: .sequentiallyConsistent) }
+  }
+
+  func wallMilliseconds() -> Int64 { time.milliseconds + offMilliseconds }
+  func monotonicNanoseconds() -> UInt64 { time.now }
+  func sleep(milliseconds: Int64) async throws {
+    try Task.checkCancellation()
+    time.advance(milliseconds: milliseconds)
+  }
+  func sleepBlocking(milliseconds: Int64) { time.advance(milliseconds: milliseconds) }
+}

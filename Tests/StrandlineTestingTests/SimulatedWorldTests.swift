@@ -1,0 +1,90 @@
+// The simulated world: a slice of the random worlds, and that a broken promise is found, shrunk, and repeated by what the
+// failure says. The whole campaign runs in release through `strandline simulate`.
+
+import Strandline
+import StrandlineSystem
+import StrandlineTesting
+import Testing
+
+@Suite(.timeLimit(.minutes(30)))
+struct `Simulated worlds` {
+  /// What the campaigns allow. With each group that is missing the engine breaks a promise; `.ci/run`, which leaves out the
+  /// same ones, says which.
+  static let faults: WorldFaults = [.network, .power, .tokens, .copies, .compaction, .app]
+
+  @Test func `keep every promise`() async {
+    let first = ProcessEnvironment.value(of: "STRANDLINE_SEED").flatMap { UInt64($0) } ?? 1
+    let count = ProcessEnvironment.value(of: "STRANDLINE_WORLDS").flatMap { UInt64($0) } ?? 40
+    var tally = WorldTally()
+    for seed in first..<first + count {
+      let world = SimulatedWorld(seed: seed, devices: 2 + Int(seed % 4), faults: Self.faults)
+      let outcome = await world.run()
+      if let failure = outcome.failure {
+        Issue.record(failure)
+        return
+      }
+      tally.add(outcome.tally)
+    }
+    print("worlds: \(count), \(tally)")
+    if count >= 40 { #expect(tally.missing(with: Self.faults).filter { $0 != .recognized } == []) }
+  }
+
+  @Test func `have one history for a seed`() async {
+    for seed in UInt64(1)...4 {
+      let world = SimulatedWorld(seed: seed, devices: 3, faults: .all)
+      let (one, two) = (await world.run(shrinks: false), await world.run(shrinks: false))
+      #expect(one.history == two.history && one.tally == two.tally)
+      #expect(one.failure?.message == two.failure?.message)
+    }
+  }
+
+  @Test func `are shrunk to what breaks a promise, and repeated by its steps`() async throws {
+    var world = SimulatedWorld(seed: 5, devices: 3, faults: [])
+    // A demand that most worlds break: it holds only where nobody has written a title.
+    world.check { stores in
+      for store in stores {
+        for id in try store.recordIDs() where try store.record(id)?["title"] != nil { return "\(id) has a title" }
+      }
+      return nil
+    }
+    let failure = try #require(await world.run().failure)
+    #expect(failure.invariant == .app && failure.message.hasSuffix("has a title"))
+    // One write of a title is enough.
+    #expect(failure.steps.count == 1)
+    #expect(
+      failure.command
+        == "strandline simulate --seed 5 --devices 3 --faults none --steps \(failure.steps[0])")
+    var again = world
+    again.steps = Set(failure.steps)
+    let outcome = await again.run()
+    #expect(outcome.failure?.message == failure.message && outcome.failure?.history == failure.history)
+    again.steps = []
+    #expect(await again.run().failure == nil)
+  }
+
+  @Test func `of a week have seven days`() async {
+    let outcome = await SimulatedWorld(seed: 3, devices: 2, days: 7, faults: []).run()
+    #expect(outcome.failure == nil)
+    // The pauses are random, and the rest takes some hours.
+    let days = Double(outcome.tally.deviceMilliseconds) / 2 / 86_400_000
+    #expect(days > 5 && days < 10)
+    #expect(outcome.tally.steps > 350)
+  }
+
+  @Test func `have faults with names`() {
+    #expect(WorldFaults(names: "none") == [] && WorldFaults(names: "all") == .all)
+    #expect(WorldFaults(names: "network,power") == [.network, .power])
+    #expect(WorldFaults(names: "network,,power") == nil && WorldFaults(names: "weather") == nil)
+    #expect(WorldFaults([.power, .network]).description == "network,power")
+    #expect(WorldFaults.all.description == "all" && WorldFaults().description == "none")
+    for group in WorldFaults.each { #expect(WorldFaults(names: group.description) == group) }
+  }
+
+  @Test func `say which cases never occurred`() {
+    var tally = WorldTally()
+    #expect(tally.missing(with: []).contains(.merged) && !tally.missing(with: []).contains(.powerCut))
+    #expect(tally.missing(with: .power).contains(.powerCut))
+    tally.add(tally)
+    #expect("\(tally)" == "0 steps, 0 requests")
+  }
+}
