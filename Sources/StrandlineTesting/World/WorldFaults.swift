@@ -30,7 +30,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   public static let types = WorldFaults(rawValue: 1 << 9)
   /// Disks that are copied to another device, and disks that are put back to an earlier state.
   public static let copies = WorldFaults(rawValue: 1 << 10)
-  /// Pages that show records as they were before their deletion.
+  /// Pages that show records as they were before their deletion, and answers about changes that were given before.
   public static let stale = WorldFaults(rawValue: 1 << 11)
   /// Compactions, also in the middle of a sync.
   public static let compaction = WorldFaults(rawValue: 1 << 12)
@@ -145,6 +145,8 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case restore
   /// A stale page.
   case stalePage
+  /// An answer about a zone's changes that had been given before.
+  case oldAnswer
   /// A compaction between two syncs.
   case compaction
   /// A compaction inside a sync.
@@ -171,7 +173,7 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .reference: .references
     case .recreate, .retype: .types
     case .copy, .restore: .copies
-    case .stalePage: .stale
+    case .stalePage, .oldAnswer: .stale
     case .compaction: .compaction
     case .compactionInSync: .compaction
     case .writeInSync: .app

@@ -17,6 +17,8 @@ final class WorldLine: Transport {
     var offlineUntil: UInt64 = 0
     /// Before this no request may come: the server has said so.
     var politeFrom: UInt64 = 0
+    /// The latest answers about a zone's changes, by zone, the newest last.
+    var pages: [ZoneID: [HTTPResponse]] = [:]
     var tally = WorldTally()
     var broken: [String] = []
   }
@@ -93,8 +95,51 @@ final class WorldLine: Transport {
     case .late(let milliseconds)?:
       time.advance(milliseconds: milliseconds)
       return answered(try await server.send(request), way.number)
-    case nil: return answered(try await server.send(request), way.number)
+    case .oldAnswer(let back)?:
+      guard let old = page(before: back, of: request) else { fallthrough }
+      return answered(old, way.number)
+    case nil: return answered(try await keeping(request), way.number)
     }
+  }
+
+  // MARK: Old answers
+
+  /// The zone whose changes a request asks for; nil for another request.
+  private func zone(of request: HTTPRequest) -> ZoneID? {
+    guard request.path.hasSuffix("/changes/zone") else { return nil }
+    let body = String(decoding: request.body, as: UTF8.self)
+    return WorldPlan.zones.first { body.contains("\"\($0.name)\"") }
+  }
+
+  private func keeping(_ request: HTTPRequest) async throws -> HTTPResponse {
+    let response = try await server.send(request)
+    if response.status == 200, let zone = zone(of: request) {
+      state.withLock { $0.pages[zone, default: []].append(response) }
+    }
+    return response
+  }
+
+  /// An old answer as the answer to a request: it gets the token that was asked with, and says that there is more, so that
+  /// the device asks again. An answer that said it was the last one could not be told from one without changes.
+  private func page(before back: Int, of request: HTTPRequest) -> HTTPResponse? {
+    guard let zone = zone(of: request), let asked = Self.token(in: request.body) else { return nil }
+    return state.withLock { state in
+      guard let pages = state.pages[zone], pages.count >= back else { return nil }
+      var page = pages[pages.count - back]
+      guard let token = Self.token(in: page.body) else { return nil }
+      let text = String(decoding: page.body, as: UTF8.self)
+      page.body = Array(
+        text.replacing(token, with: asked).replacing("\"moreComing\":false", with: "\"moreComing\":true").utf8)
+      state.tally[.oldAnswer] += 1
+      return page
+    }
+  }
+
+  /// The first change token in a body.
+  private static func token(in body: [UInt8]) -> String? {
+    let parts = String(decoding: body, as: UTF8.self).split(separator: "\"syncToken\":\"", maxSplits: 1)
+    guard parts.count == 2, let end = parts[1].firstIndex(of: "\"") else { return nil }
+    return String(parts[1][..<end])
   }
 
   private func begin(_ request: HTTPRequest) -> Way {
@@ -163,9 +208,11 @@ final class WorldRefusals: Sendable {
   func end() { planned.withLock { $0 = [:] } }
 
   /// The refusal of one operation, which counts as one.
-  func take(_ id: RecordID) -> CloudError? {
+  func take(_ id: RecordID, _ kind: CloudOperation.Kind) -> CloudError? {
     planned.withLock { planned in
       guard var refusal = planned[id] else { return nil }
+      // A deletion that is answered so is done: a device may believe the server that it does not have the record.
+      if kind == .delete, refusal.code == .notFound { return nil }
       refusal.times -= 1
       planned[id] = refusal.times > 0 ? refusal : nil
       return CloudError(refusal.code, reason: "the simulated server does not want it", requestUUID: "simulated")
@@ -196,7 +243,7 @@ struct WorldDatabase: CloudDatabase {
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
     var refused: [String: CloudResult] = [:]
     for operation in operations {
-      guard let error = refusals.take(RecordID(operation.name, zone: zone)) else { continue }
+      guard let error = refusals.take(RecordID(operation.name, zone: zone), operation.kind) else { continue }
       onRefusal()
       refused[operation.name] = .failed(error, serverRecord: nil)
     }

@@ -36,6 +36,8 @@ enum WorldRequestFault: Hashable, Sendable {
   /// The server gets it twice; the device gets the first answer, or the second.
   case twice(second: Bool)
   case late(milliseconds: Int64)
+  /// If it asks for a zone's changes, the device gets an answer of before to the same question, so many back.
+  case oldAnswer(back: Int)
 }
 
 /// What another tool does at the server.
@@ -231,6 +233,9 @@ private struct WorldDrawing {
     var actions: [WorldAction] = []
     if faults.contains(.network), below(3) == 0 {
       for _ in 0...below(2) { actions.append(.request(device: device, number: 1 + below(8), requestFault())) }
+    }
+    if faults.contains(.stale), below(4) == 0 {
+      actions.append(.request(device: device, number: 2 + below(3), .oldAnswer(back: 1 + below(3))))
     }
     if faults.contains(.app), below(2) == 0 {
       for _ in 0...below(2) {

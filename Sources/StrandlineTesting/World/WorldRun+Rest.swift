@@ -92,6 +92,8 @@ extension WorldRun {
   private mutating func judgeOthers(of refused: Set<RecordID>) async throws {
     for device in devices {
       let store = try await device.open()
+      // What is held by its name is judged when the refusals have ended.
+      let refused = refused.union(try store.status().held.map(\.id))
       for id in try owed(store).keys.sorted() where !refused.contains(id) {
         if waits(for: refused, id, in: store) || isPointedAt(id, from: refused, in: store) { continue }
         throw WorldBroken(

@@ -379,7 +379,9 @@ struct WorldRun {
       tally[.merged] += report.merged
       tally[.recognized] += report.recognized
       tally[.blocked] += report.blocked
-      say("\(device.name) syncs\(word): \(Self.words(report))")
+      let words = Self.words(report)
+      // At rest only what still happens is told.
+      if step >= 0 || words.contains(",") { say("\(device.name) syncs\(word): \(words)") }
       if requests > 100 { return WorldBroken(.polite, "\(device.name) sent \(requests) requests in one sync") }
       // Only a sync in both directions settles what it meets on the way.
       if direction == 0 { return silence(device, owedBefore) }
