@@ -36,6 +36,8 @@ struct WorldHistory {
   private(set) var lastLSN: UInt64 = 0
   /// A mutation that the server has applied twice.
   private(set) var duplicate: (id: RecordID, words: String)?
+  /// A version of a device's that includes less than the one that it replaced.
+  private(set) var forgetful: (id: RecordID, words: String)?
   /// Zones of which a life has ended.
   private(set) var lostZones: Set<ZoneID> = []
   /// Births of records that were saved again after the server had deleted them.
@@ -78,6 +80,17 @@ struct WorldHistory {
   private mutating func judge(_ stamp: WireStamp, of id: RecordID, after states: [State]) {
     if let last = states.last, !last.isForeign, let before = last.version?.stamp, before.seen == stamp.seen {
       duplicate = (id, "two versions in a row include exactly \(stamp.seen)")
+    }
+    // Only while the lives of a record grow together. A new life that takes the place of another includes less today: its
+    // rule does not join what the replaced version had seen. When it does, this holds for every version.
+    let isOneLife = states.allSatisfy { state in
+      !state.isForeign && state.version?.stamp.map { $0.births.isSubset(of: stamp.births) } == true
+    }
+    if isOneLife, let before = states.last?.version?.stamp {
+      for (writer, old) in before.seen.sorted(by: { $0.key < $1.key }) {
+        if let new = stamp.seen[writer], (new.time, new.lsn) >= (old.time, old.lsn) { continue }
+        forgetful = (id, "mutation \(old.lsn) of \(String(writer, radix: 16)) was included before")
+      }
     }
     guard states.contains(where: { $0.version == nil }) else { return }
     var dead: Set<Birth> = []

@@ -17,7 +17,7 @@ public enum WorldInvariant: String, Hashable, Sendable, CaseIterable {
   /// Deleted stays deleted: a record whose lives have all been deleted is nowhere.
   case noResurrection
   /// Converges: a merge was made from a version that the server had and from a mutation of this device, and each version
-  /// that a device holds as the server's is one that the server had.
+  /// that a device holds as the server's is one that the server had. What a device sends includes what it replaces.
   case trueAncestors
   /// Converges: at rest all devices and the server hold the same bytes.
   case converged

@@ -13,6 +13,10 @@ extension WorldRun {
     if let duplicate = history.duplicate {
       throw WorldBroken(.onceInEffect, "\(duplicate.id) was applied twice: \(duplicate.words)")
     }
+    if let forgetful = history.forgetful {
+      throw WorldBroken(
+        .trueAncestors, "a version of \(forgetful.id) includes less than the one before: \(forgetful.words)")
+    }
     let line = device.line.takeTally()
     tally.add(line.tally)
     if let impolite = line.broken.first { throw WorldBroken(.polite, "\(device.name): \(impolite)") }
