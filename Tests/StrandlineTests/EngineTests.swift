@@ -156,6 +156,33 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.unsettled == 0)
   }
 
+  @Test func `a zone that is refused as a whole does not stop the zone behind it`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    let (first, second) = (ZoneID("A"), ZoneID("B"))
+    try await a.write("n", zone: first)
+    try await a.write("n", zone: second)
+    #expect(try await a.run() == nil)
+    cloud.refuse {
+      $0.refusal = { request, operations in
+        request == .modify && operations.contains { $0.name.hasPrefix("a") }
+          ? CloudError(.accessDenied, reason: "zone A is closed", httpStatus: 403) : nil
+      }
+    }
+    try await a.open().write { tx in
+      for number in 0..<900 { try tx.save(Record(type: "Note", id: RecordID("a\(number)", zone: first))) }
+      try tx.save(Record(type: "Note", id: RecordID("b", zone: second)))
+    }
+    for _ in 0..<2 {
+      let error = try #require(try await a.run())
+      #expect(error.code == .serverRefused && error.message.contains("zone A is closed"))
+      #expect(try await a.unsettled == 900, "the zone behind it was sent")
+    }
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `two that are refused alike are held, by name`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -18,7 +18,8 @@ public struct StoreStatus: Hashable, Sendable {
     public var attempts: Int
     /// Whether a version of the server is set aside, which could not be read; else it is a change of this store.
     public var isDownload: Bool
-    /// In how many milliseconds it is tried again by itself; nil if only an edit, `releaseHolds` or `discardChanges` ends
+    /// In how many milliseconds it is tried again by itself. A record that a reference forbids is tried again when the record
+    /// that it refers to, or that refers to it, has changed at the server. Nil if only an edit, `releaseHolds` or `discardChanges` ends
     /// this. A version that could not be read is replaced by the next one that can.
     public var retryMilliseconds: Int64?
     /// The server's name for the request; empty if it gave none.

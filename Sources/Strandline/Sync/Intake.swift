@@ -127,10 +127,11 @@ package struct Intake {
       lacksAcknowledged = newestIncluded(in: stamp, of: [content], core) == nil
     }
     let included = newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
+    let deletion = try core.projections.deletion(id)
     return VersionSituation(
       id: id, source: source, arrival: arrival, entry: entry, base: base,
-      isDead: try core.projections.isDead(id, births: stamp.births),
-      wasDeleted: try base == nil && core.projections.deletion(id) != nil, included: included,
+      isDead: deletion?.isDead(stamp.births) ?? false, deadLives: deletion?.births ?? [],
+      wasDeleted: base == nil && deletion != nil, included: included,
       edit: try pendingEdit(entry, ancestor: try ancestor(included, stamp, entry, base, core), core),
       rules: rules[arrival.version.type], writer: core.writer,
       answers: answers,

@@ -59,6 +59,8 @@ struct VersionSituation {
   let base: LoadedVersion?
   /// All lives of the version were deleted.
   let isDead: Bool
+  /// The lives of the name that were deleted.
+  let deadLives: Set<Birth>
   /// There is no base, and a life of the name has ended.
   let wasDeleted: Bool
   /// The newest unsettled mutation of this store that the version contains.
@@ -209,7 +211,8 @@ struct VersionSituation {
         return decision
       }
     }
-    let takesItsPlace = isOtherLife && (isDead || (base != nil && !endsBase))
+    // A version that still has a life that was not deleted lives on beside the edit's.
+    let takesItsPlace = isOtherLife && isDead
     if included != edit.lsn, !takesItsPlace, edit.version.type != arrival.version.type {
       // Two devices gave one name to records of two types. The fields of both in one record would be neither, and the
       // server keeps the type of a record that lives: the one that it has stays.
@@ -278,6 +281,9 @@ struct VersionSituation {
   private func finish(
     _ joined: Version, _ edit: PendingEdit, _ rule: String, _ words: String, _ decision: inout IntakeDecision
   ) {
+    var joined = joined
+    // A deleted life does not come back with the life beside it.
+    if !joined.stamp.births.isSubset(of: deadLives) { joined.stamp.births.subtract(deadLives) }
     let dirty = Join.difference(joined, from: arrival.version)
     if dirty.isEmpty, joined.stamp.births == births {
       decision.steps.append(.settle(edit.lsn, .merged))

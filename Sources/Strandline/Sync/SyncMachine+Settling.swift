@@ -46,6 +46,9 @@ extension SyncMachine {
           if halted[upload.haltedType] != nil { continue }
           try Self.hold(upload.item, error, wall: wall, &core)
           done.held += 1
+        case .refused(let error, .target, _) where try mustShow(upload):
+          try Self.hold(upload.item, error, wall: wall, &core)
+          done.held += 1
         case .refused: break
         }
       }
@@ -187,14 +190,19 @@ extension SyncMachine {
   /// A reference forbids it: a save waits for the record that it refers to, a deletion for something to change in the zone.
   private mutating func waitForTarget(_ upload: Upload) throws {
     guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
-    for name in upload.item.needs {
-      let target = RecordID(name, zone: upload.id.zone)
-      if try store.projections.entry(target)?.base == nil { return queue.wait(upload.id, for: .target(target)) }
-    }
+    if let target = try queue.unknownTarget(of: upload.item) { return queue.wait(upload.id, for: .target(target)) }
     // As far as this store knows the server has them all: the feed says which it has deleted.
     queue.wait(upload.id, for: .fetch)
     fetch(upload.id.zone)
     contention[upload.id, default: 0] += 1
+  }
+
+  /// Whether what a record waits for may never come by itself, so that it stands among the held ones: others refer to what is
+  /// to be deleted, or what it refers to is not owed here either.
+  private func mustShow(_ upload: Upload) throws -> Bool {
+    guard upload.operation.kind != .delete else { return true }
+    guard let target = try queue.unknownTarget(of: upload.item) else { return false }
+    return try store.projections.entry(target)?.pending?.isDeletion != false
   }
 
   // MARK: Holds
@@ -215,6 +223,8 @@ extension SyncMachine {
     switch error.code {
     // The record itself is wrong, and waiting does not change it.
     case .badRequest, .limitExceeded: 0
+    // Not the time ends it, but a change of the other record.
+    case .validatingReferenceError: 0
     default: min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
     }
   }

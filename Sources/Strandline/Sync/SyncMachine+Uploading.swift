@@ -76,7 +76,11 @@ extension SyncMachine {
         try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .cancelled)))
       }
     }
-    for (id, _) in deletions { queue.changed(id) }
+    for (id, _) in deletions {
+      queue.changed(id)
+      // One that could not be settled after all is looked at again.
+      queue.wake(id)
+    }
   }
 
   /// Creates the zone at the server if this log never saw it there; false if it is there.

@@ -261,7 +261,7 @@ struct SyncMachine: Sendable {
     guard sends else { return .idle }
     while let (id, nanoseconds) = times.first {
       guard queue.waits[id] == .time else {
-        _ = times.takeDue(nanoseconds)
+        times.removeFirst()
         continue
       }
       let now = store.environment.clock.monotonicNanoseconds()
@@ -384,7 +384,10 @@ struct Deadlines: Sendable {
     order.insert((id, nanoseconds), at: low)
   }
 
-  func moment(of id: RecordID) -> UInt64? { byID[id] }
+  mutating func removeFirst() {
+    guard let first = order.popLast(), byID[first.id] == first.nanoseconds else { return }
+    byID[first.id] = nil
+  }
 
   /// Takes those whose moment has come.
   mutating func takeDue(_ now: UInt64) -> [RecordID] {

@@ -237,10 +237,18 @@ struct UploadQueue: Sendable {
 
   // MARK: Looking at what is owed
 
+  /// Whether there is a whole batch of a zone that is sent to.
+  private func hasBatch(_ reading: Reading) -> Bool {
+    lanes.contains { zone, lane in
+      lane.count >= UploadPlan.operationsMax && !reading.frozen.contains(zone)
+        && (reading.only.map { $0 == zone } ?? true)
+    }
+  }
+
   /// Looks at what has woken, then at what the cursor has not passed, until a batch is ready.
   private mutating func fill(_ reading: inout Reading) throws {
     var looked = 0
-    while looked < Self.lookedAtMax, !lanes.values.contains(where: { $0.count >= UploadPlan.operationsMax }) {
+    while looked < Self.lookedAtMax, !hasBatch(reading) {
       var some = 0
       if !woken.isEmpty {
         let ids = woken.prefix(Self.windowCount)
@@ -297,14 +305,33 @@ struct UploadQueue: Sendable {
     } else if halted[HaltedType(zone: id.zone, type: entry.type)] != nil {
       // `liftHalts` has everything looked at again.
     } else if let held = store.projections.held(id), held.lsn >= pending.newest, !hasEnded(held, reading) {
-      met.append((id, held))
-      try wait(entry, id, for: .hold)
+      try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
       try wait(entry, id, for: .fetch)
     } else if pending.isDeletion {
       lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
     } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
     {
+      reading.found[id.zone, default: []].append(item)
+    }
+  }
+
+  /// Puts a held record where it belongs. One that a reference forbids is held to be seen; it waits for what ends that.
+  private mutating func look(
+    at held: Held, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
+  ) throws {
+    let id = held.id
+    guard held.code == CloudError.Code.validatingReferenceError.rawValue else {
+      met.append((id, held))
+      return try wait(entry, id, for: .hold)
+    }
+    guard let item = try item(of: id, entry, pending, &reading) else { return }
+    if pending.isDeletion {
+      // What has forbidden it may be gone: something has changed, or the process has begun since.
+      lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
+    } else if let target = try unknownTarget(of: item) {
+      try wait(entry, id, for: .target(target))
+    } else {
       reading.found[id.zone, default: []].append(item)
     }
   }
@@ -455,6 +482,15 @@ struct UploadQueue: Sendable {
       if let entry = try store.projections.entry(id), entry.base == nil, entry.pending?.isDeletion == false {
         return id
       }
+    }
+    return nil
+  }
+
+  /// A record that `item` needs and that the server does not have, as far as this store knows; nil if there is none.
+  func unknownTarget(of item: UploadItem) throws -> RecordID? {
+    for name in item.needs where name != item.id.name {
+      let id = RecordID(name, zone: item.id.zone)
+      if try store.projections.entry(id)?.base == nil { return id }
     }
     return nil
   }

@@ -48,6 +48,8 @@ extension WorldRun {
       let before = server.statistics.appliedOperations
       for device in devices {
         try await resumeZones(device)
+        // In the middle, so that what ends by itself has had its time.
+        if round == count / 2, refused.isEmpty { try await releaseHolds(device) }
         let store = try await device.open()
         let error = await sync(device, 0, owedBefore: try owed(store))
         takeCounts()
@@ -84,6 +86,15 @@ extension WorldRun {
       try await store.sync.resumeZone(zone.id)
       say("\(device.name): a person resumes \(zone.id)")
     }
+  }
+
+  /// A person has the device send again what the server refused for good.
+  private mutating func releaseHolds(_ device: WorldDevice) async throws {
+    let store = try await device.open()
+    let held = try store.status().held.filter { $0.retryMilliseconds == nil && !$0.isDownload }
+    guard !held.isEmpty else { return }
+    try await store.releaseHolds(of: held.map(\.id))
+    say("\(device.name): a person releases \(held.map { $0.id.description }.joined(separator: ", "))")
   }
 
   // MARK: Nothing is stuck
