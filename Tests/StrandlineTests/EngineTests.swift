@@ -441,6 +441,10 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
   }
 }
 
+private final class Call: Sendable {
+  let task: Mutex<Task<Void, any Error>?> = Mutex(nil)
+}
+
 @Suite(.timeLimit(.minutes(5))) struct `Callers of an engine` {
   @Test func `ten calls at once are at most two runs`() async throws {
     let a = try Fleet().device("a")
@@ -468,6 +472,42 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
       _ = try await call.value
       Issue.record("the run succeeded")
     } catch let error as StrandlineError { #expect(error.code == .closed) }
+  }
+
+  @Test(arguments: [RefusingCloud.Request.modify, .lookup, .zoneChanges])
+  func `what a run had in hand when it was cancelled is sent next`(_ request: RefusingCloud.Request) async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "one"])
+    #expect(try await a.run() == nil)
+    let call = Call()
+    cloud.refuse { script in
+      script.items["n"] = [CloudError(.conflict, reason: "changed")]
+      script.refusal = { found, _ in
+        if found == request { call.task.withLock { $0?.cancel() } }
+        return nil
+      }
+    }
+    try await a.write("n", ["title": "two"])
+    try await a.write("m")
+    let task = Task { _ = try await a.sync() }
+    call.task.withLock { $0 = task }
+    _ = await task.result
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a sign-in that one record needs does not lose the others`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for name in ["n", "m", "o"] { try await a.write(name) }
+    cloud.refuse { $0.items["m"] = [CloudError(.authenticationFailed, reason: "who is there?")] }
+    let error = try #require(try await a.run())
+    #expect(error.code == .needsSignIn)
+    #expect(try await a.unsettled == 1)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
   }
 
   @Test func `a caller that is cancelled leaves at once`() async throws {

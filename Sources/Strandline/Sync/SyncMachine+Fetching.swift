@@ -191,7 +191,7 @@ extension SyncMachine {
     for id in taken.touched.sorted() { queue.changed(id) }
     // What the page could not show is looked up at once.
     for case .failed(let name, _) in page.changes { lookups[zone, default: []].insert(name) }
-    if taken.report.fetchedSaves + taken.report.fetchedDeletes > 0 { queue.referencesMayHaveChanged(in: zone) }
+    if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     return true
   }
 
@@ -272,6 +272,7 @@ extension SyncMachine {
       }
       return true
     }
+    for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn { throw signIn(error) }
     lookupsMax = UploadPlan.operationsMax
     lookups[zone]?.subtract(some)
     if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
@@ -289,10 +290,8 @@ extension SyncMachine {
       case .deleted: absent.append(ServerChange(id, .absence))
       case .failed(let error, _) where error.code == .notFound: absent.append(ServerChange(id, .absence))
       case .failed(let error, _) where !error.raw.isEmpty: changes.append(ServerChange(id, .unreadable(error)))
-      case .failed(let error, _):
-        // The record stays as it is and is looked up again in the next run.
-        if ErrorPolicy.item(error) == .signIn { throw signIn(error) }
-      case nil: break
+      // The record stays as it is and is looked up again in the next run.
+      case .failed, nil: break
       }
     }
     let taken = try await store.take(

@@ -76,6 +76,7 @@ extension SyncMachine {
   private mutating func goOn(after answer: Answer, _ zone: ZoneID) async throws {
     var wait: CloudError?
     var missingZone: CloudError?
+    var signIn: CloudError?
     for (upload, outcome) in answer.outcomes {
       let id = upload.id
       switch outcome {
@@ -95,12 +96,15 @@ extension SyncMachine {
           if answer.isWhole { missingZone = error }
           contention[id, default: 0] += 1
           sendAgain(id)
-        case .signIn: throw signIn(error)
+        case .signIn:
+          queue.wake(id)
+          (signIn, isAccountKnown) = (error, false)
         case .hold, .halt, .split: queue.wake(id)
         }
       }
     }
     if answer.deletes { queue.referencesMayHaveChanged(in: zone) }
+    if let signIn { throw self.signIn(signIn) }
     if let missingZone { try await confirmLoss(of: zone, missingZone, kind: .upload) }
     if let wait {
       fetch(zone)

@@ -21,6 +21,8 @@ struct SyncMachine: Sendable {
   /// What the run has done.
   var report = SyncReport()
 
+  /// The last run did not come to its end.
+  var hasFailed = false
   /// The account was asked for since the process began, or since the server asked for a sign-in.
   var isAccountKnown = false
   /// The database is to be asked which zones have changed.
@@ -136,7 +138,10 @@ struct SyncMachine: Sendable {
         switch try await step() {
         case .worked: continue
         case .waits(let wait): try await sleep(wait)
-        case .idle: return try finish()
+        case .idle:
+          try finish()
+          hasFailed = false
+          return
         }
       }
     } catch let error as CloudError {
@@ -152,11 +157,26 @@ struct SyncMachine: Sendable {
     // Of an upload whose answer was lost the feed says whether it arrived.
     fetchesFeed = options.direction != .pushOnly || store.projections.withLock { !$0.outbox.attempted.isEmpty }
     (roundEnd, roundsLeft) = (store.durableLSN, Self.roundsMax)
-    if !refusedZones.isEmpty { queue.lookAgain() }
+    if hasFailed { lookAgain() }
+    hasFailed = true
     (refusedZones, lostZone, splitsLeft) = ([:], nil, Self.splitsMax)
     if options.isUserInitiated {
       pace.endOwnWaits()
       queue.liftHalts()
+    }
+  }
+
+  /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.
+  private mutating func lookAgain() {
+    queue.lookAgain()
+    parts = []
+    for (id, wait) in queue.waits {
+      if wait == .lookup { lookups[id.zone, default: []].insert(id.name) }
+      if wait == .fetch { fetch(id.zone) }
+    }
+    for zone in fetches.keys {
+      fetches[zone]?.repeats = 0
+      fetches[zone]?.emptyPages = 0
     }
   }
 
