@@ -10,7 +10,9 @@ import Testing
 struct `Simulated worlds` {
   /// What the campaigns allow. With each group that is missing the engine breaks a promise; `.ci/run`, which leaves out the
   /// same ones, says which.
-  static let faults: WorldFaults = [.network, .power, .tokens, .foreign, .copies, .compaction, .app]
+  static let faults: WorldFaults = [
+    .network, .power, .busy, .quota, .types, .tokens, .foreign, .copies, .compaction, .app,
+  ]
 
   @Test func `keep every promise`() async {
     let first = ProcessEnvironment.value(of: "STRANDLINE_SEED").flatMap { UInt64($0) } ?? 1
