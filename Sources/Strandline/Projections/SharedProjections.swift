@@ -130,10 +130,6 @@ package final class SharedProjections: Sendable {
   package func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord {
     try withLock { (state) throws(StrandlineError) in try state.look(id) }
   }
-  /// Whether a version with these births is of deleted lives only.
-  package func isDead(_ id: RecordID, births: Set<Birth>) throws(StrandlineError) -> Bool {
-    try deletion(id)?.isDead(births) ?? false
-  }
   /// Whether a record owes the server the mutation `lsn`.
   package func owes(_ id: RecordID, _ lsn: LSN) throws(StrandlineError) -> Bool {
     guard let pending = try entry(id)?.pending else { return false }

@@ -115,6 +115,11 @@ public final class SyncEngine: SyncDriver {
     wakeUp.signal()
   }
 
+  /// How many callers wait for a run.
+  ///
+  /// For tests: they go on when all have asked.
+  package var callerCount: Int { runs.withLock { $0?.callerCount ?? 0 } }
+
   /// Makes a run.
   package func cycle(_ options: CycleOptions) async throws -> SyncReport { try await cycle(options, isShared: false) }
 

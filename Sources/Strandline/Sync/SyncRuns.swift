@@ -1,6 +1,6 @@
-// The runs of an engine: one at a time, and whoever asks for the same one while it has not begun gets its result.
+// The runs of an engine: one at a time. Callers that ask for the same one while it has not begun share its result.
 //
-// A caller that is cancelled leaves at once; a run that nobody waits for any more is given up. A run has a task of its
+// A caller that is cancelled leaves at once; a run without callers is given up. A run has a task of its
 // own, so that a suspension or a close can end it.
 
 import Synchronization
@@ -41,6 +41,11 @@ final class SyncRuns: Sendable {
 
   /// - Parameter body: makes a run.
   init(_ body: @escaping @Sendable (CycleOptions) async throws -> SyncReport) { self.body = body }
+
+  /// How many callers wait.
+  ///
+  /// For tests: they go on when all have asked.
+  var callerCount: Int { state.withLock { $0.callers.count } }
 
   /// Makes a run, after those that were asked for before.
   ///

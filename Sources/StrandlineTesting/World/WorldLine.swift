@@ -184,7 +184,7 @@ final class WorldLine: Transport {
   }
 }
 
-/// The records that the server of a world refuses for now, whoever sends them.
+/// The records that the server of a world refuses for now, from every device.
 final class WorldRefusals: Sendable {
   /// A refusal that is planned.
   struct Refusal: Sendable {

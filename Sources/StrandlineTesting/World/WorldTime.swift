@@ -4,7 +4,7 @@
 internal import StrandlineSystem
 internal import Synchronization
 
-/// The course of time. It advances when a step says so, and when somebody sleeps.
+/// The course of time. It advances when a step says so, and when an engine sleeps.
 final class WorldTime: Sendable {
   private let nanoseconds = Atomic<UInt64>(1_000_000_000)
   /// A day in 2026.
