@@ -7,7 +7,8 @@
 package protocol SystemClock: Sendable {
   /// Milliseconds since 1970 by the wall clock, which may jump and may be wrong by years.
   func wallMilliseconds() -> Int64
-  /// Nanoseconds by a clock that never goes back. Its zero is arbitrary, so only differences have a meaning.
+  /// Nanoseconds by a clock that never goes back, and goes on while the machine sleeps. Its zero is arbitrary, so only
+  /// differences have a meaning.
   func monotonicNanoseconds() -> UInt64
   /// Suspends the calling task. Throws `CancellationError` if the task is cancelled meanwhile.
   func sleep(milliseconds: Int64) async throws

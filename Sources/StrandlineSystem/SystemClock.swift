@@ -19,7 +19,12 @@ package struct RealClock: SystemClock {
   }
 
   package func monotonicNanoseconds() -> UInt64 {
-    let now = Self.now(CLOCK_MONOTONIC)
+    // Linux stops CLOCK_MONOTONIC while the machine sleeps (clock_gettime(2)); Darwin does not.
+    #if canImport(Darwin)
+      let now = Self.now(CLOCK_MONOTONIC)
+    #else
+      let now = Self.now(CLOCK_BOOTTIME)
+    #endif
     return UInt64(clamping: now.tv_sec) &* 1_000_000_000 &+ UInt64(clamping: now.tv_nsec)
   }
 

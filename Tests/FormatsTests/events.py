@@ -748,7 +748,7 @@ class State:
 
     def join_seen(self, seen, own):
         old = seen.get(own["writer"])
-        if not old or (old["time"], old["lsn"]) < (own["time"], own["lsn"]):
+        if not old or (old["lsn"], old["time"]) < (own["lsn"], own["time"]):
             seen[own["writer"]] = own
         while len(seen) > 64:
             del seen[min(seen, key=lambda writer: (seen[writer]["time"], writer))]

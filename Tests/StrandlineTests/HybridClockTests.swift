@@ -116,17 +116,34 @@ extension Device {
     #expect(try await b.value("n") == "later")
   }
 
-  @Test func `the server's time follows from a sample and this device's clocks`() {
-    let sample = ServerTimeSample(milliseconds: 10 * year, wall: 11 * year, nanoseconds: 0, isNow: true)
-    let ticked = UInt64(hour) * 1_000_000
-    #expect(sample.now(wall: 11 * year + hour, nanoseconds: ticked) == 10 * year + hour)
-    #expect(sample.now(wall: 10 * year + hour, nanoseconds: ticked) == 10 * year + hour, "set back")
-    #expect(sample.now(wall: 11 * year + 9 * hour, nanoseconds: ticked) == 10 * year + 9 * hour, "asleep")
-    let old = ServerTimeSample(milliseconds: 10 * year, wall: 11 * year, nanoseconds: nil, isNow: true)
-    #expect(old.now(wall: 10 * year + hour, nanoseconds: 5) == 10 * year + hour, "set back, then launched")
-    #expect(old.now(wall: 9 * year, nanoseconds: 5) == 10 * year, "set back too far")
-    let behind = ServerTimeSample(milliseconds: 10 * year, wall: 9 * year, nanoseconds: 0, isNow: true)
-    #expect(behind.now(wall: 10 * year + hour, nanoseconds: ticked) == 10 * year + hour, "put right")
-    #expect(behind.now(wall: 9 * year + 9 * hour, nanoseconds: ticked) == 10 * year + 9 * hour, "asleep")
+  @Test func `of two mutations of a writer the one with the greater LSN is the later, though its clock was set back`() {
+    let before = Seen(lsn: LSN(9), tenure: 1, time: HybridTime(milliseconds: 11 * year))
+    let after = Seen(lsn: LSN(10), tenure: 1, time: HybridTime(milliseconds: 10 * year))
+    var version = Stamp(seen: [7: before])
+    version.joinSeen([7: after])
+    #expect(version.seen == [7: after])
+    #expect(version.dominates(Stamp(seen: [7: before])))
+    #expect(!Stamp(seen: [7: before]).dominates(version))
+  }
+
+  @Test func `the server's time goes on from what was heard of it, whatever is done to this device's clock`() {
+    let sample = ServerTimeSample(milliseconds: 10 * year, nanoseconds: 5, isNow: true)
+    #expect(sample.now(nanoseconds: 5 + UInt64(hour) * 1_000_000) == 10 * year + hour)
+    #expect(sample.now(nanoseconds: 4) == 10 * year)
+    // What this device's clock shows at a relaunch, and the server's time then, in a log that says: 10 years, at 11 years.
+    for (wall, now, isNow) in [
+      (11 * year + hour, 10 * year + hour, true), (10 * year + hour, 10 * year + hour, false),
+      (9 * year, 10 * year, false),
+    ] {
+      let old = ServerTimeSample(logged: 10 * year, at: 11 * year, wall: wall, nanoseconds: 7)
+      #expect(old.now(nanoseconds: 7) == now)
+      #expect(old.isNow == isNow)
+    }
+    // And in one that says: 10 years, at 9 years.
+    for (wall, now) in [(10 * year + hour, 10 * year + hour), (9 * year + 9 * hour, 10 * year + 9 * hour)] {
+      let old = ServerTimeSample(logged: 10 * year, at: 9 * year, wall: wall, nanoseconds: 7)
+      #expect(old.now(nanoseconds: 7) == now)
+      #expect(old.isNow)
+    }
   }
 }

@@ -31,6 +31,16 @@ package struct Version: Hashable, Sendable {
     set { fields[Self.parentField] = newValue.map { .reference(Reference($0)) } }
   }
 
+  /// The same with the values and stamps that some fields have in another version.
+  package func taking(_ names: some Sequence<String>, from other: Version) -> Version {
+    var result = self
+    for name in names {
+      result.fields[name] = other.fields[name]
+      result.stamp.fields[name] = other.stamp.fields[name]
+    }
+    return result
+  }
+
   /// What the app sees of it.
   package func record(_ id: RecordID, system: SystemFields?) -> Record {
     var record = Record(type: type, id: id, values: fields, system: system)

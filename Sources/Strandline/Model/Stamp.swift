@@ -20,6 +20,11 @@ package struct HybridTime: Hashable, Comparable, Sendable, CustomStringConvertib
   package var milliseconds: Int64 { Int64(rawValue >> 16) }
   package var count: UInt16 { UInt16(truncatingIfNeeded: rawValue) }
   package var next: HybridTime { HybridTime(rawValue: rawValue == .max ? .max : rawValue + 1) }
+  /// Whether a clock can have shown this when the server's showed `milliseconds`; of no server's time, any.
+  package func isBelievable(at milliseconds: Int64?) -> Bool {
+    guard let milliseconds else { return true }
+    return self <= HybridTime(milliseconds: milliseconds &+ Stamp.clampMilliseconds, count: .max)
+  }
   package static func < (left: HybridTime, right: HybridTime) -> Bool { left.rawValue < right.rawValue }
   package var description: String { "\(milliseconds).\(count)" }
 }
@@ -58,7 +63,10 @@ package struct FieldStamp: Hashable, Comparable, Sendable, CustomStringConvertib
 }
 
 /// The last mutation of one writer that a version includes.
-package struct Seen: Hashable, Sendable {
+///
+/// Of two mutations of one writer that with the greater LSN is the later, whatever their times: the device's clock may
+/// have been put right between them.
+package struct Seen: Hashable, Comparable, Sendable {
   package var lsn: LSN
   package var tenure: UInt64
   package var time: HybridTime
@@ -67,6 +75,7 @@ package struct Seen: Hashable, Sendable {
     self.tenure = tenure
     self.time = time
   }
+  package static func < (left: Seen, right: Seen) -> Bool { (left.lsn, left.time) < (right.lsn, right.time) }
 }
 
 /// What travels with a version of a record.
@@ -96,7 +105,7 @@ package struct Stamp: Hashable, Sendable {
   /// those with the greatest (time, writer).
   package mutating func joinSeen(_ other: [WriterID: Seen]) {
     for (writer, theirs) in other {
-      if let ours = seen[writer], (ours.time, ours.lsn) >= (theirs.time, theirs.lsn) { continue }
+      if let ours = seen[writer], ours >= theirs { continue }
       seen[writer] = theirs
     }
     while seen.count > Stamp.writersMax {
@@ -108,8 +117,7 @@ package struct Stamp: Hashable, Sendable {
   /// Whether this version includes everything that the other includes, as far as both say.
   package func dominates(_ other: Stamp) -> Bool {
     other.seen.allSatisfy { writer, theirs in
-      guard let ours = seen[writer] else { return false }
-      return (ours.time, ours.lsn) >= (theirs.time, theirs.lsn)
+      seen[writer].map { $0 >= theirs } ?? false
     }
   }
 
@@ -123,64 +131,59 @@ package struct Stamp: Hashable, Sendable {
   /// Disbelieves times from the future: a field stamped later than its version's server modified time (and a
   /// minute) was stamped at that modified time. Every device that reads this version computes the same.
   ///
-  /// - Parameter milliseconds: of an edit that is not sent, the server's time now.
+  /// - Parameter milliseconds: of an edit that is not sent, the server's time now; nil leaves all times as they are.
   package mutating func clamp(toModified milliseconds: Int64?) {
     guard let milliseconds else { return }
-    let limit = HybridTime(milliseconds: milliseconds &+ Self.clampMilliseconds, count: .max)
-    for (name, stamp) in fields where stamp.time > limit {
+    for (name, stamp) in fields where !stamp.time.isBelievable(at: milliseconds) {
       fields[name] = FieldStamp(time: HybridTime(milliseconds: milliseconds), writer: stamp.writer)
     }
   }
 }
 
-/// What was heard of the server's clock, and what this device's clocks showed then.
+/// What is known of the server's clock, and when it became known. The monotonic clock counts from there, so it does not matter
+/// what is done to this device's clock on the wall.
 package struct ServerTimeSample: Hashable, Sendable {
   /// The server's time in milliseconds since 1970.
   package var milliseconds: Int64
-  /// This device's time in milliseconds since 1970.
-  package var wall: Int64
-  /// This device's monotonic time; nil if it was heard before this process began.
-  package var nanoseconds: UInt64?
+  /// This device's monotonic time then.
+  package var nanoseconds: UInt64
   /// Whether it was the server's time at that moment. Otherwise the server's clock was there or beyond.
   package var isNow: Bool
+  /// Whether an answer to this process said it. Otherwise it follows from what the log says.
+  package var isHeard: Bool
 
-  package init(milliseconds: Int64, wall: Int64, nanoseconds: UInt64?, isNow: Bool) {
+  /// What an answer says.
+  package init(milliseconds: Int64, nanoseconds: UInt64, isNow: Bool) {
     self.milliseconds = milliseconds
-    self.wall = wall
     self.nanoseconds = nanoseconds
     self.isNow = isNow
+    isHeard = true
   }
 
-  /// How far the server's clock was ahead, in milliseconds.
-  package var offset: Int64 { milliseconds &- wall }
-
-  /// How far two clocks of this device may differ over a while before one of them was set.
-  private static let slackMilliseconds: Int64 = 5_000
   /// From an offset of a day on, this device's clock was wrong and not slow.
   private static let wrongMilliseconds: Int64 = 86_400_000
 
-  /// The server's time now, given what the clocks of this device show.
+  /// What follows from what an earlier process heard: that the server's clock showed `milliseconds` when this device's clock
+  /// on the wall showed `then`.
   ///
-  /// | the wall clock, since the sample | the server's time is |
+  /// | the wall clock shows | the server's time is |
   /// | --- | --- |
-  /// | went as far as the monotonic one | the sample's, and as much |
-  /// | went less far: it was set back | the sample's, and what the monotonic one went |
-  /// | is behind the sample's, and the process is another one: it was set back | what it shows now, at least the sample's |
-  /// | went farther, and now shows what the server's should by the monotonic one: it was put right | what it shows now |
-  /// | went farther, was a day or more behind the server's, and is not any more: it was put right | what it shows now |
-  /// | went farther otherwise: the device slept | the sample's, and as much |
-  package func now(wall now: Int64, nanoseconds: UInt64) -> Int64 {
-    let elapsed = now &- wall
-    if let began = self.nanoseconds, nanoseconds >= began {
-      let ticked = Int64((nanoseconds - began) / 1_000_000)
-      if elapsed < ticked &- Self.slackMilliseconds { return milliseconds &+ ticked }
-      if elapsed <= ticked &+ Self.slackMilliseconds { return milliseconds &+ elapsed }
-      if (now &- (milliseconds &+ ticked)).magnitude <= UInt64(Self.slackMilliseconds) { return now }
-    } else if elapsed < 0 {
-      return max(now, milliseconds)
+  /// | less than then: it was set back | what it shows, at least `milliseconds`; it may be later by any time |
+  /// | more, was a day or more behind the server's, and is not any more: it was put right | what it shows |
+  /// | more otherwise | `milliseconds`, and as much more |
+  package init(logged milliseconds: Int64, at then: Int64, wall: Int64, nanoseconds: UInt64) {
+    self.init(milliseconds: milliseconds &+ (wall &- then), nanoseconds: nanoseconds, isNow: true)
+    isHeard = false
+    if wall < then {
+      (self.milliseconds, isNow) = (max(wall, milliseconds), false)
+    } else if milliseconds &- then > Self.wrongMilliseconds, wall >= milliseconds {
+      self.milliseconds = wall
     }
-    if offset > Self.wrongMilliseconds, now >= milliseconds { return now }
-    return milliseconds &+ elapsed
+  }
+
+  /// The server's time now, given what the monotonic clock of this device shows.
+  package func now(nanoseconds now: UInt64) -> Int64 {
+    milliseconds &+ Int64((max(now, nanoseconds) - nanoseconds) / 1_000_000)
   }
 }
 
@@ -189,22 +192,28 @@ package struct ServerTimeSample: Hashable, Sendable {
 package struct HybridClock: Hashable, Sendable {
   /// The greatest time given or learned.
   package private(set) var latest: HybridTime = .zero
-  /// What was heard of the server's clock last; nil before the first answer.
+  /// What is known of the server's clock; nil before the first answer.
   package private(set) var sample: ServerTimeSample?
 
   package init() {}
 
   /// The server's time, as far as it is known, in milliseconds since 1970.
   package func now(_ clock: any SystemClock) -> Int64 {
-    let wall = clock.wallMilliseconds()
-    return sample?.now(wall: wall, nanoseconds: clock.monotonicNanoseconds()) ?? wall
+    guard let sample else { return clock.wallMilliseconds() }
+    let now = sample.now(nanoseconds: clock.monotonicNanoseconds())
+    return sample.isNow ? now : max(now, clock.wallMilliseconds())
+  }
+
+  /// The server's time, in milliseconds since 1970; nil if only times before which it cannot be are known.
+  package func known(_ clock: any SystemClock) -> Int64? {
+    sample?.isNow == true ? now(clock) : nil
   }
 
   /// The next time.
   package mutating func tick(_ clock: any SystemClock) -> HybridTime {
     let now = now(clock)
     // What is further ahead than the slowest server could explain was given while this device's clock was wrong.
-    if latest > HybridTime(milliseconds: now &+ Stamp.clampMilliseconds, count: .max) { latest = .zero }
+    if !latest.isBelievable(at: now) { latest = .zero }
     latest = max(HybridTime(milliseconds: now), latest.next)
     return latest
   }
@@ -212,8 +221,11 @@ package struct HybridClock: Hashable, Sendable {
   /// Learns a time that came from elsewhere.
   package mutating func learn(_ time: HybridTime) { latest = max(latest, time) }
 
-  /// Learns from the log what an earlier process heard of the server's clock.
-  package mutating func learn(_ old: ServerTimeSample) { sample = old }
+  /// Learns from the log what an earlier process heard: the server's time when this device's clock showed `then`.
+  package mutating func learn(logged milliseconds: Int64, at then: Int64, _ clock: any SystemClock) {
+    sample = ServerTimeSample(
+      logged: milliseconds, at: then, wall: clock.wallMilliseconds(), nanoseconds: clock.monotonicNanoseconds())
+  }
 
   /// Learns what the server said of its clock.
   ///
@@ -223,11 +235,10 @@ package struct HybridClock: Hashable, Sendable {
     // Not a time of any clock: 48 bits of milliseconds end in the year 10889.
     guard serverMilliseconds > 0, serverMilliseconds < 1 << 48 else { return }
     if !isNow {
-      if let sample, sample.isNow, sample.nanoseconds != nil { return }
+      if let sample, sample.isNow, sample.isHeard { return }
       if serverMilliseconds <= now(clock) { return }
     }
     sample = ServerTimeSample(
-      milliseconds: serverMilliseconds, wall: clock.wallMilliseconds(), nanoseconds: clock.monotonicNanoseconds(),
-      isNow: isNow)
+      milliseconds: serverMilliseconds, nanoseconds: clock.monotonicNanoseconds(), isNow: isNow)
   }
 }

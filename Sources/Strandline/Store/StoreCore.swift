@@ -52,6 +52,15 @@ package struct StoreCore: ~Copyable, Sendable {
   /// The next hybrid time.
   package mutating func tick() -> HybridTime { clock.tick(environment.clock) }
 
+  /// The time of an edit, later than that of the value which it replaces, though the clock was set back between them. Only a
+  /// time that the server's clock disproves is not exceeded.
+  package func time(_ now: HybridTime, after replaced: HybridTime) -> HybridTime {
+    replaced.isBelievable(at: knownServerMilliseconds) ? max(now, replaced.next) : now
+  }
+
+  /// The same as `serverMilliseconds`; nil if only times before which it cannot be are known.
+  package var knownServerMilliseconds: Int64? { clock.known(environment.clock) }
+
   /// The server's time, as far as it is known, in milliseconds since 1970.
   package var serverMilliseconds: Int64 { clock.now(environment.clock) }
 
@@ -73,7 +82,7 @@ package struct StoreCore: ~Copyable, Sendable {
   /// Appends the offset of the server's clock if it has moved, so that it outlasts the process. A wait that is not over
   /// stays.
   package mutating func appendServerOffset() throws(StrandlineError) {
-    guard let scope = engineScope, clock.sample?.nanoseconds != nil else { return }
+    guard let scope = engineScope, clock.sample?.isHeard == true else { return }
     let known = projections.sync.paces[scope]
     let wall = environment.clock.wallMilliseconds()
     let moved = (serverMilliseconds &- wall) &- (known?.serverOffsetMilliseconds ?? 0)
@@ -90,9 +99,7 @@ package struct StoreCore: ~Copyable, Sendable {
     guard let pace = sync.paces.values.max(by: { $0.wallMilliseconds < $1.wallMilliseconds }) else { return }
     let offset = pace.serverOffsetMilliseconds
     if offset == 0 { return }
-    clock.learn(
-      ServerTimeSample(
-        milliseconds: pace.wallMilliseconds &+ offset, wall: pace.wallMilliseconds, nanoseconds: nil, isNow: true))
+    clock.learn(logged: pace.wallMilliseconds &+ offset, at: pace.wallMilliseconds, environment.clock)
   }
 
   /// Draws a new writer ID: a clone of this store writes under the old one.

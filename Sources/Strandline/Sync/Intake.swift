@@ -163,7 +163,7 @@ package struct Intake {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
     var loaded = try core.load(pending.newest)
     // The app may have saved it while this device's clock was ahead.
-    loaded.version.stamp.clamp(toModified: core.serverMilliseconds)
+    loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
     return PendingEdit(lsn: pending.newest, loaded: loaded, ancestor: ancestor)
   }
 

@@ -248,9 +248,11 @@ struct VersionSituation {
   /// What follows from an edit and a version that have to become one: the steps of `decision`, and the merge.
   private func decideConflict(_ edit: PendingEdit, _ decision: IntakeDecision) -> IntakeDecision {
     var decision = decision
+    let acknowledged = max(included ?? .none, entry?.base?.content ?? .none)
+    let changed = Set(edit.loaded.dirty.filter { $0.value > acknowledged }.keys)
     let merge = ConflictMerge(
-      edit: edit.version, changed: Set(edit.loaded.dirty.filter { $0.value > included ?? .none }.keys),
-      server: arrival.version, ancestor: edit.ancestor?.version, writer: writer)
+      edit: rebased(edit.version, changed: changed), changed: changed, server: arrival.version,
+      ancestor: edit.ancestor?.version, writer: writer)
     guard merge.isConflict else {
       // The same values on both sides, or a new tag for the values that the edit was made from: its base is another one,
       // and no one is asked.
@@ -275,6 +277,15 @@ struct VersionSituation {
       }
     }
     return decision
+  }
+
+  /// The edit, in which every field that it has not changed is as the server has it: the edit may hold the stamp of an earlier
+  /// mutation from the future, which the server's time has disproved since.
+  private func rebased(_ edit: Version, changed: Set<String>) -> Version {
+    guard let known = included == nil ? base?.version : arrival.version,
+      !known.stamp.births.isDisjoint(with: edit.stamp.births)
+    else { return edit }
+    return edit.taking(Set(known.names).union(edit.names).subtracting(changed), from: known)
   }
 
   /// Ends a merge: nothing is owed if the server has all of the result.

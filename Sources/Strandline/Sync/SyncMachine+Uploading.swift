@@ -306,6 +306,12 @@ extension SyncMachine {
     }
 
     let isNewLife = base.map { $0.version.stamp.births.isDisjoint(with: version.stamp.births) } ?? true
+    var dirty = loaded.dirty
+    if let base, let known = entry.base, !isNewLife {
+      // What was acknowledged since the edit was made is the base's, and is not sent again.
+      dirty = dirty.filter { $0.value > known.content }
+      version = version.taking(version.names.filter { dirty[$0] == nil }, from: base.version)
+    }
     if let base, let known = entry.base, isNewLife, base.version.type != version.type {
       // Another type under the same name: the old life goes first, the new one after its acknowledgement.
       return Upload(
@@ -314,13 +320,13 @@ extension SyncMachine {
       )
     }
     // An update cannot remove the parent; a replacement without one does.
-    let losesParent = loaded.dirty[Version.parentField] != nil && version.parent == nil
+    let losesParent = dirty[Version.parentField] != nil && version.parent == nil
     let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
     return Upload(
       item: item,
       operation: CloudOperation(
         kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag,
-        archive: archive, fields: Self.fields(of: version, dirty: kind == .update ? loaded.dirty : nil),
+        archive: archive, fields: Self.fields(of: version, dirty: kind == .update ? dirty : nil),
         parent: version.parent), type: version.type)
   }
 

@@ -55,7 +55,7 @@ package struct JournalCounts {
   private static func isNewer(_ now: [WriterID: Seen], than before: [WriterID: Seen]) -> Bool {
     now.contains { writer, seen in
       guard let old = before[writer] else { return true }
-      return (seen.time, seen.lsn) > (old.time, old.lsn)
+      return seen > old
     }
   }
 }

@@ -88,7 +88,7 @@ struct WorldHistory {
     }
     if isOneLife, let before = states.last?.version?.stamp {
       for (writer, old) in before.seen.sorted(by: { $0.key < $1.key }) {
-        if let new = stamp.seen[writer], (new.time, new.lsn) >= (old.time, old.lsn) { continue }
+        if let new = stamp.seen[writer], new >= old { continue }
         forgetful = (id, "mutation \(old.lsn) of \(String(writer, radix: 16)) was included before")
       }
     }
