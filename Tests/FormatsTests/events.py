@@ -293,7 +293,7 @@ STORE = {
     14: "released record:id lsn:varint",
     15: "discarded record:id lsn:varint",
     16: "tokenAdvanced zone:zone asked:text? token:text sweepEpoch:varint",
-    17: "zoneChanged zone:zone change:1-5 reason:1-5? words:text policy:text",
+    17: "zoneChanged zone:zone change:1-5 reason:1-6? words:text policy:text",
     18: "sweepBegan zone:zone epoch:varint",
     19: "sweepEnded zone:zone epoch:varint seen:varint removed:varint",
     20: "assetUploaded record:id lsn:varint field:text receipt:text wall:zigzag",
@@ -532,7 +532,7 @@ class State:
 
     def zone(self, zone):
         blank = {"wasSeen": False, "isDirty": False, "lostReason": None, "lostWords": "", "token": None, "tokenLSN": 0}
-        blank.update(isFullFetch=False, hasGhosts=False, sweepEpoch=0)
+        blank.update(isFullFetch=False, hasGhosts=False, sweepEpoch=0, resetPolicy="")
         return self.zones.setdefault(zone_key(zone), blank)
 
     # One step a kind
@@ -706,12 +706,13 @@ class State:
             zone.update(isDirty=False, lostReason=event["reason"], lostWords=event["words"])
         else:
             zone.update(hasGhosts=True, token=None, isDirty=True, lostReason=None, lostWords="")
+            zone.update(sweepEpoch=0, resetPolicy=event["policy"])
 
     def on_sweepBegan(self, lsn, event):
         self.zone(event["zone"])["sweepEpoch"] = event["epoch"]
 
     def on_sweepEnded(self, lsn, event):
-        self.zone(event["zone"]).update(sweepEpoch=0, hasGhosts=False)
+        self.zone(event["zone"]).update(sweepEpoch=0, hasGhosts=False, resetPolicy="")
 
     def on_accountChanged(self, lsn, event):
         self.parked = event["isParked"]

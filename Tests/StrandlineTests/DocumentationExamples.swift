@@ -295,6 +295,12 @@ func sendOneAgain(in store: RecordStore) async throws {
   try store.sync.wake(.foreground)
 }
 
+func decide(about zone: ZoneID, in store: RecordStore, keepingMine: Bool) async throws {
+  // From the server: what it does not have is removed here. From here: it is uploaded again, and the zone is made if need be.
+  try await store.sync.resync(zone, from: keepingMine ? .here : .server)
+  try await store.sync.now()
+}
+
 struct Buoy: SyncRecord {
   var id: Int  // the record's name is the number in decimal
   var name: String

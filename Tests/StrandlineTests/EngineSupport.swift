@@ -26,6 +26,10 @@ final class RefusingCloud: CloudDatabase {
     var beforeModify: (@Sendable (Int) async throws -> Void)?
     /// Records of pages and lookups that are shown in another form.
     var shown: [String: ZoneChange] = [:]
+    /// Pages of zones show no deletions: the server has forgotten them, as CloudKit does in time.
+    var hidesDeletions = false
+    /// At most so many changes in a page; 0: as many as the engine asks for.
+    var pageMax = 0
     /// Every batch that was sent, in order.
     var batches: [[CloudOperation]] = []
     /// How often each request was made.
@@ -111,8 +115,13 @@ final class RefusingCloud: CloudDatabase {
 
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
     try check(.zoneChanges)
-    var page = try await web.zoneChanges(in: zone, since: token, limit: limit)
-    let shown = script.withLock { $0.shown }
+    let (shown, hidesDeletions, pageMax) = script.withLock { ($0.shown, $0.hidesDeletions, $0.pageMax) }
+    var page = try await web.zoneChanges(in: zone, since: token, limit: pageMax > 0 ? min(pageMax, limit) : limit)
+    if hidesDeletions {
+      page.changes.removeAll { change in
+        if case .deleted = change { true } else { false }
+      }
+    }
     page.changes = page.changes.map { change in
       guard case .saved(let record) = change else { return change }
       return shown[record.name] ?? change

@@ -234,26 +234,6 @@ extension Device {
     #expect(try await a.open().status().openBlocks == 0)
   }
 
-  @Test func `an expired token is a full fetch that removes nothing`() async throws {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    for index in 0..<3 { try await a.save("n-\(index)", ["title": "x"]) }
-    try await a.cycle()
-    try await b.cycle()
-    try await b.save("n-0", ["title": "pending"])
-    try await a.save("n-3", ["title": "new"])
-    try await a.cycle()
-    var faults = ServerFaults()
-    faults.expireTokens = true
-    fleet.server.setFaults(faults)
-    try await b.cycle()
-    #expect(try await b.open().status().zones.contains { $0.ghostsPossible })
-    #expect(try await b.read("n-0") == "pending")
-    #expect(try await b.read("n-3") == "new")
-    try await a.cycle()
-    #expect(try await a.dump() == b.dump())
-  }
-
   @Test func `an edit by a clock ten years ahead does not win over later edits`() async throws {
     let decade: Int64 = 10 * 365 * 86_400_000
     let fleet = try Fleet()

@@ -27,6 +27,8 @@ package struct CompactionPlan {
   let key: HashKey
   /// The names that the state knows as deleted and memory has, by their hashes.
   private let changedDeletions: [KeyedHash: DeletionEntry?]
+  /// Names that were confirmed behind it are looked at when the sweep of their zone ends.
+  private let oldestSweep: UInt64
   /// The events that hold what a record is, or that must stay whole besides.
   private var named = LSNSet()
   /// The mutations that stay without their content.
@@ -73,6 +75,7 @@ package struct CompactionPlan {
     self.state = state
     key = state.deletions.keys.first ?? newKey
     changedDeletions = state.deletions.changed(hashedBy: key)
+    oldestSweep = state.sync.zones.values.map(\.sweepEpoch).filter { $0 > 0 }.min() ?? .max
     attempted = state.outbox.attempted
     try nameEvents(needed)
     while true {
@@ -157,7 +160,8 @@ package struct CompactionPlan {
   /// The same, as far as an event's kind and its LSN tell.
   private func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
     switch kind {
-    case .opened, .confirmed, .listed, .assetUploaded, nil: .stays
+    case .opened, .listed, .assetUploaded, nil: .stays
+    case .confirmed: lsn.rawValue > oldestSweep ? .stays : .goes
     case .saved, .merged: named.contains(lsn) ? .stays : emptied.contains(lsn) ? .isCut : .goes
     case .superseded: named.contains(lsn) || emptied.contains(lsn) ? .stays : .goes
     case .fetchedSave, .settled: named.contains(lsn) ? .stays : .goes

@@ -60,6 +60,8 @@ public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
   case notFound = 4
   /// Another reason, which words alone name.
   case other = 5
+  /// It is there, and lists so much less than it once acknowledged that nothing is removed here without a question.
+  case missingRecords = 6
 }
 
 /// A record zone: a name, its owner, and the database it lies in.

@@ -79,7 +79,10 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let throttled = Code("throttled")
     /// The server refused the request, or its answer cannot be parsed.
     public static let serverRefused = Code("serverRefused")
-    /// The server no longer has the zone. Its records stay readable here; `SyncEngine.resumeZone` syncs it again.
+    /// The store knows no such zone.
+    public static let noSuchZone = Code("noSuchZone")
+    /// The server no longer has the zone, or much less of it than it once acknowledged. Its records stay readable here;
+    /// `SyncEngine.resync` says which side stands.
     public static let zoneLost = Code("zoneLost")
 
     /// Whether the same call may succeed later although neither app nor user does anything about the cause.

@@ -103,7 +103,7 @@ package struct Projections: Sendable {
     case .sweepBegan(let began): change(began.zone, at: lsn) { $0.sweepEpoch = began.epoch }
     case .sweepEnded(let ended):
       change(ended.zone, at: lsn) { zone in
-        zone.sweepEpoch = 0
+        (zone.sweepEpoch, zone.resetPolicy) = (0, "")
         zone.hasGhosts = false
       }
     case .accountChanged(let changed): change(.parked(changed.isParked), at: lsn)
@@ -281,8 +281,10 @@ package struct Projections: Sendable {
         state.isDirty = false
         (state.lostReason, state.lostWords) = (changed.reason, changed.words)
       case .reset:
-        // Records that were deleted at the server before this fetch stay here: no sweep removes them yet.
-        state.hasGhosts = true
+        // Records that were deleted at the server before the fetch that follows stay here until its sweep has ended.
+        (state.hasGhosts, state.resetPolicy) = (true, changed.policy)
+        // A sweep that was under way begins anew with the fetch.
+        state.sweepEpoch = 0
         state.token = nil
         state.isDirty = true
         (state.lostReason, state.lostWords) = (nil, "")

@@ -15,10 +15,12 @@ package struct ZoneState: Hashable, Sendable {
   /// The zone is being fetched from its beginning and the last page has not come: deletions in it may be older than what is
   /// here.
   package var isFullFetch = false
-  /// A full fetch that removed nothing has happened: records that were deleted at the server before it may still be here.
+  /// The token was dropped, and the sweep of the full fetch has not ended: records that the server has no more may be here.
   package var hasGhosts = false
-  /// The open sweep, 0 for none.
+  /// The open sweep, which is the LSN of its `sweepBegan`; 0 for none.
   package var sweepEpoch: UInt64 = 0
+  /// What becomes of records that the full fetch does not show: the `policy` of the `reset` that dropped the token.
+  package var resetPolicy = ""
 
   package var isLost: Bool { lostReason != nil }
 }

@@ -39,7 +39,7 @@ public struct StoreStatus: Hashable, Sendable {
     public var lostReason: ZoneLoss?
     /// The same in words, such as the server's.
     public var lostWords: String
-    /// A full fetch without removal has happened: what was deleted before it may still stand here.
+    /// It is being fetched from its beginning. Until that has ended, what the server has deleted may still stand here.
     public var ghostsPossible: Bool
     /// It was fetched at least once to a token.
     public var hasToken: Bool

@@ -42,6 +42,7 @@ package struct Intake {
     case .version(let server): try apply(version: server, of: change.id, to: &core)
     case .deletion: try apply(deletionOf: change.id, to: &core)
     case .absence: try apply(absenceOf: change.id, to: &core)
+    case .unseen(let unseen): try apply(unseen, change.id, to: &core)
     case .unreadable(let error): try hold(change.id, error, asksAgain: source != .lookup || error.raw.isEmpty, &core)
     }
   }
@@ -75,6 +76,14 @@ package struct Intake {
   /// Applies a deletion. `isConfirmed`: it is the answer to a lookup, made because the feed's deletion was doubtful.
   package mutating func apply(deletionOf id: RecordID, isConfirmed: Bool = false, to core: inout StoreCore) throws {
     try perform(deletionSituation(of: id, isConfirmed: isConfirmed, core).decide(), on: id, &core)
+  }
+
+  /// Applies that a full fetch did not show a record that was synced.
+  private mutating func apply(_ unseen: ServerChange.Unseen, _ id: RecordID, to core: inout StoreCore) throws {
+    let situation = try deletionSituation(of: id, isConfirmed: true, core)
+    var again: LoadedVersion?
+    if unseen == .createdAgain, let entry = situation.entry, entry.pending == nil { again = try core.base(of: entry) }
+    try perform(situation.decide(unseen, again: again), on: id, &core)
   }
 
   /// Applies the answer to a lookup that the server does not have a record. That closes a block and confirms a deletion;
@@ -255,6 +264,17 @@ package struct Intake {
         var version = edit.version
         version.stamp.births = [Birth(time: core.tick(), writer: core.writer)]
         try append(version, dirty: Set(version.names), of: edit, base: .none, Merged.reviveRule, words, id, &core)
+      case .create(let loaded):
+        let time = core.tick()
+        var version = loaded.version
+        version.stamp.births = [Birth(time: time, writer: core.writer)]
+        let dirty = Dictionary(uniqueKeysWithValues: Set(version.names).map { ($0, LSN.none) })
+        try core.append(
+          .saved(
+            Saved(
+              id: id, type: version.type, births: version.stamp.births, base: .none, time: time,
+              editCount: loaded.editCount, tenure: core.tenure, isCreation: true,
+              content: EncodedContent(version, dirty: dirty))))
       case .block(let blocked): try core.append(.blocked(blocked))
       case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
       case .loseZone(let words): try core.append(.zoneChanged(.lost(id.zone, .other, words: words)))

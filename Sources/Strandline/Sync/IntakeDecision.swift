@@ -22,6 +22,8 @@ struct IntakeDecision {
     case merge(Version, dirty: Set<String>, of: PendingEdit, rule: String, words: String)
     /// Append the edit as the first version of a life that begins with it.
     case revive(PendingEdit, words: String)
+    /// Append the version as the first one of a life that begins with it.
+    case create(LoadedVersion)
     /// Append that the change was not applied, and what has to be asked because of it.
     case block(Blocked)
     /// Close the record's block, if it has one.
@@ -371,6 +373,34 @@ struct DeletionSituation {
     }
     return decideAgainstEdit()
   }
+
+  /// What follows if a full fetch did not show the record, which was synced. A deletion that is not sent yet finds out by
+  /// itself.
+  ///
+  /// - Parameter again: the version to create again.
+  func decide(_ unseen: ServerChange.Unseen, again: LoadedVersion?) -> IntakeDecision {
+    guard let entry, entry.base != nil, entry.pending?.isDeletion != true else { return IntakeDecision() }
+    guard entry.pending != nil else {
+      var decision = IntakeDecision(steps: [swept])
+      if let again { decision.steps.append(.create(again)) } else { decision.counts.fetchedDeletes = 1 }
+      return decision
+    }
+    switch unseen {
+    case .removedUnlessEdited: return IntakeDecision()
+    case .removed: return decideAgainstEdit()
+    case .createdAgain:
+      guard let edit else { return IntakeDecision() }
+      var decision = IntakeDecision(steps: [swept])
+      if edit.version.stamp.births.isSubset(of: births) {
+        decision.steps.append(.revive(edit, words: "this store's records are uploaded again"))
+      }
+      return decision
+    }
+  }
+
+  /// Without births: that a fetch does not show a record is no proof that its lives were deleted, and a version of them that
+  /// comes later is the server's.
+  private var swept: IntakeDecision.Step { .endLives([], .sweep) }
 
   /// An edit ends with its life. A creation that a request may have carried was deleted by a device that saw it; one that
   /// no request carried is another life and stays owed.

@@ -19,6 +19,17 @@ package struct ServerChange: Sendable {
     case absence
     /// It names the record, and the record cannot be read. The error has its bytes, if it had any.
     case unreadable(CloudError)
+    /// It has the record no more: a full fetch did not show it.
+    case unseen(Unseen)
+  }
+  /// What becomes of a synced record that a full fetch did not show.
+  package enum Unseen: Sendable {
+    /// It is removed. If a change of it is not sent, that stays, and what the server says to it decides.
+    case removedUnlessEdited
+    /// It is removed. A change that is not sent ends with it, or begins a new life, as its type's rule says.
+    case removed
+    /// It is uploaded again, as the first version of a new life.
+    case createdAgain
   }
   package var id: RecordID
   package var kind: Kind

@@ -171,6 +171,38 @@ public final class SyncEngine: SyncDriver {
     wakeUp.signal()
   }
 
+  /// Fetches a zone from its beginning, and lets one side decide about records that this store has synced and that the
+  /// server does not have, of a lost zone too.
+  ///
+  /// From the server: they are removed here, however many they are. A change of one that is not sent yet is sent, and what
+  /// the server says to it decides. From here: they are uploaded again, each as the first version of a new life, with the
+  /// changes that are not sent; a zone that is gone is created. What both have is synced as ever. An expired token needs no
+  /// call of this: then the engine fetches the zone so by itself, and asks if too much would be removed.
+  ///
+  /// - Parameters:
+  ///   - zone: the zone.
+  ///   - source: which side's list of records stands.
+  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; else as `write`. The decision is
+  ///   durable when this returns; runs carry it out.
+  public func resync(
+    _ zone: ZoneID, from source: ResyncSource, fileID: String = #fileID, line: Int = #line
+  ) async throws {
+    try await CallSite(fileID, line).run("fetching zone '\(zone)' anew") {
+      try store.requireWritable()
+      let zone = store.canonical(zone)
+      try await store.commit { core in
+        guard core.projections.sync.zones[zone]?.wasSeen == true else {
+          throw StrandlineError(
+            .noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to fetch anew")
+        }
+        try core.append(
+          .zoneChanged(
+            ZoneChanged(zone: zone, change: .reset, words: "asked for by the app", policy: source.rawValue)))
+      }
+    }
+    wakeUp.signal()
+  }
+
   /// What the last run did; nil before the first.
   public var lastReport: SyncReport? { lastRun.withLock { $0.report } }
 

@@ -110,14 +110,10 @@ extension SyncMachine {
         return true
       }
       try fetch.count(page, asked: asked, of: zone)
-      for change in page.changes where doubts[RecordID(change.name, zone: zone)] == .wholeFeed {
-        if case .deleted = change { continue }
-        fetch.shown.insert(change.name)
-      }
       guard try await apply(page, of: zone, asked: asked, isReset: isReset, &fetch) else { return true }
       fetch.startsOver = false
       fetches[zone] = fetch
-      if !page.moreComing { try await endFetch(of: zone, fetch) }
+      if !page.moreComing { try await endFetch(of: zone) }
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {
       case .zoneMissing: try await confirmLoss(of: zone, error)
@@ -172,13 +168,18 @@ extension SyncMachine {
             .zoneChanged(
               ZoneChanged(zone: zone, change: .reset, words: "the change token was refused or is in doubt")))
         }
+        // Without a token the page is the first one of a full fetch.
+        if isReset || asked == nil { try core.beginSweep(of: zone) }
         return true
       } after: { core in
+        let epoch = try core.confirm(changes, in: zone)
         if page.token != asked || isReset {
           try core.append(
-            .tokenAdvanced(TokenAdvanced(zone: zone, asked: isReset ? nil : asked, token: page.token)))
+            .tokenAdvanced(
+              TokenAdvanced(zone: zone, asked: isReset ? nil : asked, token: page.token, sweepEpoch: epoch)))
         }
-        if !page.moreComing, core.projections.sync.zones[zone]?.isDirty == true {
+        // With an open sweep the zone is clean when that has ended.
+        if !page.moreComing, epoch == 0, core.projections.sync.zones[zone]?.isDirty == true {
           try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
         }
       }
@@ -196,9 +197,10 @@ extension SyncMachine {
   }
 
   /// The zone has been fetched to its end.
-  private mutating func endFetch(of zone: ZoneID, _ fetch: ZoneFetch) async throws {
+  private mutating func endFetch(of zone: ZoneID) async throws {
+    try await endSweep(of: zone)
     fetches[zone] = nil
-    try await endDoubts(in: zone, shown: fetch.shown)
+    try endDoubts(in: zone)
     for id in queue.fetched(zone) { sendAgain(id) }
   }
 
@@ -217,6 +219,7 @@ extension SyncMachine {
       refusedZones[zone] = error
       return
     }
+    if try await createAgain(zone, unlessIn: zones) { return }
     let account = Account(store.projections.withLock { $0.sync })
     if zones.contains(where: { account.canonical($0) == zone }) {
       // It is there: whatever the server said is asked again, later and later.
@@ -236,7 +239,7 @@ extension SyncMachine {
     lostZone = StrandlineError(
       .zoneLost,
       "zone '\(zone)' is gone at the server (\(state.lostWords)); its records stay readable here and nothing of it is synced "
-        + "until 'resumeZone' is called")
+        + "until 'resync' says which side stands")
   }
 
   // MARK: Lookups
@@ -323,13 +326,11 @@ extension SyncMachine {
     fetch(id.zone)
   }
 
-  /// A zone was fetched to its end. Of the records in doubt those that have a deletion now are decided. For the others the
-  /// zone is fetched from its beginning, which shows every record and deletion; one that is shown there is sent again, and
-  /// one that is not is held.
-  private mutating func endDoubts(in zone: ZoneID, shown: Set<String>) async throws {
-    let asked = doubts.filter { $0.key.zone == zone }
-    var lost: [RecordID] = []
-    for (id, doubt) in asked {
+  /// A zone was fetched to its end. Of the records in doubt those that have a deletion now are decided, and the end of a sweep
+  /// has decided what it did not see. For the others the zone is fetched from its beginning, which shows every record; one
+  /// that is shown there is sent again.
+  private mutating func endDoubts(in zone: ZoneID) throws {
+    for (id, doubt) in doubts.filter({ $0.key.zone == zone }) {
       let entry = try store.projections.entry(id)
       if entry?.base == nil || entry?.pending == nil {
         doubts[id] = nil
@@ -338,26 +339,9 @@ extension SyncMachine {
         fetch(zone, startsOver: true)
       } else {
         doubts[id] = nil
-        if shown.contains(id.name) { contention[id, default: 0] += 1 } else { lost.append(id) }
+        contention[id, default: 0] += 1
       }
     }
-    guard !lost.isEmpty else { return }
-    let wall = store.environment.clock.wallMilliseconds()
-    try await store.commit { core in
-      for id in lost.sorted() {
-        guard let entry = try core.projections.entry(id), entry.base != nil, let pending = entry.pending else {
-          continue
-        }
-        try core.append(
-          .held(
-            Held(
-              id: id, direction: .upload, lsn: pending.newest, code: CloudError.Code.notFound.rawValue,
-              words: "the server does not have this record, and its feed brought no deletion of it", attempts: 1,
-              wallMilliseconds: wall)))
-      }
-    }
-    report.held += lost.count
-    for id in lost { queue.wake(id) }
   }
 
   func signIn(_ error: CloudError) -> StrandlineError { error.asStrandlineError("syncing '\(store.path)'") }

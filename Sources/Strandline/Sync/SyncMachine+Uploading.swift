@@ -85,7 +85,11 @@ extension SyncMachine {
 
   /// Creates the zone at the server if this log never saw it there; false if it is there.
   private mutating func createZoneIfNew(_ zone: ZoneID) async throws -> Bool {
-    guard self.zone(zone)?.wasSeen != true else { return false }
+    self.zone(zone)?.wasSeen == true ? false : try await createZone(zone)
+  }
+
+  /// Creates the zone at the server.
+  mutating func createZone(_ zone: ZoneID) async throws -> Bool {
     do {
       let doing = "creating zone '\(zone)'"
       guard try await ask(.upload, doing, { [database] in try await database.createZone(zone) }) != nil else {

@@ -90,8 +90,6 @@ struct SyncMachine: Sendable {
     var repeats = 0
     /// Pages in a row that were empty and said that more is to come.
     var emptyPages = 0
-    /// Of the records in doubt, those that the fetch has shown.
-    var shown: Set<String> = []
   }
 
   /// What is asked about a record that a save did not find.

@@ -455,9 +455,12 @@ struct WorldRun {
       tally[.deletedZone] += 1
       try server.deleteZone(WorldPlan.zones[zone].name, in: Self.key)
       try history.readOn(server)
-    case .makeZone(let zone): try await tool.createZone(WorldPlan.zones[zone])
-    case .foreign(let record, let change):
+    case .makeZone(let zone):
       // The tool is not throttled: it is not what is tested.
+      server.setFaults(ServerFaults())
+      defer { server.setFaults(faults) }
+      try await tool.createZone(WorldPlan.zones[zone])
+    case .foreign(let record, let change):
       server.setFaults(ServerFaults())
       defer { server.setFaults(faults) }
       try await foreign(change, WorldPlan.records[record], mark: "tool.\(next.number)", number: Int64(next.number))

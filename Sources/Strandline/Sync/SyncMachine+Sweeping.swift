@@ -1,0 +1,128 @@
+// The end of a full fetch: what was synced and was not shown is gone at the server.
+//
+// A token that expires takes with it the deletions that lay behind it, so a full fetch alone would leave records here for
+// ever that no other device has. The sweep begins in the transaction of the fetch's first page. Each page confirms the
+// records that it shows unchanged; the others have a base that is newer than the sweep. When the last page is in, each
+// record that neither is true of is removed, with its births in the deletion index; a change of it that is not sent stays, and
+// what the server says to that decides.
+//
+// A server that lists much less than it once acknowledged may be wrong, and a zone that another device has emptied or made
+// anew looks the same. So a sweep that would remove much stops, and the zone waits for a person.
+
+import StrandlineSystem
+
+/// Which side of a zone stands where this store has records that the server does not have. What both have is synced as ever.
+public enum ResyncSource: String, Hashable, Sendable, CaseIterable {
+  /// The server's: what it does not have is removed here, however much that is.
+  case server
+  /// This store's: what the server does not have is uploaded again, as if it were created now.
+  case here
+}
+
+extension SyncMachine {
+  /// So many records a sweep may remove, or this part of the zone's if that is more.
+  static let sweptMax = 100
+  static let sweptPart = 5
+  /// Records removed in one transaction.
+  private static let removedAtOnce = 1_000
+
+  /// Ends the zone's sweep, if one is open: the last page is in.
+  mutating func endSweep(of zone: ZoneID) async throws {
+    guard let state = self.zone(zone), state.sweepEpoch != 0 else { return }
+    let (absent, living) = try store.absent(from: zone, sinceSweep: state.sweepEpoch)
+    let source = ResyncSource(rawValue: state.resetPolicy)
+    guard source != nil || absent.count <= max(Self.sweptMax, living / Self.sweptPart) else {
+      return try await freeze(zone, absent: absent.count, living: living)
+    }
+    for start in stride(from: 0, to: absent.count, by: Self.removedAtOnce) {
+      let some = absent[start..<min(absent.count, start + Self.removedAtOnce)]
+      let changes = some.map { id in
+        let isGone = doubts[id] == .wholeFeed
+        return ServerChange(id, .unseen(source == .here ? .createdAgain : isGone ? .removed : .removedUnlessEdited))
+      }
+      let taken = try await store.take(changes, .fullFetch)
+      report.add(taken.report)
+      for id in taken.touched.sorted() { queue.changed(id) }
+    }
+    if !absent.isEmpty { queue.referencesMayHaveChanged(in: zone) }
+    let (seen, removed) = (UInt64(living - absent.count), UInt64(absent.count))
+    try await store.commit { core in
+      guard core.projections.sync.zones[zone]?.sweepEpoch == state.sweepEpoch else { return }
+      try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: state.sweepEpoch, seen: seen, removed: removed)))
+      try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
+    }
+  }
+
+  /// The sweep would remove too much to be done without a question.
+  private mutating func freeze(_ zone: ZoneID, absent: Int, living: Int) async throws {
+    try await store.commit { core in
+      try core.append(
+        .zoneChanged(
+          .lost(
+            zone, .missingRecords,
+            words: "the server lists \(living - absent) of the \(living) records that it once acknowledged")))
+    }
+    fetches[zone] = nil
+    for id in doubts.keys where id.zone == zone { doubts[id] = nil }
+    noteLoss(of: zone)
+  }
+
+  /// Creates the zone, if it is missing and a person has asked for this store's records to be uploaded again.
+  mutating func createAgain(_ zone: ZoneID, unlessIn zones: [ZoneID]) async throws -> Bool {
+    let account = Account(store.projections.withLock { $0.sync })
+    guard self.zone(zone)?.resetPolicy == ResyncSource.here.rawValue,
+      !zones.contains(where: { account.canonical($0) == zone })
+    else { return false }
+    return try await createZone(zone)
+  }
+}
+
+extension StoreCore {
+  /// Begins a sweep of a zone, with the first page of its full fetch, unless nothing lives here that it could remove.
+  mutating func beginSweep(of zone: ZoneID) throws {
+    let (hasGhosts, living) = projections.withLock { ($0.sync.zones[zone]?.hasGhosts, $0.records.living[zone]?.total) }
+    guard hasGhosts == true || living ?? 0 > 0 else { return }
+    try append(.sweepBegan(SweepBegan(zone: zone, epoch: projections.appliedLSN.rawValue + 1)))
+  }
+
+  /// Appends which of a page's records the open sweep has seen, as far as their bases do not say it. Returns the sweep's
+  /// epoch; 0 if none is open.
+  mutating func confirm(_ changes: [ServerChange], in zone: ZoneID) throws -> UInt64 {
+    guard let epoch = projections.sync.zones[zone]?.sweepEpoch, epoch != 0 else { return 0 }
+    let names = try changes.filter { change in
+      switch change.kind {
+      case .version, .unreadable: try projections.entry(change.id)?.base.map { $0.version.rawValue <= epoch } ?? false
+      case .deletion, .absence, .unseen: false
+      }
+    }.map(\.id.name)
+    if !names.isEmpty { try append(.confirmed(Confirmed(zone: zone, names: names))) }
+    return epoch
+  }
+}
+
+extension RecordStore {
+  /// The living records of a zone that were synced and that its sweep has not seen, in order; and how many live in it.
+  ///
+  /// - Complexity: O(records of the zone + events since the sweep began).
+  fileprivate func absent(from zone: ZoneID, sinceSweep epoch: UInt64) throws -> (absent: [RecordID], living: Int) {
+    // A record that two names' hashes hide stays until the next sweep.
+    var confirmed: Set<Int> = []
+    try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
+      if try EventSource.kind(found) == .confirmed, case .confirmed(let event) = try EventSource.decode(found),
+        event.zone == zone
+      {
+        for name in event.names { confirmed.insert(name.hashValue) }
+      }
+      return true
+    }
+    var absent: [RecordID] = []
+    var living = 0
+    try view().forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { id, found in
+      guard let base = found.entry.base else { return true }
+      living += 1
+      if base.version.rawValue <= epoch, !confirmed.contains(id.name.hashValue) { absent.append(id) }
+      return true
+    }
+    return (absent, living)
+  }
+}

@@ -1,0 +1,158 @@
+// Goal: after a full fetch a store holds what the server has and what it has not sent yet, and nothing else; whatever would
+// remove much waits for a person.
+
+import Strandline
+import StrandlineServer
+import StrandlineSyncProofs
+import Synchronization
+import Testing
+
+private let expired = CloudError(.changeTokenExpired, reason: "the sync token has expired")
+
+/// Two devices with the same synced records; the second one's cloud shows no deletions any more, and refuses its token once.
+private func devices(_ count: Int) async throws -> (fleet: Fleet, a: Device, b: Device, cloud: RefusingCloud) {
+  let fleet = try Fleet()
+  let (a, b) = (fleet.device("a"), fleet.device("b"))
+  try await a.open().write { tx in
+    for index in 0..<count {
+      try tx.save(Record(type: "Note", id: RecordID("n\(index)"), fields: ["title": .string("t\(index)")]))
+    }
+  }
+  try await exchange(a, b)
+  let cloud = try await b.openRefusing()
+  cloud.refuse { $0.hidesDeletions = true }
+  return (fleet, a, b, cloud)
+}
+
+extension Fleet {
+  fileprivate var database: DatabaseKey {
+    DatabaseKey(
+      container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
+  }
+}
+
+extension Device {
+  fileprivate func zone() async throws -> StoreStatus.Zone {
+    try #require(try await open().status().zones.first { $0.id == .main })
+  }
+  fileprivate func names() async throws -> Set<String> {
+    var names: Set<String> = []
+    try await open().forEachRecord { names.insert($0.id.name) }
+    return names
+  }
+}
+
+@Suite(.timeLimit(.minutes(10))) struct SweepTests {
+  @Test func `106, 108: behind an expired token, what is gone at the server goes, and what is not sent stays`()
+    async throws
+  {
+    let (_, a, b, cloud) = try await devices(6)
+    for name in ["n0", "n1", "n2"] { try await a.remove(name) }
+    try await a.put("new", ["title": "new"])
+    try await a.exchange()
+    try await b.put("n3", ["title": "edited"])
+    try await b.put("n0", ["title": "edited, and gone there"])
+    try await b.put("mine", ["title": "not sent"])
+    cloud.refuse { $0.requests[.zoneChanges] = [expired] }
+    try await b.exchange(.pullOnly)
+    #expect(try await b.names() == ["n0", "n3", "n4", "n5", "new", "mine"])
+    #expect(try await b.value("n3") == "edited")
+    #expect(try await !b.zone().ghostsPossible)
+    // The edit of the record that is gone ends when the server has said so.
+    try await b.exchange()
+    try await exchange(a, b)
+    #expect(try await b.names() == ["n3", "n4", "n5", "new", "mine"])
+    #expect(try await b.open().status().unsettled == 0)
+    #expect(try await b.open().status().held.isEmpty)
+    #expect(try await a.names() == b.names())
+    // What was swept stays deleted: an old version of it is of a life that has ended.
+    await #expect(throws: StrandlineError.self) { try await b.put("n1", ["title": "back"]) }
+    let before = try await b.open().durableLSN
+    try await b.exchange()
+    #expect(try await b.open().durableLSN == before)
+  }
+
+  @Test(arguments: [false, true])
+  func `110: a sweep that was interrupted goes on, and what came meanwhile is not removed`(
+    _ compacts: Bool
+  ) async throws {
+    let (_, a, b, cloud) = try await devices(30)
+    for name in ["n3", "n20"] { try await a.remove(name) }
+    try await a.exchange()
+    // The token is refused, three pages come, and the next one is refused.
+    let pages = Mutex(0)
+    cloud.refuse { script in
+      script.pageMax = 7
+      script.requests[.zoneChanges] = [expired]
+      script.refusal = { request, _ in
+        guard request == .zoneChanges else { return nil }
+        return pages.withLock { pages in
+          pages += 1
+          return pages > 4 ? CloudError(.accessDenied, reason: "not now") : nil
+        }
+      }
+    }
+    await #expect(throws: StrandlineError.self) { try await b.exchange() }
+    #expect(try await b.zone().ghostsPossible)
+    #expect(try await b.names().count == 30)
+    if compacts { try await b.open().compact() }
+    try await b.close()
+    try await a.put("between", ["title": "new"])
+    try await a.put("n1", ["title": "changed"])
+    try await a.exchange()
+    let again = RefusingCloud(b)
+    again.refuse { script in
+      script.pageMax = 7
+      script.hidesDeletions = true
+    }
+    try await b.open(database: again)
+    try await b.exchange()
+    #expect(try await b.names() == a.names())
+    #expect(try await b.names().count == 29)
+    #expect(try await !b.zone().ghostsPossible)
+    #expect(again.count(.zoneChanges) <= 4, "the pages that were in are not asked for again")
+    try await expectAgreement(a, b)
+  }
+
+  @Test(arguments: ResyncSource.allCases)
+  func `a sweep that would remove much freezes the zone, and a person decides`(_ source: ResyncSource) async throws {
+    let (_, a, b, cloud) = try await devices(150)
+    try await a.open().write { tx in for index in 0..<130 { try tx.delete(RecordID("n\(index)")) } }
+    try await a.exchange()
+    try await b.put("n5", ["title": "edited"])
+    cloud.refuse { $0.requests[.zoneChanges] = [expired] }
+    let error = await #expect(throws: StrandlineError.self) { try await b.exchange() }
+    #expect(error?.code == .zoneLost)
+    #expect(error?.message.contains("the server lists 20 of the 150 records") == true)
+    #expect(try await b.zone().lostReason == .missingRecords)
+    #expect(try await b.names().count == 150)
+    try await b.open().sync.resync(.main, from: source)
+    try await b.exchange()
+    try await exchange(a, b)
+    #expect(try await b.names().count == (source == .server ? 20 : 150))
+    if source == .here { #expect(try await a.value("n5") == "edited") }
+    #expect(try await b.open().status().unsettled == 0)
+    #expect(try await b.open().status().held.isEmpty)
+    #expect(try await a.names() == b.names())
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `a zone that is gone is made anew from here, with what was not sent`() async throws {
+    let (fleet, _, b, _) = try await devices(5)
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    try await b.put("n1", ["title": "edited"])
+    try await b.remove("n2")
+    await #expect(throws: StrandlineError.self) { try await b.exchange() }
+    #expect(try await b.zone().isLost)
+    try await b.open().sync.resync(.main, from: .here)
+    try await b.exchange()
+    #expect(try await b.open().status().unsettled == 0)
+    #expect(try await b.open().status().held.isEmpty)
+    #expect(try fleet.server.records(zone: "Main", in: fleet.database)?.count == 4)
+    let late = fleet.device("late")
+    try await late.exchange()
+    #expect(try await late.names() == b.names())
+    #expect(try await late.value("n1") == "edited")
+    await #expect(throws: StrandlineError.self) { try await b.open().sync.resync(ZoneID("Other"), from: .here) }
+  }
+}
