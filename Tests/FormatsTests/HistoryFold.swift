@@ -133,7 +133,8 @@ struct HistoryFold {
       "lostReason": state.lostReason.map { .uint(UInt64($0.rawValue)) } ?? .null, "lostWords": .text(state.lostWords),
       "token": .optional(state.token?.rawValue),
       "tokenLSN": .uint(state.tokenLSN.rawValue), "isFullFetch": .bool(state.isFullFetch),
-      "hasGhosts": .bool(state.hasGhosts), "sweepEpoch": .uint(state.sweepEpoch), "resetPolicy": .text(state.resetPolicy),
+      "hasGhosts": .bool(state.hasGhosts), "sweepEpoch": .uint(state.sweepEpoch),
+      "resetPolicy": .text(state.resetPolicy),
     ])
   }
 

@@ -52,12 +52,6 @@ package struct StoreCore: ~Copyable, Sendable {
   /// The next hybrid time.
   package mutating func tick() -> HybridTime { clock.tick(environment.clock) }
 
-  /// The time of an edit, later than that of the value which it replaces, though the clock was set back between them. Only a
-  /// time that the server's clock disproves is not exceeded.
-  package func time(_ now: HybridTime, after replaced: HybridTime) -> HybridTime {
-    replaced.isBelievable(at: knownServerMilliseconds) ? max(now, replaced.next) : now
-  }
-
   /// The same as `serverMilliseconds`; nil if only times before which it cannot be are known.
   package var knownServerMilliseconds: Int64? { clock.known(environment.clock) }
 

@@ -197,8 +197,7 @@ public struct WriteTransaction: ~Copyable {
     for name in changed {
       try Self.check(name, desired[name], in: id)
       version.fields[name] = desired[name]
-      let replaced = version.stamp.fields[name]?.time ?? .zero
-      version.stamp.fields[name] = FieldStamp(time: core.time(time, after: replaced), writer: core.writer)
+      version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
       dirty[name] = LSN.none
     }
     let content = EncodedContent(version, dirty: dirty)

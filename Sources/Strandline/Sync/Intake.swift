@@ -202,7 +202,11 @@ package struct Intake {
     let sync = core.projections.sync
     let end = core.projections.appliedLSN
     return lsns.last { mutation in
-      stamp.seen.values.contains { $0.lsn >= mutation && sync.owns($0.lsn, tenure: $0.tenure, upTo: end) }
+      // A log that was restored has the mutation and not the later one of the same tenure, which was made from it.
+      let tenure = sync.tenure(of: mutation)
+      return stamp.seen.values.contains {
+        $0.lsn >= mutation && ($0.tenure == tenure || sync.owns($0.lsn, tenure: $0.tenure, upTo: end))
+      }
     }
   }
 

@@ -253,7 +253,7 @@ struct VersionSituation {
     let acknowledged = max(included ?? .none, entry?.base?.content ?? .none)
     let changed = Set(edit.loaded.dirty.filter { $0.value > acknowledged }.keys)
     let merge = ConflictMerge(
-      edit: rebased(edit.version, changed: changed), changed: changed, server: arrival.version,
+      edit: rebased(edit, changed: changed), changed: changed, server: arrival.version,
       ancestor: edit.ancestor?.version, writer: writer)
     guard merge.isConflict else {
       // The same values on both sides, or a new tag for the values that the edit was made from: its base is another one,
@@ -281,13 +281,22 @@ struct VersionSituation {
     return decision
   }
 
-  /// The edit, in which every field that it has not changed is as the server has it: the edit may hold the stamp of an earlier
-  /// mutation from the future, which the server's time has disproved since.
-  private func rebased(_ edit: Version, changed: Set<String>) -> Version {
+  /// The edit, as it is compared with the version. What it has not changed is as the server has it: the edit may hold the stamp
+  /// of an earlier mutation from the future, which the server's time has disproved since. What it has changed and nothing else has
+  /// is later than what it replaces, though this device's clock may have been set back between the two.
+  private func rebased(_ edit: PendingEdit, changed: Set<String>) -> Version {
     guard let known = included == nil ? base?.version : arrival.version,
-      !known.stamp.births.isDisjoint(with: edit.stamp.births)
-    else { return edit }
-    return edit.taking(Set(known.names).union(edit.names).subtracting(changed), from: known)
+      !known.stamp.births.isDisjoint(with: edit.version.stamp.births)
+    else { return edit.version }
+    var result = edit.version.taking(Set(known.names).union(edit.version.names).subtracting(changed), from: known)
+    guard let ancestor = edit.ancestor?.version else { return result }
+    for name in changed where ancestor.fields[name] == arrival.version.fields[name] {
+      guard let ours = result.stamp.fields[name], let theirs = arrival.version.stamp.fields[name],
+        ancestor.stamp.fields[name]?.writer == theirs.writer
+      else { continue }
+      result.stamp.fields[name]?.time = max(ours.time, theirs.time.next)
+    }
+    return result
   }
 
   /// Ends a merge: nothing is owed if the server has all of the result.

@@ -113,8 +113,10 @@ struct WorldHistory {
   /// Whether the server has held a version of a record that includes a mutation.
   func hasHeld(_ id: RecordID, mutation lsn: LSN, of writer: WriterID, tenure: UInt64) -> Bool {
     states(of: id).contains { state in
-      guard let seen = state.version?.stamp?.seen[writer] else { return false }
-      return seen.lsn >= lsn && (seen.tenure == tenure || seen.lsn > lsn)
+      guard let seen = state.version?.stamp?.seen else { return false }
+      if let own = seen[writer], own.lsn > lsn { return true }
+      // The store may have taken another writer number between the mutation and the later one that contains it.
+      return seen.values.contains { $0.lsn >= lsn && $0.tenure == tenure }
     }
   }
 }
