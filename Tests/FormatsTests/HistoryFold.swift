@@ -81,7 +81,8 @@ struct HistoryFold {
       } ?? .null,
       "pending": entry.pending.map { pending in
         .object([
-          "isDeletion": .bool(pending.isDeletion), "first": .uint(pending.first.rawValue),
+          "isDeletion": .bool(pending.isDeletion), "since": .uint(pending.since.rawValue),
+          "first": .uint(pending.first.rawValue),
           "newest": .uint(pending.newest.rawValue),
           "attempts": .list(
             pending.attempts.map { .object(["lsn": .uint($0.lsn.rawValue), "next": .uint($0.next.rawValue)]) }),

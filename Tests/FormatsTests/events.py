@@ -456,7 +456,7 @@ class State:
         """Adds a mutation to what is pending."""
         pending = entry["pending"]
         if not pending:
-            pending = entry["pending"] = {"first": lsn, "attempts": []}
+            pending = entry["pending"] = {"since": lsn, "first": lsn, "attempts": []}
         elif pending["newest"] in self.attempted:
             pending["attempts"].append({"lsn": pending["newest"], "next": lsn})
         pending.update(newest=lsn, isDeletion=is_deletion)
@@ -479,7 +479,7 @@ class State:
             while pending["attempts"] and pending["attempts"][0]["lsn"] <= lsn:
                 attempt = pending["attempts"].pop(0)
                 self.attempted.remove(attempt["lsn"])
-                pending["first"] = attempt["next"]
+                pending["since"] = pending["first"] = attempt["next"]
         if not entry["pending"] and not entry["base"]:
             del self.records[key]
 
@@ -591,13 +591,15 @@ class State:
         self.held.pop(id_key(record), None)
 
     def on_merged(self, lsn, event):
-        base = self.record(event)["base"]
+        base, pending = self.record(event)["base"], self.record(event)["pending"]
+        since = pending["since"] if pending else lsn
         self.settle(id_key(event["record"]), event["local"])
         entry = self.record(event)
         entry["base"], entry["type"] = base, event["recordType"]
         if entry["pending"]:
             self.unattempt(entry["pending"])
         self.owe(entry, lsn, False)
+        entry["pending"]["since"] = since
         self.learn(event["time"])
         self.held.pop(id_key(event["record"]), None)
 

@@ -18,12 +18,12 @@ from events import STORE, Bad, Events
 ROWS = {
     "recordEntry": "type:text base:base? pending:pending? place:place?",
     "base": "version:varint content:varint changeTag:text created:zigzag? modified:zigzag?",
-    "pending": "isDeletion:flag newest:varint first:varint attempts:attempt*",
+    "pending": "isDeletion:flag newest:varint first:varint attempts:attempt* since:varint",
     "attempt": "lsn:varint next:varint",
     "place": "segment:varint offset:varint bytes:varint",
     "deletionEntry": "births:births created:zigzag? changeTag:text? lsn:varint provisional:births? isLocal:flag",
     "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint deletionKeys:raw16* newest:lsnSet"
-    " first:lsnSet attempted:lsnSet bounds:[2]* zones:knownZone* databaseTokens:[25]*"
+    " since:lsnSet attempted:lsnSet bounds:[2]* zones:knownZone* databaseTokens:[25]*"
     " tenures:tenure* held:[13]* unread:[13]* openBlocks:[12]* paces:[22]* latest:u64 isParked:flag considered:varint",
     "zoneCount": "zone:zone count:varint types:typeCount*",
     "typeCount": "type:text count:varint",

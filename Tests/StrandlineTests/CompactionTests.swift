@@ -134,7 +134,7 @@ private struct History {
     let difference = try result.folded().difference(from: folded())
     #expect(difference.isEmpty, "\(difference.words)")
     #expect(try result.folded().outbox.newest == folded().outbox.newest)
-    #expect(try result.folded().outbox.first == folded().outbox.first)
+    #expect(try result.folded().outbox.since == folded().outbox.since)
     #expect(try result.folded().outbox.attempted == folded().outbox.attempted)
     #expect(plan.recordsKeptWhole == keepingWhole)
     return result

@@ -248,6 +248,15 @@ func upload(_ note: Note, from store: RecordStore) async throws -> MutationOutco
   return outcomes[note.recordID]
 }
 
+func confirmUpload(_ receipt: Receipt) async throws -> String {
+  do {
+    try await receipt.uploaded()
+    return "at the server"
+  } catch let error as StrandlineError where error.code == .notUploaded {
+    return error.message  // held, rejected, given up, or deleted at the server: which one, and what helps
+  }
+}
+
 func syncNow(_ store: RecordStore) async throws -> Int {
   do {
     let report = try await store.sync.now()

@@ -119,7 +119,9 @@ package struct CompactionPlan {
         attempted.insert(base.content)
       }
       named.insert(pending.newest)
-      emptied.insert(pending.first)
+      emptied.insert(pending.since)
+      // What takes the place of an older one is a merge, which says so.
+      if pending.first == pending.since { emptied.insert(pending.first) } else { named.insert(pending.first) }
       if let lsn = needed[id], pending.first <= lsn { named.insert(lsn) }
       for attempt in pending.attempts {
         named.insert(attempt.lsn)
@@ -151,7 +153,7 @@ package struct CompactionPlan {
     case .deletions(let packed) where packed.key != key: return (.stays, event)
     // As long as it is owed, the server may refuse it, and what it deleted is alive again.
     case .deleted(let deleted):
-      if let pending = try state.entry(deleted.id)?.pending, pending.first <= lsn { return (.stays, event) }
+      if let pending = try state.entry(deleted.id)?.pending, pending.since <= lsn { return (.stays, event) }
     default: break
     }
     return (fate, event)

@@ -79,6 +79,9 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let throttled = Code("throttled")
     /// The server refused the request, or its answer cannot be parsed.
     public static let serverRefused = Code("serverRefused")
+    /// A change is not at the server, and will not be before the app or a person does something: it is held, or it was
+    /// rejected or given up, or its record was deleted there.
+    public static let notUploaded = Code("notUploaded")
     /// The store knows no such zone.
     public static let noSuchZone = Code("noSuchZone")
     /// The server no longer has the zone, or much less of it than it once acknowledged. Its records stay readable here;

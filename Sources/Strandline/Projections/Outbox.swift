@@ -7,8 +7,8 @@
 package struct Outbox: Sendable {
   /// The newest unsettled mutation of each.
   package internal(set) var newest = LSNSet()
-  /// The oldest one of each.
-  package internal(set) var first = LSNSet()
+  /// Of each, the oldest one whose content is owed, which a merge may carry.
+  package internal(set) var since = LSNSet()
   /// The mutations that a request may have carried and whose outcome is not known: newest ones, and those that the entries
   /// name.
   package internal(set) var attempted = LSNSet()
@@ -18,8 +18,8 @@ package struct Outbox: Sendable {
   /// How many records there are.
   package var count: Int { newest.count }
 
-  /// The oldest unsettled mutation.
-  package var oldest: LSN? { first.first }
+  /// The oldest mutation whose content is owed.
+  package var oldest: LSN? { since.first }
 
   /// The newest mutation of a record that a request may have carried and whose outcome is not known.
   package func attempted(_ pending: Pending?) -> LSN? {
@@ -34,7 +34,7 @@ package struct Outbox: Sendable {
     guard let pending else { return Pending(isDeletion: isDeletion, newest: lsn) }
     var attempts = pending.attempts
     if attempted.contains(pending.newest) { attempts.append(Pending.Attempt(lsn: pending.newest, next: lsn)) }
-    return Pending(isDeletion: isDeletion, newest: lsn, first: pending.first, attempts: attempts)
+    return Pending(isDeletion: isDeletion, newest: lsn, first: pending.first, attempts: attempts, since: pending.since)
   }
 
   /// Settles a record's mutations up to `limit`.
@@ -49,7 +49,7 @@ package struct Outbox: Sendable {
       // unsettled one is not known either; it is taken for as old as before.
       left = Pending(
         isDeletion: pending.isDeletion, newest: pending.newest, first: carried.last?.next ?? pending.first,
-        attempts: Array(pending.attempts[carried.endIndex...]))
+        attempts: Array(pending.attempts[carried.endIndex...]), since: carried.last?.next ?? pending.since)
     } else if attempted.contains(pending.newest) {
       done.append(pending.newest)
     }
@@ -64,9 +64,9 @@ package struct Outbox: Sendable {
       if let new { newest.insert(new.newest) }
       if let old { newest.remove(old.newest) }
     }
-    if old?.first != new?.first {
-      if let new { first.insert(new.first) }
-      if let old { first.remove(old.first) }
+    if old?.since != new?.since {
+      if let new { since.insert(new.since) }
+      if let old { since.remove(old.since) }
     }
   }
 
@@ -83,7 +83,7 @@ package struct Outbox: Sendable {
 /// What the outbox knows of a record.
 struct Owed: Hashable, Sendable {
   var newest: LSN
-  var first: LSN
+  var since: LSN
 
-  init(_ pending: Pending) { (newest, first) = (pending.newest, pending.first) }
+  init(_ pending: Pending) { (newest, since) = (pending.newest, pending.since) }
 }

@@ -32,7 +32,7 @@ extension Projections {
     var keys = Set(deletions.keys).union(other.deletions.keys)
     if keys.isEmpty { keys.insert(HashKey(low: 0, high: 0)) }
     for key in keys { try addDeletions(other, key, &result) }
-    if outbox.newest != other.outbox.newest || outbox.first != other.outbox.first, result.ids.isEmpty {
+    if outbox.newest != other.outbox.newest || outbox.since != other.outbox.since, result.ids.isEmpty {
       result.isMemoryOther = true
     }
     let (ours, others) = (sync, other.sync)

@@ -66,7 +66,7 @@ extension Projections {
       living: records.living.filter { $0.value.total != 0 }.sorted { $0.key < $1.key }
         .map { StoredState.ZoneCount(zone: $0.key, living: $0.value) },
       deletionCount: UInt64(deletions.count), deletionKeys: deletions.keys, newest: outbox.newest,
-      first: outbox.first, attempted: outbox.attempted,
+      since: outbox.since, attempted: outbox.attempted,
       bounds: sync.bounds.values.sorted { $0.scope < $1.scope },
       zones: sync.zones.sorted { $0.key < $1.key }.map { StoredState.KnownZone(zone: $0.key, state: $0.value) },
       databaseTokens: sync.databaseTokens.sorted { $0.key < $1.key }
@@ -95,7 +95,7 @@ extension Projections {
 extension Outbox {
   init(_ state: StoredState) {
     newest = state.newest
-    first = state.first
+    since = state.since
     attempted = state.attempted
   }
 }

@@ -15,12 +15,13 @@ extension Projections {
         if base.version > appliedLSN { return "\(id): the base \(base.version) is not applied yet" }
       }
       guard let pending = entry.pending else { continue }
-      let mutations = [pending.first] + pending.attempts.flatMap { [$0.lsn, $0.next] } + [pending.newest]
+      let mutations =
+        [pending.since, pending.first] + pending.attempts.flatMap { [$0.lsn, $0.next] } + [pending.newest]
       if zip(mutations, mutations.dropFirst()).contains(where: { $0 > $1 }) {
         return "\(id): mutations out of order \(mutations)"
       }
-      if !outbox.newest.contains(pending.newest) || !outbox.first.contains(pending.first) {
-        return "\(id): \(pending.first) and \(pending.newest) are not in the outbox"
+      if !outbox.newest.contains(pending.newest) || !outbox.since.contains(pending.since) {
+        return "\(id): \(pending.since) and \(pending.newest) are not in the outbox"
       }
       for attempt in pending.attempts where !outbox.attempted.contains(attempt.lsn) {
         return "\(id): \(attempt.lsn) was not attempted"
@@ -31,8 +32,8 @@ extension Projections {
       }
       owing += 1
     }
-    if owing != outbox.count || owing != outbox.first.count {
-      return "the outbox counts \(outbox.count) and \(outbox.first.count) records, the table \(owing)"
+    if owing != outbox.count || owing != outbox.since.count {
+      return "the outbox counts \(outbox.count) and \(outbox.since.count) records, the table \(owing)"
     }
     if attempts != outbox.attempted.count {
       return "the outbox has \(outbox.attempted.count) attempted mutations, the records \(attempts)"

@@ -205,7 +205,8 @@ package struct Projections: Sendable {
     let old = try (entry(merged.id), deletion(merged.id))
     // There may be no entry: compaction removes the version that this was merged with once this is settled.
     var entry = old.0 ?? RecordEntry(type: merged.type)
-    // What was sent before is part of this now: whatever the outcome, this is sent next.
+    // What was sent before is part of this now: whatever the outcome, this is sent next. So is what was owed before.
+    let since = entry.pending?.since
     settle(&entry.pending, upTo: merged.local, at: lsn)
     if let pending = entry.pending {
       let attempted = (pending.attempts.map(\.lsn) + [pending.newest]).filter { outbox.attempted.contains($0) }
@@ -214,7 +215,7 @@ package struct Projections: Sendable {
       entry.pending = Pending(isDeletion: pending.isDeletion, newest: pending.newest, first: pending.first)
     }
     entry.type = merged.type
-    entry.pending = outbox.appending(lsn, isDeletion: false, to: entry.pending)
+    entry.pending = Pending(isDeletion: false, newest: lsn, first: entry.pending?.first, since: since)
     set(merged.id, old, (entry, old.1), at: lsn)
     sync.learn(merged.time)
     closeHold(merged.id, at: lsn)

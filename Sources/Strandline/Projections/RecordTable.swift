@@ -26,7 +26,7 @@ package struct Pending: Hashable, Sendable {
 
   private enum Others: Hashable, Sendable {
     case none
-    indirect case some(first: LSN, attempts: [Attempt])
+    indirect case some(first: LSN, attempts: [Attempt], since: LSN)
   }
 
   /// A mutation that a request may have carried, whose outcome is not known, and that is not the newest any more.
@@ -41,19 +41,28 @@ package struct Pending: Hashable, Sendable {
     }
   }
 
-  /// - Parameter first: nil: the newest is the only one.
-  package init(isDeletion: Bool, newest: LSN, first: LSN? = nil, attempts: [Attempt] = []) {
+  /// - Parameters:
+  ///   - first: nil: the newest is the only one.
+  ///   - since: nil: the first one.
+  package init(isDeletion: Bool, newest: LSN, first: LSN? = nil, attempts: [Attempt] = [], since: LSN? = nil) {
     self.isDeletion = isDeletion
     self.newest = newest
     let first = first ?? newest
-    others = first == newest && attempts.isEmpty ? .none : .some(first: first, attempts: attempts)
+    let since = since ?? first
+    others =
+      since == newest && first == newest && attempts.isEmpty
+      ? .none : .some(first: first, attempts: attempts, since: since)
   }
 
   /// The oldest unsettled mutation.
-  package var first: LSN { if case .some(let first, _) = others { first } else { newest } }
+  package var first: LSN { if case .some(let first, _, _) = others { first } else { newest } }
 
   /// Ascending.
-  package var attempts: [Attempt] { if case .some(_, let attempts) = others { attempts } else { [] } }
+  package var attempts: [Attempt] { if case .some(_, let attempts, _) = others { attempts } else { [] } }
+
+  /// The oldest mutation whose content the server is owed: older than the first where a merge has taken its place, which
+  /// carries what it changed.
+  package var since: LSN { if case .some(_, _, let since) = others { since } else { newest } }
 
   /// The mutations that the server may have, ascending: the first may have been sent from a copy of this log.
   package var sendable: [LSN] { [first] + attempts.map(\.lsn) + [newest] }

@@ -130,10 +130,10 @@ package final class SharedProjections: Sendable {
   package func look(_ id: RecordID) throws(StrandlineError) -> KnownRecord {
     try withLock { (state) throws(StrandlineError) in try state.look(id) }
   }
-  /// Whether a record owes the server the mutation `lsn`.
+  /// Whether a record owes the server the content of the mutation `lsn`.
   package func owes(_ id: RecordID, _ lsn: LSN) throws(StrandlineError) -> Bool {
     guard let pending = try entry(id)?.pending else { return false }
-    return pending.first <= lsn && lsn <= pending.newest
+    return pending.since <= lsn && lsn <= pending.newest
   }
   /// The newest unsettled mutation of each record that has one, ascending.
   package var owed: [LSN] { withLock { $0.outbox.newest.all() } }

@@ -3,24 +3,6 @@
 import StrandlineLog
 import Synchronization
 
-/// What became of one mutation.
-public enum MutationOutcome: Hashable, Sendable {
-  /// The server has it.
-  case saved
-  /// It went into a version that holds another device's edit too.
-  case merged
-  /// A later mutation stands in its place.
-  case superseded(by: LSN)
-  /// It never needed to leave: the record was created and deleted before anything was sent.
-  case cancelled
-  /// The record was deleted at the server; the edit is kept in history.
-  case deletedOnServer
-  /// The server refused it for good.
-  case rejected(code: String, reason: String)
-  /// The app gave it up.
-  case discarded
-}
-
 /// A durable write. Everything else about it can be awaited here.
 public struct Receipt: Sendable {
   /// The events of the transaction; nil if it changed nothing.
@@ -39,29 +21,36 @@ public struct Receipt: Sendable {
     self.store = store
   }
 
-  /// Returns when every mutation of the transaction is settled: by the server, or by what took its place.
+  /// Returns when the server has the content of every mutation of the transaction, also where a merge or a later mutation
+  /// carried it there.
   ///
-  /// - Throws: `StrandlineError.notSyncing` if the store has no engine; `.closed` if it is closed meanwhile;
-  ///   `.damaged` and `.io` if an event of the transaction cannot be read; `CancellationError`. It never hangs without an
-  ///   engine.
-  /// - Complexity: O(mutations of the transaction).
+  /// A change that the server refused for now, and that is tried again by itself, is waited for. A wait that only a person
+  /// ends is not: this throws what stands in the way, and can be called again.
+  ///
+  /// - Throws: `StrandlineError.notUploaded` if a change is held until the app edits, releases or discards it, and if it was
+  ///   rejected, given up, or ended with a deletion at the server; the message says which, and `outcome()` says it as a value.
+  ///   `.zoneLost` if its zone is frozen; `.notSyncing` if the store has no engine; `.closed` if it is closed meanwhile;
+  ///   `.damaged` and `.io` if an event of the transaction cannot be read; `CancellationError`.
+  /// - Complexity: O(mutations of the transaction); O(events from the write to its end) where something else than the answer
+  ///   to its own upload ended one.
   public func uploaded(fileID: String = #fileID, line: Int = #line) async throws {
     guard let lsns else { return }
-    try await CallSite(fileID, line).run("waiting for an upload") { try await store.waitUntilSettled(lsns) }
+    try await CallSite(fileID, line).run("waiting for an upload") {
+      try await store.waitUntilSettled(lsns)
+      try store.checkUploaded(lsns)
+    }
   }
 
-  /// What became of each record of the transaction, when all of it is settled. Ask before `compact()` has removed the
-  /// events that say so: a record whose are gone is left out.
+  /// What became of each record of the transaction, when nothing of it is owed any more. Ask before `compact()` has removed
+  /// the events that say so: a record whose are gone is left out.
   ///
-  /// - Throws: `StrandlineError` as `uploaded()`; `.damaged` and `.io` if an event cannot be read.
+  /// - Throws: `StrandlineError.notUploaded` if a change is held until the app edits, releases or discards it; `.zoneLost`,
+  ///   `.notSyncing`, `.closed`, `.damaged`, `.io` and `CancellationError` as `uploaded()`.
+  /// - Complexity: O(events from the write to its end).
   public func outcome(fileID: String = #fileID, line: Int = #line) async throws -> [RecordID: MutationOutcome] {
     guard let lsns else { return [:] }
-    try await uploaded(fileID: fileID, line: line)
     return try await CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
-      // The event that settled the mutation may not be durable yet, and only durable events can be read.
-      if case .writer(let log) = store.source {
-        try await log.waitUntilDurable(store.projections.appliedLSN.rawValue)
-      }
+      try await store.waitUntilSettled(lsns)
       return try store.outcomes(of: lsns, fileID: fileID, line: line)
     }
   }
@@ -69,7 +58,7 @@ public struct Receipt: Sendable {
 
 /// Those mutations of a transaction that the server may still be owed.
 package struct OpenMutations: Sendable {
-  fileprivate var mutations: [(id: RecordID, lsn: LSN)] = []
+  fileprivate(set) var mutations: [(id: RecordID, lsn: LSN)] = []
   /// So many of them, from the first, may be owed still.
   fileprivate var count = 0
   /// Compaction has removed mutations of the transaction, which a later one of a record stands for, and with them which
@@ -86,9 +75,26 @@ package struct OpenMutations: Sendable {
     guard let compacted, let oldest = projections.withLock({ $0.outbox.oldest }) else { return true }
     return oldest > compacted
   }
+
+  /// Why one of them does not leave before a person does something; nil if all may.
+  fileprivate func obstacle(in projections: SharedProjections) throws(StrandlineError) -> StrandlineError? {
+    let mayBeStuck = projections.withLock { state in
+      !state.sync.held.isEmpty || state.sync.zones.values.contains { $0.isLost }
+    }
+    guard mayBeStuck else { return nil }
+    for (id, lsn) in mutations.prefix(count) {
+      let (held, zone) = projections.withLock { ($0.sync.held[id], $0.sync.zones[id.zone]) }
+      let obstacle =
+        if let zone, zone.isLost { StrandlineError.loss(of: id.zone, zone) } else {
+          held.flatMap { StrandlineError.held($0) }
+        }
+      if let obstacle, try projections.owes(id, lsn) { return obstacle }
+    }
+    return nil
+  }
 }
 
-/// The callers of `Receipt.uploaded` that wait for their mutations to settle.
+/// The callers of receipts that wait until nothing of their transactions is owed.
 package final class SettledWaiters: Sendable {
   private struct Waiter: Sendable {
     var open: OpenMutations
@@ -102,6 +108,11 @@ package final class SettledWaiters: Sendable {
   private let state = Mutex(State())
 
   package init() {}
+
+  /// How many callers wait.
+  ///
+  /// For tests: they go on when a wait has begun.
+  package var count: Int { state.withLock { $0.waiters.count } }
 
   fileprivate func wait(_ lsns: ClosedRange<LSN>, in store: RecordStore) async throws {
     let open = try store.openMutations(of: lsns)
@@ -126,12 +137,16 @@ package final class SettledWaiters: Sendable {
     }
   }
 
-  /// Resumes the waiters whose mutations are settled.
+  /// Resumes the waiters whose mutations are settled, or wait for a person.
   package func resumeSettled(in store: RecordStore) {
     let waiting = state.withLock { $0.waiters }
     for (number, waiter) in waiting {
       var open = waiter.open
-      let isSettled = Result { try open.isSettled(in: store.projections) }
+      let isSettled = Result {
+        if try open.isSettled(in: store.projections) { return true }
+        if let obstacle = try open.obstacle(in: store.projections) { throw obstacle }
+        return false
+      }
       if case .success(false) = isSettled {
         state.withLock { $0.waiters[number]?.open.count = open.count }
       } else if let waiter = state.withLock({ $0.waiters.removeValue(forKey: number) }) {
@@ -200,53 +215,7 @@ extension RecordStore {
       throw StrandlineError(.notSyncing, "the store at '\(path)' has no sync engine; nothing will be uploaded")
     }
     try await settledWaiters.wait(lsns, in: self)
-  }
-
-  /// What became of each record's mutation in a range of events, as far as it is settled and compaction has left the
-  /// events that say so.
-  ///
-  /// - Throws: `StrandlineError`: `.damaged`, `.io`, `.closed`.
-  /// - Complexity: O(events since the range).
-  public func outcomes(
-    of lsns: ClosedRange<LSN>, fileID: String = #fileID, line: Int = #line
-  ) throws -> [RecordID: MutationOutcome] {
-    try CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
-      try requireOpen()
-      return try findOutcomes(of: lsns)
-    }
-  }
-
-  private func findOutcomes(of lsns: ClosedRange<LSN>) throws -> [RecordID: MutationOutcome] {
-    var open: [RecordID: LSN] = [:]
-    var result: [RecordID: MutationOutcome] = [:]
-    var lsn = lsns.lowerBound
-    let end = source.durableLSN
-    while lsn <= end, lsn <= lsns.upperBound || !open.isEmpty {
-      defer { lsn = lsn.advanced(by: 1) }
-      guard let event = try source.eventIfKept(at: lsn) else { continue }
-      if let id = event.recordID, let mutation = open[id], let outcome = Self.outcome(of: mutation, by: event) {
-        result[id] = outcome
-        open[id] = nil
-      }
-      if lsns.contains(lsn) {
-        switch event {
-        case .saved(let saved): open[saved.id] = lsn
-        case .superseded(let saved): open[saved.id] = lsn
-        case .deleted(let deleted): open[deleted.id] = lsn
-        default: break
-        }
-      }
-    }
-    return result
-  }
-
-  private static func outcome(of mutation: LSN, by event: Event) -> MutationOutcome? {
-    switch event {
-    case .merged(let merged) where merged.local >= mutation: return .merged
-    case .discarded(let discarded) where discarded.lsn >= mutation: return .discarded
-    case .settled(let settled) where settled.lsn > mutation: return .superseded(by: settled.lsn)
-    case .settled(let settled) where settled.lsn == mutation: return settled.mutationOutcome
-    default: return nil
-    }
+    // The event that settled the mutation may not be durable yet, and only durable events can be read.
+    if case .writer(let log) = source { try await log.waitUntilDurable(projections.appliedLSN.rawValue) }
   }
 }

@@ -91,8 +91,8 @@ public struct StoreStatus: Hashable, Sendable {
   public var records: Int
   /// Records with changes that the server has not settled.
   public var unsettled: Int
-  /// Milliseconds since the oldest of those changes was made, by this device's clock; nil if there is none, or if its event
-  /// is damaged.
+  /// Milliseconds since the oldest of those changes was made, by this device's clock; a merge does not make it young. Nil if
+  /// there is none, or if its event is damaged.
   public var oldestUnsettledMilliseconds: Int64?
   /// Names in the deletion index.
   public var deleted: Int

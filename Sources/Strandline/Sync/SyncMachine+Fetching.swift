@@ -236,10 +236,7 @@ extension SyncMachine {
   /// The run ends with the loss of a zone, because what is unsent in it stays here until a person decides.
   mutating func noteLoss(of zone: ZoneID) {
     guard lostZone == nil, let state = self.zone(zone), state.isLost else { return }
-    lostZone = StrandlineError(
-      .zoneLost,
-      "zone '\(zone)' is gone at the server (\(state.lostWords)); its records stay readable here and nothing of it is synced "
-        + "until 'resync' says which side stands")
+    lostZone = .loss(of: zone, state)
   }
 
   // MARK: Lookups

@@ -146,7 +146,7 @@ extension Failure {
       .dataDamaged
     case .diskFull, .io, .outcomeUnknown: .inputOutput
     case .accountMismatch, .needsSignIn: .notPermitted
-    case .unreachable, .serverRefused, .zoneLost: .unreachable
+    case .unreachable, .serverRefused, .zoneLost, .notUploaded: .unreachable
     default: .ourBug
     }
   }

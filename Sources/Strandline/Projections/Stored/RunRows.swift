@@ -129,13 +129,14 @@ extension Base: FieldGroup {
 
 extension Pending: FieldGroup {
   package static var tableName: String { "pending" }
-  package static var bytesMin: Int { 4 }
+  package static var bytesMin: Int { 5 }
   package init<Coder: FieldCoder>(_ pending: Self?, _ field: inout Coder) throws(Coder.Failure) {
     self.init(
       isDeletion: try field("isDeletion", .flag, pending?.isDeletion),
       newest: try field("newest", .lsn, pending?.newest), first: try field("first", .lsn, pending?.first),
-      attempts: try field("attempts", .list(.group(Attempt.self)), pending?.attempts))
-    try field.require(first <= newest, "a first mutation after the newest")
+      attempts: try field("attempts", .list(.group(Attempt.self)), pending?.attempts),
+      since: try field("since", .lsn, pending?.since))
+    try field.require(since <= first && first <= newest, "a first mutation after the newest, or owed since a later one")
   }
 }
 

@@ -14,7 +14,7 @@ package struct StoredState: Sendable {
   var deletionKeys: [HashKey]
 
   var newest: LSNSet
-  var first: LSNSet
+  var since: LSNSet
   var attempted: LSNSet
 
   var bounds: [Bound]
@@ -52,7 +52,7 @@ extension StoredState: FieldDescribed {
       living: try field("living", .list(.group(ZoneCount.self)), state?.living),
       deletionCount: try field("deletionCount", .varint, state?.deletionCount),
       deletionKeys: try field("deletionKeys", .list(.hashKey), state?.deletionKeys),
-      newest: try field("newest", .lsnSet, state?.newest), first: try field("first", .lsnSet, state?.first),
+      newest: try field("newest", .lsnSet, state?.newest), since: try field("since", .lsnSet, state?.since),
       attempted: try field("attempted", .lsnSet, state?.attempted),
       bounds: try field("bounds", .list(.payload(Bound.self)), state?.bounds),
       zones: try field("zones", .list(.group(KnownZone.self)), state?.zones),

@@ -1,0 +1,154 @@
+// What became of mutations, as the log says it: an outcome follows the content. A merge carries what it took the place of, so
+// its outcome is theirs.
+
+import StrandlineLog
+
+/// What became of one mutation.
+public enum MutationOutcome: Hashable, Sendable {
+  /// The server has it.
+  case saved
+  /// The server has it, in a version that holds another device's edit too.
+  case merged
+  /// The server has a later mutation, which stands in its place.
+  case superseded(by: LSN)
+  /// It never needed to leave: the record was created and deleted before anything was sent.
+  case cancelled
+  /// The record was deleted at the server; the edit is kept in history.
+  case deletedOnServer
+  /// It can never be at the server, and why: another device has a record of another type there under the name.
+  case rejected(code: String, reason: String)
+  /// It was given up: by `RecordStore.discardChanges`, or by a rule of the app's for conflicts.
+  case discarded
+
+  /// Why the server does not have it; nil if it does, or has what replaced it.
+  fileprivate var refusal: String? {
+    switch self {
+    case .saved, .merged, .superseded, .cancelled: nil
+    case .deletedOnServer: "the record was deleted at the server; the edit is kept in its history"
+    case .rejected(let code, let reason): "it cannot be sent (\(code): \(reason))"
+    case .discarded: "it was given up"
+    }
+  }
+}
+
+extension RecordStore {
+  /// What became of each record's mutation in a range of events, as far as it is settled and compaction has left the
+  /// events that say so.
+  ///
+  /// - Throws: `StrandlineError`: `.damaged`, `.io`, `.closed`.
+  /// - Complexity: O(events from the range to the last one that settles a mutation of it).
+  public func outcomes(
+    of lsns: ClosedRange<LSN>, fileID: String = #fileID, line: Int = #line
+  ) throws -> [RecordID: MutationOutcome] {
+    try CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
+      try requireOpen()
+      return try findOutcomes(of: lsns).mapValues(\.outcome)
+    }
+  }
+
+  private func findOutcomes(of lsns: ClosedRange<LSN>) throws -> [RecordID: OutcomeSearch.Found] {
+    var open: [RecordID: OutcomeSearch] = [:]
+    var result: [RecordID: OutcomeSearch.Found] = [:]
+    var lsn = lsns.lowerBound
+    let end = source.durableLSN
+    while lsn <= end, lsn <= lsns.upperBound || !open.isEmpty {
+      defer { lsn = lsn.advanced(by: 1) }
+      guard let event = try source.eventIfKept(at: lsn) else { continue }
+      if let id = event.recordID, let found = open[id]?.take(event, at: lsn) {
+        result[id] = found
+        open[id] = nil
+      }
+      guard lsns.contains(lsn) else { continue }
+      switch event {
+      case .saved(let saved): open[saved.id] = OutcomeSearch(lsn)
+      case .superseded(let saved): open[saved.id] = OutcomeSearch(lsn)
+      case .deleted(let deleted): open[deleted.id] = OutcomeSearch(lsn)
+      default: break
+      }
+    }
+    return result
+  }
+
+  /// Checks that of a transaction of which nothing is owed the server has everything, or what replaced it.
+  ///
+  /// - Throws: `.notUploaded`.
+  func checkUploaded(_ lsns: ClosedRange<LSN>) throws {
+    // The answer to its own upload ended it, as almost always.
+    if try openMutations(of: lsns).mutations.allSatisfy({ try wasAnswered($0.id, $0.lsn) }) { return }
+    let refused = try findOutcomes(of: lsns).filter { $0.value.outcome.refusal != nil }
+    guard let (id, found) = refused.min(by: { $0.key < $1.key }), let refusal = found.outcome.refusal else { return }
+    let others = refused.count > 1 ? ", and so are \(refused.count - 1) others of the transaction" : ""
+    throw StrandlineError(
+      .notUploaded,
+      "the change of '\(id)' is not at the server\(others): \(refusal)\(found.words.isEmpty ? "" : ", because \(found.words)")"
+    )
+  }
+}
+
+extension RecordStore {
+  /// Whether what is known of a record comes from the answer to the upload of this mutation.
+  fileprivate func wasAnswered(_ id: RecordID, _ lsn: LSN) throws(StrandlineError) -> Bool {
+    let known = try projections.look(id)
+    if let entry = known.entry { return entry.base?.content == lsn }
+    return known.deletion?.lsn == lsn && known.deletion?.isProvisional == false
+  }
+}
+
+/// The search for what became of a mutation.
+private struct OutcomeSearch {
+  struct Found {
+    var outcome: MutationOutcome
+    /// Why, where an event says it in words that the outcome does not have.
+    var words = ""
+  }
+
+  /// The mutation, or the merge that carries its content.
+  private var mutation: LSN
+  private var isMerged = false
+
+  init(_ mutation: LSN) { self.mutation = mutation }
+
+  /// Takes in the record's next event; what became of the mutation if that says so.
+  mutating func take(_ event: Event, at lsn: LSN) -> Found? {
+    switch event {
+    case .merged(let merged) where merged.local >= mutation:
+      (mutation, isMerged) = (lsn, true)
+      return nil
+    case .discarded(let discarded) where discarded.lsn >= mutation: return Found(outcome: .discarded)
+    case .settled(let settled) where settled.lsn >= mutation: return found(settled)
+    default: return nil
+    }
+  }
+
+  private func found(_ settled: Settled) -> Found {
+    switch settled.outcome {
+    case .discarded: Found(outcome: .discarded, words: settled.words)
+    case .saved where settled.lsn > mutation, .deleted where settled.lsn > mutation:
+      Found(outcome: .superseded(by: settled.lsn))
+    case .saved where isMerged: Found(outcome: .merged)
+    // All earlier ones end with it.
+    default: Found(outcome: settled.mutationOutcome)
+    }
+  }
+}
+
+extension StrandlineError {
+  /// What a caller gets that waits for a record which is held until a person does something; nil if it is tried again by
+  /// itself.
+  static func held(_ held: Held) -> StrandlineError? {
+    guard held.durationMilliseconds == 0 else { return nil }
+    return StrandlineError(
+      .notUploaded,
+      "'\(held.id)' is held (\(held.code): \(held.words)); edit it, or call 'releaseHolds' to have "
+        + "it sent again as it is, or 'discardChanges' to give it up",
+      underlying: CloudError(CloudError.Code(rawValue: held.code), reason: held.words))
+  }
+
+  /// What a caller gets that asks for something of a zone that is frozen.
+  static func loss(of zone: ZoneID, _ state: ZoneState) -> StrandlineError {
+    StrandlineError(
+      .zoneLost,
+      "zone '\(zone)' is gone at the server (\(state.lostWords)); its records stay readable here and nothing of it is synced "
+        + "until 'resumeZone' is called")
+  }
+}
