@@ -154,12 +154,15 @@ struct HelpTests {
           query                   Find records of a type.
           index                   List, add or drop indexes.
           history                 Show what happened to one record.
+          why                     Tell one record's story, and why it stands as it does.
           watch                   Print records, and then each change of them.
           put                     Change or create one record.
           delete                  Delete records.
-          sync                    Sync a store with CloudKit or a local server, once.
+          sync                    Sync a store with CloudKit or a local server, once or with --watch.
           status                  Show what a store holds, has to send and waits for.
+          pending                 List the records with unsent changes, and what is in their way.
           held                    Show what is set aside because the server refused it, and end that.
+          zones                   List the zones of a store, or sync a lost one again.
           log-dump                Show the events of a store, or of a server's journal.
           verify                  Check every byte of a store, or of a server's journal.
           repair                  Recover what a damaged store still holds into a new store.

@@ -17,7 +17,7 @@ struct `A public value` {
     // Printed as their text form.
     "LogPosition",
     // Sequences: what they give out is printed, and not they.
-    "StoreObservation", "RecordChanges", "StoreRefreshes", "AsyncIterator",
+    "StoreObservation", "RecordChanges", "StoreRefreshes", "SyncStatuses", "AsyncIterator",
   ]
 
   @Test func `describes itself in one line`() async throws {

@@ -266,6 +266,31 @@ func syncNow(_ store: RecordStore) async throws -> Int {
   }
 }
 
+func followSync(_ engine: SyncEngine, show: (String, Double?) -> Void) async -> String {
+  for await status in engine.statuses {
+    show(status.sentence, status.upload.map { Double($0.done) / Double(max(1, $0.total)) })
+    if status.phase == .needsPerson { break }
+  }
+  return engine.status.diagnostics()
+}
+
+func openForSyncWithLog(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.log = SyncLog(from: .notice) { level, line in print("sync \(level): \(line)") }
+  return try await RecordStore.open(at: folder, syncing: configuration)
+}
+
+func whatIsOwed(in store: RecordStore) throws -> [String] {
+  var lines: [String] = []
+  var next: LSN? = .some(.none)
+  while let after = next {
+    let page = try store.pendingChanges(after: after)
+    lines += page.changes.map { "\($0.id): \($0.obstacle.map { "\($0)" } ?? "is sent next")" }
+    next = page.next
+  }
+  return lines
+}
+
 func openForSyncByHand(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   var configuration = SyncConfiguration(cloud)
   configuration.isAutomatic = false  // only `now()` runs a cycle
@@ -574,6 +599,7 @@ struct `The examples of the documentation` {
     let phone = try await RecordStore.open(
       at: "/notes", syncing: configuration, environment: .simulated(disk: SimulatedDisk(), seed: 1))
     let note = Note(id: "tide", title: "Low tide at six")
+    #expect(try whatIsOwed(in: phone).isEmpty)
     async let outcome = upload(note, from: phone)
     var synced = 0
     while synced == 0 { synced = try await syncNow(phone) }

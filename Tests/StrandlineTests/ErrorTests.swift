@@ -219,6 +219,7 @@ private struct PublicCall: Sendable {
     PublicCall("StoreView.values<>(_:_:)") { try throwFirst($0.store.view().values(Memo.self, ["n"]).unreadable) },
     PublicCall("RecordStore.status()", damaged: nil) { _ = try $0.store.status() },
     PublicCall("RecordStore.receipt(at:)") { _ = try $0.store.receipt(at: $0.receipt.position) },
+    PublicCall("RecordStore.pendingChanges(after:limit:)", damaged: nil) { _ = try $0.store.pendingChanges() },
     PublicCall("RecordStore.outcomes(of:)") { _ = try $0.store.outcomes(of: try #require($0.receipt.lsns)) },
     PublicCall("RecordStore.sync", damaged: nil) { _ = try $0.store.sync },
     PublicCall("Receipt.uploaded()") { try await $0.receipt.uploaded() },

@@ -149,6 +149,6 @@ extension StrandlineError {
     StrandlineError(
       .zoneLost,
       "zone '\(zone)' is gone at the server (\(state.lostWords)); its records stay readable here and nothing of it is synced "
-        + "until 'resumeZone' is called")
+        + "until 'resync' says which side stands")
   }
 }

@@ -93,7 +93,8 @@ extension RecordStore {
     }
   }
 
-  private func check(limit: Int) throws(StrandlineError) {
+  /// Checks the limit of a page.
+  func check(limit: Int) throws(StrandlineError) {
     guard limit < 1 else { return }
     throw StrandlineError(.invalidValue, "the limit of a page is \(limit); it must be at least 1")
   }

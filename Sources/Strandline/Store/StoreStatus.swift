@@ -177,10 +177,7 @@ extension RecordStore {
       oldestUnsettledMilliseconds: oldest,
       deleted: known.deleted, openBlocks: sync.openBlocks.count,
       held: (Array(sync.held.values) + Array(sync.unread.values)).sorted { $0.id < $1.id }.map {
-        StoreStatus.Held(
-          id: $0.id, code: $0.code, reason: $0.words, attempts: Int(clamping: $0.attempts),
-          isDownload: $0.direction == .download,
-          retryMilliseconds: $0.durationMilliseconds > 0 ? $0.remaining(wall: now) : nil, requestUUID: $0.requestUUID)
+        StoreStatus.Held($0, wall: now)
       }, zones: zones, waitMilliseconds: wait?.rest, waitReason: wait?.pace.reason,
       views: known.views.sorted { $0.shown < $1.shown }.map { view in
         let held = environment.clock.monotonicNanoseconds() &- view.takenNanoseconds
@@ -202,7 +199,8 @@ extension RecordStore {
       })
   }
 
-  private func mutationTime(_ lsn: LSN) throws -> HybridTime? {
+  /// When a mutation was made; nil if compaction has removed it.
+  func mutationTime(_ lsn: LSN) throws -> HybridTime? {
     switch try source.eventIfKept(at: lsn) {
     case .saved(let event): event.time
     case .superseded(let event): event.time
@@ -210,6 +208,16 @@ extension RecordStore {
     case .merged(let event): event.time
     default: nil
     }
+  }
+}
+
+extension StoreStatus.Held {
+  init(_ held: Held, wall: Int64) {
+    self.init(
+      id: held.id, code: held.code, reason: held.words, attempts: Int(clamping: held.attempts),
+      isDownload: held.direction == .download,
+      retryMilliseconds: held.durationMilliseconds > 0 ? held.remaining(wall: wall) : nil, requestUUID: held.requestUUID
+    )
   }
 }
 

@@ -64,6 +64,7 @@ struct RequestPace: Sendable {
   private let store: RecordStore
   private let scope: DatabaseScope
   private var failures: [RequestKind: Int] = [:]
+  private var lastFailure: CloudError?
   /// The engine's own waits, of one kind and of all.
   private var kinds: [RequestKind: Until] = [:]
   private var all: Until?
@@ -86,6 +87,19 @@ struct RequestPace: Sendable {
     let clock = store.environment.clock
     let (now, wall) = (clock.monotonicNanoseconds(), clock.wallMilliseconds())
     return [servers, all, kinds[kind]].compactMap { $0?.rest(now, wall) }.max { $0.milliseconds < $1.milliseconds }
+  }
+
+  /// The longest wait that is not over, the server's before the engine's own; nil if there is none.
+  mutating func longestWait() -> Wait? {
+    RequestKind.allCases.compactMap { wait(for: $0) }.max { left, right in
+      left.isServers == right.isServers ? left.milliseconds < right.milliseconds : right.isServers
+    }
+  }
+
+  /// The failures in a row of the kind of request that has failed most often, and the last error of any; nil if there is none.
+  var retry: (count: Int, error: CloudError)? {
+    guard let count = failures.values.max(), let lastFailure else { return nil }
+    return (count, lastFailure)
   }
 
   /// A wait that began before a relaunch.
@@ -132,6 +146,7 @@ struct RequestPace: Sendable {
   mutating func failed(_ kind: RequestKind, _ error: CloudError, doing: String) async throws {
     takeFromLog()
     failures[kind, default: 0] += 1
+    lastFailure = error
     let clock = store.environment.clock
     let wall = clock.wallMilliseconds()
     // Both count: a server that names no wait, or a very short one, is not asked again at once.

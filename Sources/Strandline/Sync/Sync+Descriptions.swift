@@ -13,6 +13,62 @@ extension SyncReport: CustomStringConvertible {
   }
 }
 
+extension SyncStatus: CustomStringConvertible {
+  /// The phase, and what is unsettled and held.
+  public var description: String {
+    let held = held.reduce(0) { $0 + $1.count }
+    return "\(phase.rawValue), \(unsettled) unsettled\(held > 0 ? ", \(held) held" : "")"
+  }
+}
+
+extension SyncStatus.HeldGroup: CustomStringConvertible {
+  /// How many, and why.
+  public var description: String { "\(count) \(isDownload ? "downloads" : "changes"): \(code)".oneLine }
+}
+
+extension SyncStatus.Waits: CustomStringConvertible {
+  /// How many.
+  public var description: String { "\(total) waiting" }
+}
+
+extension SyncStatus.Progress: CustomStringConvertible {
+  /// Both numbers.
+  public var description: String { "\(done) of \(total)" }
+}
+
+extension SyncStatus.Download: CustomStringConvertible {
+  /// The counts.
+  public var description: String {
+    [String.count(pages, "page"), String.count(records, "record"), "\(String.count(zonesLeft, "zone")) left"]
+      .joined(separator: ", ")
+  }
+}
+
+extension SyncStatus.Wait: CustomStringConvertible {
+  /// Until when, and why.
+  public var description: String { "until \(untilMilliseconds) ms: \(code), \(reason)".oneLine }
+}
+
+extension SyncStatus.Halt: CustomStringConvertible {
+  /// What, and why.
+  public var description: String { "\(type.map { "\($0) of " } ?? "")\(zone): \(code), \(reason)".oneLine }
+}
+
+extension SyncStatus.Retry: CustomStringConvertible {
+  /// How often, and why.
+  public var description: String { "\(String.count(count, "failure")), the last \(code)".oneLine }
+}
+
+extension SyncStatus.Operation: CustomStringConvertible {
+  /// What it was and what became of it.
+  public var description: String { "\(kind) \(failure.map { "failed with \($0)" } ?? "answered")".oneLine }
+}
+
+extension SyncLog: CustomStringConvertible {
+  /// The level.
+  public var description: String { "log from level \(level) on" }
+}
+
 extension SyncConfiguration: CustomStringConvertible {
   /// Whether the engine starts cycles by itself.
   public var description: String { isAutomatic ? "automatic sync" : "sync by hand" }

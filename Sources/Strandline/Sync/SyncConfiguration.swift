@@ -15,6 +15,9 @@ public struct SyncConfiguration: Sendable {
   /// and a deletion wins over an edit. All devices of an app should have the same rules.
   public var conflicts = ConflictRules()
 
+  /// Takes lines that say what the engine does; none by default.
+  public var log: SyncLog?
+
   /// Syncs with any implementation of `CloudDatabase`.
   public init(_ database: any CloudDatabase) {
     makeDatabase = { _, _ in database }

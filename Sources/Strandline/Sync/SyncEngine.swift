@@ -31,6 +31,8 @@ public final class SyncEngine: SyncDriver {
   private let isAutomatic: Bool
   private let automaticTask: Mutex<Task<Void, Never>?> = Mutex(nil)
   private let lastRun: Mutex<LastRun> = Mutex(LastRun())
+  /// What this shows of itself.
+  let watch: SyncWatch
 
   /// The last run's result.
   private struct LastRun: Sendable {
@@ -44,7 +46,8 @@ public final class SyncEngine: SyncDriver {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
     self.isAutomatic = configuration.isAutomatic
-    machine = Mutex(SyncMachine(store: store, database: database))
+    watch = SyncWatch(store, database.address.scope, configuration.log)
+    machine = Mutex(SyncMachine(store: store, database: database, watch: watch))
     // The store keeps the engine, and a run under way does.
     let runs = SyncRuns { [weak self] options in
       guard let self else { throw StrandlineError(.closed, "the store is closed") }
@@ -68,21 +71,31 @@ public final class SyncEngine: SyncDriver {
     }
   }
 
-  package func localWriteEnded() { wakeUp.signal() }
+  package func localWriteEnded() {
+    watch.localWriteEnded()
+    wakeUp.signal()
+  }
 
   package func holdsEnded(_ ids: [RecordID]) {
     released.withLock { $0 += ids }
     wakeUp.signal()
   }
 
-  package func pause() async { await stop(.suspended) }
+  package func pause() async {
+    await stop(.suspended)
+    watch.suspended(true)
+  }
 
   package func resume() {
+    watch.suspended(false)
     runs.withLock { $0 }?.resume()
     beginAutomaticRuns()
   }
 
-  package func stop() async { await stop(StrandlineError(.closed, "the store at '\(store.path)' is closed")) }
+  package func stop() async {
+    await stop(StrandlineError(.closed, "the store at '\(store.path)' is closed"))
+    watch.stopped()
+  }
 
   private func stop(_ error: StrandlineError) async {
     let task = automaticTask.withLock { task in
@@ -142,15 +155,18 @@ public final class SyncEngine: SyncDriver {
       return ids
     }
     for id in released { machine.holdEnded(id) }
+    watch.runBegins()
     do {
       try await machine.run(options)
       let (report, nextDue) = (machine.report, machine.nextDue())
       lastRun.withLock { $0 = LastRun(report: report, nextDue: nextDue) }
+      watch.runEnded(machine, machine.pace.longestWait(), nil)
       return report
     } catch {
       let error = StrandlineError.translating(error, "syncing '\(store.path)'")
       let (report, nextDue) = (machine.report, machine.nextDue())
       lastRun.withLock { $0 = LastRun(report: report, error: error as? StrandlineError, nextDue: nextDue) }
+      watch.runEnded(machine, machine.pace.longestWait(), error)
       throw error
     }
   }
@@ -161,12 +177,7 @@ public final class SyncEngine: SyncDriver {
   /// - Throws: `StrandlineError` as `write`; the decision is durable when this returns.
   public func resumeZone(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws {
     try await CallSite(fileID, line).run("resuming zone '\(zone)'") {
-      try store.requireWritable()
-      try await store.commit { core in
-        guard core.projections.sync.zones[zone]?.isLost == true else { return }
-        try core.append(
-          .zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "resumed by the app", policy: "resume")))
-      }
+      _ = try await store.resumeZone(store.canonical(zone))
     }
     wakeUp.signal()
   }
@@ -208,13 +219,6 @@ public final class SyncEngine: SyncDriver {
 
   /// Why the last run failed; nil if it did not.
   public var lastError: StrandlineError? { lastRun.withLock { $0.error } }
-
-  /// The store's state: what is unsent, held, waited for.
-  ///
-  /// - Throws: as `RecordStore.status()`.
-  public func status(fileID: String = #fileID, line: Int = #line) throws -> StoreStatus {
-    try store.status(fileID: fileID, line: line)
-  }
 
   // MARK: Automatic runs
 

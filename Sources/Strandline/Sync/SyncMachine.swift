@@ -15,6 +15,7 @@ import Synchronization
 struct SyncMachine: Sendable {
   let store: RecordStore
   let database: any CloudDatabase
+  let watch: SyncWatch
   var queue: UploadQueue
   var pace: RequestPace
   var options = CycleOptions()
@@ -71,9 +72,10 @@ struct SyncMachine: Sendable {
   /// A zone of this run is gone at the server.
   var lostZone: StrandlineError?
 
-  init(store: RecordStore, database: any CloudDatabase) {
+  init(store: RecordStore, database: any CloudDatabase, watch: SyncWatch) {
     self.store = store
     self.database = database
+    self.watch = watch
     queue = UploadQueue(store: store, scope: database.address.scope)
     pace = RequestPace(store: store, scope: database.address.scope)
     if pace.operationsMax > 0 { operationsMax = min(UploadPlan.operationsMax, pace.operationsMax) }
@@ -134,7 +136,7 @@ struct SyncMachine: Sendable {
     do {
       while true {
         switch try await step() {
-        case .worked: continue
+        case .worked: watch.stepEnded(self)
         case .waits(let wait): try await sleep(wait)
         case .idle:
           try finish()
@@ -246,6 +248,7 @@ struct SyncMachine: Sendable {
       throw error
     }
     report.waitedMilliseconds += wait.milliseconds
+    watch.waits(wait)
     try await store.environment.clock.sleep(milliseconds: wait.milliseconds)
   }
 
@@ -328,14 +331,17 @@ struct SyncMachine: Sendable {
   mutating func send<Answer: Sendable>(_ kind: RequestKind, _ request: () async throws -> Answer) async throws -> Answer
   {
     report.requests += 1
+    watch.requestBegins(kind)
     let begin = store.environment.clock.monotonicNanoseconds()
     do {
       let answer = try await request()
+      watch.requestEnded(kind)
       foreignError = nil
       // What an upload came to stands in the answer.
       if kind != .upload { pace.succeeded(kind) }
       return answer
     } catch {
+      watch.requestEnded(kind, error)
       // A request that ran into its time-out counts as waiting.
       report.waitedMilliseconds += Int64((store.environment.clock.monotonicNanoseconds() &- begin) / 1_000_000)
       try Task.checkCancellation()

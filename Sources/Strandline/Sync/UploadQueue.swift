@@ -59,6 +59,8 @@ struct UploadQueue: Sendable {
   var lanes: [ZoneID: UploadLane] = [:]
   /// What the records wait for that are not ready.
   private(set) var waits: [RecordID: UploadWait] = [:]
+  /// How many wait for what.
+  private(set) var waitCounts = SyncStatus.Waits()
   private var waiting: [Trigger: Set<RecordID>] = [:]
   /// Their waits have ended; they are looked at before the cursor goes on. In the order in which they woke.
   private var woken: [RecordID] = []
@@ -89,6 +91,7 @@ struct UploadQueue: Sendable {
   mutating func wait(_ id: RecordID, for wait: UploadWait) {
     endWait(of: id)
     waits[id] = wait
+    waitCounts.count(wait, 1)
     if let trigger = Self.trigger(of: wait, id) { waiting[trigger, default: []].insert(id) }
   }
 
@@ -102,7 +105,9 @@ struct UploadQueue: Sendable {
   }
 
   private mutating func endWait(of id: RecordID) {
-    guard let wait = waits.removeValue(forKey: id), let trigger = Self.trigger(of: wait, id) else { return }
+    guard let wait = waits.removeValue(forKey: id) else { return }
+    waitCounts.count(wait, -1)
+    guard let trigger = Self.trigger(of: wait, id) else { return }
     waiting[trigger]?.remove(id)
     if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
   }
@@ -365,7 +370,7 @@ struct UploadQueue: Sendable {
 
   /// Calls `body` with each name in the record's zone that it refers to, and whether that binds it. Only what may hold a
   /// reference is decoded.
-  private static func forEachTarget(of record: Record, _ body: (_ name: String, _ isBinding: Bool) -> Void) {
+  static func forEachTarget(of record: Record, _ body: (_ name: String, _ isBinding: Bool) -> Void) {
     if let parent = record.parent { body(parent, true) }
     _ = record.forEachFieldInPlace { field in
       guard case .other(let value) = field.value else { return }

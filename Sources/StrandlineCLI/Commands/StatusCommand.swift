@@ -43,16 +43,7 @@ extension Command {
     if let wait = status.waitMilliseconds {
       rows.append(("waiting", "\(Words.duration(milliseconds: wait)): \(printable(status.waitReason ?? ""))"))
     }
-    for zone in status.zones {
-      var words = [Words.plural(zone.records, "record")]
-      if let reason = zone.lostReason {
-        words.append("lost (\(reason)): \(printable(zone.lostWords)); kept here, not synced")
-      }
-      if zone.isDirty { words.append("has changes to fetch") }
-      if !zone.hasToken { words.append("never fetched") }
-      if zone.ghostsPossible { words.append("may hold records that the server has deleted") }
-      rows.append(("zone \(printable(zone.id.description))", words.joined(separator: ", ")))
-    }
+    for zone in status.zones { rows.append(("zone \(printable(zone.id.description))", zone.words)) }
     for held in status.held { rows.append(("held", held.line)) }
     if !status.held.isEmpty { rows.append(("try", "strandline held \(ShellWord.quote(path))")) }
     for damage in status.damage {
@@ -117,14 +108,7 @@ extension StoreStatus {
         ])
       } ?? .null,
       "held": .array(held.map(\.json)),
-      "zones": .array(
-        zones.map {
-          .object([
-            "zoneName": .string($0.id.name), "records": .integer(Int64($0.records)), "isDirty": .bool($0.isDirty),
-            "lostReason": $0.lostReason.map { .string("\($0)") } ?? .null, "lostWords": .string($0.lostWords),
-            "ghostsPossible": .bool($0.ghostsPossible), "hasToken": .bool($0.hasToken),
-          ])
-        }),
+      "zones": .array(zones.map(\.json)),
     ])
   }
 }

@@ -10,12 +10,15 @@ import Synchronization
 
 extension Command {
   static let sync = Command(
-    "sync", "Sync a store with CloudKit or a local server, once.", operands: ["STORE"],
+    "sync", "Sync a store with CloudKit or a local server, once or with --watch.", operands: ["STORE"],
     details: [
       "Fetches, sends, and fetches again after a conflict. If the server throttles requests, it waits at most 30 seconds",
       "in all; then it exits with 75 (69 if the server cannot be reached) and says when to try again. The session token",
       "changes with each answer, and its file is rewritten. Without --session-token-file it is kept in STORE.",
-      "Exits with 0 if nothing is set aside, and with 1 if the server refused a record, which is then held: see held.",
+      "Exits with 0 if nothing is set aside, and with 1 if the server refused a record, which is then held: see held. What",
+      "is left is said by cause, with the verb that helps.",
+      "With --watch it stays, syncs by itself as an app does, and prints a line when its status changes: Synced, Uploading",
+      "1,204 of 60,000. It holds the store's lock meanwhile. Ends at Ctrl-C (exit code 0).",
       "Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused.",
       "Environment variables: STRANDLINE_API_TOKEN, and STRANDLINE_SESSION with the token of a new sign-in.",
     ],
@@ -26,13 +29,17 @@ extension Command {
       Option("--zone", "ZONE", "Only this zone."),
       Option("--pull-only", "Fetch only; send nothing."),
       Option("--push-only", "Send only; fetch nothing."),
+      Option("--watch", "Stay, and print each change of the status until Ctrl-C."),
       .json,
       Option("--api-token-file", "FILE", "A file that holds the container's API token."),
       Option("--session-token-file", "FILE", "A file with the session token; each new token is written to it."),
     ],
     examples: [
       Example(
-        "With a local server", "strandline sync --url http://127.0.0.1:8080 --container iCloud.example STORE")
+        "With a local server", "strandline sync --url http://127.0.0.1:8080 --container iCloud.example STORE"),
+      Example(
+        "Stay, and say what happens",
+        "strandline sync --watch --url http://127.0.0.1:8080 --container iCloud.example STORE"),
     ],
     run: { try await SyncCommand($0, $1).run() })
 }
@@ -44,11 +51,14 @@ struct SyncCommand {
   private let address: CloudAddress
   private let options: CycleOptions
   private let isJSON: Bool
+  private let stays: Bool
   private let apiToken: String
   private let sessionPath: String?
   private let console: Console
 
   private static let tokenBytesMax = 16 << 10
+  /// How many held records are named one by one.
+  private static let heldShownMax = 10
 
   init(_ arguments: Arguments, _ console: Console) throws {
     guard let url = arguments["--url"] else { throw UsageError(message: "sync needs --url URL") }
@@ -68,6 +78,10 @@ struct SyncCommand {
     case (false, false): break
     }
     options.zone = try arguments.zone()
+    stays = arguments.has("--watch")
+    if stays, options.zone != nil || options.direction != .both {
+      throw UsageError(message: "--watch syncs everything; it takes neither --zone nor --pull-only nor --push-only")
+    }
     self.url = url
     self.options = options
     self.console = console
@@ -112,21 +126,24 @@ struct SyncCommand {
 
   func run() async throws -> ExitCode {
     let session = SessionBox()
+    let fresh = console.variable("STRANDLINE_SESSION")
     var configuration = SyncConfiguration {
-      [address, apiToken, url, sessionPath, timeout = console.requestTimeout] storePath, environment in
+      [address, apiToken, url, sessionPath, timeout = console.requestTimeout, stays] storePath, environment in
       let opened = try WebSession(path: sessionPath ?? storePath + "/session", environment: environment.system)
+      if stays, let fresh, !opened.hasToken { try opened.signIn(token: fresh) }
       session.set(opened)
       return WebServicesDatabase(
         address: address, apiToken: apiToken, session: opened, baseURL: url,
         transport: NetworkTransport(timeout: timeout, totalTimeout: 6 * timeout), environment: environment.system)
     }
-    configuration.isAutomatic = false
+    configuration.isAutomatic = stays
     try Command.checkParent(of: storePath, console, purpose: "to make the store in")
     let isNew = Command.isNew(storePath, console)
     let store = try await RecordStore.open(
       at: storePath, syncing: configuration, environment: StoreEnvironment(console.environment))
     if isNew { Command.sayNew(storePath, console) }
     Command.sayRecovery(of: store, at: storePath, console)
+    if stays { return try await watch(store) }
     let outcome: Result<SyncReport, any Error>
     do {
       outcome = .success(try await cycle(store.sync, session))
@@ -135,14 +152,28 @@ struct SyncCommand {
     }
     // Read before the store is closed, because the status reads unsettled events from the log.
     let status = Result { try store.status() }
+    let left = options.direction == .pullOnly ? [] : try store.sync.status.linesOfWhatIsLeft(in: storePath)
     do { try await store.close() } catch {
       // If both the sync and the close fail, the error of the sync is reported.
       if case .success = outcome { throw error }
     }
+    if case .failure = outcome { for line in left { console.say(line) } }
     let (report, found) = (try outcome.mapError(failure).get(), try status.get())
     warnAboutUnknownZone(found)
     try show(report, found)
+    for line in left { console.say(line) }
     return found.held.isEmpty ? .done : .recoverable
+  }
+
+  /// Lets the engine run by itself until Ctrl-C, and ends it in order.
+  private func watch(_ store: RecordStore) async throws -> ExitCode {
+    let outcome: Result<Void, any Error>
+    do {
+      outcome = .success(try await SyncFollower(isJSON: isJSON, console: console).follow(store.sync))
+    } catch { outcome = .failure(error) }
+    do { try await store.close() } catch { if case .success = outcome { throw error } }
+    try outcome.get()
+    return .done
   }
 
   /// Runs one cycle. The token of a new sign-in (STRANDLINE_SESSION) is used only if there is no session yet or the
@@ -208,14 +239,10 @@ struct SyncCommand {
     try console.print(
       (words.isEmpty ? "nothing new" : words.joined(separator: ", "))
         + "; \(Words.plural(report.requests, "request")), \(Words.count(status.unsettled)) unsettled")
-    for held in status.held { console.say("held: \(held.line)") }
-    if !status.held.isEmpty {
-      let store = ShellWord.quote(storePath)
-      console.say(
-        "try: strandline held \(store) release NAME (sends it again), or strandline held \(store) discard NAME")
-    }
-    if status.unsettled > status.held.count, options.direction != .pullOnly {
-      console.say("try: strandline status \(ShellWord.quote(storePath))")
+    for held in status.held.prefix(Self.heldShownMax) { console.say("held: \(held.line)") }
+    if status.held.count > Self.heldShownMax {
+      let rest = Words.count(status.held.count - Self.heldShownMax)
+      console.say("held: \(rest) more; try: strandline held \(ShellWord.quote(storePath))")
     }
   }
 }

@@ -1,0 +1,170 @@
+// What is owed to the server, record by record, and what each waits for as far as the log says it: without an engine, and
+// without a request.
+
+import StrandlineLog
+import StrandlineSystem
+
+/// A record with changes that the server has not settled.
+public struct PendingChange: Hashable, Sendable {
+  /// Why it is not sent, as far as this store knows.
+  public enum Obstacle: Hashable, Sendable {
+    /// The server refused it.
+    case held(StoreStatus.Held)
+    /// It refers to a record that the server does not have.
+    case target(RecordID)
+    /// Its zone is gone at the server.
+    case zoneLost(ZoneLoss)
+  }
+
+  /// Which.
+  public var id: RecordID
+  /// Whether it is to be deleted.
+  public var isDeletion: Bool
+  /// The newest change, which is what is sent.
+  public var lsn: LSN
+  /// The oldest change that the server lacks.
+  public var since: LSN
+  /// When that was made, in milliseconds since 1970 by this device's clock; nil if its event cannot be read.
+  public var milliseconds: Int64?
+  /// The version of the server that it was made from; nil if the server has none.
+  public var changeTag: String?
+  /// A request may have carried it, and the answer is not known.
+  public var mayHaveArrived: Bool
+  /// Why it is not sent; nil if nothing is known that forbids it.
+  public var obstacle: Obstacle?
+}
+
+/// A page of what is owed.
+public struct PendingChangePage: Hashable, Sendable {
+  /// The records, in the order of their newest changes, which is about that in which they are sent.
+  public var changes: [PendingChange]
+  /// What `pendingChanges(after:limit:)` takes for the next page; nil if this is the last.
+  public var next: LSN?
+}
+
+extension RecordStore {
+  /// The records with changes that the server has not settled, a page of them, in the order of the log.
+  ///
+  /// - Parameters:
+  ///   - lsn: `PendingChangePage.next` of the page before.
+  ///   - limit: the most records of a page.
+  /// - Throws: `StrandlineError`: `.invalidValue` for a limit below 1; `.damaged` if the event of a change cannot be read
+  ///   and it is not known which record it is of; `.io`, `.closed`.
+  /// - Complexity: O(records of the page), a few reads of the log for each.
+  public func pendingChanges(
+    after lsn: LSN = .none, limit: Int = 1_000, fileID: String = #fileID, line: Int = #line
+  ) throws -> PendingChangePage {
+    try CallSite(fileID, line).run("reading what is owed by the store at '\(path)'") {
+      try requireOpen()
+      try check(limit: limit)
+      let durable = min(source.durableLSN, projections.appliedLSN)
+      let lsns = projections.owed(limit, after: lsn, upTo: durable)
+      var changes: [PendingChange] = []
+      for lsn in lsns {
+        guard let id = try owner(ofPending: lsn), let change = try pendingChange(of: id), change.lsn == lsn else {
+          continue
+        }
+        changes.append(change)
+      }
+      return PendingChangePage(changes: changes, next: lsns.count < limit ? nil : lsns.last)
+    }
+  }
+
+  /// What a record owes; nil if it owes nothing.
+  package func pendingChange(of id: RecordID) throws -> PendingChange? {
+    guard let entry = try projections.entry(id), let pending = entry.pending else { return nil }
+    let (held, zone, attempted) = projections.withLock { state in
+      (state.sync.held[id], state.sync.zones[id.zone], state.outbox.attempted(pending))
+    }
+    let made: Int64?
+    // A damaged event has no age.
+    do { made = try mutationTime(pending.since)?.milliseconds } catch let error as StrandlineError
+      where error.isOfOneRecord
+    {
+      made = nil
+    }
+    let wall = environment.clock.wallMilliseconds()
+    let obstacle: PendingChange.Obstacle? =
+      if let reason = zone?.lostReason {
+        .zoneLost(reason)
+      } else if let held {
+        .held(StoreStatus.Held(held, wall: wall))
+      } else {
+        try missingTarget(of: id, pending).map { .target($0) }
+      }
+    return PendingChange(
+      id: id, isDeletion: pending.isDeletion, lsn: pending.newest, since: pending.since, milliseconds: made,
+      changeTag: entry.base?.changeTag, mayHaveArrived: attempted != nil, obstacle: obstacle)
+  }
+
+  /// The record whose newest change stands at `lsn`; nil if it has been settled meanwhile.
+  private func owner(ofPending lsn: LSN) throws(StrandlineError) -> RecordID? {
+    do throws(StrandlineError) { return try source.eventIfKept(at: lsn)?.recordID } catch {
+      // The engine holds what it cannot read.
+      guard error.isOfOneRecord, let held = projections.withLock({ $0.sync.held.values.first { $0.lsn == lsn } }) else {
+        throw error
+      }
+      return held.id
+    }
+  }
+
+  /// A record that a save needs, and that the server does not have; nil if there is none, or if the save cannot be read.
+  private func missingTarget(of id: RecordID, _ pending: Pending) throws -> RecordID? {
+    guard !pending.isDeletion else { return nil }
+    var names: [String] = []
+    do throws(StrandlineError) {
+      guard let shown = try source.versionIfKept(at: pending.newest) else { return nil }
+      UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, isBinding in
+        if isBinding, name != id.name { names.append(name) }
+      }
+    } catch {
+      guard error.isOfOneRecord else { throw error }
+      return nil
+    }
+    for name in names {
+      let target = RecordID(name, zone: id.zone)
+      if try projections.entry(target)?.base == nil { return target }
+    }
+    return nil
+  }
+}
+
+extension RecordStore {
+  /// Syncs a lost zone again: it is fetched from its beginning. Durable when this returns.
+  ///
+  /// - Returns: whether it was lost; if not, nothing has changed.
+  package func resumeZone(_ zone: ZoneID) async throws -> Bool {
+    try requireWritable()
+    var wasLost = false
+    try await commit { core in
+      wasLost = core.projections.sync.zones[zone]?.isLost == true
+      guard wasLost else { return }
+      try core.append(
+        .zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "resumed by the app", policy: "resume")))
+    }
+    return wasLost
+  }
+}
+
+extension PendingChange: CustomStringConvertible {
+  /// The record, the change and what is in its way.
+  public var description: String {
+    "\(isDeletion ? "deletion" : "save") of \(id) at event \(lsn)\(obstacle.map { ", \($0)" } ?? "")".oneLine
+  }
+}
+
+extension PendingChange.Obstacle: CustomStringConvertible {
+  /// What is in the way.
+  public var description: String {
+    switch self {
+    case .held(let held): "held: \(held.code)".oneLine
+    case .target(let target): "refers to \(target)".oneLine
+    case .zoneLost(let reason): "zone lost: \(reason)"
+    }
+  }
+}
+
+extension PendingChangePage: CustomStringConvertible {
+  /// How many, and whether there are more.
+  public var description: String { "\(String.count(changes.count, "change"))\(next == nil ? "" : ", more to come")" }
+}

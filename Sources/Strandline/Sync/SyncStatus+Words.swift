@@ -1,0 +1,145 @@
+// The status in words: one plain sentence for a user, and lines for a support mail that hold nothing of the user's.
+
+public import Foundation
+
+extension SyncStatus {
+  /// One plain sentence in English, with the time of day of this device's time zone: `Synced`, `Uploading 1,204 of 60,000`,
+  /// `Paused until 14:02: the server asked for it`, `2 records need attention: over quota`. It names no record.
+  public var sentence: String { sentence(in: .current) }
+
+  /// The same with the time of day of a time zone.
+  public func sentence(in timeZone: TimeZone) -> String {
+    switch phase {
+    case .stopped: return "Stopped: the store is closed"
+    case .paused: return "Paused: the store is suspended"
+    case .uploading:
+      guard let upload, upload.total > 0 else { return "Uploading" }
+      return "Uploading \(Self.number(upload.done)) of \(Self.number(upload.total))"
+    case .fetching:
+      return download.records > 0 ? "Fetching: \(Self.things(download.records, "change"))" : "Looking for changes"
+    case .waiting: return wait.map { words(for: $0, timeZone) } ?? "Waiting"
+    case .needsPerson, .idle: return rest(timeZone)
+    }
+  }
+
+  private func words(for wait: Wait, _ timeZone: TimeZone) -> String {
+    let time = Self.timeOfDay(wait.untilMilliseconds, timeZone)
+    if wait.isServers { return "Paused until \(time): the server asked for it" }
+    let isAway = wait.code == CloudError.Code.networkError.rawValue
+    return "Waiting until \(time): \(isAway ? "the server cannot be reached" : Self.words(forCode: wait.code))"
+  }
+
+  /// What is to be said while no request is under way and none waits.
+  private func rest(_ timeZone: TimeZone) -> String {
+    switch failureCode {
+    case .needsSignIn?: return "Sign in to go on syncing"
+    case .accountMismatch?: return "Not synced: another account is signed in"
+    default: break
+    }
+    if let lost = halts.first(where: { $0.type == nil }) {
+      let count = halts.count { $0.type == nil }
+      let what = count == 1 ? "A zone needs attention" : "\(Self.number(count)) zones need attention"
+      return "\(what): \(Self.words(forCode: lost.code))"
+    }
+    let attention = held.filter { $0.nextTryMilliseconds == nil || $0.code == CloudError.Code.quotaExceeded.rawValue }
+    if let most = attention.first {
+      let count = attention.reduce(0) { $0 + $1.count }
+      let verb = count == 1 ? "needs" : "need"
+      return "\(Self.things(count, "record")) \(verb) attention: \(Self.words(forCode: most.code))"
+    }
+    if let halt = halts.first, let type = halt.type {
+      return "The server refuses every '\(type.oneLine)': \(Self.words(forCode: halt.code))"
+    }
+    if let next = held.compactMap({ held in held.nextTryMilliseconds.map { (held: held, time: $0) } }).min(by: {
+      $0.time < $1.time
+    }) {
+      let count = held.reduce(0) { $0 + $1.count }
+      return "\(Self.things(count, "record")) tried again at \(Self.timeOfDay(next.time, timeZone)): "
+        + Self.words(forCode: next.held.code)
+    }
+    if let failureCode { return "Not synced: \(Self.words(forCode: failureCode.rawValue))" }
+    if unsettled > 0 { return "\(Self.things(unsettled, "change")) to upload" }
+    return lastFetchMilliseconds == nil && lastUploadMilliseconds == nil ? "Not synced yet" : "Synced"
+  }
+
+  /// What a code says to a user.
+  static func words(forCode code: String) -> String {
+    switch code {
+    case CloudError.Code.quotaExceeded.rawValue: "over quota"
+    case CloudError.Code.accessDenied.rawValue: "not permitted"
+    case CloudError.Code.badRequest.rawValue: "refused by the server"
+    case CloudError.Code.limitExceeded.rawValue: "too large"
+    case CloudError.Code.validatingReferenceError.rawValue: "other records refer to it, or it refers to none"
+    case CloudError.Code.notFound.rawValue: "missing at the server"
+    case CloudError.Code.conflict.rawValue: "changed elsewhere again and again"
+    case StrandlineError.Code.damaged.rawValue.uppercased(): "damaged on this device"
+    case StrandlineError.Code.zoneLost.rawValue: "gone at the server"
+    case StrandlineError.Code.unreachable.rawValue: "the server cannot be reached"
+    case StrandlineError.Code.throttled.rawValue: "the server is busy"
+    default: "the server answered \(code.oneLine)"
+    }
+  }
+
+  /// Lines that say all of it but what is the user's: codes, counts, ages and moments, and no name of a record, a zone or a user,
+  /// no value, and no text of a server. For a support mail.
+  public func diagnostics() -> String {
+    var lines: [(String, String)] = [
+      ("phase", phase.rawValue), ("unsettled", "\(unsettled)"),
+      ("oldestUnsettledMilliseconds", oldestUnsettledMilliseconds.map { "\($0)" } ?? "-"), ("inFlight", "\(inFlight)"),
+      ("upload", upload.map { "\($0.done) of \($0.total)" } ?? "-"),
+      ("download", "\(download.pages) pages, \(download.records) records, \(download.zonesLeft) zones left"),
+      ("lastUpload", ago(lastUploadMilliseconds)), ("lastFetch", ago(lastFetchMilliseconds)),
+      (
+        "waits",
+        "target \(waits.target), fetch \(waits.fetch), lookup \(waits.lookup), time \(waits.time), hold \(waits.hold), "
+          + "references \(waits.references)"
+      ),
+    ]
+    for group in held {
+      let next = group.nextTryMilliseconds.map { "next try in \($0 &- milliseconds) ms" } ?? "until a person acts"
+      lines.append(
+        ("held", "\(group.count) \(group.isDownload ? "downloads" : "changes"), \(group.code.oneLine), \(next)"))
+    }
+    if let wait {
+      let whose = wait.isServers ? "the server's" : "the engine's"
+      lines.append(("wait", "\(wait.untilMilliseconds &- milliseconds) ms, \(whose), \(wait.code.oneLine)"))
+    }
+    for halt in halts { lines.append(("halt", "\(halt.type == nil ? "a zone" : "a type"), \(halt.code.oneLine)")) }
+    if let retry { lines.append(("retry", "\(retry.count), \(retry.code.oneLine)")) }
+    if let failureCode { lines.append(("failure", failureCode.rawValue)) }
+    if let last = lastOperation {
+      let result = last.failure?.oneLine ?? "answered"
+      lines.append(
+        ("lastOperation", "\(last.kind), \(ago(last.milliseconds)), \(last.durationMilliseconds) ms, \(result)"))
+    }
+    if let account { lines.append(("account", "\(account.container.oneLine) \(account.environment.oneLine)")) }
+    lines.append(("logBytes", "\(logBytes)"))
+    return lines.map { "\($0.0): \($0.1)\n" }.joined()
+  }
+
+  private func ago(_ moment: Int64?) -> String { moment.map { "\(milliseconds &- $0) ms ago" } ?? "-" }
+
+  private static func things(_ count: Int, _ thing: String) -> String {
+    "\(number(count)) \(thing)\(count == 1 ? "" : "s")"
+  }
+
+  /// With a comma before each three digits: "60,000".
+  private static func number(_ number: Int) -> String {
+    var text = String(number.magnitude)
+    var place = text.count - 3
+    while place > 0 {
+      text.insert(",", at: text.index(text.startIndex, offsetBy: place))
+      place -= 3
+    }
+    return number < 0 ? "-\(text)" : text
+  }
+
+  /// Hours and minutes: "14:02".
+  private static func timeOfDay(_ milliseconds: Int64, _ timeZone: TimeZone) -> String {
+    let seconds = milliseconds / 1000
+    let local = seconds &+ Int64(timeZone.secondsFromGMT(for: Date(timeIntervalSince1970: Double(seconds))))
+    let minutes = ((local / 60) % 1440 + 1440) % 1440
+    let (hour, minute) = (minutes / 60, minutes % 60)
+    return "\(hour < 10 ? "0" : "")\(hour):\(minute < 10 ? "0" : "")\(minute)"
+  }
+}

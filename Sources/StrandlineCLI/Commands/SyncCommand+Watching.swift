@@ -1,0 +1,82 @@
+// `sync --watch`: stays, lets the engine run by itself, and prints its status sentence whenever that changes. And what `sync`
+// says at its end about what is left, by cause, with the verb that helps.
+
+import Foundation
+import Strandline
+import StrandlineHost
+import StrandlineSystem
+
+/// Follows an engine until Ctrl-C.
+struct SyncFollower {
+  let isJSON: Bool
+  let console: Console
+
+  /// Prints each new sentence. Returns when the engine stops, or at Ctrl-C.
+  func follow(_ engine: SyncEngine) async throws {
+    let following = Task { try await show(engine.statuses) }
+    do { try console.onInterrupt { following.cancel() } } catch {
+      following.cancel()
+      throw error
+    }
+    try await following.value
+  }
+
+  private func show(_ statuses: SyncStatuses) async throws {
+    var last = ""
+    for await status in statuses {
+      let sentence = status.sentence
+      guard sentence != last else { continue }
+      last = sentence
+      if isJSON {
+        try console.write(status.json.canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        try console.print("\(Command.localTime(status.milliseconds))  \(printable(sentence))")
+      }
+      try console.flush()
+    }
+  }
+}
+
+extension SyncStatus {
+  /// The object that `sync --watch --json` prints.
+  fileprivate var json: JSONValue {
+    func optional(_ number: Int64?) -> JSONValue { number.map { .integer($0) } ?? .null }
+    return .object([
+      "milliseconds": .integer(milliseconds), "sentence": .string(sentence), "phase": .string(phase.rawValue),
+      "unsettled": .integer(Int64(unsettled)), "held": .integer(Int64(held.reduce(0) { $0 + $1.count })),
+      "oldestUnsettledMilliseconds": optional(oldestUnsettledMilliseconds),
+      "done": upload.map { .integer(Int64($0.done)) } ?? .null,
+      "total": upload.map { .integer(Int64($0.total)) } ?? .null,
+      "waitUntilMilliseconds": optional(wait?.untilMilliseconds), "waitCode": wait.map { .string($0.code) } ?? .null,
+      "failureCode": failureCode.map { .string($0.rawValue) } ?? .null,
+    ])
+  }
+
+  /// What a sync has left, a line a cause with the verb that helps.
+  func linesOfWhatIsLeft(in path: String) -> [String] {
+    let store = ShellWord.quote(path)
+    var lines: [String] = []
+    for halt in halts {
+      let what = halt.type.map { "every '\($0)' of zone '\(halt.zone)'" } ?? "zone '\(halt.zone)'"
+      let verb =
+        halt.code == StrandlineError.Code.zoneLost.rawValue
+        ? "strandline zones \(store) resume \(ShellWord.quote(halt.zone.name))"
+        : "the same command when the server takes it"
+      lines.append("left: \(printable(what)), \(printable(halt.code)): \(printable(halt.reason))\ntry: \(verb)")
+    }
+    for group in held where !group.isDownload {
+      let what = "left: \(Words.plural(group.count, "record")), \(printable(group.code))"
+      if let next = group.nextTryMilliseconds {
+        let rest = Words.duration(milliseconds: next &- milliseconds)
+        lines.append("\(what); tried again in \(rest), or now: strandline held \(store) retry")
+      } else {
+        lines.append(
+          "\(what); try: strandline held \(store) release NAME (sends it again), or strandline held \(store) discard NAME"
+        )
+      }
+    }
+    let others = unsettled - held.filter { !$0.isDownload }.reduce(0) { $0 + $1.count }
+    if others > 0 { lines.append("left: \(Words.plural(others, "record")) to send; try: strandline pending \(store)") }
+    return lines
+  }
+}

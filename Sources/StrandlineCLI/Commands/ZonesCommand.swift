@@ -1,0 +1,86 @@
+// `zones`: lists the zones of a store, and ends what keeps one from being synced.
+
+import Strandline
+import StrandlineHost
+import StrandlineSystem
+
+extension Command {
+  /// What can be done with a zone, by the verb's word.
+  private static let zoneVerbs: [(name: String, run: @Sendable (RecordStore, ZoneID) async throws -> Void)] = [
+    ("resume", resume)
+  ]
+
+  static let zones = Command(
+    "zones", "List the zones of a store, or sync a lost one again.", operands: ["STORE", "resume", "ZONE"],
+    operandsMin: 1,
+    details: [
+      "Without a verb: lists the zones, how many records live in each, and whether it can be synced.",
+      "A zone that is gone at the server is lost: its records stay readable here, and nothing of it is synced. resume has",
+      "the next sync fetch it from its beginning and send what is owed; if the server still does not have it, it is lost",
+      "again.",
+    ],
+    options: [.json],
+    examples: [
+      Example("The zones", "strandline zones STORE"),
+      Example("Sync a lost zone again", "strandline zones STORE resume Main"),
+    ],
+    run: { arguments, console in
+      let path = arguments.operands[0]
+      guard arguments.operands.count > 1 else { return try listZones(path, arguments.has("--json"), console) }
+      let word = arguments.operands[1]
+      guard let verb = zoneVerbs.first(where: { $0.name == word }) else {
+        let names = zoneVerbs.map(\.name).joined(separator: ", ")
+        throw UsageError(message: "zones takes \(names), not '\(printable(word))'")
+      }
+      guard arguments.operands.count == 3 else { throw UsageError(message: "zones \(word) needs the name of a zone") }
+      let store = try await RecordStore.open(at: path, environment: StoreEnvironment(console.environment))
+      let outcome: Result<Void, any Error>
+      do { outcome = .success(try await verb.run(store, ZoneID(arguments.operands[2]))) } catch {
+        outcome = .failure(error)
+      }
+      do { try await store.close() } catch { if case .success = outcome { throw error } }
+      try outcome.get()
+      return .done
+    })
+
+  @Sendable private static func resume(_ store: RecordStore, _ zone: ZoneID) async throws {
+    guard try await !store.resumeZone(zone) else { return }
+    throw Failure(.noSuchStore, "the zone '\(printable(zone.description))' is not lost; nothing has changed")
+  }
+
+  private static func listZones(_ path: String, _ isJSON: Bool, _ console: Console) throws -> ExitCode {
+    let zones = try readOnly(path, console).status().zones
+    for zone in zones {
+      if isJSON {
+        try console.write(zone.json.canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        try console.print("\(printable(zone.id.description)): \(zone.words)")
+      }
+    }
+    if !isJSON, let lost = zones.first(where: \.isLost) {
+      console.say("try: strandline zones \(ShellWord.quote(path)) resume \(ShellWord.quote(lost.id.name))")
+    }
+    return .done
+  }
+}
+
+extension StoreStatus.Zone {
+  /// The object that `status` and `zones` print.
+  var json: JSONValue {
+    .object([
+      "zoneName": .string(id.name), "records": .integer(Int64(records)), "isDirty": .bool(isDirty),
+      "lostReason": lostReason.map { .string("\($0)") } ?? .null, "lostWords": .string(lostWords),
+      "ghostsPossible": .bool(ghostsPossible), "hasToken": .bool(hasToken),
+    ])
+  }
+
+  /// The same in words for a person.
+  var words: String {
+    var words = [Words.plural(records, "record")]
+    if let lostReason { words.append("lost (\(lostReason)): \(printable(lostWords)); kept here, not synced") }
+    if isDirty { words.append("has changes to fetch") }
+    if !hasToken { words.append("never fetched") }
+    if ghostsPossible { words.append("may hold records that the server has deleted") }
+    return words.joined(separator: ", ")
+  }
+}

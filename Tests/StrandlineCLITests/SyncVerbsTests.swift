@@ -1,0 +1,254 @@
+// `pending`, `why`, `zones` and `sync --watch`: what is owed and why, told by commands, beside a server on loopback.
+
+import Strandline
+import StrandlineCLI
+import StrandlineServer
+import StrandlineSimulation
+import StrandlineSystem
+import Synchronization
+import Testing
+
+/// A server that runs as a command until Ctrl-C.
+private final class Serving: Sendable {
+  let machine: Machine
+  let url: String
+  private let task: Task<Screen, Never>
+
+  init() async throws {
+    let (lines, feed) = AsyncStream<String>.makeStream()
+    let machine = Machine(seed: 99) { feed.yield($0) }
+    self.machine = machine
+    task = Task {
+      let screen = await machine.run(["serve", "/srv"], input: [])
+      feed.finish()
+      return screen
+    }
+    var iterator = lines.makeAsyncIterator()
+    url = await iterator.next()?.split(separator: "\n").first.map(String.init) ?? "nothing"
+  }
+
+  func end() async {
+    machine.interrupt()
+    _ = await task.value
+  }
+}
+
+extension Machine {
+  fileprivate func sync(_ server: Serving, _ words: String...) async -> Screen {
+    await run(["sync", "--url", server.url, "--container", "iCloud.test"] + words + ["/A"], input: [])
+  }
+
+  fileprivate func lines(_ words: String...) async -> [String] {
+    await run(words, input: []).out.split(separator: "\n").map(String.init)
+  }
+}
+
+/// A note whose title the server refuses, because the field holds text there.
+private let wrong = #"{"recordType":"Note","recordName":"b","fields":{"title":7}}"# + "\n"
+
+@Suite(.timeLimit(.minutes(30)))
+struct `The verb pending` {
+  @Test func `lists what is owed in the order of the log, and what is in the way`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("a", "1"))
+    #expect(await a.sync(server).code == .done)
+    #expect(await a.run("pending", "/A") == Screen(code: .done, out: "", err: "note: nothing is pending\n"))
+    _ = await b.run("import", "/A", "-", input: wrong + note("c", "2"))
+    #expect(await b.sync(server).code == .recoverable)
+    let child = #"{"recordType":"Note","recordName":"child","parent":"gone","fields":{"title":"x"}}"# + "\n"
+    _ = await b.run("import", "/A", "-", input: child + note("d", "3"))
+    _ = await b.run("delete", "/A", "c")
+    let screen = await b.run("pending", "/A")
+    #expect(screen.code == .done && isTame(screen.out))
+    let lines = screen.out.split(separator: "\n").map(String.init)
+    #expect(lines.count == 5, "\(screen)")
+    #expect(lines[0] == "LSN      change   record                   age      in the way")
+    #expect(lines[1].contains(" save     Main/b ") && lines[1].contains("held: BAD_REQUEST, "))
+    #expect(lines[2].contains(" Main/child ") && lines[2].hasSuffix("refers to 'gone', which the server does not have"))
+    #expect(lines[3].contains(" Main/d ") && lines[3].hasSuffix(" 0 s      -"))
+    #expect(lines[4].contains(" deletion Main/c "))
+    let json = await b.run("pending", "--json", "/A").out
+    let keys = try JSONPage.check(json, of: "pending")
+    #expect(keys.isSuperset(of: ["lsn", "since", "waitsFor", "code", "target", "changeTag"]))
+    #expect(json.contains(#""waitsFor":"held""#) && json.contains(#""target":"gone""#))
+    #expect(await b.lines("pending", "--limit", "2", "/A").count == 3)
+    #expect(await b.lines("pending", "--zone", "Other", "/A").isEmpty)
+    #expect(await b.run("pending", "/none").code == .noSuchStore)
+    await server.end()
+  }
+
+  @Test func `reads a page at a time`() async throws {
+    let machine = Machine()
+    let many = (0..<600).map { note("n\($0)", "x") }.joined()
+    _ = await machine.run("import", "/A", "-", input: many)
+    #expect(await machine.lines("pending", "/A").count == 601)
+    #expect(await machine.lines("pending", "--limit", "300", "/A").count == 301)
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `The verb why` {
+  @Test func `tells the story of a record that was refused, released and given up`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("a", "1"))
+    _ = await a.sync(server)
+    _ = await b.run("import", "/A", "-", input: wrong + note("c", "2"))
+    var story = await b.lines("why", "/A", "b")
+    #expect(story.count == 3)
+    #expect(story[0].contains("created here as 'Note' by this store (writer ") && story[0].hasSuffix("): title"))
+    #expect(story[1].hasPrefix("now: its change of event 2 is not sent yet"))
+    #expect(story[2] == "try: strandline sync --url URL --container ID /A")
+    _ = await b.sync(server)
+    story = await b.lines("why", "/A", "b")
+    #expect(story.contains { $0.hasSuffix("event 2 was sent to the server, with 1 other record") }, "\(story)")
+    #expect(story.contains { $0.contains("event 2 was set aside: BAD_REQUEST, ") && $0.hasSuffix("; it waits for a person") })
+    #expect(story[story.count - 2].hasPrefix("now: its change of event 2 is set aside (BAD_REQUEST, "))
+    #expect(story.last == "try: strandline held /A release b, or strandline held /A discard b")
+    _ = await b.run("held", "/A", "release", "b")
+    _ = await b.run("held", "/A", "discard", "b")
+    story = await b.lines("why", "/A", "b")
+    #expect(story.contains { $0.hasSuffix("released: it is sent again with the next sync") })
+    #expect(story.contains { $0.hasSuffix("its changes up to event 2 were given up here") })
+    #expect(story.last == "now: this store has nothing under the name")
+    let json = await b.run("why", "--json", "/A", "b").out
+    let keys = try JSONPage.check(json, of: "why")
+    #expect(keys == ["lsn", "kind", "milliseconds", "words", "state", "try"])
+    #expect(await b.run("why", "/A", "never").code == .noSuchStore)
+    await server.end()
+  }
+
+  @Test func `tells of a merge by its rule, of versions by their writers, and of deletions`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("n", "1"))
+    _ = await a.sync(server)
+    _ = await b.sync(server)
+    _ = await a.run("put", "/A", #"{"recordName":"n","fields":{"x":1}}"#)
+    _ = await a.sync(server)
+    _ = await b.run("put", "/A", #"{"recordName":"n","fields":{"y":2}}"#)
+    #expect(await b.sync(server).code == .done)
+    var story = await b.lines("why", "/A", "n")
+    #expect(story.contains { $0.contains("the server's feed brought version '") && $0.contains("is by writer ") }, "\(story)")
+    #expect(story.contains { $0.contains("were merged by the rule 'join', both made from event ") && $0.hasSuffix("to be sent: y") })
+    #expect(story.contains { $0.contains("the server has event ") && $0.contains(", as version '") })
+    #expect(story.last?.hasPrefix("now: nothing is owed: the server has it, as version '") == true)
+    _ = await b.run("delete", "/A", "n")
+    #expect(await b.lines("why", "/A", "n").contains { $0.hasPrefix("now: its deletion of event ") })
+    _ = await b.sync(server)
+    story = await b.lines("why", "/A", "n")
+    #expect(story.contains { $0.contains("the server has deleted the record, as event ") })
+    #expect(story.last == "now: it is deleted, and the server agrees")
+    _ = await a.sync(server)
+    #expect(await a.lines("why", "/A", "n").contains { $0.hasSuffix("the server's feed said that the record was deleted") })
+    _ = await b.run("compact", "--history", "latest", "/A")
+    #expect(await b.lines("why", "/A", "n").last == "now: it is deleted, and the server agrees")
+    await server.end()
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `The verb zones` {
+  @Test func `lists zones, and has a lost one synced again`() async throws {
+    let machine = Machine()
+    let other = #"{"recordType":"Note","recordName":"o","zoneName":"Other","fields":{"title":"x"}}"# + "\n"
+    _ = await machine.run("import", "/A", "-", input: note("a", "1") + other)
+    #expect(
+      await machine.run("zones", "/A")
+        == Screen(code: .done, out: "Main: 1 record, never fetched\nOther: 1 record, never fetched\n", err: ""))
+    try JSONPage.check(await machine.run("zones", "--json", "/A").out, of: "zones")
+    #expect(await machine.run("zones", "/A", "resume", "Main").code == .noSuchStore)
+    #expect(await machine.run("zones", "/A", "resume").code == .usage)
+    let unknown = await machine.run("zones", "/A", "frobnicate", "Main")
+    #expect(unknown.code == .usage && unknown.err.contains("zones takes resume, not 'frobnicate'"))
+    #expect(await machine.run("zones", "/none").code == .noSuchStore)
+    // The server, to which nothing of the first one is known, does not have the zone any more.
+    let first = try await Serving()
+    #expect(await machine.sync(first).code == .done)
+    await first.end()
+    _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"title":"2"}}"#)
+    let second = try await Serving()
+    let lost = await machine.sync(second)
+    #expect(lost.code == .unreachable, "\(lost)")
+    #expect(lost.err.contains("strandline zones /A resume Main"), "\(lost)")
+    let listed = await machine.run("zones", "/A")
+    #expect(listed.out.contains("Main: 1 record, lost (") && listed.err == "try: strandline zones /A resume Main\n")
+    let story = await machine.lines("why", "/A", "a")
+    #expect(story.contains { $0.contains("its zone was found to be gone at the server: ") }, "\(story)")
+    #expect(story.last == "try: strandline zones /A resume Main")
+    #expect(await machine.run("zones", "/A", "resume", "Main") == Screen(code: .done, out: "", err: ""))
+    #expect(await machine.run("zones", "/A").out.contains("Main: 1 record, has changes to fetch"))
+    await second.end()
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `The verb sync, watching,` {
+  /// What a command has printed so far.
+  private final class Output: Sendable {
+    private let text = Mutex("")
+    func append(_ more: String) { text.withLock { $0 += more } }
+    var lines: [String] { text.withLock { $0.split(separator: "\n").map(String.init) } }
+    func wait(for words: String) async { while !lines.contains(where: { $0.contains(words) }) { await Task.yield() } }
+  }
+
+  @Test(arguments: [false, true])
+  func `prints the status when it changes, and ends in order at Ctrl-C`(_ isJSON: Bool) async throws {
+    let server = try await Serving()
+    let output = Output()
+    let machine = Machine { output.append($0) }
+    _ = await machine.run("import", "/A", "-", input: note("a", "1"))
+    let switches = isJSON ? ["--json"] : []
+    let words = ["sync", "--watch", "--url", server.url, "--container", "iCloud.test"] + switches + ["/A"]
+    async let watching = machine.run(words, input: [])
+    await output.wait(for: "Synced")
+    // The lock is held: another writer has to wait.
+    #expect(await Machine(seed: 3).run("status", "/A").code == .noSuchStore)
+    #expect(await machine.run("held", "/A", "retry").code == .tryLater)
+    machine.interrupt()
+    let screen = await watching
+    #expect(screen.code == .done && screen.err == "", "\(screen)")
+    let lines = output.lines
+    #expect(lines.contains { $0.contains("Uploading 0 of 1") }, "\(lines)")
+    if isJSON {
+      let keys = try JSONPage.check(lines.filter { $0.hasPrefix("{") }.joined(separator: "\n"), of: "sync --watch")
+      #expect(keys.isSuperset(of: ["sentence", "phase", "done", "total"]))
+    }
+    // The store was closed, and everything is at the server.
+    #expect(await machine.run("status", "--json", "/A").out.contains(#""unsettled":0"#))
+    await server.end()
+  }
+
+  @Test func `says that the server cannot be reached, and refuses what it cannot do`() async throws {
+    let server = try await Serving()
+    await server.end()
+    let output = Output()
+    let machine = Machine { output.append($0) }
+    async let watching = machine.run("sync", "--watch", "--url", server.url, "--container", "iCloud.test", "/A")
+    await output.wait(for: "the server cannot be reached")
+    machine.interrupt()
+    #expect(await watching.code == .done)
+    for words in [["--zone", "Z"], ["--pull-only"], ["--push-only"]] {
+      let line = ["sync", "--watch", "--url", "http://127.0.0.1:1", "--container", "c"] + words + ["/A"]
+      #expect(await machine.run(line, input: []).code == .usage)
+    }
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `What a sync leaves` {
+  @Test func `is said by cause, with the verb that helps`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("a", "1"))
+    _ = await a.sync(server)
+    let many = (0..<2).map { #"{"recordType":"Note","recordName":"b\#($0)","fields":{"title":7}}"# + "\n" }.joined()
+    _ = await b.run("import", "/A", "-", input: many + note("c", "2"))
+    let screen = await b.sync(server)
+    #expect(screen.code == .recoverable)
+    #expect(screen.err.contains("left: 2 records, BAD_REQUEST; try: strandline held /A release NAME"), "\(screen)")
+    #expect(await a.sync(server).err == "")
+    await server.end()
+  }
+}
