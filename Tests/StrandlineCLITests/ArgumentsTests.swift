@@ -162,7 +162,7 @@ struct HelpTests {
           status                  Show what a store holds, has to send and waits for.
           pending                 List the records with unsent changes, and what is in their way.
           held                    Show what is set aside because the server refused it, and end that.
-          zones                   List the zones of a store, or sync a lost one again.
+          zones                   List the zones of a store, or have one synced anew.
           log-dump                Show the events of a store, or of a server's journal.
           verify                  Check every byte of a store, or of a server's journal.
           repair                  Recover what a damaged store still holds into a new store.

@@ -103,7 +103,8 @@ struct `The verb why` {
     _ = await b.sync(server)
     story = await b.lines("why", "/A", "b")
     #expect(story.contains { $0.hasSuffix("event 2 was sent to the server, with 1 other record") }, "\(story)")
-    #expect(story.contains { $0.contains("event 2 was set aside: BAD_REQUEST, ") && $0.hasSuffix("; it waits for a person") })
+    #expect(
+      story.contains { $0.contains("event 2 was set aside: BAD_REQUEST, ") && $0.hasSuffix("; it waits for a person") })
     #expect(story[story.count - 2].hasPrefix("now: its change of event 2 is set aside (BAD_REQUEST, "))
     #expect(story.last == "try: strandline held /A release b, or strandline held /A discard b")
     _ = await b.run("held", "/A", "release", "b")
@@ -130,8 +131,12 @@ struct `The verb why` {
     _ = await b.run("put", "/A", #"{"recordName":"n","fields":{"y":2}}"#)
     #expect(await b.sync(server).code == .done)
     var story = await b.lines("why", "/A", "n")
-    #expect(story.contains { $0.contains("the server's feed brought version '") && $0.contains("is by writer ") }, "\(story)")
-    #expect(story.contains { $0.contains("were merged by the rule 'join', both made from event ") && $0.hasSuffix("to be sent: y") })
+    #expect(
+      story.contains { $0.contains("the server's feed brought version '") && $0.contains("is by writer ") }, "\(story)")
+    #expect(
+      story.contains {
+        $0.contains("were merged by the rule 'join', both made from event ") && $0.hasSuffix("to be sent: y")
+      })
     #expect(story.contains { $0.contains("the server has event ") && $0.contains(", as version '") })
     #expect(story.last?.hasPrefix("now: nothing is owed: the server has it, as version '") == true)
     _ = await b.run("delete", "/A", "n")
@@ -141,7 +146,8 @@ struct `The verb why` {
     #expect(story.contains { $0.contains("the server has deleted the record, as event ") })
     #expect(story.last == "now: it is deleted, and the server agrees")
     _ = await a.sync(server)
-    #expect(await a.lines("why", "/A", "n").contains { $0.hasSuffix("the server's feed said that the record was deleted") })
+    #expect(
+      await a.lines("why", "/A", "n").contains { $0.hasSuffix("the server's feed said that the record was deleted") })
     _ = await b.run("compact", "--history", "latest", "/A")
     #expect(await b.lines("why", "/A", "n").last == "now: it is deleted, and the server agrees")
     await server.end()
@@ -161,7 +167,9 @@ struct `The verb zones` {
     #expect(await machine.run("zones", "/A", "resume", "Main").code == .noSuchStore)
     #expect(await machine.run("zones", "/A", "resume").code == .usage)
     let unknown = await machine.run("zones", "/A", "frobnicate", "Main")
-    #expect(unknown.code == .usage && unknown.err.contains("zones takes resume, not 'frobnicate'"))
+    #expect(
+      unknown.code == .usage
+        && unknown.err.contains("zones takes resume, resync-from-server, resync-from-here, not 'frobnicate'"))
     #expect(await machine.run("zones", "/none").code == .noSuchStore)
     // The server, to which nothing of the first one is known, does not have the zone any more.
     let first = try await Serving()
@@ -179,6 +187,13 @@ struct `The verb zones` {
     #expect(story.last == "try: strandline zones /A resume Main")
     #expect(await machine.run("zones", "/A", "resume", "Main") == Screen(code: .done, out: "", err: ""))
     #expect(await machine.run("zones", "/A").out.contains("Main: 1 record, has changes to fetch"))
+    #expect(await machine.run("zones", "/A", "resync-from-here", "Nowhere").code == .noSuchStore)
+    #expect(await machine.run("zones", "/A", "resync-from-here", "Main").code == .done)
+    #expect(await machine.sync(second).code == .done)
+    #expect(await machine.run("status", "--json", "/A").out.contains(#""unsettled":0"#))
+    let zones = await machine.run("zones", "/A").out
+    #expect(
+      zones.contains("Main: 1 record") && zones.contains("Other: 1 record") && !zones.contains("lost"), "\(zones)")
     await second.end()
   }
 }
@@ -210,7 +225,8 @@ struct `The verb sync, watching,` {
     let screen = await watching
     #expect(screen.code == .done && screen.err == "", "\(screen)")
     let lines = output.lines
-    #expect(lines.contains { $0.contains("Uploading 0 of 1") }, "\(lines)")
+    // Which states are seen on the way depends on the machine: a slow reader skips some.
+    #expect(lines.last?.contains("Synced") == true, "\(lines)")
     if isJSON {
       let keys = try JSONPage.check(lines.filter { $0.hasPrefix("{") }.joined(separator: "\n"), of: "sync --watch")
       #expect(keys.isSuperset(of: ["sentence", "phase", "done", "total"]))

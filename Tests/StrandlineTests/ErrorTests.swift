@@ -229,7 +229,6 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.discardChanges(of:)", damaged: nil) { try await $0.store.discardChanges(of: []) },
     PublicCall("SyncEngine.resumeZone(_:)", damaged: nil) { try await $0.engine.resumeZone(.main) },
     PublicCall("SyncEngine.resync(_:from:)", damaged: nil) { try await $0.engine.resync(.main, from: .server) },
-    PublicCall("SyncEngine.status()", damaged: nil) { _ = try $0.engine.status() },
     PublicCall("WriteTransaction.record(_:)") { try await $0.store.write { tx in _ = try tx.record(id) } },
     PublicCall("WriteTransaction.save(_:)") {
       try await $0.store.write { tx in try tx.save(Record(type: "Memo", id: id, fields: ["title": "second"])) }

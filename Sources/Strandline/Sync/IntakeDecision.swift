@@ -281,11 +281,12 @@ struct VersionSituation {
     return decision
   }
 
-  /// The edit, as it is compared with the version. What it has not changed is as the server has it: the edit may hold the stamp
-  /// of an earlier mutation from the future, which the server's time has disproved since. What it has changed and nothing else has
+  /// The edit, as it is compared with the version. What it has not changed is as the server has it now, whatever the stamps
+  /// say: the edit may hold one from the future, and the server's change one of a clock that was set back. (Of a version without
+  /// a stamp it is not known whether it comes after the base, so there the stamps decide.) What it has changed and nothing else has
   /// is later than what it replaces, though this device's clock may have been set back between the two.
   private func rebased(_ edit: PendingEdit, changed: Set<String>) -> Version {
-    guard let known = included == nil ? base?.version : arrival.version,
+    guard let known = included == nil && !arrival.isStamped ? base?.version : arrival.version,
       !known.stamp.births.isDisjoint(with: edit.version.stamp.births)
     else { return edit.version }
     var result = edit.version.taking(Set(known.names).union(edit.version.names).subtracting(changed), from: known)

@@ -144,6 +144,19 @@ extension RecordStore {
     }
     return wasLost
   }
+
+  /// What `SyncEngine.resync(_:from:)` does, for the next sync. Durable when this returns.
+  package func resync(_ zone: ZoneID, from source: ResyncSource) async throws {
+    try requireWritable()
+    try await commit { core in
+      guard core.projections.sync.zones[zone]?.wasSeen == true else {
+        throw StrandlineError(
+          .noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to fetch anew")
+      }
+      try core.append(
+        .zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "asked for by the app", policy: source.rawValue)))
+    }
+  }
 }
 
 extension PendingChange: CustomStringConvertible {

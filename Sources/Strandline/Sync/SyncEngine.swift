@@ -199,17 +199,7 @@ public final class SyncEngine: SyncDriver {
     _ zone: ZoneID, from source: ResyncSource, fileID: String = #fileID, line: Int = #line
   ) async throws {
     try await CallSite(fileID, line).run("fetching zone '\(zone)' anew") {
-      try store.requireWritable()
-      let zone = store.canonical(zone)
-      try await store.commit { core in
-        guard core.projections.sync.zones[zone]?.wasSeen == true else {
-          throw StrandlineError(
-            .noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to fetch anew")
-        }
-        try core.append(
-          .zoneChanged(
-            ZoneChanged(zone: zone, change: .reset, words: "asked for by the app", policy: source.rawValue)))
-      }
+      try await store.resync(store.canonical(zone), from: source)
     }
     wakeUp.signal()
   }

@@ -139,7 +139,7 @@ extension Failure {
 
   private static func code(of code: StrandlineError.Code) -> ExitCode {
     switch code {
-    case .noSuchStore, .notAStore, .noSuchRecord, .positionExpired: .noSuchStore
+    case .noSuchStore, .notAStore, .noSuchRecord, .noSuchZone, .positionExpired: .noSuchStore
     case .storeHeld, .throttled, .outdated, .temporarilyUnavailable, .eventsHeld: .tryLater
     case .damaged, .fromTheFuture, .recordWasDeleted, .recordExists, .invalidName, .invalidValue, .tooLarge,
       .typeMismatch, .foreignZone, .foreignScope:

@@ -7,22 +7,28 @@ import StrandlineSystem
 extension Command {
   /// What can be done with a zone, by the verb's word.
   private static let zoneVerbs: [(name: String, run: @Sendable (RecordStore, ZoneID) async throws -> Void)] = [
-    ("resume", resume)
+    ("resume", resume),
+    ("resync-from-server", { try await $0.resync($1, from: .server) }),
+    ("resync-from-here", { try await $0.resync($1, from: .here) }),
   ]
 
   static let zones = Command(
-    "zones", "List the zones of a store, or sync a lost one again.", operands: ["STORE", "resume", "ZONE"],
+    "zones", "List the zones of a store, or have one synced anew.", operands: ["STORE", "VERB", "ZONE"],
     operandsMin: 1,
     details: [
       "Without a verb: lists the zones, how many records live in each, and whether it can be synced.",
-      "A zone that is gone at the server is lost: its records stay readable here, and nothing of it is synced. resume has",
-      "the next sync fetch it from its beginning and send what is owed; if the server still does not have it, it is lost",
-      "again.",
+      "A zone that is gone at the server, or lists much less than before, is lost: its records stay readable here, and",
+      "nothing of it is synced until the next sync is told what to do:",
+      "  resume              fetch it from its beginning; if the server still does not have it, it is lost again",
+      "  resync-from-server  the same, and remove the records that the server does not have",
+      "  resync-from-here    the same, and upload those records again; a zone that is gone is created",
+      "The last two are for a zone that is not lost, too.",
     ],
     options: [.json],
     examples: [
       Example("The zones", "strandline zones STORE"),
-      Example("Sync a lost zone again", "strandline zones STORE resume Main"),
+      Example("Ask for a lost zone again", "strandline zones STORE resume Main"),
+      Example("Upload again what the server lost", "strandline zones STORE resync-from-here Main"),
     ],
     run: { arguments, console in
       let path = arguments.operands[0]

@@ -79,7 +79,7 @@ struct WorldMemory {
             id: id, field: field, value: loaded.version.fields[field], stamp: stamp,
             births: loaded.version.stamp.births, seen: loaded.version.stamp.seen, device: device.number,
             writer: stamp.writer, tenure: loaded.own?.tenure ?? 0, lsn: lsn, milliseconds: milliseconds,
-            offMilliseconds: device.clock.offMilliseconds))
+            offMilliseconds: device.clock.wasTurned ? .max : device.clock.offMilliseconds))
       }
     }
   }

@@ -383,6 +383,7 @@ struct WorldRun {
       // At rest only what still happens is told.
       if step >= 0 || words.contains(",") { say("\(device.name) syncs\(word): \(words)") }
       if requests > 100 { return WorldBroken(.polite, "\(device.name) sent \(requests) requests in one sync") }
+      device.clock.wasTurned = false
       // Only a sync in both directions settles what it meets on the way.
       if direction == 0 { return silence(device, owedBefore) }
       return nil

@@ -23,6 +23,7 @@ final class WorldTime: Sendable {
 final class WorldClock: SystemClock {
   private let time: WorldTime
   private let offset: Atomic<Int64>
+  private let turned = Atomic(false)
 
   init(_ time: WorldTime, offMilliseconds: Int64 = 0) {
     self.time = time
@@ -32,7 +33,15 @@ final class WorldClock: SystemClock {
   /// How far the wall clock is ahead of the true time.
   var offMilliseconds: Int64 {
     get { offset.load(ordering: .sequentiallyConsistent) }
-    set { offset.store(newValue, ordering: .sequentiallyConsistent) }
+    set {
+      offset.store(newValue, ordering: .sequentiallyConsistent)
+      wasTurned = true
+    }
+  }
+  /// Whether it was turned since the device heard from the server: after a relaunch the device cannot know it.
+  var wasTurned: Bool {
+    get { turned.load(ordering: .sequentiallyConsistent) }
+    set { turned.store(newValue, ordering: .sequentiallyConsistent) }
   }
 
   func wallMilliseconds() -> Int64 { time.milliseconds + offMilliseconds }
