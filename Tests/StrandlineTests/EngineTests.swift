@@ -219,6 +219,59 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(cloud.count(.modify) <= 6)
   }
 
+  @Test(arguments: [CloudError.Code.zoneBusy, .throttled, .internalError])
+  func `a record that is postponed for ever does not keep those of other zones waiting`(
+    _ code: CloudError.Code
+  ) async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse {
+      $0.items["n"] = [CloudError(code, reason: "later")]
+      $0.isForever = true
+    }
+    try await a.write("n")
+    for _ in 0..<4 { #expect(try await a.run()?.code == .throttled, "owed work that was refused is an error") }
+    try await a.write("other", zone: ZoneID("Work"))
+    try await a.write("n", ["title": "again"])
+    #expect(try await a.run()?.code == .throttled)
+    #expect(try await a.unsettled == 1)
+    #expect(try await a.open().status().held.isEmpty)
+  }
+
+  @Test func `a create that is not found for ever is asked less and less often`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse {
+      $0.items["n"] = [CloudError(.notFound, reason: "there is no such record")]
+      $0.isForever = true
+    }
+    try await a.write("n")
+    #expect(try await a.run() != nil)
+    #expect(cloud.requestCount < 40)
+  }
+
+  @Test(arguments: [CloudError.Code.authenticationRequired, .zoneNotFound])
+  func `what is wrong with one record alone stops neither deletions nor other zones`(_ code: CloudError.Code)
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for name in ["n", "gone"] { try await a.write(name) }
+    #expect(try await a.run() == nil)
+    cloud.refuse {
+      $0.items["n"] = [CloudError(code, reason: "not this one")]
+      $0.isForever = true
+    }
+    try await a.write("n", ["title": "two"])
+    try await a.erase("gone")
+    for number in 0..<3 {
+      _ = try await a.run()
+      try await a.write("other\(number)", zone: ZoneID("Work"))
+    }
+    _ = try await a.run()
+    #expect(try await a.unsettled == 1)
+  }
+
   @Test func `a wait that an item names is kept`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

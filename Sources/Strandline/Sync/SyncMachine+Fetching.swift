@@ -207,7 +207,9 @@ extension SyncMachine {
   // MARK: A zone that is gone
 
   /// The server said that it does not have a zone. That is believed when the list of zones says so too.
-  mutating func confirmLoss(of zone: ZoneID, _ error: CloudError, kind: RequestKind = .page) async throws {
+  ///
+  /// - Parameter kind: the requests that wait if the zone is there; nil if they need not.
+  mutating func confirmLoss(of zone: ZoneID, _ error: CloudError, kind: RequestKind? = .page) async throws {
     guard self.zone(zone)?.wasSeen == true else {
       // Never seen there: it is created before the first save.
       if error.code != .zoneNotFound { refusedZones[zone] = error }
@@ -223,6 +225,7 @@ extension SyncMachine {
     let account = Account(store.projections.withLock { $0.sync })
     if zones.contains(where: { account.canonical($0) == zone }) {
       // It is there: whatever the server said is asked again, later and later.
+      guard let kind else { return }
       try await pace.failed(kind, CloudError(.zoneBusy, reason: "\(error), though the zone exists"), doing: doing)
       return
     }

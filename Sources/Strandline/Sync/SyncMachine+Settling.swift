@@ -75,41 +75,53 @@ extension SyncMachine {
 
   private mutating func goOn(after answer: Answer, _ zone: ZoneID) async throws {
     var wait: CloudError?
+    var isOverloaded = false
     var missingZone: CloudError?
-    var signIn: CloudError?
     for (upload, outcome) in answer.outcomes {
       let id = upload.id
       switch outcome {
       case .saved, .deleted:
-        contention[id] = nil
+        (contention[id], postponed[id]) = (nil, nil)
         queue.changed(id)
         if upload.isPreparation { queue.wake(id) }
       case .refused(let error, let policy, let server):
+        if policy != .retry, policy != .signIn { postponed[id] = nil }
         switch policy {
         case .resolve: resolve(upload, isKnown: server != nil)
+        case .missing where upload.operation.kind == .create:
+          // There is nothing that it could have missed.
+          contention[id, default: 0] += 1
+          queue.wait(id, for: .fetch)
+          fetch(zone)
         case .missing: doubt(id)
         case .retry:
           queue.wait(id, for: .fetch)
+          fetch(zone)
+          let count = (postponed[id]?.count ?? 0) + 1
+          postponed[id] = (count, error)
+          // A record that is postponed again and again is not the server's load.
+          if answer.isWhole, count == 1 { isOverloaded = true }
           wait = (wait?.retryAfter ?? -1) >= (error.retryAfter ?? 0) ? wait : error
         case .target: try waitForTarget(upload)
         case .zoneMissing:
           if answer.isWhole { missingZone = error }
           contention[id, default: 0] += 1
+          if contention[id] == 1 { isOverloaded = true }
           sendAgain(id)
         case .signIn:
-          queue.wake(id)
-          (signIn, isAccountKnown) = (error, false)
+          // If no user is signed in, the next request says so; otherwise it is this record alone.
+          isAccountKnown = false
+          postponed[id] = ((postponed[id]?.count ?? 0) + 1, error)
+          self.wait(id, milliseconds: Self.holdMilliseconds)
         case .hold, .halt, .split: queue.wake(id)
         }
       }
     }
     if answer.deletes { queue.referencesMayHaveChanged(in: zone) }
-    if let signIn { throw self.signIn(signIn) }
-    if let missingZone { try await confirmLoss(of: zone, missingZone, kind: .upload) }
-    if let wait {
-      fetch(zone)
+    if let missingZone { try await confirmLoss(of: zone, missingZone, kind: isOverloaded ? .upload : nil) }
+    if let wait, isOverloaded || wait.retryAfter != nil {
       try await pace.failed(.upload, wait, doing: "uploading to zone '\(zone)'")
-    } else {
+    } else if !answer.isWhole || wait == nil {
       pace.succeeded(.upload)
       growBack(answer.outcomes.count)
     }
@@ -158,11 +170,18 @@ extension SyncMachine {
   /// A record that was refused although nothing is known to be wrong with it is sent again: at once, then later and later,
   /// and at last it is held.
   mutating func sendAgain(_ id: RecordID) {
+    if let postponed = postponed[id] { return wait(id, milliseconds: backoff(postponed.count - 1)) }
     let count = contention[id, default: 0]
     if count < Self.contentionWaitsAt { return queue.wake(id) }
     if count >= Self.contentionHoldsAt { contentious.append(id) }
-    let whole = Int64(1_000) << Int64(min(count - Self.contentionWaitsAt, 8))
-    wait(id, milliseconds: whole / 2 + Int64(store.environment.random.below(UInt64(whole / 2) + 1)))
+    wait(id, milliseconds: backoff(count - Self.contentionWaitsAt))
+  }
+
+  /// The wait of one record after so many others: from a second it doubles up to about four minutes, and is drawn between
+  /// half and all of it.
+  private func backoff(_ count: Int) -> Int64 {
+    let whole = Int64(1_000) << Int64(min(count, 8))
+    return whole / 2 + Int64(store.environment.random.below(UInt64(whole / 2) + 1))
   }
 
   /// Holds the records that were refused too often.
@@ -178,7 +197,7 @@ extension SyncMachine {
         guard let pending = try core.projections.entry(id)?.pending else { continue }
         let error = CloudError(
           .conflict,
-          reason: "refused \(contention[id] ?? 0) times, because the server's version is another one each time")
+          reason: "refused \(contention[id] ?? 0) times, each time after the server was asked for its newest version")
         let item = UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: [])
         try Self.hold(item, error, wall: wall, &core)
         held.append(id)

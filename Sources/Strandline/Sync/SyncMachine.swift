@@ -44,6 +44,8 @@ struct SyncMachine: Sendable {
   var doubts: [RecordID: Doubt] = [:]
   /// How often each record was refused because it had changed at the server meanwhile, or because it existed.
   var contention: [RecordID: Int] = [:]
+  /// How often in a row the server asked to try each record again later, and the last of these refusals.
+  var postponed: [RecordID: (count: Int, error: CloudError)] = [:]
   /// Those that were refused too often; they are held.
   var contentious: [RecordID] = []
   /// When records that wait for a time are tried again, by the monotonic clock.
@@ -162,6 +164,7 @@ struct SyncMachine: Sendable {
     (refusedZones, lostZone, splitsLeft) = ([:], nil, Self.splitsMax)
     if options.isUserInitiated {
       pace.endOwnWaits()
+      for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
       queue.liftHalts()
     }
   }
@@ -264,7 +267,7 @@ struct SyncMachine: Sendable {
 
   /// A person has released a record, or given its change up.
   mutating func holdEnded(_ id: RecordID) {
-    contention[id] = nil
+    (contention[id], postponed[id]) = (nil, nil)
     queue.wake(id)
     queue.changed(id)
   }
@@ -286,13 +289,16 @@ struct SyncMachine: Sendable {
         continue
       }
       let now = store.environment.clock.monotonicNanoseconds()
+      let error =
+        postponed[id]?.error
+        ?? CloudError(
+          .conflict,
+          reason:
+            "'\(id)' was refused \(contention[id] ?? 0) times, each time after the server was asked for its newest version"
+        )
       return .waits(
         RequestPace.Wait(
-          milliseconds: nanoseconds > now ? Int64((nanoseconds - now + 999_999) / 1_000_000) : 0,
-          error: CloudError(
-            .conflict,
-            reason:
-              "'\(id)' was refused \(contention[id] ?? 0) times, because the server's version is another one each time"),
+          milliseconds: nanoseconds > now ? Int64((nanoseconds - now + 999_999) / 1_000_000) : 0, error: error,
           doing: "uploading to zone '\(id.zone)'", isServers: false))
     }
     return .idle

@@ -62,6 +62,7 @@ final class WorldDevice: Sendable {
   /// The open store.
   func open() async throws -> RecordStore {
     if let store { return store }
+    clock.beginsAnew()
     let disk = disk
     let count = parts.withLock { parts in
       parts.disks += 1

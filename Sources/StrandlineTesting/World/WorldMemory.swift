@@ -20,8 +20,8 @@ struct WorldMemory {
     var lsn: LSN
     /// The true time.
     var milliseconds: Int64
-    /// How far the device's clock was off.
-    var offMilliseconds: Int64
+    /// How far the device's time may have been off.
+    var errorMilliseconds: Int64
     /// The disk that held it was put back to an earlier state: it may be gone.
     var isForfeit = false
   }
@@ -79,7 +79,7 @@ struct WorldMemory {
             id: id, field: field, value: loaded.version.fields[field], stamp: stamp,
             births: loaded.version.stamp.births, seen: loaded.version.stamp.seen, device: device.number,
             writer: stamp.writer, tenure: loaded.own?.tenure ?? 0, lsn: lsn, milliseconds: milliseconds,
-            offMilliseconds: device.clock.wasTurned ? .max : device.clock.offMilliseconds))
+            errorMilliseconds: device.clock.errorMilliseconds))
       }
     }
   }

@@ -228,7 +228,7 @@ extension WorldRun {
         throw WorldBroken(
           .noLostWrite, "\(last.id).\(last.field): \(words(last)) stands, but \(words(other)) was written knowing it")
       }
-      if abs(last.offMilliseconds) <= 30_000, abs(other.offMilliseconds) <= 30_000,
+      if last.errorMilliseconds <= 30_000, other.errorMilliseconds <= 30_000,
         other.milliseconds > last.milliseconds + 600_000
       {
         throw WorldBroken(

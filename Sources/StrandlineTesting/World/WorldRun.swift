@@ -130,7 +130,7 @@ struct WorldRun {
       say("\(device.name) will lose power at its disk's call \(call)")
     case .compact(_, let milliseconds): try await compact(device, milliseconds)
     case .turnClock(_, let milliseconds):
-      device.clock.offMilliseconds = milliseconds
+      device.clock.turn(toOffMilliseconds: milliseconds)
       device.line.forgetWait()
       tally[.turnedClock] += 1
       say("\(device.name): the clock is off by \(milliseconds) ms")
@@ -371,6 +371,7 @@ struct WorldRun {
     let word = ["", " down", " up"][direction]
     do {
       let report = try await device.syncNow(direction)
+      device.clock.heardServer()
       let requests = device.line.endSync()
       tally.requestsMax = max(tally.requestsMax, requests)
       tally[.sync] += 1
@@ -383,7 +384,6 @@ struct WorldRun {
       // At rest only what still happens is told.
       if step >= 0 || words.contains(",") { say("\(device.name) syncs\(word): \(words)") }
       if requests > 100 { return WorldBroken(.polite, "\(device.name) sent \(requests) requests in one sync") }
-      device.clock.wasTurned = false
       // Only a sync in both directions settles what it meets on the way.
       if direction == 0 { return silence(device, owedBefore) }
       return nil
@@ -507,6 +507,8 @@ struct WorldRun {
       let ids = try owed(store).keys.sorted()
       owing.append((device, ids))
       for id in ids where try store.record(id) == nil { unwanted.insert(id) }
+      // The server changes a record's type only by deleting it, which a reference to it forbids too.
+      for held in try store.status().held where memory.retyped.contains(held.id) { unwanted.insert(held.id) }
     }
     for device in devices {
       let store = try await device.open()

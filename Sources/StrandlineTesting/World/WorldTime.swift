@@ -23,7 +23,10 @@ final class WorldTime: Sendable {
 final class WorldClock: SystemClock {
   private let time: WorldTime
   private let offset: Atomic<Int64>
-  private let turned = Atomic(false)
+  /// It was turned, and the device has not heard the server's time since.
+  private let isTurned = Atomic<Bool>(false)
+  /// The process that could tell that it was turned has ended.
+  private let isDoubtful = Atomic<Bool>(false)
 
   init(_ time: WorldTime, offMilliseconds: Int64 = 0) {
     self.time = time
@@ -33,16 +36,28 @@ final class WorldClock: SystemClock {
   /// How far the wall clock is ahead of the true time.
   var offMilliseconds: Int64 {
     get { offset.load(ordering: .sequentiallyConsistent) }
-    set {
-      offset.store(newValue, ordering: .sequentiallyConsistent)
-      wasTurned = true
-    }
+    set { offset.store(newValue, ordering: .sequentiallyConsistent) }
   }
-  /// Whether it was turned since the device heard from the server: after a relaunch the device cannot know it.
-  var wasTurned: Bool {
-    get { turned.load(ordering: .sequentiallyConsistent) }
-    set { turned.store(newValue, ordering: .sequentiallyConsistent) }
+
+  /// Turns the clock.
+  func turn(toOffMilliseconds milliseconds: Int64) {
+    offMilliseconds = milliseconds
+    isTurned.store(true, ordering: .sequentiallyConsistent)
   }
+
+  /// A process begins: of a clock that was turned before, it knows only how far it was off when the server was asked last.
+  func beginsAnew() { if isTurned.load(ordering: .sequentiallyConsistent) { setDoubtful(true) } }
+
+  /// The device has heard the server's time.
+  func heardServer() {
+    isTurned.store(false, ordering: .sequentiallyConsistent)
+    setDoubtful(false)
+  }
+
+  private func setDoubtful(_ value: Bool) { isDoubtful.store(value, ordering: .sequentiallyConsistent) }
+
+  /// How far the time that the device takes for the true one may be off: the greatest number if nothing can be said.
+  var errorMilliseconds: Int64 { isDoubtful.load(ordering: .sequentiallyConsistent) ? .max : abs(offMilliseconds) }
 
   func wallMilliseconds() -> Int64 { time.milliseconds + offMilliseconds }
   func monotonicNanoseconds() -> UInt64 { time.now }
