@@ -266,6 +266,20 @@ func syncNow(_ store: RecordStore) async throws -> Int {
   }
 }
 
+func keepMine(of id: RecordID, in store: RecordStore) async throws {
+  guard let mine = try store.conflicts(of: id).last?.local else { return }
+  try await restore(mine, in: store)
+}
+
+func restore(_ version: Record, in store: RecordStore) async throws {
+  try await store.write { tx in
+    guard var record = try tx.record(version.id) else { return try tx.create(version) }
+    record.fields = version.fields
+    record.parent = version.parent
+    try tx.save(record)
+  }
+}
+
 func followSync(_ engine: SyncEngine, show: (String, Double?) -> Void) async -> String {
   for await status in engine.statuses {
     show(status.sentence, status.upload.map { Double($0.done) / Double(max(1, $0.total)) })

@@ -70,6 +70,11 @@ private final class Seen: Sendable {
     #expect(status.retry?.count == 1 && status.retry?.code == "THROTTLED")
     let sentence = try await a.sentence
     #expect(sentence.wholeMatch(of: #/Paused until \d\d:\d\d: the server asked for it/#) != nil, "\(sentence)")
+    // Also before the first run of the next process.
+    try await a.close()
+    try await a.open(database: cloud)
+    #expect(try await a.status.phase == .waiting)
+    #expect(try await a.status.wait?.isServers == true)
     a.clock.advance(milliseconds: 3_700_000)
     #expect(try await a.status.wait == nil)
     #expect(try await a.run() == nil)

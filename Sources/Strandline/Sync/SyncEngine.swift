@@ -47,7 +47,9 @@ public final class SyncEngine: SyncDriver {
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
     self.isAutomatic = configuration.isAutomatic
     watch = SyncWatch(store, database.address.scope, configuration.log)
-    machine = Mutex(SyncMachine(store: store, database: database, watch: watch))
+    var machine = SyncMachine(store: store, database: database, watch: watch)
+    watch.opened(machine.pace.longestWait())
+    self.machine = Mutex(machine)
     // The store keeps the engine, and a run under way does.
     let runs = SyncRuns { [weak self] options in
       guard let self else { throw StrandlineError(.closed, "the store is closed") }

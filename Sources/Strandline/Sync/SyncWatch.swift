@@ -51,6 +51,12 @@ final class SyncWatch: Sendable {
 
   // MARK: What happens
 
+  /// - Parameter wait: what the log says that the next request has to wait for.
+  func opened(_ wait: RequestPace.Wait?) {
+    let wall = wall
+    state.withLock { $0.wait = wait.map { SyncStatus.Wait($0, wall: wall) } }
+  }
+
   func runBegins() {
     state.withLock { state in
       state.isRunning = true

@@ -81,6 +81,9 @@ private struct HistoryPrinter {
       parts.append("type \(record.type), fields \(names.isEmpty ? "-" : names.joined(separator: " "))")
     }
     if let mutation = change.mutation { parts.append("of \(mutation)") }
+    if let rule = change.rule { parts.append("by \(rule)") }
+    if let base = change.base { parts.append("with \(base)") }
+    if let ancestor = change.ancestor { parts.append("from \(ancestor)") }
     if let outcome = change.outcome { parts.append("\(outcome)") }
     if let reason = change.reason { parts.append(reason) }
     if change.isCompacted { parts.append("compacted") }
@@ -95,6 +98,9 @@ private struct HistoryPrinter {
     ]
     if let time = change.milliseconds { members["milliseconds"] = .integer(time) }
     if let mutation = change.mutation { members["mutation"] = .integer(Int64(clamping: mutation.rawValue)) }
+    if let rule = change.rule { members["rule"] = .string(rule) }
+    if let base = change.base { members["base"] = .integer(Int64(clamping: base.rawValue)) }
+    if let ancestor = change.ancestor { members["ancestor"] = .integer(Int64(clamping: ancestor.rawValue)) }
     if let outcome = change.outcome { members["outcome"] = .string("\(outcome)") }
     if let reason = change.reason { members["reason"] = .string(reason) }
     if let record = change.record { members["record"] = .raw(record.line(zone: true)) }
