@@ -133,10 +133,10 @@ final class SyncWatch: Sendable {
       if let error { state.failure = error ?? state.failure } else { state.failure = nil }
       return state.report
     }
-    if let error {
-      log?(.error, "run failed: \(error.map { "\($0)" } ?? "cancelled"); \(report)")
-    } else {
-      log?(.info, "run ended: \(report)")
+    switch error {
+    case .some(let error?): log?(.error, "run failed: \(error); \(report)")
+    case .some(nil): log?(.info, "run cancelled: \(report)")
+    case nil: log?(.info, "run ended: \(report)")
     }
     publish()
   }
