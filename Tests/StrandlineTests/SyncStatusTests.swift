@@ -30,6 +30,7 @@ private final class Seen: Sendable {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     let cloud = try await a.openRefusing()
+    let store = try await a.open()
     #expect(try await a.sentence == "Not synced yet")
     for number in 0..<450 { try await a.write("n\(number)") }
     a.clock.advance(milliseconds: 5_000)
@@ -50,6 +51,16 @@ private final class Seen: Sendable {
     #expect(status.lastUploadMilliseconds != nil && status.lastFetchMilliseconds != nil && status.failureCode == nil)
     #expect(status.lastOperation?.failure == nil && status.account?.container == "iCloud.test")
     #expect(try await a.sentence == "Synced")
+    // A poll that finds nothing changes no sentence; the first fetch of all does.
+    let polls = Seen()
+    cloud.refuse {
+      $0.refusal = { request, _ in
+        if request == .databaseChanges, let engine = try? store.sync { polls.add(engine.status) }
+        return nil
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(polls.all.map(\.phase) == [.fetching] && polls.all.map(\.sentence) == ["Synced"])
     try await b.run()
     #expect(try await b.status.download.records == 450)
     #expect(try await b.status.download.pages >= 1)

@@ -16,7 +16,9 @@ extension SyncStatus {
       guard let upload, upload.total > 0 else { return "Uploading" }
       return "Uploading \(Self.number(upload.done)) of \(Self.number(upload.total))"
     case .fetching:
-      return download.records > 0 ? "Fetching: \(Self.things(download.records, "change"))" : "Looking for changes"
+      if download.records > 0 { return "Fetching: \(Self.things(download.records, "change"))" }
+      // A poll that finds nothing is no news.
+      return lastFetchMilliseconds == nil ? "Looking for changes" : rest(timeZone)
     case .waiting: return wait.map { words(for: $0, timeZone) } ?? "Waiting"
     case .needsPerson, .idle: return rest(timeZone)
     }
@@ -54,7 +56,8 @@ extension SyncStatus {
       $0.time < $1.time
     }) {
       let count = held.reduce(0) { $0 + $1.count }
-      return "\(Self.things(count, "record")) tried again at \(Self.timeOfDay(next.time, timeZone)): "
+      let verb = count == 1 ? "is" : "are"
+      return "\(Self.things(count, "record")) \(verb) tried again at \(Self.timeOfDay(next.time, timeZone)): "
         + Self.words(forCode: next.held.code)
     }
     if let failureCode { return "Not synced: \(Self.words(forCode: failureCode.rawValue))" }
