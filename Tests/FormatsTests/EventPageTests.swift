@@ -308,4 +308,24 @@ struct `The page of the wire` {
     for code in named { #expect(codes.contains(String(code)), "remote.md does not say what follows from \(code)") }
     #expect(codes.last == "any other")
   }
+
+  @Test func `gives each error of the CloudKit framework the code that the library gives it`() throws {
+    let table = try Page("remote.md").table(columns: "CKError", "name", "code here")
+    let known = CloudError.Code.byCKErrorCode
+    try #require(table.rows.count == known.count)
+    for (place, row) in table.rows.enumerated() {
+      #expect(row[0] == "\(place + 1)" && row[1] == known[place].name && row[2] == known[place].code.rawValue, "\(row)")
+      #expect(CloudError.Code(ckErrorCode: place + 1) == known[place].code)
+    }
+    for number in [Int.min, -1, 0, known.count + 1, .max] { #expect(CloudError.Code(ckErrorCode: number) == nil) }
+    // What leaves open whether a request was applied, or may pass, is no record's fault.
+    for name in ["serverResponseLost", "operationCancelled", "networkFailure", "partialFailure", "requestRateLimited"] {
+      let code = try #require(known.first { $0.name == name }).code
+      #expect(ErrorPolicy.item(CloudError(code)) == .retry, "\(name)")
+    }
+    for name in ["notAuthenticated", "managedAccountRestricted", "accountTemporarilyUnavailable"] {
+      let code = try #require(known.first { $0.name == name }).code
+      #expect(ErrorPolicy.request(CloudError(code)) == .signIn, "\(name)")
+    }
+  }
 }

@@ -49,6 +49,26 @@ struct ObservedReply: Sendable {
   }
 }
 
+/// Apple's list of error codes lies beside the replies.
+@Suite(.timeLimit(.minutes(30)), .enabled(if: ObservedReply.isPresent, "there is no file of observed replies"))
+struct ErrorListTests {
+  @Test func `no error of the CloudKit framework is missing`() throws {
+    let folder = ObservedReply.path.split(separator: "/", omittingEmptySubsequences: false).dropLast().joined(
+      separator: "/")
+    let file = try POSIXFileSystem().open("\(folder)/ckerror_codes.json", .read)
+    defer { file.close() }
+    let bytes = try file.read(at: 0, count: Int(try file.size()))
+    let root = try #require(try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any])
+    let listed = try #require(root["codes"] as? [[String: Any]])
+    #expect(listed.count >= 37)
+    for one in listed {
+      let (number, name) = (try #require(one["raw"] as? Int), try #require(one["swift"] as? String))
+      try #require(CloudError.Code(ckErrorCode: number) != nil, "\(number) \(name)")
+      #expect(CloudError.Code.byCKErrorCode[number - 1].name == name)
+    }
+  }
+}
+
 @Suite(.timeLimit(.minutes(30)), .enabled(if: ObservedReply.isPresent, "there is no file of observed replies"))
 struct ObservedRepliesTests {
   private struct Expectation: Sendable {

@@ -33,8 +33,11 @@ extension RecordStore {
   /// save the fields of `local` or `server`.
   ///
   /// - Parameters:
+  ///   - id: the record.
   ///   - lsn: only conflicts after this event: the LSN of the last one's position, for the next page.
   ///   - limit: the most conflicts.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` for a limit below 1; `.damaged` if the log cannot be read further,
   ///   `.fromTheFuture`, `.io`, `.closed`.
   /// - Complexity: O(bytes of the log after `lsn`).

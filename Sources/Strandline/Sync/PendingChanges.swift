@@ -48,6 +48,8 @@ extension RecordStore {
   /// - Parameters:
   ///   - lsn: `PendingChangePage.next` of the page before.
   ///   - limit: the most records of a page.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` for a limit below 1; `.damaged` if the event of a change cannot be read
   ///   and it is not known which record it is of; `.io`, `.closed`.
   /// - Complexity: O(records of the page), a few reads of the log for each.

@@ -195,6 +195,8 @@ public final class SyncEngine: SyncDriver {
   /// - Parameters:
   ///   - zone: the zone.
   ///   - source: which side's list of records stands.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; else as `write`. The decision is
   ///   durable when this returns; runs carry it out.
   public func resync(
