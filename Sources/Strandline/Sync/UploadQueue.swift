@@ -120,6 +120,8 @@ struct UploadQueue: Sendable {
 
   /// Something has changed about a record, at the server or here: those that wait for it are looked at again.
   mutating func changed(_ id: RecordID) {
+    // What settles an earlier mutation of the record ends the hold of a later one too.
+    if waits[id] == .hold, store.projections.held(id) == nil { wake(id) }
     wakeAll(.record(id))
     lanes[id.zone]?.unpin(id)
   }

@@ -24,6 +24,12 @@ struct WorldMemory {
     var errorMilliseconds: Int64
     /// The disk that held it was put back to an earlier state: it may be gone.
     var isForfeit = false
+
+    /// Whether it was made after another one, by the same log or by one that had seen it.
+    func replaces(_ other: Write) -> Bool {
+      if device == other.device, writer == other.writer, lsn > other.lsn { return true }
+      return seen[other.writer].map { $0.tenure == other.tenure && $0.lsn >= other.lsn } ?? false
+    }
   }
   /// A deletion that an app was told of.
   private struct Deletion {

@@ -199,12 +199,8 @@ extension WorldRun {
       guard let version, !version.stamp.births.isDisjoint(with: write.births) else {
         throw WorldBroken(.noLostWrite, "\(id): the acknowledged write \(words(write)) is lost with its record")
       }
-      // The device has replaced it since, perhaps by a clock that was set back.
-      if writes.contains(where: {
-        $0.field == write.field && $0.device == write.device && $0.writer == write.writer && $0.lsn > write.lsn
-      }) {
-        continue
-      }
+      // It was replaced knowingly since, perhaps by a clock that was set back.
+      if writes.contains(where: { $0.field == write.field && $0.replaces(write) }) { continue }
       // A time from the future is not believed, so such a stamp may have become less.
       if write.stamp.time.milliseconds > write.milliseconds + Self.believedMilliseconds { continue }
       guard let stamp = version.stamp.fields[write.field], stamp >= write.stamp else {
