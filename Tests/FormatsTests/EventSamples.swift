@@ -129,6 +129,7 @@ enum EventSamples {
           requestUUID: "8C5E0000-0000-4000-8000-000000000001", attempts: 3, durationMilliseconds: 60_000,
           wallMilliseconds: wall)),
       .released(Released(id: id, lsn: LSN(3))),
+      .refused(Refused(id: id, lsn: LSN(3))),
       .discarded(Discarded(id: id, lsn: LSN(3))),
       .tokenAdvanced(
         TokenAdvanced(

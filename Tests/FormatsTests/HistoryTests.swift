@@ -238,6 +238,9 @@ private struct RandomHistory {
           id: id(), direction: some(Held.Direction.allCases), lsn: earlier(), code: "c\(below(9))", words: "",
           attempts: 1, wallMilliseconds: 0))
     case .released: return .released(Released(id: id(), lsn: earlier()))
+    case .refused:
+      let (lsn, id) = mutation()
+      return .refused(Refused(id: id, lsn: lsn))
     case .discarded:
       let (lsn, id) = mutation()
       return .discarded(Discarded(id: id, lsn: lsn))

@@ -303,6 +303,7 @@ STORE = {
     23: "deletions latest:u64 key:raw16 names:deletedNames",
     24: "superseded record:id recordType:text time:u64",
     25: "databaseTokenAdvanced scope:1-3 asked:text? token:text",
+    26: "refused record:id lsn:varint",
 }
 
 JOURNAL = {
@@ -567,6 +568,13 @@ class State:
     def on_sent(self, lsn, event):
         newest = {entry["pending"]["newest"] for entry in self.records.values() if entry["pending"]}
         self.attempted |= newest & set(event["lsns"])
+
+    def on_refused(self, lsn, event):
+        pending = self.pending(event["record"])
+        if pending and event["lsn"] in self.attempted:
+            if event["lsn"] == pending["newest"] or any(one["lsn"] == event["lsn"] for one in pending["attempts"]):
+                pending["attempts"] = [one for one in pending["attempts"] if one["lsn"] != event["lsn"]]
+                self.attempted.discard(event["lsn"])
 
     def on_settled(self, lsn, event):
         record, outcome = event["record"], event["outcome"]

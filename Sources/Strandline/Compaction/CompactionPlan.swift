@@ -172,7 +172,7 @@ package struct CompactionPlan {
     case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace:
       keepsMemory || registered.contains(lsn) ? .stays : .goes
     case .held, .blocked: registered.contains(lsn) ? .stays : .goes
-    case .released, .discarded: .goes
+    case .released, .discarded, .refused: .goes
     case .sent: .isCut
     }
   }

@@ -21,6 +21,22 @@ package struct Sent: EventPayload, Hashable {
   }
 }
 
+/// The server refused the only request that carried the mutation: nothing of it was applied, and it is still owed.
+package struct Refused: EventPayload, Hashable {
+  package static let kind = EventKind.refused
+  package var id: RecordID
+  package var lsn: LSN
+
+  package init(id: RecordID, lsn: LSN) {
+    self.id = id
+    self.lsn = lsn
+  }
+  package init<Coder: FieldCoder>(_ refused: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, refused?.id)
+    lsn = try field("lsn", .lsn, refused?.lsn)
+  }
+}
+
 /// What became of a mutation.
 package enum Outcome: UInt8, Hashable, Sendable, CaseIterable {
   /// The server has it.

@@ -32,6 +32,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case deletions = 23
   case superseded = 24
   case databaseTokenAdvanced = 25
+  case refused = 26
 
   /// The name that the command prints and takes.
   package var name: String { String(describing: self) }
@@ -84,6 +85,7 @@ package enum Event: Sendable {
   case deletions(Deletions)
   case superseded(Superseded)
   case databaseTokenAdvanced(DatabaseTokenAdvanced)
+  case refused(Refused)
   /// A kind of a later version, that may be passed over; kept byte for byte.
   case unknown(Unknown)
 
@@ -115,6 +117,7 @@ package enum Event: Sendable {
     case .deletions(let payload): payload
     case .superseded(let payload): payload
     case .databaseTokenAdvanced(let payload): payload
+    case .refused(let payload): payload
     case .unknown: nil
     }
   }
@@ -140,6 +143,7 @@ package enum Event: Sendable {
     case .discarded(let event): event.id
     case .assetUploaded(let event): event.id
     case .superseded(let event): event.id
+    case .refused(let event): event.id
     default: nil
     }
   }
@@ -282,6 +286,7 @@ package enum EventCodec {
     case .deletions: .deletions(try Deletions(nil, &reader))
     case .superseded: .superseded(try Superseded(nil, &reader))
     case .databaseTokenAdvanced: .databaseTokenAdvanced(try DatabaseTokenAdvanced(nil, &reader))
+    case .refused: .refused(try Refused(nil, &reader))
     }
   }
 

@@ -81,6 +81,7 @@ package struct Projections: Sendable {
     case .deleted(let deleted): try apply(deleted, at: lsn)
     case .sent(let sent):
       for mutation in sent.lsns where outbox.attempt(mutation) { keep(.attempted(mutation), lsn) }
+    case .refused(let refused): try apply(refused, at: lsn)
     case .settled(let settled): try apply(settled, at: lsn)
     case .merged(let merged): try apply(merged, at: lsn)
     case .fetchedSave(let fetched): try apply(fetched, at: lsn)
@@ -165,6 +166,19 @@ package struct Projections: Sendable {
     set(deleted.id, old, (entry, deletion), at: lsn)
     sync.learn(deleted.time)
     closeHold(deleted.id, at: lsn)
+  }
+
+  /// No request has carried the mutation to an effect: what other devices do to the record at the server was not done to it.
+  private mutating func apply(_ refused: Refused, at lsn: LSN) throws(StrandlineError) {
+    guard outbox.attempted.contains(refused.lsn) else { return }
+    let old = try (entry(refused.id), deletion(refused.id))
+    guard var entry = old.0, let pending = entry.pending, pending.mayBeAnswered(refused.lsn) else { return }
+    entry.pending = Pending(
+      isDeletion: pending.isDeletion, newest: pending.newest, first: pending.first,
+      attempts: pending.attempts.filter { $0.lsn != refused.lsn }, since: pending.since)
+    outbox.unattempt([refused.lsn])
+    keep(.unattempted([refused.lsn]), lsn)
+    set(refused.id, old, (entry, old.1), at: lsn)
   }
 
   private mutating func apply(_ settled: Settled, at lsn: LSN) throws(StrandlineError) {

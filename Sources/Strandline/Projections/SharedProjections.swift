@@ -141,4 +141,7 @@ package final class SharedProjections: Sendable {
   package var owed: [LSN] { withLock { $0.outbox.newest.all() } }
   /// The newest mutation of a record that a request may have carried and whose outcome is not known.
   package func attempted(_ pending: Pending?) -> LSN? { withLock { $0.outbox.attempted(pending) } }
+
+  /// Whether a request may have carried the mutation, whose outcome is not known.
+  func wasAttempted(_ lsn: LSN) -> Bool { withLock { $0.outbox.attempted.contains(lsn) } }
 }

@@ -235,7 +235,7 @@ extension EventKind {
   fileprivate var isOfOneRecord: Bool {
     switch self {
     case .saved, .deleted, .settled, .merged, .fetchedSave, .fetchedDelete, .blocked, .held, .released, .discarded,
-      .superseded:
+      .superseded, .refused:
       true
     default: false
     }

@@ -62,6 +62,12 @@ package enum ErrorPolicy: Hashable, Sendable {
     }
   }
 
+  /// Whether nothing of a request was applied that was refused as a whole with this error. An answer that is none of
+  /// CloudKit's, and that of a server in trouble, leave it open.
+  static func appliedNothing(_ error: CloudError) -> Bool {
+    request(error) != .retry && (error.code != .unexpectedServerResponse || error.httpStatus == 413)
+  }
+
   /// Whether a request may have been refused because its change token has expired. CloudKit Web Services has no code for
   /// that; the live service was seen to answer BAD_REQUEST for the zone.
   static func mayBeExpiredToken(_ error: CloudError) -> Bool {

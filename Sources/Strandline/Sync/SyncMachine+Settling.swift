@@ -28,6 +28,9 @@ extension SyncMachine {
     let taken = try await store.take(answer.versions, .lookup, serverOffset: offset) { core in
       done = SyncReport()
       for (upload, outcome) in answer.outcomes {
+        if outcome.appliedNothing, upload.isFirstAttempt {
+          try core.append(.refused(Refused(id: upload.id, lsn: upload.lsn)))
+        }
         switch outcome {
         case .saved(let server):
           if let modified = server.system.modified {
@@ -298,6 +301,16 @@ private struct Answer {
     case deleted
     /// With the server's version where the refusal brought it.
     case refused(CloudError, ErrorPolicy, ServerRecord?)
+
+    /// Whether the server did nothing with the record. Of a conflict the lookup tells; a busy server may have done anything.
+    var appliedNothing: Bool {
+      switch self {
+      case .refused(_, .hold, _), .refused(_, .halt, _), .refused(_, .split, _), .refused(_, .target, _),
+        .refused(_, .signIn, _), .refused(_, .zoneMissing, _):
+        true
+      case .saved, .deleted, .refused: false
+      }
+    }
   }
 
   var outcomes: [(upload: SyncMachine.Upload, outcome: Outcome)] = []

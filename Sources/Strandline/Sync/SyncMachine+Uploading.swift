@@ -11,6 +11,8 @@ extension SyncMachine {
     /// Whether this deletes the old life of the name, which must be gone before a new one of another type is created. Its
     /// acknowledgement settles nothing, and it is no attempt of the mutation.
     var isPreparation = false
+    /// Whether no earlier request can have carried the mutation: if this one is refused, nothing of it was applied.
+    var isFirstAttempt = false
     var operation: CloudOperation
     var type: String
 
@@ -131,6 +133,8 @@ extension SyncMachine {
           left.append((upload.id, target))
           names.remove(upload.id.name)
         } else {
+          var upload = upload
+          upload.isFirstAttempt = !upload.isPreparation && !core.projections.wasAttempted(upload.lsn)
           leaving.append(upload)
         }
       }
@@ -160,22 +164,36 @@ extension SyncMachine {
         fetch(zone)
         try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'")
       case .zoneMissing:
+        try await noteRefusal(of: batch, error)
         for upload in batch { queue.wake(upload.id) }
         try await confirmLoss(of: zone, error, kind: .upload)
       case .split: try await split(batch, zone, error)
       case .signIn:
+        try await noteRefusal(of: batch, error)
         for upload in batch { queue.wake(upload.id) }
         throw signIn(error)
       // The other zones are sent to all the same; the run throws this error at its end.
-      default: refusedZones[zone] = error
+      default:
+        try await noteRefusal(of: batch, error)
+        refusedZones[zone] = error
       }
       return
     }
     try await settle(batch, Self.checked(results, of: batch), zone)
   }
 
+  /// The server refused a request as a whole, and applied nothing of it.
+  private func noteRefusal(of batch: [Upload], _ error: CloudError) async throws {
+    let first = batch.filter(\.isFirstAttempt)
+    guard !first.isEmpty, ErrorPolicy.appliedNothing(error) else { return }
+    try await store.commit { core in
+      for upload in first { try core.append(.refused(Refused(id: upload.id, lsn: upload.lsn))) }
+    }
+  }
+
   /// The server refused a request as too much: it goes in halves, at once. One unit alone is held.
   mutating func split(_ batch: [Upload], _ zone: ZoneID, _ error: CloudError) async throws {
+    try await noteRefusal(of: batch, error)
     let units = UploadPlan.units(batch.map(\.item))
     guard units.count > 1 else {
       try await hold(batch, error)

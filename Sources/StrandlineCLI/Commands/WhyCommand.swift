@@ -108,6 +108,7 @@ private struct Story {
     case .merged(let merged):
       owed = [lsn]
       return (try words(merged, event, at: lsn), merged.time.milliseconds)
+    case .refused(let refused): return ("the server refused event \(refused.lsn); nothing of it was applied", nil)
     case .settled(let settled):
       owed = owed.filter { $0 > settled.lsn }
       return (words(settled), settled.modified?.milliseconds)

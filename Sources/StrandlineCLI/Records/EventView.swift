@@ -74,6 +74,7 @@ struct EventView {
         ("mutations", .integer(Int64(event.lsns.count))),
         ("lsns", .string(ranges(event.lsns))),
       ]
+    case .refused(let event): [("mutation", number(event.lsn))]
     case .settled(let event): settled(event)
     case .fetchedDelete(let event): [("reason", .string("\(event.reason)")), ("births", births(event.births))]
     case .confirmed(let event):
