@@ -12,6 +12,9 @@ public struct PendingChange: Hashable, Sendable {
     case held(StoreStatus.Held)
     /// It refers to a record that the server does not have.
     case target(RecordID)
+    /// It is a deletion, and at the server that record still refers to it, whose change is held. To delete it first could have
+    /// the server delete the other one along with it.
+    case referrer(RecordID)
     /// Its zone is gone at the server.
     case zoneLost(ZoneLoss)
   }
@@ -52,7 +55,7 @@ extension RecordStore {
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` for a limit below 1; `.damaged` if the event of a change cannot be read
   ///   and it is not known which record it is of; `.io`, `.closed`.
-  /// - Complexity: O(records of the page), a few reads of the log for each.
+  /// - Complexity: O(records of the page + held records), a few reads of the log for each.
   public func pendingChanges(
     after lsn: LSN = .none, limit: Int = 1_000, fileID: String = #fileID, line: Int = #line
   ) throws -> PendingChangePage {
@@ -62,8 +65,11 @@ extension RecordStore {
       let durable = min(source.durableLSN, projections.appliedLSN)
       let lsns = projections.owed(limit, after: lsn, upTo: durable)
       var changes: [PendingChange] = []
+      let referrers = try heldReferrers()
       for lsn in lsns {
-        guard let id = try owner(ofPending: lsn), let change = try pendingChange(of: id), change.lsn == lsn else {
+        guard let id = try owner(ofPending: lsn), let change = try pendingChange(of: id, referrers),
+          change.lsn == lsn
+        else {
           continue
         }
         changes.append(change)
@@ -73,7 +79,9 @@ extension RecordStore {
   }
 
   /// What a record owes; nil if it owes nothing.
-  package func pendingChange(of id: RecordID) throws -> PendingChange? {
+  package func pendingChange(of id: RecordID) throws -> PendingChange? { try pendingChange(of: id, heldReferrers()) }
+
+  private func pendingChange(of id: RecordID, _ referrers: [RecordID: RecordID]) throws -> PendingChange? {
     guard let entry = try projections.entry(id), let pending = entry.pending else { return nil }
     let (held, zone, attempted) = projections.withLock { state in
       (state.sync.held[id], state.sync.zones[id.zone], state.outbox.attempted(pending))
@@ -93,6 +101,7 @@ extension RecordStore {
         .held(StoreStatus.Held(held, wall: wall))
       } else {
         try missingTarget(of: id, pending).map { .target($0) }
+          ?? (pending.isDeletion ? referrers[id].map { .referrer($0) } : nil)
       }
     return PendingChange(
       id: id, isDeletion: pending.isDeletion, lsn: pending.newest, since: pending.since, milliseconds: made,
@@ -108,6 +117,26 @@ extension RecordStore {
       }
       return held.id
     }
+  }
+
+  /// The records to which one refers at the server whose save is held, each with one such record.
+  private func heldReferrers() throws -> [RecordID: RecordID] {
+    var referrers: [RecordID: RecordID] = [:]
+    let held = projections.withLock { $0.sync.held.keys.sorted() }
+    for id in held {
+      guard let entry = try projections.entry(id), entry.pending?.isDeletion == false, let base = entry.base else {
+        continue
+      }
+      do throws(StrandlineError) {
+        guard let shown = try source.versionIfKept(at: base.content) else { continue }
+        UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, _ in
+          referrers[RecordID(name, zone: id.zone)] = id
+        }
+      } catch {
+        guard error.isOfOneRecord else { throw error }
+      }
+    }
+    return referrers
   }
 
   /// A record that a save needs, and that the server does not have; nil if there is none, or if the save cannot be read.
@@ -144,6 +173,7 @@ extension PendingChange.Obstacle: CustomStringConvertible {
     switch self {
     case .held(let held): "held: \(held.code)".oneLine
     case .target(let target): "refers to \(target)".oneLine
+    case .referrer(let referrer): "is referred to by \(referrer), which is held".oneLine
     case .zoneLost(let reason): "zone lost: \(reason)"
     }
   }

@@ -80,6 +80,9 @@ extension PendingChange {
     case .target(let target):
       members["waitsFor"] = .string("target")
       members["target"] = .string(target.name)
+    case .referrer(let referrer):
+      members["waitsFor"] = .string("referrer")
+      members["target"] = .string(referrer.name)
     case .zoneLost: members["waitsFor"] = .string("zone")
     case nil: members["waitsFor"] = .null
     }
@@ -95,6 +98,7 @@ extension PendingChange.Obstacle {
       let next = held.retryMilliseconds.map { ", tried again in \(Words.duration(milliseconds: $0))" } ?? ""
       return "held: \(printable(held.code)), \(printable(held.reason))\(next)"
     case .target(let target): return "refers to '\(printable(target.name))', which the server does not have"
+    case .referrer(let referrer): return "'\(printable(referrer.name))' refers to it at the server, and is held"
     case .zoneLost(let reason): return "its zone is gone at the server (\(reason))"
     }
   }

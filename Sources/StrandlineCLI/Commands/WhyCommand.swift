@@ -245,6 +245,11 @@ private struct Ending {
           "\(what) may have to wait for '\(target.name)', to which it refers and which the server does not have"
         )
         remedy = "strandline why \(path) \(ShellWord.quote(target.name))\(zone)"
+      case .referrer(let referrer)?:
+        (state, words) = (
+          "waits", "\(what) waits for '\(referrer.name)', which refers to it at the server and whose change is held"
+        )
+        remedy = "strandline why \(path) \(ShellWord.quote(referrer.name))\(zone)"
       case nil:
         let sent = pending.mayHaveArrived ? "was sent, and the answer is not known" : "is not sent yet"
         (state, words, remedy) = ("pending", "\(what) \(sent)", sync)

@@ -163,18 +163,29 @@ extension WorldRun {
     return owed
   }
 
-  /// What a sync that has returned has left in silence: it was owed before, is owed unchanged, and the status does not
-  /// name it. nil if nothing.
+  /// What a sync that has returned has left in silence: it was owed before, is owed unchanged, and the store does not say
+  /// why. nil if nothing.
   func silence(_ device: WorldDevice, _ before: [RecordID: LSN]) -> WorldBroken? {
-    guard let store = device.store, let after = try? owed(store), let status = try? store.status() else { return nil }
-    let named = Set(status.held.map(\.id))
-    let lost = Set(status.zones.filter(\.isLost).map(\.id))
-    let left = before.filter { id, lsn in after[id] == lsn && !named.contains(id) && !lost.contains(id.zone) }
-    // What waits for a record that is held waits by its side.
-    let silent = left.keys.filter { !waits(for: named, $0, in: store) }.sorted()
-    guard let first = silent.first else { return nil }
+    guard let store = device.store, let after = try? owed(store) else { return nil }
+    let left = before.filter { id, lsn in after[id] == lsn }
+    guard let silent = left.keys.sorted().first(where: { !isExplained($0, in: store) }) else { return nil }
     return WorldBroken(
-      .noSilence, "\(device.name) synced without an error and still owes \(first), which its status does not name")
+      .noSilence, "\(device.name) synced without an error and still owes \(silent), and does not say why")
+  }
+
+  /// Whether the store says why a record is not sent: it is held, its zone is lost, or it waits for one of which that is true.
+  private func isExplained(_ id: RecordID, in store: RecordStore) -> Bool {
+    var asked: Set<RecordID> = []
+    var next = id
+    while asked.insert(next).inserted {
+      guard let change = try? store.pendingChange(of: next) else { return false }
+      switch change.obstacle {
+      case .held, .zoneLost: return true
+      case .target(let other), .referrer(let other): next = other
+      case nil: return false
+      }
+    }
+    return false
   }
 
   /// Whether a record hangs on one of others, directly or through others: by a reference or as its child.
