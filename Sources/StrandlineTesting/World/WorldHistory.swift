@@ -42,6 +42,8 @@ struct WorldHistory {
   private(set) var lostZones: Set<ZoneID> = []
   /// Births of records that were saved again after the server had deleted them.
   private(set) var returned: [RecordID: Set<Birth>] = [:]
+  /// Births of records that the server deleted along with the record that they refer to, as their references ask for.
+  private(set) var cascaded: [RecordID: Set<Birth>] = [:]
 
   /// Reads what the server has done since this was called last.
   mutating func readOn(_ server: CloudServer, isForeign: Bool = false) throws {
@@ -57,7 +59,11 @@ struct WorldHistory {
     case .zoneDeleted(let life):
       zones[life]?.isDeleted = true
       if let id = zones[life]?.id { lostZones.insert(id) }
-    case .recordDeleted(let life, let name, _):
+    case .recordDeleted(let life, let name, let cause):
+      if cause.isCascade, let zone = zones[life] {
+        let births = zone.records[name]?.last?.version?.stamp?.births ?? []
+        cascaded[RecordID(name, zone: zone.id), default: []].formUnion(births)
+      }
       zones[life]?.records[name, default: []].append(State(lsn: lsn, version: nil, isForeign: isForeign))
     case .recordSaved(let record):
       guard let zone = zones[record.zone] else { return }

@@ -189,6 +189,7 @@ extension WorldRun {
         throw WorldBroken(.noResurrection, "\(id) exists, but all its births were deleted: \(version.stamp.births)")
       }
       let excused = memory.mayBeDead(id).union(dead[id] ?? []).union(givenUp[id] ?? [])
+        .union(history.cascaded[id] ?? [])
       try judgeWrites(of: id, version, excused: excused)
     }
   }
