@@ -2,6 +2,7 @@
 // is held against the records.
 
 internal import Strandline
+internal import Synchronization
 
 /// The memory of all apps of a world.
 struct WorldMemory {
@@ -61,36 +62,11 @@ struct WorldMemory {
   var retyped: Set<RecordID> = []
   /// Whether the last sync met a refusal of a single record.
   var hasRefused = false
-  let meanwhile = Atomic64()
+  let meanwhile = WritesMeanwhile()
   let begunCompactions = Atomic64()
   let compacted = Atomic64()
 
-  mutating func remember(
-    _ lsns: ClosedRange<LSN>, _ changes: [WorldChange], on device: WorldDevice, in store: RecordStore,
-    at milliseconds: Int64
-  ) throws {
-    for number in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
-      let lsn = LSN(rawValue: number)
-      guard let loaded = try LoadedVersion(store.source.event(at: lsn), at: lsn), let id = try id(lsn, in: store)
-      else { continue }
-      for change in changes where WorldPlan.records[change.record] == id {
-        let field: String
-        switch change {
-        case .set(_, let number, _, _), .create(_, _, let number): field = WorldPlan.fields[number]
-        default: continue
-        }
-        guard let stamp = loaded.version.stamp.fields[field], loaded.dirty[field] == lsn else { continue }
-        writes.append(
-          Write(
-            id: id, field: field, value: loaded.version.fields[field], stamp: stamp,
-            births: loaded.version.stamp.births, seen: loaded.version.stamp.seen, device: device.number,
-            writer: stamp.writer, tenure: loaded.own?.tenure ?? 0, lsn: lsn, milliseconds: milliseconds,
-            errorMilliseconds: device.clock.errorMilliseconds))
-      }
-    }
-  }
-
-  private func id(_ lsn: LSN, in store: RecordStore) throws -> RecordID? { try store.source.event(at: lsn).recordID }
+  mutating func remember(_ more: [Write]) { writes += more }
 
   mutating func dead(_ id: RecordID, _ births: Set<Birth>, by device: Int, at lsn: LSN) {
     deletions.append(Deletion(id: id, births: births, device: device, lsn: lsn))
@@ -116,5 +92,55 @@ struct WorldMemory {
   /// All births that may have been deleted.
   func mayBeDead(_ id: RecordID) -> Set<Birth> {
     deletions.filter { $0.id == id }.reduce(into: perhapsDead[id] ?? []) { $0.formUnion($1.births) }
+  }
+}
+
+extension WorldMemory.Write {
+  /// The writes of fields that a transaction made.
+  static func all(
+    _ lsns: ClosedRange<LSN>, _ changes: [WorldChange], on device: WorldDevice, in store: RecordStore,
+    at milliseconds: Int64
+  ) throws -> [Self] {
+    var writes: [Self] = []
+    for number in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
+      let lsn = LSN(rawValue: number)
+      let event = try store.source.event(at: lsn)
+      guard let loaded = try LoadedVersion(event, at: lsn), let id = event.recordID else { continue }
+      for change in changes where WorldPlan.records[change.record] == id {
+        let field: String
+        switch change {
+        case .set(_, let number, _, _), .create(_, _, let number): field = WorldPlan.fields[number]
+        default: continue
+        }
+        guard let stamp = loaded.version.stamp.fields[field], loaded.dirty[field] == lsn else { continue }
+        writes.append(
+          Self(
+            id: id, field: field, value: loaded.version.fields[field], stamp: stamp,
+            births: loaded.version.stamp.births, seen: loaded.version.stamp.seen, device: device.number,
+            writer: stamp.writer, tenure: loaded.own?.tenure ?? 0, lsn: lsn, milliseconds: milliseconds,
+            errorMilliseconds: device.clock.errorMilliseconds))
+      }
+    }
+    return writes
+  }
+}
+
+/// What apps were told while a sync was under way.
+final class WritesMeanwhile: Sendable {
+  private let writes = Mutex<(count: Int, fields: [WorldMemory.Write])>((0, []))
+
+  func add(_ more: [WorldMemory.Write]) {
+    writes.withLock { writes in
+      writes.count += 1
+      writes.fields += more
+    }
+  }
+
+  /// How many transactions there were, and the fields that they wrote.
+  func take() -> (count: Int, fields: [WorldMemory.Write]) {
+    writes.withLock { writes in
+      defer { writes = (0, []) }
+      return writes
+    }
   }
 }

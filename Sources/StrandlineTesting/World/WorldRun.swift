@@ -248,7 +248,7 @@ struct WorldRun {
       case .set: break
       }
     }
-    try memory.remember(lsns, changes, on: device, in: store, at: time.milliseconds)
+    memory.remember(try WorldMemory.Write.all(lsns, changes, on: device, in: store, at: time.milliseconds))
     for lsn in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
       memory.acknowledged[device.number, default: [:]][LSN(rawValue: lsn)] =
         try store.source.event(at: LSN(rawValue: lsn)).recordID
@@ -263,14 +263,16 @@ struct WorldRun {
   }
 
   private func planWrite(_ change: WorldChange, on device: WorldDevice, afterAnswer number: Int) {
-    let (step, refused) = (step, memory.meanwhile)
+    let (step, meanwhile, time) = (step, memory.meanwhile, time)
     device.line.plan(afterAnswer: number) {
       guard let store = device.store else { return }
       // The write throws if the name was deleted meanwhile, and if the power was cut; both are as they must be.
       let written = try? store.writeBlocking { tx in
         try Self.apply(change, mark: "\(device.name).\(step)", number: Int64(step), to: &tx)
       }
-      if written?.lsns != nil { refused.add() }
+      guard let lsns = written?.lsns else { return }
+      // The power may be cut by now, and the events cannot be read.
+      meanwhile.add((try? WorldMemory.Write.all(lsns, [change], on: device, in: store, at: time.milliseconds)) ?? [])
     }
   }
 
@@ -419,7 +421,9 @@ struct WorldRun {
 
   mutating func takeCounts() {
     tally[.compactionInSync] += memory.compacted.take()
-    tally[.writeInSync] += memory.meanwhile.take()
+    let meanwhile = memory.meanwhile.take()
+    tally[.writeInSync] += meanwhile.count
+    memory.remember(meanwhile.fields)
     let count = refused.take()
     tally[.refusal] += count
     memory.hasRefused = count > 0
