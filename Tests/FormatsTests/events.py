@@ -527,8 +527,9 @@ class State:
     def learn(self, time):
         self.latest = max(self.latest, time)
 
-    def answered(self, record):
-        self.blocks.pop(id_key(record), None)
+    def answered(self, record, ends_block):
+        if ends_block:
+            self.blocks.pop(id_key(record), None)
         self.unread.pop(id_key(record), None)
 
     def zone(self, zone):
@@ -623,7 +624,7 @@ class State:
             "modified": milliseconds(event["modified"]),
         }
         self.learn(event["latest"])
-        self.answered(event["record"])
+        self.answered(event["record"], ends_block=event["source"] == 2)
 
     def on_fetchedDelete(self, lsn, event):
         record = event["record"]
@@ -649,7 +650,7 @@ class State:
             entry["base"] = None
             if not entry["pending"]:
                 del self.records[id_key(record)]
-        self.answered(record)
+        self.answered(record, ends_block=False)
 
     def on_discarded(self, lsn, event):
         record = event["record"]

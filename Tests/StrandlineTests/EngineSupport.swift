@@ -30,6 +30,10 @@ final class RefusingCloud: CloudDatabase {
     var hidesDeletions = false
     /// At most so many changes in a page; 0: as many as the engine asks for.
     var pageMax = 0
+    /// Asked for what to show instead of the n-th page of a zone's changes (from 1).
+    var page: (@Sendable (Int, ZonePage) -> ZonePage)?
+    /// The same for the list of changed zones.
+    var list: (@Sendable (Int, DatabasePage) -> DatabasePage)?
     /// Every batch that was sent, in order.
     var batches: [[CloudOperation]] = []
     /// How often each request was made.
@@ -126,12 +130,15 @@ final class RefusingCloud: CloudDatabase {
       guard case .saved(let record) = change else { return change }
       return shown[record.name] ?? change
     }
-    return page
+    let (number, hook) = script.withLock { ($0.counts[.zoneChanges] ?? 0, $0.page) }
+    return hook?(number, page) ?? page
   }
 
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
     try check(.databaseChanges)
-    return try await web.databaseChanges(since: token, limit: limit)
+    let page = try await web.databaseChanges(since: token, limit: limit)
+    let (number, hook) = script.withLock { ($0.counts[.databaseChanges] ?? 0, $0.list) }
+    return hook?(number, page) ?? page
   }
 }
 

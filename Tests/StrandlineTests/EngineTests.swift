@@ -3,6 +3,7 @@
 // names; clocks that advance when the engine waits.
 
 import Strandline
+import StrandlineCloudKit
 import StrandlineLog
 import StrandlineServer
 import StrandlineSimulation
@@ -439,6 +440,88 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(status.held.map(\.id.name) == ["n20"] && status.held.map(\.code) == ["DAMAGED"] && status.unsettled == 1)
     try await a.sync()
     #expect(try await a.open().status().held.map(\.attempts) == [1])
+  }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct `Pages that are older than what is known` {
+  @Test(arguments: [true, false])
+  func `a feed that repeats itself is asked again, later and later`(_ isEmpty: Bool) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await b.write("n")
+    try await b.run()
+    let cloud = try await a.openRefusing()
+    try await a.run()
+    try await b.write("n", ["title": "two"])
+    try await b.run()
+    let token = try await a.open().projections.sync.zones[.main]?.token
+    cloud.refuse { script in
+      script.page = { _, page in
+        guard let token else { return page }
+        return ZonePage(changes: isEmpty ? [] : page.changes, token: token, moreComing: true)
+      }
+    }
+    cloud.forgetSent()
+    #expect(try await a.run()?.code == .throttled)
+    #expect(cloud.count(.zoneChanges) <= 6, "1, 2, 4, 8 … seconds in 30")
+    // The first few pages were answered; that it goes on did not change what else is synced.
+    try await a.write("other", zone: ZoneID("Work"))
+    _ = try await a.run()
+    #expect(try await a.unsettled == 0)
+    cloud.refuse { $0.page = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().record(RecordID("n"))?["title"] == "two")
+  }
+
+  @Test func `a list of zones that repeats itself is asked again, later and later`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n")
+    for _ in 0..<2 { try await a.run() }
+    let token = try await a.open().projections.sync.databaseTokens[.private]
+    cloud.refuse { script in
+      script.list = { number, page in
+        guard let token, number < 3 else { return page }
+        return DatabasePage(zones: [], token: token, moreComing: true)
+      }
+    }
+    cloud.forgetSent()
+    #expect(try await a.run() == nil)
+    #expect(cloud.count(.databaseChanges) == 3 && a.clock.sleeps.suffix(2).allSatisfy { $0 >= 400 })
+  }
+
+  @Test func `an old page does not end the doubt about a deletion`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    // A second life: a tombstone does not say which of the two it ended.
+    try await a.write("n")
+    try await a.run()
+    try await a.erase("n")
+    try await a.run()
+    try await a.open().write { tx in try tx.create(Record(type: "Note", id: RecordID("n"), fields: ["title": "one"])) }
+    try await a.run()
+    try await b.run()
+    try await b.write("n", ["title": "two"])
+    try await b.run()
+    let old = try await cloud.web.zoneChanges(in: .main, since: nil, limit: 200)
+    try await b.erase("n")
+    try await b.run()
+    cloud.forgetSent()
+    cloud.refuse { script in
+      script.page = { number, page in
+        var page = page
+        if number == 1 { page.moreComing = true }
+        if number == 2 { page.changes = old.changes }
+        return page
+      }
+    }
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.page = nil }
+    #expect(try await a.run() == nil)
+    let seen = try await a.open().record(RecordID("n"))
+    #expect(seen == nil)
+    #expect(try await a.open().status().openBlocks == 0)
   }
 }
 

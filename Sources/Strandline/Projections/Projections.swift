@@ -244,7 +244,8 @@ package struct Projections: Sendable {
       createdMilliseconds: fetched.created?.milliseconds, modifiedMilliseconds: fetched.modified?.milliseconds)
     set(fetched.id, old, (entry, old.1), at: lsn)
     sync.learn(fetched.latest)
-    closeBlock(fetched.id, at: lsn)
+    // A page may be older than what the block is about: the answer to a lookup ends it.
+    if fetched.source == .lookup { closeBlock(fetched.id, at: lsn) } else { closeUnread(fetched.id, at: lsn) }
   }
 
   private mutating func apply(_ fetched: FetchedDelete, at lsn: LSN) throws(StrandlineError) {
@@ -258,7 +259,7 @@ package struct Projections: Sendable {
     entry?.base = nil
     if entry?.pending == nil { entry = nil }
     set(fetched.id, old, (entry, deletion), at: lsn)
-    closeBlock(fetched.id, at: lsn)
+    closeUnread(fetched.id, at: lsn)
   }
 
   private mutating func apply(_ blocked: Blocked, at lsn: LSN) {
@@ -353,9 +354,14 @@ package struct Projections: Sendable {
     if sync.held[id] != nil { change(.held(id, nil), at: lsn) }
   }
 
-  /// Ends the record's block and its download hold: the server's version or deletion of it has been applied.
+  /// Ends the record's block and its download hold: the server has said what it holds.
   private mutating func closeBlock(_ id: RecordID, at lsn: LSN) {
     if sync.openBlocks[id] != nil { change(.block(id, nil), at: lsn) }
+    closeUnread(id, at: lsn)
+  }
+
+  /// Ends the record's download hold: a version or deletion of it could be read.
+  private mutating func closeUnread(_ id: RecordID, at lsn: LSN) {
     if sync.unread[id] != nil { change(.unread(id, nil), at: lsn) }
   }
 }

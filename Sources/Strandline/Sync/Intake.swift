@@ -91,9 +91,8 @@ package struct Intake {
   package mutating func apply(absenceOf id: RecordID, to core: inout StoreCore) throws {
     if core.projections.sync.openBlocks[id]?.subject == .deletion {
       try apply(deletionOf: id, isConfirmed: true, to: &core)
-    } else {
-      try closeBlock(of: id, words: "the server does not have it", &core)
     }
+    try closeBlock(of: id, words: "the server does not have it", &core)
     taken.touched.insert(id)
     guard let entry = try core.projections.entry(id) else { return }
     if let pending = entry.pending, pending.isDeletion {

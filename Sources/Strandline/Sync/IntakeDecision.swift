@@ -147,8 +147,8 @@ struct VersionSituation {
           .giveUp(pending.newest, words: "another device edited the record, and its type's edits win over deletions"),
         ])
       }
-      // The deletion stands, on the version that the server holds now.
-      return IntakeDecision(steps: [.store(arrival), .deleteAgain(births)])
+      // The deletion stands, on the version that the server holds now, and of all the lives that it saw.
+      return IntakeDecision(steps: [.store(arrival), .deleteAgain(births.union(deadLives))])
     }
     guard source == .lookup else { return blocking("a version of a deleted record", .lookup) }
     // It does live at the server, with dead lives alone: delete it there, with the tag that it has now.

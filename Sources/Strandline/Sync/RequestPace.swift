@@ -143,9 +143,11 @@ struct RequestPace: Sendable {
 
   /// A request failed and may be sent again after a wait. A wait that the server named, and a long one of the engine's own,
   /// is durable when this returns.
-  mutating func failed(_ kind: RequestKind, _ error: CloudError, doing: String) async throws {
+  ///
+  /// - Parameter times: how often in a row it has failed, where the request itself was answered.
+  mutating func failed(_ kind: RequestKind, _ error: CloudError, doing: String, times: Int = 0) async throws {
     takeFromLog()
-    failures[kind, default: 0] += 1
+    failures[kind] = max((failures[kind] ?? 0) + 1, times)
     lastFailure = error
     let clock = store.environment.clock
     let wall = clock.wallMilliseconds()

@@ -5,8 +5,6 @@ import StrandlineSystem
 
 extension SyncMachine {
   static let pageLimit = 200
-  /// Pages in one fetch of a zone that may say that more is to come and leave the token unchanged.
-  static let repeatsMax = 10
   /// Pages in a row that may be empty and say that more is to come. The live service was seen to send dozens.
   static let emptyPagesMax = 1_000
 
@@ -34,8 +32,11 @@ extension SyncMachine {
     }
     guard let page = answer else { return true }
     if page.moreComing, page.token == asked {
-      throw unexpected("the list of changed zones says that more is to come, and its token stays the same")
+      listRepeats += 1
+      let error = CloudError(.zoneBusy, reason: "the list of changed zones says \(Self.repeatWords)")
+      return try await later(.zoneList, error, after: listRepeats, doing: "asking which zones changed")
     }
+    listRepeats = 0
     isListDue = page.moreComing
     guard page.token != asked || !page.zones.isEmpty else { return true }
     try await store.commit { core in
@@ -76,6 +77,16 @@ extension SyncMachine {
     }
   }
 
+  private static let repeatWords = "that more is to come, and its token stays the same"
+
+  /// The server has repeated itself: it is asked again, later and later.
+  private mutating func later(
+    _ kind: RequestKind, _ error: CloudError, after repeats: Int, doing: String
+  ) async throws -> Bool {
+    try await pace.failed(kind, error, doing: doing, times: repeats)
+    return true
+  }
+
   private func unexpected(_ reason: String) -> StrandlineError {
     CloudError(.unexpectedServerResponse, reason: reason).asStrandlineError("syncing '\(store.path)'")
   }
@@ -90,7 +101,10 @@ extension SyncMachine {
       guard id.scope == scope, !state.isLost, refusedZones[id] == nil else { return false }
       if fetches[id]?.isForced == true { return true }
       return state.isDirty && fetchesFeed && (only == nil || only == id)
-    }.map(\.key).min()
+    }.map(\.key).min { left, right in
+      // One that repeats itself keeps no other one waiting.
+      (fetches[left]?.repeats ?? 0, left) < (fetches[right]?.repeats ?? 0, right)
+    }
   }
 
   /// The zone is fetched to its end before anything that waits for it goes on.
@@ -109,10 +123,16 @@ extension SyncMachine {
       guard let page = try await requestPage(of: zone, since: asked, isReset: &isReset, limit: fetch.limit) else {
         return true
       }
-      try fetch.count(page, asked: asked, of: zone)
+      try fetch.count(page, of: zone)
       guard try await apply(page, of: zone, asked: asked, isReset: isReset, &fetch) else { return true }
       fetch.startsOver = false
+      // The server may repeat an old page; one that goes on is in a loop.
+      fetch.repeats = page.moreComing && page.token == asked ? fetch.repeats + 1 : 0
       fetches[zone] = fetch
+      if fetch.repeats > 0 {
+        let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(Self.repeatWords)")
+        return try await later(.page, error, after: fetch.repeats, doing: "fetching changes of zone '\(zone)'")
+      }
       if !page.moreComing { try await endFetch(of: zone) }
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {
@@ -348,21 +368,13 @@ extension SyncMachine {
 }
 
 extension SyncMachine.ZoneFetch {
-  /// Counts a page that says nothing new. Throws `CloudError` if the server goes on with such pages.
-  fileprivate mutating func count(_ page: ZonePage, asked: ChangeToken?, of zone: ZoneID) throws {
+  /// Counts a page that is empty. Throws `CloudError` if the server goes on with such pages.
+  fileprivate mutating func count(_ page: ZonePage, of zone: ZoneID) throws {
     emptyPages = page.changes.isEmpty ? emptyPages + 1 : 0
     guard emptyPages <= SyncMachine.emptyPagesMax else {
       throw CloudError(
         .unexpectedServerResponse,
         reason: "\(emptyPages) pages of changes of zone '\(zone)' in a row were empty and said that more is to come")
-    }
-    guard page.moreComing, page.token == asked else { return }
-    // The server may repeat an old page a few times; one that goes on is in a loop.
-    repeats += 1
-    guard repeats <= SyncMachine.repeatsMax, !page.changes.isEmpty else {
-      throw CloudError(
-        .unexpectedServerResponse,
-        reason: "changes of zone '\(zone)': the server says that more is to come, and the token stays the same")
     }
   }
 }

@@ -32,6 +32,8 @@ struct SyncMachine: Sendable {
   var fetchesFeed = true
   /// Pages of that list in this run.
   var listPages = 0
+  /// Pages in a row of that list that said that more is to come and left the token unchanged.
+  var listRepeats = 0
   /// Zones that are being fetched, or have to be though the server has not said that they changed.
   var fetches: [ZoneID: ZoneFetch] = [:]
   /// The zones whose fetch the server refused in this run, each with its error.
@@ -90,7 +92,7 @@ struct SyncMachine: Sendable {
     var limit = SyncMachine.pageLimit
     /// It begins without the token.
     var startsOver = false
-    /// Pages that said that more is to come and left the token unchanged.
+    /// Pages in a row that said that more is to come and left the token unchanged.
     var repeats = 0
     /// Pages in a row that were empty and said that more is to come.
     var emptyPages = 0
@@ -178,7 +180,6 @@ struct SyncMachine: Sendable {
       if wait == .fetch { fetch(id.zone) }
     }
     for zone in fetches.keys {
-      fetches[zone]?.repeats = 0
       fetches[zone]?.emptyPages = 0
     }
   }

@@ -24,9 +24,11 @@ final class WorldLine: Transport {
   }
   private let state = Mutex(State())
   private let server: InProcessTransport
+  private let cloud: CloudServer
   private let time: WorldTime
 
   init(_ server: CloudServer, _ time: WorldTime) {
+    cloud = server
     self.server = InProcessTransport(server, waitsForDroppedAnswers: false)
     self.time = time
   }
@@ -95,8 +97,8 @@ final class WorldLine: Transport {
     case .late(let milliseconds)?:
       time.advance(milliseconds: milliseconds)
       return answered(try await server.send(request), way.number)
-    case .oldAnswer(let back)?:
-      guard let old = page(before: back, of: request) else { fallthrough }
+    case .oldAnswer(let back, let form)?:
+      guard let old = page(before: back, of: request, form) else { fallthrough }
       return answered(old, way.number)
     case nil: return answered(try await keeping(request), way.number)
     }
@@ -119,20 +121,33 @@ final class WorldLine: Transport {
     return response
   }
 
-  /// An old answer as the answer to a request: it gets the token that was asked with, and says that there is more, so that
-  /// the device asks again. An answer that said it was the last one could not be told from one without changes.
-  private func page(before back: Int, of request: HTTPRequest) -> HTTPResponse? {
+  /// An old answer as the answer to a request. Nil if there is none of the same life of the zone.
+  private func page(before back: Int, of request: HTTPRequest, _ form: WorldOldAnswer) -> HTTPResponse? {
     guard let zone = zone(of: request), let asked = Self.token(in: request.body) else { return nil }
     return state.withLock { state in
       guard let pages = state.pages[zone], pages.count >= back else { return nil }
       var page = pages[pages.count - back]
-      guard let token = Self.token(in: page.body) else { return nil }
-      let text = String(decoding: page.body, as: UTF8.self)
-      page.body = Array(
-        text.replacing(token, with: asked).replacing("\"moreComing\":false", with: "\"moreComing\":true").utf8)
+      guard let token = Self.token(in: page.body),
+        cloud.place(ofToken: token)?.life == cloud.place(ofToken: asked)?.life
+      else { return nil }
+      var text = String(decoding: page.body, as: UTF8.self)
+      if form != .rewound { text = text.replacing(token, with: asked) }
+      page.body = Self.reduced(
+        Array(text.replacing("\"moreComing\":false", with: "\"moreComing\":true").utf8), form)
       state.tally[.oldAnswer] += 1
       return page
     }
+  }
+
+  /// A page without the changes that a form leaves out.
+  private static func reduced(_ body: [UInt8], _ form: WorldOldAnswer) -> [UInt8] {
+    guard form == .empty || form == .tombstones, var page = try? WireJSON.decode(ZoneChangesReply.self, body) else {
+      return body
+    }
+    for place in page.zones.indices {
+      page.zones[place].records?.removeAll { form == .empty || $0.deleted != true }
+    }
+    return WireJSON.encode(page)
   }
 
   /// The first change token in a body.

@@ -36,8 +36,21 @@ enum WorldRequestFault: Hashable, Sendable {
   /// The server gets it twice; the device gets the first answer, or the second.
   case twice(second: Bool)
   case late(milliseconds: Int64)
-  /// If it asks for a zone's changes, the device gets an answer of before to the same question, so many back.
-  case oldAnswer(back: Int)
+  /// If it asks for a zone's changes, the device gets an answer of before, so many back.
+  case oldAnswer(back: Int, WorldOldAnswer)
+}
+
+/// How a page of before is shown again. Each says that more is to come: of an answer that said it was the last one no
+/// device could tell that it is old.
+enum WorldOldAnswer: Hashable, Sendable, CaseIterable {
+  /// With the token that was asked with.
+  case repeated
+  /// With its own token, which takes the device back to where it was.
+  case rewound
+  /// Without its changes, and with the token that was asked with.
+  case empty
+  /// Without its versions: the tombstones of before.
+  case tombstones
 }
 
 /// What another tool does at the server.
@@ -235,7 +248,10 @@ private struct WorldDrawing {
       for _ in 0...below(2) { actions.append(.request(device: device, number: 1 + below(8), requestFault())) }
     }
     if faults.contains(.stale), below(4) == 0 {
-      actions.append(.request(device: device, number: 2 + below(3), .oldAnswer(back: 1 + below(3))))
+      for number in 0..<(below(3) == 0 ? 3 : 1) {
+        let form = WorldOldAnswer.allCases[below(WorldOldAnswer.allCases.count)]
+        actions.append(.request(device: device, number: 2 + number + below(3), .oldAnswer(back: 1 + below(6), form)))
+      }
     }
     if faults.contains(.app), below(2) == 0 {
       for _ in 0...below(2) {
