@@ -525,6 +525,36 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
   }
 }
 
+extension `Pages that are older than what is known` {
+  @Test func `an old page of what another tool wrote does not undo a newer version`() async throws {
+    let fleet = try Fleet()
+    let a = fleet.device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("other")
+    try await a.run()
+    // Without a stamp: only the server's time says which version is the older.
+    fleet.serverClock.advance(milliseconds: 1_000)
+    let written = CloudOperation(.forceUpdate, name: "n", type: "Note", fields: ["title": .some("tool")])
+    _ = try await cloud.web.modify([written], in: .main, atomic: false)
+    let old = try await cloud.web.zoneChanges(in: .main, since: nil, limit: 200)
+    try await a.run()
+    for clock in [fleet.serverClock, a.clock] { clock.advance(milliseconds: 2_000) }
+    try await a.write("n", ["title": "mine"])
+    #expect(try await a.run() == nil)
+    try await a.write("other", ["title": "two"])
+    cloud.forgetSent()
+    cloud.refuse { script in
+      script.page = { number, page in
+        guard number == 1 else { return page }
+        return ZonePage(changes: old.changes, token: page.token, moreComing: true)
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(cloud.count(.zoneChanges) > 0)
+    #expect(try await a.open().record(RecordID("n"))?["title"] == "mine")
+  }
+}
+
 @Suite(.timeLimit(.minutes(5))) struct `What a person does about a hold` {
   @Test func `a released record is sent again, a discarded one shows the server's version, and what waited goes`()
     async throws

@@ -85,18 +85,28 @@ struct VersionSituation {
 
   /// The version has seen less than the base: an old page, or a server that went back in time.
   private var isStale: Bool {
-    guard let entry, let base, arrival.isStamped, !endsBase else { return false }
-    // Created anew at the server since: then a lookup shows no older version of the base.
-    if source == .lookup, arrival.system.created?.milliseconds != entry.base?.createdMilliseconds { return false }
+    guard let entry, let base, !endsBase else { return false }
     let (known, seen) = (base.version.stamp, arrival.version.stamp)
-    return seen.seen != known.seen && known.dominates(seen)
+    let isDominated = arrival.isStamped && seen.seen != known.seen && known.dominates(seen)
+    if source == .lookup {
+      // Created anew at the server since: then a lookup shows no older version of the base.
+      return isDominated && arrival.system.created?.milliseconds == entry.base?.createdMilliseconds
+    }
+    if isDominated { return true }
+    // Another tool wrote one of them, and what they have seen does not tell which is the older.
+    let isNewer = arrival.isStamped && seen.seen != known.seen && seen.dominates(known)
+    return !isNewer && wasModifiedBefore
   }
 
   /// The answer to a lookup was modified before the base. If neither has seen the other, the feed says which stands.
   private var isOlderAnswer: Bool {
-    guard source == .lookup, let known = entry?.base?.modifiedMilliseconds,
-      let modified = arrival.system.modified?.milliseconds
-    else { return false }
+    source == .lookup && wasModifiedBefore
+  }
+
+  private var wasModifiedBefore: Bool {
+    guard let known = entry?.base?.modifiedMilliseconds, let modified = arrival.system.modified?.milliseconds else {
+      return false
+    }
     return modified < known
   }
 

@@ -114,7 +114,7 @@ extension WorldRun {
   }
 
   /// Whether one of the others refers to the record here or at the server, so that its deletion waits for them.
-  private func isPointedAt(_ id: RecordID, from others: Set<RecordID>, in store: RecordStore) -> Bool {
+  func isPointedAt(_ id: RecordID, from others: Set<RecordID>, in store: RecordStore) -> Bool {
     others.contains { other in
       guard other.zone == id.zone else { return false }
       let version = history.states(of: other).last?.version
