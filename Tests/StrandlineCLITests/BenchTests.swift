@@ -97,6 +97,26 @@ struct BenchTests {
     #expect(try machine.disk.list("/bench") == [])
   }
 
+  @Test func `measures the engine, and says which rows need a real disk`() async throws {
+    let machine = try machine()
+    let screen = await machine.run(
+      ["bench", "sync", "--quick", "--rounds", "1", "--directory", "/bench", "--json"], input: [])
+    #expect(screen.code == .done, "\(screen.err)")
+    #expect(screen.err.contains("without sync.edit") && screen.err.contains("sync.upload"))
+    try JSONPage.check(screen.out, of: "bench")
+    var works: Set<String> = []
+    for line in screen.out.split(separator: "\n") {
+      let object = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
+      works.insert(try #require(object["work"] as? String))
+      if object["work"] as? String == "sync.idle" { #expect(object["bar"] as? String == "met", "\(line)") }
+    }
+    #expect(
+      works == [
+        "sync.idle", "sync.backlog", "sync.backlog.x2", "sync.holds", "sync.holds.x2", "sync.simulate",
+      ])
+    #expect(try machine.disk.list("/bench") == [])
+  }
+
   @Test func `an interrupt cleans up`() async throws {
     let machine = try machine()
     machine.isImpatient.withLock { $0 = true }

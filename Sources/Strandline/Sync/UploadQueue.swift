@@ -33,7 +33,7 @@ package enum UploadWait: Hashable, Sendable {
 /// The records that owe something, and what of them can be sent.
 struct UploadQueue: Sendable {
   /// How many mutations are looked at before a batch is made of what is ready.
-  static let windowCount = 256
+  static let windowCount = UploadPlan.operationsMax
   /// The same where they are of many zones, so that few of each are ready.
   static let lookedAtMax = 4_096
   /// Every so many batches one is made of the zone whose records have waited longest, however few they are.

@@ -2,8 +2,8 @@
 // same run.
 //
 // The contenders alternate and the median of the rounds counts, because machines are shared and noisy: compare the ratios.
-// `bench log`, `bench store` and `bench wire` have files of their own; `bench FILE` is here. Its bare loop has no records: it writes as
-// many bytes as the store's log did, in as many pieces, and syncs each piece.
+// `bench log`, `bench store`, `bench sync` and `bench wire` have files of their own; `bench FILE` is here. Its bare loop has
+// no records: it writes as many bytes as the store's log did, in as many pieces, and syncs each piece.
 
 import Strandline
 import StrandlineHost
@@ -13,13 +13,14 @@ import StrandlineSystem
 
 extension Command {
   static let bench = Command(
-    "bench", "Measure the store and the log on this machine.", operands: ["FILE|log|store|wire"],
+    "bench", "Measure the store and the log on this machine.", operands: ["FILE|log|store|sync|wire"],
     details: [
       "With FILE (records in JSON Lines) it measures the store, next to a bare loop of the same writes. With the word store",
       "it measures the store next to SQLite with records of its own, and with the word log the log below the store, next to",
       "SQLite and to the bare loop; these alternate in rounds. SQLite is left out where it is not installed. With the word",
       "wire it measures how fast JSON becomes records and records become JSON, next to Foundation, how fast processes import,",
-      "export and sync records with a server on this machine, and that server under the load of many connections.",
+      "export and sync records with a server on this machine, and that server under the load of many connections. With the",
+      "word sync it measures what the engine costs that syncs them.",
     ],
     options: [
       .json,
@@ -32,7 +33,7 @@ extension Command {
       ),
       Option("--quick", "Small sizes, to test the benchmark; the figures mean nothing."),
       Option("--soak", "wire: disturb the server for ten minutes instead of 30 s."),
-      Option("--only", "PREFIX", "log, store, wire: only the rows whose names begin with PREFIX."),
+      Option("--only", "PREFIX", "log, store, sync, wire: only the rows whose names begin with PREFIX."),
       Option("--directory", "DIR", "Where to write; all files are removed at the end. Default: TMPDIR or /tmp."),
       Option(
         "--plot", "FILE.svg",
@@ -62,6 +63,10 @@ extension Command {
         try check(arguments, takes: ["--only", "--plot", "--records", "--real", "--resident"])
         try checkRows(arguments, console, StoreBench.works)
         return try await benchStore(arguments, console, rounds: rounds ?? 3)
+      case "sync":
+        try check(arguments, takes: ["--only"])
+        try checkRows(arguments, console, SyncBench.works)
+        return try await benchSync(arguments, console, rounds: rounds ?? 3)
       case "wire":
         try check(arguments, takes: ["--only", "--real", "--resident", "--soak", "--url"])
         try checkRows(arguments, console, WireBench.works + ServerBench.works)
@@ -80,7 +85,8 @@ extension Command {
 
   /// The operands with which an option means something.
   private static let optionUse: [(name: String, operands: String)] = [
-    ("--only", "'bench log', 'bench store' and 'bench wire'"), ("--plot", "'bench log' and 'bench store'"),
+    ("--only", "'bench log', 'bench store', 'bench sync' and 'bench wire'"),
+    ("--plot", "'bench log' and 'bench store'"),
     ("--records", "'bench store'"), ("--real", "'bench store' and 'bench wire'"),
     ("--resident", "'bench store' and 'bench wire'"), ("--singles", "'bench FILE'"), ("--soak", "'bench wire'"),
     ("--url", "'bench wire'"),
@@ -156,6 +162,14 @@ extension Command {
     }
   }
 
+  private static func benchSync(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
+    try await benchmark(arguments, console, rounds: rounds, prefix: SyncBench.prefix) { bench, work in
+      var works = SyncBench(bench, work, isQuick: arguments.has("--quick"))
+      try await works.run()
+      return works.bench.rows
+    }
+  }
+
   private static func benchLog(_ arguments: Arguments, _ console: Console, rounds: Int) async throws -> ExitCode {
     try await benchmark(arguments, console, rounds: rounds) { bench, _ in
       var works = LogBench(bench, plotPath: arguments["--plot"])
@@ -166,7 +180,7 @@ extension Command {
 
   /// Runs a benchmark in a directory that is removed also after a failure or an interrupt, and prints its rows.
   private static func benchmark(
-    _ arguments: Arguments, _ console: Console, rounds: Int,
+    _ arguments: Arguments, _ console: Console, rounds: Int, prefix: String = "",
     _ body: (BenchRun, WorkDirectory) async throws -> [BenchRow]
   ) async throws -> ExitCode {
     let stop = Flag()
@@ -177,7 +191,7 @@ extension Command {
     do {
       let isQuick = arguments.has("--quick")
       let bench = BenchRun(
-        rounds: isQuick ? min(rounds, 2) : rounds, isQuick: isQuick, prefix: arguments["--only"] ?? "",
+        rounds: isQuick ? min(rounds, 2) : rounds, isQuick: isQuick, prefix: arguments["--only"] ?? prefix,
         directory: work.path, environment: console.environment, stop: stop)
       rows = try await body(bench, work)
     } catch {
