@@ -38,9 +38,6 @@ extension Command {
       Option("--image", "I", "With --level: the number of the disk that the crash left. Default: 0."),
       Option("--rot", "N", "Simulated: only the damage with this number."),
       Option(
-        "--fleet", "LIVES",
-        "Run only this many simulations of devices and a server, with lost answers, stale pages and power cuts."),
-      Option(
         "--store", "HISTORIES",
         "Run only this many random histories of a store on a simulated disk, against a model: writes, fetched pages,"
           + " queries, declared indexes, views, observers, flushes and merges of its index, compactions, failing calls and"
@@ -55,46 +52,16 @@ extension Command {
     examples: [
       Example("Half a minute of power cuts", "strandline crash-test --seconds 30"),
       Example("All cases, in some minutes", "strandline crash-test --exhaustive --seed 1"),
-      Example("A thousand simulations of devices and a server", "strandline crash-test --fleet 1000"),
       Example("Ten thousand histories of a store", "strandline crash-test --store 10000"),
       Example("Two hundred kills", "strandline crash-test --real --kills 200"),
     ],
     run: { arguments, console in
       let options = try CrashTestOptions(arguments, console)
-      if let lives = options.lives { return try await runFleet(lives, options, console) }
       if let histories = options.histories { return try await runStore(histories, options, console) }
       return try await onThread("crash-test") {
         try options.isReal ? runReal(options, console) : SimulatedCrashTest(options, console).run()
       }
     })
-
-  /// Runs simulations of devices and a server, each with the next seed.
-  private static func runFleet(_ lives: UInt64, _ options: CrashTestOptions, _ console: Console) async throws
-    -> ExitCode
-  {
-    try console.print("seed \(options.seed)")
-    try console.flush()
-    var tally = FleetSimulation.Tally()
-    for number in 0..<lives {
-      let seed = options.seed &+ number
-      do { tally.add(try await FleetSimulation.run(seed: seed)) } catch let failure as FleetSimulation.Failure {
-        // An error message has one line, so the steps of the simulation are printed before it.
-        for line in "\(failure)".split(separator: "\n") { console.say(printable(String(line))) }
-        throw Failure(
-          .ourBug, "the simulation of devices and a server with seed \(seed) failed",
-          try: "strandline crash-test --fleet 1 --seed \(seed)")
-      }
-    }
-    let counts = [
-      (tally.steps, "steps"), (tally.writes, "acknowledged writes"), (tally.crashes, "power cuts"),
-      (tally.lostAnswers, "lost answers"), (tally.recognized, "recognized"), (tally.merged, "merged"),
-      (tally.blocked, "blocked"), (tally.resets, "expired tokens"),
-    ]
-    try console.print(counts.map { "\(Words.count($0.0)) \($0.1)" }.joined(separator: ", "))
-    try console.print(
-      "crash-test: in \(Words.plural(lives, "simulation")) all devices and the server agreed at the end")
-    return .done
-  }
 
   /// Runs random histories of a store, each with the next seed, two at a time.
   private static func runStore(_ histories: UInt64, _ options: CrashTestOptions, _ console: Console) async throws
@@ -228,7 +195,6 @@ struct CrashTestOptions: Sendable {
     history = arguments["--history"]
     kills = try arguments.number("--kills", in: 1...1_000_000) ?? Self.killsDefault
     records = arguments["--records"]
-    lives = try arguments.number("--fleet", in: 1...1_000_000_000)
     histories = try arguments.number("--store", in: 1...1_000_000_000)
     steps = try arguments["--steps"].map { text in try Self.steps(text) }
     if steps != nil, histories != 1 || arguments["--seed"] == nil {
@@ -251,14 +217,11 @@ struct CrashTestOptions: Sendable {
     } else if ["--operation", "--call", "--image"].contains(where: { arguments[$0] != nil }) {
       throw UsageError(message: "--operation, --call and --image need --level")
     }
-    if isReal || lives != nil || histories != nil, isExhaustive || strength == .ordered || point != nil || rot != nil {
+    if isReal || histories != nil, isExhaustive || strength == .ordered || point != nil || rot != nil {
       throw UsageError(message: "--exhaustive, --ordered, --level and --rot can be used with the simulated disk only")
     }
-    if lives != nil, isReal || history != nil {
-      throw UsageError(message: "--fleet cannot be used with --real or --history")
-    }
-    if histories != nil, isReal || lives != nil || history != nil {
-      throw UsageError(message: "--store cannot be used with --real, --fleet or --history")
+    if histories != nil, isReal || history != nil {
+      throw UsageError(message: "--store cannot be used with --real or --history")
     }
     if isReal, history != nil { throw UsageError(message: "--history cannot be used with --real") }
     if !isReal, records != nil || arguments["--kills"] != nil {
