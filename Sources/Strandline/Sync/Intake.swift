@@ -210,13 +210,13 @@ package struct Intake {
   }
 
   /// A tombstone does not say which life it ended. It is doubtful if the base came after the token in the request for the
-  /// page, or if an earlier life of the name has ended already. Of a name without a base it is doubtful if it could end a
-  /// creation that a request may have carried.
+  /// page, if an earlier life of the name has ended already, or if this store wants to delete the base, which would be settled
+  /// by it. Of a name without a base it is doubtful if it could end a creation that a request may have carried.
   private func isDoubtfulDeletion(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> Bool {
     guard let entry else { return false }
     if let base = entry.base {
       let token = core.projections.sync.zones[id.zone]?.tokenLSN ?? .none
-      if token != .none, base.version > token { return true }
+      if token != .none, base.version > token || entry.pending?.isDeletion == true { return true }
     } else if source != .delta || core.projections.attempted(entry.pending) == nil {
       return false
     }
