@@ -27,9 +27,19 @@ struct WorldMemory {
     var isForfeit = false
 
     /// Whether it was made after another one, by the same log or by one that had seen it.
-    func replaces(_ other: Write) -> Bool {
+    ///
+    /// - Parameter logs: the tenures of each device's log.
+    func replaces(_ other: Write, _ logs: [[Tenure]]) -> Bool {
       if device == other.device, writer == other.writer, lsn > other.lsn { return true }
-      return seen[other.writer].map { $0.tenure == other.tenure && $0.lsn >= other.lsn } ?? false
+      guard let seen = seen[other.writer] else { return false }
+      if seen.tenure == other.tenure { return seen.lsn >= other.lsn }
+      // A version of a later tenure of a log includes what the log had of the earlier ones.
+      return logs.contains { tenures in
+        guard let old = tenures.firstIndex(where: { $0.tenure == other.tenure }),
+          let new = tenures.firstIndex(where: { $0.tenure == seen.tenure }), old < new
+        else { return false }
+        return other.lsn < tenures[old + 1].first
+      }
     }
   }
   /// A deletion that an app was told of.

@@ -178,6 +178,8 @@ extension WorldRun {
       for (id, births) in reading.givenUp { givenUp[id, default: []].formUnion(births) }
     }
     let store = try await devices[0].open()
+    var logs: [[Tenure]] = []
+    for device in devices { logs.append(try await device.open().projections.withLock { $0.sync.tenures }) }
     for id in WorldPlan.records where !history.lostZones.contains(id.zone) && !memory.foreign.contains(id) {
       let version = try store.core.withLock { core in try core.view(id)?.version }
       // The server may have applied a creation whose answer was lost, and another device may have deleted it before this
@@ -190,18 +192,20 @@ extension WorldRun {
       }
       let excused = memory.mayBeDead(id).union(dead[id] ?? []).union(givenUp[id] ?? [])
         .union(history.cascaded[id] ?? [])
-      try judgeWrites(of: id, version, excused: excused)
+      try judgeWrites(of: id, version, excused: excused, logs)
     }
   }
 
-  private func judgeWrites(of id: RecordID, _ version: Version?, excused: Set<Birth>) throws {
+  private func judgeWrites(
+    of id: RecordID, _ version: Version?, excused: Set<Birth>, _ logs: [[Tenure]]
+  ) throws {
     let writes = memory.writes.filter { $0.id == id && !$0.isForfeit && $0.births.isDisjoint(with: excused) }
     for write in writes {
       guard let version, !version.stamp.births.isDisjoint(with: write.births) else {
         throw WorldBroken(.noLostWrite, "\(id): the acknowledged write \(words(write)) is lost with its record")
       }
       // It was replaced knowingly since, perhaps by a clock that was set back.
-      if writes.contains(where: { $0.field == write.field && $0.replaces(write) }) { continue }
+      if writes.contains(where: { $0.field == write.field && $0.replaces(write, logs) }) { continue }
       // A time from the future is not believed, so such a stamp may have become less.
       if write.stamp.time.milliseconds > write.milliseconds + Self.believedMilliseconds { continue }
       guard let stamp = version.stamp.fields[write.field], stamp >= write.stamp else {
@@ -210,18 +214,15 @@ extension WorldRun {
           .noLostWrite, "\(id).\(write.field): the acknowledged write \(words(write)) is lost; the field has \(found)")
       }
     }
-    for field in WorldPlan.fields { try judgeOrder(writes.filter { $0.field == field }, version?.fields[field]) }
+    for field in WorldPlan.fields { try judgeOrder(writes.filter { $0.field == field }, version?.fields[field], logs) }
   }
 
   /// The write whose value stands at the end was not made before another one that knew it, nor, by right clocks, ten minutes
   /// before another one.
-  private func judgeOrder(_ writes: [WorldMemory.Write], _ value: FieldValue?) throws {
+  private func judgeOrder(_ writes: [WorldMemory.Write], _ value: FieldValue?, _ logs: [[Tenure]]) throws {
     guard let value, let last = writes.last(where: { $0.value == value }) else { return }
     for other in writes where other.value != value {
-      // Of copies of one disk several have one writer number, but each has tenures of its own.
-      let seen = other.seen[last.writer]
-      let isSeen = seen.map { $0.tenure == last.tenure && $0.lsn >= last.lsn } ?? false
-      if isSeen || (other.device == last.device && other.lsn > last.lsn) {
+      if other.replaces(last, logs) {
         throw WorldBroken(
           .noLostWrite, "\(last.id).\(last.field): \(words(last)) stands, but \(words(other)) was written knowing it")
       }
