@@ -100,8 +100,8 @@ extension Rules {
 
   // MARK: Decisions
 
-  /// The numbers of the decisions that a source cites: in comments as "decision" with a number, several separated by
-  /// commas, and at the beginning of a test's name. The tests of scenarios begin with the numbers of those.
+  /// The numbers of the decisions that a source cites: in comments and tests' names as "decision" with a number, several
+  /// separated by commas; those of the log at the beginning of a test's name too. A number alone there is a scenario's.
   static func citedDecisions(_ source: SourceText) -> Set<String> {
     var result: Set<String> = []
     for part in source.text.split(separator: "decision", omittingEmptySubsequences: false).dropFirst() {
@@ -118,10 +118,11 @@ extension Rules {
         followsNumber = isCited && rest.isEmpty
       }
     }
-    if source.path.contains("/Scenario") { return result }
     for part in source.text.split(separator: "func `", omittingEmptySubsequences: false).dropFirst() {
       let number = part.prefix { $0.isLetter || $0.isNumber }
-      if isDecision(number), part.dropFirst(number.count).hasPrefix(": ") { result.insert(String(number)) }
+      if number.first == "L", isDecision(number), part.dropFirst(number.count).hasPrefix(": ") {
+        result.insert(String(number))
+      }
     }
     return result
   }

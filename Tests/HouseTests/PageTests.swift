@@ -20,6 +20,7 @@ struct `The pages` {
     }
     for name in [
       "GettingStarted", "Architecture", "Words", "WhatSurvives", "Syncing", "Testing", "CommandLine", "Decisions",
+      "Scenarios",
     ] { #expect(pages.contains("\(House.documentation)/Articles/\(name).md")) }
   }
 
@@ -91,9 +92,37 @@ struct `The pages` {
       "// (\(word)s L1,\n// L72, 7). See \(word) 8 of 9, \(word)s L3 and 4; a \(word) is none.\nfunc `L5: a`() {}\nfunc `6 a`() {}\n"
     )
     #expect(Rules.citedDecisions(planted) == ["L1", "L72", "7", "8", "L3", "4", "L5"])
-    let scenarios = SourceText("Tests/A/ScenarioTests.swift", "func `5: a`() {}\n")
-    #expect(Rules.citedDecisions(scenarios).isEmpty)
+    let named = SourceText("Tests/A/A.swift", "func `5: a`() {}\nfunc `\(word) 9: a`() {}\n")
+    #expect(Rules.citedDecisions(named) == ["9"])
     #expect(Rules.listedDecisions("| number | x |\n|---|---|\n| 9 | y |\n| L10 | z |\n") == ["9", "L10"])
+  }
+
+  @Test func `map every scenario to its tests, and say why one has none`() throws {
+    let page = try House.text("\(House.documentation)/Articles/Scenarios.md")
+    let rows = Rules.scenarioRows(page)
+    #expect(rows.count > 150)
+    let sources = try House.swift().filter { !$0.path.hasPrefix("Tests/HouseTests/") }
+    expectNone(Rules.scenarioFindings(rows, sources))
+    let planted = SourceText(
+      "Tests/A/B.swift",
+      "func `1: a`() {}\nfunc `2, 3: b`() {}\nfunc `9: c`() {}\nfunc `case 4: d`() {}\nfunc `10 e`() {}\n")
+    let table = Rules.scenarioRows(
+      """
+      | number | what | tests |
+      |---|---|---|
+      | 1 | x | `1: a` in `B.swift` |
+      | 2 | x | `2, 3: b` in `B.swift`; `2: gone` in `B.swift` |
+      | 3 | x | not built: later |
+      | 5 | x | |
+      | 4 | x | not built: `1: a` in `B.swift` |
+      """)
+    #expect(
+      Rules.scenarioFindings(table, [planted]) == [
+        "scenario 2: there is no `2: gone` in B.swift", "scenario 3: lacks `2, 3: b` in B.swift",
+        "scenario 3: has a test, and says that it is not built", "scenario 5: neither a test nor why there is none",
+        "scenario 4: stands behind 5", "scenario 4: names `1: a`, which does not begin with it",
+        "scenario 9: has `9: c` in B.swift, and no row",
+      ])
   }
 
   @Test func `name the verbs and the exit codes of the command`() throws {

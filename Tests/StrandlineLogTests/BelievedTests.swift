@@ -57,7 +57,7 @@ struct `A segment that is believed` {
 
   // MARK: What an open costs
 
-  @Test func `costs an open nothing: as many calls with 6 and with 600 segments`() throws {
+  @Test func `205: costs an open nothing: as many calls with 6 and with 600 segments`() throws {
     var counts: [[DiskCall: Int]] = []
     for segments in [6, 600] {
       let (disk, bodies) = try store(segments: segments)

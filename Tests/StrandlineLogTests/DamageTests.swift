@@ -58,7 +58,7 @@ struct `Damage at rest` {
     }
   }
 
-  @Test func `of any bit below the promise is refused, with the LSN it is in`() throws {
+  @Test func `22: of any bit below the promise is refused, with the LSN it is in`() throws {
     let (disk, _) = try store(count: 3, size: 40)
     let bytes = try #require(disk.peek(path))
     for bit in (0..<128 * 8).map({ $0 }) + Array(4096 * 8..<bytes.count * 8) where bit % 3 == 0 || bit < 4096 * 8 {
@@ -82,7 +82,7 @@ struct `Damage at rest` {
     }
   }
 
-  @Test func `above the promise is a torn tail and heals`() throws {
+  @Test func `3: above the promise is a torn tail and heals`() throws {
     // Without a close the last group is promised by nothing.
     let (disk, bodies) = try store(closing: false)
     let bytes = try #require(disk.peek(path))
@@ -105,7 +105,7 @@ struct `Damage at rest` {
     }
   }
 
-  @Test func `by cutting the file is refused below the promise and heals above`() throws {
+  @Test func `4: by cutting the file is refused below the promise and heals above`() throws {
     let (disk, bodies) = try store(closing: false)
     let bytes = try #require(disk.peek(path))
     let group = 336
@@ -241,7 +241,7 @@ struct `Files that do not belong together` {
     expect(.foreignSegment, last)
   }
 
-  @Test func `a segment of another history of the same store is foreign`() throws {
+  @Test func `198: a segment of another history of the same store is foreign`() throws {
     let disk = try store()
     // Two continuations of one copy: the files have the same names and link to each other, but not the chain.
     func continued(_ number: Int) throws -> SimulatedDisk {
@@ -278,7 +278,7 @@ struct `Files that do not belong together` {
     #expect(reader.role == .server)
   }
 
-  @Test func `a log from the future is refused before the lock is touched`() throws {
+  @Test func `23, 162: a log from the future is refused before the lock is touched`() throws {
     for (at, byte) in [(8, UInt8(2)), (16, 1), (24, 1)] {
       let disk = try store()
       let file = try #require(disk.segments.last)

@@ -511,7 +511,7 @@ struct `A backup beside its original` {
     return disk
   }
 
-  @Test func `writes under a new name from its first event on, once`() async throws {
+  @Test func `197: writes under a new name from its first event on, once`() async throws {
     let fleet = try Fleet()
     let device = fleet.device("a")
     let store = try await device.open()
@@ -592,7 +592,7 @@ struct `A backup beside its original` {
 
   /// Both go on, lose power, sync and compact at random; the backup is made in the middle of it, also during a cycle.
   @Test(arguments: 1...12 as ClosedRange<UInt64>)
-  func `loses nothing and doubles nothing`(seed: UInt64) async throws {
+  func `196, 197: loses nothing and doubles nothing`(seed: UInt64) async throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.next() % count) }
     let fleet = try Fleet(seed: seed)

@@ -47,7 +47,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.owesNothing)
   }
 
-  @Test func `two records that validate each other on the border of a batch go in one request`() async throws {
+  @Test func `150: two records that validate each other on the border of a batch go in one request`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     for number in 0..<199 { try await a.write("n\(number)") }
@@ -60,7 +60,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(cloud.sent.map(\.count) == [199, 2])
   }
 
-  @Test func `a child is not sent in the request after the one in which its parent was refused`() async throws {
+  @Test func `145: a child is not sent in the request after the one in which its parent was refused`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     cloud.refuse {
@@ -329,7 +329,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(cloud.count(.modify) == 5)
   }
 
-  @Test func `a conflict for ever backs off, and is held at last`() async throws {
+  @Test func `64: a conflict for ever backs off, and is held at last`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     try await a.write("n", ["title": "one"])
@@ -394,7 +394,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.owesNothing)
   }
 
-  @Test func `a hold whose cause may pass is tried again by itself`() async throws {
+  @Test func `50, 137: a hold whose cause may pass is tried again by itself`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     cloud.refuse { $0.items["n"] = [CloudError(.quotaExceeded, reason: "full", retryAfter: 315)] }
@@ -420,7 +420,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.unsettled == 0)
   }
 
-  @Test func `a damaged event of one record does not stop the others`() async throws {
+  @Test func `18: a damaged event of one record does not stop the others`() async throws {
     let a = try Fleet().device("a", segmentBytesMax: 8 << 10)
     let store = try await a.open()
     for number in 0..<60 { try await a.write("n\(number)", ["text": .string(String(repeating: "x", count: 600))]) }
@@ -611,7 +611,7 @@ private final class Call: Sendable {
 }
 
 @Suite(.timeLimit(.minutes(5))) struct `Callers of an engine` {
-  @Test func `ten calls during a run are one more`() async throws {
+  @Test func `122: ten calls during a run are one more`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     #expect(try await a.run() == nil)

@@ -1,5 +1,5 @@
-// Histories that once went wrong, or would under a simpler rule, each step by step. The names begin with the number
-// of the decision that forbids them.
+// Histories that once went wrong, or would under a simpler rule, each step by step. The names begin with the
+// decision that forbids them.
 
 import Strandline
 import StrandlineCloudKit
@@ -82,7 +82,7 @@ private func agree(_ devices: Device...) async throws {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct HistoryTests {
-  @Test func `1: an edit of another field after an edit in flight loses neither`() async throws {
+  @Test func `decision 1: an edit of another field after an edit in flight loses neither`() async throws {
     let (fleet, a, b) = try await pair()
     // 9 sets title, 11 sets body; only the newest is sent, and 9 counts as superseded.
     try await a.save(["title": "9"])
@@ -103,7 +103,8 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read("count") == 12)
   }
 
-  @Test func `2: a creation whose answer was lost, then deleted by the app, does not come back`() async throws {
+  @Test func `decision 2: a creation whose answer was lost, then deleted by the app, does not come back`() async throws
+  {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["title": "x"])
@@ -114,7 +115,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == nil)
   }
 
-  @Test func `2: a replacement whose answer was lost, deleted elsewhere, stays deleted`() async throws {
+  @Test func `decision 2: a replacement whose answer was lost, deleted elsewhere, stays deleted`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.replaceLife(["title": "second"])
     try await a.syncLosingTheAnswer(fleet)
@@ -127,7 +128,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == nil)
   }
 
-  @Test func `2: a tombstone of an attempted creation leaves a later life alone`() async throws {
+  @Test func `decision 2: a tombstone of an attempted creation leaves a later life alone`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.replaceLife(["title": "second"])
     try await a.syncLosingTheAnswer(fleet)
@@ -140,7 +141,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "third")
   }
 
-  @Test func `2: an old page does not bring a deleted creation back as saved`() async throws {
+  @Test func `decision 2: an old page does not bring a deleted creation back as saved`() async throws {
     let fleet = try Fleet()
     let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
     try await a.save(["title": "x"])
@@ -165,7 +166,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.open().recordIDs().map(\.name) == ["other"])
   }
 
-  @Test func `3: fields of a dead life do not enter a new one`() async throws {
+  @Test func `decision 3: fields of a dead life do not enter a new one`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.save(["secret": "of the first life"])
     try await a.syncLosingTheAnswer(fleet)
@@ -176,7 +177,9 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("secret") == nil)
   }
 
-  @Test func `2: a record sent again after its deletion is not taken for a server that went back`() async throws {
+  @Test func `decision 2: a record sent again after its deletion is not taken for a server that went back`()
+    async throws
+  {
     let fleet = try Fleet()
     let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
     // A creates the record; the answer is lost. B creates it too and saves a merge of both lives; C deletes that.
@@ -197,7 +200,7 @@ private func agree(_ devices: Device...) async throws {
     try await agree(a, b, c)
   }
 
-  @Test func `3: an edit of a new life is not undone by what the old one held`() async throws {
+  @Test func `decision 3: an edit of a new life is not undone by what the old one held`() async throws {
     let (fleet, a, b) = try await pair()
     // The new life has no title, so it removes the old one's. The answer is lost, and A edits again meanwhile.
     try await a.replaceLife(["body": "second"])
@@ -209,7 +212,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "of the second life")
   }
 
-  @Test func `3: two devices that create the same name keep both lives`() async throws {
+  @Test func `decision 3: two devices that create the same name keep both lives`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["fromA": 1])
@@ -219,7 +222,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("fromB") == 2)
   }
 
-  @Test func `3: an edit of a dead life is never merged into another one`() async throws {
+  @Test func `decision 3: an edit of a dead life is never merged into another one`() async throws {
     let (_, a, b) = try await pair()
     try await a.save(["title": "edit of the first"])
     try await b.replaceLife(["body": "second"])
@@ -229,7 +232,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("body") == "second")
   }
 
-  @Test func `4: an edit made while another device's edit is fetched loses neither`() async throws {
+  @Test func `decision 4: an edit made while another device's edit is fetched loses neither`() async throws {
     let (fleet, a, b) = try await pair()
     try await b.save(["title": "B's"])
     try await b.settle()
@@ -256,7 +259,9 @@ private func agree(_ devices: Device...) async throws {
     #expect(fleet.server.statistics.appliedOperations == 3)
   }
 
-  @Test func `5: an edit whose answer was lost is not sent again after another device built on it`() async throws {
+  @Test func `decision 5: an edit whose answer was lost is not sent again after another device built on it`()
+    async throws
+  {
     let (fleet, a, b) = try await pair()
     try await a.save(["count": 1])
     try await a.syncLosingTheAnswer(fleet)
@@ -269,7 +274,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read("count") == 2)
   }
 
-  @Test func `5: a clone draws a new writer ID before it sends`() async throws {
+  @Test func `decision 5: a clone draws a new writer ID before it sends`() async throws {
     let (_, a, b) = try await pair()
     let image = a.disk.clone()
     try await a.save(["title": "from the original"])
@@ -284,7 +289,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(names[0] != names[1])
   }
 
-  @Test func `7: a database token without its zones' pages misses nothing`() async throws {
+  @Test func `decision 7: a database token without its zones' pages misses nothing`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save(["title": "x"])
@@ -307,7 +312,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "x")
   }
 
-  @Test func `8: a removed parent reaches every device`() async throws {
+  @Test func `decision 8: a removed parent reaches every device`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.open().write { tx in try tx.save(note(["title": "x"], parent: "folder")) }
@@ -323,7 +328,8 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == "x")
   }
 
-  @Test func `19: a batch that is too large is halved, and a record that is too large alone is held`() async throws {
+  @Test func `28, 31: a batch that is too large is halved, and a record that is too large alone is held`() async throws
+  {
     var limits = ServerLimits()
     limits.operationsMax = 3
     let fleet = try Fleet(limits: limits)
@@ -358,7 +364,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.open().status().held.isEmpty)
   }
 
-  @Test func `20: a child that moves away is saved before its old parent is deleted`() async throws {
+  @Test func `decision 20: a child that moves away is saved before its old parent is deleted`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     func child(of parent: String) -> Record {
@@ -381,7 +387,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.open().record(RecordID("old")) == nil)
   }
 
-  @Test func `16: a feed that never ends is an error and not a loop`() async throws {
+  @Test func `decision 16: a feed that never ends is an error and not a loop`() async throws {
     let (fleet, a, _) = try await pair()
     try await a.close()
     try await a.open(through: EndlessFeed(base: InProcessTransport(fleet.server)))
@@ -394,7 +400,7 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.read() == "first")
   }
 
-  @Test func `25: another user's account is refused, and nothing is sent`() async throws {
+  @Test func `decision 25: another user's account is refused, and nothing is sent`() async throws {
     let (_, a, _) = try await pair()
     let other = try Fleet(seed: 9)
     try await a.close()

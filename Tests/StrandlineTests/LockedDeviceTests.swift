@@ -94,7 +94,7 @@ private func thrown(_ body: () throws -> Void) -> StrandlineError? {
 @Suite(.timeLimit(.minutes(30)))
 struct `On a locked device` {
   @Test(arguments: Scene.allCases)
-  fileprivate func `each file call of an open may be refused: it is temporary, and nothing is damaged`(
+  fileprivate func `24: each file call of an open may be refused: it is temporary, and nothing is damaged`(
     scene: Scene
   ) throws {
     let made = try scene.make()

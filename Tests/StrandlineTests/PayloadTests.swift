@@ -353,7 +353,7 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
     try await device.cycle()
   }
 
-  @Test func `have tokens, zones and accounts of their own`() async throws {
+  @Test func `204: have tokens, zones and accounts of their own`() async throws {
     try await device.open(database: mine)
     try await device.save(["title": "mine"])
     try await device.cycle()
@@ -388,7 +388,7 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
     #expect(status.unsettled == 0 && !status.zones.contains { $0.isLost })
   }
 
-  @Test func `an expired token of one fetches the zones of that one again`() async throws {
+  @Test func `107: an expired token of one fetches the zones of that one again`() async throws {
     mine.script.withLock { $0.zones = [.init(id: .main)] }
     shared.script.withLock { $0.zones = [.init(id: ours)] }
     try await cycle(mine)
@@ -402,7 +402,7 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
     #expect(mine.asked == ["zones since private-1"])
   }
 
-  @Test func `a wait of one does not hold the other`() async throws {
+  @Test func `204: a wait of one does not hold the other`() async throws {
     mine.script.withLock { $0.refusal = CloudError(.throttled, retryAfter: 3600) }
     await #expect(throws: StrandlineError.self) { try await cycle(mine) }
     try await cycle(shared)
@@ -425,7 +425,9 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `The loss of a zone` {
-  @Test(arguments: ZoneLoss.allCases) func `keeps the reason that the transport names`(loss: ZoneLoss) async throws {
+  @Test(arguments: ZoneLoss.allCases) func `133, 134: keeps the reason that the transport names`(loss: ZoneLoss)
+    async throws
+  {
     let device = try Fleet().device("a")
     let cloud = ScriptedDatabase(.private)
     try await device.open(database: cloud)
@@ -601,7 +603,7 @@ private final class UnreadableTransport: Transport {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `A record that cannot be read` {
-  @Test func `is held with its bytes, and the token moves`() async throws {
+  @Test func `104: is held with its bytes, and the token moves`() async throws {
     let device = try Fleet().device("a")
     let store = try await device.open(database: device.web(through: UnreadableTransport()))
     for _ in 0..<2 {

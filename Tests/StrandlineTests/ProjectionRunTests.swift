@@ -77,7 +77,7 @@ private func code(_ body: () async throws -> Void) async -> StrandlineError.Code
 struct `A projection` {
   /// Devices that edit the same records and sync, so that records change by merges, refusals and tombstones too.
   @Test(arguments: 1...6 as ClosedRange<UInt64>)
-  func `equals the store, through syncs, failures, compactions and relaunches`(seed: UInt64) async throws {
+  func `102: equals the store, through syncs, failures, compactions and relaunches`(seed: UInt64) async throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.below(count)) }
     let fleet = try Fleet(seed: seed)
@@ -183,7 +183,7 @@ struct `A projection` {
     try again.closeBlocking()
   }
 
-  @Test func `whose position has expired is made anew, or refused`() async throws {
+  @Test func `163: whose position has expired is made anew, or refused`() async throws {
     let disk = SimulatedDisk()
     let store = try open(disk)
     let memory = Memory()

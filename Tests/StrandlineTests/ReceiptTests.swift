@@ -54,7 +54,9 @@ extension Device {
 }
 
 @Suite(.timeLimit(.minutes(5))) struct `A receipt` {
-  @Test func `45: of an edit that was merged before it left ends when the merge is at the server`() async throws {
+  @Test func `decision 45: of an edit that was merged before it left ends when the merge is at the server`()
+    async throws
+  {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     let receipt = try await a.mergeBeforeUpload(b)

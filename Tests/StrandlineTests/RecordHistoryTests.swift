@@ -397,7 +397,7 @@ struct `The sequence of changes` {
   }
 
   @Test(arguments: 1...4 as ClosedRange<UInt64>)
-  func `gives every change once, whatever writes meanwhile`(seed: UInt64) async throws {
+  func `194: gives every change once, whatever writes meanwhile`(seed: UInt64) async throws {
     let store = try open(seed: seed, segmentBytes: 30_000)
     let readers = (0..<3).map { _ in
       Task {

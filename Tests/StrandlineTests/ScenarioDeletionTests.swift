@@ -97,7 +97,7 @@ private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws 
   }
 
   @Test(arguments: [DeletionRule.sticky, .editRevives], [true, false])
-  func `81, 82: a deletion that was synced meets an edit, fetched first or sent first`(
+  func `45, 81, 82: a deletion that was synced meets an edit, fetched first or sent first`(
     _ rule: DeletionRule, _ fetchesFirst: Bool
   ) async throws {
     let (_, d) = try await devices(3, rule)
@@ -132,7 +132,7 @@ private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws 
     try await expectAgreement(d[0], d[1])
   }
 
-  @Test func `83: two edits revive a record once`() async throws {
+  @Test func `46, 83: two edits revive a record once`() async throws {
     let (_, d) = try await devices(3, .editRevives)
     try await d[0].remove("n")
     try await d[0].exchange()
@@ -198,7 +198,7 @@ private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws 
     try await expectAgreement(d[0], d[1], d[2])
   }
 
-  @Test func `88: two devices delete a record`() async throws {
+  @Test func `47, 88: two devices delete a record`() async throws {
     let (fleet, d) = try await devices(2)
     try await d[0].remove("n")
     try await d[1].remove("n")

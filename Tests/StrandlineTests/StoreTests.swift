@@ -61,7 +61,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     }
   }
 
-  @Test func `a closure that throws leaves nothing behind`() throws {
+  @Test func `5: a closure that throws leaves nothing behind`() throws {
     struct Stop: Error {}
     let store = try Bench().open()
     try store.writeBlocking { tx in try tx.save(record("kept")) }
@@ -137,7 +137,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(try store.recordIDs() == [RecordID("m"), RecordID("n")])
   }
 
-  @Test func `a full disk refuses cleanly, and writes resume when there is room`() throws {
+  @Test func `20: a full disk refuses cleanly, and writes resume when there is room`() throws {
     let disk = SimulatedDisk(capacity: 1 << 21)
     let bench = Bench(disk: disk)
     let store = try bench.open()
@@ -159,7 +159,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(try Bench(disk: disk).open().recordCount == written + 1)
   }
 
-  @Test func `after a failed sync the write throws, later writes are refused, and reads succeed`() throws {
+  @Test func `21: after a failed sync the write throws, later writes are refused, and reads succeed`() throws {
     let bench = Bench()
     let store = try bench.open()
     try store.writeBlocking { tx in try tx.save(record("n", ["title": "old"])) }
@@ -175,7 +175,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(title == "old" || title == "new", "an unknown outcome is one of the two")
   }
 
-  @Test func `names, types and values that CloudKit would refuse are refused at the write`() throws {
+  @Test func `160: names, types and values that CloudKit would refuse are refused at the write`() throws {
     let store = try Bench().open()
     let long = String(repeating: "n", count: 256)
     func refused(_ record: Record) -> StrandlineError.Code? {
@@ -230,7 +230,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(try store.value(Memo.self, "n") == nil)
   }
 
-  @Test func `9: a save does not bring a deleted record back, a creation does`() throws {
+  @Test func `decision 9: a save does not bring a deleted record back, a creation does`() throws {
     let store = try Bench().open()
     try store.writeBlocking { tx in try tx.save(record("n")) }
     try store.writeBlocking { tx in try tx.delete(RecordID("n")) }
@@ -240,7 +240,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(try store.record(RecordID("n"))?["title"] == "anew")
   }
 
-  @Test func `a second writer is refused, a reader is not`() throws {
+  @Test func `188: a second writer is refused, a reader is not`() throws {
     let bench = Bench()
     let store = try bench.open()
     try store.writeBlocking { tx in try tx.save(record("n")) }
@@ -261,7 +261,7 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     await #expect(throws: StrandlineError.self) { try await receipt.uploaded() }
   }
 
-  @Test func `L14: after a crash at any call the store holds whole transactions`() throws {
+  @Test func `4: after a crash at any call the store holds whole transactions`() throws {
     // Every call of a run of three transactions: what is there afterwards is a prefix of whole transactions.
     let probe = Bench()
     probe.disk.keepsHistory = true

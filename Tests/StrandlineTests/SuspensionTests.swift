@@ -55,7 +55,7 @@ extension RecordStore {
 
 @Suite(.timeLimit(.minutes(30)))
 struct `A suspended store` {
-  @Test func `holds no lock, shows what was durable, and refuses to write`() throws {
+  @Test func `187: holds no lock, shows what was durable, and refuses to write`() throws {
     let disk = SimulatedDisk()
     let store = try open(disk, seed: 1)
     try store.put("a", 1)
@@ -499,7 +499,7 @@ struct `A suspended store` {
   }
 
   /// The store is suspended while an answer is on its way: the cycle ends, and the next one finds out what the server has.
-  @Test func `gives the cycle under way up, and loses nothing by it`() async throws {
+  @Test func `186: gives the cycle under way up, and loses nothing by it`() async throws {
     for answer in 1...8 {
       let fleet = try Fleet()
       let device = fleet.device("a")

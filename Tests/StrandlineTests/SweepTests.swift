@@ -137,7 +137,7 @@ extension Device {
     try await expectAgreement(a, b)
   }
 
-  @Test func `a zone that is gone is made anew from here, with what was not sent`() async throws {
+  @Test func `44, 132: a zone that is gone is made anew from here, with what was not sent`() async throws {
     let (fleet, _, b, _) = try await devices(5)
     try fleet.server.deleteZone("Main", in: fleet.database)
     try await b.put("n1", ["title": "edited"])

@@ -242,7 +242,7 @@ private final class Seen: Sendable {
     #expect(await late.next() == nil)
   }
 
-  @Test func `is exported without anything of the user's`() async throws {
+  @Test func `201: is exported without anything of the user's`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     let zone = ZoneID("SecretZone")

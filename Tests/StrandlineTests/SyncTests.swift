@@ -59,7 +59,7 @@ extension Device {
     #expect(try await a.open().status().unsettled == 0)
   }
 
-  @Test func `own writes come back and change nothing`() async throws {
+  @Test func `55, 111: own writes come back and change nothing`() async throws {
     let fleet = try Fleet()
     let a = fleet.device("a")
     for index in 0..<5 { try await a.save("n-\(index)", ["title": "x"]) }
@@ -143,7 +143,7 @@ extension Device {
     }
   }
 
-  @Test func `a batch that was applied and whose answer was lost is settled`() async throws {
+  @Test func `7: a batch that was applied and whose answer was lost is settled`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     for index in 0..<3 { try await a.save("n-\(index)", ["title": "x"]) }
@@ -166,7 +166,7 @@ extension Device {
     #expect(try await a.dump() == b.dump())
   }
 
-  @Test func `a record created and deleted before it was sent sends nothing`() async throws {
+  @Test func `11: a record created and deleted before it was sent sends nothing`() async throws {
     let fleet = try Fleet()
     let a = fleet.device("a")
     try await a.save("n", ["title": "x"])
@@ -176,7 +176,7 @@ extension Device {
     #expect(try await a.open().status().unsettled == 0)
   }
 
-  @Test func `a record created again after its deletion exists on every device`() async throws {
+  @Test func `12: a record created again after its deletion exists on every device`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.save("n", ["title": "first"])
@@ -234,7 +234,7 @@ extension Device {
     #expect(try await a.open().status().openBlocks == 0)
   }
 
-  @Test func `an edit by a clock ten years ahead does not win over later edits`() async throws {
+  @Test func `26: an edit by a clock ten years ahead does not win over later edits`() async throws {
     let decade: Int64 = 10 * 365 * 86_400_000
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a", clockSkewMilliseconds: decade), fleet.device("b", clockSkewMilliseconds: -decade))
@@ -249,7 +249,7 @@ extension Device {
     #expect(try await a.dump() == b.dump())
   }
 
-  @Test func `retryAfter holds across a relaunch`() async throws {
+  @Test func `40: retryAfter holds across a relaunch`() async throws {
     let fleet = try Fleet()
     let a = fleet.device("a")
     try await a.save("n", ["title": "x"])

@@ -256,7 +256,7 @@ extension RecordStore {
 
   // MARK: What a record lacks
 
-  @Test func `one record that a type cannot read is reported beside the others`() throws {
+  @Test func `158: one record that a type cannot read is reported beside the others`() throws {
     let store = try open()
     try store.writeBlocking { tx in
       try tx.save(Memo.First(id: "a", title: "old"))
@@ -285,7 +285,7 @@ extension RecordStore {
     #expect(thrown?.location?.hasPrefix("StrandlineTests/TypedRecordTests.swift:") == true)
   }
 
-  @Test func `an absent field has the prototype's value, and one that was written as nil is nil`() throws {
+  @Test func `156, 157: an absent field has the prototype's value, and one that was written as nil is nil`() throws {
     let store = try open()
     try store.writeBlocking { tx in
       try tx.save(Memo.First(id: "a", title: "old"))
@@ -321,7 +321,7 @@ extension RecordStore {
     #expect(thrown?.message.contains("'stars': the field was cleared") == true)
   }
 
-  @Test func `another device tells nil from absent too`() async throws {
+  @Test func `156, 157: another device tells nil from absent too`() async throws {
     let cloud = SimulatedCloud()
     let phone = try await RecordStore.open(
       at: "/phone", syncing: .simulated(cloud), environment: .simulated(disk: SimulatedDisk(), seed: 1))
