@@ -117,6 +117,23 @@ struct NetworkVerbsTests {
     _ = await server.end()
   }
 
+  @Test func `sync names the edits that ended with their records`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("a", "1") + note("b", "1"))
+    _ = await sync(a, server)
+    _ = await sync(b, server)
+    _ = await a.run("delete", "/A", "a")
+    _ = await sync(a, server)
+    _ = await b.run("import", "/A", "-", input: note("a", "2"))
+    let screen = await sync(b, server)
+    #expect(screen.code == .done && screen.out.contains("1 blocked"), "\(screen)")
+    let words = "given up: an edit of 'Main/a': the record was deleted at the server; the edit is in its history\n"
+    #expect(screen.err == words + "try: strandline why /A a\n", "\(screen)")
+    #expect(await sync(b, server).err == "")
+    _ = await server.end()
+  }
+
   @Test func `an unreachable server is 69`() async throws {
     let server = try await Serving()
     _ = await server.end()

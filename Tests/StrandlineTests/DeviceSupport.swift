@@ -88,6 +88,9 @@ final class LateCloud: CloudDatabase {
     unreadable.withLock { $0[name] = record }
   }
 
+  /// Notes can be read again, where they are asked for.
+  func mendRecords() { unreadable.withLock { $0 = [:] } }
+
   /// What is known of a note that cannot be read.
   func defect(of name: String) -> CloudError {
     var error = CloudError(.unexpectedServerResponse, reason: "the record cannot be read")

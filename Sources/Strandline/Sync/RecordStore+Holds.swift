@@ -5,7 +5,8 @@ import Synchronization
 
 extension RecordStore {
   /// Has held records sent with the next sync, though nothing about them has changed; for instance when the cause of the
-  /// refusal is gone at the server. `StoreStatus.held` lists them. All of it is durable when this returns.
+  /// refusal is gone at the server. A fetched record that could not be read is asked for again. `StoreStatus.held` lists
+  /// them. All of it is durable when this returns.
   ///
   /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them is not held, and then nothing has changed; as `write`.
   public func releaseHolds(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
@@ -18,6 +19,11 @@ extension RecordStore {
             throw StrandlineError(.noSuchRecord, "'\(id)' is not held; nothing was released")
           }
           try core.append(.released(Released(id: id, lsn: held.lsn)))
+          guard held.direction == .download else { continue }
+          // The token has moved past it: only a lookup brings it.
+          try core.append(
+            .blocked(
+              Blocked(id: id, subject: .version, births: [], consequence: .lookup, words: "its hold was released")))
         }
       }
     }

@@ -80,3 +80,42 @@ extension SyncStatus {
     return lines
   }
 }
+
+extension SyncCommand {
+  /// The edits that ended in a sync because of what the server has, by name: a count of them would leave the user to search.
+  func linesOfEndedEdits(
+    in store: RecordStore, since begin: LogPosition, _ report: SyncReport
+  ) throws -> [String] {
+    guard report.blocked > 0 else { return [] }
+    var lines: [String] = []
+    var (position, count, isEnd) = (begin, 0, false)
+    while !isEnd {
+      let page = try store.changes(since: position)
+      for change in page.changes {
+        guard let why = change.outcome?.endOfEdit else { continue }
+        count += 1
+        if count <= Self.namesShownMax {
+          let zone = change.id.zone == .main ? "" : " --zone \(ShellWord.quote(change.id.zone.name))"
+          let name = ShellWord.quote(change.id.name)
+          lines.append(
+            "given up: an edit of '\(printable("\(change.id)"))': \(printable(why))\n"
+              + "try: strandline why \(ShellWord.quote(store.path)) \(name)\(zone)")
+        }
+      }
+      (position, isEnd) = (page.position, !page.hasMore)
+    }
+    if count > Self.namesShownMax { lines.append("given up: \(Words.plural(count - Self.namesShownMax, "more edit"))") }
+    return lines
+  }
+}
+
+extension MutationOutcome {
+  /// Why an edit will never be at the server although its user did not give it up; nil if that is not its outcome.
+  fileprivate var endOfEdit: String? {
+    switch self {
+    case .deletedOnServer: "the record was deleted at the server; the edit is in its history"
+    case .rejected(let code, let reason): "\(code): \(reason)"
+    case .saved, .merged, .superseded, .cancelled, .discarded: nil
+    }
+  }
+}

@@ -57,8 +57,8 @@ struct SyncCommand {
   private let console: Console
 
   private static let tokenBytesMax = 16 << 10
-  /// How many held records are named one by one.
-  private static let heldShownMax = 10
+  /// How many records are named one by one, held ones and those whose edits ended.
+  static let namesShownMax = 10
 
   init(_ arguments: Arguments, _ console: Console) throws {
     guard let url = arguments["--url"] else { throw UsageError(message: "sync needs --url URL") }
@@ -144,6 +144,7 @@ struct SyncCommand {
     if isNew { Command.sayNew(storePath, console) }
     Command.sayRecovery(of: store, at: storePath, console)
     if stays { return try await watch(store) }
+    let begin = try store.read { $0.position }
     let outcome: Result<SyncReport, any Error>
     do {
       outcome = .success(try await cycle(store.sync, session))
@@ -152,6 +153,7 @@ struct SyncCommand {
     }
     // Read before the store is closed, because the status reads unsettled events from the log.
     let status = Result { try store.status() }
+    let ended = outcome.flatMap { report in Result { try linesOfEndedEdits(in: store, since: begin, report) } }
     let left = options.direction == .pullOnly ? [] : try store.sync.status.linesOfWhatIsLeft(in: storePath)
     do { try await store.close() } catch {
       // If both the sync and the close fail, the error of the sync is reported.
@@ -161,7 +163,7 @@ struct SyncCommand {
     let (report, found) = (try outcome.mapError(failure).get(), try status.get())
     warnAboutUnknownZone(found)
     try show(report, found)
-    for line in left { console.say(line) }
+    for line in try ended.mapError(failure).get() + left { console.say(line) }
     return found.held.isEmpty ? .done : .recoverable
   }
 
@@ -239,9 +241,9 @@ struct SyncCommand {
     try console.print(
       (words.isEmpty ? "nothing new" : words.joined(separator: ", "))
         + "; \(Words.plural(report.requests, "request")), \(Words.count(status.unsettled)) unsettled")
-    for held in status.held.prefix(Self.heldShownMax) { console.say("held: \(held.line)") }
-    if status.held.count > Self.heldShownMax {
-      let rest = Words.count(status.held.count - Self.heldShownMax)
+    for held in status.held.prefix(Self.namesShownMax) { console.say("held: \(held.line)") }
+    if status.held.count > Self.namesShownMax {
+      let rest = Words.count(status.held.count - Self.namesShownMax)
       console.say("held: \(rest) more; try: strandline held \(ShellWord.quote(storePath))")
     }
   }

@@ -1,0 +1,203 @@
+// What comes from the server: pages, tokens, servers that went back, accounts that come and go. The names of the tests begin
+// with the numbers of the scenarios.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(10))) struct ScenarioFetchTests {
+  @Test func `103: a fetch that fails at the third page goes on there`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for number in 0..<9 { try await b.put("n\(number)", ["title": "t"]) }
+    try await b.exchange()
+    let cloud = try await a.openRefusing()
+    let pages = Mutex(0)
+    cloud.refuse { script in
+      script.pageMax = 3
+      script.refusal = { request, _ in
+        guard request == .zoneChanges else { return nil }
+        return pages.withLock { pages in
+          pages += 1
+          return pages == 3 ? CloudError(.accessDenied, reason: "not now") : nil
+        }
+      }
+    }
+    await #expect(throws: StrandlineError.self) { try await a.exchange() }
+    #expect(try await a.dump().count == 6)
+    let again = try await a.openRefusing()
+    again.refuse { $0.pageMax = 3 }
+    try await a.exchange()
+    #expect(again.count(.zoneChanges) <= 2)
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `104: a held record that could not be read is asked for again when a person says so`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = LateCloud(a.web())
+    try await a.open(database: cloud)
+    try await b.put("n", ["title": "t"])
+    try await b.exchange()
+    try await cloud.breakRecord("n")
+    cloud.replaceNext(.failed(name: "n", cloud.defect(of: "n")))
+    try await a.exchange()
+    #expect(try await a.open().status().held.map(\.id.name) == ["n"])
+    cloud.mendRecords()
+    try await a.exchange()
+    #expect(try await a.open().status().held.count == 1, "only a newer version or a person ends it")
+    try await a.open().releaseHolds(of: [RecordID("n")])
+    try await a.exchange()
+    #expect(try await a.value("n") == "t")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `115: a filled store that meets a filled cloud ends in the union of both`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for (device, name) in [(a, "a"), (b, "b")] {
+      try await device.put("both", [name: "here"])
+      try await device.put("only \(name)", ["title": "t"])
+    }
+    try await exchange(a, b, a, b)
+    #expect(try await a.value("both", "a") == "here")
+    #expect(try await a.value("both", "b") == "here")
+    #expect(try await a.dump().count == 3)
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `120: a server that knows nothing of a token is fetched anew, and nothing is lost`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for number in 0..<3 { try await a.put("n\(number)", ["title": "t"]) }
+    try await exchange(a, b)
+    try await b.put("n0", ["title": "theirs"])
+    try await b.exchange()
+    try await a.put("n1", ["title": "ours"])
+    try await a.put("new", ["title": "ours"])
+    var faults = ServerFaults()
+    faults.expireTokens = true
+    fleet.server.setFaults(faults)
+    try await a.exchange()
+    fleet.server.setFaults(ServerFaults())
+    try await exchange(a, b)
+    #expect(try await a.value("n0") == "theirs")
+    #expect(try await b.value("n1") == "ours")
+    #expect(try await b.lives("new"))
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `121: a cycle that only fetches leaves the queue, and status says so`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await b.put("theirs", ["title": "t"])
+    try await b.exchange()
+    let cloud = try await a.openRefusing()
+    for number in 0..<3 {
+      try await a.put("n\(number)", ["title": "t"])
+      try await a.exchange(.pullOnly)
+      #expect(try await a.open().sync.status.unsettled == number + 1)
+    }
+    #expect(try await a.lives("theirs"))
+    #expect(cloud.sent.isEmpty)
+    try await exchange(a, b)
+    try await expectAgreement(a, b)
+  }
+}
+
+@Suite(.timeLimit(.minutes(10))) struct ScenarioAccountTests {
+  @Test(arguments: [CloudError.Code.authenticationRequired, .authenticationFailed])
+  func `124, 125, 138: without an account writes are kept, status says why, and a sign-in uploads them`(
+    _ code: CloudError.Code
+  ) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.refusal = { _, _ in CloudError(code, reason: "who is there?") } }
+    for number in 0..<3 {
+      try await a.write("n\(number)")
+      #expect(try await a.run()?.code == .needsSignIn)
+    }
+    let status = try await a.open().sync.status
+    #expect(status.unsettled == 3 && status.phase == .needsPerson && cloud.sent.isEmpty)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `126: what was edited and deleted while signed out goes when the same user is back`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    for number in 0..<9 { try await a.write("n\(number)", ["title": "one"]) }
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    cloud.refuse { $0.refusal = { _, _ in CloudError(.authenticationRequired, reason: "signed out") } }
+    for number in 0..<5 { try await a.write("n\(number)", ["title": "two"]) }
+    for number in 5..<8 { try await a.erase("n\(number)") }
+    #expect(try await a.run()?.code == .needsSignIn)
+    _ = try await a.openRefusing()
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    #expect(try await b.dump().count == 6)
+    #expect(try await b.value("n4") == "two")
+    #expect(try await !b.lives("n5"))
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `131: a store of one container is refused to another, and nothing is sent`() async throws {
+    let fleet = try Fleet()
+    let a = fleet.device("a")
+    try await a.put("n", ["title": "t"])
+    try await a.exchange()
+    try await a.put("n", ["title": "secret"])
+    try await a.close()
+    let applied = fleet.applications
+    for address in [
+      CloudAddress(container: "iCloud.other"), CloudAddress(container: "iCloud.test", environment: "production"),
+    ] {
+      let other = WebServicesDatabase(
+        address: address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
+        transport: InProcessTransport(fleet.server), environment: a.environment.system)
+      try await a.open(database: other)
+      #expect(try await a.run()?.code == .accountMismatch)
+      try await a.close()
+    }
+    #expect(fleet.applications == applied)
+    try await a.exchange()
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `136, 195: a zone that disappears is an error of its own, and stays frozen until a person decides`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let (first, second) = (ZoneID("A"), ZoneID("B"))
+    for zone in [first, second] { try await a.write("n", ["title": "one"], zone: zone) }
+    try await exchange(a, b)
+    let key = DatabaseKey(
+      container: "iCloud.test", environment: "development", scope: .private, user: CloudServer.defaultUser)
+    try fleet.server.deleteZone(first.name, in: key)
+    try await a.write("n", ["title": "two"], zone: second)
+    try await a.run()
+    try await b.write("m", zone: first)
+    #expect(try await b.run()?.code == .zoneLost)
+    #expect(try await b.open().record(RecordID("n", zone: second))?["title"] == "two")
+    // Neither a relaunch nor a word of the system ends what a person has to decide.
+    try await b.close()
+    try await b.open().sync.wake(.foreground)
+    #expect(try await b.run()?.code == .zoneLost)
+    #expect(try await b.open().status().zones.filter(\.isLost).map(\.id) == [first])
+    #expect(try await b.unsettled == 1)
+    try await b.open().sync.resync(first, from: .here)
+    #expect(try await b.run() == nil)
+    #expect(try await b.owesNothing)
+  }
+}

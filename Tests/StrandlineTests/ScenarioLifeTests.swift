@@ -1,0 +1,224 @@
+// References, versions of an app beside each other, encrypted values, and when an engine runs. The names of the tests begin
+// with the numbers of the scenarios.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+/// An older and a newer version of an app's type.
+private struct Letter: SyncRecord {
+  var id: String
+  var title: String
+}
+private struct ColoredLetter: SyncRecord, Equatable {
+  static var recordType: String { "Letter" }
+  var id: String
+  var title: String
+  var color: String?
+}
+
+@Suite(.timeLimit(.minutes(10))) struct ScenarioReferenceTests {
+  @Test func `143: 500 children and then their parent arrive, in requests within the limit`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await b.open().write { tx in
+      for number in 0..<500 {
+        try tx.save(Record(type: "Child", id: RecordID("c\(number)"), fields: ["of": link("parent", .none)]))
+      }
+      try tx.save(Record(type: "Parent", id: RecordID("parent"), fields: [:]))
+    }
+    try await b.exchange()
+    let cloud = try await a.openRefusing()
+    try await a.exchange()
+    #expect(cloud.count(.zoneChanges) == 3 && cloud.count(.lookup) == 0)
+    #expect(try await a.dump().count == 501)
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `144: parents go before their children, across batches too`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.open().write { tx in
+      for number in 0..<250 {
+        try tx.save(Record(type: "Note", id: RecordID("child\(number)"), fields: ["of": link("parent")]))
+      }
+      try tx.save(Record(type: "Note", id: RecordID("parent"), fields: ["of": link("grandparent")]))
+      try tx.save(Record(type: "Note", id: RecordID("grandparent")))
+    }
+    #expect(try await a.run() == nil)
+    let sent = cloud.sent.joined().map { $0 }
+    let parent = try #require(sent.firstIndex(of: "parent"))
+    let grandparent = try #require(sent.firstIndex(of: "grandparent"))
+    #expect(grandparent < parent && sent.indices.allSatisfy { !sent[$0].hasPrefix("child") || $0 > parent })
+    #expect(cloud.sent.count == 2)
+    #expect(try await a.owesNothing)
+  }
+
+  /// The reference says that the child goes with the parent.
+  @Test func `147: a parent is deleted here while another device adds a child: both are gone`() async throws {
+    for isDeletedFirst in [false, true] {
+      let fleet = try Fleet()
+      let (a, b) = (fleet.device("a"), fleet.device("b"))
+      try await a.put("parent", ["title": "t"])
+      try await exchange(a, b)
+      try await a.remove("parent")
+      try await b.write("child", ["of": link("parent", .deleteSelf)])
+      if isDeletedFirst { try await a.exchange() }
+      for _ in 0..<2 {
+        _ = try await b.run()
+        _ = try await a.run()
+      }
+      #expect(try await !a.lives("parent"))
+      #expect(try await !b.lives("parent"))
+      #expect(try await a.dump() == b.dump())
+      // The server took the child where the parent was gone already: a reference of this kind does not ask for its target.
+      #expect(try await b.lives("child") == isDeletedFirst)
+    }
+  }
+
+  @Test func `148: a record that was put below another one on two devices has one place, the later`() async throws {
+    for isFirst in [false, true] {
+      let fleet = try Fleet()
+      let (a, b) = (fleet.device("a"), fleet.device("b"))
+      for name in ["x", "y", "z"] { try await a.put(name, ["title": "t"]) }
+      try await a.write("n", parent: "x")
+      try await exchange(a, b)
+      try await a.write("n", parent: "y")
+      b.clock.advance(milliseconds: 60_000)
+      try await b.write("n", parent: "z")
+      for device in isFirst ? [a, b, a] : [b, a, b] { try await device.exchange() }
+      #expect(try await a.open().record(RecordID("n"))?.parent == "z")
+      try await expectAgreement(a, b)
+    }
+  }
+}
+
+@Suite(.timeLimit(.minutes(10))) struct ScenarioSchemaTests {
+  @Test func `153: a field of a newer version survives an edit by an older one, here and at the server`() async throws {
+    let fleet = try Fleet()
+    let (new, old, late) = (fleet.device("new"), fleet.device("old"), fleet.device("late"))
+    try await new.open().write { tx in try tx.save(ColoredLetter(id: "n", title: "one", color: "red")) }
+    try await exchange(new, old)
+    try await old.open().write { tx in try tx.save(Letter(id: "n", title: "two")) }
+    try await exchange(old, new, late)
+    for device in [new, old, late] {
+      #expect(
+        try await device.open().value(ColoredLetter.self, "n") == ColoredLetter(id: "n", title: "two", color: "red"))
+    }
+  }
+
+  @Test func `154, 155: a record of an unknown type, and a field, are read when the app knows them, without a fetch`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open().write { tx in
+      try tx.save(Record(type: "Letter", id: RecordID("n"), fields: ["title": "one", "color": "red"]))
+    }
+    try await exchange(a, b)
+    #expect(try await b.open().record(RecordID("n"))?.type == "Letter")
+    let requests = fleet.server.statistics.requests
+    try await b.close()
+    #expect(try await b.open().value(Letter.self, "n")?.title == "one")
+    #expect(try await b.open().value(ColoredLetter.self, "n")?.color == "red")
+    #expect(fleet.server.statistics.requests == requests)
+  }
+
+  @Test func `159: a record that another tool wrote, without a stamp, is accepted, edited and merged`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.put("n", ["title": "ours"])
+    try await exchange(a, b)
+    let tool = a.web()
+    func write(_ name: String, _ fields: [String: FieldValue?]) async throws {
+      let results = try await tool.modify(
+        [CloudOperation(.forceUpdate, name: name, type: "Note", fields: fields)], in: .main, atomic: false)
+      guard case .record? = results[name] else {
+        Issue.record("\(results)")
+        return
+      }
+    }
+    try await write("outside", ["title": "theirs"])
+    try await write("n", ["body": "theirs"])
+    try await a.put("n", ["title": "ours again"])
+    try await exchange(a, b, a)
+    #expect(try await b.value("outside") == "theirs")
+    #expect(try await b.value("n") == "ours again")
+    #expect(try await b.value("n", "body") == "theirs")
+    try await a.put("outside", ["body": "ours"])
+    try await exchange(a, b)
+    #expect(try await b.value("outside") == "theirs")
+    #expect(try await b.value("outside", "body") == "ours")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `173: an encrypted field stays encrypted through edits and merges, and nil clears it`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let secrets: [FieldValue] = [.encrypted("one"), .encrypted("two")]
+    try await a.put("n", ["secret": secrets[0], "title": "t"])
+    try await exchange(a, b)
+    #expect(try await b.value("n", "secret") == secrets[0])
+    try await a.put("n", ["title": "ours"])
+    try await b.put("n", ["secret": secrets[1]])
+    try await exchange(a, b, a)
+    #expect(try await a.value("n", "secret") == secrets[1])
+    #expect(try await b.value("n") == "ours")
+    try await a.put("n", ["body": "ours"])
+    try await b.put("n", ["secret": FieldValue?.none])
+    try await exchange(b, a, b)
+    #expect(try await a.value("n", "secret") == nil)
+    #expect(try await a.value("n", "body") == "ours")
+    try await expectAgreement(a, b)
+  }
+}
+
+@Suite(.timeLimit(.minutes(10))) struct ScenarioScheduleTests {
+  /// An engine that runs by itself, on a clock that stands until the test advances it.
+  private func automatic(_ device: Device, _ cloud: RefusingCloud) async throws -> RecordStore {
+    device.clock.autoAdvance = false
+    var configuration = SyncConfiguration(cloud)
+    configuration.isAutomatic = true
+    return try await RecordStore.open(
+      at: "/store", syncing: configuration, options: Device.options, environment: device.environment)
+  }
+
+  /// Lets the engine go on, and the clock where the engine waits, until something holds.
+  private func run(_ clock: SimulatedClock?, until holds: () throws -> Bool) async throws {
+    while try !holds() {
+      if let clock, clock.sleeperCount > 0 { clock.advance(milliseconds: 1_000) }
+      await Task.yield()
+    }
+  }
+
+  @Test func `189: without any push the engine asks by itself`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let store = try await automatic(a, RefusingCloud(a))
+    try await run(a.clock) { try store.sync.status.lastFetchMilliseconds != nil }
+    try await b.put("n", ["title": "t"])
+    try await b.exchange()
+    let begin = a.clock.monotonicNanoseconds()
+    try await run(a.clock) { try store.record(RecordID("n")) != nil }
+    #expect(a.clock.monotonicNanoseconds() - begin <= 120_000_000_000)
+    try await store.close()
+  }
+
+  @Test func `192: a sync may be asked for while a status is handled`() async throws {
+    let a = try Fleet().device("a")
+    try await a.open()
+    let engine = try await a.open().sync
+    let follower = Task { () -> Int? in
+      for await status in engine.statuses where status.unsettled > 0 { return try await engine.now().uploaded }
+      return nil
+    }
+    try await a.write("n")
+    #expect(try await follower.value == 1)
+    #expect(try await a.unsettled == 0)
+  }
+}

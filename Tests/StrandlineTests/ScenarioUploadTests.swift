@@ -1,0 +1,195 @@
+// How records come to the server: batches, refusals of all and of some, and waits. The names of the tests begin with the
+// numbers of the scenarios.
+
+import Strandline
+import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(10))) struct ScenarioUploadTests {
+  @Test func `27: 1,000 saves and 500 deletions go within the limit, each once`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    func transaction(_ body: @escaping @Sendable (inout WriteTransaction) throws -> Void) async throws {
+      try await a.open().write { tx in try body(&tx) }
+    }
+    try await transaction { tx in
+      for number in 0..<500 { try tx.save(Record(type: "Note", id: RecordID("old\(number)"))) }
+    }
+    #expect(try await a.run() == nil)
+    cloud.forgetSent()
+    try await transaction { tx in
+      for number in 0..<1000 { try tx.save(Record(type: "Note", id: RecordID("new\(number)"))) }
+      for number in 0..<500 { try tx.delete(RecordID("old\(number)")) }
+    }
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.allSatisfy { $0.count <= 200 } && cloud.sent.count == 8)
+    #expect(cloud.sent.joined().count == 1500 && Set(cloud.sent.joined()).count == 1500)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `29: a batch whose items are all refused as too many is halved at once`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      for number in 0..<100 { script.items["n\(number)"] = [CloudError(.limitExceeded, reason: "too many")] }
+    }
+    for number in 0..<100 { try await a.write("n\(number)") }
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.map(\.count) == [100, 50, 50])
+    #expect(a.clock.sleeps.isEmpty)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `32: a batch is cut by its bytes before it is sent`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    let text = FieldValue.string(String(repeating: "x", count: 400_000))
+    for number in 0..<12 { try await a.write("n\(number)", ["text": text]) }
+    #expect(try await a.run() == nil)
+    for batch in cloud.script.withLock({ $0.batches }) {
+      #expect(batch.reduce(0) { $0 + UploadPlan.jsonBytes($1) } <= UploadPlan.requestBytesMax && batch.count > 1)
+    }
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `37: an answer whose items have failed acknowledges none of them`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for name in ["n", "m"] {
+      cloud.refuse { $0.items[name] = [CloudError(.accessDenied, reason: "no")] }
+      try await a.write(name)
+    }
+    _ = try await a.run()
+    #expect(cloud.sent == [["n", "m"]])
+    #expect(try await a.unsettled == 2)
+    #expect(try await a.open().status().held.count == 2)
+  }
+
+  @Test func `38: of five records three are saved, one waits for its time, and one is merged`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await b.put("n4", ["body": "theirs"])
+    try await b.exchange()
+    let cloud = try await a.openRefusing()
+    try await a.exchange()
+    // After the fetch of the cycle, so that the refusal is the first that is heard of it.
+    for number in 0..<5 { try await a.write("n\(number)", ["title": "ours"]) }
+    cloud.refuse { script in
+      script.items["n3"] = [CloudError(.throttled, reason: "later", retryAfter: 3)]
+      script.beforeModify = { number in
+        guard number == 1 else { return }
+        try await b.put("n4", ["body": "theirs again"])
+        try await b.exchange()
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.first?.count == 5 && Set(cloud.sent.dropFirst().joined()).isSubset(of: ["n3", "n4"]))
+    #expect(a.clock.sleeps.reduce(0, +) >= 3_000)
+    try await b.exchange()
+    #expect(try await b.value("n4") == "ours")
+    #expect(try await b.value("n4", "body") == "theirs again")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `39: a network that is gone is tried again without end, and costs no hold`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.refusal = { _, _ in CloudError(.networkError, reason: "no route") } }
+    try await a.write("n")
+    for _ in 0..<20 { #expect(try await a.run()?.code == .unreachable) }
+    #expect(try await a.open().status().held.isEmpty)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `41: a person may go early where the wait is the engine's own, and not where the server named it`()
+    async throws
+  {
+    for named in [nil, 60.0] {
+      let a = try Fleet().device("a")
+      let cloud = try await a.openRefusing()
+      cloud.refuse { $0.requests[.modify] = [CloudError(.serviceUnavailable, reason: "busy", retryAfter: named)] }
+      try await a.write("n")
+      #expect(try await a.run(waitMillisecondsMax: 0)?.code == .throttled)
+      var byItself = CycleOptions()
+      (byItself.isUserInitiated, byItself.waitMillisecondsMax) = (false, 0)
+      _ = try? await a.open().sync.cycle(byItself)
+      #expect(cloud.count(.modify) == 1)
+      let error = try await a.run(waitMillisecondsMax: 0)
+      #expect(named == nil ? error == nil : error?.code == .throttled)
+      #expect(cloud.count(.modify) == (named == nil ? 2 : 1))
+    }
+  }
+
+  @Test func `43: a zone that is not there yet is made before its first records`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for number in 0..<3 { try await a.write("n\(number)", zone: ZoneID("New")) }
+    #expect(try await a.run() == nil)
+    #expect(cloud.count(.createZone) == 1 && cloud.sent.map(\.count) == [3])
+    #expect(try await a.owesNothing)
+  }
+
+  @Test(arguments: [CloudError.Code.accessDenied, .badRequest, .uniqueFieldError])
+  func `48, 51: a record that the server refuses is held with its words until it is edited, and the others go`(
+    _ code: CloudError.Code
+  ) async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["n"] = [CloudError(code, reason: "the server's words")] }
+    for name in ["n", "m", "o"] { try await a.write(name) }
+    #expect(try await a.run() == nil)
+    let held = try #require(try await a.open().status().held.first)
+    #expect(held.id.name == "n" && held.code == code.rawValue && held.reason == "the server's words")
+    #expect(try await a.unsettled == 1)
+    cloud.forgetSent()
+    #expect(try await a.run() == nil)
+    #expect(cloud.count(.modify) == 0)
+    try await a.write("n", ["title": "mended"])
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `49: a deletion without permission is held, and a person has the record back`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "kept"])
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.items["n"] = [CloudError(.accessDenied, reason: "not yours")] }
+    try await a.erase("n")
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().status().held.map(\.code) == ["ACCESS_DENIED"])
+    try await a.open().discardChanges(of: [RecordID("n")])
+    #expect(try await a.value("n") == "kept")
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `54: an upload ends although the app writes on, and the newest of each record arrives`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.open().write { tx in
+      for number in 0..<1000 { try tx.save(Record(type: "Note", id: RecordID("n\(number)"), fields: ["title": "old"])) }
+    }
+    cloud.refuse {
+      $0.beforeModify = { number in
+        guard number <= 10 else { return }
+        try await a.write("n\(number * 37)", ["title": "newer"])
+        try await a.write("late\(number)")
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    #expect(cloud.sent.count < 20)
+    try await b.exchange()
+    #expect(try await b.value("n370") == "newer")
+    #expect(try await b.lives("late10"))
+    try await expectAgreement(a, b)
+  }
+}
