@@ -11,6 +11,7 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
+from cloud_codes import Codes  # noqa: E402
 from judge import *  # noqa: E402,F403
 
 RECORDS = 2
@@ -77,7 +78,7 @@ class Upload:
         with self.judge.lock:
             self.judge.applied += RECORDS
 
-    def heal(self, cloud, store, container):
+    def heal(self, cloud, store, container, records=RECORDS):
         """A sync over the healthy cloud, and both sides hold the same records."""
         cloud.breaks = {}
         cloud.forget()
@@ -89,7 +90,7 @@ class Upload:
         here = {line["recordName"]: line["fields"] for line in lines}
         there = self.server.records(container, ZONE)
         expect(here == there, "the store has %s, the server %s" % (here, there))
-        expect(len(here) == RECORDS, "%d records instead of %d" % (len(here), RECORDS))
+        expect(len(here) == records, "%d records instead of %d" % (len(here), records))
 
 
 def head(body, fields=b"", status=b"200 OK"):
@@ -180,6 +181,7 @@ def cases(judge, server, upload):
     count = lengths[0]
     # The slow ones first, because they only wait.
     yield from slow(judge, server, upload)
+    yield from Codes(judge, server, upload).cases()
     for endpoint in ("users/caller", "changes/database", "zones/modify", "records/modify"):
         for name, action in (
             ("closed before it", cut(0)), ("reset before it", reset(0)), ("reset within it", reset(60)),
