@@ -209,6 +209,23 @@ private struct ColoredLetter: SyncRecord, Equatable {
     try await store.close()
   }
 
+  @Test func `190: when the network is back the upload begins without a write`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = RefusingCloud(a)
+    cloud.refuse { $0.refusal = { _, _ in CloudError(.networkError, reason: "no route") } }
+    let store = try await automatic(a, cloud)
+    try await store.write { tx in try tx.save(Record(type: "Note", id: RecordID("n"))) }
+    // So long that the engine's own waits are minutes.
+    let begin = a.clock.monotonicNanoseconds()
+    try await run(a.clock) { a.clock.monotonicNanoseconds() - begin > 1_800_000_000_000 }
+    cloud.refuse { $0.refusal = nil }
+    let back = a.clock.monotonicNanoseconds()
+    try store.sync.wake(.networkReturned)
+    try await run(a.clock) { try store.status().unsettled == 0 }
+    #expect(a.clock.monotonicNanoseconds() - back <= 2_000_000_000)
+    try await store.close()
+  }
+
   @Test func `192: a sync may be asked for while a status is handled`() async throws {
     let a = try Fleet().device("a")
     try await a.open()

@@ -39,7 +39,9 @@ extension SyncMachine {
     listRepeats = 0
     isListDue = page.moreComing
     guard page.token != asked || !page.zones.isEmpty else { return true }
+    var lost: [ZoneID] = []
     try await store.commit { core in
+      lost = []
       guard core.projections.sync.databaseTokens[scope] == asked else { return }
       if token == nil, asked != nil {
         // A list from the beginning does not name zones that were deleted meanwhile: fetch each known zone.
@@ -48,9 +50,10 @@ extension SyncMachine {
             .zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: "the database's token expired")))
         }
       }
-      try Self.apply(page.zones, scope, &core)
+      lost = try Self.apply(page.zones, scope, &core)
       try core.append(.databaseTokenAdvanced(DatabaseTokenAdvanced(scope: scope, asked: token, token: page.token)))
     }
+    for zone in lost { noteLoss(of: zone) }
     return true
   }
 
@@ -60,8 +63,12 @@ extension SyncMachine {
     }
   }
 
-  private static func apply(_ zones: [DatabasePage.Zone], _ scope: DatabaseScope, _ core: inout StoreCore) throws {
+  /// Marks the zones that have changed, and returns those that are gone.
+  private static func apply(
+    _ zones: [DatabasePage.Zone], _ scope: DatabaseScope, _ core: inout StoreCore
+  ) throws -> [ZoneID] {
     let account = Account(core.projections.sync)
+    var lost: [ZoneID] = []
     for zone in zones {
       var id = zone.id
       id.scope = scope
@@ -70,11 +77,13 @@ extension SyncMachine {
         // A zone that this log never saw at the server has nothing here to freeze.
         if core.projections.sync.zones[id]?.wasSeen == true {
           try core.append(.zoneChanged(.lost(id, loss, words: "the list of changed zones says that it is gone")))
+          lost.append(id)
         }
       } else {
         try core.append(.zoneChanged(ZoneChanged(zone: id, change: .dirty)))
       }
     }
+    return lost
   }
 
   private static let repeatWords = "that more is to come, and its token stays the same"
@@ -256,7 +265,8 @@ extension SyncMachine {
     noteLoss(of: zone)
   }
 
-  /// The run ends with the loss of a zone, because what is unsent in it stays here until a person decides.
+  /// If a zone is lost, the run ends with that error: what is in it stays as it is here until a person decides, and no freeze
+  /// is silent.
   mutating func noteLoss(of zone: ZoneID) {
     guard lostZone == nil, let state = self.zone(zone), state.isLost else { return }
     lostZone = .loss(of: zone, state)
@@ -320,6 +330,8 @@ extension SyncMachine {
     let taken = try await store.take(
       changes + absent, .lookup, serverOffset: database.serverOffsetMilliseconds)
     report.add(taken.report)
+    // The answer may say that the server went back in time.
+    noteLoss(of: zone)
     for id in taken.touched.sorted() { queue.changed(id) }
     for name in names { looked(up: RecordID(name, zone: zone)) }
     for id in taken.absent { doubt(id) }
