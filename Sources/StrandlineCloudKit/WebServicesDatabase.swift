@@ -101,18 +101,24 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
 
   /// Creates a zone; succeeds if it exists already.
   public func createZone(_ zone: ZoneID) async throws {
+    do { try await change(zone, "create") } catch let error as CloudError where error.code == .exists { return }
+  }
+
+  /// Deletes a zone with all its records; throws `.zoneNotFound` if it is not there.
+  public func deleteZone(_ zone: ZoneID) async throws { try await change(zone, "delete") }
+
+  /// Asks for one change of a zone: "create" or "delete".
+  private func change(_ zone: ZoneID, _ operation: String) async throws {
     let request = ZonesModifyRequest(operations: [
-      .init(operationType: "create", zone: .init(zoneID: WireZoneID(zone)))
+      .init(operationType: operation, zone: .init(zoneID: WireZoneID(zone)))
     ])
     let answer = try await ask(ZonesReply.self, "POST", scoped("zones/modify"), request)
     guard let result = answer.value.zones.first(where: { $0.zoneID?.name == zone.name }) ?? unnamed(answer.value.zones)
     else {
       throw answer.errors.unexpected(
-        answer.response, "the answer to the creation of zone '\(zone.name)' does not name it")
+        answer.response, "the answer to '\(operation)' of zone '\(zone.name)' does not name it")
     }
-    if let error = result.error, error.serverErrorCode != CloudError.Code.exists.rawValue {
-      throw answer.errors.item(error, answer.response)
-    }
+    if let error = result.error { throw answer.errors.item(error, answer.response) }
   }
 
   /// An error entry may come without the zone's name. If it is the only entry, it is the requested zone's.

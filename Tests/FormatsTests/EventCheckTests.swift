@@ -118,7 +118,7 @@ enum OddBodies {
     + odd(
       "a byte with a list of numbers: a number that is not in the list (scope, outcome, reason, …)",
       body(14, [4, 0, 1, 0x5A, 1, 0x6E, 1]), body(9, id + [0, 9]), body(17, zone + [0, 0, 0, 0]),
-      body(17, zone + [4, 1, 7, 0, 0]), body(25, [0, 0, 0]))
+      body(17, zone + [4, 1, 9, 0, 0]), body(25, [0, 0, 0]))
     + odd("an LSN: not below the event's own, or of no event", released(lsn: greatest), released(lsn: [9]))
 
   // MARK: Groups

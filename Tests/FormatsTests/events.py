@@ -293,7 +293,7 @@ STORE = {
     14: "released record:id lsn:varint",
     15: "discarded record:id lsn:varint",
     16: "tokenAdvanced zone:zone asked:text? token:text sweepEpoch:varint",
-    17: "zoneChanged zone:zone change:1-5 reason:1-6? words:text policy:text",
+    17: "zoneChanged zone:zone change:1-5 reason:1-8? words:text policy:text",
     18: "sweepBegan zone:zone epoch:varint",
     19: "sweepEnded zone:zone epoch:varint seen:varint removed:varint",
     20: "assetUploaded record:id lsn:varint field:text receipt:text wall:zigzag",

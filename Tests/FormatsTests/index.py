@@ -27,7 +27,7 @@ ROWS = {
     " tenures:tenure* held:[13]* unread:[13]* openBlocks:[12]* paces:[22]* latest:u64 isParked:flag considered:varint",
     "zoneCount": "zone:zone count:varint types:typeCount*",
     "typeCount": "type:text count:varint",
-    "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-6? lostWords:text token:text? tokenLSN:varint"
+    "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-8? lostWords:text token:text? tokenLSN:varint"
     " isFullFetch:flag hasGhosts:flag sweepEpoch:varint resetPolicy:text",
     "tenure": "tenure:u64 writer:u64 first:varint",
     "declaredIndex": "number:u32 type:text fields:declaredField*",

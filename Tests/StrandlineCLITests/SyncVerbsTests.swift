@@ -172,7 +172,7 @@ struct `The verb zones` {
     let unknown = await machine.run("zones", "/A", "frobnicate", "Main")
     #expect(
       unknown.code == .usage
-        && unknown.err.contains("zones takes resume, resync-from-server, resync-from-here, not 'frobnicate'"))
+        && unknown.err.contains("zones takes resume, resync-from-server, resync-from-here, erase, not 'frobnicate'"))
     #expect(await machine.run("zones", "/none").code == .noSuchStore)
     // The server, to which nothing of the first one is known, does not have the zone any more.
     let first = try await Serving()
@@ -198,6 +198,39 @@ struct `The verb zones` {
     #expect(
       zones.contains("Main: 1 record") && zones.contains("Other: 1 record") && !zones.contains("lost"), "\(zones)")
     await second.end()
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct `The verb zones, erasing,` {
+  @Test func `asks for yes, keeps what is not sent, and has the next sync delete the zone`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("a", "1"))
+    #expect(await a.run("zones", "/A", "erase", "Main", "--yes").code == .noSuchStore)
+    _ = await a.sync(server)
+    _ = await b.sync(server)
+    #expect(await a.run("zones", "/A", "erase", "Main").code == .usage)
+    #expect(await a.run("zones", "/A", "resume", "Main", "--yes").code == .usage)
+    _ = await a.run("put", "/A", #"{"recordName":"a","fields":{"title":"2"}}"#)
+    let refused = await a.run("zones", "/A", "erase", "Main", "--yes")
+    #expect(refused.code == .recoverable && refused.err.contains("--discard-unsent"), "\(refused)")
+    #expect(await !a.run("zones", "/A").out.contains("erase"))
+    #expect(await a.run("zones", "/A", "erase", "Main", "--yes", "--discard-unsent").code == .done)
+    #expect(await a.run("zones", "/A").out.contains("Main: 1 record, to be deleted at the server by the next sync"))
+    let synced = await a.sync(server)
+    #expect(synced.code == .done && synced.err == "", "\(synced)")
+    let listed = await a.run("zones", "/A")
+    #expect(listed.out.contains("erased (the app has erased it); kept here, not synced") && listed.err == "")
+    try JSONPage.check(await a.run("zones", "--json", "/A").out, of: "zones")
+    #expect(await a.lines("why", "/A", "a").contains { $0.contains("its zone was ended: the app has erased it") })
+    // The other device finds it gone, and decides for itself.
+    _ = await b.sync(server)
+    #expect(await b.run("zones", "/A").out.contains("Main: 1 record, lost (deleted)"))
+    #expect(await b.run("zones", "/A", "resync-from-server", "Main").code == .done)
+    #expect(await b.sync(server).code == .done)
+    #expect(await b.run("zones", "/A").out.contains("Main: 0 records, erased ("))
+    await server.end()
   }
 }
 

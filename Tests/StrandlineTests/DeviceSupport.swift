@@ -121,6 +121,7 @@ final class LateCloud: CloudDatabase {
   func user() async throws -> String { try await base.user() }
   func zones() async throws -> [ZoneID] { try await base.zones() }
   func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
+  func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
     try await base.modify(operations, in: zone, atomic: atomic)
   }

@@ -349,6 +349,15 @@ func decide(about zone: ZoneID, in store: RecordStore, keepingMine: Bool) async 
   try await store.sync.now()
 }
 
+func endZone(_ zone: ZoneID, in store: RecordStore) async throws {
+  // Durable when it returns; the next run deletes the zone at the server, again after a crash until the server confirms it.
+  try await store.sync.eraseZone(zone)
+  try await store.sync.now()
+  // Its records are still readable here, and `resync(zone, from: .here)` would make it anew. Remove them here too:
+  try await store.sync.resync(zone, from: .server)
+  try await store.sync.now()
+}
+
 struct Buoy: SyncRecord {
   var id: Int  // the record's name is the number in decimal
   var name: String
@@ -397,6 +406,7 @@ struct CountingDatabase: CloudDatabase {
   func user() async throws -> String { try await base.user() }
   func zones() async throws -> [ZoneID] { try await base.zones() }
   func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
+  func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
     count("lookup")
     return try await base.lookup(names, in: zone)

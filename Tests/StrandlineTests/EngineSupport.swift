@@ -11,7 +11,9 @@ import Testing
 /// The fleet's server, with refusals.
 final class RefusingCloud: CloudDatabase {
   /// The requests that a test can refuse as a whole.
-  enum Request: Hashable, Sendable { case user, zones, createZone, modify, lookup, zoneChanges, databaseChanges }
+  enum Request: Hashable, Sendable {
+    case user, zones, createZone, deleteZone, modify, lookup, zoneChanges, databaseChanges
+  }
 
   struct Script: Sendable {
     /// What operations on a record are answered with, one at a time; the last for ever if `isForever`.
@@ -85,6 +87,11 @@ final class RefusingCloud: CloudDatabase {
   func createZone(_ zone: ZoneID) async throws {
     try check(.createZone)
     try await web.createZone(zone)
+  }
+
+  func deleteZone(_ zone: ZoneID) async throws {
+    try check(.deleteZone)
+    try await web.deleteZone(zone)
   }
 
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {

@@ -229,6 +229,7 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.releaseHolds(of:)", damaged: nil) { try await $0.store.releaseHolds(of: []) },
     PublicCall("RecordStore.discardChanges(of:)", damaged: nil) { try await $0.store.discardChanges(of: []) },
     PublicCall("SyncEngine.resumeZone(_:)", damaged: nil) { try await $0.engine.resumeZone(.main) },
+    PublicCall("SyncEngine.eraseZone(_:discardingUnsent:)", damaged: nil) { try await $0.engine.eraseZone(.main) },
     PublicCall("SyncEngine.resync(_:from:)", damaged: nil) { try await $0.engine.resync(.main, from: .server) },
     PublicCall("WriteTransaction.record(_:)") { try await $0.store.write { tx in _ = try tx.record(id) } },
     PublicCall("WriteTransaction.save(_:)") {
@@ -340,6 +341,12 @@ private struct PublicCall: Sendable {
       }
     ),
     (
+      ["CloudDatabase.deleteZone(_:)", "WebServicesDatabase.deleteZone(_:)"], .cloud,
+      {
+        try await unreachable().deleteZone(.main)
+      }
+    ),
+    (
       ["CloudDatabase.modify(_:in:atomic:)", "WebServicesDatabase.modify(_:in:atomic:)"], .cloud,
       {
         _ = try await unreachable().modify([CloudOperation(.forceDelete, name: "n")], in: .main, atomic: false)
@@ -383,6 +390,7 @@ private struct FailingDatabase: CloudDatabase {
   func user() async throws -> String { throw Failure() }
   func zones() async throws -> [ZoneID] { throw Failure() }
   func createZone(_ zone: ZoneID) async throws { throw Failure() }
+  func deleteZone(_ zone: ZoneID) async throws { throw Failure() }
   func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
   ) async throws -> [String: CloudResult] { throw Failure() }

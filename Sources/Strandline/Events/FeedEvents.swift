@@ -80,8 +80,10 @@ package struct ZoneChanged: EventPayload, Hashable {
   }
 
   /// The zone is gone; it is frozen here.
-  package static func lost(_ zone: ZoneID, _ reason: ZoneLoss, words: String) -> ZoneChanged {
-    ZoneChanged(zone, .lost, reason, words, "freeze")
+  package static func lost(
+    _ zone: ZoneID, _ reason: ZoneLoss, words: String, policy: String = "freeze"
+  ) -> ZoneChanged {
+    ZoneChanged(zone, .lost, reason, words, policy)
   }
 
   package init<Coder: FieldCoder>(_ changed: Self?, _ field: inout Coder) throws(Coder.Failure) {

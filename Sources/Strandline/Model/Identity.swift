@@ -62,6 +62,10 @@ public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
   case other = 5
   /// It is there, and lists so much less than it once acknowledged that nothing is removed here without a question.
   case missingRecords = 6
+  /// The app has asked for its end (`SyncEngine.eraseZone`); the next run deletes it at the server.
+  case erasing = 7
+  /// The app has ended it: by `SyncEngine.eraseZone`, or by letting the server's side stand when it was gone there.
+  case erased = 8
 }
 
 /// A record zone: a name, its owner, and the database it lies in.

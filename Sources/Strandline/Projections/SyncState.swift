@@ -23,6 +23,10 @@ package struct ZoneState: Hashable, Sendable {
   package var resetPolicy = ""
 
   package var isLost: Bool { lostReason != nil }
+  /// A person has said which side stands, and the full fetch that carries it out has not ended.
+  package var isDecided: Bool { !isLost && isDirty && ["here", "server"].contains(resetPolicy) }
+  /// The app has ended it, or has asked for its end.
+  package var isErased: Bool { lostReason == .erased || lostReason == .erasing }
 }
 
 /// One opening of the log for writing.

@@ -1,4 +1,4 @@
-// The seven requests that the sync engine makes of a cloud database, and their answers.
+// The eight requests that the sync engine makes of a cloud database, and their answers.
 //
 // The engine contains no HTTP and no JSON. StrandlineCloudKit sends these requests to CloudKit Web Services and to the
 // local server; a native adapter would implement the same protocol. A request throws `CloudError` if the server refuses
@@ -23,6 +23,9 @@ public protocol CloudDatabase: Sendable {
 
   /// Creates a zone; succeeds if it exists already.
   func createZone(_ zone: ZoneID) async throws
+
+  /// Deletes a zone with all its records; throws `.zoneNotFound` if it is not there.
+  func deleteZone(_ zone: ZoneID) async throws
 
   /// Applies operations to records of one zone. The answer has one result a record name.
   ///

@@ -146,9 +146,10 @@ extension StrandlineError {
 
   /// What a caller gets that asks for something of a zone that is frozen.
   static func loss(of zone: ZoneID, _ state: ZoneState) -> StrandlineError {
-    StrandlineError(
+    let isErased = state.isErased
+    return StrandlineError(
       .zoneLost,
-      "zone '\(zone)' is gone at the server (\(state.lostWords)); its records stay readable here and nothing of it is synced "
-        + "until 'resync' says which side stands")
+      "zone '\(zone)' is \(isErased ? "ended" : "gone at the server") (\(state.lostWords)); its records stay readable here and nothing of it is synced "
+        + "until 'resync' \(isErased ? "makes it anew from here" : "says which side stands")")
   }
 }

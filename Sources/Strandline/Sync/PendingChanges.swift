@@ -109,7 +109,7 @@ extension RecordStore {
   }
 
   /// The record whose newest change stands at `lsn`; nil if it has been settled meanwhile.
-  private func owner(ofPending lsn: LSN) throws(StrandlineError) -> RecordID? {
+  func owner(ofPending lsn: LSN) throws(StrandlineError) -> RecordID? {
     do throws(StrandlineError) { return try source.eventIfKept(at: lsn)?.recordID } catch {
       // The engine holds what it cannot read.
       guard error.isOfOneRecord, let held = projections.withLock({ $0.sync.held.values.first { $0.lsn == lsn } }) else {

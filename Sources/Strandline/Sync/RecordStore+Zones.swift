@@ -17,6 +17,35 @@ extension RecordStore {
     return wasLost
   }
 
+  /// What `SyncEngine.eraseZone(_:discardingUnsent:)` does: the next sync carries it out. Durable when this returns.
+  ///
+  /// - Returns: the records whose unsent changes were discarded.
+  package func eraseZone(_ zone: ZoneID, discardingUnsent: Bool) async throws -> [RecordID] {
+    try requireWritable()
+    var discarded: [RecordID] = []
+    try await commit { core in
+      let state = core.projections.sync.zones[zone]
+      guard let state, state.wasSeen else {
+        throw StrandlineError(.noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to erase")
+      }
+      discarded = []
+      for lsn in core.projections.withLock({ $0.outbox.newest.all() }) {
+        guard let id = try owner(ofPending: lsn), id.zone == zone else { continue }
+        guard discardingUnsent else {
+          throw StrandlineError(
+            .notUploaded,
+            "zone '\(zone)' has changes that the server lacks, of '\(id.name)' for one; nothing was erased; sync first, or "
+              + "erase with 'discardingUnsent: true'")
+        }
+        try core.append(.discarded(Discarded(id: id, lsn: lsn)))
+        discarded.append(id)
+      }
+      guard state.lostReason != .erasing, state.lostReason != .erased else { return }
+      try core.append(.zoneChanged(.lost(zone, .erasing, words: "the app has asked for its end", policy: "erase")))
+    }
+    return discarded
+  }
+
   /// What `SyncEngine.resync(_:from:)` does, for the next sync. Durable when this returns.
   package func resync(_ zone: ZoneID, from source: ResyncSource) async throws {
     try requireWritable()

@@ -187,8 +187,8 @@ public final class SyncEngine: SyncDriver {
   /// Fetches a zone from its beginning, and lets one side decide about records that this store has synced and that the
   /// server does not have, of a lost zone too.
   ///
-  /// From the server: they are removed here, however many they are. A change of one that is not sent yet is sent, and what
-  /// the server says to it decides. From here: they are uploaded again, each as the first version of a new life, with the
+  /// From the server: they are removed here, however many they are, and all of them if it does not have the zone. A change
+  /// of one that is not sent yet is sent, and what the server says to it decides. From here: they are uploaded again, each as the first version of a new life, with the
   /// changes that are not sent; a zone that is gone is created. What both have is synced as ever. An expired token needs no
   /// call of this: then the engine fetches the zone so by itself, and asks if too much would be removed.
   ///
@@ -206,6 +206,34 @@ public final class SyncEngine: SyncDriver {
       try await store.resync(store.canonical(zone), from: source)
     }
     wakeUp.signal()
+  }
+
+  /// Ends a zone: the next run deletes it at the server with all its records, for every device of the user.
+  ///
+  /// Here its records stay readable and nothing of the zone is synced any more, as with any zone that is gone; the status
+  /// asks no person for it. `resync` from here makes it anew with these records, which takes the erasure back, on this
+  /// device only; `resync` from the server removes them here too. What is written to the zone afterwards stays here, and
+  /// a run throws `.zoneLost` for it. Other devices find the zone gone, and keep what they have until a person decides.
+  ///
+  /// What becomes of the zone at the server is carried out once more after a crash or a lost answer, until the server
+  /// confirms it or does not have the zone.
+  ///
+  /// - Parameters:
+  ///   - zone: the zone.
+  ///   - discardingUnsent: gives up the changes of the zone that the server lacks. They stay in the history until a
+  ///     compaction removes them.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
+  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.notUploaded` if changes of it
+  ///   are not sent and `discardingUnsent` is false, and then nothing has changed; else as `write`. The decision is durable when this returns; a run carries it
+  ///   out.
+  /// - Complexity: O(records that owe something).
+  public func eraseZone(
+    _ zone: ZoneID, discardingUnsent: Bool = false, fileID: String = #fileID, line: Int = #line
+  ) async throws {
+    try await CallSite(fileID, line).run("erasing zone '\(zone)'") {
+      holdsEnded(try await store.eraseZone(store.canonical(zone), discardingUnsent: discardingUnsent))
+    }
   }
 
   /// What the last run did; nil before the first.

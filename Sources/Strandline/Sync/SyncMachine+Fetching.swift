@@ -73,9 +73,12 @@ extension SyncMachine {
       var id = zone.id
       id.scope = scope
       id = account.canonical(id)
-      if let loss = zone.loss {
-        // A zone that this log never saw at the server has nothing here to freeze.
-        if core.projections.sync.zones[id]?.wasSeen == true {
+      if var loss = zone.loss {
+        // That the app ended it is this store's to say.
+        if loss == .erasing || loss == .erased { loss = .deleted }
+        // A zone that this log never saw at the server has nothing here to freeze, and of one that a person has decided about
+        // the fetch finds out.
+        if let state = core.projections.sync.zones[id], state.wasSeen, !state.isErased, !state.isDecided {
           try core.append(.zoneChanged(.lost(id, loss, words: "the list of changed zones says that it is gone")))
           lost.append(id)
         }
@@ -239,6 +242,7 @@ extension SyncMachine {
   ///
   /// - Parameter kind: the requests that wait if the zone is there; nil if they need not.
   mutating func confirmLoss(of zone: ZoneID, _ error: CloudError, kind: RequestKind? = .page) async throws {
+    guard self.zone(zone)?.isErased != true else { return }
     guard self.zone(zone)?.wasSeen == true else {
       // Never seen there: it is created before the first save.
       if error.code != .zoneNotFound { refusedZones[zone] = error }
@@ -258,6 +262,7 @@ extension SyncMachine {
       try await pace.failed(kind, CloudError(.zoneBusy, reason: "\(error), though the zone exists"), doing: doing)
       return
     }
+    if self.zone(zone)?.resetPolicy == ResyncSource.server.rawValue { return try await removeAll(of: zone) }
     try await store.commit { core in
       try core.append(.zoneChanged(.lost(zone, .notFound, words: "the server does not have it: \(error)")))
     }

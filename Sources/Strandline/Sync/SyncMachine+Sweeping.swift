@@ -34,6 +34,17 @@ extension SyncMachine {
     guard source != nil || absent.count <= max(Self.sweptMax, living / Self.sweptPart) else {
       return try await freeze(zone, absent: absent.count, living: living)
     }
+    try await remove(absent, from: zone, source)
+    let (seen, removed) = (UInt64(living - absent.count), UInt64(absent.count))
+    try await store.commit { core in
+      guard core.projections.sync.zones[zone]?.sweepEpoch == state.sweepEpoch else { return }
+      try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: state.sweepEpoch, seen: seen, removed: removed)))
+      try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
+    }
+  }
+
+  /// Removes records that the server does not have, or creates them again.
+  private mutating func remove(_ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?) async throws {
     for start in stride(from: 0, to: absent.count, by: Self.removedAtOnce) {
       let some = absent[start..<min(absent.count, start + Self.removedAtOnce)]
       let changes = some.map { id in
@@ -45,12 +56,57 @@ extension SyncMachine {
       for id in taken.touched.sorted() { queue.changed(id) }
     }
     if !absent.isEmpty { queue.referencesMayHaveChanged(in: zone) }
-    let (seen, removed) = (UInt64(living - absent.count), UInt64(absent.count))
+  }
+
+  /// A person lets the server's side of a zone stand, and the server does not have the zone: what was synced is removed.
+  mutating func removeAll(of zone: ZoneID) async throws {
+    let all = try store.synced(in: zone)
+    try await remove(all, from: zone, .server)
     try await store.commit { core in
-      guard core.projections.sync.zones[zone]?.sweepEpoch == state.sweepEpoch else { return }
-      try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: state.sweepEpoch, seen: seen, removed: removed)))
-      try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
+      guard core.projections.sync.zones[zone]?.resetPolicy == ResyncSource.server.rawValue else { return }
+      try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(all.count))))
+      try core.append(
+        .zoneChanged(
+          .lost(zone, .erased, words: "the server does not have it, and the app lets that stand", policy: "remove")))
     }
+    fetches[zone] = nil
+  }
+
+  // MARK: Zones that the app ends
+
+  /// The zone to delete at the server next.
+  var zoneToErase: ZoneID? {
+    let (scope, only) = (scope, options.zone)
+    return store.projections.withLock { $0.sync.zones }.lazy.filter { id, state in
+      id.scope == scope && state.lostReason == .erasing && refusedZones[id] == nil && (only == nil || only == id)
+    }.map(\.key).min()
+  }
+
+  /// Deletes a zone at the server. One that it does not have was deleted by an earlier request, or by another device.
+  mutating func erase(_ zone: ZoneID) async throws -> Bool {
+    do {
+      let doing = "erasing zone '\(zone)'"
+      guard try await ask(.upload, doing, { [database] in try await database.deleteZone(zone) }) != nil else {
+        return true
+      }
+    } catch let error as CloudError {
+      switch ErrorPolicy.request(error) {
+      case .zoneMissing: break
+      case .signIn: throw signIn(error)
+      default:
+        refusedZones[zone] = error
+        return true
+      }
+    }
+    pace.succeeded(.upload)
+    try await store.commit { core in
+      // The app may have taken it back meanwhile.
+      guard core.projections.sync.zones[zone]?.lostReason == .erasing else { return }
+      try core.append(.zoneChanged(.lost(zone, .erased, words: "the app has erased it", policy: "erase")))
+    }
+    (fetches[zone], lookups[zone]) = (nil, nil)
+    for id in doubts.keys where id.zone == zone { doubts[id] = nil }
+    return true
   }
 
   /// The sweep would remove too much to be done without a question.
@@ -101,6 +157,16 @@ extension StoreCore {
 }
 
 extension RecordStore {
+  /// The living records of a zone that were synced, in order.
+  fileprivate func synced(in zone: ZoneID) throws -> [RecordID] {
+    var ids: [RecordID] = []
+    try view().forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { id, found in
+      if found.entry.base != nil { ids.append(id) }
+      return true
+    }
+    return ids
+  }
+
   /// The living records of a zone that were synced and that its sweep has not seen, in order; and how many live in it.
   ///
   /// - Complexity: O(records of the zone + events since the sweep began).

@@ -30,6 +30,7 @@ extension SyncMachine {
   /// Does what is next for what is owed; false if nothing is ready.
   mutating func upload() async throws -> Bool {
     guard sends else { return false }
+    if let zone = zoneToErase { return try await erase(zone) }
     if !contentious.isEmpty {
       try await holdContentious()
       return true

@@ -222,7 +222,7 @@ struct SyncMachine: Sendable {
     case .page: nextZoneToFetch() != nil
     case .lookup: !lookups.isEmpty
     case .upload:
-      sends && store.projections.withLock { $0.outbox.newest.isEmpty } == false
+      sends && (zoneToErase != nil || store.projections.withLock { $0.outbox.newest.isEmpty } == false)
     }
   }
 

@@ -198,7 +198,8 @@ final class SyncWatch: Sendable {
 
   private static func lost(_ sync: SyncState, _ scope: DatabaseScope) -> [SyncStatus.Halt] {
     sync.zones.compactMap { id, zone in
-      guard id.scope == scope, zone.isLost else { return nil }
+      // An end that the app has asked for needs no person.
+      guard id.scope == scope, zone.isLost, !zone.isErased else { return nil }
       return SyncStatus.Halt(zone: id, type: nil, code: StrandlineError.Code.zoneLost.rawValue, reason: zone.lostWords)
     }
   }

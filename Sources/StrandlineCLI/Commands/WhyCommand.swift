@@ -82,6 +82,8 @@ private struct Story {
       return ("event \(mutation) was sent to the server, \(company)", nil)
     case .zoneChanged(let changed) where changed.zone == id.zone:
       switch changed.change {
+      case .lost where changed.reason == .erasing: return ("its zone is to be deleted at the server", nil)
+      case .lost where changed.reason == .erased: return ("its zone was ended: \(changed.words)", nil)
       case .lost: return ("its zone was found to be gone at the server: \(changed.words); nothing of it is synced", nil)
       case .reset: return ("its zone is fetched again from its beginning: \(changed.words)", nil)
       default: return nil

@@ -6,11 +6,13 @@ import StrandlineSystem
 
 extension Command {
   /// What can be done with a zone, by the verb's word.
-  private static let zoneVerbs: [(name: String, run: @Sendable (RecordStore, ZoneID) async throws -> Void)] = [
-    ("resume", resume),
-    ("resync-from-server", { try await $0.resync($1, from: .server) }),
-    ("resync-from-here", { try await $0.resync($1, from: .here) }),
-  ]
+  private static let zoneVerbs: [(name: String, run: @Sendable (RecordStore, ZoneID, Arguments) async throws -> Void)] =
+    [
+      ("resume", resume),
+      ("resync-from-server", { store, zone, _ in try await store.resync(zone, from: .server) }),
+      ("resync-from-here", { store, zone, _ in try await store.resync(zone, from: .here) }),
+      ("erase", erase),
+    ]
 
   static let zones = Command(
     "zones", "List the zones of a store, or have one synced anew.", operands: ["STORE", "VERB", "ZONE"],
@@ -22,12 +24,20 @@ extension Command {
       "  resume              fetch it from its beginning; if the server still does not have it, it is lost again",
       "  resync-from-server  the same, and remove the records that the server does not have",
       "  resync-from-here    the same, and upload those records again; a zone that is gone is created",
-      "The last two are for a zone that is not lost, too.",
+      "The last two are for a zone that is not lost, too. And of one's own accord:",
+      "  erase --yes         the next sync deletes the zone at the server, for every device; here its records stay readable",
+      "It is refused while changes of the zone are not sent, unless --discard-unsent gives them up. Until that sync, resume",
+      "takes it back; afterwards resync-from-here makes the zone anew, and resync-from-server removes its records here.",
     ],
-    options: [.json],
+    options: [
+      .json,
+      Option("--yes", "Confirms erase."),
+      Option("--discard-unsent", "With erase: give up what the server lacks of the zone."),
+    ],
     examples: [
       Example("The zones", "strandline zones STORE"),
       Example("Ask for a lost zone again", "strandline zones STORE resume Main"),
+      Example("End a zone, here and at the next sync for all devices", "strandline zones STORE erase Drafts --yes"),
       Example("Upload again what the server lost", "strandline zones STORE resync-from-here Main"),
     ],
     run: { arguments, console in
@@ -38,10 +48,13 @@ extension Command {
         let names = zoneVerbs.map(\.name).joined(separator: ", ")
         throw UsageError(message: "zones takes \(names), not '\(printable(word))'")
       }
+      guard word == "erase" || !(arguments.has("--yes") || arguments.has("--discard-unsent")) else {
+        throw UsageError(message: "--yes and --discard-unsent go with erase")
+      }
       guard arguments.operands.count == 3 else { throw UsageError(message: "zones \(word) needs the name of a zone") }
       let store = try await RecordStore.open(at: path, environment: StoreEnvironment(console.environment))
       let outcome: Result<Void, any Error>
-      do { outcome = .success(try await verb.run(store, ZoneID(arguments.operands[2]))) } catch {
+      do { outcome = .success(try await verb.run(store, ZoneID(arguments.operands[2]), arguments)) } catch {
         outcome = .failure(error)
       }
       do { try await store.close() } catch { if case .success = outcome { throw error } }
@@ -49,7 +62,22 @@ extension Command {
       return .done
     })
 
-  @Sendable private static func resume(_ store: RecordStore, _ zone: ZoneID) async throws {
+  @Sendable private static func erase(_ store: RecordStore, _ zone: ZoneID, _ arguments: Arguments) async throws {
+    guard arguments.has("--yes") else {
+      throw UsageError(
+        message:
+          "zones erase deletes the zone '\(printable(zone.name))' at the server, for every device; it needs --yes")
+    }
+    do {
+      _ = try await store.eraseZone(zone, discardingUnsent: arguments.has("--discard-unsent"))
+    } catch StrandlineError.Code.notUploaded {
+      throw Failure(
+        .recoverable, "changes of the zone '\(printable(zone.name))' are not at the server; nothing was erased",
+        try: "sync first, or the same command with --discard-unsent")
+    }
+  }
+
+  @Sendable private static func resume(_ store: RecordStore, _ zone: ZoneID, _ arguments: Arguments) async throws {
     guard try await !store.resumeZone(zone) else { return }
     throw Failure(.noSuchStore, "the zone '\(printable(zone.description))' is not lost; nothing has changed")
   }
@@ -63,7 +91,7 @@ extension Command {
         try console.print("\(printable(zone.id.description)): \(zone.words)")
       }
     }
-    if !isJSON, let lost = zones.first(where: \.isLost) {
+    if !isJSON, let lost = zones.first(where: { $0.isLost && $0.lostReason != .erased && $0.lostReason != .erasing }) {
       console.say("try: strandline zones \(ShellWord.quote(path)) resume \(ShellWord.quote(lost.id.name))")
     }
     return .done
@@ -83,7 +111,13 @@ extension StoreStatus.Zone {
   /// The same in words for a person.
   var words: String {
     var words = [Words.plural(records, "record")]
-    if let lostReason { words.append("lost (\(lostReason)): \(printable(lostWords)); kept here, not synced") }
+    if lostReason == .erasing {
+      words.append("to be deleted at the server by the next sync")
+    } else if lostReason == .erased {
+      words.append("erased (\(printable(lostWords))); kept here, not synced")
+    } else if let lostReason {
+      words.append("lost (\(lostReason)): \(printable(lostWords)); kept here, not synced")
+    }
     if isDirty { words.append("has changes to fetch") }
     if !hasToken { words.append("never fetched") }
     if ghostsPossible { words.append("may hold records that the server has deleted") }

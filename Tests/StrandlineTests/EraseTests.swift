@@ -1,0 +1,146 @@
+// Goal: an app that ends a zone ends it at the server, whatever is lost on the way, and nothing that is not sent goes
+// with it without a word.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+extension Device {
+  fileprivate func state() async throws -> StoreStatus.Zone {
+    try #require(try await open().status().zones.first { $0.id == .main })
+  }
+
+  fileprivate func lastLSN() async throws -> LSN { try await open().durableLSN }
+}
+
+/// Two devices with the same three records.
+private func devices() async throws -> (fleet: Fleet, a: Device, b: Device, cloud: RefusingCloud) {
+  let fleet = try Fleet()
+  let (a, b) = (fleet.device("a"), fleet.device("b"))
+  for index in 0..<3 { try await a.put("n\(index)", ["title": .string("t\(index)")]) }
+  try await exchange(a, b)
+  let cloud = try await a.openRefusing()
+  return (fleet, a, b, cloud)
+}
+
+private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
+  try await device.web().zones().contains { $0.name == zone.name }
+}
+
+@Suite(.timeLimit(.minutes(10))) struct EraseTests {
+  @Test func `an erased zone is gone at the server, readable here, and asks no person`() async throws {
+    let (_, a, b, cloud) = try await devices()
+    try await a.open().sync.eraseZone(.main)
+    #expect(try await a.state().lostReason == .erasing)
+    try await a.exchange()
+    #expect(try await a.state().lostReason == .erased)
+    #expect(try await !isAtServer(.main, a))
+    #expect(try await a.dump().count == 3)
+    let status = try await a.open().sync.status
+    #expect(status.halts.isEmpty && status.sentence == "Synced")
+    // The list of changed zones names it: that is the erasure, and no loss.
+    try await a.exchange()
+    #expect(try await a.state().lostReason == .erased)
+    #expect(cloud.count(.deleteZone) == 1)
+    try await b.exchange()
+    #expect(try await b.state().lostReason == .deleted)
+    #expect(try await b.dump().count == 3)
+  }
+
+  @Test func `what is not sent is kept, unless it is given up by name`() async throws {
+    let (_, a, _, cloud) = try await devices()
+    try await a.put("n1", ["title": "edited"])
+    let before = try await a.lastLSN()
+    let refused = await #expect(throws: StrandlineError.self) { try await a.open().sync.eraseZone(.main) }
+    #expect(refused?.code == .notUploaded)
+    #expect(refused?.message.contains("n1") == true)
+    #expect(try await a.lastLSN() == before)
+    #expect(try await a.value("n1") == "edited")
+    try await a.open().sync.eraseZone(.main, discardingUnsent: true)
+    try await a.exchange()
+    #expect(try await a.value("n1") == "t1")
+    #expect(try await a.open().status().unsettled == 0)
+    #expect(cloud.sent.isEmpty, "an erased zone is sent nothing")
+    let history = try await a.open().history(of: RecordID("n1"))
+    #expect(history.changes.contains { $0.record?["title"] == "edited" }, "\(history)")
+    await #expect(throws: StrandlineError.self) { try await a.open().sync.eraseZone(ZoneID("Never")) }
+  }
+
+  @Test func `a lost answer, a refusal and a crash have the zone deleted once more`() async throws {
+    let (_, a, _, cloud) = try await devices()
+    // The server has deleted it, and the answer is lost.
+    let web = cloud.web
+    cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
+    try await a.open().sync.eraseZone(.main)
+    try await web.deleteZone(.main)
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
+    #expect(try await a.state().lostReason == .erasing)
+    a.crash()
+    let again = RefusingCloud(a)
+    try await a.open(database: again)
+    #expect(try await a.state().lostReason == .erasing)
+    try await a.exchange()
+    #expect(try await a.state().lostReason == .erased)
+    #expect(again.count(.deleteZone) == 1)
+    #expect(try await a.dump().count == 3)
+  }
+
+  @Test func `a refusal ends the run with that error, and the zone stays to be erased`() async throws {
+    let (_, a, _, cloud) = try await devices()
+    cloud.refuse { $0.requests[.deleteZone] = [CloudError(.accessDenied, reason: "no")] }
+    try await a.open().sync.eraseZone(.main)
+    #expect(try await a.run()?.message.contains("ACCESS_DENIED") == true)
+    #expect(try await a.state().lostReason == .erasing)
+    // The app takes it back: then nothing is deleted.
+    try await a.open().sync.resumeZone(.main)
+    try await a.exchange()
+    #expect(try await !a.state().isLost)
+    #expect(try await isAtServer(.main, a))
+    #expect(cloud.count(.deleteZone) == 1)
+  }
+
+  @Test func `what is written to an erased zone stays here with an error, and resync makes the zone anew`() async throws
+  {
+    let (_, a, b, _) = try await devices()
+    try await a.open().sync.eraseZone(.main)
+    try await a.exchange()
+    try await a.put("n1", ["title": "later"])
+    let error = try #require(try await a.run())
+    #expect(error.code == .zoneLost && error.message.contains("makes it anew from here"), "\(error)")
+    #expect(try await !isAtServer(.main, a))
+    try await a.open().sync.resync(.main, from: .here)
+    try await a.exchange()
+    try await b.open().sync.resumeZone(.main)
+    try await exchange(b, a)
+    #expect(try await b.value("n1") == "later")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `resync from the server removes here what the server has lost`() async throws {
+    let (_, a, b, _) = try await devices()
+    try await a.open().sync.eraseZone(.main)
+    try await a.exchange()
+    for device in [a, b] {
+      if device === b { try await b.exchange() }
+      try await device.open().sync.resync(.main, from: .server)
+      try await device.exchange()
+      #expect(try await device.dump() == [])
+      let zone = try await device.state()
+      #expect(zone.lostReason == .erased && !zone.ghostsPossible)
+      #expect(try await device.open().sync.status.halts.isEmpty)
+    }
+    // Another device makes a zone of that name: this one is asked before it takes part.
+    try await a.open().sync.resync(.main, from: .here)
+    try await a.put("new", ["title": "new"])
+    try await a.exchange()
+    try await b.exchange()
+    #expect(try await b.dump() == [])
+    try await b.open().sync.resumeZone(.main)
+    try await b.exchange()
+    #expect(try await b.value("new") == "new")
+  }
+}
