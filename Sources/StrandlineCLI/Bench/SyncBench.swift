@@ -270,6 +270,7 @@ private struct BenchCloud: CloudDatabase {
   func user() async throws -> String { try await base.user() }
   func zones() async throws -> [ZoneID] { try await base.zones() }
   func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
+  func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
     try await base.lookup(names, in: zone)
   }
