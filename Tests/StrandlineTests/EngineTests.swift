@@ -526,6 +526,44 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
 }
 
 extension `Pages that are older than what is known` {
+  @Test func `an old page does not end a life that came after one whose births were never known`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await b.write("n")
+    try await b.run()
+    try await b.erase("n")
+    try await b.run()
+    // This device hears of the first life that it is over, and of nothing else.
+    let cloud = try await a.openRefusing()
+    try await a.run()
+    let old = try await cloud.web.zoneChanges(in: .main, since: nil, limit: 200)
+    #expect(old.changes.count == 1)
+    try await b.open().write { tx in try tx.create(Record(type: "Note", id: RecordID("n"), fields: ["title": "second"]))
+    }
+    try await b.run()
+    // The token that it asks with next is newer than that life.
+    for number in 0..<2 {
+      try await a.run()
+      try await b.write("other", ["number": .int64(Int64(number))])
+      try await b.run()
+    }
+    cloud.forgetSent()
+    cloud.refuse { script in
+      script.page = { number, page in
+        number == 1 ? ZonePage(changes: old.changes, token: page.token, moreComing: true) : page
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().record(RecordID("n"))?["title"] == "second")
+    cloud.refuse { $0.page = nil }
+    try await b.write("n", ["title": "edited"])
+    try await b.run()
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().record(RecordID("n"))?["title"] == "edited")
+    #expect(try await b.run() == nil)
+    #expect(try await b.open().record(RecordID("n"))?["title"] == "edited")
+  }
+
   @Test func `an old page of what another tool wrote does not undo a newer version`() async throws {
     let fleet = try Fleet()
     let a = fleet.device("a")

@@ -221,8 +221,10 @@ package struct Intake {
       return false
     }
     guard let known = try core.projections.deletion(id) else { return false }
-    // The deletion that is owed from here ended no earlier life.
-    return !known.births.subtracting(known.provisional ?? []).isEmpty
+    // An entry may have no births: of a life that a full fetch showed as deleted they are not known. The deletion that is owed
+    // from here, and nothing else, ended no earlier life.
+    guard let provisional = known.provisional else { return true }
+    return !known.births.subtracting(provisional).isEmpty
   }
 
   /// The lives that this log knows under a name and a creation time, for a version without a stamp.
