@@ -67,8 +67,8 @@ func expectAgreement(_ devices: Device..., sourceLocation: SourceLocation = #_so
 }
 
 /// A cloud that shows changes in a page that the server shows no more, as one whose replica lags does.
-final class LateCloud: CloudDatabase {
-  private let base: any CloudDatabase
+final class LateCloud: ForwardingDatabase {
+  let base: any CloudDatabase
   private let late: Mutex<[ZoneChange]> = Mutex([])
   private let unreadable: Mutex<[String: ServerRecord]> = Mutex([:])
   private let replacement: Mutex<ZoneChange?> = Mutex(nil)
@@ -117,14 +117,6 @@ final class LateCloud: CloudDatabase {
     return record
   }
 
-  var address: CloudAddress { base.address }
-  func user() async throws -> String { try await base.user() }
-  func zones() async throws -> [ZoneID] { try await base.zones() }
-  func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
-  func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
-    try await base.modify(operations, in: zone, atomic: atomic)
-  }
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
     lookups.withLock { $0 += names.count }
     var found = try await base.lookup(names, in: zone)
@@ -146,9 +138,6 @@ final class LateCloud: CloudDatabase {
     if let replaced { page.changes.removeAll { $0.name == replaced.name } }
     page.changes = again + [replaced].compactMap(\.self) + page.changes
     return page
-  }
-  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
-    try await base.databaseChanges(since: token, limit: limit)
   }
 }
 

@@ -398,15 +398,10 @@ func summary(of store: RecordStore) throws -> String {
   return "\(status.records) records, \(status.unsettled) to upload, held: [\(held)]"
 }
 
-struct CountingDatabase: CloudDatabase {
+struct CountingDatabase: ForwardingDatabase {
   let base: any CloudDatabase
   let count: @Sendable (_ request: String) -> Void
 
-  var address: CloudAddress { base.address }
-  func user() async throws -> String { try await base.user() }
-  func zones() async throws -> [ZoneID] { try await base.zones() }
-  func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
-  func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
     count("lookup")
     return try await base.lookup(names, in: zone)

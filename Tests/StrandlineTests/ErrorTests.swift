@@ -332,40 +332,57 @@ private struct PublicCall: Sendable {
         try await cancelled { _ = try await InProcessTransport(CloudServer()).send(request("http://cloud.invalid")) }
       }
     ),
-    (["CloudDatabase.user()", "WebServicesDatabase.user()"], .cloud, { _ = try await unreachable().user() }),
-    (["CloudDatabase.zones()", "WebServicesDatabase.zones()"], .cloud, { _ = try await unreachable().zones() }),
     (
-      ["CloudDatabase.createZone(_:)", "WebServicesDatabase.createZone(_:)"], .cloud,
+      ["CloudDatabase.user()", "ForwardingDatabase.user()", "WebServicesDatabase.user()"], .cloud,
+      { _ = try await unreachable().user() }
+    ),
+    (
+      ["CloudDatabase.zones()", "ForwardingDatabase.zones()", "WebServicesDatabase.zones()"], .cloud,
+      { _ = try await unreachable().zones() }
+    ),
+    (
+      ["CloudDatabase.createZone(_:)", "ForwardingDatabase.createZone(_:)", "WebServicesDatabase.createZone(_:)"],
+      .cloud,
       {
         try await unreachable().createZone(.main)
       }
     ),
     (
-      ["CloudDatabase.deleteZone(_:)", "WebServicesDatabase.deleteZone(_:)"], .cloud,
+      ["CloudDatabase.deleteZone(_:)", "ForwardingDatabase.deleteZone(_:)", "WebServicesDatabase.deleteZone(_:)"],
+      .cloud,
       {
         try await unreachable().deleteZone(.main)
       }
     ),
     (
-      ["CloudDatabase.modify(_:in:atomic:)", "WebServicesDatabase.modify(_:in:atomic:)"], .cloud,
+      [
+        "CloudDatabase.modify(_:in:atomic:)", "ForwardingDatabase.modify(_:in:atomic:)",
+        "WebServicesDatabase.modify(_:in:atomic:)",
+      ], .cloud,
       {
         _ = try await unreachable().modify([CloudOperation(.forceDelete, name: "n")], in: .main, atomic: false)
       }
     ),
     (
-      ["CloudDatabase.lookup(_:in:)", "WebServicesDatabase.lookup(_:in:)"], .cloud,
+      ["CloudDatabase.lookup(_:in:)", "ForwardingDatabase.lookup(_:in:)", "WebServicesDatabase.lookup(_:in:)"], .cloud,
       {
         _ = try await unreachable().lookup(["n"], in: .main)
       }
     ),
     (
-      ["CloudDatabase.zoneChanges(in:since:limit:)", "WebServicesDatabase.zoneChanges(in:since:limit:)"], .cloud,
+      [
+        "CloudDatabase.zoneChanges(in:since:limit:)", "ForwardingDatabase.zoneChanges(in:since:limit:)",
+        "WebServicesDatabase.zoneChanges(in:since:limit:)",
+      ], .cloud,
       {
         _ = try await unreachable().zoneChanges(in: .main, since: nil, limit: 10)
       }
     ),
     (
-      ["CloudDatabase.databaseChanges(since:limit:)", "WebServicesDatabase.databaseChanges(since:limit:)"], .cloud,
+      [
+        "CloudDatabase.databaseChanges(since:limit:)", "ForwardingDatabase.databaseChanges(since:limit:)",
+        "WebServicesDatabase.databaseChanges(since:limit:)",
+      ], .cloud,
       {
         _ = try await unreachable().databaseChanges(since: nil, limit: 10)
       }
@@ -377,9 +394,10 @@ private struct PublicCall: Sendable {
   }
 
   /// A database at an address that no transport accepts.
-  private static func unreachable() -> WebServicesDatabase {
-    WebServicesDatabase(
-      address: CloudAddress(container: "iCloud.test"), apiToken: "", session: nil, baseURL: "gopher://x")
+  private static func unreachable() -> Around {
+    Around(
+      base: WebServicesDatabase(
+        address: CloudAddress(container: "iCloud.test"), apiToken: "", session: nil, baseURL: "gopher://x"))
   }
 }
 

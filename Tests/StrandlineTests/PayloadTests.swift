@@ -18,12 +18,12 @@ private let id = RecordID("n")
 
 /// A client of the fleet's server that needs an archive to send a record again, as CloudKit's own framework does: a
 /// record without it is one that the server has never shown, and conflicts with what is there.
-private final class NativeLike: CloudDatabase {
-  private let web: WebServicesDatabase
+private final class NativeLike: ForwardingDatabase {
+  let base: any CloudDatabase
   /// What was sent with an archive that is not the one of the operation's tag.
   let wrong: Mutex<[String]> = Mutex([])
 
-  init(_ device: Device) { web = device.web() }
+  init(_ device: Device) { base = device.web() }
 
   private static func archive(_ name: String, _ tag: String?) -> [UInt8] {
     Array("archive of \(name) \(tag ?? "")".utf8)
@@ -43,35 +43,29 @@ private final class NativeLike: CloudDatabase {
     }
   }
 
-  var address: CloudAddress { web.address }
-  func user() async throws -> String { try await web.user() }
-  func zones() async throws -> [ZoneID] { try await web.zones() }
-  func createZone(_ zone: ZoneID) async throws { try await web.createZone(zone) }
-  func deleteZone(_ zone: ZoneID) async throws { try await web.deleteZone(zone) }
-
   func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
   ) async throws -> [String: CloudResult] {
     let lacking = operations.filter { $0.changeTag != nil && $0.archive != Self.archive($0.name, $0.changeTag) }
     wrong.withLock { $0 += lacking.map { "\($0.kind) \($0.name)" } }
     let names = Set(lacking.map(\.name))
-    var results = try await web.modify(operations.filter { !names.contains($0.name) }, in: zone, atomic: atomic)
+    var results = try await base.modify(operations.filter { !names.contains($0.name) }, in: zone, atomic: atomic)
     for name in names { results[name] = .failed(CloudError(.conflict), serverRecord: nil) }
     let conflicts = results.filter { _, result in
       if case .failed(let error, _) = result { error.code == .conflict } else { false }
     }
-    for (name, known) in try await web.lookup(conflicts.keys.sorted(), in: zone) {
+    for (name, known) in try await base.lookup(conflicts.keys.sorted(), in: zone) {
       if case .record(let record) = known { results[name] = .failed(CloudError(.conflict), serverRecord: record) }
     }
     return results.mapValues(archived)
   }
 
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
-    try await web.lookup(names, in: zone).mapValues(archived)
+    try await base.lookup(names, in: zone).mapValues(archived)
   }
 
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    var page = try await web.zoneChanges(in: zone, since: token, limit: limit)
+    var page = try await base.zoneChanges(in: zone, since: token, limit: limit)
     page.changes = page.changes.map { change in
       if case .saved(let record) = change { .saved(archived(record)) } else { change }
     }
@@ -79,7 +73,7 @@ private final class NativeLike: CloudDatabase {
   }
 
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
-    try await web.databaseChanges(since: token, limit: limit)
+    try await base.databaseChanges(since: token, limit: limit)
   }
 }
 

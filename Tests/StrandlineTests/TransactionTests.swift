@@ -385,24 +385,11 @@ struct `A write` {
 }
 
 /// Names the user's own zones under an owner, as a transport other than that of Web Services may.
-private struct SpellingDatabase: CloudDatabase {
-  let base: WebServicesDatabase
+private struct SpellingDatabase: ForwardingDatabase {
+  let base: any CloudDatabase
   let owner: String
 
-  var address: CloudAddress { base.address }
-  func user() async throws -> String { try await base.user() }
   func zones() async throws -> [ZoneID] { try await base.zones().map(spelled) }
-  func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
-  func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
-    try await base.lookup(names, in: zone)
-  }
-  func modify(
-    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] { try await base.modify(operations, in: zone, atomic: atomic) }
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await base.zoneChanges(in: zone, since: token, limit: limit)
-  }
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
     var page = try await base.databaseChanges(since: token, limit: limit)
     for place in page.zones.indices { page.zones[place].id = spelled(page.zones[place].id) }

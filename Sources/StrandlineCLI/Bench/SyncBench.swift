@@ -252,10 +252,10 @@ struct SyncBench: Benchmark {
 }
 
 /// A server in this process that refuses the records of one type, each with words of its own.
-private struct BenchCloud: CloudDatabase {
+private struct BenchCloud: ForwardingDatabase {
   static let address = CloudAddress(container: "iCloud.bench")
   static let refusedType = "Refused"
-  private let base: WebServicesDatabase
+  let base: any CloudDatabase
 
   init(_ environment: SystemEnvironment) {
     let random = SeededRandom(seed: 1)
@@ -264,21 +264,6 @@ private struct BenchCloud: CloudDatabase {
     base = WebServicesDatabase(
       address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
       transport: InProcessTransport(server), environment: environment)
-  }
-
-  var address: CloudAddress { base.address }
-  func user() async throws -> String { try await base.user() }
-  func zones() async throws -> [ZoneID] { try await base.zones() }
-  func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
-  func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
-    try await base.lookup(names, in: zone)
-  }
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await base.zoneChanges(in: zone, since: token, limit: limit)
-  }
-  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
-    try await base.databaseChanges(since: token, limit: limit)
   }
 
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {

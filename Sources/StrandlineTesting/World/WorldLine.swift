@@ -236,25 +236,10 @@ final class WorldRefusals: Sendable {
 }
 
 /// The server as a device's engine sees it: with refusals of single records.
-struct WorldDatabase: CloudDatabase {
+struct WorldDatabase: ForwardingDatabase {
   let base: any CloudDatabase
   let refusals: WorldRefusals
   let onRefusal: @Sendable () -> Void
-
-  var address: CloudAddress { base.address }
-  func user() async throws -> String { try await base.user() }
-  func zones() async throws -> [ZoneID] { try await base.zones() }
-  func createZone(_ zone: ZoneID) async throws { try await base.createZone(zone) }
-  func deleteZone(_ zone: ZoneID) async throws { try await base.deleteZone(zone) }
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
-    try await base.lookup(names, in: zone)
-  }
-  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
-    try await base.zoneChanges(in: zone, since: token, limit: limit)
-  }
-  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
-    try await base.databaseChanges(since: token, limit: limit)
-  }
 
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
     var refused: [String: CloudResult] = [:]

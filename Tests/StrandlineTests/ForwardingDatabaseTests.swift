@@ -1,0 +1,31 @@
+// What a database around another one passes on.
+
+import Strandline
+import StrandlineSyncProofs
+import Testing
+
+/// A database that changes nothing of another one.
+struct Around: ForwardingDatabase {
+  let base: any CloudDatabase
+}
+
+private struct Knowing: ForwardingDatabase {
+  let base: any CloudDatabase
+  var serverOffsetMilliseconds: Int64? { 5 }
+  func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
+    ServerRecord(name: String(decoding: raw, as: UTF8.self), type: "Note")
+  }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct `A database around another one` {
+  @Test func `passes on also what a database need not have`() async throws {
+    let device = try Fleet().device("a")
+    let cloud: any CloudDatabase = Around(base: Knowing(base: device.web()))
+    #expect(cloud.serverOffsetMilliseconds == 5)
+    #expect(cloud.record(readingAgain: Array("n".utf8), in: .main)?.name == "n")
+    try await device.open(database: cloud)
+    try await device.write("n", ["title": "one"])
+    #expect(try await device.run() == nil)
+    #expect(try await device.owesNothing)
+  }
+}
