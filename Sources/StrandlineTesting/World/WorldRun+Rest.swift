@@ -222,7 +222,7 @@ extension WorldRun {
   private func judgeOrder(_ writes: [WorldMemory.Write], _ value: FieldValue?, _ logs: [[Tenure]]) throws {
     guard let value, let last = writes.last(where: { $0.value == value }) else { return }
     for other in writes where other.value != value {
-      if other.replaces(last, logs) {
+      if other.replaces(last, logs) || (other.device == last.device && other.lsn > last.lsn) {
         throw WorldBroken(
           .noLostWrite, "\(last.id).\(last.field): \(words(last)) stands, but \(words(other)) was written knowing it")
       }
