@@ -42,7 +42,7 @@ extension Device {
     _ = try await a.run()
     #expect(try await a.title == title)
     let store = try await a.open()
-    if try !store.status().held.isEmpty { try await store.releaseHolds(of: [id]) }
+    try await store.releaseHolds(of: store.status().held.map(\.id))
     #expect(try await a.run() == nil)
     try await b.exchange()
     #expect(try await a.title == title)
@@ -74,10 +74,7 @@ extension Device {
     a.crash()
     try await a.open(database: cloud)
     cloud.refuse { $0.requests[.modify] = [] }
-    try await b.erase("n")
-    try await b.exchange()
-    _ = try await a.run()
-    #expect(try await a.title == "second")
+    try await expectLife("second", a, b)
   }
 
   @Test func `leaves open what an earlier request does that was never answered`() async throws {

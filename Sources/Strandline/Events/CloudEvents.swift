@@ -21,7 +21,8 @@ package struct Sent: EventPayload, Hashable {
   }
 }
 
-/// The server refused the only request that carried the mutation: nothing of it was applied, and it is still owed.
+/// The server refused the only request that carried the mutation, which begins a life: nothing of it was applied, and it is
+/// still owed.
 package struct Refused: EventPayload, Hashable {
   package static let kind = EventKind.refused
   package var id: RecordID

@@ -146,10 +146,11 @@ extension StrandlineError {
 
   /// What a caller gets that asks for something of a zone that is frozen.
   static func loss(of zone: ZoneID, _ state: ZoneState) -> StrandlineError {
-    let isErased = state.isErased
-    return StrandlineError(
-      .zoneLost,
-      "zone '\(zone)' is \(isErased ? "ended" : "gone at the server") (\(state.lostWords)); its records stay readable here and nothing of it is synced "
-        + "until 'resync' \(isErased ? "makes it anew from here" : "says which side stands")")
+    let kept = "its records stay readable here and nothing of it is synced until"
+    let words =
+      state.isErased
+      ? "zone '\(zone)' is ended (\(state.lostWords)); \(kept) 'resync' makes it anew from here"
+      : "zone '\(zone)' is gone at the server (\(state.lostWords)); \(kept) 'resync' says which side stands"
+    return StrandlineError(.zoneLost, words)
   }
 }

@@ -188,9 +188,10 @@ public final class SyncEngine: SyncDriver {
   /// server does not have, of a lost zone too.
   ///
   /// From the server: they are removed here, however many they are, and all of them if it does not have the zone. A change
-  /// of one that is not sent yet is sent, and what the server says to it decides. From here: they are uploaded again, each as the first version of a new life, with the
-  /// changes that are not sent; a zone that is gone is created. What both have is synced as ever. An expired token needs no
-  /// call of this: then the engine fetches the zone so by itself, and asks if too much would be removed.
+  /// of one that is not sent yet is sent, and what the server says to it decides. From here: they are uploaded again, each as
+  /// the first version of a new life, with the changes that are not sent; a zone that is gone is created. What both have is
+  /// synced as ever. An expired token needs no call of this: then the engine fetches the zone so by itself, and asks if too
+  /// much would be removed.
   ///
   /// - Parameters:
   ///   - zone: the zone.
@@ -225,8 +226,8 @@ public final class SyncEngine: SyncDriver {
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.notUploaded` if changes of it
-  ///   are not sent and `discardingUnsent` is false, and then nothing has changed; else as `write`. The decision is durable when this returns; a run carries it
-  ///   out.
+  ///   are not sent and `discardingUnsent` is false, and then nothing has changed; else as `write`. The decision is durable
+  ///   when this returns; a run carries it out.
   /// - Complexity: O(records that owe something).
   public func eraseZone(
     _ zone: ZoneID, discardingUnsent: Bool = false, fileID: String = #fileID, line: Int = #line

@@ -34,7 +34,8 @@ extension SyncMachine {
     if page.moreComing, page.token == asked {
       listRepeats += 1
       let error = CloudError(.zoneBusy, reason: "the list of changed zones says \(Self.repeatWords)")
-      return try await later(.zoneList, error, after: listRepeats, doing: "asking which zones changed")
+      try await pace.failed(.zoneList, error, doing: "asking which zones changed", times: listRepeats)
+      return true
     }
     listRepeats = 0
     isListDue = page.moreComing
@@ -91,14 +92,6 @@ extension SyncMachine {
 
   private static let repeatWords = "that more is to come, and its token stays the same"
 
-  /// The server has repeated itself: it is asked again, later and later.
-  private mutating func later(
-    _ kind: RequestKind, _ error: CloudError, after repeats: Int, doing: String
-  ) async throws -> Bool {
-    try await pace.failed(kind, error, doing: doing, times: repeats)
-    return true
-  }
-
   private func unexpected(_ reason: String) -> StrandlineError {
     CloudError(.unexpectedServerResponse, reason: reason).asStrandlineError("syncing '\(store.path)'")
   }
@@ -143,7 +136,8 @@ extension SyncMachine {
       fetches[zone] = fetch
       if fetch.repeats > 0 {
         let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(Self.repeatWords)")
-        return try await later(.page, error, after: fetch.repeats, doing: "fetching changes of zone '\(zone)'")
+        try await pace.failed(.page, error, doing: "fetching changes of zone '\(zone)'", times: fetch.repeats)
+        return true
       }
       if !page.moreComing { try await endFetch(of: zone) }
     } catch let error as CloudError {

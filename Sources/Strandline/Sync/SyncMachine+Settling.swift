@@ -28,7 +28,7 @@ extension SyncMachine {
     let taken = try await store.take(answer.versions, .lookup, serverOffset: offset) { core in
       done = SyncReport()
       for (upload, outcome) in answer.outcomes {
-        if outcome.appliedNothing, upload.isFirstAttempt {
+        if outcome.appliedNothing, upload.isFirstOfLife {
           try core.append(.refused(Refused(id: upload.id, lsn: upload.lsn)))
         }
         switch outcome {

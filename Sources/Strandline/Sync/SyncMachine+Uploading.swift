@@ -11,8 +11,9 @@ extension SyncMachine {
     /// Whether this deletes the old life of the name, which must be gone before a new one of another type is created. Its
     /// acknowledgement settles nothing, and it is no attempt of the mutation.
     var isPreparation = false
-    /// Whether no earlier request can have carried the mutation: if this one is refused, nothing of it was applied.
-    var isFirstAttempt = false
+    /// Whether this begins a life, and no earlier request can have carried it: if this one is refused, a deletion at the server
+    /// is of another life.
+    var isFirstOfLife = false
     var operation: CloudOperation
     var type: String
 
@@ -135,7 +136,7 @@ extension SyncMachine {
           names.remove(upload.id.name)
         } else {
           var upload = upload
-          upload.isFirstAttempt = !upload.isPreparation && !core.projections.wasAttempted(upload.lsn)
+          if core.projections.wasAttempted(upload.lsn) { upload.isFirstOfLife = false }
           leaving.append(upload)
         }
       }
@@ -185,7 +186,7 @@ extension SyncMachine {
 
   /// The server refused a request as a whole, and applied nothing of it.
   private func noteRefusal(of batch: [Upload], _ error: CloudError) async throws {
-    let first = batch.filter(\.isFirstAttempt)
+    let first = batch.filter(\.isFirstOfLife)
     guard !first.isEmpty, ErrorPolicy.appliedNothing(error) else { return }
     try await store.commit { core in
       for upload in first { try core.append(.refused(Refused(id: upload.id, lsn: upload.lsn))) }
@@ -346,7 +347,7 @@ extension SyncMachine {
     let losesParent = dirty[Version.parentField] != nil && version.parent == nil
     let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
     return Upload(
-      item: item,
+      item: item, isFirstOfLife: isNewLife,
       operation: CloudOperation(
         kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag,
         archive: archive, fields: Self.fields(of: version, dirty: kind == .update ? dirty : nil),
