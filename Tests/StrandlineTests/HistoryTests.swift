@@ -289,6 +289,36 @@ private func agree(_ devices: Device...) async throws {
     #expect(names[0] != names[1])
   }
 
+  @Test func `decision 5: a version includes what the same log wrote under an earlier writer ID`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.write("m")
+    #expect(try await a.run() == nil)
+    try await a.close()
+    b.restore(from: a.disk.clone())
+    try await b.write("x")
+    try await b.settle()
+    try await a.open(database: cloud)
+    try await a.write("n", ["title": "one"])
+    let first = try #require(try await a.open().projections.sync.writer)
+    // The feed shows what the copy wrote, so this one takes another name, and the app edits while the creation is sent.
+    cloud.refuse { script in
+      script.batches = []
+      script.beforeModify = { number in
+        if number == 1 { try await a.write("n", ["title": "two"]) }
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().projections.sync.writer != first)
+    try await a.write("n", ["title": "three"])
+    #expect(try await a.run() == nil)
+    guard case .record(let record)? = try await cloud.web.lookup(["n"], in: .main)["n"],
+      case .bytes(let bytes)? = record.fields[Names.stampField]
+    else { return #expect(Bool(false), "there is no stamp") }
+    #expect(try StampCodec.decode(bytes).seen.keys.contains(first))
+  }
+
   @Test func `decision 7: a database token without its zones' pages misses nothing`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

@@ -193,6 +193,12 @@ public struct WriteTransaction: ~Copyable {
     for name in nulls where desired[name] == nil && version.stamp.fields[name] == nil { changed.append(name) }
     if changed.isEmpty { return }
     let time = core.tick()
+    // What this store wrote under an earlier writer ID is part of the version, and its own name will not say so.
+    if let lsn = entry?.pending?.newest, let own = current.own, let author = core.projections.sync.author(of: lsn),
+      author != core.writer
+    {
+      version.stamp.joinSeen([author: Seen(lsn: lsn, tenure: own.tenure, time: own.time)])
+    }
     var dirty = entry?.pending == nil ? [:] : current.dirty
     for name in changed {
       try Self.check(name, desired[name], in: id)
