@@ -161,6 +161,7 @@ extension Failure {
     case .diskFull: return "free space on the disk, then the same command; nothing that was acknowledged is lost"
     case .outcomeUnknown: return "strandline verify \(store), then the same command"
     case .needsSignIn: return "sign in again and pass the new token with --session-token-file or STRANDLINE_SESSION"
+    case .noSuchZone, .zoneLost: return "strandline zones \(store)   (lists its zones, and says how each one is)"
     case .recordWasDeleted: return "the same command with --recreate, to create a new record with this name"
     case .accountMismatch: return "strandline status \(store)   (shows the account that the store belongs to)"
     default: return nil
