@@ -289,7 +289,7 @@ def slow(judge, server, upload):
     yield "an answer that never ends", lambda folder: upload.case(
         folder, {"users/caller": [drip] * 9}, 69, "timed out: no whole answer within 120000 ms", seconds=160)
     yield "a server that reads nothing", lambda folder: reads_nothing(folder, judge)
-    yield "no server", lambda folder: gives_up(folder, judge, "http://127.0.0.1:%d" % free_port(), "cannot connect")
+    yield "no server", lambda folder: no_server(folder, judge)
     yield "no host of this name", lambda folder: gives_up(
         folder, judge, "http://host.invalid", "cannot find the host")
     for name, action, words in (
@@ -303,9 +303,11 @@ def slow(judge, server, upload):
         yield name, lambda folder, a=action, w=words: upload.case(folder, {"users/caller": [a] * 99}, 69, w, seconds=60)
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+def no_server(folder, judge):
+    """The port stays bound, and no socket listens on it: else another judge's server could be given it meanwhile."""
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        gives_up(folder, judge, "http://127.0.0.1:%d" % holder.getsockname()[1], "cannot connect")
 
 
 def gives_up(folder, judge, url, words):
