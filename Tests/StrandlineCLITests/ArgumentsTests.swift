@@ -164,7 +164,7 @@ struct HelpTests {
           held                    Show what is set aside because the server refused it, and end that.
           zones                   List the zones of a store, or have one synced anew.
           log-dump                Show the events of a store, or of a server's journal.
-          verify                  Check every byte of a store, or of a server's journal.
+          verify                  Check every byte of a store or journal, or compare it with a server.
           repair                  Recover what a damaged store still holds into a new store.
           compact                 Remove the events that are no longer needed from a store's log.
           backup                  Copy a store to a new directory, while an app writes it.

@@ -202,6 +202,33 @@ struct `The verb zones` {
 }
 
 @Suite(.timeLimit(.minutes(30)))
+struct `The verb verify, against a server,` {
+  @Test func `202: says that both are equal, with one digest on every device, and writes nothing`() async throws {
+    let server = try await Serving()
+    let (a, b) = (Machine(seed: 1), Machine(seed: 2))
+    let against = ["verify", "--against", server.url, "--container", "iCloud.test"]
+    #expect(await a.run(against + ["/A"], input: []).code == .noSuchStore)
+    _ = await a.run("import", "/A", "-", input: note("a", "1") + note("b", "2"))
+    #expect(await a.run(against + ["/A"], input: []).code == .noSuchStore)
+    for machine in [a, b, a] { #expect(await machine.sync(server).code == .done) }
+    let before = await a.run("log-dump", "/A").out
+    let screen = await a.run(against + ["/A"], input: [])
+    #expect(screen.code == .done && screen.out.hasPrefix("Main: equal, 2 records at the server, digest "), "\(screen)")
+    #expect(await a.run("log-dump", "/A").out == before)
+    #expect(await b.run(against + ["/A"], input: []).out == screen.out)
+    let json = await a.run(against + ["--json", "--zone", "Main", "/A"], input: [])
+    #expect(json.code == .done && json.out.contains(#""isEqual":true"#), "\(json)")
+    try JSONPage.check(json.out, of: "verify --against")
+    #expect(await a.run(against + ["--zone", "Nowhere", "/A"], input: []).code == .noSuchStore)
+    #expect(await a.run("verify", "--zone", "Main", "/A").code == .usage)
+    #expect(await a.run("verify", "--against", "nowhere", "--container", "c", "/A").code == .usage)
+    #expect(await a.run("verify", "/A").code == .done)
+    await server.end()
+    #expect(await a.run(against + ["/A"], input: []).code == .unreachable)
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
 struct `The verb zones, erasing,` {
   @Test func `asks for yes, keeps what is not sent, and has the next sync delete the zone`() async throws {
     let server = try await Serving()

@@ -56,7 +56,7 @@ struct `A public value` {
       (ProjectionBatch(beginsAnew: true, deleted: [id], position: nil), "anew, 0 saved, 1 deleted, more to come"),
       (ProjectionBatch(position: .start), "0 saved, 0 deleted, up to event 0"),
       (StoreOptions(), "segments of 16777216 bytes"), (StoreEnvironment.real, "this machine"),
-      (SyncReport(), "0 requests"),
+      (SyncReport(), "0 requests"), (ZoneVerification(zone: .main), "Main: 0 of 0 records equal"),
       (HTTPHeaders(dictionaryLiteral: ("X-Token", "secret"), ("Accept", "*")), "X-Token, Accept"),
       (HTTPHeaders.Field(name: "X-Token", value: "secret"), "X-Token"),
       (HTTPRequest(origin: "https://c", path: "/p", query: "ckWebAuthToken=secret"), "POST https://c/p"),

@@ -26,6 +26,10 @@ final class RefusingCloud: CloudDatabase {
     var refusal: (@Sendable (Request, [CloudOperation]) -> CloudError?)?
     /// Called before the n-th `modify` (from 1) reaches the server.
     var beforeModify: (@Sendable (Int) async throws -> Void)?
+    /// Called before the n-th page of a zone is asked for (from 1).
+    var beforePage: (@Sendable (Int) async throws -> Void)?
+    /// Records that pages do not show.
+    var hidden: Set<String> = []
     /// Records of pages and lookups that are shown in another form.
     var shown: [String: ZoneChange] = [:]
     /// Pages of zones show no deletions: the server has forgotten them, as CloudKit does in time.
@@ -126,6 +130,8 @@ final class RefusingCloud: CloudDatabase {
 
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
     try check(.zoneChanges)
+    let (number, before, hidden) = script.withLock { ($0.counts[.zoneChanges] ?? 0, $0.beforePage, $0.hidden) }
+    try await before?(number)
     let (shown, hidesDeletions, pageMax) = script.withLock { ($0.shown, $0.hidesDeletions, $0.pageMax) }
     var page = try await web.zoneChanges(in: zone, since: token, limit: pageMax > 0 ? min(pageMax, limit) : limit)
     if hidesDeletions {
@@ -133,11 +139,14 @@ final class RefusingCloud: CloudDatabase {
         if case .deleted = change { true } else { false }
       }
     }
+    page.changes.removeAll { change in
+      if case .saved(let record) = change { hidden.contains(record.name) } else { false }
+    }
     page.changes = page.changes.map { change in
       guard case .saved(let record) = change else { return change }
       return shown[record.name] ?? change
     }
-    let (number, hook) = script.withLock { ($0.counts[.zoneChanges] ?? 0, $0.page) }
+    let hook = script.withLock { $0.page }
     return hook?(number, page) ?? page
   }
 

@@ -229,6 +229,7 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.releaseHolds(of:)", damaged: nil) { try await $0.store.releaseHolds(of: []) },
     PublicCall("RecordStore.discardChanges(of:)", damaged: nil) { try await $0.store.discardChanges(of: []) },
     PublicCall("SyncEngine.resumeZone(_:)", damaged: nil) { try await $0.engine.resumeZone(.main) },
+    PublicCall("SyncEngine.verify(_:)", damaged: nil) { try await $0.engine.verify(.main) },
     PublicCall("SyncEngine.eraseZone(_:discardingUnsent:)", damaged: nil) { try await $0.engine.eraseZone(.main) },
     PublicCall("SyncEngine.resync(_:from:)", damaged: nil) { try await $0.engine.resync(.main, from: .server) },
     PublicCall("WriteTransaction.record(_:)") { try await $0.store.write { tx in _ = try tx.record(id) } },

@@ -159,7 +159,11 @@ public final class SyncEngine: SyncDriver {
     for id in released { machine.holdEnded(id) }
     watch.runBegins()
     do {
-      try await machine.run(options)
+      if let zone = options.verifies {
+        machine.report.verification = try await machine.verify(zone, options)
+      } else {
+        try await machine.run(options)
+      }
       let (report, nextDue) = (machine.report, machine.nextDue())
       lastRun.withLock { $0 = LastRun(report: report, nextDue: nextDue) }
       watch.runEnded(machine, machine.pace.longestWait(), nil)
@@ -182,6 +186,43 @@ public final class SyncEngine: SyncDriver {
       _ = try await store.resumeZone(store.canonical(zone))
     }
     wakeUp.signal()
+  }
+
+  /// Compares a zone with the server: catches up with its changes, and then reads all that the server lists of it.
+  ///
+  /// Where both are the same, nothing is written and nothing is sent. Else what differs is mended as far as no person is
+  /// needed: what is missing or different here is looked up, and what was synced and is not listed is removed here,
+  /// unless a change of it is not sent. If that is more than a hundred records and more than a fifth of the zone, nothing
+  /// is removed and the zone is lost with the reason `.missingRecords`. Then both are compared once more, and the result names
+  /// what is left. What was mended is durable when this returns.
+  ///
+  /// - Parameters:
+  ///   - zone: the zone.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
+  /// - Returns: what differs, after the mending.
+  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.zoneLost` if it is lost; else as
+  ///   `now()`.
+  /// - Complexity: a request for each 200 records of the zone, twice if something differs; O(records) in time, and about
+  ///   32 bytes of memory a record.
+  @discardableResult
+  public func verify(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws -> ZoneVerification {
+    try await CallSite(fileID, line).run("verifying zone '\(zone)'") {
+      try await verification(of: zone, CycleOptions())
+    }
+  }
+
+  /// The same, with how long it may wait in all.
+  package func verification(of zone: ZoneID, _ options: CycleOptions) async throws -> ZoneVerification {
+    var options = options
+    options.direction = .pullOnly
+    let zone = store.canonical(zone)
+    options.verifies = zone
+    let report = try await cycle(options)
+    guard let found = report.verification else {
+      throw StrandlineError(.noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to compare")
+    }
+    return found
   }
 
   /// Fetches a zone from its beginning, and lets one side decide about records that this store has synced and that the

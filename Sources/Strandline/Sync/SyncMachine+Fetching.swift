@@ -90,7 +90,7 @@ extension SyncMachine {
     return lost
   }
 
-  private static let repeatWords = "that more is to come, and its token stays the same"
+  static let repeatWords = "that more is to come, and its token stays the same"
 
   private func unexpected(_ reason: String) -> StrandlineError {
     CloudError(.unexpectedServerResponse, reason: reason).asStrandlineError("syncing '\(store.path)'")
@@ -380,7 +380,7 @@ extension SyncMachine {
 
 extension SyncMachine.ZoneFetch {
   /// Counts a page that is empty. Throws `CloudError` if the server goes on with such pages.
-  fileprivate mutating func count(_ page: ZonePage, of zone: ZoneID) throws {
+  mutating func count(_ page: ZonePage, of zone: ZoneID) throws {
     emptyPages = page.changes.isEmpty ? emptyPages + 1 : 0
     guard emptyPages <= SyncMachine.emptyPagesMax else {
       throw CloudError(

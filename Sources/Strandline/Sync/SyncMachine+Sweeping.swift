@@ -44,7 +44,7 @@ extension SyncMachine {
   }
 
   /// Removes records that the server does not have, or creates them again.
-  private mutating func remove(_ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?) async throws {
+  mutating func remove(_ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?) async throws {
     for start in stride(from: 0, to: absent.count, by: Self.removedAtOnce) {
       let some = absent[start..<min(absent.count, start + Self.removedAtOnce)]
       let changes = some.map { id in
@@ -60,7 +60,7 @@ extension SyncMachine {
 
   /// A person lets the server's side of a zone stand, and the server does not have the zone: what was synced is removed.
   mutating func removeAll(of zone: ZoneID) async throws {
-    let all = try store.synced(in: zone)
+    let all = try store.synced(in: zone).map(\.id)
     try await remove(all, from: zone, .server)
     try await store.commit { core in
       guard core.projections.sync.zones[zone]?.resetPolicy == ResyncSource.server.rawValue else { return }
@@ -110,7 +110,7 @@ extension SyncMachine {
   }
 
   /// The sweep would remove too much to be done without a question.
-  private mutating func freeze(_ zone: ZoneID, absent: Int, living: Int) async throws {
+  mutating func freeze(_ zone: ZoneID, absent: Int, living: Int) async throws {
     try await store.commit { core in
       try core.append(
         .zoneChanged(
@@ -157,14 +157,14 @@ extension StoreCore {
 }
 
 extension RecordStore {
-  /// The living records of a zone that were synced, in order.
-  fileprivate func synced(in zone: ZoneID) throws -> [RecordID] {
-    var ids: [RecordID] = []
-    try view().forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { id, found in
-      if found.entry.base != nil { ids.append(id) }
+  /// The living records of a zone that were synced, in order, each with its base.
+  func synced(in zone: ZoneID) throws -> [(id: RecordID, base: Base)] {
+    var found: [(id: RecordID, base: Base)] = []
+    try view().forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { id, entry in
+      if let base = entry.entry.base { found.append((id, base)) }
       return true
     }
-    return ids
+    return found
   }
 
   /// The living records of a zone that were synced and that its sweep has not seen, in order; and how many live in it.

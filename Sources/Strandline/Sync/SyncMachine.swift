@@ -244,7 +244,7 @@ struct SyncMachine: Sendable {
     }
   }
 
-  private mutating func sleep(_ wait: RequestPace.Wait) async throws {
+  mutating func sleep(_ wait: RequestPace.Wait) async throws {
     if let limit = options.waitMillisecondsMax, report.waitedMilliseconds + wait.milliseconds > limit {
       var error = wait.error.asStrandlineError(
         wait.doing, wait: Double(wait.milliseconds) / 1000, isServers: wait.isServers)

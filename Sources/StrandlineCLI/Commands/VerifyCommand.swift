@@ -10,17 +10,33 @@ import StrandlineSystem
 
 extension Command {
   static let verify = Command(
-    "verify", "Check every byte of a store, or of a server's journal.", operands: ["STORE"],
+    "verify", "Check every byte of a store or journal, or compare it with a server.",
+    operands: ["STORE"],
     details: [
-      "Changes nothing. Exit code 0: sound; 1: a torn tail, which the next open sets aside and which holds no event that",
-      "the log shows to be acknowledged; 65: acknowledged events are damaged.",
+      "Without --against: changes nothing. Exit code 0: sound; 1: a torn tail, which the next open sets aside and which",
+      "holds no event that the log shows to be acknowledged; 65: acknowledged events are damaged.",
+      "With --against: fetches what is new, reads all that the server lists of a zone, and compares. What is missing or",
+      "wrong here is fetched again, and what the server does not have is removed here; nothing is sent. Where both agree,",
+      "nothing is written. Exit code 0: equal, also after what was mended; 1: something is left that needs a person; 75,",
+      "69, 77 as sync. Two devices with the same records show the same digest.",
     ],
-    options: [.json],
+    options: [
+      .json, Option("--against", "URL", "Compare with this server."), SyncTarget.container, SyncTarget.environment,
+      Option("--zone", "ZONE", "Only this zone. Default: every one that was synced."), SyncTarget.apiToken,
+      SyncTarget.sessionToken,
+    ],
     examples: [
       Example("After a crash", "strandline verify STORE"),
+      Example(
+        "Whether a device has what the server has",
+        "strandline verify --against http://127.0.0.1:8080 --container iCloud.example STORE"),
       Example("A backup on a read-only volume", "strandline verify --json /mnt/backup/notes.strand"),
     ],
     run: { arguments, console in
+      if arguments["--against"] != nil { return try await ZoneComparison(arguments, console).run() }
+      for option in ["--container", "--environment", "--zone", "--api-token-file", "--session-token-file"] {
+        guard arguments[option] == nil else { throw UsageError(message: "\(option) goes with --against URL") }
+      }
       let result = try Verification(arguments.operands[0], console.environment)
       try result.show(console, json: arguments.has("--json"))
       return result.code

@@ -1,0 +1,254 @@
+// Compares a zone with what the server lists of it, from the beginning, and mends what is wrong here. Where both agree,
+// nothing is written: the pages are read beside the feed, whose token stays.
+//
+// A name that differs is looked up, and the answer enters as the answer to any lookup does. What was synced and is not
+// listed is removed as at the end of a sweep, with the same limit. Then both are compared once more: what still differs is for a
+// person to see.
+
+import StrandlineSystem
+
+extension SyncMachine {
+  /// Catches up with the feed, compares a zone, mends what differs, and compares again if anything did.
+  ///
+  /// - Throws: as a run, and `.noSuchZone`.
+  mutating func verify(_ zone: ZoneID, _ options: CycleOptions) async throws -> ZoneVerification {
+    var total = SyncReport()
+    report = SyncReport()
+    try await catchUp(options, &total)
+    defer {
+      total.add(report)
+      report = total
+    }
+    var first = try await compare(zone)
+    if first.isEqual { return try first.result(store, mended: []) }
+    // What another device has changed since the list began is no difference.
+    try await catchUp(options, &total)
+    try first.dropChanged(store)
+    guard !first.isEqual, try await mend(first) else { return try first.result(store, mended: []) }
+    try await catchUp(options, &total)
+    var second = try await compare(zone)
+    if !second.isEqual {
+      try await catchUp(options, &total)
+      try second.dropChanged(store)
+    }
+    return try second.result(store, mended: first.names.subtracting(second.names))
+  }
+
+  private mutating func catchUp(_ options: CycleOptions, _ total: inout SyncReport) async throws {
+    total.add(report)
+    report = SyncReport()
+    try await run(options)
+  }
+
+  /// Compares what the server lists of a zone with what this store believes that it has.
+  private mutating func compare(_ zone: ZoneID) async throws -> ZoneComparison {
+    guard let state = self.zone(zone), state.wasSeen else {
+      throw StrandlineError(
+        .noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to compare")
+    }
+    guard !state.isLost else { throw StrandlineError.loss(of: zone, state) }
+    var comparison = ZoneComparison(zone, upTo: store.durableLSN)
+    var fetch = ZoneFetch()
+    var token: ChangeToken?
+    while true {
+      try Task.checkCancellation()
+      try store.requireWritable()
+      if let wait = pace.wait(for: .page) {
+        try await sleep(wait)
+        continue
+      }
+      guard let page = try await list(zone, since: token, &fetch) else { continue }
+      for change in page.changes { try comparison.take(change, store) }
+      token = page.token
+      if !page.moreComing { break }
+    }
+    try comparison.end(store)
+    return comparison
+  }
+
+  /// A page of the list; nil if it is to be asked for again after a wait.
+  private mutating func list(
+    _ zone: ZoneID, since token: ChangeToken?, _ fetch: inout ZoneFetch
+  ) async throws -> ZonePage? {
+    let doing = "verifying zone '\(zone)'"
+    do {
+      let limit = Self.pageLimit
+      let answer = try await ask(.page, doing) { [database] in
+        try await database.zoneChanges(in: zone, since: token, limit: limit)
+      }
+      guard let page = answer else { return nil }
+      try fetch.count(page, of: zone)
+      fetch.repeats = page.moreComing && page.token == token ? fetch.repeats + 1 : 0
+      guard fetch.repeats == 0 else {
+        let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(Self.repeatWords)")
+        try await pace.failed(.page, error, doing: doing, times: fetch.repeats)
+        return nil
+      }
+      return page
+    } catch let error as CloudError {
+      guard ErrorPolicy.request(error) == .zoneMissing else { throw error.asStrandlineError(doing) }
+      try await confirmLoss(of: zone, error)
+      if let state = self.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
+      return nil
+    }
+  }
+
+  /// Has what differs looked up, and removes what the server does not have; false if that is so much that the zone is lost
+  /// instead.
+  private mutating func mend(_ found: ZoneComparison) async throws -> Bool {
+    let absent = found.absent.keys.sorted()
+    guard absent.count <= max(Self.sweptMax, found.living / Self.sweptPart) else {
+      try await freeze(found.zone, absent: absent.count, living: found.living)
+      return false
+    }
+    try await remove(absent, from: found.zone, nil)
+    let names = found.differences.filter { $0.value.kind != .unreadable }.keys
+    if !names.isEmpty { lookups[found.zone, default: []].formUnion(names) }
+    return true
+  }
+}
+
+/// A zone's records here beside those that the server lists. Memory: about 32 bytes a record, and what differs.
+private struct ZoneComparison {
+  enum Kind { case missingHere, different, unreadable }
+  struct Difference {
+    var kind: Kind
+    /// The version here when the page was read.
+    var base: LSN?
+    var here: UInt64 = 0
+    var there: UInt64 = 0
+  }
+
+  let zone: ZoneID
+  /// What came here later is not compared.
+  let end: LSN
+  /// The digest of each record that is listed, by the hash of its name. A record that two hashes hide is not missed.
+  var listed: [Int: UInt64] = [:]
+  /// By name.
+  var differences: [String: Difference] = [:]
+  /// What was synced and is not listed, with the digest of each.
+  var absent: [RecordID: UInt64] = [:]
+  /// How many synced records live here.
+  var living = 0
+  var digestHere: UInt64 = 0
+  var digestThere: UInt64 = 0
+
+  init(_ zone: ZoneID, upTo end: LSN) { (self.zone, self.end) = (zone, end) }
+
+  var isEqual: Bool { differences.isEmpty && absent.isEmpty }
+  var names: Set<String> { Set(differences.keys).union(absent.keys.map(\.name)) }
+
+  /// Takes in what the server lists of one record. It may be listed again, if it has changed meanwhile.
+  mutating func take(_ change: ZoneChange, _ store: RecordStore) throws {
+    forget(change.name)
+    let base = try store.projections.entry(RecordID(change.name, zone: zone))?.base
+    switch change {
+    case .deleted: break
+    case .failed:
+      listed[change.name.hashValue] = 0
+      differences[change.name] = Difference(kind: .unreadable, base: base?.version)
+    case .saved(let record):
+      let there = record.contentDigest
+      listed[record.name.hashValue] = there
+      digestThere &+= there
+      guard let base else {
+        differences[record.name] = Difference(kind: .missingHere, there: there)
+        return
+      }
+      let here = try store.digest(of: base, RecordID(record.name, zone: zone))
+      digestHere &+= here
+      if here != there || base.changeTag != record.system.changeTag
+        || base.modifiedMilliseconds != record.system.modified?.milliseconds
+      {
+        differences[record.name] = Difference(kind: .different, base: base.version, here: here, there: there)
+      }
+    }
+  }
+
+  private mutating func forget(_ name: String) {
+    guard let there = listed.removeValue(forKey: name.hashValue) else { return }
+    let known = differences.removeValue(forKey: name)
+    digestThere &-= there
+    digestHere &-= known?.here ?? there
+  }
+
+  /// The list is at its end: what is not on it is absent.
+  mutating func end(_ store: RecordStore) throws {
+    for (id, base) in try store.synced(in: zone) {
+      living += 1
+      guard base.version <= end, listed[id.name.hashValue] == nil else { continue }
+      let here = try store.digest(of: base, id)
+      absent[id] = here
+      digestHere &+= here
+    }
+  }
+
+  /// What has come here since is no difference any more.
+  mutating func dropChanged(_ store: RecordStore) throws {
+    for (name, known) in differences
+    where try store.projections.entry(RecordID(name, zone: zone))?.base?.version != known.base {
+      differences[name] = nil
+      digestHere &-= known.here
+      digestThere &-= known.there
+    }
+    for (id, here) in absent {
+      if let base = try store.projections.entry(id)?.base, base.version <= end { continue }
+      absent[id] = nil
+      digestHere &-= here
+    }
+  }
+
+  func result(_ store: RecordStore, mended: Set<String>) throws -> ZoneVerification {
+    func names(_ kind: Kind) -> [String] {
+      differences.filter { $0.value.kind == kind }.keys.sorted { $0.precedesByUTF8($1) }
+    }
+    var result = ZoneVerification(zone: zone)
+    (result.missingHere, result.different) = (names(.missingHere), names(.different))
+    result.unreadable = names(.unreadable)
+    result.missingThere = absent.keys.sorted().map(\.name)
+    result.mended = mended.sorted { $0.precedesByUTF8($1) }
+    (result.records, result.equal) = (listed.count, listed.count - differences.count)
+    (result.digestHere, result.digestThere) = (digestHere, digestThere)
+    for lsn in store.projections.owed(.max, after: .none, upTo: store.durableLSN) {
+      if try store.owner(ofPending: lsn)?.zone == zone { result.unsent += 1 }
+    }
+    return result
+  }
+}
+
+extension ServerRecord {
+  /// The digest of what the record says to a user: the same on every device.
+  fileprivate var contentDigest: UInt64 {
+    var fields = fields
+    fields[Names.stampField] = nil
+    if let parent { fields[Version.parentField] = .reference(Reference(parent)) }
+    return Version(type: type, fields: fields).digest(name)
+  }
+}
+
+extension Version {
+  /// A digest of the name, the type and the values; that of no stamp.
+  fileprivate func digest(_ name: String) -> UInt64 {
+    var writer = ByteWriter(capacity: 256)
+    writer.blob(Array(name.utf8))
+    writer.blob(Array(type.utf8))
+    for (field, value) in fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+      writer.blob(Array(field.utf8))
+      FieldCodec.encode(value.lasting, into: &writer)
+    }
+    return KeyedHash(of: writer.bytes, key: HashKey(low: 0, high: 0)).low
+  }
+}
+
+extension RecordStore {
+  /// The digest of what a record's base says; 0 if it cannot be read, which is a difference.
+  fileprivate func digest(of base: Base, _ id: RecordID) throws -> UInt64 {
+    do throws(StrandlineError) {
+      guard let loaded = try LoadedVersion(source.event(at: base.content), at: base.content) else { return 0 }
+      return loaded.version.digest(id.name)
+    } catch {
+      guard error.isOfOneRecord else { throw error }
+      return 0
+    }
+  }
+}
