@@ -226,6 +226,7 @@ private struct PublicCall: Sendable {
     PublicCall("Receipt.uploaded()") { try await $0.receipt.uploaded() },
     PublicCall("Receipt.outcome()") { _ = try await $0.receipt.outcome() },
     PublicCall("SyncEngine.now()", damaged: nil) { try await $0.engine.now() },
+    PublicCall("SyncEngine.now(deadline:)", damaged: nil) { try await $0.engine.now(deadline: .seconds(60)) },
     PublicCall("RecordStore.releaseHolds(of:)", damaged: nil) { try await $0.store.releaseHolds(of: []) },
     PublicCall("RecordStore.discardChanges(of:)", damaged: nil) { try await $0.store.discardChanges(of: []) },
     PublicCall("SyncEngine.resumeZone(_:)", damaged: nil) { try await $0.engine.resumeZone(.main) },

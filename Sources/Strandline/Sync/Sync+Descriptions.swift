@@ -9,7 +9,8 @@ extension SyncReport: CustomStringConvertible {
     ]
     let done = counts.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }
     let waited = waitedMilliseconds > 0 ? ["waited \(waitedMilliseconds) ms"] : []
-    return ([String.count(requests, "request")] + done + waited).joined(separator: ", ")
+    let rest = isUnfinished ? ["unfinished"] : []
+    return ([String.count(requests, "request")] + done + waited + rest).joined(separator: ", ")
   }
 }
 

@@ -31,6 +31,7 @@ public final class SyncEngine: SyncDriver {
   private let isAutomatic: Bool
   private let automaticTask: Mutex<Task<Void, Never>?> = Mutex(nil)
   private let lastRun: Mutex<LastRun> = Mutex(LastRun())
+  private let deadline: RunDeadline
   /// What this shows of itself.
   let watch: SyncWatch
 
@@ -49,6 +50,7 @@ public final class SyncEngine: SyncDriver {
     watch = SyncWatch(store, database.address.scope, configuration.log)
     var machine = SyncMachine(store: store, database: database, watch: watch)
     watch.opened(machine.pace.longestWait())
+    deadline = machine.deadline
     self.machine = Mutex(machine)
     // The store keeps the engine, and a run under way does.
     let runs = SyncRuns { [weak self] options in
@@ -121,6 +123,35 @@ public final class SyncEngine: SyncDriver {
   @discardableResult
   public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
     try await CallSite(fileID, line).run("syncing '\(store.path)'") { try await cycle(CycleOptions(), isShared: true) }
+  }
+
+  /// As `now()`, for an app that the system lets run for so long: begins no request that might not be answered by then.
+  ///
+  /// A request is taken to last a second, or as long as the longest one so far. One that lasts longer is not cut off: cancel
+  /// the task when the system says that the time is over, which costs nothing but the next fetch. A run that the engine began by
+  /// itself ends at the deadline too; one that `now()` began is waited for.
+  ///
+  /// - Parameters:
+  ///   - deadline: how long from now.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
+  /// - Returns: what the run did; all of it is durable. `SyncReport.isUnfinished` says whether something is left.
+  /// - Throws: as `now()`. A wait that would end after the deadline throws as one that is too long.
+  @discardableResult
+  public func now(deadline: Duration, fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
+    let seconds = min(max(0, deadline / .seconds(1)), 1e9)
+    let end = store.environment.clock.monotonicNanoseconds() &+ UInt64(seconds * 1e9)
+    let number = self.deadline.begin(end)
+    defer {
+      self.deadline.end(number)
+      // What the engine does by itself goes on.
+      wakeUp.signal()
+    }
+    return try await CallSite(fileID, line).run("syncing '\(store.path)'") {
+      var options = CycleOptions()
+      options.mayEndEarly = true
+      return try await cycle(options, isShared: false)
+    }
   }
 
   /// Tells the engine that something has happened, so that it asks the server soon. Returns at once. An engine that does not
@@ -299,6 +330,7 @@ public final class SyncEngine: SyncDriver {
     var options = CycleOptions()
     options.waitMillisecondsMax = 0
     options.isUserInitiated = false
+    options.mayEndEarly = true
     while !Task.isCancelled {
       do {
         _ = try await cycle(options)

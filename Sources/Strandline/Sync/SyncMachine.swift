@@ -21,6 +21,9 @@ struct SyncMachine: Sendable {
   var options = CycleOptions()
   /// What the run has done.
   var report = SyncReport()
+  /// When runs that may end early are over.
+  let deadline = RunDeadline()
+  var longestRequest = SyncMachine.requestNanosecondsMin
 
   /// The last run did not come to its end.
   var hasFailed = false
@@ -125,6 +128,8 @@ struct SyncMachine: Sendable {
     case worked
     /// What is due waits.
     case waits(RequestPace.Wait)
+    /// Something is due, and there is no time for it.
+    case outOfTime
     case idle
   }
 
@@ -142,6 +147,9 @@ struct SyncMachine: Sendable {
         switch try await step() {
         case .worked: watch.stepEnded(self)
         case .waits(let wait): try await sleep(wait)
+        case .outOfTime:
+          report.isUnfinished = true
+          return
         case .idle:
           try finish()
           hasFailed = false
@@ -190,6 +198,7 @@ struct SyncMachine: Sendable {
     try store.requireWritable()
     // A copy says so first: what is unsent in it may have been sent by the original.
     if store.core.withLock({ $0.hasNewName }) { try await store.commit { try $0.appendOpened() } }
+    if try endsEarly() { return .outOfTime }
     wakeWhatIsDue()
     var blocked: RequestPace.Wait?
     for kind in [RequestKind.account, .zoneList, .page, .lookup, .upload] {
@@ -215,7 +224,7 @@ struct SyncMachine: Sendable {
     }
   }
 
-  private mutating func isDue(_ kind: RequestKind) throws -> Bool {
+  func isDue(_ kind: RequestKind) throws -> Bool {
     switch kind {
     case .account: !isAccountKnown
     case .zoneList: isListDue && fetchesFeed
@@ -245,7 +254,8 @@ struct SyncMachine: Sendable {
   }
 
   mutating func sleep(_ wait: RequestPace.Wait) async throws {
-    if let limit = options.waitMillisecondsMax, report.waitedMilliseconds + wait.milliseconds > limit {
+    let isTooLong = options.waitMillisecondsMax.map { report.waitedMilliseconds + wait.milliseconds > $0 } ?? false
+    if isTooLong || isBeyondDeadline(wait.milliseconds) {
       var error = wait.error.asStrandlineError(
         wait.doing, wait: Double(wait.milliseconds) / 1000, isServers: wait.isServers)
       if let foreignError { error.underlying = foreignError }
@@ -342,6 +352,7 @@ struct SyncMachine: Sendable {
     let begin = store.environment.clock.monotonicNanoseconds()
     do {
       let answer = try await request()
+      longestRequest = max(longestRequest, store.environment.clock.monotonicNanoseconds() &- begin)
       watch.requestEnded(kind)
       foreignError = nil
       // What an upload came to stands in the answer.
