@@ -37,6 +37,38 @@ import Testing
     try await expectAgreement(a, b)
   }
 
+  @Test func `114: a first fetch that the end of its time and then of the power interrupts goes on at its page`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for number in 0..<15 { try await b.put("n\(number)", ["title": "t"]) }
+    try await b.exchange()
+    let clock = a.clock
+    let slow: @Sendable (inout RefusingCloud.Script) -> Void = { script in
+      script.pageMax = 3
+      script.refusal = { _, _ in
+        clock.advance(by: .seconds(2))
+        return nil
+      }
+    }
+    let first = try await a.openRefusing()
+    first.refuse(slow)
+    let report = try await a.open().sync.now(deadline: .seconds(8))
+    let shown = report.fetchedSaves
+    #expect(report.isUnfinished && shown == 3 * first.count(.zoneChanges) && (3..<15).contains(shown))
+    let status = try await a.open().sync.status
+    #expect(status.download.records == shown && status.download.zonesLeft == 1, "\(status.download)")
+    a.crash()
+    let second = RefusingCloud(a)
+    second.refuse(slow)
+    try await a.open(database: second)
+    #expect(try await a.dump().count == shown, "the app has what had come")
+    #expect(try await a.open().sync.now().fetchedSaves == 15 - shown)
+    #expect(first.count(.zoneChanges) + second.count(.zoneChanges) == 5, "no page is asked for twice")
+    try await expectAgreement(a, b)
+  }
+
   @Test func `104: a held record that could not be read is asked for again when a person says so`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
