@@ -39,6 +39,7 @@ public final class SimulatedClock: SystemClock {
     state.withLock { Int64($0.now / 1_000_000) + $0.wallOffset }
   }
 
+  package var isSimulated: Bool { true }
   package func monotonicNanoseconds() -> UInt64 { state.withLock { $0.now } }
 
   package var autoAdvance: Bool {

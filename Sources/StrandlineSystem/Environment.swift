@@ -14,6 +14,12 @@ package protocol SystemClock: Sendable {
   func sleep(milliseconds: Int64) async throws
   /// Blocks the calling thread, which must not belong to Swift's concurrency pool.
   func sleepBlocking(milliseconds: Int64)
+  /// Whether time passes only when it is told to. Then what could run at once runs one after the other.
+  var isSimulated: Bool { get }
+}
+
+extension SystemClock {
+  package var isSimulated: Bool { false }
 }
 
 /// A source of random numbers.

@@ -31,7 +31,7 @@ extension SyncMachine {
   static let requestNanosecondsMin: UInt64 = 1_000_000_000
 
   /// A request that begins now might not be answered before the deadline.
-  private var isOutOfTime: Bool {
+  var isOutOfTime: Bool {
     guard options.mayEndEarly, let end = deadline.first else { return false }
     let (moment, overflow) = store.environment.clock.monotonicNanoseconds().addingReportingOverflow(longestRequest)
     return overflow || moment > end

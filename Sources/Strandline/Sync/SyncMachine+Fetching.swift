@@ -124,12 +124,21 @@ extension SyncMachine {
     var fetch = fetches[zone] ?? ZoneFetch()
     let asked = self.zone(zone)?.token
     var isReset = fetch.startsOver && asked != nil
+    var isApplied = false
     do {
       guard let page = try await requestPage(of: zone, since: asked, isReset: &isReset, limit: fetch.limit) else {
         return true
       }
       try fetch.count(page, of: zone)
-      guard try await apply(page, of: zone, asked: asked, isReset: isReset, &fetch) else { return true }
+      let commit = { (machine: inout SyncMachine) async throws in
+        isApplied = try await machine.apply(page, of: zone, asked: asked, isReset: isReset, &fetch)
+      }
+      if page.moreComing, page.token != asked {
+        try await askAhead(of: zone, since: page.token, limit: fetch.limit, meanwhile: commit)
+      } else {
+        try await commit(&self)
+      }
+      guard isApplied else { return true }
       fetch.startsOver = false
       // The server may repeat an old page; one that goes on is in a loop.
       fetch.repeats = page.moreComing && page.token == asked ? fetch.repeats + 1 : 0
@@ -158,6 +167,7 @@ extension SyncMachine {
   ) async throws -> ZonePage? {
     let fromStart = isReset
     do {
+      if !fromStart, let page = try takePageAhead(of: zone, since: token, limit: limit) { return page }
       return try await requestPage(of: zone, since: fromStart ? nil : token, limit: limit)
     } catch let error as CloudError where token != nil && !fromStart && ErrorPolicy.mayBeExpiredToken(error) {
       isReset = true

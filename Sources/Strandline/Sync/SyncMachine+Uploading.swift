@@ -8,6 +8,8 @@ extension SyncMachine {
   /// A mutation and the operation that carries it.
   struct Upload: Sendable {
     var item: UploadItem
+    /// The version that it changes; nil: the server has none.
+    var base: LSN?
     /// Whether this deletes the old life of the name, which must be gone before a new one of another type is created. Its
     /// acknowledgement settles nothing, and it is no attempt of the mutation.
     var isPreparation = false
@@ -36,20 +38,20 @@ extension SyncMachine {
       try await holdContentious()
       return true
     }
-    let zones = store.projections.withLock { $0.sync.zones }
-    let frozen = Set(zones.filter { $0.value.isLost }.keys).union(refusedZones.keys)
+    let frozen = frozenZones
     if !queue.frozenZones.isSubset(of: frozen) { queue.lookAgain() }
     if let part = parts.popLast() {
       if !frozen.contains(part.zone) { try await send(part.units, to: part.zone) }
       return true
     }
+    let known = takePrepared(frozen)
+    let work = try known?.work ?? queue.next(reading())
     let wall = store.environment.clock.wallMilliseconds()
-    let work = try queue.next(UploadQueue.Reading(only: options.zone, frozen: frozen, wall: wall, upTo: roundEnd))
     for (id, held) in queue.takeHeld() where held.durationMilliseconds > 0 {
       holdEnds.set(id, moment(in: held.remaining(wall: wall)))
     }
     switch work {
-    case .send(let zone, let units): try await send(units, to: zone)
+    case .send(let zone, let units): try await send(units, to: zone, known?.batch)
     case .cancel(let deletions): try await cancel(deletions)
     case .hold(let unreadable): try await holdUnreadable(unreadable)
     case nil:
@@ -59,6 +61,18 @@ extension SyncMachine {
       }
     }
     return true
+  }
+
+  private var frozenZones: Set<ZoneID> {
+    let zones = store.projections.withLock { $0.sync.zones }
+    return Set(zones.filter { $0.value.isLost }.keys).union(refusedZones.keys)
+  }
+
+  /// What the queue may look at in this round.
+  func reading(savesOnly: Bool = false) -> UploadQueue.Reading {
+    UploadQueue.Reading(
+      only: options.zone, frozen: frozenZones, wall: store.environment.clock.wallMilliseconds(), upTo: roundEnd,
+      savesOnly: savesOnly)
   }
 
   /// Whether there is something to send that was written since the round began: an app that writes all the time does not keep
@@ -111,23 +125,32 @@ extension SyncMachine {
   // MARK: A batch
 
   /// Sends what fits into one request, and settles the answer.
-  private mutating func send(_ units: [[UploadItem]], to zone: ZoneID) async throws {
+  ///
+  /// - Parameter prepared: the operations, if they were made ahead.
+  private mutating func send(_ units: [[UploadItem]], to zone: ZoneID, _ prepared: Batch? = nil) async throws {
     if try await createZoneIfNew(zone) {
       queue.putBack(units, in: zone)
       return
     }
-    var batch = try makeBatch(of: units, in: zone)
+    let batch = try prepared ?? makeBatch(of: units, in: zone)
     if !batch.tooLarge.isEmpty { try await hold(circle: batch.tooLarge) }
     if !batch.unreadable.isEmpty { try await holdUnreadable(batch.unreadable) }
     let number = store.environment.random.next()
     let (queue, made) = (queue, batch.uploads)
     var leaving: [Upload] = []
     var left: [(RecordID, RecordID)] = []
+    var stale: [RecordID] = []
     try await store.commit { core in
-      (leaving, left) = ([], [])
+      (leaving, left, stale) = ([], [], [])
       // What the app has replaced meanwhile stays, and with it what needs it: only a newest mutation is ever attempted.
       var names: Set<String> = []
-      for upload in made where try core.projections.entry(upload.id)?.pending?.newest == upload.lsn {
+      for upload in made {
+        guard let entry = try core.projections.entry(upload.id), entry.pending?.newest == upload.lsn else { continue }
+        // The server has said something newer of the record since its operation was made.
+        guard entry.base?.version == upload.base else {
+          stale.append(upload.id)
+          continue
+        }
         names.insert(upload.id.name)
       }
       for upload in made where names.contains(upload.id.name) {
@@ -145,20 +168,31 @@ extension SyncMachine {
       try core.append(.sent(Sent(batch: number, zone: zone, lsns: lsns)))
     }
     for (id, target) in left { self.queue.wait(id, for: .target(target)) }
-    batch.uploads = leaving
-    guard !leaving.isEmpty else { return }
-    try await store.flushBeforeLeaving()
-    try await exchange(batch.uploads, zone)
-    store.projections.endsSending()
+    for id in stale { self.queue.wake(id) }
+    if !leaving.isEmpty {
+      try await store.flushBeforeLeaving()
+      try await exchange(leaving, zone)
+    }
+    store.projections.endsSending(but: self.prepared?.batch?.uploads.map(\.id) ?? [])
   }
 
   /// Sends the request and handles a refusal of it as a whole.
   private mutating func exchange(_ batch: [Upload], _ zone: ZoneID) async throws {
     let operations = batch.map(\.operation)
     let results: [String: CloudResult]
+    var failure: (any Error)?
+    watch.sends(batch.count)
+    queue.leaving(batch.map(\.item))
+    defer { queue.leaving([]) }
     do {
-      results = try await send(.upload) { [database] in try await database.modify(operations, in: zone, atomic: false) }
+      results = try await send(
+        .upload, { [database] in try await database.modify(operations, in: zone, atomic: false) }
+      ) { machine in
+        // The answer is settled first, whatever is wrong with what comes next.
+        do { try machine.prepare() } catch { failure = error }
+      }
     } catch let error as CloudError {
+      dropPrepared()
       switch ErrorPolicy.request(error) {
       case .retry:
         // The server may have applied any part of the batch: wait, then fetch before anything of it is sent again.
@@ -179,9 +213,13 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         refusedZones[zone] = error
       }
+      if let failure { throw failure }
       return
     }
-    try await settle(batch, Self.checked(results, of: batch), zone)
+    let checked = Self.checked(results, of: batch)
+    for case .failed in checked.values { dropPrepared() }
+    try await settle(batch, checked, zone)
+    if let failure { throw failure }
   }
 
   /// The server refused a request as a whole, and applied nothing of it.
@@ -237,7 +275,7 @@ extension SyncMachine {
   // MARK: Operations
 
   /// What of some units fits into one request.
-  private struct Batch {
+  struct Batch: Sendable {
     var uploads: [Upload] = []
     /// Records that refer to each other in a circle and fit into no request.
     var tooLarge: [UploadItem] = []
@@ -245,9 +283,10 @@ extension SyncMachine {
   }
 
   /// Makes the operations of units until a request is full; the others go back into the queue. A unit stays whole.
-  private mutating func makeBatch(of units: [[UploadItem]], in zone: ZoneID) throws -> Batch {
+  mutating func makeBatch(of units: [[UploadItem]], in zone: ZoneID) throws -> Batch {
     var batch = Batch()
-    var names: Set<String> = []
+    // What is under way is there when this leaves, or this does not leave.
+    var names = queue.leavingNames(in: zone)
     var bytes = 0
     for (place, unit) in units.enumerated() {
       let (uploads, size) = try makeUploads(of: unit, sentWith: names, &batch)
@@ -313,8 +352,8 @@ extension SyncMachine {
     if item.isDeletion {
       guard let base = entry.base else { return nil }
       return Upload(
-        item: item, operation: CloudOperation(.delete, name: name, changeTag: base.changeTag, archive: archive),
-        type: entry.type)
+        item: item, base: base.version,
+        operation: CloudOperation(.delete, name: name, changeTag: base.changeTag, archive: archive), type: entry.type)
     }
     guard let loaded = try LoadedVersion(store.source.event(at: item.lsn), at: item.lsn) else { return nil }
     var base: LoadedVersion?
@@ -339,7 +378,7 @@ extension SyncMachine {
     if let base, let known = entry.base, isNewLife, base.version.type != version.type {
       // Another type under the same name: the old life goes first, the new one after its acknowledgement.
       return Upload(
-        item: item, isPreparation: true,
+        item: item, base: known.version, isPreparation: true,
         operation: CloudOperation(.delete, name: name, changeTag: known.changeTag, archive: archive), type: version.type
       )
     }
@@ -347,7 +386,7 @@ extension SyncMachine {
     let losesParent = dirty[Version.parentField] != nil && version.parent == nil
     let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
     return Upload(
-      item: item, isFirstOfLife: isNewLife,
+      item: item, base: entry.base?.version, isFirstOfLife: isNewLife,
       operation: CloudOperation(
         kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag,
         archive: archive, fields: Self.fields(of: version, dirty: kind == .update ? dirty : nil),

@@ -59,6 +59,10 @@ struct SyncMachine: Sendable {
   var holdEnds = Deadlines()
   /// Parts of a batch that the server refused as too much, the next one last.
   var parts: [Part] = []
+  /// The page that comes next.
+  var ahead: PageAhead?
+  /// What is sent next.
+  var prepared: Prepared?
   /// How often batches of this run may still be halved.
   var splitsLeft = 0
   /// What was written up to here is sent in this round, and how many rounds of this run may follow.
@@ -164,6 +168,7 @@ struct SyncMachine: Sendable {
   private mutating func begin(_ options: CycleOptions) {
     self.options = options
     report = SyncReport()
+    ahead = nil
     if options.asksForChanges { (isListDue, isReviewDue) = (true, true) }
     listPages = 0
     // Of an upload whose answer was lost the feed says whether it arrived.
@@ -182,7 +187,7 @@ struct SyncMachine: Sendable {
   /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.
   private mutating func lookAgain() {
     queue.lookAgain()
-    parts = []
+    (parts, prepared) = ([], nil)
     for (id, wait) in queue.waits {
       if wait == .lookup { lookups[id.zone, default: []].insert(id.name) }
       if wait == .fetch { fetch(id.zone) }
@@ -198,7 +203,11 @@ struct SyncMachine: Sendable {
     try store.requireWritable()
     // A copy says so first: what is unsent in it may have been sent by the original.
     if store.core.withLock({ $0.hasNewName }) { try await store.commit { try $0.appendOpened() } }
-    if try endsEarly() { return .outOfTime }
+    // What has come is not thrown away.
+    if try endsEarly() {
+      guard hasPageAhead else { return .outOfTime }
+      return try await fetchNextPage() ? .worked : .outOfTime
+    }
     wakeWhatIsDue()
     var blocked: RequestPace.Wait?
     for kind in [RequestKind.account, .zoneList, .page, .lookup, .upload] {
@@ -347,21 +356,32 @@ struct SyncMachine: Sendable {
   /// Sends a request once.
   mutating func send<Answer: Sendable>(_ kind: RequestKind, _ request: () async throws -> Answer) async throws -> Answer
   {
+    let begin = begins(kind)
+    return try ended(kind, await Ended(store.environment.clock, request), begin: begin)
+  }
+
+  /// A request leaves. Returns the moment, by the monotonic clock.
+  mutating func begins(_ kind: RequestKind) -> UInt64 {
     report.requests += 1
     watch.requestBegins(kind)
-    let begin = store.environment.clock.monotonicNanoseconds()
-    do {
-      let answer = try await request()
-      longestRequest = max(longestRequest, store.environment.clock.monotonicNanoseconds() &- begin)
+    return store.environment.clock.monotonicNanoseconds()
+  }
+
+  /// A request has ended.
+  mutating func ended<Answer>(_ kind: RequestKind, _ ended: Ended<Answer>, begin: UInt64) throws -> Answer {
+    let duration = ended.nanoseconds &- begin
+    switch ended.result {
+    case .success(let answer):
+      longestRequest = max(longestRequest, duration)
       watch.requestEnded(kind)
       foreignError = nil
       // What an upload came to stands in the answer.
       if kind != .upload { pace.succeeded(kind) }
       return answer
-    } catch {
+    case .failure(let error):
       watch.requestEnded(kind, error)
       // A request that ran into its time-out counts as waiting.
-      report.waitedMilliseconds += Int64((store.environment.clock.monotonicNanoseconds() &- begin) / 1_000_000)
+      report.waitedMilliseconds += Int64(duration / 1_000_000)
       try Task.checkCancellation()
       if let error = error as? CloudError {
         if ErrorPolicy.request(error) == .signIn { isAccountKnown = false }

@@ -13,6 +13,8 @@ final class SyncWatch: Sendable {
     var isStopped = false
     /// The request under way.
     var request: (kind: RequestKind, nanoseconds: UInt64)?
+    /// How many records the upload under way carries.
+    var inFlight = 0
     var report = SyncReport()
     var pages = 0
     var waits = SyncStatus.Waits()
@@ -73,6 +75,9 @@ final class SyncWatch: Sendable {
     log?(.debug, "request: \(kind)")
     publish()
   }
+
+  /// The next request is an upload of so many records.
+  func sends(_ count: Int) { state.withLock { $0.inFlight = count } }
 
   /// - Parameter failure: what the request failed with as a whole; nil: it was answered.
   func requestEnded(_ kind: RequestKind, _ failure: (any Error)? = nil) {
@@ -242,7 +247,6 @@ final class SyncWatch: Sendable {
         bounds: sync.bounds.values.sorted { $0.scope < $1.scope }
       )
     }
-    let inFlight = store.projections.sendingCount
     let made = madeMilliseconds(known.owed.oldest)
     return state.withLock { state in
       let isUploading = state.isRunning && state.request?.kind == .upload
@@ -251,7 +255,7 @@ final class SyncWatch: Sendable {
       var status = SyncStatus(
         milliseconds: now, phase: .idle, unsettled: known.owed.count,
         oldestUnsettledMilliseconds: made.map { max(0, now - $0) }, held: known.held, waits: state.waits,
-        inFlight: isUploading ? inFlight : 0,
+        inFlight: isUploading ? state.inFlight : 0,
         upload: state.isRunning ? SyncStatus.Progress(done: done, total: done + known.owed.count) : nil,
         download: SyncStatus.Download(
           pages: state.pages, records: state.report.fetchedSaves + state.report.fetchedDeletes,

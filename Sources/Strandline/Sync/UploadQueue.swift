@@ -74,6 +74,8 @@ struct UploadQueue: Sendable {
   private var met: [(id: RecordID, held: Held)] = []
   /// Records whose hold is over though the wall clock may say otherwise.
   private var endedHolds: Set<RecordID> = []
+  /// What a request carries that is under way.
+  private var leaving: [RecordID: LSN] = [:]
   /// Zones to which nothing is sent, though something is owed.
   private(set) var frozenZones: Set<ZoneID> = []
   /// Records were passed over that nothing will wake.
@@ -174,6 +176,16 @@ struct UploadQueue: Sendable {
     return met
   }
 
+  /// What a request carries that is under way now.
+  mutating func leaving(_ items: [UploadItem]) {
+    leaving = Dictionary(items.map { ($0.id, $0.lsn) }) { _, last in last }
+  }
+
+  /// The names of a zone that are under way.
+  func leavingNames(in zone: ZoneID) -> Set<String> {
+    Set(leaving.keys.lazy.filter { $0.zone == zone }.map(\.name))
+  }
+
   var hasDoubtful: Bool { !doubtful.isEmpty }
 
   /// The deleted records that have to be looked up before anything can be said of them.
@@ -185,7 +197,7 @@ struct UploadQueue: Sendable {
   // MARK: What is next
 
   /// What is to be done next for what is owed.
-  enum Work {
+  enum Work: Sendable {
     /// Send these, of one zone.
     case send(ZoneID, [[UploadItem]])
     /// Settle these deletions: no request has carried what they delete.
@@ -203,12 +215,14 @@ struct UploadQueue: Sendable {
     let wall: Int64
     /// What the app has written since is left for later.
     let end: LSN
+    /// Deletions are left, though they be next.
+    let savesOnly: Bool
     /// What is ready, by zone, in the order in which it was met.
     fileprivate var found: [ZoneID: [UploadItem]] = [:]
     fileprivate var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
 
-    init(only: ZoneID?, frozen: Set<ZoneID>, wall: Int64, upTo end: LSN) {
-      (self.only, self.frozen, self.wall, self.end) = (only, frozen, wall, end)
+    init(only: ZoneID?, frozen: Set<ZoneID>, wall: Int64, upTo end: LSN, savesOnly: Bool = false) {
+      (self.only, self.frozen, self.wall, self.end, self.savesOnly) = (only, frozen, wall, end, savesOnly)
     }
   }
 
@@ -226,6 +240,7 @@ struct UploadQueue: Sendable {
         if units.isEmpty { continue }
         return .send(zone, units)
       }
+      if reading.savesOnly { return nil }
       if let work = try takeDeletions(of: zone, &reading) { return work }
     }
   }
@@ -475,7 +490,7 @@ struct UploadQueue: Sendable {
     case nil: break
     default: return .waits
     }
-    if lanes[id.zone]?.isReady(id, pending.newest) == true { return .atServer }
+    if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
     guard pending.newest <= store.durableLSN, store.projections.held(id).map({ $0.lsn < pending.newest }) ?? true,
       halted[HaltedType(zone: id.zone, type: entry.type)] == nil, let item = try item(of: id, entry, pending, &reading)
     else { return .waits }

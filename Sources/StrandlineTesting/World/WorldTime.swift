@@ -61,6 +61,7 @@ final class WorldClock: SystemClock {
 
   func wallMilliseconds() -> Int64 { time.milliseconds + offMilliseconds }
   func monotonicNanoseconds() -> UInt64 { time.now }
+  var isSimulated: Bool { true }
   func sleep(milliseconds: Int64) async throws {
     try Task.checkCancellation()
     time.advance(milliseconds: milliseconds)
