@@ -8,7 +8,7 @@ import StrandlineSyncProofs
 import Synchronization
 import Testing
 
-@Suite struct OverlapTests {
+@Suite(.timeLimit(.minutes(5))) struct OverlapTests {
   private static let batch = 200
 
   /// A run before the one that counts turns the order around: the account is not asked for again.

@@ -97,7 +97,7 @@ extension WireBench {
   private mutating func addRows(_ figures: Figures, _ factor: Int, _ count: Int) {
     let requestsMin = Double((count + WebServicesDatabase.operationsMax - 1) / WebServicesDatabase.operationsMax)
     for (work, bar) in [
-      (Self.importWork, 80_000.0), (Self.exportWork, 100_000), (Self.uploadWork, 5_000), (Self.downloadWork, 8_000),
+      (Self.importWork, 80_000.0), (Self.exportWork, 100_000), (Self.uploadWork, 10_000), (Self.downloadWork, 15_000),
     ] {
       guard let seconds = figures[work] else { continue }
       let rates = seconds.map { Double(count) / max($0, 1e-6) }
