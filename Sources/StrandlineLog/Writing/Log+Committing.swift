@@ -122,21 +122,26 @@ extension Log {
   /// Tasks that were woken together often write again at once. The next group is written when they have had their turn:
   /// what begins it is queued behind them, in the same executor. Else the first of them would be synced alone, and all
   /// others had to wait for two syncs instead of one. No thread waits for it, and no clock is read.
+  ///
+  /// Where time is simulated, so is the disk: a sync blocks no thread, and the caller leads, so that nothing else runs.
   private func leadInBackground() {
-    writerQueue.async {
-      while true {
-        let woken = self.writeNextGroup()
-        if woken > 1, self.queue.withLock({ $0.leaveToCallers() }) {
-          Task.detached { self.leadAfterCallers() }
-          return
-        }
-        if woken == 1 { self.stayAwake() }
-        let goesOn = self.queue.withLock { state in
-          state.isLed = state.hasQueue
-          return state.isLed
-        }
-        guard goesOn else { return }
+    guard !clock.isSimulated else { return lead() }
+    writerQueue.async { self.lead() }
+  }
+
+  private func lead() {
+    while true {
+      let woken = writeNextGroup()
+      if woken > 1, queue.withLock({ $0.leaveToCallers() }) {
+        Task.detached { self.leadAfterCallers() }
+        return
       }
+      if woken == 1 { stayAwake() }
+      let goesOn = queue.withLock { state in
+        state.isLed = state.hasQueue
+        return state.isLed
+      }
+      guard goesOn else { return }
     }
   }
 
@@ -145,6 +150,7 @@ extension Log {
   private func stayAwake() {
     let durable = durableLSN
     let until = clock.monotonicNanoseconds() &+ Self.awakeNanoseconds
+    guard !clock.isSimulated else { return }
     // For a clock that stands still.
     for _ in 0..<Self.awakeReadsMax {
       if lastAppended.load(ordering: .relaxed) > durable || clock.monotonicNanoseconds() >= until { return }
