@@ -5,8 +5,8 @@
 // every wait that the server names hold all kinds.
 //
 // A wait that the server names (`retryAfter`) is a lower bound and kept in full, 48 hours at most. It is an event of the
-// log, so it survives a relaunch. Otherwise the wait doubles from a second to five minutes, and each is drawn between
-// half and all of it, so that many devices do not return at the same moment.
+// log, so it survives a relaunch. Otherwise the wait doubles from a second to 29 minutes, and each is drawn from a range
+// (`SyncPace`), so that many devices do not return at the same moment.
 
 import StrandlineSystem
 
@@ -22,7 +22,6 @@ package enum RequestKind: Hashable, Sendable, CaseIterable {
 /// The waits between requests to one database.
 struct RequestPace: Sendable {
   static let retryAfterSecondsMax: Double = 48 * 3600
-  static let backoffSecondsMax: Double = 300
   /// The engine's own waits above this become an event.
   static let loggedMillisecondsMin: Int64 = 5_000
 
@@ -62,6 +61,7 @@ struct RequestPace: Sendable {
   }
 
   private let store: RecordStore
+  private let policy: SyncPace
   private let scope: DatabaseScope
   private var failures: [RequestKind: Int] = [:]
   private var lastFailure: CloudError?
@@ -75,7 +75,8 @@ struct RequestPace: Sendable {
   /// The most operations that the server was found to take; 0 if it refused none for their number.
   private(set) var operationsMax: Int
 
-  init(store: RecordStore, scope: DatabaseScope) {
+  init(store: RecordStore, scope: DatabaseScope, _ policy: SyncPace) {
+    self.policy = policy
     self.store = store
     self.scope = scope
     operationsMax = store.projections.withLock { Int(clamping: $0.sync.paces[scope]?.batchSize ?? 0) }
@@ -153,8 +154,7 @@ struct RequestPace: Sendable {
     let wall = clock.wallMilliseconds()
     // Both count: a server that names no wait, or a very short one, is not asked again at once.
     let named = error.retryAfterMilliseconds ?? 0
-    let whole = min(Self.backoffSecondsMax, Double(1 << min(failures[kind, default: 1] - 1, 16))) * 1000
-    let own = Int64(whole / 2) + Int64(store.environment.random.below(UInt64(whole / 2) + 1))
+    let own = policy.ownWait(failures: failures[kind, default: 1], policy.random ?? store.environment.random)
     let until = Until(own, clock, error, doing: doing, isServers: false)
     if named > 0 || error.holdsEveryKind { all = until } else { kinds[kind] = until }
     if named > 0 { servers = Until(named, clock, error, doing: doing, isServers: true) }

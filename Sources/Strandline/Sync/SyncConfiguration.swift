@@ -18,6 +18,9 @@ public struct SyncConfiguration: Sendable {
   /// Takes lines that say what the engine does; none by default.
   public var log: SyncLog?
 
+  /// How requests are spread over time.
+  package var pace = SyncPace()
+
   /// Syncs with any implementation of `CloudDatabase`.
   public init(_ database: any CloudDatabase) {
     makeDatabase = { _, _ in database }

@@ -29,6 +29,7 @@ public final class SyncEngine: SyncDriver {
   /// Records whose holds a person has ended, and that the queue does not know of.
   private let released: Mutex<[RecordID]> = Mutex([])
   private let isAutomatic: Bool
+  private let pace: SyncPace
   private let automaticTask: Mutex<Task<Void, Never>?> = Mutex(nil)
   private let lastRun: Mutex<LastRun> = Mutex(LastRun())
   private let deadline: RunDeadline
@@ -39,16 +40,17 @@ public final class SyncEngine: SyncDriver {
   private struct LastRun: Sendable {
     var report: SyncReport?
     var error: StrandlineError?
-    /// In how many milliseconds something is due that waited when it ended.
-    var nextDue: Int64?
+    /// When something is due that waited when it ended.
+    var nextDue: NextDue?
   }
 
   init(store: RecordStore, configuration: SyncConfiguration) throws {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
     self.isAutomatic = configuration.isAutomatic
+    self.pace = configuration.pace
     watch = SyncWatch(store, database.address.scope, configuration.log)
-    var machine = SyncMachine(store: store, database: database, watch: watch)
+    var machine = SyncMachine(store: store, database: database, watch: watch, configuration.pace)
     watch.opened(machine.pace.longestWait())
     deadline = machine.deadline
     self.machine = Mutex(machine)
@@ -317,51 +319,41 @@ public final class SyncEngine: SyncDriver {
 
   // MARK: Automatic runs
 
-  /// From a write to the automatic run after it, so that writes in quick succession share requests.
-  private static let debounceMilliseconds: Int64 = 500
-  /// Between automatic runs if nothing is written.
-  private static let pollMilliseconds: Int64 = 60_000
-  /// The same while runs fail.
-  private static let pollMillisecondsMax: Int64 = 300_000
-
   private func runAutomatically() async {
     let environment = store.environment
-    var failures: Int64 = 0
-    var options = CycleOptions()
-    options.waitMillisecondsMax = 0
-    options.isUserInitiated = false
-    options.mayEndEarly = true
+    var schedule = RunSchedule(pace)
+    var causes: Set<SyncCause> = []
     while !Task.isCancelled {
+      var hasFailed = false
       do {
-        _ = try await cycle(options)
-        failures = 0
+        _ = try await cycle(RunSchedule.options(causes))
       } catch let error as StrandlineError {
-        failures += 1
+        hasFailed = true
         // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic runs anew.
         if [.closed, .outcomeUnknown, .suspended].contains(error.code) { return }
       } catch {
         // Its own cancellation alone ends it. Any other error is one failed run.
         if Task.isCancelled { return }
-        failures += 1
+        hasFailed = true
       }
-      let poll = jittered(
-        failures == 0 ? Self.pollMilliseconds : min(Self.pollMillisecondsMax, 1000 << min(failures, 9)))
-      let due = lastRun.withLock { $0.nextDue }
-      await wakeUp.wait(atMost: min(poll, due ?? poll), clock: environment.clock)
+      let wait = schedule.runEnded(hasFailed: hasFailed, due: nextDue, pace.random ?? environment.random)
+      await wakeUp.wait(atMost: wait, clock: environment.clock)
       if Task.isCancelled { return }
-      let causes = causes.withLock { causes in
-        defer { causes = [] }
-        return causes
+      causes = takeCauses()
+      let debounce = RunSchedule.debounce(causes)
+      if debounce > 0 {
+        do { try await environment.clock.sleep(milliseconds: debounce) } catch { return }
       }
-      if causes.isEmpty {
-        do { try await environment.clock.sleep(milliseconds: Self.debounceMilliseconds) } catch { return }
-      }
-      options.isUserInitiated = !causes.isDisjoint(with: [.foreground, .networkReturned])
     }
   }
 
-  /// Between half and all of it: many devices must not ask at the same moment.
-  private func jittered(_ milliseconds: Int64) -> Int64 {
-    milliseconds / 2 + Int64(store.environment.random.below(UInt64(milliseconds / 2) + 1))
+  private func takeCauses() -> Set<SyncCause> {
+    causes.withLock { causes in
+      defer { causes = [] }
+      return causes
+    }
   }
+
+  /// When something is due that waited when the last run ended; nil if nothing did.
+  package var nextDue: NextDue? { lastRun.withLock { $0.nextDue } }
 }

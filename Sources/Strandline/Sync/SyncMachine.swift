@@ -83,13 +83,13 @@ struct SyncMachine: Sendable {
   /// A zone of this run is gone at the server.
   var lostZone: StrandlineError?
 
-  init(store: RecordStore, database: any CloudDatabase, watch: SyncWatch) {
+  init(store: RecordStore, database: any CloudDatabase, watch: SyncWatch, _ pace: SyncPace) {
     self.store = store
     self.database = database
     self.watch = watch
     queue = UploadQueue(store: store, scope: database.address.scope)
-    pace = RequestPace(store: store, scope: database.address.scope)
-    if pace.operationsMax > 0 { operationsMax = min(UploadPlan.operationsMax, pace.operationsMax) }
+    self.pace = RequestPace(store: store, scope: database.address.scope, pace)
+    if self.pace.operationsMax > 0 { operationsMax = min(UploadPlan.operationsMax, self.pace.operationsMax) }
   }
 
   /// The fetch of one zone.
@@ -275,14 +275,18 @@ struct SyncMachine: Sendable {
     try await store.environment.clock.sleep(milliseconds: wait.milliseconds)
   }
 
-  /// In how many milliseconds something that waits now is due; nil if nothing waits for a moment.
-  mutating func nextDue() -> Int64? {
-    var waits = RequestKind.allCases.compactMap { pace.wait(for: $0)?.milliseconds }
+  /// When something that waits now is due; nil if nothing waits for a moment.
+  mutating func nextDue() -> NextDue? {
+    var dues = RequestKind.allCases.compactMap { kind in
+      pace.wait(for: kind).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
+    }
     let now = store.environment.clock.monotonicNanoseconds()
     for moment in [times.first?.nanoseconds, holdEnds.first?.nanoseconds] {
-      if let moment { waits.append(moment > now ? Int64((moment - now + 999_999) / 1_000_000) : 0) }
+      guard let moment else { continue }
+      let rest = moment > now ? Int64((moment - now + 999_999) / 1_000_000) : 0
+      dues.append(NextDue(milliseconds: rest, isServers: false))
     }
-    return waits.min()
+    return dues.min { $0.milliseconds < $1.milliseconds }
   }
 
   /// A person has released a record, or given its change up.
