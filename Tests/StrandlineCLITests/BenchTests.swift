@@ -112,7 +112,7 @@ struct BenchTests {
     }
     #expect(
       works == [
-        "sync.idle", "sync.backlog", "sync.backlog.x2", "sync.holds", "sync.holds.x2", "sync.simulate",
+        "sync.idle", "sync.backlog", "sync.backlog.x2", "sync.holds", "sync.holds.x2", "sync.simulate", "sync.fleet",
       ])
     #expect(try machine.disk.list("/bench") == [])
   }

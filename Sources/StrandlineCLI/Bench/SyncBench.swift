@@ -9,6 +9,7 @@ import StrandlineHost
 import StrandlineLogBench
 import StrandlineServer
 import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTesting
 
@@ -23,7 +24,7 @@ struct SyncBench: Benchmark {
 
   /// The rows. A test compares them with the output.
   static let works =
-    ["sync.idle", "sync.edit", "sync.backlog", "sync.holds", "sync.simulate"]
+    ["sync.idle", "sync.edit", "sync.backlog", "sync.holds", "sync.simulate", "sync.fleet"]
     + WireBench.storeWorks.filter { $0.hasPrefix(prefix) }
   /// With what the names of all rows begin.
   static let prefix = "sync."
@@ -44,6 +45,7 @@ struct SyncBench: Benchmark {
       try await measureHolds(factor)
     }
     try await measureWorlds()
+    try await measureFleet()
     var wire = WireBench(bench, work, real: [], isQuick: isQuick)
     try await wire.measureProcesses()
     bench = wire.bench
@@ -183,6 +185,20 @@ struct SyncBench: Benchmark {
       work: "sync.simulate", unit: "1/s", ours: Self.median(rates), residentBytes: Measures.peakBytes,
       max: rates.max(), rounds: rates.count)
     row.atLeast(200)
+    add(row)
+  }
+
+  /// The requests of the busiest 5 minutes after an outage, in percent of the mean.
+  private mutating func measureFleet() async throws {
+    guard try begins("sync.fleet") else { return }
+    var shape = FleetShape()
+    if isQuick { (shape.devices, shape.days) = (4, 2) }
+    let outcome = try await FleetLoad.run(shape) { _ in try checkInterrupt() }
+    if !isQuick, let missed = outcome.missed.first { throw BenchFailure(description: missed) }
+    var row = BenchRow(
+      work: "sync.fleet", unit: "count", ours: outcome.peak / outcome.mean * 100, residentBytes: Measures.peakBytes,
+      rounds: 1)
+    row.atMost(FleetOutcome.peakRatioMax * 100)
     add(row)
   }
 

@@ -15,10 +15,15 @@ extension Command {
       "is simulated. After each step, and when the faults have ended and all devices have synced, it is checked that",
       "nothing acknowledged is lost, nothing deleted comes back, nothing is applied twice, nothing is stuck, and that all",
       "devices and the server hold the same bytes. A world that breaks a promise is shrunk and printed.",
+      "",
+      "With --fleet it measures the load of many devices on one server instead, with an outage of six hours on the second",
+      "day: whether the devices return evenly, whether no edit waits long, and whether no device sends more than it must.",
     ],
     options: [
-      Option("--devices", "N", "Devices of each world, 1 to 16. Default: 2 to 5, by the seed."),
-      Option("--days", "D", "Days that pass in each world. Default: 1."),
+      Option(
+        "--devices", "N",
+        "Devices of each world, 1 to 16; of a fleet, 2 to 20000. Default: 2 to 5, by the seed; of a fleet, 2000."),
+      Option("--days", "D", "Days that pass in each world. Default: 1; of a fleet, 3."),
       Option("--seed", "S", "The seed of the first world; each next world has the next seed. Default: a random one."),
       Option("--runs", "R", "How many worlds. Default: 1 with --seed, else 100."),
       Option(
@@ -27,6 +32,9 @@ extension Command {
           + " foreign, references, types, copies, stale, compaction, app and busy, with commas between them."
           + " Default: all."),
       Option("--steps", "LIST", "With --seed: only these steps of one world, as a failure printed them."),
+      Option("--fleet", "The load of many devices on one server instead of worlds."),
+      Option("--without", "LIST", "With --fleet: without jitter, pace or both (jitter,pace), to compare."),
+      Option("--svg", "FILE", "With --fleet: also draw requests over time, with and without jitter and pace."),
       .json,
     ],
     examples: [
@@ -34,8 +42,13 @@ extension Command {
       Example("What happens in one of them", "strandline simulate --seed 8231 --devices 3"),
       Example(
         "A month of lost answers and power cuts", "strandline simulate --runs 50 --days 30 --faults network,power"),
+      Example("The load after an outage", "strandline simulate --fleet --svg fleet.svg"),
     ],
     run: { arguments, console in
+      if arguments.has("--fleet") { return try await simulateFleet(arguments, console) }
+      for name in ["--without", "--svg"] where arguments[name] != nil {
+        throw UsageError(message: "\(name) can be used with --fleet only")
+      }
       let options = try SimulateOptions(arguments, console)
       let campaign = WorldCampaign(options, console)
       let start = console.environment.clock.monotonicNanoseconds()
