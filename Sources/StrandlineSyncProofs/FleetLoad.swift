@@ -32,9 +32,9 @@ package struct FleetShape: Sendable {
   var pace: SyncPace {
     var pace = SyncPace()
     pace.hasJitter = hasJitter
-    if !hasPace { pace.waitMillisecondsMax = 60_000 }
+    if !hasPace { pace.longestWait = .seconds(60) }
     // Such apps are in the background most of the day: pushes wake them.
-    pace.pollMilliseconds = 4 * 3_600_000
+    pace.poll = .seconds(4 * 3600)
     return pace
   }
 }
@@ -158,7 +158,7 @@ package struct FleetLoad {
     configuration.isAutomatic = false
     let random = SeededRandom(seed: shape.seed ^ (UInt64(number + 1) &* 0x9E6C_63D0_876A_3F6B))
     configuration.pace = shape.pace
-    configuration.pace.random = random
+    configuration.random = random
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Self.options,
       environment: StoreEnvironment(system, isSimulated: true))
@@ -224,7 +224,7 @@ package struct FleetLoad {
     devices[number].turn += 1
     devices[number].isWaiting = false
     devices[number].options = RunSchedule.options(devices[number].causes)
-    queue.add(now + RunSchedule.debounce(devices[number].causes), number, .run)
+    queue.add(now + devices[number].schedule.debounce(devices[number].causes), number, .run)
     devices[number].causes = []
   }
 

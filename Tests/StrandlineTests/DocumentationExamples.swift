@@ -294,6 +294,15 @@ func openForSyncWithLog(at folder: String, cloud: any CloudDatabase) async throw
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
+func openForRareSync(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.pace.debounce = .seconds(5)
+  configuration.pace.poll = .seconds(15 * 60)
+  let store = try await RecordStore.open(at: folder, syncing: configuration)
+  try store.sync.isConstrained = true  // the device is short of power: all of that ten times as long
+  return store
+}
+
 func whatIsOwed(in store: RecordStore) throws -> [String] {
   var lines: [String] = []
   var next: LSN? = .some(.none)

@@ -47,7 +47,44 @@ struct RunScheduleTests {
   }
 
   @Test func `a push is followed at once, a write after half a second`() {
-    #expect(RunSchedule.debounce([.push]) == 0 && RunSchedule.debounce([]) == 500)
+    let schedule = RunSchedule(SyncPace())
+    #expect(schedule.debounce([.push]) == 0 && schedule.debounce([]) == 500)
     #expect(!RunSchedule.options([.push]).isUserInitiated && RunSchedule.options([.foreground]).isUserInitiated)
+  }
+
+  @Test func `an app's own pace counts, whatever numbers it has`() {
+    var pace = SyncPace()
+    (pace.debounce, pace.poll, pace.longestWait) = (.zero, .seconds(600), .seconds(10))
+    let random = SeededRandom(seed: 3)
+    var schedule = RunSchedule(pace)
+    #expect(schedule.debounce([]) == 0)
+    for _ in 0..<50 {
+      #expect((300_000...600_000).contains(schedule.runEnded(hasFailed: false, due: nil, random)))
+      #expect((5_000...10_000).contains(pace.ownWait(failures: 20, random)))
+    }
+    (pace.debounce, pace.poll, pace.longestWait) = (.seconds(-5), .seconds(-1), .seconds(-1))
+    schedule = RunSchedule(pace)
+    #expect(schedule.debounce([]) == 0 && schedule.runEnded(hasFailed: false, due: nil, random) >= 500)
+    #expect(pace.ownWait(failures: 20, random) >= 500)
+    pace.poll = .seconds(Int64.max)
+    pace.debounce = .seconds(Int64.max)
+    schedule = RunSchedule(pace)
+    #expect(schedule.runEnded(hasFailed: false, due: nil, isConstrained: true, random) > 0)
+    #expect(schedule.debounce([], isConstrained: true) > 0)
+    #expect(SyncPace.prompt.ownWait(failures: 20, random) <= 300_000)
+  }
+
+  @Test func `a constrained device runs by itself a tenth as often, and at once when it is asked to`() {
+    let random = SeededRandom(seed: 4)
+    var schedule = RunSchedule(SyncPace())
+    for _ in 0..<50 {
+      let wait = schedule.runEnded(hasFailed: false, due: nil, isConstrained: true, random)
+      #expect((300_000...600_000).contains(wait))
+    }
+    #expect(schedule.debounce([], isConstrained: true) == 5_000)
+    #expect(schedule.debounce([.push], isConstrained: true) == 0)
+    // What waits for a moment comes at that moment.
+    let due = NextDue(milliseconds: 700, isServers: false)
+    #expect(schedule.runEnded(hasFailed: true, due: due, isConstrained: true, random) == 700)
   }
 }

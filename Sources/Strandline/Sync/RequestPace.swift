@@ -25,6 +25,14 @@ struct RequestPace: Sendable {
   /// The engine's own waits above this become an event.
   static let loggedMillisecondsMin: Int64 = 5_000
 
+  /// How long the engine's own waits are, and what they are drawn from.
+  struct Policy: Sendable {
+    let pace: SyncPace
+    let random: any RandomSource
+
+    init(_ pace: SyncPace, _ random: any RandomSource) { (self.pace, self.random) = (pace, random) }
+  }
+
   /// A wait before the next request.
   struct Wait: Sendable {
     /// What is left of it.
@@ -61,7 +69,7 @@ struct RequestPace: Sendable {
   }
 
   private let store: RecordStore
-  private let policy: SyncPace
+  private let policy: Policy
   private let scope: DatabaseScope
   private var failures: [RequestKind: Int] = [:]
   private var lastFailure: CloudError?
@@ -75,7 +83,7 @@ struct RequestPace: Sendable {
   /// The most operations that the server was found to take; 0 if it refused none for their number.
   private(set) var operationsMax: Int
 
-  init(store: RecordStore, scope: DatabaseScope, _ policy: SyncPace) {
+  init(store: RecordStore, scope: DatabaseScope, _ policy: Policy) {
     self.policy = policy
     self.store = store
     self.scope = scope
@@ -154,7 +162,7 @@ struct RequestPace: Sendable {
     let wall = clock.wallMilliseconds()
     // Both count: a server that names no wait, or a very short one, is not asked again at once.
     let named = error.retryAfterMilliseconds ?? 0
-    let own = policy.ownWait(failures: failures[kind, default: 1], policy.random ?? store.environment.random)
+    let own = policy.pace.ownWait(failures: failures[kind, default: 1], policy.random)
     let until = Until(own, clock, error, doing: doing, isServers: false)
     if named > 0 || error.holdsEveryKind { all = until } else { kinds[kind] = until }
     if named > 0 { servers = Until(named, clock, error, doing: doing, isServers: true) }

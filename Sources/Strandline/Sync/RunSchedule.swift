@@ -4,23 +4,45 @@
 package import StrandlineSystem
 
 /// How an engine spreads its requests over time, so that many devices do not load their server at the same moment.
-package struct SyncPace: Sendable {
-  /// Waits are drawn at random from a range. If false, each is as long as its range allows.
-  package var hasJitter = true
-  /// Up to which the engine's own waits double while requests fail, in milliseconds.
-  package var waitMillisecondsMax: Int64 = 29 * 60_000
-  /// Between automatic runs if nothing is written, in milliseconds.
-  package var pollMilliseconds: Int64 = 60_000
-  /// The same while runs fail. A run before the end of a wait sends nothing.
+///
+/// A wait that the server names is kept in full whatever stands here, 48 hours at most.
+public struct SyncPace: Hashable, Sendable {
+  /// From a write of the app to the automatic run after it, so that writes in quick succession share requests. Half a second
+  /// by default; 0: at once.
+  public var debounce: Duration = .milliseconds(500)
+
+  /// Between automatic runs if nothing is written: each is drawn between half and all of it. A minute by default, a second at
+  /// least.
+  public var poll: Duration = .seconds(60)
+
+  /// Up to which the engine's own waits double, from a second on, while requests fail; a second at least.
+  ///
+  /// 29 minutes by default: after ten minutes without a server a device waits up to five minutes, and only after an hour up
+  /// to 29. By then nearly all devices of an app owe something, and with five minutes for all of them the tries alone are more
+  /// than what they ask of the server on a usual day. A person, the app's foreground and the network's return end such a wait.
+  public var longestWait: Duration = .seconds(29 * 60)
+
+  /// Waits of five minutes at most: for an app with few devices, or a server that has room for all of them at once.
+  public static let prompt: SyncPace = {
+    var pace = SyncPace()
+    pace.longestWait = .seconds(300)
+    return pace
+  }()
+
+  /// On a device that is short of power, or whose network is metered, what the app has not asked for is this much rarer.
+  static let constrainedFactor: Int64 = 10
+  /// While runs fail they come at least so often. A run before the end of a wait sends nothing.
   private static let failedPollMillisecondsMax: Int64 = 300_000
   /// Waits up to here are drawn from their second half.
   private static let shortMillisecondsMax: Int64 = 300_000
 
-  /// From where waits are drawn; nil: from the store's random numbers. A fleet draws them apart from what logs draw on their
-  /// own threads, so that its seed has one outcome.
-  package var random: (any RandomSource)?
+  /// Waits are drawn at random from a range. If false, each is as long as its range allows: to see what the fleet is without.
+  package var hasJitter = true
 
-  package init() {}
+  /// The pace of `debounce`, `poll` and `longestWait`.
+  public init() {}
+
+  private var waitMillisecondsMax: Int64 { max(1_000, longestWait.wholeMilliseconds) }
 
   /// The wait after so many failures in a row of one kind of request.
   ///
@@ -36,8 +58,10 @@ package struct SyncPace: Sendable {
   }
 
   /// The time between automatic runs after so many that failed in a row.
-  func poll(failures: Int64, _ random: any RandomSource) -> Int64 {
-    let whole = failures == 0 ? pollMilliseconds : min(Self.failedPollMillisecondsMax, 1000 << min(failures, 9))
+  func poll(failures: Int64, isConstrained: Bool, _ random: any RandomSource) -> Int64 {
+    let usual = max(1_000, poll.wholeMilliseconds)
+    let (rare, isOver) = usual.multipliedReportingOverflow(by: isConstrained ? Self.constrainedFactor : 1)
+    let whole = failures == 0 ? (isOver ? .max : rare) : min(Self.failedPollMillisecondsMax, 1000 << min(failures, 9))
     return hasJitter ? Self.jittered(whole, random) : whole
   }
 
@@ -66,22 +90,29 @@ package struct RunSchedule: Sendable {
   private let pace: SyncPace
   /// Runs that failed, in a row.
   private var failures: Int64 = 0
-  /// From a write to the automatic run after it, so that writes in quick succession share requests.
-  private static let debounceMilliseconds: Int64 = 500
 
   package init(_ pace: SyncPace) { self.pace = pace }
 
   /// A run has ended. Returns how long the engine waits for a signal before the next one.
   ///
-  /// - Parameter due: when something is due that waits; nil if nothing does.
-  package mutating func runEnded(hasFailed: Bool, due: NextDue?, _ random: any RandomSource) -> Int64 {
+  /// - Parameters:
+  ///   - due: when something is due that waits; nil if nothing does.
+  ///   - isConstrained: the device is short of power, or its network is metered.
+  package mutating func runEnded(
+    hasFailed: Bool, due: NextDue?, isConstrained: Bool = false, _ random: any RandomSource
+  ) -> Int64 {
     failures = hasFailed ? failures + 1 : 0
-    let poll = pace.poll(failures: failures, random)
+    let poll = pace.poll(failures: failures, isConstrained: isConstrained, random)
     return due.map { min(poll, pace.late($0, random)) } ?? poll
   }
 
   /// How long the run still waits when there was a signal, or its time has come.
-  package static func debounce(_ causes: Set<SyncCause>) -> Int64 { causes.isEmpty ? debounceMilliseconds : 0 }
+  package func debounce(_ causes: Set<SyncCause>, isConstrained: Bool = false) -> Int64 {
+    guard causes.isEmpty else { return 0 }
+    let usual = max(0, pace.debounce.wholeMilliseconds)
+    let (rare, isOver) = usual.multipliedReportingOverflow(by: isConstrained ? SyncPace.constrainedFactor : 1)
+    return isOver ? .max : rare
+  }
 
   /// The options of the next run.
   package static func options(_ causes: Set<SyncCause>) -> CycleOptions {

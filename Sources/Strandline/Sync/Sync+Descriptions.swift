@@ -1,5 +1,7 @@
 // What the sync engine's values print: one line, for a log or a debugger.
 
+import StrandlineSystem
+
 extension SyncReport: CustomStringConvertible {
   /// The counts that are not 0.
   public var description: String {
@@ -73,6 +75,14 @@ extension SyncLog: CustomStringConvertible {
 extension SyncConfiguration: CustomStringConvertible {
   /// Whether the engine starts cycles by itself.
   public var description: String { isAutomatic ? "automatic sync" : "sync by hand" }
+}
+
+extension SyncPace: CustomStringConvertible {
+  /// Its times in seconds.
+  public var description: String {
+    func seconds(_ duration: Duration) -> Double { Double(duration.wholeMilliseconds) / 1000 }
+    return "runs \(seconds(debounce)) s after a write and every \(seconds(poll)) s, waits up to \(seconds(longestWait)) s"
+  }
 }
 
 extension SyncEngine: CustomStringConvertible {

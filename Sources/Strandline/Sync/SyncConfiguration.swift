@@ -1,4 +1,6 @@
-// Which cloud a store syncs with. The clients of clouds are in other modules; this is what they hand to `open`.
+// Which cloud a store syncs with, and how. The clients of clouds are in other modules; this is what they hand to `open`.
+
+package import StrandlineSystem
 
 /// Which cloud a store syncs with, and how.
 ///
@@ -18,8 +20,12 @@ public struct SyncConfiguration: Sendable {
   /// Takes lines that say what the engine does; none by default.
   public var log: SyncLog?
 
-  /// How requests are spread over time.
-  package var pace = SyncPace()
+  /// When the engine runs by itself, and how long it waits while requests fail.
+  public var pace = SyncPace()
+
+  /// What waits are drawn from; nil: from the store's random numbers. A fleet draws them apart from what logs draw on their
+  /// own threads, so that its seed has one outcome.
+  package var random: (any RandomSource)?
 
   /// Syncs with any implementation of `CloudDatabase`.
   public init(_ database: any CloudDatabase) {

@@ -30,6 +30,9 @@ public final class SyncEngine: SyncDriver {
   private let released: Mutex<[RecordID]> = Mutex([])
   private let isAutomatic: Bool
   private let pace: SyncPace
+  /// What waits are drawn from.
+  private let random: any RandomSource
+  private let constrained = Atomic<Bool>(false)
   private let automaticTask: Mutex<Task<Void, Never>?> = Mutex(nil)
   private let lastRun: Mutex<LastRun> = Mutex(LastRun())
   private let deadline: RunDeadline
@@ -48,9 +51,10 @@ public final class SyncEngine: SyncDriver {
     self.store = store
     self.database = try configuration.makeDatabase(store.path, StoreEnvironment(store.environment))
     self.isAutomatic = configuration.isAutomatic
-    self.pace = configuration.pace
+    pace = configuration.pace
+    random = configuration.random ?? store.environment.random
     watch = SyncWatch(store, database.address.scope, configuration.log)
-    var machine = SyncMachine(store: store, database: database, watch: watch, configuration.pace)
+    var machine = SyncMachine(store: store, database: database, watch: watch, RequestPace.Policy(pace, random))
     watch.opened(machine.pace.longestWait())
     deadline = machine.deadline
     self.machine = Mutex(machine)
@@ -161,6 +165,17 @@ public final class SyncEngine: SyncDriver {
   public func wake(_ cause: SyncCause) {
     causes.withLock { _ = $0.insert(cause) }
     wakeUp.signal()
+  }
+
+  /// Whether the device is short of power, or its network is metered; false at first. The app says so, because only it knows
+  /// its system's word for it (`ProcessInfo.isLowPowerModeEnabled`, `NWPath.isConstrained`). While it is true, automatic runs
+  /// come a tenth as often, and ten times as long after a write. What the app asks for comes as ever.
+  public var isConstrained: Bool {
+    get { constrained.load(ordering: .relaxed) }
+    set {
+      let was = constrained.exchange(newValue, ordering: .relaxed)
+      if was, !newValue { wakeUp.signal() }
+    }
   }
 
   /// How many callers wait for a run.
@@ -336,11 +351,11 @@ public final class SyncEngine: SyncDriver {
         if Task.isCancelled { return }
         hasFailed = true
       }
-      let wait = schedule.runEnded(hasFailed: hasFailed, due: nextDue, pace.random ?? environment.random)
+      let wait = schedule.runEnded(hasFailed: hasFailed, due: nextDue, isConstrained: isConstrained, random)
       await wakeUp.wait(atMost: wait, clock: environment.clock)
       if Task.isCancelled { return }
       causes = takeCauses()
-      let debounce = RunSchedule.debounce(causes)
+      let debounce = schedule.debounce(causes, isConstrained: isConstrained)
       if debounce > 0 {
         do { try await environment.clock.sleep(milliseconds: debounce) } catch { return }
       }

@@ -83,13 +83,13 @@ struct SyncMachine: Sendable {
   /// A zone of this run is gone at the server.
   var lostZone: StrandlineError?
 
-  init(store: RecordStore, database: any CloudDatabase, watch: SyncWatch, _ pace: SyncPace) {
+  init(store: RecordStore, database: any CloudDatabase, watch: SyncWatch, _ policy: RequestPace.Policy) {
     self.store = store
     self.database = database
     self.watch = watch
     queue = UploadQueue(store: store, scope: database.address.scope)
-    self.pace = RequestPace(store: store, scope: database.address.scope, pace)
-    if self.pace.operationsMax > 0 { operationsMax = min(UploadPlan.operationsMax, self.pace.operationsMax) }
+    pace = RequestPace(store: store, scope: database.address.scope, policy)
+    if pace.operationsMax > 0 { operationsMax = min(UploadPlan.operationsMax, pace.operationsMax) }
   }
 
   /// The fetch of one zone.
