@@ -159,6 +159,28 @@ struct `The verb why` {
 
 @Suite(.timeLimit(.minutes(30)))
 struct `The verb zones` {
+  @Test func `a zone that was lost in an earlier run is named by every later one, though nothing is owed`() async throws
+  {
+    let machine = Machine()
+    let put = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"a","fields":{"title":"1"}}"#)
+    #expect(put.code == .done, "\(put)")
+    let server = try await Serving()
+    #expect(await machine.sync(server).code == .done)
+    // Another device ends the zone.
+    let other = ["sync", "--url", server.url, "--container", "iCloud.test", "/B"]
+    #expect(await machine.run(other, input: []).code == .done)
+    #expect(await machine.run("zones", "/B", "erase", "Main", "--yes").code == .done)
+    #expect(await machine.run(other, input: []).code == .done)
+    #expect(await machine.sync(server).code == .unreachable)
+    for again in [await machine.sync(server), await machine.sync(server, "--pull-only")] {
+      #expect(again.code == .recoverable, "\(again)")
+      #expect(again.err.contains("left: zone 'Main', zoneLost: "), "\(again)")
+      #expect(again.err.contains("try: strandline zones /A resume Main"), "\(again)")
+    }
+    #expect(await machine.sync(server, "--zone", "Other").code == .done)
+    await server.end()
+  }
+
   @Test func `lists zones, and has a lost one synced again`() async throws {
     let machine = Machine()
     let other = #"{"recordType":"Note","recordName":"o","zoneName":"Other","fields":{"title":"x"}}"# + "\n"

@@ -81,7 +81,8 @@ extension SyncPace: CustomStringConvertible {
   /// Its times in seconds.
   public var description: String {
     func seconds(_ duration: Duration) -> Double { Double(duration.wholeMilliseconds) / 1000 }
-    return "runs \(seconds(debounce)) s after a write and every \(seconds(poll)) s, waits up to \(seconds(longestWait)) s"
+    return
+      "runs \(seconds(debounce)) s after a write and every \(seconds(poll)) s, waits up to \(seconds(longestWait)) s"
   }
 }
 

@@ -52,18 +52,23 @@ extension SyncStatus {
     ])
   }
 
-  /// What a sync has left, a line a cause with the verb that helps.
-  func linesOfWhatIsLeft(in path: String) -> [String] {
+  /// Zones that are lost, and what the server refuses whole: a line each, with the verb that helps.
+  func linesOfHalts(in path: String) -> [String] {
     let store = ShellWord.quote(path)
-    var lines: [String] = []
-    for halt in halts {
+    return halts.map { halt in
       let what = halt.type.map { "every '\($0)' of zone '\(halt.zone)'" } ?? "zone '\(halt.zone)'"
       let verb =
         halt.code == StrandlineError.Code.zoneLost.rawValue
         ? "strandline zones \(store) resume \(ShellWord.quote(halt.zone.name))"
         : "the same command when the server takes it"
-      lines.append("left: \(printable(what)), \(printable(halt.code)): \(printable(halt.reason))\ntry: \(verb)")
+      return "left: \(printable(what)), \(printable(halt.code)): \(printable(halt.reason))\ntry: \(verb)"
     }
+  }
+
+  /// What is owed: a line for each cause, with the verb that helps.
+  func linesOfWhatIsLeft(in path: String) -> [String] {
+    let store = ShellWord.quote(path)
+    var lines: [String] = []
     for group in held where !group.isDownload {
       let what = "left: \(Words.plural(group.count, "record")), \(printable(group.code))"
       if let next = group.nextTryMilliseconds {

@@ -11,8 +11,8 @@ extension Command {
       "Fetches, sends, and fetches again after a conflict. If the server throttles requests, it waits at most 30 seconds",
       "in all; then it exits with 75 (69 if the server cannot be reached) and says when to try again. The session token",
       "changes with each answer, and its file is rewritten. Without --session-token-file it is kept in STORE.",
-      "Exits with 0 if nothing is set aside, and with 1 if the server refused a record, which is then held: see held. What",
-      "is left is said by cause, with the verb that helps.",
+      "Exits with 0 if nothing is set aside, and with 1 if the server refused a record, which is then held: see held, or if a",
+      "zone was lost in an earlier run: see zones. What is left is said by cause, with the verb that helps.",
       "With --watch it stays, syncs by itself as an app does, and prints a line when its status changes: Synced, Uploading",
       "1,204 of 60,000. It holds the store's lock meanwhile. Ends at Ctrl-C (exit code 0).",
       "Unsettled are the mutations (saves and deletions) that the server has not yet accepted or refused.",
@@ -87,7 +87,9 @@ struct SyncCommand {
     // Read before the store is closed, because the status reads unsettled events from the log.
     let status = Result { try store.status() }
     let ended = outcome.flatMap { report in Result { try linesOfEndedEdits(in: store, since: begin, report) } }
-    let left = options.direction == .pullOnly ? [] : try store.sync.status.linesOfWhatIsLeft(in: storePath)
+    let shown = try store.sync.status
+    let left =
+      shown.linesOfHalts(in: storePath) + (options.direction == .pullOnly ? [] : shown.linesOfWhatIsLeft(in: storePath))
     do { try await store.close() } catch {
       // If both the sync and the close fail, the error of the sync is reported.
       if case .success = outcome { throw error }
@@ -97,7 +99,9 @@ struct SyncCommand {
     warnAboutUnknownZone(found)
     try show(report, found)
     for line in try ended.mapError(target.failure).get() + left { console.say(line) }
-    return found.held.isEmpty ? .done : .recoverable
+    // A zone that was lost before stays so until a person decides, and no run is silent about it.
+    let isLost = shown.halts.contains { options.zone == nil || options.zone == $0.zone }
+    return found.held.isEmpty && !isLost ? .done : .recoverable
   }
 
   /// Lets the engine run by itself until Ctrl-C, and ends it in order.
