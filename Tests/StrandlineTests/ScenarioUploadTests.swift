@@ -192,4 +192,51 @@ import Testing
     #expect(try await b.lives("late10"))
     try await expectAgreement(a, b)
   }
+
+  @Test func `decision 18: a server that refuses each record of a type, together and alone, halts the type`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.exchange()
+    for number in 0..<8 { try await a.write("n\(number)", ["title": "t"]) }
+    try await a.write("other", type: "Other")
+    cloud.refuse { script in
+      script.refusal = { request, operations in
+        guard request == .modify, operations.contains(where: { $0.type == "Note" }) else { return nil }
+        return CloudError(.badRequest, reason: "no type Note")
+      }
+    }
+    let error = try await a.run()
+    #expect(error?.code == .serverRefused && error?.message.contains("every 'Note'") == true)
+    #expect(cloud.count(.modify) <= 2 * 4 + 2)
+    let status = try await a.open().status()
+    #expect(status.held.isEmpty && status.unsettled == 8, "no record is held for what is wrong with its type")
+    #expect(try await a.open().sync.status.halts.map(\.type) == ["Note"])
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `decision 42: where one record of a type is taken, the others that are refused alone are held`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    for number in 0..<8 { try await a.write("n\(number)", ["title": "t"]) }
+    cloud.refuse { script in
+      script.refusal = { request, operations in
+        guard request == .modify, operations.map(\.name) != ["n0"] else { return nil }
+        return CloudError(.badRequest, reason: "no")
+      }
+    }
+    let error = try await a.run()
+    #expect(error == nil, "\(cloud.sent)")
+    #expect(try await a.open().status().held.map(\.id.name).sorted() == (1..<8).map { "n\($0)" })
+    try await b.exchange()
+    #expect(try await b.lives("n0"))
+  }
 }

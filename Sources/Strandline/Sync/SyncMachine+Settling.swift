@@ -85,6 +85,7 @@ extension SyncMachine {
       switch outcome {
       case .saved, .deleted:
         (contention[id], postponed[id]) = (nil, nil)
+        takenTypes.insert(upload.haltedType)
         queue.changed(id)
         if upload.isPreparation { queue.wake(id) }
       case .refused(let error, let policy, let server):
@@ -379,5 +380,5 @@ private struct Answer {
 }
 
 extension SyncMachine.Upload {
-  fileprivate var haltedType: UploadQueue.HaltedType { UploadQueue.HaltedType(zone: id.zone, type: type) }
+  var haltedType: UploadQueue.HaltedType { UploadQueue.HaltedType(zone: id.zone, type: type) }
 }

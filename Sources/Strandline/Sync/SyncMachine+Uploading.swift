@@ -42,6 +42,7 @@ extension SyncMachine {
     if !queue.frozenZones.isSubset(of: frozen) { queue.lookAgain() }
     if let part = parts.popLast() {
       if !frozen.contains(part.zone) { try await send(part.units, to: part.zone) }
+      if parts.isEmpty { try await holdRefusedAlone() }
       return true
     }
     let known = takePrepared(frozen)
@@ -236,7 +237,7 @@ extension SyncMachine {
     try await noteRefusal(of: batch, error)
     let units = UploadPlan.units(batch.map(\.item))
     guard units.count > 1 else {
-      try await hold(batch, error)
+      try await refuseAlone(batch, error)
       if parts.isEmpty { operationsMax = max(operationsMax, operationsMaxBefore) }
       return
     }
@@ -252,6 +253,31 @@ extension SyncMachine {
     try await pace.learn(operationsMax: operationsMax)
     parts.append(Part(zone: zone, units: Array(units[(units.count / 2)...])))
     parts.append(Part(zone: zone, units: Array(units[..<(units.count / 2)])))
+  }
+
+  /// A record was refused alone. It is held when the halves of its batch have been sent, unless the server refuses whatever is of
+  /// its type: at the third one in the same words, and with none taken, the type is halted, and the other halves are not
+  /// tried.
+  private mutating func refuseAlone(_ batch: [Upload], _ error: CloudError) async throws {
+    refusedAlone.append((batch, error))
+    let type = batch[0].haltedType
+    let alike = refusedAlone.count { other, refusal in
+      other[0].haltedType == type && (refusal.code, refusal.reason) == (error.code, error.reason)
+    }
+    if alike >= Self.alikeMin, !takenTypes.contains(type) {
+      queue.halt(type, because: error)
+      refusedAlone.removeAll { $0.batch[0].haltedType == type }
+      // What else was in the batch comes again without that type.
+      parts = []
+      queue.lookAgain()
+    }
+    if parts.isEmpty { try await holdRefusedAlone() }
+  }
+
+  /// The halves of a batch have been sent.
+  private mutating func holdRefusedAlone() async throws {
+    for (batch, error) in refusedAlone { try await hold(batch, error) }
+    refusedAlone = []
   }
 
   /// The results, with each that does not answer its operation (none, a version for a deletion, a deletion for a save)

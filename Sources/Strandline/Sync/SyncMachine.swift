@@ -63,6 +63,9 @@ struct SyncMachine: Sendable {
   var ahead: PageAhead?
   /// What is sent next.
   var prepared: Prepared?
+  /// What was refused alone while the halves of a batch were sent, and the types of which this run has sent something.
+  var refusedAlone: [(batch: [Upload], error: CloudError)] = []
+  var takenTypes: Set<UploadQueue.HaltedType> = []
   /// How often batches of this run may still be halved.
   var splitsLeft = 0
   /// What was written up to here is sent in this round, and how many rounds of this run may follow.
@@ -176,7 +179,7 @@ struct SyncMachine: Sendable {
     (roundEnd, roundsLeft) = (store.durableLSN, Self.roundsMax)
     if hasFailed { lookAgain() }
     hasFailed = true
-    (refusedZones, lostZone, splitsLeft) = ([:], nil, Self.splitsMax)
+    (refusedZones, lostZone, splitsLeft, takenTypes) = ([:], nil, Self.splitsMax, [])
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
@@ -187,7 +190,7 @@ struct SyncMachine: Sendable {
   /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.
   private mutating func lookAgain() {
     queue.lookAgain()
-    (parts, prepared) = ([], nil)
+    (parts, prepared, refusedAlone) = ([], nil, [])
     for (id, wait) in queue.waits {
       if wait == .lookup { lookups[id.zone, default: []].insert(id.name) }
       if wait == .fetch { fetch(id.zone) }
