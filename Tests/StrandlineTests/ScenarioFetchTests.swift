@@ -137,6 +137,51 @@ import Testing
     #expect(old.statistics.appliedOperations == applied)
   }
 
+  @Test func `118: after a server went back in time, what is here goes up by a resync, older versions there or not`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["edited", "edited here", "deleted here", "same"] {
+      try await a.put(name, ["title": "one", "other": 1])
+    }
+    try await exchange(a, b)
+    let image = fleet.serverDisk.imageAfterCrash(.all)
+    try await b.put("edited", ["title": "two"])
+    try await b.put("edited here", ["title": "two"])
+    try await b.put("late", ["title": "two"])
+    try await exchange(b, a)
+    try await a.put("deleted here", ["title": "two"])
+    try await a.put("same", ["title": "two"])
+    try await exchange(a, b)
+    let old = try CloudServer(
+      directory: "/cloud",
+      environment: SystemEnvironment(fileSystem: image, clock: fleet.serverClock, random: SeededRandom(seed: 9)),
+      controlIntervalMilliseconds: nil)
+    for device in [a, b] {
+      try await device.close()
+      try await device.open(through: InProcessTransport(old))
+    }
+    try await a.put("edited here", ["title": "three"])
+    try await a.remove("deleted here")
+    for _ in 0..<3 { _ = try await a.run() }
+    #expect(try await a.open().status().zones.map(\.isLost) == [true])
+    try await a.open().sync.resync(.main, from: .here)
+    for _ in 0..<3 { try await a.exchange() }
+    #expect(try await a.open().status().zones.map(\.isLost) == [false])
+    let titles = ["edited": "two", "edited here": "three", "late": "two", "same": "two", "deleted here": nil]
+    for (name, title) in titles { #expect(try await a.value(name) == title.map { .string($0) }, "\(name)") }
+    // A new device sees what the first one has.
+    let c = fleet.device("c")
+    try await c.open(through: InProcessTransport(old))
+    try await c.exchange()
+    try await expectAgreement(a, c)
+    // The other one, which saw it all as well, has nothing to decide any more.
+    try await b.exchange()
+    try await b.exchange()
+    try await expectAgreement(a, b)
+  }
+
   @Test func `120: a server that knows nothing of a token is fetched anew, and nothing is lost`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

@@ -220,7 +220,7 @@ import Testing
     try await expectAgreement(a, b)
   }
 
-  @Test func `decision 42: where one record of a type is taken, the others that are refused alone are held`()
+  @Test func `decision 18: where one record of a type is taken, the others that are refused alone are held`()
     async throws
   {
     let fleet = try Fleet()

@@ -143,7 +143,8 @@ package struct Intake {
       edit: try pendingEdit(entry, ancestor: try ancestor(included, stamp, entry, base, core), core),
       rules: rules[arrival.version.type], writer: core.writer,
       answers: answers,
-      lacksAcknowledged: lacksAcknowledged)
+      lacksAcknowledged: lacksAcknowledged,
+      sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue)
   }
 
   /// The version from which the unsettled edit and an arriving version were both made.
@@ -280,6 +281,14 @@ package struct Intake {
               id: id, type: version.type, births: version.stamp.births, base: .none, time: time,
               editCount: loaded.editCount, tenure: core.tenure, isCreation: true,
               content: EncodedContent(version, dirty: dirty))))
+      case .restore(let loaded, let dirty):
+        try core.append(
+          .saved(
+            Saved(
+              id: id, type: loaded.version.type, births: loaded.version.stamp.births, base: version, time: core.tick(),
+              editCount: loaded.editCount, tenure: core.tenure, isCreation: false,
+              content: EncodedContent(
+                loaded.version, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) })))))
       case .block(let blocked): try core.append(.blocked(blocked))
       case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
       case .loseZone(let words): try core.append(.zoneChanged(.lost(id.zone, .other, words: words)))

@@ -24,6 +24,8 @@ struct IntakeDecision {
     case revive(PendingEdit, words: String)
     /// Append the version as the first one of a life that begins with it.
     case create(LoadedVersion)
+    /// Append the version as an edit of the one that was stored.
+    case restore(LoadedVersion, dirty: Set<String>)
     /// Append that the change was not applied, and what has to be asked because of it.
     case block(Blocked)
     /// Close the record's block, if it has one.
@@ -77,6 +79,8 @@ struct VersionSituation {
   let answers: ConflictAnswers
   /// Answer to a lookup: the base is a mutation of this store that the server acknowledged, and the version lacks it.
   let lacksAcknowledged: Bool
+  /// A person has decided that what is here goes up again, whatever the server has of it.
+  let sendsAgain: Bool
 
   private var births: Set<Birth> { arrival.version.stamp.births }
 
@@ -168,6 +172,7 @@ struct VersionSituation {
   }
 
   private func decideStale() -> IntakeDecision {
+    if sendsAgain { return decideToSendAgain() }
     guard source == .lookup else {
       return blocking("an older version than the one that is known here", .lookup)
     }
@@ -178,6 +183,23 @@ struct VersionSituation {
     decision.steps.append(
       .loseZone(
         words: "the server went back in time: it holds an older version of '\(id)' than it once acknowledged"))
+    return decision
+  }
+
+  /// The server has an older version than this store, and a person has decided for this store's: it is sent again, as a change of
+  /// what the server has.
+  private func decideToSendAgain() -> IntakeDecision {
+    var decision = IntakeDecision(steps: [.store(arrival)])
+    decision.counts.fetchedSaves = 1
+    if let edit {
+      let joined = edit.version
+      let dirty = Join.difference(joined, from: arrival.version)
+      decision.steps.append(.merge(joined, dirty: dirty, of: edit, rule: Merged.replaceRule, words: ""))
+    } else if entry?.pending != nil {
+      decision.steps.append(.deleteAgain(births.union(deadLives)))
+    } else if let base {
+      decision.steps.append(.restore(base, dirty: Join.difference(base.version, from: arrival.version)))
+    }
     return decision
   }
 

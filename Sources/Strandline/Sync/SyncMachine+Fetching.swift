@@ -103,7 +103,7 @@ extension SyncMachine {
     let (scope, only, fetchesFeed) = (scope, options.zone, fetchesFeed)
     let zones = store.projections.withLock { $0.sync.zones }
     return zones.lazy.filter { id, state in
-      guard id.scope == scope, !state.isLost, refusedZones[id] == nil else { return false }
+      guard id.scope == scope, !state.isLost, refusedZones[id] == nil, !sweepsToEnd.contains(id) else { return false }
       if fetches[id]?.isForced == true { return true }
       return state.isDirty && fetchesFeed && (only == nil || only == id)
     }.map(\.key).min { left, right in
@@ -234,10 +234,26 @@ extension SyncMachine {
 
   /// The zone has been fetched to its end.
   private mutating func endFetch(of zone: ZoneID) async throws {
+    if options.direction != .pushOnly, !sweepsToEnd.contains(zone), showedOlder(zone) {
+      sweepsToEnd.insert(zone)
+      isReviewDue = true
+      return
+    }
     try await endSweep(of: zone)
+    sweepsToEnd.remove(zone)
     fetches[zone] = nil
     try endDoubts(in: zone)
     for id in queue.fetched(zone) { sendAgain(id) }
+  }
+
+  /// Whether records of a zone with an open sweep have to be looked up, because the feed showed older versions of them.
+  private func showedOlder(_ zone: ZoneID) -> Bool {
+    store.projections.withLock { projections in
+      guard let state = projections.sync.zones[zone], state.sweepEpoch != 0 else { return false }
+      return projections.sync.openBlocks.contains {
+        $0.key.zone == zone && $0.value.subject == .version && $0.value.consequence == .lookup
+      }
+    }
   }
 
   // MARK: A zone that is gone
@@ -287,7 +303,11 @@ extension SyncMachine {
   /// too large for the server is made again for half of its records.
   mutating func lookUpNext() async throws -> Bool {
     collectLookups()
-    guard let (zone, names) = lookups.min(by: { $0.key < $1.key }) else { return false }
+    guard let (zone, names) = lookups.min(by: { $0.key < $1.key }) else {
+      guard let zone = sweepsToEnd.filter({ refusedZones[$0] == nil }).min() else { return false }
+      if self.zone(zone)?.isLost == true { sweepsToEnd.remove(zone) } else { try await endFetch(of: zone) }
+      return true
+    }
     let some = Array(names.sorted().prefix(lookupsMax))
     let found: [String: CloudResult]
     do {

@@ -41,6 +41,9 @@ struct SyncMachine: Sendable {
   var fetches: [ZoneID: ZoneFetch] = [:]
   /// The zones whose fetch the server refused in this run, each with its error.
   var refusedZones: [ZoneID: CloudError] = [:]
+  /// Zones that were fetched to their end, and whose sweep ends when the records have been looked up that the feed showed in
+  /// older versions: a server that went back in time must not remove what it does not know yet.
+  var sweepsToEnd: Set<ZoneID> = []
   /// Records to look up, by zone.
   var lookups: [ZoneID: Set<String>] = [:]
   /// Records with a block or a version that could not be read were to be looked up in this run.
@@ -171,7 +174,7 @@ struct SyncMachine: Sendable {
   private mutating func begin(_ options: CycleOptions) {
     self.options = options
     report = SyncReport()
-    ahead = nil
+    (ahead, sweepsToEnd) = (nil, [])
     if options.asksForChanges { (isListDue, isReviewDue) = (true, true) }
     listPages = 0
     // Of an upload whose answer was lost the feed says whether it arrived.
