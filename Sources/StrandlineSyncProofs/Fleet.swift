@@ -88,11 +88,11 @@ package final class Device: Sendable {
   }()
 
   /// Opens the store, or returns it if it is open. Its engine syncs only in `sync()`; with another cloud than the fleet's
-  /// if `database` is not nil. `conflicts` counts if the store was not open.
+  /// if `database` is not nil. `conflicts` and `schema` count if the store was not open.
   @discardableResult
   package func open(
     through transport: (any Transport)? = nil, database: (any CloudDatabase)? = nil,
-    conflicts: ConflictRules = ConflictRules()
+    conflicts: ConflictRules = ConflictRules(), schema: Schema = Schema()
   ) async throws -> RecordStore {
     if let store = parts.withLock({ $0.store }) { return store }
     let environment = environment
@@ -101,6 +101,7 @@ package final class Device: Sendable {
         ?? web(through: transport ?? HookedTransport(InProcessTransport(fleet.server), afterRequest)))
     configuration.isAutomatic = false
     configuration.conflicts = conflicts
+    configuration.schema = schema
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: options, environment: environment)
     parts.withLock { $0.store = store }

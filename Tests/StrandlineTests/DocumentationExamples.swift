@@ -333,6 +333,13 @@ func openWithRules(at folder: String, cloud: any CloudDatabase) async throws -> 
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
+func openWithSchema(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.schema["Task"].parent = ParentSchema("list", whenDeleted: .move(to: "inbox"))
+  configuration.schema["Comment"].parent = ParentSchema("task", whenDeleted: .delete)
+  return try await RecordStore.open(at: folder, syncing: configuration)
+}
+
 func markPlace(of name: String, in store: RecordStore) async throws {
   try await store.write { tx in
     guard var record = try tx.record(RecordID(name)) else { return }

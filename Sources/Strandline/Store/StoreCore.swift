@@ -18,6 +18,8 @@ package struct StoreCore: ~Copyable, Sendable {
   package var engineScope: DatabaseScope?
   /// What becomes of conflicts.
   package var conflictRules = ConflictRules()
+  /// What the app declares of its types.
+  package var schema = Schema()
   /// No transaction begins: the store is suspended, or about to be.
   package private(set) var isSuspended = false
   /// Whether `opened` stands in the log under this tenure and name.

@@ -5,6 +5,18 @@
 
 import StrandlineSystem
 
+extension StoreCore {
+  /// Runs a closure of the engine's as a closure of `write`, as part of the open transaction.
+  mutating func write(_ body: (inout WriteTransaction) throws -> Void) throws {
+    var transaction = WriteTransaction(core: self)
+    do { try body(&transaction) } catch {
+      self = transaction.finish()
+      throw error
+    }
+    self = transaction.finish()
+  }
+}
+
 /// A transaction that is being written. It sees everything that was written before it, durable or not.
 public struct WriteTransaction: ~Copyable {
   private var core: StoreCore
@@ -34,6 +46,12 @@ public struct WriteTransaction: ~Copyable {
       SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { Touch(milliseconds: $0) })
     }
     return shown.record(id, system: shown.system ?? system)
+  }
+
+  /// Whether a record was deleted and no life of it is left, as this transaction sees it.
+  func isGone(_ id: RecordID) throws -> Bool {
+    let known = try core.projections.look(id)
+    return known.entry == nil && known.deletion != nil
   }
 
   /// Saves a record whole: its fields become exactly those given. A record that equals what is there changes nothing.

@@ -14,20 +14,37 @@ package struct Intake {
 
   let source: Source
   let rules: ConflictRules
+  /// What the app declares of its types.
+  let schema: Schema
+  /// The page that brings the changes; nil for any other answer, whose versions do not wait for a parent.
+  let page: PagePlace?
+  /// The versions of this page that wait for their parent.
+  var waiting: [RecordID: ShelvedVersion] = [:]
   var taken = TakenChanges()
   /// The resolvers' answers.
   var answers = ConflictAnswers()
   /// The resolvers that have to be asked; then nothing of the transaction may stay.
   var questions: [ConflictQuestion] = []
 
-  package init(_ source: Source, rules: ConflictRules = ConflictRules()) {
+  package init(
+    _ source: Source, rules: ConflictRules = ConflictRules(), schema: Schema = Schema(), page: PagePlace? = nil
+  ) {
     self.source = source
     self.rules = rules
+    self.schema = schema
+    self.page = page
   }
 
-  /// Applies what the server says of a record. If what this store has of the record is damaged, that record is held, and
-  /// the page goes on.
+  /// Applies what the server says of a record, behind the version of it that waits for its parent; or has it wait too. If
+  /// what this store has of the record is damaged, that record is held, and the page goes on.
   package mutating func apply(_ change: ServerChange, to core: inout StoreCore) throws {
+    // A newer version that waits as well takes its place.
+    if try waits(change, core) { return }
+    try show(change.id, &core)
+    try applyGuarded(change, to: &core)
+  }
+
+  mutating func applyGuarded(_ change: ServerChange, to core: inout StoreCore) throws {
     let before = core.projections.appliedLSN
     do { try decide(change, &core) } catch let error as StrandlineError
       where error.code == .damaged && !error.isOfIndex && core.projections.appliedLSN == before

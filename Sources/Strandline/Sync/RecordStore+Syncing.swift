@@ -17,7 +17,8 @@ extension RecordStore {
   ///   - environment: disk, clock and random source; the machine's own by default.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
-  /// - Throws: `StrandlineError`: `.notAStore`, `.storeHeld`, `.damaged`, `.fromTheFuture`, `.diskFull`, `.io`.
+  /// - Throws: `StrandlineError`: `.notAStore`, `.storeHeld`, `.damaged`, `.fromTheFuture`, `.diskFull`, `.io`;
+  ///   `.invalidName` for a schema that names what no record or field can be called.
   /// - Complexity: O(events since the index was written last); after a clean close that is at most 1,000. O(bytes of the
   ///   log) where the index is missing or damaged: a million events in a few seconds.
   public static func open(
@@ -25,6 +26,10 @@ extension RecordStore {
     options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real, fileID: String = #fileID,
     line: Int = #line
   ) async throws -> RecordStore {
+    if let defect = syncing?.schema.defect {
+      throw StrandlineError(
+        .invalidName, "cannot open the store at '\(path)': \(defect)", location: "\(fileID):\(line)")
+    }
     // Reading a whole log blocks its thread for long, so it does not run on the cooperative pool.
     let store = try await withCheckedThrowingContinuation { continuation in
       DispatchQueue.global().async {
@@ -42,6 +47,7 @@ extension RecordStore {
       store.core.withLock { core in
         core.engineScope = engine.database.address.scope
         core.conflictRules = syncing.conflicts
+        core.schema = syncing.schema
       }
       store.driver.withLock { $0 = engine }
     }

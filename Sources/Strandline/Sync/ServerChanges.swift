@@ -72,6 +72,7 @@ extension RecordStore {
   ///   - source: what brought the changes.
   ///   - serverOffset: how far the server's clock was ahead of this device's when the answer came, if the transport says so.
   ///   - rules: what becomes of conflicts; nil: by the rules with which the store was opened.
+  ///   - page: where the page stands in its zone's feed; nil for any other answer.
   ///   - before: called in the transaction, before the changes. If it returns false, the transaction is dropped whole. It
   ///     may be called more than once, because a transaction that needs an answer of the app is undone and made again; so
   ///     it sets what it tells the caller, and adds nothing to it.
@@ -80,22 +81,26 @@ extension RecordStore {
   ///   `.io`, `.diskFull`, `.outcomeUnknown`, `.suspended`, `.closed`.
   package func take(
     _ changes: [ServerChange], _ source: Intake.Source, serverOffset: Int64? = nil,
-    rules: ConflictRules? = nil,
+    rules: ConflictRules? = nil, page: PagePlace? = nil,
     before: (inout StoreCore) throws -> Bool = { _ in true }, after: (inout StoreCore) throws -> Void = { _ in }
   ) async throws -> TakenChanges {
-    let rules = rules ?? core.withLock { $0.conflictRules }
+    let (standard, schema) = core.withLock { ($0.conflictRules, $0.schema) }
+    let rules = rules ?? standard
     let newest = changes.lazy.compactMap(\.modifiedMilliseconds).max()
     var answers = ConflictAnswers()
     var rounds = 0
     while true {
-      var intake = Intake(source, rules: rules)
+      var intake = Intake(source, rules: rules, schema: schema, page: page)
       intake.answers = answers
       do {
         try await commit { core in
+          // What waits was fetched before the feed begins anew, so it is behind the sweep.
+          if let page, page.startsOver { try intake.showAll(in: page.zone, &core) }
           guard try before(&core) else { throw Undo.dropped }
           if let serverOffset { core.learn(serverOffset: serverOffset) }
           if let newest { core.learn(serverMilliseconds: newest, isNow: false) }
           for change in changes { try intake.apply(change, to: &core) }
+          try intake.endWaiting(&core)
           guard intake.questions.isEmpty else { throw Undo.unanswered }
           try after(&core)
           try core.appendServerOffset()
@@ -114,15 +119,23 @@ extension RecordStore {
   }
 
   /// Reads the records again that an earlier version could not read and whose bytes were kept, and applies those that
-  /// `read` can read now.
+  /// `read` can read now. Versions that wait for their parent in a zone that is not being fetched, because it was lost
+  /// meanwhile, are shown as they are.
   ///
   /// - Throws: as `take`.
   package func takeKept(_ read: (_ raw: [UInt8], ZoneID) -> ServerRecord?) async throws -> TakenChanges {
-    let kept = projections.sync.unread.filter { !$0.value.raw.isEmpty }
-    let changes = kept.sorted { $0.key < $1.key }.compactMap { id, held in
-      read(held.raw, id.zone).map { ServerChange(id, .version($0)) }
+    let sync = projections.sync
+    let changes = sync.unread.sorted { $0.key < $1.key }.compactMap { id, held in
+      held.isShelved || held.raw.isEmpty ? nil : read(held.raw, id.zone).map { ServerChange(id, .version($0)) }
     }
-    return changes.isEmpty ? TakenChanges() : try await take(changes, .delta)
+    var taken = changes.isEmpty ? TakenChanges() : try await take(changes, .delta)
+    let waiting = Set(sync.unread.values.lazy.filter(\.isShelved).map(\.id.zone))
+    for zone in waiting.sorted() where sync.zones[zone]?.isDirty != true {
+      let shown = try await take([], .delta, page: PagePlace(zone: zone, isLast: true))
+      taken.report.add(shown.report)
+      taken.touched.formUnion(shown.touched)
+    }
+    return taken
   }
 
   /// Why a transaction is undone that did not fail.

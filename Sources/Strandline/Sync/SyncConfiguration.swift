@@ -17,6 +17,9 @@ public struct SyncConfiguration: Sendable {
   /// and a deletion wins over an edit. All devices of an app should have the same rules.
   public var conflicts = ConflictRules()
 
+  /// What the app declares of its record types; nothing by default.
+  public var schema = Schema()
+
   /// Takes lines that say what the engine does; none by default.
   public var log: SyncLog?
 

@@ -196,7 +196,11 @@ extension SyncMachine {
     let taken: TakenChanges
     do {
       let offset = database.serverOffsetMilliseconds
-      taken = try await store.take(changes, isFullFetch ? .fullFetch : .delta, serverOffset: offset) { core in
+      let place = PagePlace(zone: zone, isLast: !page.moreComing, startsOver: isReset || asked == nil)
+      let settlesChildren = try reviewsChildren(of: zone, after: page)
+      taken = try await store.take(
+        changes, isFullFetch ? .fullFetch : .delta, serverOffset: offset, page: place
+      ) { core in
         // Requested with a token that is no longer the zone's: the page may be older than what is here. Drop it whole.
         guard core.projections.sync.zones[zone]?.token == asked else { return false }
         if isReset {
@@ -214,8 +218,8 @@ extension SyncMachine {
             .tokenAdvanced(
               TokenAdvanced(zone: zone, asked: isReset ? nil : asked, token: page.token, sweepEpoch: epoch)))
         }
-        // With an open sweep the zone is clean when that has ended.
-        if !page.moreComing, epoch == 0, core.projections.sync.zones[zone]?.isDirty == true {
+        // With an open sweep the zone is clean when that has ended, and else when the children of deleted records are settled.
+        if !page.moreComing, epoch == 0, !settlesChildren, core.projections.sync.zones[zone]?.isDirty == true {
           try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
         }
       }
@@ -239,6 +243,7 @@ extension SyncMachine {
       isReviewDue = true
       return
     }
+    try await settleChildren(of: zone)
     try await endSweep(of: zone)
     sweepsToEnd.remove(zone)
     fetches[zone] = nil

@@ -63,7 +63,11 @@ extension SyncMachine {
     let all = try store.synced(in: zone).map(\.id)
     try await remove(all, from: zone, .server)
     try await store.commit { core in
-      guard core.projections.sync.zones[zone]?.resetPolicy == ResyncSource.server.rawValue else { return }
+      let sync = core.projections.sync
+      guard sync.zones[zone]?.resetPolicy == ResyncSource.server.rawValue else { return }
+      for id in sync.unread.values.lazy.filter({ $0.isShelved }).map(\.id).filter({ $0.zone == zone }).sorted() {
+        try core.append(.released(Released(id: id, lsn: .none)))
+      }
       try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(all.count))))
       try core.append(
         .zoneChanged(

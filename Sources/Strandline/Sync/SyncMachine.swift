@@ -46,6 +46,9 @@ struct SyncMachine: Sendable {
   var sweepsToEnd: Set<ZoneID> = []
   /// Records to look up, by zone.
   var lookups: [ZoneID: Set<String>] = [:]
+  /// Zones in which children of deleted records may be that the app's rules for them were not applied to; nil before the
+  /// first run.
+  var childReviews: Set<ZoneID>?
   /// Records with a block or a version that could not be read were to be looked up in this run.
   var isReviewDue = true
   /// Records that the server does not have although it once did, each with what is being asked because of it.
@@ -179,6 +182,7 @@ struct SyncMachine: Sendable {
     listPages = 0
     // Of an upload whose answer was lost the feed says whether it arrived.
     fetchesFeed = options.direction != .pushOnly || store.projections.withLock { !$0.outbox.attempted.isEmpty }
+    beginChildReviews()
     (roundEnd, roundsLeft) = (store.durableLSN, Self.roundsMax)
     if hasFailed { lookAgain() }
     hasFailed = true

@@ -43,7 +43,10 @@ extension SyncStatus {
       let what = count == 1 ? "A zone needs attention" : "\(Self.number(count)) zones need attention"
       return "\(what): \(Self.words(forCode: lost.code))"
     }
-    let attention = held.filter { $0.nextTryMilliseconds == nil || $0.code == CloudError.Code.quotaExceeded.rawValue }
+    let attention = held.filter {
+      ($0.nextTryMilliseconds == nil && $0.code != Held.parentMissing)
+        || $0.code == CloudError.Code.quotaExceeded.rawValue
+    }
     if let most = attention.first {
       let count = attention.reduce(0) { $0 + $1.count }
       let verb = count == 1 ? "needs" : "need"
@@ -74,6 +77,7 @@ extension SyncStatus {
     case CloudError.Code.limitExceeded.rawValue: "too large"
     case CloudError.Code.validatingReferenceError.rawValue: "other records refer to it, or it refers to none"
     case CloudError.Code.notFound.rawValue: "missing at the server"
+    case Held.parentMissing: "shown when the record above it has come"
     case CloudError.Code.conflict.rawValue: "changed elsewhere again and again"
     case StrandlineError.Code.damaged.rawValue.uppercased(): "damaged on this device"
     case StrandlineError.Code.zoneLost.rawValue: "gone at the server"

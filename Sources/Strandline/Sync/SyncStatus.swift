@@ -23,7 +23,8 @@ public struct SyncStatus: Hashable, Sendable {
 
   /// Records that are set aside for one cause.
   public struct HeldGroup: Hashable, Sendable {
-    /// The server's code, or `DAMAGED`.
+    /// The server's code, `DAMAGED`, or `PARENT_MISSING` for versions that are shown when the record above them has come, at
+    /// the latest with the last page of their zone (`ParentSchema`).
     public var code: String
     /// How many.
     public var count: Int

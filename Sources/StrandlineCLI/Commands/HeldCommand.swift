@@ -75,12 +75,14 @@ extension StoreStatus.Held {
   /// One line for a person.
   var line: String {
     let next =
-      isDownload
-      ? "until the server shows a version that can be read"
-      : retryMilliseconds.map {
-        $0 > 0 ? "tried again in \(Words.duration(milliseconds: $0))" : "tried again with the next sync"
-      }
-        ?? "until it is edited, released or discarded"
+      code == Held.parentMissing
+      ? "until its zone is fetched to its end"
+      : isDownload
+        ? "until the server shows a version that can be read"
+        : retryMilliseconds.map {
+          $0 > 0 ? "tried again in \(Words.duration(milliseconds: $0))" : "tried again with the next sync"
+        }
+          ?? "until it is edited, released or discarded"
     return "\(printable(id.description)): \(printable(code)), \(printable(reason)) "
       + "(tried \(Words.plural(attempts, "time")); \(next))"
   }

@@ -204,8 +204,10 @@ private struct Story {
   private func words(_ held: Held) -> String {
     let what = held.direction == .upload ? "event \(held.lsn)" : "a version of the server"
     let next =
-      held.durationMilliseconds > 0
-      ? "it is tried again after \(Words.duration(milliseconds: held.durationMilliseconds))" : "it waits for a person"
+      held.isShelved
+      ? "it is shown when that comes, at the latest when its zone is fetched to its end"
+      : held.durationMilliseconds > 0
+        ? "it is tried again after \(Words.duration(milliseconds: held.durationMilliseconds))" : "it waits for a person"
     return "\(what) was set aside: \(held.code), \(held.words); \(next)"
   }
 
@@ -257,7 +259,10 @@ private struct Ending {
         (state, words, remedy) = ("pending", "\(what) \(sent)", sync)
       }
     } else if let held = store.projections.withLock({ $0.sync.unread[id] }) {
-      (state, words) = ("unreadable", "the server's version could not be read (\(held.code), \(held.words))")
+      (state, words) =
+        held.isShelved
+        ? ("shelved", "a version of the server is not shown yet: \(held.words)")
+        : ("unreadable", "the server's version could not be read (\(held.code), \(held.words))")
       remedy = sync
     } else if let base = known.entry?.base {
       (state, words) = ("synced", "nothing is owed: the server has it, as version '\(base.changeTag)'")

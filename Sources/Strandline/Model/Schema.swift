@@ -1,0 +1,146 @@
+// What an app declares of its record types, beside the rules by which conflicts end: what a record hangs below.
+//
+// Nothing has to be declared. A type without a declaration is shown as it comes.
+
+import StrandlineSystem
+
+/// What an app declares of its record types.
+///
+/// All devices of an app should declare the same.
+public struct Schema: Hashable, Sendable {
+  private var types: [String: TypeSchema] = [:]
+
+  /// Declares nothing.
+  public init() {}
+
+  /// What is declared of a record type.
+  public subscript(type: String) -> TypeSchema {
+    get { types[type] ?? TypeSchema() }
+    set { types[type] = newValue == TypeSchema() ? nil : newValue }
+  }
+
+  /// The types that are declared, in the order of their UTF-8.
+  var names: [String] { types.keys.sorted { $0.precedesByUTF8($1) } }
+
+  /// What in it cannot be; nil if nothing.
+  var defect: String? {
+    for name in names {
+      guard let parent = types[name]?.parent else { continue }
+      if let field = parent.field, let defect = Names.defect(schemaName: field) {
+        return "the schema of '\(name)': '\(field)' cannot be the field of a parent: \(defect)"
+      }
+      if case .move(let target) = parent.whenDeleted, let defect = Names.defect(recordName: target) {
+        return "the schema of '\(name)': '\(target)' cannot be a record's name: \(defect)"
+      }
+    }
+    return nil
+  }
+
+  /// The types whose records do not stay as they are when their parent is deleted.
+  var childRules: [(type: String, parent: ParentSchema)] {
+    names.compactMap { name in
+      guard let parent = types[name]?.parent, parent.whenDeleted != .keep else { return nil }
+      return (name, parent)
+    }
+  }
+}
+
+/// What an app declares of the records of one type.
+public struct TypeSchema: Hashable, Sendable {
+  /// What its records hang below; nil if they hang below nothing.
+  public var parent: ParentSchema?
+
+  /// Declares nothing.
+  public init() {}
+}
+
+/// That the records of a type hang below others of their zone.
+///
+/// A record that the server lists before its parent waits for it: it appears in the transaction in which the parent does, at
+/// the latest with the last page of the zone's changes. Until then the store shows it as it was before. A record with
+/// changes that the server has not settled never waits.
+public struct ParentSchema: Hashable, Sendable {
+  /// The field that names the parent: a reference, or a text that is the name of a record. Nil for the record's `parent`.
+  public var field: String?
+  /// What becomes of a record whose parent was deleted, here or on another device.
+  public var whenDeleted: ChildRule
+
+  /// The parent is the record's `parent`, or what a field names.
+  public init(_ field: String? = nil, whenDeleted: ChildRule = .keep) {
+    self.field = field
+    self.whenDeleted = whenDeleted
+  }
+}
+
+/// What becomes of a record whose parent was deleted. Every device that learns of the deletion does it, as a change of its
+/// own, before it uploads anything: so the server keeps no record below one that is gone.
+public enum ChildRule: Hashable, Sendable {
+  /// It stays as it is.
+  case keep
+  /// It is deleted too.
+  case delete
+  /// It hangs below nothing: the field becomes nil.
+  case setNil
+  /// It hangs below the record of this name, in its own zone; below nothing if that was deleted too.
+  case move(to: String)
+}
+
+extension ParentSchema {
+  /// The parent's name by the value of the field that names it; nil if that names no other record of the zone.
+  func parentName(_ value: FieldValue?, of id: RecordID) -> String? {
+    let name: String
+    switch value {
+    case .reference(let reference)? where reference.zone == nil || reference.zone == id.zone: name = reference.name
+    case .string(let text)?: name = text
+    default: return nil
+    }
+    return name.isEmpty || name == id.name ? nil : name
+  }
+
+  /// The parent's name in a record.
+  func parentName(_ record: Record) -> String? {
+    guard let field else { return parentName(record.parent.map { .reference(Reference($0)) }, of: record.id) }
+    return parentName(record[field], of: record.id)
+  }
+
+  /// Puts a record below another one, or below none. The field keeps its kind.
+  func put(_ record: inout Record, below name: String?) {
+    guard let field else {
+      record.parent = name
+      return
+    }
+    guard let name else { return record[field] = nil }
+    if case .reference(let reference)? = record[field] {
+      record[field] = .reference(Reference(name, action: reference.action))
+    } else {
+      record[field] = .string(name)
+    }
+  }
+}
+
+extension Schema: CustomStringConvertible {
+  /// The types that are declared.
+  public var description: String { names.isEmpty ? "no type is declared" : "declares \(names.joined(separator: ", "))" }
+}
+
+extension TypeSchema: CustomStringConvertible {
+  /// What is declared.
+  public var description: String { parent.map { "\($0)" } ?? "nothing is declared" }
+}
+
+extension ParentSchema: CustomStringConvertible {
+  /// The field, and the rule.
+  public var description: String { "parent: \(field ?? "the record's"), when it is deleted: \(whenDeleted)" }
+}
+
+extension ChildRule: CustomStringConvertible {
+  /// The rule's name.
+  public var description: String {
+    switch self {
+    case .keep: "keep"
+    case .delete: "delete"
+    case .setNil: "setNil"
+    case .move(let name): "move to '\(name)'"
+    }
+  }
+}

@@ -1,0 +1,203 @@
+// The shelf: versions of the server that wait for their parent, which the feed has not brought yet.
+//
+// A version goes on the shelf only from a page behind which more is to come, and only if nothing of its record is owed: what
+// is owed is merged and sent as ever. It leaves the shelf when its parent is known here, when anything else is learned of its
+// record, and at the latest with the last page of its zone. So nothing is hidden for longer than a zone is being fetched.
+//
+// The shelf lies in the log as holds of downloads, under a code of its own, with the version's bytes: it outlasts the
+// process and a compaction as they do, and `status`, `held` and `why` name what is on it. Order within a page costs no event:
+// its children are applied behind their parents.
+
+import StrandlineSystem
+
+/// Where a page stands in the feed of its zone.
+package struct PagePlace: Sendable {
+  package var zone: ZoneID
+  /// Nothing more is to come.
+  package var isLast: Bool
+  /// The feed begins anew with it.
+  package var startsOver: Bool
+
+  package init(zone: ZoneID, isLast: Bool, startsOver: Bool = false) {
+    self.zone = zone
+    self.isLast = isLast
+    self.startsOver = startsOver
+  }
+}
+
+extension ParentSchema {
+  /// The parent's name in a version of the server.
+  func parentName(_ server: ServerRecord, of id: RecordID) -> String? {
+    guard let field else { return parentName(server.parent.map { .reference(Reference($0)) }, of: id) }
+    return parentName(server.fields[field], of: id)
+  }
+
+  /// The parent's name in a version of this store.
+  func parentName(_ version: Version, of id: RecordID) -> String? {
+    parentName(version.fields[field ?? Version.parentField], of: id)
+  }
+}
+
+extension Held {
+  /// The code of a version that waits for its parent.
+  package static let parentMissing = "PARENT_MISSING"
+
+  package var isShelved: Bool { direction == .download && code == Self.parentMissing }
+}
+
+/// A version of the server that waits, and the name of the record that it waits for.
+struct ShelvedVersion {
+  let parent: String
+  let server: ServerRecord
+
+  /// What is kept of it: the parent's name, and the version in the form of a `fetchedSave`, whose fields are those that the
+  /// server sent, the stamp among them. What it means is decided when it is shown.
+  func bytes(_ id: RecordID) -> [UInt8] {
+    var fields = server.fields
+    if let parent = server.parent { fields[Version.parentField] = .reference(Reference(parent)) }
+    var writer = ByteWriter(capacity: 1024)
+    writer.string(parent)
+    EventCodec.encode(
+      .fetchedSave(
+        FetchedSave(
+          id: id, version: Version(type: server.type, fields: fields), system: server.system, source: .feed,
+          isStamped: false)), into: &writer)
+    return writer.bytes
+  }
+
+  /// Reads what was kept.
+  ///
+  /// - Throws: `CloudError` if the bytes are not what `bytes(_:)` makes.
+  init(_ bytes: [UInt8]) throws(CloudError) {
+    var reader = ByteReader(bytes)
+    do {
+      parent = try reader.string()
+      guard case .fetchedSave(let fetched) = try EventCodec.decode(reader.rest()) else {
+        throw ByteReaderError(offset: 0, what: "another event")
+      }
+      var fields = try fetched.content.decoded(type: fetched.type, births: [], this: .none).version.fields
+      var above: String?
+      if case .reference(let reference)? = fields.removeValue(forKey: Version.parentField) { above = reference.name }
+      server = ServerRecord(
+        name: fetched.id.name, type: fetched.type, fields: fields, parent: above,
+        system: SystemFields(
+          changeTag: fetched.changeTag.isEmpty ? nil : fetched.changeTag, created: fetched.created,
+          modified: fetched.modified, unknown: fetched.unknown, archive: fetched.archive))
+    } catch {
+      throw CloudError(
+        .unexpectedServerResponse, reason: "a version that waited for its parent cannot be read: \(error)")
+    }
+  }
+
+  init(parent: String, server: ServerRecord) { (self.parent, self.server) = (parent, server) }
+
+  /// The parent's name alone; nil if it cannot be read.
+  static func parent(in bytes: [UInt8]) -> String? {
+    var reader = ByteReader(bytes)
+    do throws(ByteReaderError) { return try reader.string() } catch { return nil }
+  }
+}
+
+extension Intake {
+  /// The most versions that wait, and their bytes: all of them may have to be shown in one transaction. What exceeds that is
+  /// shown at once.
+  static let shelfCountMax = 10_000
+  static let shelfBytesMax = 8 << 20
+
+  /// Takes a change out of the order of its page if it is a version that has to wait for its parent.
+  mutating func waits(_ change: ServerChange, _ core: borrowing StoreCore) throws -> Bool {
+    guard page != nil, case .version(let server) = change.kind, let declared = schema[server.type].parent,
+      let name = declared.parentName(server, of: change.id)
+    else { return false }
+    let entry = try core.projections.entry(change.id)
+    guard entry?.pending == nil, try !isKnown(RecordID(name, zone: change.id.zone), core) else { return false }
+    do {
+      // What is shown below a record that is not here has waited long enough.
+      if let base = try entry.flatMap({ try core.base(of: $0) }),
+        declared.parentName(base.version, of: change.id) == name
+      {
+        return false
+      }
+    } catch let error as StrandlineError where error.code == .damaged && !error.isOfIndex {
+      // It is held when the version is applied.
+      return false
+    }
+    waiting[change.id] = ShelvedVersion(parent: name, server: server)
+    return true
+  }
+
+  /// Whether this store has the record, or knows that it was deleted.
+  private func isKnown(_ id: RecordID, _ core: borrowing StoreCore) throws -> Bool {
+    let known = try core.projections.look(id)
+    return known.entry != nil || known.deletion != nil
+  }
+
+  /// Applies the version of a record that waits, before anything else that is learned of the record.
+  mutating func show(_ id: RecordID, _ core: inout StoreCore) throws {
+    let kept = core.projections.withLock { $0.sync.unread[id] }.flatMap { $0.isShelved ? $0 : nil }
+    var version = waiting.removeValue(forKey: id)
+    do throws(CloudError) {
+      if version == nil, let kept { version = try ShelvedVersion(kept.raw) }
+    } catch {
+      return try applyGuarded(ServerChange(id, .unreadable(error)), to: &core)
+    }
+    guard let version else { return }
+    try applyGuarded(ServerChange(id, .version(version.server)), to: &core)
+    // It may have been known here, or too old.
+    if let kept, questions.isEmpty, core.projections.withLock({ $0.sync.unread[id] }) == kept {
+      try core.append(.released(Released(id: id, lsn: .none)))
+    }
+  }
+
+  /// Shows every version of a zone that waits.
+  mutating func showAll(in zone: ZoneID, _ core: inout StoreCore) throws {
+    let kept = core.projections.withLock { $0.sync.unread.values.filter { $0.isShelved && $0.id.zone == zone } }
+    let ids = Set(kept.map(\.id)).union(waiting.keys.filter { $0.zone == zone })
+    for id in ids.sorted() { try show(id, &core) }
+  }
+
+  /// Ends a page or an answer: shows the versions whose parent is known now, and puts the others on the shelf. Behind the
+  /// last page of a zone all are shown, as they are.
+  mutating func endWaiting(_ core: inout StoreCore) throws {
+    var children: [RecordID: [RecordID]] = [:]
+    for (id, version) in waiting { children[RecordID(version.parent, zone: id.zone), default: []].append(id) }
+    for held in core.projections.withLock({ $0.sync.unread.values.filter(\.isShelved) }) where waiting[held.id] == nil {
+      let parent = ShelvedVersion.parent(in: held.raw) ?? ""
+      children[RecordID(parent, zone: held.id.zone), default: []].append(held.id)
+    }
+    guard !children.isEmpty else { return }
+    var known: [RecordID] = []
+    for parent in children.keys where try isKnown(parent, core) { known.append(parent) }
+    known.sort(by: >)
+    while let parent = known.popLast() {
+      for child in (children.removeValue(forKey: parent) ?? []).sorted() {
+        try show(child, &core)
+        if children[child] != nil, try isKnown(child, core) { known.append(child) }
+      }
+    }
+    if let page, page.isLast { try showAll(in: page.zone, &core) }
+    try putOnShelf(&core)
+  }
+
+  private mutating func putOnShelf(_ core: inout StoreCore) throws {
+    guard !waiting.isEmpty else { return }
+    let kept = core.projections.withLock { $0.sync.unread.values.filter(\.isShelved) }
+    var (count, bytes) = (kept.count, kept.reduce(0) { $0 + $1.raw.count })
+    for (id, version) in waiting.sorted(by: { $0.key < $1.key }) {
+      let raw = version.bytes(id)
+      (count, bytes) = (count + 1, bytes + raw.count)
+      guard count <= Self.shelfCountMax, bytes <= Self.shelfBytesMax else {
+        try show(id, &core)
+        continue
+      }
+      taken.touched.insert(id)
+      try core.append(
+        .held(
+          Held(
+            id: id, direction: .download, lsn: .none, raw: raw, code: Held.parentMissing,
+            words: "its parent '\(version.parent)' has not come yet", attempts: 1,
+            wallMilliseconds: core.environment.clock.wallMilliseconds())))
+    }
+    waiting = [:]
+  }
+}
