@@ -101,9 +101,13 @@ extension Log {
         }
       }
     }
+    // Where no thread of its own does upkeep, it is done before a caller goes on, so that what a caller does next never
+    // runs beside it.
+    let tellsFirst = options.upkeep == .onDemand
+    if tellsFirst, news != nil { tellDurability() }
     // Callers are woken without a lock: one that writes again at once finds both free.
     news?.tell()
-    if news != nil { tellDurability() }
+    if !tellsFirst, news != nil { tellDurability() }
     raiseControlIfFar()
     return news?.waiters.count ?? 0
   }
