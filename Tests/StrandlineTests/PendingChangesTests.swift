@@ -56,4 +56,21 @@ import Testing
     #expect(try await obstacles(a).isEmpty)
     #expect(try await a.owesNothing)
   }
+
+  @Test func `of several missing targets, names one that is still owed`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.write("gone")
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    try await b.remove("gone")
+    try await b.exchange()
+    cloud.refuse { script in script.items["refused"] = [CloudError(.badRequest, reason: "wrong")] }
+    try await a.write("refused")
+    _ = try await a.run()
+    try await a.write("child", ["of": link("refused")], parent: "gone")
+    _ = try await a.run()
+    #expect(try await obstacles(a) == ["refused": "held: BAD_REQUEST", "child": "refers to Main/refused"])
+  }
 }

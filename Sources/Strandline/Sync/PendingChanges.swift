@@ -139,7 +139,8 @@ extension RecordStore {
     return referrers
   }
 
-  /// A record that a save needs, and that the server does not have; nil if there is none, or if the save cannot be read.
+  /// A record that a save needs, and that the server does not have: if there are several, one that this store still owes, for
+  /// which the save waits; nil if there is none, or if the save cannot be read.
   private func missingTarget(of id: RecordID, _ pending: Pending) throws -> RecordID? {
     guard !pending.isDeletion else { return nil }
     var names: [String] = []
@@ -152,11 +153,15 @@ extension RecordStore {
       guard error.isOfOneRecord else { throw error }
       return nil
     }
+    var missing: RecordID?
     for name in names {
       let target = RecordID(name, zone: id.zone)
-      if try projections.entry(target)?.base == nil { return target }
+      let entry = try projections.entry(target)
+      guard entry?.base == nil else { continue }
+      if entry?.pending != nil { return target }
+      missing = missing ?? target
     }
-    return nil
+    return missing
   }
 }
 
