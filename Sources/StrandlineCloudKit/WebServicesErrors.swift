@@ -128,6 +128,29 @@ package enum HTTPDate {
     return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000
   }
 
+  /// The text of a time in milliseconds since 1970, without its fraction of a second. Of a time that no such text can name, that
+  /// of the nearest one.
+  package static func text(_ milliseconds: Int64) -> String {
+    let seconds = min(max(milliseconds, 0) / 1000, 253_402_300_799)
+    let (days, rest) = seconds.quotientAndRemainder(dividingBy: 86_400)
+    // Howard Hinnant's civil_from_days.
+    let shifted = days + 719_468
+    let era = shifted / 146_097
+    let dayOfEra = shifted - era * 146_097
+    let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+    let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+    let march = (5 * dayOfYear + 2) / 153
+    let month = march < 10 ? march + 3 : march - 9
+    let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+    func two(_ number: Int64) -> String { number < 10 ? "0\(number)" : "\(number)" }
+    let time = "\(two(rest / 3600)):\(two(rest / 60 % 60)):\(two(rest % 60))"
+    let day = two(dayOfYear - (153 * march + 2) / 5 + 1)
+    return "\(weekdays[Int(days % 7)]), \(day) \(months[Int(month - 1)]) \(year) \(time) GMT"
+  }
+
+  /// From the weekday of the first day of 1970.
+  private static let weekdays = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"]
+
   /// Howard Hinnant's days_from_civil.
   private static func daysSince1970(year: Int64, month: Int64, day: Int64) -> Int64 {
     let y = month <= 2 ? year - 1 : year

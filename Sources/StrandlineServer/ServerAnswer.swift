@@ -51,7 +51,7 @@ extension CloudServer {
     let uuid = RecordName.random(high: environment.random.next(), low: environment.random.next())
     var headers: HTTPHeaders = [
       "Content-Type": "application/json; charset=UTF-8", "X-Apple-Request-UUID": uuid,
-      "X-Apple-CloudKit-Version": "1.0",
+      "X-Apple-CloudKit-Version": "1.0", "Date": HTTPDate.text(environment.clock.wallMilliseconds()),
     ]
     do throws(ServerRefusal) {
       if request.method == "OPTIONS", let methods = try methods(at: request.path) {

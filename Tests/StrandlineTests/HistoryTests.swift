@@ -289,6 +289,31 @@ private func agree(_ devices: Device...) async throws {
     #expect(names[0] != names[1])
   }
 
+  @Test func `decision 43: after a relaunch, the first answer says what the server's clock shows`() async throws {
+    let fleet = try Fleet()
+    let year: Int64 = 31_536_000_000
+    let a = fleet.device("a", clockSkewMilliseconds: -2 * year)
+    let b = fleet.device("b")
+    try await a.save(["title": "first"])
+    try await a.settle()
+    try await b.settle()
+    try await a.close()
+    // Put right, but for some hours: what the log says of the server's clock now leads two years ahead.
+    a.clock.setWall(milliseconds: fleet.serverClock.wallMilliseconds() - 40_000_000)
+    try await a.save(["title": "older"])
+    for clock in [a.clock, b.clock, fleet.serverClock] { clock.advance(milliseconds: 3_600_000) }
+    try await b.save(["title": "other"])
+    try await b.settle()
+    try await a.settle()
+    try await agree(a, b)
+    // The times that the merge compared were those of clocks that are right, so that which won stays the later one.
+    guard case .record(let record)? = try await b.web().lookup(["n"], in: .main)["n"],
+      case .bytes(let bytes)? = record.fields[Names.stampField],
+      let stamp = try StampCodec.decode(bytes).fields["title"]?.0
+    else { return #expect(Bool(false), "there is no stamp") }
+    #expect(stamp.time.isBelievable(at: fleet.serverClock.wallMilliseconds()))
+  }
+
   @Test func `decision 5: a version includes what the same log wrote under an earlier writer ID`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

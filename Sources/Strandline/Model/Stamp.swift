@@ -169,14 +169,14 @@ package struct ServerTimeSample: Hashable, Sendable {
   /// | the wall clock shows | the server's time is |
   /// | --- | --- |
   /// | less than then: it was set back | what it shows, at least `milliseconds`; it may be later by any time |
-  /// | more, was a day or more behind the server's, and is not any more: it was put right | what it shows |
+  /// | more, was a day or more behind the server's, and is within a minute now: it was put right | what it shows |
   /// | more otherwise | `milliseconds`, and as much more |
   package init(logged milliseconds: Int64, at then: Int64, wall: Int64, nanoseconds: UInt64) {
     self.init(milliseconds: milliseconds &+ (wall &- then), nanoseconds: nanoseconds, isNow: true)
     isHeard = false
     if wall < then {
       (self.milliseconds, isNow) = (max(wall, milliseconds), false)
-    } else if milliseconds &- then > Self.wrongMilliseconds, wall >= milliseconds {
+    } else if milliseconds &- then > Self.wrongMilliseconds, wall &+ Stamp.clampMilliseconds >= milliseconds {
       self.milliseconds = wall
     }
   }
