@@ -289,6 +289,26 @@ private func agree(_ devices: Device...) async throws {
     #expect(names[0] != names[1])
   }
 
+  @Test func `decision 5: a store knows its creation in what a copy made of it under the same writer ID`() async throws
+  {
+    let fleet = try Fleet()
+    // Half a year ahead, so that by the times alone the older title would win.
+    let a = fleet.device("a", clockSkewMilliseconds: 15_000_000_000)
+    let b = fleet.device("b")
+    try await a.save(["title": "first"])
+    b.restore(from: a.disk.clone())
+    try await b.settle()
+    // The copy has met no other version, so it still writes under the name that it was copied with.
+    try await b.save(["title": "edited"])
+    try await b.settle()
+    let applied = fleet.server.statistics.appliedOperations
+    let report = try await a.sync()
+    #expect(report.recognized == 1 && report.merged == 0)
+    #expect(try await a.read() == "edited")
+    try await agree(a, b)
+    #expect(fleet.server.statistics.appliedOperations == applied, "the server had all of it")
+  }
+
   @Test func `decision 43: after a relaunch, the first answer says what the server's clock shows`() async throws {
     let fleet = try Fleet()
     let year: Int64 = 31_536_000_000

@@ -149,9 +149,9 @@ package struct Intake {
     let stamp = arrival.version.stamp
     var lacksAcknowledged = false
     if source == .lookup, base?.own != nil, let content = entry?.base?.content {
-      lacksAcknowledged = newestIncluded(in: stamp, of: [content], core) == nil
+      lacksAcknowledged = try newestIncluded(in: stamp, of: [content], core) == nil
     }
-    let included = newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
+    let included = try newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
     let deletion = try core.projections.deletion(id)
     return VersionSituation(
       id: id, source: source, arrival: arrival, entry: entry, base: base,
@@ -214,17 +214,25 @@ package struct Intake {
   }
 
   /// The newest of some mutations of this store that a version contains, even if no answer acknowledged it: the version's
-  /// `seen` names it or a later one.
-  private func newestIncluded(in stamp: Stamp, of lsns: [LSN], _ core: borrowing StoreCore) -> LSN? {
+  /// `seen` names it or a later one, or the version is of the life that it began.
+  private func newestIncluded(in stamp: Stamp, of lsns: [LSN], _ core: borrowing StoreCore) throws -> LSN? {
     let sync = core.projections.sync
     let end = core.projections.appliedLSN
-    return lsns.last { mutation in
+    return try lsns.last { mutation in
       // A log that was restored has the mutation and not the later one of the same tenure, which was made from it.
       let tenure = sync.tenure(of: mutation)
-      return stamp.seen.values.contains {
+      let isSeen = stamp.seen.values.contains {
         $0.lsn >= mutation && ($0.tenure == tenure || sync.owns($0.lsn, tenure: $0.tenure, upTo: end))
       }
+      return try isSeen || began(stamp.births, at: mutation, core)
     }
+  }
+
+  /// Whether a mutation of this store began one of some lives. `seen` keeps one tenure a writer, so it does not name a creation
+  /// that a copy of this store has sent and has edited under the same writer ID.
+  private func began(_ births: Set<Birth>, at lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
+    guard case .saved(let saved)? = try core.source.eventIfKept(at: lsn), saved.isCreation else { return false }
+    return !saved.births.isDisjoint(with: births)
   }
 
   /// A tombstone does not say which life it ended. It is doubtful if the base came after the token in the request for the

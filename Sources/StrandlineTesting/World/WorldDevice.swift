@@ -202,6 +202,8 @@ struct WorldReading: Sendable {
     var births: Set<Birth>
     var tenure: UInt64
     var isDeletion: Bool
+    /// It began a life.
+    var isCreation = false
   }
   var upTo: LSN = .none
   var writer: WriterID = 0
@@ -225,7 +227,10 @@ struct WorldReading: Sendable {
     switch event {
     case .opened(let event): writer = event.writer
     case .saved(let event):
-      add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: false))
+      add(
+        lsn,
+        Mutation(
+          id: event.id, births: event.births, tenure: event.tenure, isDeletion: false, isCreation: event.isCreation))
       if event.isCreation { created[event.id, default: []].formUnion(event.births) }
     case .deleted(let event):
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: true))

@@ -112,9 +112,15 @@ struct WorldHistory {
   }
 
   /// Whether the server has held a version of a record that includes a mutation.
-  func hasHeld(_ id: RecordID, mutation lsn: LSN, of writer: WriterID, tenure: UInt64) -> Bool {
+  ///
+  /// - Parameter begun: the lives that the mutation began. A version of such a life was made from it.
+  func hasHeld(
+    _ id: RecordID, mutation lsn: LSN, of writer: WriterID, tenure: UInt64, begun: Set<Birth>
+  ) -> Bool {
     states(of: id).contains { state in
-      guard let seen = state.version?.stamp?.seen else { return false }
+      guard let stamp = state.version?.stamp else { return false }
+      if !stamp.births.isDisjoint(with: begun) { return true }
+      let seen = stamp.seen
       if let own = seen[writer], own.lsn > lsn { return true }
       // The store may have taken another writer number between the mutation and the later one that contains it.
       return seen.values.contains { $0.lsn >= lsn && $0.tenure == tenure }

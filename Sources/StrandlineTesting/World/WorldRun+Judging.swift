@@ -52,7 +52,9 @@ extension WorldRun {
     _ event: Settled, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice
   ) throws {
     guard let mutation = reading.mutations[event.lsn], !mutation.isDeletion, let writer = reading.writers[event.lsn],
-      !history.hasHeld(event.id, mutation: event.lsn, of: writer, tenure: mutation.tenure)
+      !history.hasHeld(
+        event.id, mutation: event.lsn, of: writer, tenure: mutation.tenure,
+        begun: mutation.isCreation ? mutation.births : [])
     else { return }
     throw WorldBroken(
       .checkpointAfterAck,
