@@ -31,6 +31,31 @@ struct `Simulated worlds` {
     if count >= 40 { #expect(tally.missing(with: Self.faults).filter { $0 != .recognized } == []) }
   }
 
+  /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
+  static let famous: [FamousWorld] = [
+    FamousWorld(
+      "a copy edits what it was copied with before either knows of the other", seed: 20_566, devices: 4,
+      steps: [3, 23, 49, 54, 68]),
+    FamousWorld(
+      "a clock is put right, the power is cut, and the log's word on the server's clock is years off", seed: 20_669,
+      devices: 3, steps: [14, 16, 20, 31, 50, 73, 83, 110, 114, 115]),
+    FamousWorld(
+      "a right time is replaced knowingly by that of a clock that was set back", seed: 11_584, devices: 2,
+      steps: [40, 41, 100, 102, 113]),
+    FamousWorld(
+      "a deletion waits for a reference that another device has taken away since", seed: 10_553, devices: 3,
+      steps: [21, 44, 47, 65, 69, 78, 80, 84, 87]),
+    FamousWorld(
+      "each of two devices deletes one of a record's two lives, and both go on writing it", seed: 900_209, devices: 3,
+      steps: [10, 20, 23, 31, 34, 49, 50, 57, 60, 62, 65, 66], without: [.stale, .refusals]),
+  ]
+
+  @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {
+    var again = SimulatedWorld(seed: world.seed, devices: world.devices, faults: world.faults)
+    again.steps = world.steps
+    if let failure = await again.run(shrinks: false).failure { Issue.record("\(world): \(failure)") }
+  }
+
   @Test func `have one history for a seed`() async {
     for seed in UInt64(1)...4 {
       let world = SimulatedWorld(seed: seed, devices: 3, faults: .all)
@@ -89,4 +114,21 @@ struct `Simulated worlds` {
     tally.add(tally)
     #expect("\(tally)" == "0 steps, 0 requests")
   }
+}
+
+/// A world that once broke a promise.
+struct FamousWorld: CustomTestStringConvertible, Sendable {
+  /// What it shows.
+  let story: String
+  let seed: UInt64
+  let devices: Int
+  let steps: Set<Int>
+  let faults: WorldFaults
+
+  init(_ story: String, seed: UInt64, devices: Int, steps: Set<Int>, without missing: WorldFaults = []) {
+    (self.story, self.seed, self.devices, self.steps) = (story, seed, devices, steps)
+    faults = WorldFaults.all.subtracting(missing)
+  }
+
+  var testDescription: String { "\(seed): \(story)" }
 }

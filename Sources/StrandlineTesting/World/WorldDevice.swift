@@ -222,6 +222,12 @@ struct WorldReading: Sendable {
   var mergedUnconfirmed: [RecordID: Set<Birth>] = [:]
   /// Mutations that were given up and not saved: their app can see it.
   var givenUp: [RecordID: Set<Birth>] = [:]
+  /// The births of the newest version of the server's.
+  var living: [RecordID: Set<Birth>] = [:]
+  /// Births whose deletion was given up because the server's version had another one too: their app can see it.
+  var spared: [RecordID: Set<Birth>] = [:]
+  /// Deletions that were given up although the server's version had no other birth.
+  var wronglySpared: [LSN] = []
 
   mutating func apply(_ event: Event, at lsn: LSN) {
     switch event {
@@ -240,6 +246,7 @@ struct WorldReading: Sendable {
     case .fetchedSave(let event):
       versions[lsn] = event.id
       confirmed[event.id, default: []].formUnion(event.births)
+      living[event.id] = event.births
     case .settled(let event): settle(event, at: lsn)
     case .merged(let event):
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: false))
@@ -262,6 +269,10 @@ struct WorldReading: Sendable {
     case .saved:
       versions[lsn] = event.id
       confirmed[event.id, default: []].formUnion(births)
+    case .superseded where mutations[event.lsn]?.isDeletion == true:
+      givenUp[event.id, default: []].formUnion(births)
+      spared[event.id, default: []].formUnion(births)
+      if living[event.id]?.isSubset(of: births) ?? true { wronglySpared.append(event.lsn) }
     case .cancelled, .superseded, .deletedOnServer, .rejected, .discarded:
       givenUp[event.id, default: []].formUnion(births)
     case .deleted, .merged: break

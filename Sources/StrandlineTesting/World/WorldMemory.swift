@@ -96,8 +96,12 @@ struct WorldMemory {
   }
 
   /// The births whose deletion an app was told of.
-  func mustBeDead(_ id: RecordID) -> Set<Birth> {
-    deletions.filter { $0.id == id && !$0.isForfeit }.reduce(into: []) { $0.formUnion($1.births) }
+  ///
+  /// - Parameter spared: by device, the births whose deletion was given up later.
+  func mustBeDead(_ id: RecordID, except spared: [Set<Birth>]) -> Set<Birth> {
+    deletions.filter { $0.id == id && !$0.isForfeit }.reduce(into: []) {
+      $0.formUnion($1.births.subtracting(spared[$1.device]))
+    }
   }
   /// All births that may have been deleted.
   func mayBeDead(_ id: RecordID) -> Set<Birth> {

@@ -23,6 +23,10 @@ extension WorldRun {
     guard let store = device.store else { return }
     try device.readOn()
     let reading = device.reading
+    if let lsn = reading.wronglySpared.first {
+      throw WorldBroken(
+        .noResurrection, "\(device.name): the deletion \(lsn) was given up, and the server has no other life")
+    }
     for (lsn, event) in device.takeUnjudged() { try judge(event, lsn, reading, device) }
     try judgeTokens(device, store, reading)
   }

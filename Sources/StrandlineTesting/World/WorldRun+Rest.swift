@@ -106,20 +106,25 @@ extension WorldRun {
       // What is held by its name is judged when the refusals have ended.
       let refused = refused.union(try store.status().held.map(\.id))
       for id in try owed(store).keys.sorted() where !refused.contains(id) {
-        if waits(for: refused, id, in: store) || isPointedAt(id, from: refused, in: store) { continue }
+        if try waits(for: refused, id, in: store) || isPointedAt(id, from: refused, in: store) { continue }
         throw WorldBroken(
           .oneBadRecord, "\(device.name) still owes \(id), though only \(refused.sorted()) are refused")
       }
     }
   }
 
-  /// Whether one of the others refers to the record here or at the server, so that its deletion waits for them.
-  func isPointedAt(_ id: RecordID, from others: Set<RecordID>, in store: RecordStore) -> Bool {
-    others.contains { other in
+  /// Whether one of the others refers to the record at the server, so that its deletion waits for them: in the version that
+  /// the server has, or in the one that the store has of it, which has not synced since the reference was taken away.
+  func isPointedAt(_ id: RecordID, from others: Set<RecordID>, in store: RecordStore) throws -> Bool {
+    try others.contains { other in
       guard other.zone == id.zone else { return false }
-      let version = history.states(of: other).last?.version
-      let names = (version?.fields.values.flatMap(\.references).map(\.name) ?? []) + [version?.parent].compactMap { $0 }
-      return names.contains(id.name)
+      let known = try store.core.withLock { core in try core.projections.entry(other)?.base?.changeTag }
+      let states = history.states(of: other)
+      let versions = [states.last, states.last { $0.version?.tag == known && known != nil }].compactMap { $0?.version }
+      return versions.contains { version in
+        let names = version.fields.values.flatMap(\.references).map(\.name) + [version.parent].compactMap(\.self)
+        return names.contains(id.name)
+      }
     }
   }
 
@@ -186,7 +191,10 @@ extension WorldRun {
       // device had its first token: a fetch without one cannot say which births a tombstone is of, and the creation is
       // sent again, alone or merged with a later life.
       let mayReturn = (history.returned[id] ?? []).union(unconfirmed[id] ?? [])
-      let mustBeDead = memory.mustBeDead(id).subtracting(mayReturn)
+      // A deletion is of the lives that its app saw. One that met a record with another life too was given up, and the
+      // record lives on for all: the app can see it, and may go on writing.
+      let spared = devices.map { $0.reading.spared[id] ?? [] }
+      let mustBeDead = memory.mustBeDead(id, except: spared).subtracting(mayReturn)
       if let version, !version.stamp.births.isEmpty, version.stamp.births.isSubset(of: mustBeDead) {
         throw WorldBroken(.noResurrection, "\(id) exists, but all its births were deleted: \(version.stamp.births)")
       }
@@ -226,7 +234,9 @@ extension WorldRun {
         throw WorldBroken(
           .noLostWrite, "\(last.id).\(last.field): \(words(last)) stands, but \(words(other)) was written knowing it")
       }
-      if last.errorMilliseconds <= 30_000, other.errorMilliseconds <= 30_000,
+      // What was written knowing the other by a clock that was wrong took its place, and counts from then on.
+      let isReplaced = writes.contains { $0.errorMilliseconds > 30_000 && $0.replaces(other, logs) }
+      if last.errorMilliseconds <= 30_000, other.errorMilliseconds <= 30_000, !isReplaced,
         other.milliseconds > last.milliseconds + 600_000
       {
         throw WorldBroken(
