@@ -34,7 +34,7 @@ package enum UploadWait: Hashable, Sendable {
 struct UploadQueue: Sendable {
   /// How many mutations are looked at before a batch is made of what is ready.
   static let windowCount = UploadPlan.operationsMax
-  /// The same where they are of many zones, so that few of each are ready.
+  /// The same where they are of many zones, so that few of each are ready. If nothing is ready then, it goes on.
   static let lookedAtMax = 4_096
   /// Every so many batches one is made of the zone whose records have waited longest, however few they are.
   private static let turnOfOldest = 8
@@ -267,10 +267,19 @@ struct UploadQueue: Sendable {
     }
   }
 
+  /// Whether anything of a zone that is sent to can be sent.
+  private func hasReady(_ reading: Reading) -> Bool {
+    lanes.contains { zone, lane in
+      !reading.frozen.contains(zone) && (reading.only.map { $0 == zone } ?? true) && lane.oldest(cursor) != nil
+    }
+  }
+
   /// Looks at what has woken, then at what the cursor has not passed, until a batch is ready.
   private mutating func fill(_ reading: inout Reading) throws {
     var looked = 0
-    while looked < Self.lookedAtMax, !hasBatch(reading) {
+    // As long as nothing can be sent, it goes on to the end: thousands of records may wait or be halted, or be deletions,
+    // which go after the saves that stand behind them.
+    while !hasBatch(reading), looked < Self.lookedAtMax || !hasReady(reading) {
       var some = 0
       if !woken.isEmpty {
         let ids = woken.prefix(Self.windowCount)
