@@ -79,7 +79,9 @@ extension Command {
 
   @Sendable private static func resume(_ store: RecordStore, _ zone: ZoneID, _ arguments: Arguments) async throws {
     guard try await !store.resumeZone(zone) else { return }
-    throw Failure(.noSuchStore, "the zone '\(printable(zone.description))' is not lost; nothing has changed")
+    throw Failure(
+      .noSuchStore, "the zone '\(printable(zone.description))' is not lost; nothing has changed",
+      try: "strandline zones \(ShellWord.quote(store.path))")
   }
 
   private static func listZones(_ path: String, _ isJSON: Bool, _ console: Console) throws -> ExitCode {
