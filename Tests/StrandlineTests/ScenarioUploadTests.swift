@@ -239,4 +239,18 @@ import Testing
     try await b.exchange()
     #expect(try await b.lives("n0"))
   }
+
+  @Test func `thousands of deletions are sent, and what was written behind them`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let names = (0..<4_600).map { "n\($0)" }
+    try await a.open().write { tx in for name in names { try tx.save(Record(type: "Note", id: RecordID(name))) } }
+    #expect(try await a.run() == nil)
+    try await a.open().write { tx in for name in names { try tx.delete(RecordID(name)) } }
+    try await a.write("behind")
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.dump().count == 1)
+  }
 }

@@ -192,7 +192,8 @@ struct VersionSituation {
     var decision = IntakeDecision(steps: [.store(arrival)])
     decision.counts.fetchedSaves = 1
     if let edit {
-      let joined = edit.version
+      var joined = edit.version
+      joined.stamp.joinSeen(arrival.version.stamp.seen)
       let dirty = Join.difference(joined, from: arrival.version)
       decision.steps.append(.merge(joined, dirty: dirty, of: edit, rule: Merged.replaceRule, words: ""))
     } else if entry?.pending != nil {

@@ -47,7 +47,8 @@ extension Log {
         return (nil, begins)
       }
       if let known { continuation.resume(returning: known) }
-      if begins { leadInBackground() }
+      // Where time is simulated, so is the disk: a sync blocks no thread, and the task leads, so that nothing else runs.
+      if begins { clock.isSimulated ? lead() : leadInBackground() }
     }
     // A task that has led did not wait for anything: others have their turn before it writes again.
     if clock.isSimulated { await Task.yield() }
@@ -128,12 +129,7 @@ extension Log {
   /// Tasks that were woken together often write again at once. The next group is written when they have had their turn:
   /// what begins it is queued behind them, in the same executor. Else the first of them would be synced alone, and all
   /// others had to wait for two syncs instead of one. No thread waits for it, and no clock is read.
-  ///
-  /// Where time is simulated, so is the disk: a sync blocks no thread, and the caller leads, so that nothing else runs.
-  private func leadInBackground() {
-    guard !clock.isSimulated else { return lead() }
-    writerQueue.async { self.lead() }
-  }
+  private func leadInBackground() { writerQueue.async { self.lead() } }
 
   private func lead() {
     while true {
