@@ -13,7 +13,7 @@ import Testing
 @Suite(.timeLimit(.minutes(30)))
 struct FleetTests {
   @Test func `a seed has one outcome, and without pace the devices overload the server`() async throws {
-    let words = ["simulate", "--fleet", "--devices", "20", "--days", "2", "--seed", "7", "--json"]
+    let words = ["simulate", "--fleet", "--devices", "10", "--days", "2", "--seed", "7", "--json"]
     let screen = await Machine().run(words, input: [])
     let keys = try JSONPage.check(screen.out, of: "simulate")
     #expect(keys.count == 14)

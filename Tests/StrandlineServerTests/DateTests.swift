@@ -6,7 +6,8 @@ import StrandlineServer
 import StrandlineSystem
 import Testing
 
-@Suite struct `The time in an answer` {
+@Suite(.timeLimit(.minutes(5)))
+struct `The time in an answer` {
   @Test func `is written as it is read`() {
     #expect(HTTPDate.text(784_111_777_999) == "Sun, 06 Nov 1994 08:49:37 GMT")
     #expect(HTTPDate.text(0) == "Thu, 01 Jan 1970 00:00:00 GMT")

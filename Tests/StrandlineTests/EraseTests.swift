@@ -89,34 +89,6 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     #expect(try await a.dump().count == 3)
   }
 
-  @Test func `a zone that another device made after a lost answer is not deleted`() async throws {
-    let (_, a, b, cloud) = try await devices()
-    let web = cloud.web
-    cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
-    try await a.open().sync.eraseZone(.main)
-    try await web.deleteZone(.main)
-    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
-    try await b.open().sync.resync(.main, from: .here)
-    try await b.exchange()
-    a.crash()
-    let again = RefusingCloud(a)
-    try await a.open(database: again)
-    for _ in 0..<2 {
-      let error = try #require(try await a.run())
-      #expect(error.message.contains("made anew"), "\(error)")
-    }
-    #expect(again.count(.deleteZone) == 0)
-    #expect(try await isAtServer(.main, b))
-    #expect(try await a.state().lostReason == .erasing)
-    // A person takes it back, and ends the new one: that is another decision.
-    try await a.open().sync.resumeZone(.main)
-    try await a.exchange()
-    try await expectAgreement(a, b)
-    try await a.open().sync.eraseZone(.main)
-    try await a.exchange()
-    #expect(try await !isAtServer(.main, b))
-  }
-
   @Test func `a refusal ends the run with that error, and the zone stays to be erased`() async throws {
     let (_, a, _, cloud) = try await devices()
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.accessDenied, reason: "no")] }

@@ -245,12 +245,13 @@ import Testing
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     let names = (0..<4_600).map { "n\($0)" }
     try await a.open().write { tx in for name in names { try tx.save(Record(type: "Note", id: RecordID(name))) } }
-    #expect(try await a.run() == nil)
+    // Without the harness's replay of the log at each event.
+    try await a.sync()
     try await a.open().write { tx in for name in names { try tx.delete(RecordID(name)) } }
     try await a.write("behind")
-    #expect(try await a.run() == nil)
+    try await a.sync()
     #expect(try await a.owesNothing)
-    try await b.exchange()
+    try await b.sync()
     #expect(try await b.dump().count == 1)
   }
 }

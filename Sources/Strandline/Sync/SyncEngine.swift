@@ -306,9 +306,7 @@ public final class SyncEngine: SyncDriver {
   /// a run throws `.zoneLost` for it. Other devices find the zone gone, and keep what they have until a person decides.
   ///
   /// What becomes of the zone at the server is carried out once more after a crash or a lost answer, until the server
-  /// confirms it or does not have the zone. If the server does not know this store's change token of it any more, another
-  /// device may have made a zone of that name since: that one is not deleted, and runs throw until `resumeZone` takes the
-  /// erasure back or `resync` says which side stands.
+  /// confirms it or does not have the zone.
   ///
   /// - Parameters:
   ///   - zone: the zone.

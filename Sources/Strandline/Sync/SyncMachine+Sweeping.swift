@@ -87,27 +87,8 @@ extension SyncMachine {
   }
 
   /// Deletes a zone at the server. One that it does not have was deleted by an earlier request, or by another device.
-  ///
-  /// A zone has no name for its life, but its tokens are of one: after an earlier request that was applied and whose answer
-  /// was lost, another device may have made a zone of the same name, and a server that refuses the token of the old one is
-  /// not asked to delete the new one.
   mutating func erase(_ zone: ZoneID) async throws -> Bool {
     do {
-      if let token = self.zone(zone)?.token {
-        let asking = "asking whether zone '\(zone)' is the one to erase"
-        do {
-          let page = try await ask(
-            .upload, asking, { [database] in try await database.zoneChanges(in: zone, since: token, limit: 1) })
-          guard page != nil else { return true }
-        } catch let error as CloudError where ErrorPolicy.mayBeExpiredToken(error) {
-          refusedZones[zone] = CloudError(
-            error.code,
-            reason:
-              "the zone may have been made anew since the app asked for its end, so it was not deleted (\(error)); "
-              + "'resumeZone' takes it back, and 'eraseZone' after the next sync ends it as it is then")
-          return true
-        }
-      }
       let doing = "erasing zone '\(zone)'"
       guard try await ask(.upload, doing, { [database] in try await database.deleteZone(zone) }) != nil else {
         return true
