@@ -129,6 +129,7 @@ struct VersionSituation {
   /// | the version | what follows |
   /// | --- | --- |
   /// | is of deleted lives alone, and the app sees no record | the deletion stands: looked up, then deleted again |
+  /// | has seen less than the base, and a person lets this store's side stand | becomes the base, and what is here is sent over it |
   /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone went back in time |
   /// | is an answer that is older than the base | dropped; the feed says which stands |
   /// | is of a life that was not met before, from a page | looked up |
