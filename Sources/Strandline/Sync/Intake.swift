@@ -299,21 +299,10 @@ package struct Intake {
         let time = core.tick()
         var version = loaded.version
         version.stamp.births = [Birth(time: time, writer: core.writer)]
-        let dirty = Dictionary(uniqueKeysWithValues: Set(version.names).map { ($0, LSN.none) })
-        try core.append(
-          .saved(
-            Saved(
-              id: id, type: version.type, births: version.stamp.births, base: .none, time: time,
-              editCount: loaded.editCount, tenure: core.tenure, isCreation: true,
-              content: EncodedContent(version, dirty: dirty))))
+        try save(version, dirty: Set(version.names), loaded.editCount, base: .none, time, isCreation: true, id, &core)
       case .restore(let loaded, let dirty):
-        try core.append(
-          .saved(
-            Saved(
-              id: id, type: loaded.version.type, births: loaded.version.stamp.births, base: version, time: core.tick(),
-              editCount: loaded.editCount, tenure: core.tenure, isCreation: false,
-              content: EncodedContent(
-                loaded.version, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) })))))
+        let time = core.tick()
+        try save(loaded.version, dirty: dirty, loaded.editCount, base: version, time, isCreation: false, id, &core)
       case .block(let blocked): try core.append(.blocked(blocked))
       case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
       case .loseZone(let words): try core.append(.zoneChanged(.lost(id.zone, .other, words: words)))
@@ -331,6 +320,18 @@ package struct Intake {
           id: id, version: version, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) }), base: base,
           local: edit.lsn, ancestor: edit.ancestor?.lsn ?? .none, time: core.tick(), editCount: edit.loaded.editCount,
           tenure: core.tenure, rule: rule, words: words)))
+  }
+
+  private func save(
+    _ version: Version, dirty: Set<String>, _ editCount: UInt64, base: LSN, _ time: HybridTime, isCreation: Bool,
+    _ id: RecordID, _ core: inout StoreCore
+  ) throws {
+    let dirty = Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) })
+    try core.append(
+      .saved(
+        Saved(
+          id: id, type: version.type, births: version.stamp.births, base: base, time: time, editCount: editCount,
+          tenure: core.tenure, isCreation: isCreation, content: EncodedContent(version, dirty: dirty))))
   }
 
   /// Closes the record's block, if it has one. Only the answer to a lookup can.

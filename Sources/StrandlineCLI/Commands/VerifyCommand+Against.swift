@@ -6,7 +6,7 @@ import StrandlineJSON
 import StrandlineSystem
 
 /// One run of `verify --against`.
-struct ZoneComparison {
+struct ServerComparison {
   private let target: SyncTarget
   private let zone: ZoneID?
   private let isJSON: Bool

@@ -33,7 +33,7 @@ extension Command {
       Example("A backup on a read-only volume", "strandline verify --json /mnt/backup/notes.strand"),
     ],
     run: { arguments, console in
-      if arguments["--against"] != nil { return try await ZoneComparison(arguments, console).run() }
+      if arguments["--against"] != nil { return try await ServerComparison(arguments, console).run() }
       for option in ["--container", "--environment", "--zone", "--api-token-file", "--session-token-file"] {
         guard arguments[option] == nil else { throw UsageError(message: "\(option) goes with --against URL") }
       }

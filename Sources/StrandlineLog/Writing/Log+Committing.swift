@@ -1,9 +1,9 @@
 // One append, from the call to durable bytes: Log+Committing, CommitState, SegmentWriter, PendingGroup, Frame.
 //
 // Two locks: a short one around the queue (`queue`), and a long one around the disk (`disk`), which the thread that
-// leads holds during its write and sync. Order: disk before queue, never the reverse. A task never leads: the log's own
-// writer thread does it for it, because a sync blocks its thread for milliseconds. A plain thread leads itself when no
-// other does, and then nothing else runs, which keeps simulated runs repeatable.
+// leads holds during its write and sync. Order: disk before queue, never the reverse. For a task the log's own writer thread
+// leads, because a sync blocks its thread for milliseconds. A plain thread leads itself when no other does, and so does a task
+// where time is simulated: then nothing else runs, which keeps simulated runs repeatable.
 
 import Dispatch
 import StrandlineSystem
@@ -131,6 +131,7 @@ extension Log {
   /// others had to wait for two syncs instead of one. No thread waits for it, and no clock is read.
   private func leadInBackground() { writerQueue.async { self.lead() } }
 
+  /// Writes groups until nothing is queued.
   private func lead() {
     while true {
       let woken = writeNextGroup()
@@ -150,9 +151,9 @@ extension Log {
   /// A lone task that was woken often writes again at once, and there is a core for it. To sleep until then and be woken
   /// costs the writer thread about as much as a sync, so it stays awake for a moment.
   private func stayAwake() {
+    guard !clock.isSimulated else { return }
     let durable = durableLSN
     let until = clock.monotonicNanoseconds() &+ Self.awakeNanoseconds
-    guard !clock.isSimulated else { return }
     // For a clock that stands still.
     for _ in 0..<Self.awakeReadsMax {
       if lastAppended.load(ordering: .relaxed) > durable || clock.monotonicNanoseconds() >= until { return }
