@@ -307,14 +307,22 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     return nil
   }
 
-  /// How many milliseconds the server's clock was ahead in the newest answer that named its time.
+  /// How many milliseconds the server's clock was at least ahead (below zero: behind) in the newest answer that named its
+  /// time; 0 if that answer agrees with this device's clock.
   public var serverOffsetMilliseconds: Int64? { serverOffset.withLock { $0 } }
 
-  /// Learns the server's clock from the header `Date`, which has whole seconds.
-  private func learnServerTime(_ response: HTTPResponse) {
+  /// Learns the server's clock from the header `Date`: whole seconds, written at some moment between the request and now.
+  ///
+  /// Taken is the least offset with which that can be so. A clock that is right is then left alone: a guess at the part of
+  /// the second and at the way back would set it wrong by up to a second, and the earlier of two writes, made on two devices
+  /// within that second, would win.
+  private func learnServerTime(_ response: HTTPResponse, sent: UInt64) {
     guard let text = response.headers["date"], let date = HTTPDate.milliseconds(text) else { return }
-    let offset = date + 500 - environment.clock.wallMilliseconds()
-    serverOffset.withLock { $0 = offset }
+    let received = environment.clock.wallMilliseconds()
+    let now = environment.clock.monotonicNanoseconds()
+    let elapsed = Int64((max(now, sent) - sent) / 1_000_000)
+    let (least, greatest) = (date - received, date + 999 - (received - elapsed))
+    serverOffset.withLock { $0 = min(max(0, least), greatest) }
   }
 
   /// A record whose bytes an earlier version could not read; nil if this one cannot either.
@@ -348,7 +356,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   private func ask<Value: WireMessage>(
-    _ type: Value.Type, _ method: String, _ endpoint: String, encoded sent: [UInt8]
+    _ type: Value.Type, _ method: String, _ endpoint: String, encoded body: [UInt8]
   ) async throws -> Answer<Value> {
     try await queue.run { [self] in
       var query: [String] = []
@@ -357,9 +365,10 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
       if let token { query.append("ckWebAuthToken=" + PercentEncoding.encode(token)) }
       let request = HTTPRequest(
         method: method, origin: origin, path: basePath + endpoint, query: query.joined(separator: "&"),
-        headers: ["Content-Type": "application/json; charset=utf-8", "Accept": "application/json"], body: sent)
+        headers: ["Content-Type": "application/json; charset=utf-8", "Accept": "application/json"], body: body)
+      let sent = environment.clock.monotonicNanoseconds()
       let response = try await transport.send(request)
-      learnServerTime(response)
+      learnServerTime(response, sent: sent)
       let successor =
         response.headers["x-apple-cloudkit-web-auth-token"] ?? response.headers["x-apple-cloudkit-session"]
       // A successor counts only for a request that carried a token, as in CloudKit JS.

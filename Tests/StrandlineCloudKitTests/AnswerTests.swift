@@ -276,13 +276,27 @@ struct AnswerTests {
     #expect(!"\(session)".contains("secret"))
   }
 
-  @Test func `the server's clock is read from an answer's header`() async throws {
-    let client = WebServicesDatabase.over(
-      ScriptedTransport(headers: ["Date": "Thu, 28 May 2026 21:26:40 GMT"], #"{"zones":[]}"#))
+  /// The clock here when the request leaves, in milliseconds after 20:26:40; how long the answer takes; what it names as
+  /// its time; the offset.
+  @Test(arguments: [
+    (0, 0, "20:26:40", 0), (999, 0, "20:26:40", 0), (700, 600, "20:26:40", 0), (700, 600, "20:26:41", 0),
+    (0, 5_000, "20:26:40", 0), (0, 5_000, "20:26:43", 0), (0, 5_000, "20:26:45", 0), (0, 5_000, "20:26:46", 1_000),
+    (1_000, 5_000, "20:26:40", -1), (0, 0, "21:26:40", 3_600_000), (0, 2_000, "21:26:40", 3_598_000),
+    (0, 0, "19:26:40", -3_599_001), (0, 2_000, "19:26:40", -3_599_001),
+  ] as [(Int64, Int64, String, Int64)])
+  func `an answer's time moves the clock no further than it must`(
+    start: Int64, takes: Int64, named: String, offset: Int64
+  ) async throws {
+    let clock = SimulatedClock(wallMilliseconds: now + start, autoAdvance: false)
+    let transport = ScriptedTransport { _, _ in
+      clock.advance(milliseconds: takes)
+      return HTTPResponse(
+        status: 200, headers: ["Date": "Thu, 28 May 2026 \(named) GMT"], body: Array(#"{"zones":[]}"#.utf8))
+    }
+    let client = WebServicesDatabase.over(transport, clock: clock)
     #expect(client.serverOffsetMilliseconds == nil)
     _ = try await client.zones()
-    // An hour, and half of the second that the header leaves open.
-    #expect(client.serverOffsetMilliseconds == 3_600_500)
+    #expect(client.serverOffsetMilliseconds == offset)
   }
 
   @Test func `a record whose bytes were kept is read again`() {

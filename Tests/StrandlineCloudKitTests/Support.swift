@@ -34,14 +34,14 @@ let now: Int64 = 1_780_000_000_000
 extension WebServicesDatabase {
   static func over(
     _ transport: any Transport, scope: DatabaseScope = .private, apiToken: String = "", session: WebSession? = nil,
-    baseURL: String = "http://cloud.test"
+    baseURL: String = "http://cloud.test",
+    clock: SimulatedClock = SimulatedClock(wallMilliseconds: now, autoAdvance: false)
   ) -> WebServicesDatabase {
     WebServicesDatabase(
       address: CloudAddress(container: "iCloud.test", scope: scope), apiToken: apiToken, session: session,
       baseURL: baseURL, transport: transport,
       environment: SystemEnvironment(
-        fileSystem: SimulatedDisk(), clock: SimulatedClock(wallMilliseconds: now, autoAdvance: false),
-        random: SeededRandom(seed: 1)))
+        fileSystem: SimulatedDisk(), clock: clock, random: SeededRandom(seed: 1)))
   }
 }
 
