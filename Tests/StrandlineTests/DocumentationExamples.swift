@@ -337,6 +337,7 @@ func openWithSchema(at folder: String, cloud: any CloudDatabase) async throws ->
   var configuration = SyncConfiguration(cloud)
   configuration.schema["Task"].parent = ParentSchema("list", whenDeleted: .move(to: "inbox"))
   configuration.schema["Comment"].parent = ParentSchema("task", whenDeleted: .delete)
+  configuration.schema["Task"].version = SchemaVersion(2, whenNewer: .reject)
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 

@@ -1,4 +1,5 @@
-// What an app declares of its record types, beside the rules by which conflicts end: what a record hangs below.
+// What an app declares of its record types, beside the rules by which conflicts end: what a record hangs below, and in which
+// version of its type it was written.
 //
 // Nothing has to be declared. A type without a declaration is shown as it comes.
 
@@ -25,6 +26,9 @@ public struct Schema: Hashable, Sendable {
   /// What in it cannot be; nil if nothing.
   var defect: String? {
     for name in names {
+      if let field = types[name]?.version?.field, let defect = Names.defect(schemaName: field) {
+        return "the schema of '\(name)': '\(field)' cannot be the field of a version: \(defect)"
+      }
       guard let parent = types[name]?.parent else { continue }
       if let field = parent.field, let defect = Names.defect(schemaName: field) {
         return "the schema of '\(name)': '\(field)' cannot be the field of a parent: \(defect)"
@@ -49,9 +53,42 @@ public struct Schema: Hashable, Sendable {
 public struct TypeSchema: Hashable, Sendable {
   /// What its records hang below; nil if they hang below nothing.
   public var parent: ParentSchema?
+  /// In which version this app writes its records; nil if the type has no versions.
+  public var version: SchemaVersion?
 
   /// Declares nothing.
   public init() {}
+}
+
+/// In which version an app writes the records of a type, and what it does with later ones.
+///
+/// The version stands in a field of the record, which the store keeps: a save that changes a record raises it to the app's
+/// version, and nothing lowers it, whatever is saved or merged.
+public struct SchemaVersion: Hashable, Sendable {
+  /// The version that this app writes.
+  public var number: Int64
+  /// The field that holds it, an INT64.
+  public var field: String
+  /// What becomes of a record that a later version of the app wrote.
+  public var whenNewer: NewerVersionRule
+
+  /// This app writes that version.
+  public init(_ number: Int64, field: String = "schemaVersion", whenNewer: NewerVersionRule = .preserve) {
+    self.number = number
+    self.field = field
+    self.whenNewer = whenNewer
+  }
+}
+
+/// What becomes of a record at the server that a later version of the app wrote.
+public enum NewerVersionRule: String, Hashable, Sendable {
+  /// It is applied as any other. What this version does not know of it is kept through every edit.
+  case preserve
+  /// Nothing is fetched and sent any more: a sync throws `.fromTheFuture` until the app is a later one.
+  case haltForUpgrade
+  /// It is not applied, and the store shows what it had. The version is kept, and applied when an app that knows it opens the
+  /// store. `StoreStatus.held` has it with the code `NEWER_SCHEMA`; a change of this store to the record is held too.
+  case reject
 }
 
 /// That the records of a type hang below others of their zone.
@@ -83,6 +120,21 @@ public enum ChildRule: Hashable, Sendable {
   case setNil
   /// It hangs below the record of this name, in its own zone; below nothing if that was deleted too.
   case move(to: String)
+}
+
+extension SchemaVersion {
+  /// The version that a field's value names; 0 if it names none.
+  static func number(_ value: FieldValue?) -> Int64 {
+    if case .int64(let number)? = value { number } else { 0 }
+  }
+
+  /// Which of two values stays where a record is saved.
+  func kept(_ new: FieldValue?, _ old: FieldValue?) -> FieldValue? {
+    Self.number(new) < Self.number(old) ? old : new
+  }
+
+  /// What the value becomes with a change of the record; nil if it stays.
+  func raised(_ value: FieldValue?) -> FieldValue? { Self.number(value) < number ? .int64(number) : nil }
 }
 
 extension ParentSchema {
@@ -125,7 +177,15 @@ extension Schema: CustomStringConvertible {
 
 extension TypeSchema: CustomStringConvertible {
   /// What is declared.
-  public var description: String { parent.map { "\($0)" } ?? "nothing is declared" }
+  public var description: String {
+    let known = [parent.map { "\($0)" }, version.map { "\($0)" }].compactMap { $0 }
+    return known.isEmpty ? "nothing is declared" : known.joined(separator: "; ")
+  }
+}
+
+extension SchemaVersion: CustomStringConvertible {
+  /// The number, its field, and the rule.
+  public var description: String { "version \(number) in \(field), later ones: \(whenNewer.rawValue)" }
 }
 
 extension ParentSchema: CustomStringConvertible {

@@ -21,7 +21,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let storeHeld = Code("storeHeld")
     /// Acknowledged data is damaged; nothing was changed.
     public static let damaged = Code("damaged")
-    /// The store holds data of a later version of Strandline; nothing was changed.
+    /// The store holds data of a later version of Strandline, or the server a record of a later version of the app
+    /// (`NewerVersionRule.haltForUpgrade`); nothing was changed.
     public static let fromTheFuture = Code("fromTheFuture")
     /// The disk or the quota is full. Nothing of the write was kept; writes succeed again when there is room.
     public static let diskFull = Code("diskFull")

@@ -19,6 +19,8 @@ package enum RecordDecoder {
       throw StrandlineError(
         .typeMismatch, "record '\(record.id)' is a '\(record.type)', not a '\(Value.recordType)'")
     }
+    var record = record
+    Value.migrate(&record)
     do {
       let id = try Value.id(named: record.id.name)
       let value = try Value(from: FieldsDecoder(fields: RecordFields(record, id, prototype)))

@@ -52,11 +52,28 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   /// A field that a save of this type wrote as nil is nil, and not absent. Of a record that another tool wrote, no field
   /// is known to be null: an absent one has the prototype's value.
   static var prototype: Self? { get }
+  /// Brings a record that another version of the app wrote into the form that this type reads; nothing by default. It gets a
+  /// copy of the record before each read of a value, and must depend on nothing else. What it makes is stored with the next
+  /// save of the value.
+  ///
+  /// ```swift
+  /// struct Note: SyncRecord {
+  ///   static func migrate(_ record: inout Record) {
+  ///     // Version 1 of the app had stars as a text.
+  ///     if case .string(let text)? = record["stars"] { record["stars"] = Int64(text).map { .int64($0) } }
+  ///   }
+  ///   var id = RecordName.random()
+  ///   var stars: Int?
+  /// }
+  /// ```
+  static func migrate(_ record: inout Record)
   /// The record's name in the zone, or what stands for it.
   var id: ID { get }
 }
 
 extension SyncRecord {
+  /// Changes nothing.
+  public static func migrate(_ record: inout Record) {}
   /// The Swift type's name.
   public static var recordType: String { String(describing: Self.self) }
   /// The zone `Main`.

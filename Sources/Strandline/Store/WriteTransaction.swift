@@ -182,6 +182,12 @@ public struct WriteTransaction: ~Copyable {
       fields.removeAll { $0.name == Version.parentField }
       fields.append(NewField(name: Version.parentField, value: .reference(Reference(parent))))
     }
+    if let declared = core.schema[type].version,
+      let raised = declared.raised(fields.first { $0.name == declared.field }.flatMap { $0.value })
+    {
+      fields.removeAll { $0.name == declared.field }
+      fields.append(NewField(name: declared.field, value: raised))
+    }
     for field in fields { try Self.check(field.name, field.value, in: id) }
     let count = fields.count
     let seen = try known.entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
@@ -200,16 +206,25 @@ public struct WriteTransaction: ~Copyable {
 
   /// Edits a living record: the fields that differ get a new stamp, and those that are null for the first time.
   private mutating func edit(
-    _ id: RecordID, _ desired: [String: FieldValue], _ nulls: Set<String>, _ current: LoadedVersion,
+    _ id: RecordID, _ given: [String: FieldValue], _ nulls: Set<String>, _ current: LoadedVersion,
     _ known: KnownRecord
   ) throws {
     let entry = known.entry
     var version = current.version
+    var desired = given
+    let declared = core.schema[version.type].version
+    if let declared {
+      desired[declared.field] = declared.kept(given[declared.field], version.fields[declared.field])
+    }
     var changed: [String] = []
     for (name, value) in desired where version.fields[name] != value { changed.append(name) }
     for name in version.fields.keys where desired[name] == nil { changed.append(name) }
     for name in nulls where desired[name] == nil && version.stamp.fields[name] == nil { changed.append(name) }
     if changed.isEmpty { return }
+    if let declared, let raised = declared.raised(desired[declared.field]) {
+      desired[declared.field] = raised
+      if !changed.contains(declared.field) { changed.append(declared.field) }
+    }
     let time = core.tick()
     // What this store wrote under an earlier writer ID is part of the version, and its own name will not say so.
     if let lsn = entry?.pending?.newest, let own = current.own, let author = core.projections.sync.author(of: lsn),

@@ -38,6 +38,7 @@ package struct Intake {
   /// Applies what the server says of a record, behind the version of it that waits for its parent; or has it wait too. If
   /// what this store has of the record is damaged, that record is held, and the page goes on.
   package mutating func apply(_ change: ServerChange, to core: inout StoreCore) throws {
+    if try setsAside(change, &core) { return }
     // A newer version that waits as well takes its place.
     if try waits(change, core) { return }
     try show(change.id, &core)
@@ -158,7 +159,7 @@ package struct Intake {
       isDead: deletion?.isDead(stamp.births) ?? false, deadLives: deletion?.births ?? [],
       wasDeleted: base == nil && deletion != nil, included: included,
       edit: try pendingEdit(entry, ancestor: try ancestor(included, stamp, entry, base, core), core),
-      rules: rules[arrival.version.type], writer: core.writer,
+      rules: rules(of: arrival.version.type), writer: core.writer,
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue)
@@ -335,7 +336,7 @@ package struct Intake {
   }
 
   /// Closes the record's block, if it has one. Only the answer to a lookup can.
-  private func closeBlock(of id: RecordID, words: String, _ core: inout StoreCore) throws {
+  func closeBlock(of id: RecordID, words: String, _ core: inout StoreCore) throws {
     guard source == .lookup, core.projections.sync.openBlocks[id] != nil else { return }
     try core.append(.blocked(Blocked(id: id, subject: .version, births: [], consequence: .none, words: words)))
   }

@@ -119,14 +119,20 @@ extension RecordStore {
   }
 
   /// Reads the records again that an earlier version could not read and whose bytes were kept, and applies those that
-  /// `read` can read now. Versions that wait for their parent in a zone that is not being fetched, because it was lost
+  /// `read` can read now; and those that a later version of the app wrote, if this one knows them. Versions that wait for their parent in a zone that is not being fetched, because it was lost
   /// meanwhile, are shown as they are.
   ///
   /// - Throws: as `take`.
   package func takeKept(_ read: (_ raw: [UInt8], ZoneID) -> ServerRecord?) async throws -> TakenChanges {
     let sync = projections.sync
-    let changes = sync.unread.sorted { $0.key < $1.key }.compactMap { id, held in
-      held.isShelved || held.raw.isEmpty ? nil : read(held.raw, id.zone).map { ServerChange(id, .version($0)) }
+    let schema = core.withLock { $0.schema }
+    let changes = sync.unread.sorted { $0.key < $1.key }.compactMap { id, held -> ServerChange? in
+      if held.isShelved || held.raw.isEmpty { return nil }
+      guard held.isOfNewerSchema else { return read(held.raw, id.zone).map { ServerChange(id, .version($0)) } }
+      do throws(CloudError) {
+        let server = try ShelvedVersion(held.raw).server
+        return schema.refusing(server) == nil ? ServerChange(id, .version(server)) : nil
+      } catch { return ServerChange(id, .unreadable(error)) }
     }
     var taken = changes.isEmpty ? TakenChanges() : try await take(changes, .delta)
     let waiting = Set(sync.unread.values.lazy.filter(\.isShelved).map(\.id.zone))

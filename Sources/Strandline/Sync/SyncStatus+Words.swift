@@ -36,6 +36,7 @@ extension SyncStatus {
     switch failureCode {
     case .needsSignIn?: return "Sign in to go on syncing"
     case .accountMismatch?: return "Not synced: another account is signed in"
+    case .fromTheFuture?: return "Update this app to go on syncing"
     default: break
     }
     if let lost = halts.first(where: { $0.type == nil }) {
@@ -77,6 +78,7 @@ extension SyncStatus {
     case CloudError.Code.limitExceeded.rawValue: "too large"
     case CloudError.Code.validatingReferenceError.rawValue: "other records refer to it, or it refers to none"
     case CloudError.Code.notFound.rawValue: "missing at the server"
+    case Held.newerSchema: "a later version of the app wrote it"
     case Held.parentMissing: "shown when the record above it has come"
     case CloudError.Code.conflict.rawValue: "changed elsewhere again and again"
     case StrandlineError.Code.damaged.rawValue.uppercased(): "damaged on this device"

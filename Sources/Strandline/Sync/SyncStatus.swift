@@ -23,7 +23,7 @@ public struct SyncStatus: Hashable, Sendable {
 
   /// Records that are set aside for one cause.
   public struct HeldGroup: Hashable, Sendable {
-    /// The server's code, `DAMAGED`, or `PARENT_MISSING` for versions that are shown when the record above them has come, at
+    /// The server's code; `DAMAGED`; `NEWER_SCHEMA` (`NewerVersionRule.reject`); or `PARENT_MISSING` for versions that are shown when the record above them has come, at
     /// the latest with the last page of their zone (`ParentSchema`).
     public var code: String
     /// How many.

@@ -280,7 +280,7 @@ final class SyncWatch: Sendable {
     if state.isRunning, let request = state.request { return request.kind == .upload ? .uploading : .fetching }
     if status.wait != nil { return .waiting }
     if state.isRunning { return .fetching }
-    if [.needsSignIn, .accountMismatch].contains(status.failureCode) || !status.halts.isEmpty
+    if [.needsSignIn, .accountMismatch, .fromTheFuture].contains(status.failureCode) || !status.halts.isEmpty
       || status.held.contains(where: { $0.nextTryMilliseconds == nil && !$0.isDownload })
     {
       return .needsPerson

@@ -262,7 +262,9 @@ private struct Ending {
       (state, words) =
         held.isShelved
         ? ("shelved", "a version of the server is not shown yet: \(held.words)")
-        : ("unreadable", "the server's version could not be read (\(held.code), \(held.words))")
+        : held.isOfNewerSchema
+          ? ("shelved", "a version of the server is not shown: \(held.words)")
+          : ("unreadable", "the server's version could not be read (\(held.code), \(held.words))")
       remedy = sync
     } else if let base = known.entry?.base {
       (state, words) = ("synced", "nothing is owed: the server has it, as version '\(base.changeTag)'")

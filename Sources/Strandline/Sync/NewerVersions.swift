@@ -1,0 +1,77 @@
+// Records that a later version of the app wrote, where the app has declared versions: they are applied, end the sync, or are
+// kept until an app that knows them opens the store.
+
+import StrandlineSystem
+
+extension Held {
+  /// The code of a version that was written by a later version of the app.
+  package static let newerSchema = "NEWER_SCHEMA"
+
+  package var isOfNewerSchema: Bool { direction == .download && code == Self.newerSchema }
+}
+
+extension Schema {
+  /// The declaration that keeps a version of the server from being applied; nil if it is applied.
+  func refusing(_ server: ServerRecord) -> SchemaVersion? {
+    guard let version = self[server.type].version, version.whenNewer != .preserve,
+      SchemaVersion.number(server.fields[version.field]) > version.number
+    else { return nil }
+    return version
+  }
+}
+
+extension Intake {
+  /// Keeps a version that this app is not to apply.
+  ///
+  /// - Throws: `.fromTheFuture` if the app has declared that nothing is synced then.
+  mutating func setsAside(_ change: ServerChange, _ core: inout StoreCore) throws -> Bool {
+    guard case .version(let server) = change.kind, let version = schema.refusing(server) else { return false }
+    // It was applied before that was declared.
+    if let base = try core.projections.entry(change.id)?.base, base.changeTag == server.system.changeTag {
+      return false
+    }
+    let number = SchemaVersion.number(server.fields[version.field])
+    let words = "version \(number) of '\(server.type)' wrote it, and this app knows version \(version.number)"
+    guard version.whenNewer == .reject else {
+      throw StrandlineError(
+        .fromTheFuture,
+        "record '\(change.id)' needs a later version of this app: \(words); nothing of it was applied, and "
+          + "nothing is synced until the app is updated")
+    }
+    try show(change.id, &core)
+    taken.touched.insert(change.id)
+    let wall = core.environment.clock.wallMilliseconds()
+    let raw = ShelvedVersion(parent: "", server: server).bytes(change.id)
+    if core.projections.sync.unread[change.id]?.raw != raw {
+      taken.report.held += 1
+      try core.append(
+        .held(
+          Held(
+            id: change.id, direction: .download, lsn: .none, raw: raw, code: Held.newerSchema, words: words,
+            attempts: 1,
+            wallMilliseconds: wall)))
+    }
+    // What is owed was made from an older version, which the server would refuse. The update merges it.
+    if let pending = try core.projections.entry(change.id)?.pending,
+      core.projections.held(change.id)?.lsn != pending.newest
+    {
+      taken.report.held += 1
+      try core.append(
+        .held(
+          Held(
+            id: change.id, direction: .upload, lsn: pending.newest, code: Held.newerSchema, words: words, attempts: 1,
+            wallMilliseconds: wall)))
+    }
+    try closeBlock(of: change.id, words: "this version of the app does not apply it", &core)
+    return true
+  }
+
+  /// The rules of a type. The version of its schema is never lowered.
+  func rules(of type: String) -> TypeRules {
+    var known = rules[type]
+    if let version = schema[type].version, known.fields[version.field] == nil {
+      known.fields[version.field] = .greatest
+    }
+    return known
+  }
+}
