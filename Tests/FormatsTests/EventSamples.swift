@@ -130,6 +130,7 @@ enum EventSamples {
           wallMilliseconds: wall)),
       .released(Released(id: id, lsn: LSN(3))),
       .refused(Refused(id: id, lsn: LSN(3))),
+      .joined(Joined(id: id, set: LSN(300))),
       .discarded(Discarded(id: id, lsn: LSN(3))),
       .tokenAdvanced(
         TokenAdvanced(

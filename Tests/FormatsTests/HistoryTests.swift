@@ -187,7 +187,9 @@ private struct RandomHistory {
 
   private mutating func event() -> Event {
     switch some(
-      EventKind.allCases + [.saved, .saved, .deleted, .sent, .settled, .settled, .fetchedSave, .blocked, .blocked])
+      EventKind.allCases + [
+        .saved, .saved, .deleted, .sent, .joined, .settled, .settled, .fetchedSave, .blocked, .blocked,
+      ])
     {
     case .opened:
       return .opened(Opened(writer: random.below(4), storeUUID: Array(0..<16), tenure: random.below(9)))
@@ -238,6 +240,7 @@ private struct RandomHistory {
           id: id(), direction: some(Held.Direction.allCases), lsn: earlier(), code: "c\(below(9))", words: "",
           attempts: 1, wallMilliseconds: 0))
     case .released: return .released(Released(id: id(), lsn: earlier()))
+    case .joined: return .joined(Joined(id: below(3) == 0 ? id() : mutation().id, set: earlier()))
     case .refused:
       let (lsn, id) = mutation()
       return .refused(Refused(id: id, lsn: lsn))

@@ -304,6 +304,7 @@ STORE = {
     24: "superseded record:id recordType:text time:u64",
     25: "databaseTokenAdvanced scope:1-3 asked:text? token:text",
     26: "refused record:id lsn:varint",
+    27: "joined record:id set:varint",
 }
 
 JOURNAL = {
@@ -432,6 +433,7 @@ class State:
         self.records, self.attempted = {}, set()
         self.deleted, self.packed = {}, {}
         self.zones, self.tenures, self.held, self.unread, self.blocks = {}, [], {}, {}, {}
+        self.sets = {}
         self.bounds, self.database_tokens, self.paces = {}, {}, {}
         self.latest, self.parked = 0, False
         self.versions = {}
@@ -442,6 +444,8 @@ class State:
         step = getattr(self, "on_" + event["kind"], None)
         if step:
             step(lsn, event)
+        for key in [key for key in self.sets if not self.pending(id_of(key))]:
+            del self.sets[key]
 
     # Operations that several steps share
 
@@ -673,6 +677,10 @@ class State:
         elif self.pending(event["record"]):
             self.held[id_key(event["record"])] = event
 
+    def on_joined(self, lsn, event):
+        if self.pending(event["record"]):
+            self.sets[id_key(event["record"])] = event["set"]
+
     def on_released(self, lsn, event):
         self.held.pop(id_key(event["record"]), None)
         self.unread.pop(id_key(event["record"]), None)
@@ -803,6 +811,7 @@ class State:
             "databaseTokens": {str(scope): self.database_tokens[scope] for scope in self.database_tokens},
             "tenures": self.tenures,
             "held": [dict(some(self.held[key], "lsn", "code"), id=id_of(key)) for key in ordered(self.held)],
+            "sets": [{"id": id_of(key), "set": self.sets[key]} for key in ordered(self.sets)],
             "unread": [dict(some(self.unread[key], "lsn", "code"), id=id_of(key)) for key in ordered(self.unread)],
             "blocks": [
                 dict(some(self.blocks[key], "subject", "consequence", "lsn"), id=id_of(key)) for key in ordered(self.blocks)

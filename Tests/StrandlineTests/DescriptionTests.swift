@@ -60,6 +60,7 @@ struct `A public value` {
       (Schema(), "no type is declared"), (TypeSchema(), "nothing is declared"),
       (ParentSchema("list", whenDeleted: .move(to: "inbox")), "parent: list, when it is deleted: move to 'inbox'"),
       (ChildRule.setNil, "setNil"),
+      (PendingChange.Obstacle.together(RecordID("n")), "goes with Main/n, which cannot go"),
       (SchemaVersion(2, whenNewer: .reject), "version 2 in schemaVersion, later ones: reject"),
       (HTTPHeaders(dictionaryLiteral: ("X-Token", "secret"), ("Accept", "*")), "X-Token, Accept"),
       (HTTPHeaders.Field(name: "X-Token", value: "secret"), "X-Token"),

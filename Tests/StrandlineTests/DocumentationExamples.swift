@@ -320,6 +320,12 @@ func openForSyncByHand(at folder: String, cloud: any CloudDatabase) async throws
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
+func openLedger(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.atomicZones = [ZoneID("Ledger")]
+  return try await RecordStore.open(at: folder, syncing: configuration)
+}
+
 func openWithRules(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   var configuration = SyncConfiguration(cloud)
   configuration.conflicts["Song"].fields = ["tags": .union, "plays": .counter]
@@ -663,6 +669,7 @@ struct `The examples of the documentation` {
     try await sendOneAgain(in: tablet)
     try await tablet.close()
 
+    try await openLedger(at: folder("ledger"), cloud: database).close()
     let watch = try await openWithRules(at: folder("watch"), cloud: database)
     #expect(try await syncNow(watch) == 1)
     try await watch.close()

@@ -40,8 +40,9 @@ final class RefusingCloud: CloudDatabase {
     var page: (@Sendable (Int, ZonePage) -> ZonePage)?
     /// The same for the list of changed zones.
     var list: (@Sendable (Int, DatabasePage) -> DatabasePage)?
-    /// Every batch that was sent, in order.
+    /// Every batch that was sent, in order; and whether all of it or nothing was to be applied.
     var batches: [[CloudOperation]] = []
+    var areAtomic: [Bool] = []
     /// How often each request was made.
     var counts: [Request: Int] = [:]
   }
@@ -58,7 +59,8 @@ final class RefusingCloud: CloudDatabase {
   var sent: [[String]] { script.withLock { $0.batches.map { $0.map(\.name) } } }
   var requestCount: Int { script.withLock { $0.counts.values.reduce(0, +) } }
   func count(_ request: Request) -> Int { script.withLock { $0.counts[request] ?? 0 } }
-  func forgetSent() { script.withLock { ($0.batches, $0.counts) = ([], [:]) } }
+  var areAtomic: [Bool] { script.withLock { $0.areAtomic } }
+  func forgetSent() { script.withLock { ($0.batches, $0.areAtomic, $0.counts) = ([], [], [:]) } }
 
   private func check(_ request: Request, _ operations: [CloudOperation] = []) throws {
     try script.withLock { script in
@@ -101,6 +103,7 @@ final class RefusingCloud: CloudDatabase {
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
     let (number, hook) = script.withLock { script in
       script.batches.append(operations)
+      script.areAtomic.append(atomic)
       return (script.batches.count, script.beforeModify)
     }
     try await hook?(number)
@@ -113,7 +116,13 @@ final class RefusingCloud: CloudDatabase {
         }
       }
     }
-    let rest = operations.filter { refused[$0.name] == nil }
+    var rest = operations.filter { refused[$0.name] == nil }
+    if atomic, !refused.isEmpty {
+      for operation in rest {
+        refused[operation.name] = .failed(CloudError(.atomicError, reason: "another one failed"), serverRecord: nil)
+      }
+      rest = []
+    }
     let results = try await web.modify(rest, in: zone, atomic: atomic)
     return results.merging(refused) { first, _ in first }
   }
@@ -160,10 +169,10 @@ final class RefusingCloud: CloudDatabase {
 
 extension Device {
   /// Opens the store with a cloud that refuses what a test names.
-  func openRefusing() async throws -> RefusingCloud {
+  func openRefusing(atomicZones: Set<ZoneID> = []) async throws -> RefusingCloud {
     try await close()
     let cloud = RefusingCloud(self)
-    try await open(database: cloud)
+    try await open(database: cloud, atomicZones: atomicZones)
     return cloud
   }
 

@@ -171,7 +171,7 @@ package struct CompactionPlan {
     case .fetchedDelete, .deletions: .isPacked
     case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace:
       keepsMemory || registered.contains(lsn) ? .stays : .goes
-    case .held, .blocked: registered.contains(lsn) ? .stays : .goes
+    case .held, .blocked, .joined: registered.contains(lsn) ? .stays : .goes
     case .released, .discarded, .refused: .goes
     case .sent: .isCut
     }
@@ -231,7 +231,7 @@ package struct CompactionPlan {
   private enum Register: Hashable {
     case account, bound(DatabaseScope), pace(DatabaseScope), databaseToken(DatabaseScope)
     case token(ZoneID), blankToken(ZoneID), zone(ZoneID, ZoneChanged.Change), sweepBegan(ZoneID), sweepEnded(ZoneID)
-    case held(RecordID), unread(RecordID), block(RecordID)
+    case held(RecordID), unread(RecordID), block(RecordID), set(RecordID)
   }
 
   private mutating func decide(_ read: Reading) throws {
@@ -259,7 +259,7 @@ package struct CompactionPlan {
     let (kind, lsn) = (try EventSource.kind(found), LSN(found.lsn))
     switch kind {
     case .bound, .tokenAdvanced, .databaseTokenAdvanced, .zoneChanged, .sweepBegan, .sweepEnded, .accountChanged, .pace,
-      .held, .blocked:
+      .held, .blocked, .joined:
       register(try EventSource.decode(found), lsn, &registers)
     case .sent:
       // The first one: later ones of the same mutation say nothing new.
@@ -328,6 +328,7 @@ package struct CompactionPlan {
       case .download: if state.sync.unread[event.id] == event { registers[.unread(event.id)] = lsn }
       }
     case .blocked(let event): if state.sync.openBlocks[event.id] == event { registers[.block(event.id)] = lsn }
+    case .joined(let event): if state.sync.sets[event.id] == event.set { registers[.set(event.id)] = lsn }
     default: break
     }
   }

@@ -33,6 +33,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case superseded = 24
   case databaseTokenAdvanced = 25
   case refused = 26
+  case joined = 27
 
   /// The name that the command prints and takes.
   package var name: String { String(describing: self) }
@@ -86,6 +87,7 @@ package enum Event: Sendable {
   case superseded(Superseded)
   case databaseTokenAdvanced(DatabaseTokenAdvanced)
   case refused(Refused)
+  case joined(Joined)
   /// A kind of a later version, that may be passed over; kept byte for byte.
   case unknown(Unknown)
 
@@ -118,6 +120,7 @@ package enum Event: Sendable {
     case .superseded(let payload): payload
     case .databaseTokenAdvanced(let payload): payload
     case .refused(let payload): payload
+    case .joined(let payload): payload
     case .unknown: nil
     }
   }
@@ -144,6 +147,7 @@ package enum Event: Sendable {
     case .assetUploaded(let event): event.id
     case .superseded(let event): event.id
     case .refused(let event): event.id
+    case .joined(let event): event.id
     default: nil
     }
   }
@@ -287,6 +291,7 @@ package enum EventCodec {
     case .superseded: .superseded(try Superseded(nil, &reader))
     case .databaseTokenAdvanced: .databaseTokenAdvanced(try DatabaseTokenAdvanced(nil, &reader))
     case .refused: .refused(try Refused(nil, &reader))
+    case .joined: .joined(try Joined(nil, &reader))
     }
   }
 

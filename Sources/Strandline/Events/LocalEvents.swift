@@ -138,6 +138,24 @@ package struct Deleted: EventPayload, Hashable {
   }
 }
 
+/// What is owed of the record belongs to a set: it goes to the server in one request with what is owed of the other records
+/// of that set. It does until nothing of the record is owed.
+package struct Joined: EventPayload, Hashable {
+  package static let kind = EventKind.joined
+  package var id: RecordID
+  /// The set's number: the LSN of the first event of the transaction that began it.
+  package var set: LSN
+
+  package init(id: RecordID, set: LSN) {
+    self.id = id
+    self.set = set
+  }
+  package init<Coder: FieldCoder>(_ joined: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, joined?.id)
+    set = try field("set", .lsn, joined?.set)
+  }
+}
+
 /// A mutation that is not sent, or a version that is not applied, for now, with the server's code and reason. Other
 /// records are not affected.
 package struct Held: EventPayload, Hashable {

@@ -12,6 +12,8 @@ package enum Names {
   /// A record without its assets, as CloudKit counts (1 MB); ours counts the bytes of names, values and stamps.
   package static let recordBytesMax = 1_000_000
   package static let fieldsMax = 256
+  /// The operations of one request.
+  package static let operationsMax = 200
   /// The one field that travels with a record for the engine's own use.
   package static let stampField = "strandlineStamp"
   /// CloudKit's default zone.

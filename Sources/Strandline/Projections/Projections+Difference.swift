@@ -26,6 +26,7 @@ extension Projections {
     for (mine, theirs) in [(self, other), (other, self)] {
       for (id, held) in mine.sync.held where theirs.sync.held[id] != held { result.ids.insert(id) }
       for (id, held) in mine.sync.unread where theirs.sync.unread[id] != held { result.ids.insert(id) }
+      for (id, set) in mine.sync.sets where theirs.sync.sets[id] != set { result.ids.insert(id) }
       for (id, block) in mine.sync.openBlocks where theirs.sync.openBlocks[id] != block { result.ids.insert(id) }
     }
     // Names are compared by their hashes; where nothing has a hash yet, under any key.

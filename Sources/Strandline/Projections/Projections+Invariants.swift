@@ -62,6 +62,9 @@ extension Projections {
       if names != deletions.count { return "the index counts \(deletions.count) deleted names, there are \(names)" }
     }
     for id in sync.held.keys where entries[id]?.pending == nil { return "\(id): held, but no mutation is unsettled" }
+    for id in sync.sets.keys where entries[id]?.pending == nil {
+      return "\(id): in a set, but no mutation is unsettled"
+    }
     for (place, tenure) in sync.tenures.enumerated().dropFirst() where tenure.first <= sync.tenures[place - 1].first {
       return "tenures out of order at \(tenure.first)"
     }

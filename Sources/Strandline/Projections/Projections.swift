@@ -118,6 +118,8 @@ package struct Projections: Sendable {
       sync.learn(packed.latest)
     case .superseded(let saved):
       applySaved(saved.id, type: saved.type, time: saved.time, known: try look(saved.id), at: lsn)
+    case .joined(let joined):
+      if try entry(joined.id)?.pending != nil { change(.set(joined.id, joined.set), at: lsn) }
     case .confirmed, .listed, .assetUploaded, .unknown: break
     }
     appliedLSN = lsn
@@ -335,6 +337,7 @@ package struct Projections: Sendable {
       outbox.change(from: old.0?.pending.map { Owed($0) }, to: new.0?.pending.map { Owed($0) })
     }
     if new.1 != old.1 { deletions.set(id, from: old.1, to: new.1) }
+    if new.0?.pending == nil, old.0?.pending != nil, sync.sets[id] != nil { change(.set(id, nil), at: lsn) }
     keep(.record(id, old.0, old.1, after: new.0.map { AfterChange($0) }), lsn)
   }
 

@@ -46,6 +46,9 @@ package struct SyncState: Sendable {
   package private(set) var tenures: [Tenure] = []
   /// Mutations that are not sent for now.
   package private(set) var held: [RecordID: Held] = [:]
+  /// The sets of records that go to the server together, each with its number; and the set of each record in one.
+  package private(set) var sets: [RecordID: LSN] = [:]
+  package private(set) var members: [LSN: Set<RecordID>] = [:]
   /// Versions that the server could not show.
   package private(set) var unread: [RecordID: Held] = [:]
   /// Open blocks: what has to be asked of the server.
@@ -63,6 +66,7 @@ package struct SyncState: Sendable {
     case zone(ZoneID, ZoneState?)
     case databaseToken(DatabaseScope, ChangeToken?)
     case held(RecordID, Held?)
+    case set(RecordID, LSN?)
     case unread(RecordID, Held?)
     case block(RecordID, Blocked?)
     case pace(DatabaseScope, Pace?)
@@ -78,6 +82,14 @@ package struct SyncState: Sendable {
     case .zone(let id, let new): return .zone(id, zones.assign(new, id))
     case .databaseToken(let scope, let new): return .databaseToken(scope, databaseTokens.assign(new, scope))
     case .held(let id, let new): return .held(id, held.assign(new, id))
+    case .set(let id, let new):
+      let old = sets.assign(new, id)
+      if let old {
+        members[old]?.remove(id)
+        if members[old]?.isEmpty == true { members[old] = nil }
+      }
+      if let new { members[new, default: []].insert(id) }
+      return .set(id, old)
     case .unread(let id, let new): return .unread(id, unread.assign(new, id))
     case .block(let id, let new): return .block(id, openBlocks.assign(new, id))
     case .pace(let scope, let new): return .pace(scope, paces.assign(new, scope))

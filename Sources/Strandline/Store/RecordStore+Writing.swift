@@ -137,7 +137,10 @@ extension RecordStore {
       let (receipt, log) = try core.withLock { core in
         let lsns = try core.transact { core in
           var transaction = WriteTransaction(core: core)
-          do { value = try body(&transaction) } catch {
+          do {
+            value = try body(&transaction)
+            try transaction.join()
+          } catch {
             core = transaction.finish()
             throw error
           }

@@ -20,6 +20,8 @@ package struct StoreCore: ~Copyable, Sendable {
   package var conflictRules = ConflictRules()
   /// What the app declares of its types.
   package var schema = Schema()
+  /// The zones in which what one transaction wrote is uploaded together.
+  package var atomicZones: Set<ZoneID> = []
   /// No transaction begins: the store is suspended, or about to be.
   package private(set) var isSuspended = false
   /// Whether `opened` stands in the log under this tenure and name.
@@ -140,6 +142,9 @@ package struct StoreCore: ~Copyable, Sendable {
       throw error
     }
   }
+
+  /// The LSN of the open transaction's first event.
+  var transactionStart: LSN { openTransaction?.first ?? .none }
 
   /// Appends an event to the open transaction. The projections take it in at once.
   ///

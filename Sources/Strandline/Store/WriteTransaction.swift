@@ -22,6 +22,8 @@ public struct WriteTransaction: ~Copyable {
   private var core: StoreCore
   /// Whose store this is, as far as it was known when the transaction began.
   private let account: Account
+  /// What it has changed in zones in which it is uploaded together.
+  private var changed: [ZoneID: Set<RecordID>] = [:]
 
   init(core: consuming StoreCore) {
     account = core.account
@@ -86,6 +88,7 @@ public struct WriteTransaction: ~Copyable {
   /// not use up the memory.
   private mutating func append(_ event: Event, known: KnownRecord) throws {
     if !isTooLarge { try core.append(event, known: known) }
+    if let id = event.recordID { noteChange(of: id) }
     if isTooLarge { throw tooLarge() }
   }
 
@@ -94,6 +97,37 @@ public struct WriteTransaction: ~Copyable {
       .tooLarge,
       "the transaction has more than \(core.transactionBytesMax) bytes, the most that becomes durable together; nothing of "
         + "it was written; write it in several transactions")
+  }
+
+  private mutating func noteChange(of id: RecordID) {
+    if core.atomicZones.contains(id.zone) { changed[id.zone, default: []].insert(id) }
+  }
+
+  /// Has what was written go to the server together, where the app wants that: with each other, and with what is owed of the
+  /// sets that its records are in already.
+  ///
+  /// - Throws: `.tooLarge` if no request could hold it.
+  mutating func join() throws {
+    for (zone, changed) in changed.sorted(by: { $0.key < $1.key }) {
+      let sync = core.projections.sync
+      let known = Set(changed.compactMap { sync.sets[$0] })
+      if changed.count == 1 || (known.count == 1 && changed.allSatisfy { sync.sets[$0] != nil }) { continue }
+      guard changed.count <= Names.operationsMax else {
+        throw StrandlineError(
+          .tooLarge,
+          "the transaction changes \(changed.count) records of zone '\(zone)', which is uploaded atomically; a request "
+            + "holds \(Names.operationsMax); write them in several transactions")
+      }
+      var members = changed
+      for set in known { members.formUnion(sync.members[set, default: []].filter { $0.zone == zone }) }
+      var number = known.min() ?? core.transactionStart
+      // No request could hold them all. What is written last stays together.
+      if members.count > Names.operationsMax { (members, number) = (changed, core.transactionStart) }
+      for id in members.sorted() where sync.sets[id] != number {
+        try core.append(.joined(Joined(id: id, set: number)))
+      }
+    }
+    if isTooLarge { throw tooLarge() }
   }
 
   private mutating func remove(_ id: RecordID) throws -> Bool {
@@ -201,6 +235,7 @@ public struct WriteTransaction: ~Copyable {
     try core.append(life, known: known) { contentBytes in
       try Self.checkSize(fields: count, contentBytes, id)
     }
+    noteChange(of: id)
     if isTooLarge { throw tooLarge() }
   }
 

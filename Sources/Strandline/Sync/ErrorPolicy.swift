@@ -17,6 +17,8 @@ package enum ErrorPolicy: Hashable, Sendable {
   case target
   /// The request is too large: send it in halves. If it holds one record, hold that record.
   case split
+  /// Another record of the request was refused, and with it all of them: send it again with that one.
+  case together
   /// The user has to sign in.
   case signIn
   /// End the cycle with this error.
@@ -34,6 +36,7 @@ package enum ErrorPolicy: Hashable, Sendable {
     // The batch is too large, not the record; of one record alone: hold.
     case .limitExceeded: .split
     case .zoneNotFound: .zoneMissing
+    case .atomicError: .together
     case .authenticationRequired, .authenticationFailed: .signIn
     // Quota, permission, validation, wrong types, and every unknown code.
     default: .hold

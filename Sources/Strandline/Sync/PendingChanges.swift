@@ -15,6 +15,8 @@ public struct PendingChange: Hashable, Sendable {
     /// It is a deletion, and at the server that record still refers to it, whose change is held. To delete it first could have
     /// the server delete the other one along with it.
     case referrer(RecordID)
+    /// A transaction that is uploaded as a whole wrote it, and that record of it cannot go.
+    case together(RecordID)
     /// Its zone is gone at the server.
     case zoneLost(ZoneLoss)
   }
@@ -101,11 +103,22 @@ extension RecordStore {
         .held(StoreStatus.Held(held, wall: wall))
       } else {
         try missingTarget(of: id, pending).map { .target($0) }
-          ?? (pending.isDeletion ? referrers[id].map { .referrer($0) } : nil)
+          ?? (pending.isDeletion ? referrers[id].map { .referrer($0) } : nil) ?? obstacle(inSetOf: id)
       }
     return PendingChange(
       id: id, isDeletion: pending.isDeletion, lsn: pending.newest, since: pending.since, milliseconds: made,
       changeTag: entry.base?.changeTag, mayHaveArrived: attempted != nil, obstacle: obstacle)
+  }
+
+  /// What keeps the set of a record from being sent.
+  private func obstacle(inSetOf id: RecordID) throws -> PendingChange.Obstacle? {
+    guard let set = projections.set(of: id) else { return nil }
+    for other in projections.members(of: set) where other != id {
+      guard let pending = try projections.entry(other)?.pending else { continue }
+      let isHeld = projections.held(other) != nil
+      if try isHeld || missingTarget(of: other, pending) != nil { return .together(other) }
+    }
+    return nil
   }
 
   /// The record whose newest change stands at `lsn`; nil if it has been settled meanwhile.
@@ -179,6 +192,7 @@ extension PendingChange.Obstacle: CustomStringConvertible {
     case .held(let held): "held: \(held.code)".oneLine
     case .target(let target): "refers to \(target)".oneLine
     case .referrer(let referrer): "is referred to by \(referrer), which is held".oneLine
+    case .together(let other): "goes with \(other), which cannot go".oneLine
     case .zoneLost(let reason): "zone lost: \(reason)"
     }
   }

@@ -48,6 +48,7 @@ extension RecordStore {
         core.engineScope = engine.database.address.scope
         core.conflictRules = syncing.conflicts
         core.schema = syncing.schema
+        core.atomicZones = syncing.atomicZones
       }
       store.driver.withLock { $0 = engine }
     }

@@ -20,6 +20,15 @@ public struct SyncConfiguration: Sendable {
   /// What the app declares of its record types; nothing by default.
   public var schema = Schema()
 
+  /// Zones in which a transaction is uploaded as it was written: in one request, all of it or nothing. None by default.
+  ///
+  /// What transactions wrote that share a record, and that the server does not have yet, goes together as well. A transaction
+  /// of `write` may change at most 200 records of such a zone, which is what one request holds; more than that in all go in
+  /// several requests, as they do in other zones. Other devices may still see a part for a moment: the feed has pages.
+  ///
+  /// A record that the server refuses keeps the others of its set from being sent. `PendingChange.obstacle` names it.
+  public var atomicZones: Set<ZoneID> = []
+
   /// Takes lines that say what the engine does; none by default.
   public var log: SyncLog?
 

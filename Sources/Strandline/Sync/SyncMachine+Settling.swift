@@ -117,6 +117,11 @@ extension SyncMachine {
           isAccountKnown = false
           postponed[id] = ((postponed[id]?.count ?? 0) + 1, error)
           self.wait(id, milliseconds: Self.holdMilliseconds)
+        case .together where answer.refusedCount > 0: queue.wake(id)
+        case .together:
+          // The server does not say which record it refuses.
+          contention[id, default: 0] += 1
+          sendAgain(id)
         case .hold, .halt, .split: queue.wake(id)
         }
       }
@@ -307,7 +312,7 @@ private struct Answer {
     var appliedNothing: Bool {
       switch self {
       case .refused(_, .hold, _), .refused(_, .halt, _), .refused(_, .split, _), .refused(_, .target, _),
-        .refused(_, .signIn, _), .refused(_, .zoneMissing, _):
+        .refused(_, .signIn, _), .refused(_, .zoneMissing, _), .refused(_, .together, _):
         true
       case .saved, .deleted, .refused: false
       }
@@ -315,6 +320,7 @@ private struct Answer {
   }
 
   var outcomes: [(upload: SyncMachine.Upload, outcome: Outcome)] = []
+  /// How many were refused for a reason of their own.
   var refusedCount = 0
   var hasConflicts = false
   /// Whether a record was deleted.
@@ -332,7 +338,7 @@ private struct Answer {
         if policy == .missing, upload.operation.kind == .delete {
           outcomes.append((upload, .deleted))
         } else {
-          refusedCount += 1
+          if policy != .together { refusedCount += 1 }
           if policy == .resolve { hasConflicts = true }
           outcomes.append((upload, .refused(error, policy, server)))
         }
@@ -358,7 +364,9 @@ private struct Answer {
   }
 
   /// Whether nothing of the request was applied.
-  var isWhole: Bool { refusedCount == outcomes.count }
+  var isWhole: Bool {
+    !outcomes.contains { if case .refused = $0.outcome { false } else { true } }
+  }
 
   /// The types of which every record, and at least `alikeMin`, was refused with the same words: the cause is not a record.
   func haltedTypes(in zone: ZoneID) -> [UploadQueue.HaltedType: CloudError] {

@@ -53,6 +53,7 @@ extension SyncMachine {
     }
     switch work {
     case .send(let zone, let units): try await send(units, to: zone, known?.batch)
+    case .sendTogether(let zone, let items): try await sendTogether(items, to: zone)
     case .cancel(let deletions): try await cancel(deletions)
     case .hold(let unreadable): try await holdUnreadable(unreadable)
     case nil:
@@ -136,8 +137,36 @@ extension SyncMachine {
     let batch = try prepared ?? makeBatch(of: units, in: zone)
     if !batch.tooLarge.isEmpty { try await hold(circle: batch.tooLarge) }
     if !batch.unreadable.isEmpty { try await holdUnreadable(batch.unreadable) }
+    try await send(batch.uploads, to: zone, atomic: false)
+  }
+
+  /// Sends records that go together, and settles the answer.
+  private mutating func sendTogether(_ items: [UploadItem], to zone: ZoneID) async throws {
+    func wake() { for item in items where queue.waits[item.id] == nil { queue.wake(item.id) } }
+    if try await createZoneIfNew(zone) { return wake() }
+    let batch = try makeBatch(of: [items], in: zone)
+    if !batch.unreadable.isEmpty { try await holdUnreadable(batch.unreadable) }
+    if !batch.tooLarge.isEmpty {
+      // They have more bytes than a request takes.
+      queue.part(items, in: zone)
+    } else if batch.uploads.count < items.count {
+      wake()
+    } else if batch.uploads.contains(where: \.isPreparation) {
+      // No request can hold two operations of one record.
+      try await send(batch.uploads.filter(\.isPreparation), to: zone, atomic: false)
+      wake()
+    } else if try await !send(batch.uploads, to: zone, atomic: true) {
+      wake()
+    }
+  }
+
+  /// Sends those of some operations that may still go, and settles the answer; false if none left.
+  ///
+  /// - Parameter atomic: all of them go or none does.
+  @discardableResult
+  private mutating func send(_ made: [Upload], to zone: ZoneID, atomic: Bool) async throws -> Bool {
     let number = store.environment.random.next()
-    let (queue, made) = (queue, batch.uploads)
+    let queue = queue
     var leaving: [Upload] = []
     var left: [(RecordID, RecordID)] = []
     var stale: [RecordID] = []
@@ -164,6 +193,7 @@ extension SyncMachine {
           leaving.append(upload)
         }
       }
+      if atomic, leaving.count < made.count { leaving = [] }
       guard !leaving.isEmpty else { return }
       let lsns = leaving.filter { !$0.isPreparation }.map(\.lsn).sorted()
       try core.append(.sent(Sent(batch: number, zone: zone, lsns: lsns)))
@@ -172,13 +202,14 @@ extension SyncMachine {
     for id in stale { self.queue.wake(id) }
     if !leaving.isEmpty {
       try await store.flushBeforeLeaving()
-      try await exchange(leaving, zone)
+      try await exchange(leaving, zone, atomic: atomic)
     }
     store.projections.endsSending(but: self.prepared?.batch?.uploads.map(\.id) ?? [])
+    return !leaving.isEmpty
   }
 
   /// Sends the request and handles a refusal of it as a whole.
-  private mutating func exchange(_ batch: [Upload], _ zone: ZoneID) async throws {
+  private mutating func exchange(_ batch: [Upload], _ zone: ZoneID, atomic: Bool) async throws {
     let operations = batch.map(\.operation)
     let results: [String: CloudResult]
     var failure: (any Error)?
@@ -187,7 +218,7 @@ extension SyncMachine {
     defer { queue.leaving([]) }
     do {
       results = try await send(
-        .upload, { [database] in try await database.modify(operations, in: zone, atomic: false) }
+        .upload, { [database] in try await database.modify(operations, in: zone, atomic: atomic) }
       ) { machine in
         // The answer is settled first, whatever is wrong with what comes next.
         do { try machine.prepare() } catch { failure = error }
@@ -204,6 +235,9 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         for upload in batch { queue.wake(upload.id) }
         try await confirmLoss(of: zone, error, kind: .upload)
+      case .split where atomic && error.code == .badRequest:
+        try await noteRefusal(of: batch, error)
+        try await hold(batch, error)
       case .split: try await split(batch, zone, error)
       case .signIn:
         try await noteRefusal(of: batch, error)

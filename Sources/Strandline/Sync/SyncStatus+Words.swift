@@ -101,7 +101,7 @@ extension SyncStatus {
       (
         "waits",
         "target \(waits.target), fetch \(waits.fetch), lookup \(waits.lookup), time \(waits.time), hold \(waits.hold), "
-          + "references \(waits.references)"
+          + "references \(waits.references), together \(waits.together)"
       ),
     ]
     for group in held {

@@ -48,6 +48,8 @@ public struct SyncStatus: Hashable, Sendable {
     public var hold = 0
     /// Deletions: records that refer to them.
     public var references = 0
+    /// The other records of a transaction that is uploaded as a whole.
+    public var together = 0
     /// Nothing waits.
     public init() {}
   }
@@ -163,11 +165,12 @@ extension SyncStatus.Waits {
     case .time: time += change
     case .hold: hold += change
     case .references: references += change
+    case .together: together += change
     }
   }
 
   /// How many records wait.
-  public var total: Int { target + fetch + lookup + time + hold + references }
+  public var total: Int { target + fetch + lookup + time + hold + references + together }
 }
 
 extension SyncStatus.Wait {

@@ -28,7 +28,7 @@ package struct UploadItem: Hashable, Sendable {
 
 package enum UploadPlan {
   /// The most operations in one request.
-  package static let operationsMax = 200
+  package static let operationsMax = Names.operationsMax
   /// The most bytes of JSON in one request; a larger record is sent alone.
   package static let requestBytesMax = 2_000_000
 

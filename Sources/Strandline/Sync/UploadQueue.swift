@@ -28,6 +28,8 @@ package enum UploadWait: Hashable, Sendable {
   case hold
   /// Of a deletion: until something changes in the zone. The server refuses it because records refer to it.
   case references
+  /// Until all records of its set can go.
+  case together
 }
 
 /// The records that owe something, and what of them can be sent.
@@ -69,18 +71,20 @@ struct UploadQueue: Sendable {
   /// Zones and types of which every record was refused with the same words. Nothing of them is sent.
   private(set) var halted: [HaltedType: CloudError] = [:]
   /// Deleted records whose creation a request may have carried: they have to be looked up.
-  private var doubtful: [RecordID] = []
+  var doubtful: [RecordID] = []
   /// Holds that were met and not taken yet.
   private var met: [(id: RecordID, held: Held)] = []
   /// Records whose hold is over though the wall clock may say otherwise.
   private var endedHolds: Set<RecordID> = []
   /// What a request carries that is under way.
-  private var leaving: [RecordID: LSN] = [:]
+  private(set) var leaving: [RecordID: LSN] = [:]
   /// Zones to which nothing is sent, though something is owed.
   private(set) var frozenZones: Set<ZoneID> = []
   /// Records were passed over that nothing will wake.
   private var hasSkipped = false
   private var batches = 0
+  /// The sets that may be complete (UploadQueue+Sets.swift).
+  var sets: Set<UploadSet> = []
 
   init(store: RecordStore, scope: DatabaseScope) {
     self.store = store
@@ -102,11 +106,11 @@ struct UploadQueue: Sendable {
     case .target(let target): .record(target)
     case .fetch: .fetch(id.zone)
     case .references: .references(id.zone)
-    case .lookup, .time, .hold: nil
+    case .lookup, .time, .hold, .together: nil
     }
   }
 
-  private mutating func endWait(of id: RecordID) {
+  mutating func endWait(of id: RecordID) {
     guard let wait = waits.removeValue(forKey: id) else { return }
     waitCounts.count(wait, -1)
     guard let trigger = Self.trigger(of: wait, id) else { return }
@@ -200,6 +204,8 @@ struct UploadQueue: Sendable {
   enum Work: Sendable {
     /// Send these, of one zone.
     case send(ZoneID, [[UploadItem]])
+    /// Send these, of one zone: all of them or none.
+    case sendTogether(ZoneID, [UploadItem])
     /// Settle these deletions: no request has carried what they delete.
     case cancel([(id: RecordID, lsn: LSN)])
     /// Hold these: they cannot be read.
@@ -219,7 +225,7 @@ struct UploadQueue: Sendable {
     let savesOnly: Bool
     /// What is ready, by zone, in the order in which it was met.
     fileprivate var found: [ZoneID: [UploadItem]] = [:]
-    fileprivate var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
+    var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
 
     init(only: ZoneID?, frozen: Set<ZoneID>, wall: Int64, upTo end: LSN, savesOnly: Bool = false) {
       (self.only, self.frozen, self.wall, self.end, self.savesOnly) = (only, frozen, wall, end, savesOnly)
@@ -234,7 +240,13 @@ struct UploadQueue: Sendable {
     while true {
       try fill(&reading)
       if !reading.unreadable.isEmpty { return .hold(reading.unreadable) }
-      guard let zone = chooseZone(reading) else { return nil }
+      guard let zone = chooseZone(reading) else {
+        guard !reading.savesOnly, let set = try takeSet(&reading) else { return nil }
+        switch set {
+        case .work(let work): return work
+        case .parted: continue
+        }
+      }
       if lanes[zone]?.areDeletionsDue(cursor) != true {
         let units = lanes[zone]?.takeSaves() ?? []
         if units.isEmpty { continue }
@@ -323,7 +335,7 @@ struct UploadQueue: Sendable {
     else { return }
     switch waits[id] {
     // A new mutation took the place of the one that was held, or that referred to what it waited for.
-    case .hold, .target: endWait(of: id)
+    case .hold, .target, .together: endWait(of: id)
     case .references where !pending.isDeletion: endWait(of: id)
     case nil: break
     default: return
@@ -339,6 +351,18 @@ struct UploadQueue: Sendable {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
       try wait(entry, id, for: .fetch)
+    } else {
+      try ready(id, entry, pending, &reading)
+    }
+  }
+
+  /// Nothing is known that forbids to send the record.
+  private mutating func ready(
+    _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
+  ) throws {
+    if let set = store.projections.set(of: id) {
+      try wait(entry, id, for: .together)
+      sets.insert(set)
     } else if pending.isDeletion {
       lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
     } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
@@ -356,15 +380,12 @@ struct UploadQueue: Sendable {
       met.append((id, held))
       return try wait(entry, id, for: .hold)
     }
-    guard let item = try item(of: id, entry, pending, &reading) else { return }
-    if pending.isDeletion {
-      // What has forbidden it may be gone: something has changed, or the process has begun since.
-      lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
-    } else if let target = try unknownTarget(of: item) {
-      try wait(entry, id, for: .target(target))
-    } else {
-      reading.found[id.zone, default: []].append(item)
+    // What has forbidden a deletion may be gone: something has changed, or the process has begun since.
+    if !pending.isDeletion {
+      guard let item = try item(of: id, entry, pending, &reading) else { return }
+      if let target = try unknownTarget(of: item) { return try wait(entry, id, for: .target(target)) }
     }
+    try ready(id, entry, pending, &reading)
   }
 
   private mutating func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
@@ -372,7 +393,7 @@ struct UploadQueue: Sendable {
   }
 
   /// The record as one to send; nil if it cannot be sent as it is.
-  private func item(
+  func item(
     of id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws -> UploadItem? {
     guard let source = pending.isDeletion ? entry.base?.content : pending.newest else { return nil }
@@ -408,7 +429,7 @@ struct UploadQueue: Sendable {
 
   /// A record that waits keeps what it refers to at the server: its save may take a reference away, and until the server
   /// has it, to delete the target could delete the record too.
-  private mutating func wait(_ entry: RecordEntry, _ id: RecordID, for wait: UploadWait) throws {
+  mutating func wait(_ entry: RecordEntry, _ id: RecordID, for wait: UploadWait) throws {
     self.wait(id, for: wait)
     guard entry.pending?.isDeletion == false, let base = entry.base else { return }
     let names = try targets(ofBase: base, id)
@@ -482,7 +503,7 @@ struct UploadQueue: Sendable {
     return missing
   }
 
-  private enum Found {
+  enum Found {
     /// The server has it, or it is not owed, or it goes before whatever comes now.
     case atServer
     case ready(UploadItem)
@@ -490,7 +511,7 @@ struct UploadQueue: Sendable {
   }
 
   /// Where a record stands to which another one refers.
-  private mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
+  mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
     guard let entry = try store.projections.entry(id), let pending = entry.pending, entry.base == nil,
       !pending.isDeletion
     else { return .atServer }
@@ -500,7 +521,8 @@ struct UploadQueue: Sendable {
     default: return .waits
     }
     if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
-    guard pending.newest <= store.durableLSN, store.projections.held(id).map({ $0.lsn < pending.newest }) ?? true,
+    guard pending.newest <= store.durableLSN, store.projections.set(of: id) == nil,
+      store.projections.held(id).map({ $0.lsn < pending.newest }) ?? true,
       halted[HaltedType(zone: id.zone, type: entry.type)] == nil, let item = try item(of: id, entry, pending, &reading)
     else { return .waits }
     return .ready(item)
@@ -711,6 +733,14 @@ extension SharedProjections {
 
   /// Why a record's mutation is not sent; nil if it is.
   func held(_ id: RecordID) -> Held? { withLock { $0.sync.held[id] } }
+
+  /// The set that a record goes to the server with; nil if it goes by itself.
+  func set(of id: RecordID) -> UploadSet? { withLock { $0.sync.sets[id] }.map { UploadSet(zone: id.zone, number: $0) } }
+
+  /// The records of a set, in order.
+  func members(of set: UploadSet) -> [RecordID] {
+    withLock { $0.sync.members[set.number] ?? [] }.filter { $0.zone == set.zone }.sorted()
+  }
 
   /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
   /// a restored backup) may have sent it.

@@ -83,6 +83,9 @@ extension PendingChange {
     case .referrer(let referrer):
       members["waitsFor"] = .string("referrer")
       members["target"] = .string(referrer.name)
+    case .together(let other):
+      members["waitsFor"] = .string("together")
+      members["target"] = .string(other.name)
     case .zoneLost: members["waitsFor"] = .string("zone")
     case nil: members["waitsFor"] = .null
     }
@@ -99,6 +102,8 @@ extension PendingChange.Obstacle {
       return "held: \(printable(held.code)), \(printable(held.reason))\(next)"
     case .target(let target): return "refers to '\(printable(target.name))', which the server does not have"
     case .referrer(let referrer): return "'\(printable(referrer.name))' refers to it at the server, and is held"
+    case .together(let other):
+      return "it was written together with '\(printable(other.name))', which cannot be sent"
     case .zoneLost(let reason): return "its zone is gone at the server (\(reason))"
     }
   }

@@ -118,6 +118,8 @@ private struct Story {
     case .fetchedDelete(let fetched): return (Self.words(fetched.reason), nil)
     case .blocked(let blocked): return (words(blocked), nil)
     case .held(let held): return (words(held), held.wallMilliseconds)
+    case .joined(let joined):
+      return ("it goes to the server in one request with the other records of set \(joined.set)", nil)
     case .released: return ("released: it is sent again with the next sync", nil)
     case .discarded(let discarded):
       owed = owed.filter { $0 > discarded.lsn }
@@ -254,6 +256,11 @@ private struct Ending {
           "waits", "\(what) waits for '\(referrer.name)', which refers to it at the server and whose change is held"
         )
         remedy = "strandline why \(path) \(ShellWord.quote(referrer.name))\(zone)"
+      case .together(let other)?:
+        (state, words) = (
+          "waits", "\(what) goes to the server in one request with '\(other.name)', and that one cannot be sent"
+        )
+        remedy = "strandline why \(path) \(ShellWord.quote(other.name))\(zone)"
       case nil:
         let sent = pending.mayHaveArrived ? "was sent, and the answer is not known" : "is not sent yet"
         (state, words, remedy) = ("pending", "\(what) \(sent)", sync)

@@ -86,6 +86,7 @@ struct EventView {
         ("direction", .string("\(event.direction)")), ("mutation", number(event.lsn)), ("code", .string(event.code)),
         ("words", .string(event.words)), ("attempts", .integer(Int64(clamping: event.attempts))),
       ]
+    case .joined(let event): [("set", number(event.set))]
     case .released(let event): [("mutation", number(event.lsn))]
     case .discarded(let event): [("mutation", number(event.lsn))]
     case .tokenAdvanced(let event):

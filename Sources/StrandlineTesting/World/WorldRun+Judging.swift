@@ -187,7 +187,7 @@ extension WorldRun {
       guard let change = try? store.pendingChange(of: next) else { return false }
       switch change.obstacle {
       case .held, .zoneLost: return true
-      case .target(let other), .referrer(let other): next = other
+      case .target(let other), .referrer(let other), .together(let other): next = other
       case nil: return false
       }
     }

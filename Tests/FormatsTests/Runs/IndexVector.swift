@@ -101,6 +101,7 @@ enum IndexVector {
           id: RecordID("d"), direction: .upload, lsn: try newest("d"), raw: [0x7B, 0x7D], code: "BAD_REQUEST",
           words: "no such field", requestUUID: "8C5E0000-0000-4000-8000-000000000001", attempts: 3,
           durationMilliseconds: 60_000, wallMilliseconds: EventSamples.wall)),
+      .joined(Joined(id: RecordID("d"), set: LSN(5))),
       .held(
         Held(
           id: RecordID("far", zone: zone), direction: .download, lsn: .none, raw: [1], code: "", words: "a later stamp",

@@ -22,6 +22,7 @@ package struct StoredState: Sendable {
   var databaseTokens: [DatabaseTokenAdvanced]
   var tenures: [Tenure]
   var held: [Held]
+  var sets: [Joined]
   var unread: [Held]
   var openBlocks: [Blocked]
   var paces: [Pace]
@@ -60,6 +61,7 @@ extension StoredState: FieldDescribed {
         "databaseTokens", .list(.payload(DatabaseTokenAdvanced.self)), state?.databaseTokens),
       tenures: try field("tenures", .list(.group(Tenure.self)), state?.tenures),
       held: try field("held", .list(.payload(Held.self)), state?.held),
+      sets: try field("sets", .list(.payload(Joined.self)), state?.sets),
       unread: try field("unread", .list(.payload(Held.self)), state?.unread),
       openBlocks: try field("openBlocks", .list(.payload(Blocked.self)), state?.openBlocks),
       paces: try field("paces", .list(.payload(Pace.self)), state?.paces),

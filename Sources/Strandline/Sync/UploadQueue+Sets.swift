@@ -1,0 +1,129 @@
+// Records that go to the server together: what transactions wrote in a zone that the app wants to be uploaded atomically
+// (`SyncConfiguration.atomicZones`). The log says which record is in which set; here is found out when a whole set can go.
+//
+// A set goes in a request of its own, and after everything that is ready by itself. As long as one of its records cannot go,
+// for whatever reason a record cannot, none of it does: the others wait for that one. What a set needs goes with it, and so
+// do the sets that need each other: alone each would wait for the other for ever.
+
+import StrandlineLog
+import StrandlineSystem
+
+/// Records of a zone that go to the server in one request.
+struct UploadSet: Hashable, Sendable {
+  var zone: ZoneID
+  /// The LSN of the first event of the transaction that began it.
+  var number: LSN
+}
+
+extension UploadQueue {
+  /// What was found of a set.
+  enum TakenSet {
+    case work(Work)
+    /// It is no longer one: its records are ready, each by itself.
+    case parted
+  }
+
+  /// Takes a set of which every record can go; nil if there is none. Everything that is owed has been looked at.
+  mutating func takeSet(_ reading: inout Reading) throws -> TakenSet? {
+    let order = sets.sorted { ($0.zone, $0.number) < ($1.zone, $1.number) }
+    for set in order where reading.only.map({ $0 == set.zone }) ?? true && !reading.frozen.contains(set.zone) {
+      sets.remove(set)
+      let gathered = try gather(set, &reading)
+      if !reading.unreadable.isEmpty {
+        sets.insert(set)
+        return .work(.hold(reading.unreadable))
+      }
+      guard let items = gathered, !items.isEmpty else { continue }
+      let cancelled = try neverSent(items)
+      guard cancelled.isEmpty else {
+        sets.insert(set)
+        return .work(.cancel(cancelled))
+      }
+      if items.count > UploadPlan.operationsMax || items.count == 1 {
+        part(items, in: set.zone)
+        return .parted
+      }
+      for item in items { endWait(of: item.id) }
+      return .work(.sendTogether(set.zone, UploadPlan.units(items).flatMap { $0 }))
+    }
+    return nil
+  }
+
+  /// The records of a set are sent one by one after all: no request can hold them, or there is only one.
+  mutating func part(_ items: [UploadItem], in zone: ZoneID) {
+    for item in items { endWait(of: item.id) }
+    lanes[zone, default: UploadLane()].append(UploadPlan.units(items.filter { !$0.isDeletion }))
+    for item in items where item.isDeletion {
+      lanes[zone, default: UploadLane()].add(deletion: item.lsn, end: cursor)
+    }
+  }
+
+  /// The records of a set and what they need, if all of it can go; else one of them waits for what cannot.
+  private mutating func gather(_ set: UploadSet, _ reading: inout Reading) throws -> [UploadItem]? {
+    var items: [UploadItem] = []
+    var left = store.projections.members(of: set)
+    var met = Set(left)
+    // A record of the set that has to be looked at again when what is in the way has changed.
+    func block(_ id: RecordID?, by blocker: RecordID, _ queue: inout Self) throws {
+      guard let id = id ?? left.first(where: { queue.waits[$0] == .together }), id != blocker,
+        let entry = try queue.store.projections.entry(id)
+      else { return }
+      try queue.wait(entry, id, for: .target(blocker))
+    }
+    var place = 0
+    while place < left.count {
+      let id = left[place]
+      place += 1
+      guard let entry = try store.projections.entry(id), let pending = entry.pending else { continue }
+      switch waits[id] {
+      case .together: break
+      // Another record of these was in the way when they were looked at before.
+      case .target(let other) where met.contains(other): break
+      default:
+        try block(nil, by: id, &self)
+        return nil
+      }
+      if pending.isDeletion, entry.base == nil {
+        if store.projections.mayHaveBeenSent(pending) {
+          wait(id, for: .lookup)
+          doubtful.append(id)
+          try block(nil, by: id, &self)
+          return nil
+        }
+        items.append(UploadItem(id: id, lsn: pending.newest, first: pending.first, isDeletion: true, targets: []))
+        continue
+      }
+      guard let item = try item(of: id, entry, pending, &reading) else { return nil }
+      if pending.isDeletion, let referrer = lanes[id.zone]?.pinned[id.name]?.subtracting(met).min() {
+        try block(id, by: referrer, &self)
+        return nil
+      }
+      items.append(item)
+      for name in pending.isDeletion ? [] : item.needs {
+        let target = RecordID(name, zone: id.zone)
+        guard !met.contains(target), let needed = try store.projections.entry(target), needed.base == nil,
+          needed.pending?.isDeletion == false
+        else { continue }
+        met.insert(target)
+        if let other = store.projections.set(of: target) {
+          left.append(target)
+          for member in store.projections.members(of: other) where met.insert(member).inserted { left.append(member) }
+        } else if case .ready(let single) = try find(target, &reading) {
+          items.append(single)
+        } else {
+          try block(id, by: target, &self)
+          return nil
+        }
+      }
+    }
+    return items
+  }
+
+  /// The deletions among some records of what the server never had: nothing is sent for them.
+  private func neverSent(_ items: [UploadItem]) throws -> [(id: RecordID, lsn: LSN)] {
+    try items.compactMap { item in
+      guard item.isDeletion, try store.projections.entry(item.id)?.base == nil else { return nil }
+      return (item.id, item.lsn)
+    }
+  }
+}
