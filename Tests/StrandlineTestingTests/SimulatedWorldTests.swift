@@ -48,6 +48,12 @@ struct `Simulated worlds` {
     FamousWorld(
       "each of two devices deletes one of a record's two lives, and both go on writing it", seed: 900_209, devices: 3,
       steps: [10, 20, 23, 31, 34, 49, 50, 57, 60, 62, 65, 66], without: [.stale, .refusals]),
+    FamousWorld(
+      "a record is deleted while the zone is made to which its transaction is about to go", seed: 872, devices: 2,
+      steps: [143, 158, 160, 161, 162]),
+    FamousWorld(
+      "one of a transaction is refused, and another one refers to what was deleted elsewhere", seed: 264, devices: 2,
+      steps: [5, 22, 24, 43, 53, 94, 130]),
   ]
 
   @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {

@@ -102,23 +102,35 @@ extension RecordStore {
       } else if let held {
         .held(StoreStatus.Held(held, wall: wall))
       } else {
-        try missingTarget(of: id, pending).map { .target($0) }
-          ?? (pending.isDeletion ? referrers[id].map { .referrer($0) } : nil) ?? obstacle(inSetOf: id)
+        try obstacle(of: id, pending, referrers)
       }
     return PendingChange(
       id: id, isDeletion: pending.isDeletion, lsn: pending.newest, since: pending.since, milliseconds: made,
       changeTag: entry.base?.changeTag, mayHaveArrived: attempted != nil, obstacle: obstacle)
   }
 
-  /// What keeps the set of a record from being sent.
-  private func obstacle(inSetOf id: RecordID) throws -> PendingChange.Obstacle? {
+  /// Why a record is not sent that is not held: another one is.
+  private func obstacle(
+    of id: RecordID, _ pending: Pending, _ referrers: [RecordID: RecordID]
+  ) throws -> PendingChange.Obstacle? {
+    let target = try missingTarget(of: id, pending)
+    if let target, try projections.entry(target)?.pending != nil { return .target(target) }
+    if pending.isDeletion, let referrer = referrers[id] { return .referrer(referrer) }
+    return try keptMember(ofSetWith: id, referrers).map { .together($0) } ?? target.map { .target($0) }
+  }
+
+  /// Another record of the same set that cannot go: one that is held if there is one, else one that waits for a record that is
+  /// owed too.
+  private func keptMember(ofSetWith id: RecordID, _ referrers: [RecordID: RecordID]) throws -> RecordID? {
     guard let set = projections.set(of: id) else { return nil }
+    var waiting: RecordID?
     for other in projections.members(of: set) where other != id {
       guard let pending = try projections.entry(other)?.pending else { continue }
-      let isHeld = projections.held(other) != nil
-      if try isHeld || missingTarget(of: other, pending) != nil { return .together(other) }
+      if projections.held(other) != nil || (pending.isDeletion && referrers[other] != nil) { return other }
+      guard waiting == nil, let target = try missingTarget(of: other, pending) else { continue }
+      if try projections.entry(target)?.pending != nil { waiting = other }
     }
-    return nil
+    return waiting
   }
 
   /// The record whose newest change stands at `lsn`; nil if it has been settled meanwhile.
@@ -166,9 +178,12 @@ extension RecordStore {
       guard error.isOfOneRecord else { throw error }
       return nil
     }
+    let set = projections.set(of: id)
     var missing: RecordID?
     for name in names {
       let target = RecordID(name, zone: id.zone)
+      // What goes with it is there when it is.
+      if set != nil, projections.set(of: target) == set { continue }
       let entry = try projections.entry(target)
       guard entry?.base == nil else { continue }
       if entry?.pending != nil { return target }

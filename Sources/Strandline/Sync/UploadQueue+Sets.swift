@@ -53,7 +53,8 @@ extension UploadQueue {
   mutating func part(_ items: [UploadItem], in zone: ZoneID) {
     for item in items { endWait(of: item.id) }
     lanes[zone, default: UploadLane()].append(UploadPlan.units(items.filter { !$0.isDeletion }))
-    for item in items where item.isDeletion {
+    // The cursor comes to a newer one.
+    for item in items where item.isDeletion && item.lsn <= cursor {
       lanes[zone, default: UploadLane()].add(deletion: item.lsn, end: cursor)
     }
   }
@@ -79,6 +80,8 @@ extension UploadQueue {
       case .together: break
       // Another record of these was in the way when they were looked at before.
       case .target(let other) where met.contains(other): break
+      // The app has changed it since this round began: what goes with it does not wait for the next one.
+      case nil where leaving[id] == nil && mayGo(id, entry, pending): break
       default:
         try block(nil, by: id, &self)
         return nil

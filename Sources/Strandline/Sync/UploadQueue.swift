@@ -128,6 +128,8 @@ struct UploadQueue: Sendable {
   mutating func changed(_ id: RecordID) {
     // What settles an earlier mutation of the record ends the hold of a later one too.
     if waits[id] == .hold, store.projections.held(id) == nil { wake(id) }
+    // It may have been settled.
+    if waits[id] == .together { wake(id) }
     wakeAll(.record(id))
     lanes[id.zone]?.unpin(id)
   }
@@ -521,11 +523,17 @@ struct UploadQueue: Sendable {
     default: return .waits
     }
     if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
-    guard pending.newest <= store.durableLSN, store.projections.set(of: id) == nil,
-      store.projections.held(id).map({ $0.lsn < pending.newest }) ?? true,
-      halted[HaltedType(zone: id.zone, type: entry.type)] == nil, let item = try item(of: id, entry, pending, &reading)
+    guard store.projections.set(of: id) == nil, mayGo(id, entry, pending),
+      let item = try item(of: id, entry, pending, &reading)
     else { return .waits }
     return .ready(item)
+  }
+
+  /// Whether a record that has not been looked at, or not again, may go along with another one.
+  func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
+    pending.newest <= store.durableLSN && store.projections.held(id).map { $0.lsn < pending.newest } ?? true
+      && halted[HaltedType(zone: id.zone, type: entry.type)] == nil
+      && refusedTags[id].map { $0 != entry.base?.changeTag } ?? true
   }
 
   /// The record that `item` needs, and that neither the server has nor the same request; nil if there is none.

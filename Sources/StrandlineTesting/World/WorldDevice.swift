@@ -73,6 +73,10 @@ final class WorldDevice: Sendable {
     let environment = StoreEnvironment(system, isSimulated: true)
     var configuration = SyncConfiguration(database(environment, line))
     configuration.isAutomatic = false
+    // With small pages, children come before what they hang below.
+    configuration.schema["Note"].parent = ParentSchema()
+    configuration.schema["Task"].parent = ParentSchema(WorldPlan.linkField)
+    configuration.atomicZones = [WorldPlan.atomicZone]
     configure(&configuration)
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Self.options, environment: environment)

@@ -118,7 +118,9 @@ struct WorldStep: Hashable, Sendable {
 
 /// A world before it runs.
 struct WorldPlan: Sendable {
-  static let zones = [ZoneID("Main"), ZoneID("Work")]
+  static let zones = [ZoneID("Main"), atomicZone]
+  /// The zone in which a transaction is uploaded as it was written.
+  static let atomicZone = ZoneID("Work")
   static let types = ["Note", "Task"]
   static let fields = ["title", "body", "count"]
   static let namesPerZone = 4

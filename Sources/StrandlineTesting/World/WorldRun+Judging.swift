@@ -194,6 +194,14 @@ extension WorldRun {
     return false
   }
 
+  /// A record and those that go to the server in one request with it.
+  static func company(of id: RecordID, in store: RecordStore) -> [RecordID] {
+    store.projections.withLock { state in
+      guard let set = state.sync.sets[id] else { return [id] }
+      return (state.sync.members[set] ?? []).filter { $0.zone == id.zone }.sorted()
+    }
+  }
+
   /// Whether a record hangs on one of others, directly or through others: by a reference or as its child.
   func waits(for others: Set<RecordID>, _ id: RecordID, in store: RecordStore) -> Bool {
     var asked: Set<RecordID> = []
@@ -201,6 +209,7 @@ extension WorldRun {
     while let next = open.popLast() {
       guard asked.insert(next).inserted else { continue }
       if next != id, others.contains(next) { return true }
+      open += Self.company(of: next, in: store)
       guard let record = try? store.record(next) else { continue }
       if let parent = record.parent { open.append(RecordID(parent, zone: next.zone)) }
       for value in record.fields.values {

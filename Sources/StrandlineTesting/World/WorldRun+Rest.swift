@@ -106,7 +106,13 @@ extension WorldRun {
       // What is held by its name is judged when the refusals have ended.
       let refused = refused.union(try store.status().held.map(\.id))
       for id in try owed(store).keys.sorted() where !refused.contains(id) {
-        if try waits(for: refused, id, in: store) || isPointedAt(id, from: refused, in: store) { continue }
+        // What was written together goes together.
+        let company = Self.company(of: id, in: store)
+        if try company.contains(where: {
+          try waits(for: refused, $0, in: store) || refused.contains($0) || isPointedAt($0, from: refused, in: store)
+        }) {
+          continue
+        }
         throw WorldBroken(
           .oneBadRecord, "\(device.name) still owes \(id), though only \(refused.sorted()) are refused")
       }
