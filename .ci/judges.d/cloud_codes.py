@@ -31,7 +31,7 @@ WEB = {
     "AUTHENTICATION_REQUIRED": (421, "sign in", "sign in"),
     "AUTHENTICATION_FAILED": (401, "sign in", "sign in"),
     "ACCESS_DENIED": (403, "halt", "hold"),
-    "ATOMIC_ERROR": (400, "halt", "hold"),
+    "ATOMIC_ERROR": (400, "halt", "retry"),
     "BAD_REQUEST": (400, "split", "hold"),
     "QUOTA_EXCEEDED": (413, "halt", "hold"),
     "VALIDATING_REFERENCE_ERROR": (412, "halt", "retry"),

@@ -158,6 +158,27 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(try await a.owesNothing)
   }
 
+  @Test func `what a transaction needs may need what is held: then all of it waits`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    cloud.refuse {
+      $0.items["top"] = [refusal]
+      $0.isForever = true
+    }
+    try await a.write("top")
+    try await a.write("middle", ["above": link("top")])
+    try await a.put(together: ["child": ["above": link("middle")], "other": ["n": 1]])
+    for _ in 0..<3 { _ = try await a.run() }
+    #expect(try await a.unsettled == 4)
+    let changes = try await a.open().pendingChanges().changes
+    #expect(changes.first { $0.id.name == "child" }?.obstacle == .target(RecordID("middle")))
+    #expect(changes.first { $0.id.name == "other" }?.obstacle == .together(RecordID("child")))
+    cloud.refuse { $0.items = [:] }
+    try await a.open().releaseHolds(of: [RecordID("top")])
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `a server that names no record of a refused request is asked later and later`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

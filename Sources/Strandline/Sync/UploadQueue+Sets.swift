@@ -64,15 +64,24 @@ extension UploadQueue {
     var items: [UploadItem] = []
     var left = store.projections.members(of: set)
     var met = Set(left)
-    // A record of the set that has to be looked at again when what is in the way has changed.
-    func block(_ id: RecordID?, by blocker: RecordID, _ queue: inout Self) throws {
-      guard let id = id ?? left.first(where: { queue.waits[$0] == .together }), id != blocker,
+    // A record of the set has to be looked at again when what is in the way has changed.
+    func block(by blocker: RecordID, _ queue: inout Self) throws {
+      guard let id = left.first(where: { queue.waits[$0] == .together && $0 != blocker }),
         let entry = try queue.store.projections.entry(id)
       else { return }
       try queue.wait(entry, id, for: .target(blocker))
     }
-    var place = 0
-    while place < left.count {
+    var (place, checked) = (0, 0)
+    while place < left.count || checked < items.count {
+      guard place < left.count else {
+        let item = items[checked]
+        checked += 1
+        if let target = try addNeeds(of: item, to: &items, &left, &met, &reading) {
+          try block(by: target, &self)
+          return nil
+        }
+        continue
+      }
       let id = left[place]
       place += 1
       guard let entry = try store.projections.entry(id), let pending = entry.pending else { continue }
@@ -83,14 +92,14 @@ extension UploadQueue {
       // The app has changed it since this round began: what goes with it does not wait for the next one.
       case nil where leaving[id] == nil && mayGo(id, entry, pending): break
       default:
-        try block(nil, by: id, &self)
+        try block(by: id, &self)
         return nil
       }
       if pending.isDeletion, entry.base == nil {
         if store.projections.mayHaveBeenSent(pending) {
           wait(id, for: .lookup)
           doubtful.append(id)
-          try block(nil, by: id, &self)
+          try block(by: id, &self)
           return nil
         }
         items.append(UploadItem(id: id, lsn: pending.newest, first: pending.first, isDeletion: true, targets: []))
@@ -98,28 +107,37 @@ extension UploadQueue {
       }
       guard let item = try item(of: id, entry, pending, &reading) else { return nil }
       if pending.isDeletion, let referrer = lanes[id.zone]?.pinned[id.name]?.subtracting(met).min() {
-        try block(id, by: referrer, &self)
+        try block(by: referrer, &self)
         return nil
       }
       items.append(item)
-      for name in pending.isDeletion ? [] : item.needs {
-        let target = RecordID(name, zone: id.zone)
-        guard !met.contains(target), let needed = try store.projections.entry(target), needed.base == nil,
-          needed.pending?.isDeletion == false
-        else { continue }
-        met.insert(target)
-        if let other = store.projections.set(of: target) {
-          left.append(target)
-          for member in store.projections.members(of: other) where met.insert(member).inserted { left.append(member) }
-        } else if case .ready(let single) = try find(target, &reading) {
-          items.append(single)
-        } else {
-          try block(id, by: target, &self)
-          return nil
-        }
-      }
     }
     return items
+  }
+
+  /// Adds what a record needs and the server lacks.
+  ///
+  /// - Returns: what it needs and cannot go.
+  private mutating func addNeeds(
+    of item: UploadItem, to items: inout [UploadItem], _ left: inout [RecordID], _ met: inout Set<RecordID>,
+    _ reading: inout Reading
+  ) throws -> RecordID? {
+    for name in item.isDeletion ? [] : item.needs {
+      let target = RecordID(name, zone: item.id.zone)
+      guard !met.contains(target), let needed = try store.projections.entry(target), needed.base == nil,
+        needed.pending?.isDeletion == false
+      else { continue }
+      met.insert(target)
+      if let other = store.projections.set(of: target) {
+        left.append(target)
+        for member in store.projections.members(of: other) where met.insert(member).inserted { left.append(member) }
+      } else if case .ready(let single) = try find(target, &reading) {
+        items.append(single)
+      } else {
+        return target
+      }
+    }
+    return nil
   }
 
   /// The deletions among some records of what the server never had: nothing is sent for them.
