@@ -328,7 +328,7 @@ package struct CompactionPlan {
       case .download: if state.sync.unread[event.id] == event { registers[.unread(event.id)] = lsn }
       }
     case .blocked(let event): if state.sync.openBlocks[event.id] == event { registers[.block(event.id)] = lsn }
-    case .joined(let event): if state.sync.sets[event.id] == event.set { registers[.set(event.id)] = lsn }
+    case .joined(let event): if state.sync.sets[event.id] == event.recordSet { registers[.set(event.id)] = lsn }
     default: break
     }
   }

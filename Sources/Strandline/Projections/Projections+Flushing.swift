@@ -72,7 +72,7 @@ extension Projections {
       databaseTokens: sync.databaseTokens.sorted { $0.key < $1.key }
         .map { DatabaseTokenAdvanced(scope: $0.key, asked: nil, token: $0.value) },
       tenures: sync.tenures, held: sync.held.values.sorted { $0.id < $1.id },
-      sets: sync.sets.map { Joined(id: $0.key, set: $0.value) }.sorted { $0.id < $1.id },
+      sets: sync.sets.map { Joined(id: $0.key, set: $0.value.number) }.sorted { $0.id < $1.id },
       unread: sync.unread.values.sorted { $0.id < $1.id },
       openBlocks: sync.openBlocks.values.sorted { $0.id < $1.id },
       paces: sync.paces.values.sorted { $0.scope < $1.scope }, latest: sync.latest, isParked: sync.isParked,
@@ -108,7 +108,7 @@ extension SyncState {
     for token in state.databaseTokens { _ = assign(.databaseToken(token.scope, token.token)) }
     for tenure in state.tenures { _ = assign(.tenure(tenure)) }
     for held in state.held { _ = assign(.held(held.id, held)) }
-    for joined in state.sets { _ = assign(.set(joined.id, joined.set)) }
+    for joined in state.sets { _ = assign(.set(joined.id, joined.recordSet)) }
     for held in state.unread { _ = assign(.unread(held.id, held)) }
     for block in state.openBlocks { _ = assign(.block(block.id, block)) }
     for pace in state.paces { _ = assign(.pace(pace.scope, pace)) }

@@ -119,7 +119,7 @@ package struct Projections: Sendable {
     case .superseded(let saved):
       applySaved(saved.id, type: saved.type, time: saved.time, known: try look(saved.id), at: lsn)
     case .joined(let joined):
-      if try entry(joined.id)?.pending != nil { change(.set(joined.id, joined.set), at: lsn) }
+      if try entry(joined.id)?.pending != nil { change(.set(joined.id, joined.recordSet), at: lsn) }
     case .confirmed, .listed, .assetUploaded, .unknown: break
     }
     appliedLSN = lsn

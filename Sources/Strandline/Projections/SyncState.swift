@@ -37,6 +37,19 @@ package struct Tenure: Hashable, Sendable {
   package var first: LSN
 }
 
+/// Records of a zone that go to the server in one request: what transactions wrote in it, where the app wants that
+/// (`SyncConfiguration.atomicZones`).
+package struct RecordSet: Hashable, Sendable {
+  package var zone: ZoneID
+  /// The LSN of the first event of the transaction that began it. One that wrote in two zones began a set in each.
+  package var number: LSN
+}
+
+extension Joined {
+  /// The set that it puts its record into.
+  package var recordSet: RecordSet { RecordSet(zone: id.zone, number: set) }
+}
+
 /// What the sync engine has learned, from the log.
 package struct SyncState: Sendable {
   /// The account, by the database that was synced with it. All are of one container, environment and user.
@@ -46,9 +59,9 @@ package struct SyncState: Sendable {
   package private(set) var tenures: [Tenure] = []
   /// Mutations that are not sent for now.
   package private(set) var held: [RecordID: Held] = [:]
-  /// The sets of records that go to the server together, each with its number; and the set of each record in one.
-  package private(set) var sets: [RecordID: LSN] = [:]
-  package private(set) var members: [LSN: Set<RecordID>] = [:]
+  /// The set of each record that goes to the server together with others, and the records of each set.
+  package private(set) var sets: [RecordID: RecordSet] = [:]
+  package private(set) var members: [RecordSet: Set<RecordID>] = [:]
   /// Versions that the server could not show.
   package private(set) var unread: [RecordID: Held] = [:]
   /// Open blocks: what has to be asked of the server.
@@ -66,7 +79,7 @@ package struct SyncState: Sendable {
     case zone(ZoneID, ZoneState?)
     case databaseToken(DatabaseScope, ChangeToken?)
     case held(RecordID, Held?)
-    case set(RecordID, LSN?)
+    case set(RecordID, RecordSet?)
     case unread(RecordID, Held?)
     case block(RecordID, Blocked?)
     case pace(DatabaseScope, Pace?)

@@ -16,8 +16,8 @@ extension RecordStore {
   /// - Returns: a receipt, after the sync: the transaction survives a crash and a power cut.
   /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;
   ///   `StrandlineError.diskFull` (nothing was written; works again when there is room), `.outcomeUnknown` (the sync
-  ///   failed: reopen the store), `.tooLarge` (a transaction has at most 64 MiB: some 300,000 records of 100 bytes;
-  ///   nothing was written), `.suspended`, `.closed`, `.readOnly`.
+  ///   failed: reopen the store), `.tooLarge` (a transaction has at most 64 MiB: some 300,000 records of 100 bytes,
+  ///   and of a zone that is uploaded atomically 200 records; nothing was written), `.suspended`, `.closed`, `.readOnly`.
   /// - Complexity: O(what is written), one sync shared with all writers that wait meanwhile.
   @discardableResult
   nonisolated(nonsending) public func write(

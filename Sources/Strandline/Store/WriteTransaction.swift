@@ -108,23 +108,24 @@ public struct WriteTransaction: ~Copyable {
   ///
   /// - Throws: `.tooLarge` if no request could hold it.
   mutating func join() throws {
-    for (zone, changed) in changed.sorted(by: { $0.key < $1.key }) {
-      let sync = core.projections.sync
-      let known = Set(changed.compactMap { sync.sets[$0] })
-      if changed.count == 1 || (known.count == 1 && changed.allSatisfy { sync.sets[$0] != nil }) { continue }
+    for (zone, changed) in changed.sorted(by: { $0.key < $1.key }) where changed.count > 1 {
       guard changed.count <= Names.operationsMax else {
         throw StrandlineError(
           .tooLarge,
           "the transaction changes \(changed.count) records of zone '\(zone)', which is uploaded atomically; a request "
             + "holds \(Names.operationsMax); write them in several transactions")
       }
-      var members = changed
-      for set in known { members.formUnion(sync.members[set, default: []].filter { $0.zone == zone }) }
-      var number = known.min() ?? core.transactionStart
+      let new = RecordSet(zone: zone, number: core.transactionStart)
+      // No more than this is taken out of the state: what holds on to all of it has the next event copy it.
+      var (set, members) = core.projections.withLock { state in
+        let known = Set(changed.compactMap { state.sync.sets[$0] })
+        let members = known.reduce(into: changed) { $0.formUnion(state.sync.members[$1, default: []]) }
+        return (known.min { $0.number < $1.number } ?? new, members)
+      }
       // No request could hold them all. What is written last stays together.
-      if members.count > Names.operationsMax { (members, number) = (changed, core.transactionStart) }
-      for id in members.sorted() where sync.sets[id] != number {
-        try core.append(.joined(Joined(id: id, set: number)))
+      if members.count > Names.operationsMax { (set, members) = (new, changed) }
+      for id in members.sorted() where core.projections.set(of: id) != set {
+        try core.append(.joined(Joined(id: id, set: set.number)))
       }
     }
     if isTooLarge { throw tooLarge() }

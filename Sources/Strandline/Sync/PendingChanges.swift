@@ -67,9 +67,9 @@ extension RecordStore {
       let durable = min(source.durableLSN, projections.appliedLSN)
       let lsns = projections.owed(limit, after: lsn, upTo: durable)
       var changes: [PendingChange] = []
-      let referrers = try heldReferrers()
+      var known = try KnownObstacles(referrers: heldReferrers())
       for lsn in lsns {
-        guard let id = try owner(ofPending: lsn), let change = try pendingChange(of: id, referrers),
+        guard let id = try owner(ofPending: lsn), let change = try pendingChange(of: id, &known),
           change.lsn == lsn
         else {
           continue
@@ -81,9 +81,20 @@ extension RecordStore {
   }
 
   /// What a record owes; nil if it owes nothing.
-  package func pendingChange(of id: RecordID) throws -> PendingChange? { try pendingChange(of: id, heldReferrers()) }
+  package func pendingChange(of id: RecordID) throws -> PendingChange? {
+    var known = try KnownObstacles(referrers: heldReferrers())
+    return try pendingChange(of: id, &known)
+  }
 
-  private func pendingChange(of id: RecordID, _ referrers: [RecordID: RecordID]) throws -> PendingChange? {
+  /// What stands in the way of several records, and is found once for a page.
+  private struct KnownObstacles {
+    /// The records to which one refers at the server whose save is held, each with one such record.
+    let referrers: [RecordID: RecordID]
+    /// Of a set, the record of it that cannot go; nil if all can.
+    var kept: [RecordSet: RecordID?] = [:]
+  }
+
+  private func pendingChange(of id: RecordID, _ known: inout KnownObstacles) throws -> PendingChange? {
     guard let entry = try projections.entry(id), let pending = entry.pending else { return nil }
     let (held, zone, attempted) = projections.withLock { state in
       (state.sync.held[id], state.sync.zones[id.zone], state.outbox.attempted(pending))
@@ -102,7 +113,7 @@ extension RecordStore {
       } else if let held {
         .held(StoreStatus.Held(held, wall: wall))
       } else {
-        try obstacle(of: id, pending, referrers)
+        try obstacle(of: id, pending, &known)
       }
     return PendingChange(
       id: id, isDeletion: pending.isDeletion, lsn: pending.newest, since: pending.since, milliseconds: made,
@@ -111,20 +122,24 @@ extension RecordStore {
 
   /// Why a record is not sent that is not held: another one is.
   private func obstacle(
-    of id: RecordID, _ pending: Pending, _ referrers: [RecordID: RecordID]
+    of id: RecordID, _ pending: Pending, _ known: inout KnownObstacles
   ) throws -> PendingChange.Obstacle? {
     let target = try missingTarget(of: id, pending)
     if let target, try projections.entry(target)?.pending != nil { return .target(target) }
-    if pending.isDeletion, let referrer = referrers[id] { return .referrer(referrer) }
-    return try keptMember(ofSetWith: id, referrers).map { .together($0) } ?? target.map { .target($0) }
+    if pending.isDeletion, let referrer = known.referrers[id] { return .referrer(referrer) }
+    if let set = projections.set(of: id) {
+      let kept = try known.kept[set] ?? keptMember(of: set, known.referrers)
+      known.kept[set] = .some(kept)
+      // The record itself is none of these: it would have been found above.
+      if let kept { return .together(kept) }
+    }
+    return target.map { .target($0) }
   }
 
-  /// Another record of the same set that cannot go: one that is held if there is one, else one that waits for a record that is
-  /// owed too.
-  private func keptMember(ofSetWith id: RecordID, _ referrers: [RecordID: RecordID]) throws -> RecordID? {
-    guard let set = projections.set(of: id) else { return nil }
+  /// A record of a set that cannot go: one that is held if there is one, else one that waits for a record that is owed too.
+  private func keptMember(of set: RecordSet, _ referrers: [RecordID: RecordID]) throws -> RecordID? {
     var waiting: RecordID?
-    for other in projections.members(of: set) where other != id {
+    for other in projections.members(of: set) {
       guard let pending = try projections.entry(other)?.pending else { continue }
       if projections.held(other) != nil || (pending.isDeletion && referrers[other] != nil) { return other }
       guard waiting == nil, let target = try missingTarget(of: other, pending) else { continue }

@@ -25,6 +25,7 @@ public struct SyncConfiguration: Sendable {
   /// What transactions wrote that share a record, and that the server does not have yet, goes together as well. A transaction
   /// of `write` may change at most 200 records of such a zone, which is what one request holds; more than that in all go in
   /// several requests, as they do in other zones. Other devices may still see a part for a moment: the feed has pages.
+  /// A record that such a zone owes the server takes memory until it is sent; one of another zone takes none.
   ///
   /// A record that the server refuses keeps the others of its set from being sent. `PendingChange.obstacle` names it.
   public var atomicZones: Set<ZoneID> = []

@@ -222,7 +222,9 @@ extension SyncMachine {
   /// A reference forbids it: a save waits for the record that it refers to, a deletion for something to change in the zone.
   private mutating func waitForTarget(_ upload: Upload) throws {
     guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
-    if let target = try queue.unknownTarget(of: upload.item) { return queue.wait(upload.id, for: .target(target)) }
+    if let target = try store.projections.unknownTarget(of: upload.item) {
+      return queue.wait(upload.id, for: .target(target))
+    }
     // As far as this store knows the server has them all: the feed says which it has deleted.
     queue.wait(upload.id, for: .fetch)
     fetch(upload.id.zone)
@@ -233,7 +235,7 @@ extension SyncMachine {
   /// to be deleted, or what it refers to is not owed here either.
   private func mustShow(_ upload: Upload) throws -> Bool {
     guard upload.operation.kind != .delete else { return true }
-    guard let target = try queue.unknownTarget(of: upload.item) else { return false }
+    guard let target = try store.projections.unknownTarget(of: upload.item) else { return false }
     return try store.projections.entry(target)?.pending?.isDeletion != false
   }
 

@@ -148,7 +148,7 @@ extension SyncMachine {
     if !batch.unreadable.isEmpty { try await holdUnreadable(batch.unreadable) }
     if !batch.tooLarge.isEmpty {
       // They have more bytes than a request takes.
-      queue.part(items, in: zone)
+      queue.separate(items, in: zone)
     } else if batch.uploads.count < items.count {
       wake()
     } else if batch.uploads.contains(where: \.isPreparation) {
@@ -166,7 +166,6 @@ extension SyncMachine {
   @discardableResult
   private mutating func send(_ made: [Upload], to zone: ZoneID, atomic: Bool) async throws -> Bool {
     let number = store.environment.random.next()
-    let queue = queue
     var leaving: [Upload] = []
     var left: [(RecordID, RecordID)] = []
     var stale: [RecordID] = []
@@ -184,7 +183,7 @@ extension SyncMachine {
         names.insert(upload.id.name)
       }
       for upload in made where names.contains(upload.id.name) {
-        if let target = try queue.missingTarget(of: upload.item, sentWith: names) {
+        if let target = try core.projections.missingTarget(of: upload.item, sentWith: names) {
           left.append((upload.id, target))
           names.remove(upload.id.name)
         } else {
@@ -198,8 +197,8 @@ extension SyncMachine {
       let lsns = leaving.filter { !$0.isPreparation }.map(\.lsn).sorted()
       try core.append(.sent(Sent(batch: number, zone: zone, lsns: lsns)))
     }
-    for (id, target) in left { self.queue.wait(id, for: .target(target)) }
-    for id in stale { self.queue.wake(id) }
+    for (id, target) in left { queue.wait(id, for: .target(target)) }
+    for id in stale { queue.wake(id) }
     if !leaving.isEmpty {
       try await store.flushBeforeLeaving()
       try await exchange(leaving, zone, atomic: atomic)
@@ -390,7 +389,7 @@ extension SyncMachine {
     var bytes = 0
     for (item, entry) in zip(unit, entries) {
       guard let entry else { continue }
-      if let target = try queue.missingTarget(of: item, sentWith: there) {
+      if let target = try store.projections.missingTarget(of: item, sentWith: there) {
         queue.wait(item.id, for: .target(target))
         continue
       }

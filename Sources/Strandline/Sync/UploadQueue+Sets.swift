@@ -8,59 +8,57 @@
 import StrandlineLog
 import StrandlineSystem
 
-/// Records of a zone that go to the server in one request.
-struct UploadSet: Hashable, Sendable {
-  var zone: ZoneID
-  /// The LSN of the first event of the transaction that began it.
-  var number: LSN
-}
-
 extension UploadQueue {
   /// What was found of a set.
   enum TakenSet {
     case work(Work)
     /// It is no longer one: its records are ready, each by itself.
-    case parted
+    case separated
   }
 
   /// Takes a set of which every record can go; nil if there is none. Everything that is owed has been looked at.
   mutating func takeSet(_ reading: inout Reading) throws -> TakenSet? {
-    let order = sets.sorted { ($0.zone, $0.number) < ($1.zone, $1.number) }
-    for set in order where reading.only.map({ $0 == set.zone }) ?? true && !reading.frozen.contains(set.zone) {
-      sets.remove(set)
-      let gathered = try gather(set, &reading)
-      if !reading.unreadable.isEmpty {
-        sets.insert(set)
-        return .work(.hold(reading.unreadable))
+    for zone in lanes.keys.sorted() where reading.only.map({ $0 == zone }) ?? true && !reading.frozen.contains(zone) {
+      while let number = lanes[zone]?.sets.first {
+        lanes[zone]?.sets.remove(number)
+        if let taken = try take(RecordSet(zone: zone, number: number), &reading) { return taken }
       }
-      guard let items = gathered, !items.isEmpty else { continue }
-      let cancelled = try neverSent(items)
-      guard cancelled.isEmpty else {
-        sets.insert(set)
-        return .work(.cancel(cancelled))
-      }
-      if items.count > UploadPlan.operationsMax || items.count == 1 {
-        part(items, in: set.zone)
-        return .parted
-      }
-      for item in items { endWait(of: item.id) }
-      return .work(.sendTogether(set.zone, UploadPlan.units(items).flatMap { $0 }))
     }
     return nil
   }
 
-  /// The records of a set are sent one by one after all: no request can hold them, or there is only one.
-  mutating func part(_ items: [UploadItem], in zone: ZoneID) {
-    for item in items { endWait(of: item.id) }
-    lanes[zone, default: UploadLane()].append(UploadPlan.units(items.filter { !$0.isDeletion }))
-    // The cursor comes to a newer one.
-    for item in items where item.isDeletion && item.lsn <= cursor {
-      lanes[zone, default: UploadLane()].add(deletion: item.lsn, end: cursor)
+  private mutating func take(_ set: RecordSet, _ reading: inout Reading) throws -> TakenSet? {
+    let gathered = try gather(set, &reading)
+    if !reading.unreadable.isEmpty {
+      lanes[set.zone]?.sets.insert(set.number)
+      return .work(.hold(reading.unreadable))
     }
+    guard let items = gathered, !items.isEmpty else { return nil }
+    let cancelled = try neverSent(items)
+    guard cancelled.isEmpty else {
+      lanes[set.zone]?.sets.insert(set.number)
+      return .work(.cancel(cancelled))
+    }
+    if items.count > UploadPlan.operationsMax || items.count == 1 {
+      separate(items, in: set.zone)
+      return .separated
+    }
+    for item in items { endWait(of: item.id) }
+    return .work(.sendTogether(set.zone, UploadPlan.units(items).flatMap { $0 }))
+  }
+
+  /// The records of a set are sent one by one after all: no request can hold them, or there is only one.
+  mutating func separate(_ items: [UploadItem], in zone: ZoneID) {
+    for item in items { endWait(of: item.id) }
+    var lane = lanes.removeValue(forKey: zone) ?? UploadLane()
+    lane.append(UploadPlan.units(items.filter { !$0.isDeletion }))
+    // The cursor comes to a newer one.
+    for item in items where item.isDeletion && item.lsn <= cursor { lane.add(deletion: item.lsn, end: cursor) }
+    lanes[zone] = lane
   }
 
   /// The records of a set and what they need, if all of it can go; else one of them waits for what cannot.
-  private mutating func gather(_ set: UploadSet, _ reading: inout Reading) throws -> [UploadItem]? {
+  private mutating func gather(_ set: RecordSet, _ reading: inout Reading) throws -> [UploadItem]? {
     var items: [UploadItem] = []
     var left = store.projections.members(of: set)
     var met = Set(left)

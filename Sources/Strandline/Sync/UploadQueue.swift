@@ -5,7 +5,8 @@
 // something. What a record waits for ends by an event that the engine sees (an answer, a page, a wait that is over, a
 // verb of a person), and with it the wait; a new mutation stands at the log's end, where the queue comes to it. Waits and
 // one window are all that is in memory, and nothing else: a million unsent records or a hold at the log's beginning cost
-// nothing at a start, and a step costs what it sends.
+// nothing at a start, and a step costs what it sends. Sets alone are looked for to the end of what is owed
+// (UploadQueue+Sets.swift).
 //
 // Deletions go after the saves that were there before them: a save may take away the reference by which the server would
 // delete its record along with the target.
@@ -83,8 +84,6 @@ struct UploadQueue: Sendable {
   /// Records were passed over that nothing will wake.
   private var hasSkipped = false
   private var batches = 0
-  /// The sets that may be complete (UploadQueue+Sets.swift).
-  var sets: Set<UploadSet> = []
 
   init(store: RecordStore, scope: DatabaseScope) {
     self.store = store
@@ -246,7 +245,7 @@ struct UploadQueue: Sendable {
         guard !reading.savesOnly, let set = try takeSet(&reading) else { return nil }
         switch set {
         case .work(let work): return work
-        case .parted: continue
+        case .separated: continue
         }
       }
       if lanes[zone]?.areDeletionsDue(cursor) != true {
@@ -364,7 +363,7 @@ struct UploadQueue: Sendable {
   ) throws {
     if let set = store.projections.set(of: id) {
       try wait(entry, id, for: .together)
-      sets.insert(set)
+      lanes[id.zone, default: UploadLane()].sets.insert(set.number)
     } else if pending.isDeletion {
       lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
     } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
@@ -385,7 +384,7 @@ struct UploadQueue: Sendable {
     // What has forbidden a deletion may be gone: something has changed, or the process has begun since.
     if !pending.isDeletion {
       guard let item = try item(of: id, entry, pending, &reading) else { return }
-      if let target = try unknownTarget(of: item) { return try wait(entry, id, for: .target(target)) }
+      if let target = try store.projections.unknownTarget(of: item) { return try wait(entry, id, for: .target(target)) }
     }
     try ready(id, entry, pending, &reading)
   }
@@ -536,26 +535,6 @@ struct UploadQueue: Sendable {
       && refusedTags[id].map { $0 != entry.base?.changeTag } ?? true
   }
 
-  /// The record that `item` needs, and that neither the server has nor the same request; nil if there is none.
-  func missingTarget(of item: UploadItem, sentWith names: Set<String>) throws -> RecordID? {
-    for name in item.needs where name != item.id.name && !names.contains(name) {
-      let id = RecordID(name, zone: item.id.zone)
-      if let entry = try store.projections.entry(id), entry.base == nil, entry.pending?.isDeletion == false {
-        return id
-      }
-    }
-    return nil
-  }
-
-  /// A record that `item` needs and that the server does not have, as far as this store knows; nil if there is none.
-  func unknownTarget(of item: UploadItem) throws -> RecordID? {
-    for name in item.needs where name != item.id.name {
-      let id = RecordID(name, zone: item.id.zone)
-      if try store.projections.entry(id)?.base == nil { return id }
-    }
-    return nil
-  }
-
   // MARK: Deletions
 
   /// What was taken and did not leave comes first again.
@@ -603,113 +582,6 @@ struct UploadQueue: Sendable {
   }
 }
 
-/// What is ready in a zone.
-struct UploadLane: Sendable {
-  /// Saves in the order in which they go. A request holds each unit whole.
-  private var units: [[UploadItem]] = []
-  /// How many of the units have gone.
-  private var taken = 0
-  /// The records in the units, each with the mutation that is to be sent. A unit may hold an older one.
-  private var ready: [RecordID: LSN] = [:]
-  /// Deletions; they go when the saves up to `end` have.
-  private var deletions = LSNSet()
-  private var end: LSN = .none
-  /// The names that records which are not sent yet refer to at the server, each with those records.
-  private(set) var pinned: [String: Set<RecordID>] = [:]
-  private var pins: [RecordID: [String]] = [:]
-
-  /// How many records can be sent.
-  var count: Int { ready.count }
-
-  /// The saves that are ready.
-  var saves: [UploadItem] { units[taken...].flatMap { $0 } }
-
-  /// The oldest mutation that can be sent; nil if there is none.
-  ///
-  /// - Parameter cursor: every older mutation has been looked at.
-  func oldest(_ cursor: LSN) -> LSN? {
-    areDeletionsDue(cursor) ? deletions.first : taken < units.count ? units[taken].first?.lsn : nil
-  }
-
-  /// Whether deletions go next: every save that was there before them has gone or waits.
-  func areDeletionsDue(_ cursor: LSN) -> Bool {
-    guard !deletions.isEmpty, cursor >= end else { return false }
-    return !units[taken...].contains { $0.contains { $0.lsn <= end } }
-  }
-
-  func isReady(_ id: RecordID, _ lsn: LSN) -> Bool { ready[id] == lsn }
-
-  mutating func append(_ more: [[UploadItem]]) {
-    if taken > 0 { units.removeFirst(taken) }
-    taken = 0
-    units += more
-    for item in more.joined() { ready[item.id] = item.lsn }
-  }
-
-  mutating func add(deletion lsn: LSN, end: LSN) {
-    if deletions.isEmpty { self.end = end }
-    deletions.insert(lsn)
-  }
-
-  /// Forgets what is ready; what waits keeps its targets.
-  mutating func forget() {
-    (units, taken, ready, deletions, end) = ([], 0, [:], LSNSet(), .none)
-  }
-
-  /// Takes the units of one request by the number of their records. One that is larger than a request comes alone.
-  mutating func takeSaves() -> [[UploadItem]] {
-    var batch: [[UploadItem]] = []
-    var count = 0
-    while taken < units.count {
-      // What the app has changed since comes again, behind.
-      let unit = units[taken].filter { ready[$0.id] == $0.lsn }
-      if !batch.isEmpty, count + unit.count > UploadPlan.operationsMax { break }
-      taken += 1
-      for item in unit { ready[item.id] = nil }
-      if unit.isEmpty { continue }
-      batch.append(unit)
-      count += unit.count
-    }
-    return batch
-  }
-
-  /// Takes the oldest deletions that are due.
-  ///
-  /// - Parameter last: what the next ones wait for.
-  mutating func takeDeletions(_ count: Int, _ last: LSN) -> [LSN] {
-    let some = deletions.first(count, after: .none, upTo: end)
-    for lsn in some { deletions.remove(lsn) }
-    if let first = deletions.first, first > end { end = last }
-    return some
-  }
-
-  mutating func putBack(_ units: [[UploadItem]], _ cursor: LSN) {
-    guard let first = units.first?.first else { return }
-    guard !first.isDeletion else {
-      for item in units.joined() { add(deletion: item.lsn, end: cursor) }
-      return
-    }
-    self.units = units + self.units[taken...]
-    taken = 0
-    // Of a record that has changed since, the newer mutation is sent.
-    for item in units.joined() where ready[item.id] == nil { ready[item.id] = item.lsn }
-  }
-
-  mutating func pin(_ names: [String], by id: RecordID) {
-    unpin(id)
-    guard !names.isEmpty else { return }
-    pins[id] = names
-    for name in names { pinned[name, default: []].insert(id) }
-  }
-
-  mutating func unpin(_ id: RecordID) {
-    for name in pins.removeValue(forKey: id) ?? [] {
-      pinned[name]?.remove(id)
-      if pinned[name]?.isEmpty == true { pinned[name] = nil }
-    }
-  }
-}
-
 extension Held {
   /// Whether the wait that the server named is over. A hold without one lasts until the record is edited or released.
   func hasEnded(wall: Int64) -> Bool {
@@ -742,12 +614,24 @@ extension SharedProjections {
   /// Why a record's mutation is not sent; nil if it is.
   func held(_ id: RecordID) -> Held? { withLock { $0.sync.held[id] } }
 
-  /// The set that a record goes to the server with; nil if it goes by itself.
-  func set(of id: RecordID) -> UploadSet? { withLock { $0.sync.sets[id] }.map { UploadSet(zone: id.zone, number: $0) } }
+  /// The record that `item` needs, and that neither the server has nor the same request; nil if there is none.
+  func missingTarget(of item: UploadItem, sentWith names: Set<String>) throws -> RecordID? {
+    for name in item.needs where name != item.id.name && !names.contains(name) {
+      let id = RecordID(name, zone: item.id.zone)
+      if let entry = try entry(id), entry.base == nil, entry.pending?.isDeletion == false {
+        return id
+      }
+    }
+    return nil
+  }
 
-  /// The records of a set, in order.
-  func members(of set: UploadSet) -> [RecordID] {
-    withLock { $0.sync.members[set.number] ?? [] }.filter { $0.zone == set.zone }.sorted()
+  /// A record that `item` needs and that the server does not have, as far as this store knows; nil if there is none.
+  func unknownTarget(of item: UploadItem) throws -> RecordID? {
+    for name in item.needs where name != item.id.name {
+      let id = RecordID(name, zone: item.id.zone)
+      if try entry(id)?.base == nil { return id }
+    }
+    return nil
   }
 
   /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,

@@ -119,7 +119,7 @@ private struct Story {
     case .blocked(let blocked): return (words(blocked), nil)
     case .held(let held): return (words(held), held.wallMilliseconds)
     case .joined(let joined):
-      return ("it goes to the server in one request with the other records of set \(joined.set)", nil)
+      return ("it goes to the server in one request with what was written together with it (set \(joined.set))", nil)
     case .released: return ("released: it is sent again with the next sync", nil)
     case .discarded(let discarded):
       owed = owed.filter { $0 > discarded.lsn }

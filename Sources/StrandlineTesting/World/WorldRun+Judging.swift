@@ -194,22 +194,15 @@ extension WorldRun {
     return false
   }
 
-  /// A record and those that go to the server in one request with it.
-  static func company(of id: RecordID, in store: RecordStore) -> [RecordID] {
-    store.projections.withLock { state in
-      guard let set = state.sync.sets[id] else { return [id] }
-      return (state.sync.members[set] ?? []).filter { $0.zone == id.zone }.sorted()
-    }
-  }
-
-  /// Whether a record hangs on one of others, directly or through others: by a reference or as its child.
+  /// Whether a record hangs on one of others, directly or through others: by a reference, as its child, or because a transaction
+  /// that goes to the server as a whole wrote both.
   func waits(for others: Set<RecordID>, _ id: RecordID, in store: RecordStore) -> Bool {
     var asked: Set<RecordID> = []
     var open = [id]
     while let next = open.popLast() {
       guard asked.insert(next).inserted else { continue }
       if next != id, others.contains(next) { return true }
-      open += Self.company(of: next, in: store)
+      if let set = store.projections.set(of: next) { open += store.projections.members(of: set) }
       guard let record = try? store.record(next) else { continue }
       if let parent = record.parent { open.append(RecordID(parent, zone: next.zone)) }
       for value in record.fields.values {

@@ -107,10 +107,10 @@ extension WorldRun {
       let refused = refused.union(try store.status().held.map(\.id))
       for id in try owed(store).keys.sorted() where !refused.contains(id) {
         // What was written together goes together.
-        let company = Self.company(of: id, in: store)
-        if try company.contains(where: {
-          try waits(for: refused, $0, in: store) || refused.contains($0) || isPointedAt($0, from: refused, in: store)
-        }) {
+        let together = store.projections.set(of: id).map { store.projections.members(of: $0) } ?? [id]
+        if try waits(for: refused, id, in: store)
+          || together.contains(where: { try isPointedAt($0, from: refused, in: store) })
+        {
           continue
         }
         throw WorldBroken(
