@@ -42,7 +42,7 @@ struct HistoryFold {
           .object(["tenure": .uint($0.tenure), "writer": .uint($0.writer), "first": .uint($0.first.rawValue)])
         }),
       "held": .list(ordered(sync.held).map { held($0, $1) }),
-      "sets": .list(ordered(sync.sets).map { .object(["id": .group($0), "set": .uint($1.rawValue)]) }),
+      "sets": .list(ordered(sync.sets).map { .object(["id": .group($0), "set": .uint($1.number.rawValue)]) }),
       "unread": .list(ordered(sync.unread).map { held($0, $1) }),
       "blocks": .list(
         ordered(sync.openBlocks).map { id, block in
