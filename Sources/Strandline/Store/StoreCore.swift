@@ -56,6 +56,14 @@ package struct StoreCore: ~Copyable, Sendable {
   /// The next hybrid time.
   package mutating func tick() -> HybridTime { clock.tick(environment.clock) }
 
+  /// The time of a field that is written at `time` and was written before. As long as it is not known what the server's clock
+  /// shows, the time of before counts though it lies ahead: this device's clock may have been set back since, and a disk of before
+  /// may not know that the server has it.
+  package func time(_ time: HybridTime, after before: FieldStamp?) -> HybridTime {
+    guard let before, before.time >= time, knownServerMilliseconds == nil else { return time }
+    return before.time.next
+  }
+
   /// The same as `serverMilliseconds`; nil if only times before which it cannot be are known.
   package var knownServerMilliseconds: Int64? { clock.known(environment.clock) }
 
