@@ -20,7 +20,10 @@ struct ConflictMerge {
 
   /// Whether both sides changed the record, to different values. If not, the edit is moved to the new base and nothing is
   /// said of it.
-  var isConflict: Bool { edit.fields != server.fields && (ancestor.map { $0.fields != server.fields } ?? true) }
+  var isConflict: Bool {
+    guard edit.fields != server.fields, let ancestor else { return edit.fields != server.fields }
+    return ancestor.fields != server.fields || changed.contains { server.rewrites($0, of: ancestor) }
+  }
 
   /// Field by field: by the field's rule, or the later change.
   func byField(_ rules: [String: FieldRule]) -> Version {
@@ -141,5 +144,14 @@ struct ConflictMerge {
     case (.string(let ours), .string(let theirs)): ours.precedesByUTF8(theirs) ? right : left
     default: nil
     }
+  }
+}
+
+extension Version {
+  /// Whether a field was written since an ancestor had it, if only with the value that it had. A time from the future may have
+  /// become less since.
+  func rewrites(_ name: String, of ancestor: Version) -> Bool {
+    guard let ours = stamp.fields[name] else { return false }
+    return ancestor.stamp.fields[name].map { ours.time > $0.time } ?? true
   }
 }

@@ -327,7 +327,7 @@ struct VersionSituation {
     guard let ancestor = edit.ancestor?.version else { return result }
     for name in changed where ancestor.fields[name] == arrival.version.fields[name] {
       guard let ours = result.stamp.fields[name], let theirs = arrival.version.stamp.fields[name],
-        ancestor.stamp.fields[name]?.writer == theirs.writer
+        ancestor.stamp.fields[name]?.writer == theirs.writer, !arrival.version.rewrites(name, of: ancestor)
       else { continue }
       result.stamp.fields[name]?.time = max(ours.time, theirs.time.next)
     }
