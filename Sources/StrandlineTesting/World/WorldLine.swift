@@ -18,7 +18,7 @@ final class WorldLine: Transport {
     /// Before this no request may come: the server has said so.
     var politeFrom: UInt64 = 0
     /// The latest answers about a zone's changes, by zone, the newest last.
-    var pages: [ZoneID: [HTTPResponse]] = [:]
+    var pages: [ZoneID: [OldPage]] = [:]
     var tally = WorldTally()
     var broken: [String] = []
   }
@@ -116,19 +116,29 @@ final class WorldLine: Transport {
   private func keeping(_ request: HTTPRequest) async throws -> HTTPResponse {
     let response = try await server.send(request)
     if response.status == 200, let zone = zone(of: request) {
-      state.withLock { $0.pages[zone, default: []].append(response) }
+      let page = OldPage(since: Self.token(in: request.body), response: response)
+      state.withLock { $0.pages[zone, default: []].append(page) }
     }
     return response
   }
 
-  /// An old answer as the answer to a request. Nil if there is none of the same life of the zone.
+  /// An answer of before, and the token with which it was asked for.
+  private struct OldPage {
+    var since: String?
+    var response: HTTPResponse
+  }
+
+  /// An old answer as the answer to a request. Nil if there is none of the same life of the zone, and if it was asked for with a
+  /// newer token, by a device that has lost it since: no server, however far behind, leaves out what came between the two.
   private func page(before back: Int, of request: HTTPRequest, _ form: WorldOldAnswer) -> HTTPResponse? {
     guard let zone = zone(of: request), let asked = Self.token(in: request.body) else { return nil }
     return state.withLock { state in
       guard let pages = state.pages[zone], pages.count >= back else { return nil }
-      var page = pages[pages.count - back]
-      guard let token = Self.token(in: page.body),
-        cloud.place(ofToken: token)?.life == cloud.place(ofToken: asked)?.life
+      let old = pages[pages.count - back]
+      var page = old.response
+      guard let token = Self.token(in: page.body), let place = cloud.place(ofToken: asked),
+        cloud.place(ofToken: token)?.life == place.life,
+        old.since.flatMap({ cloud.place(ofToken: $0)?.lsn }) ?? 0 <= place.lsn
       else { return nil }
       var text = String(decoding: page.body, as: UTF8.self)
       if form != .rewound { text = text.replacing(token, with: asked) }

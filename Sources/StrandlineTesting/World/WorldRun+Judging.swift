@@ -108,8 +108,10 @@ extension WorldRun {
         let record = RecordID(name, zone: id)
         // Set aside by name.
         if sync.unread[record] != nil || sync.openBlocks[record] != nil { continue }
-        let base = try store.core.withLock { core in try core.projections.entry(record)?.base }
-        try judge(base, of: record, states, reading, device)
+        let entry = try store.core.withLock { core in try core.projections.entry(record) }
+        // A page that is behind showed it once more, to a device that deletes it: the answer to the deletion says that it is gone.
+        if last.version == nil, entry?.pending?.isDeletion == true { continue }
+        try judge(entry?.base, of: record, states, reading, device)
       }
     }
   }
@@ -223,10 +225,20 @@ extension WorldRun {
       while lsn < store.durableLSN {
         lsn = lsn.advanced(by: 1)
         guard let event = try? store.source.eventIfKept(at: lsn) else { continue }
-        lines.append("log of \(device.name) \(lsn): \(event.kindName) \(Self.summary(event))")
+        let fields = (try? LoadedVersion(event, at: lsn)).flatMap(\.self).map { Self.summary($0.version) } ?? ""
+        lines.append("log of \(device.name) \(lsn): \(event.kindName) \(Self.summary(event))\(fields)")
       }
     }
     return lines
+  }
+
+  /// The fields with their times, and what the version includes.
+  private static func summary(_ version: Strandline.Version) -> String {
+    let fields = version.names.sorted().map { name in
+      "\(name) \(version.fields[name].map { "\($0)" } ?? "nil") \(version.stamp.fields[name].map { "\($0)" } ?? "-")"
+    }
+    let seen = version.stamp.seen.sorted { $0.key < $1.key }.map { "\(String($0, radix: 16)) \($1.lsn)" }
+    return " {\(fields.joined(separator: ", "))} seen {\(seen.joined(separator: ", "))}"
   }
 
   private static func summary(_ event: Event) -> String {
