@@ -176,13 +176,15 @@ extension WorldRun {
   func silence(_ device: WorldDevice, _ before: [RecordID: LSN]) -> WorldBroken? {
     guard let store = device.store, let after = try? owed(store) else { return nil }
     let left = before.filter { id, lsn in after[id] == lsn }
-    guard let silent = left.keys.sorted().first(where: { !isExplained($0, in: store) }) else { return nil }
+    guard let silent = left.keys.sorted().first(where: { !isExplained($0, before, in: store) })
+    else { return nil }
     return WorldBroken(
       .noSilence, "\(device.name) synced without an error and still owes \(silent), and does not say why")
   }
 
-  /// Whether the store says why a record is not sent: it is held, its zone is lost, or it waits for one of which that is true.
-  private func isExplained(_ id: RecordID, in store: RecordStore) -> Bool {
+  /// Whether the store says why a record is not sent: it is held, its zone is lost, or it waits for one of which that is true,
+  /// or which the app has changed during the sync.
+  private func isExplained(_ id: RecordID, _ before: [RecordID: LSN], in store: RecordStore) -> Bool {
     var asked: Set<RecordID> = []
     var next = id
     while asked.insert(next).inserted {
@@ -190,7 +192,7 @@ extension WorldRun {
       switch change.obstacle {
       case .held, .zoneLost: return true
       case .target(let other), .referrer(let other), .together(let other): next = other
-      case nil: return false
+      case nil: return before[next] != change.lsn
       }
     }
     return false
