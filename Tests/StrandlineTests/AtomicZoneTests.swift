@@ -179,6 +179,29 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(try await a.owesNothing)
   }
 
+  @Test func `what waits with its transaction goes on waiting when another record needs it`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    cloud.refuse {
+      $0.items["b"] = [CloudError(.limitExceeded, reason: "too large")]
+      $0.isForever = true
+    }
+    try await a.put(together: ["a": ["n": 1], "b": ["n": 1]])
+    _ = try await a.run()
+    try await a.write("child", ["above": link("a")])
+    _ = try await a.run()
+    #expect(try await a.unsettled == 3)
+    // Another device's record of another type takes the name of the refused one.
+    try await b.write("b", type: "Other")
+    try await b.exchange()
+    _ = try await a.run()
+    #expect(try await a.owesNothing)
+    try await exchange(b)
+    #expect(try await b.lives("a"))
+    #expect(try await b.lives("child"))
+  }
+
   @Test func `a server that names no record of a refused request is asked later and later`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

@@ -79,6 +79,66 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.unsettled == 0)
   }
 
+  @Test func `a deletion does not wait for what its record referred to`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let clouds = [try await a.openRefusing(), try await b.openRefusing()]
+    for cloud in clouds {
+      cloud.refuse {
+        $0.items["target"] = [CloudError(.notFound, reason: "no")]
+        $0.isForever = true
+      }
+    }
+    try await a.write("target")
+    try await a.write("child", ["link": .reference(Reference("target", action: .deleteSelf))])
+    _ = try await a.run()
+    try await b.exchange()
+    try #require(try await b.lives("child"))
+    try await b.write("target", ["n": 2])
+    try await b.erase("child")
+    _ = try await b.run()
+    #expect(try await b.open().pendingChanges().changes.map(\.id.name) == ["target"])
+    try await a.exchange(.pullOnly)
+    #expect(try await !a.lives("child"))
+  }
+
+  @Test func `a deleted record does not wait for the save that it was before`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("self")
+    try await a.write("self", ["link": .reference(Reference("self", action: .validate))])
+    try await a.exchange()
+    cloud.refuse { $0.items["self"] = [CloudError(.accessDenied, reason: "no")] }
+    try await a.write("self", ["n": 1])
+    _ = try await a.run()
+    #expect(try await a.open().status().held.count == 1)
+    try await a.erase("self")
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a deletion of what the server never had does not wait for what refers to it there`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    cloud.refuse {
+      $0.items["target"] = [CloudError(.uniqueFieldError, reason: "taken")]
+      $0.isForever = true
+    }
+    // The server takes a reference to what it does not have.
+    try await b.write("child", ["link": .reference(Reference("target", action: .deleteSelf))])
+    try await b.exchange()
+    try await a.write("target")
+    try await a.write("child", ["n": 1])
+    _ = try await a.run()
+    #expect(try await a.unsettled == 2)
+    try await a.erase("target")
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await exchange(b)
+    #expect(try await b.value("child", "n") == 1)
+  }
+
   @Test func `a deletion that another device's child forbids goes when the child is gone`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

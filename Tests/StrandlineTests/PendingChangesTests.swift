@@ -48,7 +48,7 @@ import Testing
     _ = try await a.run()
     #expect(
       try await obstacles(a) == [
-        "moved": "held: BAD_REQUEST", "old": "is referred to by Main/moved, which is held",
+        "moved": "held: BAD_REQUEST", "old": "is referred to by Main/moved, which cannot go",
         "parent": "held: BAD_REQUEST", "child": "refers to Main/parent",
       ])
     try await a.open().releaseHolds(of: [RecordID("moved"), RecordID("parent")])

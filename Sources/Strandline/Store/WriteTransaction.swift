@@ -272,7 +272,8 @@ public struct WriteTransaction: ~Copyable {
     for name in changed {
       try Self.check(name, desired[name], in: id)
       version.fields[name] = desired[name]
-      version.stamp.fields[name] = FieldStamp(time: core.time(time, after: version.stamp.fields[name]), writer: core.writer)
+      let time = core.time(time, after: version.stamp.fields[name])
+      version.stamp.fields[name] = FieldStamp(time: time, writer: core.writer)
       dirty[name] = LSN.none
     }
     let content = EncodedContent(version, dirty: dirty)

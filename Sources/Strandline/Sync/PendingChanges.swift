@@ -12,8 +12,8 @@ public struct PendingChange: Hashable, Sendable {
     case held(StoreStatus.Held)
     /// It refers to a record that the server does not have.
     case target(RecordID)
-    /// It is a deletion, and at the server that record still refers to it, whose change is held. To delete it first could have
-    /// the server delete the other one along with it.
+    /// It is a deletion, and at the server that record still refers to it, whose change is held or goes with one that is. To
+    /// delete it first could have the server delete the other one along with it.
     case referrer(RecordID)
     /// A transaction that is uploaded as a whole wrote it, and that record of it cannot go.
     case together(RecordID)
@@ -88,7 +88,7 @@ extension RecordStore {
 
   /// What stands in the way of several records, and is found once for a page.
   private struct KnownObstacles {
-    /// The records to which one refers at the server whose save is held, each with one such record.
+    /// The records to which one refers at the server whose save is held, or goes with one that is; each with one such record.
     let referrers: [RecordID: RecordID]
     /// Of a set, the record of it that cannot go; nil if all can.
     var kept: [RecordSet: RecordID?] = [:]
@@ -159,11 +159,12 @@ extension RecordStore {
     }
   }
 
-  /// The records to which one refers at the server whose save is held, each with one such record.
+  /// What `KnownObstacles` knows of the records that others refer to.
   private func heldReferrers() throws -> [RecordID: RecordID] {
     var referrers: [RecordID: RecordID] = [:]
-    let held = projections.withLock { $0.sync.held.keys.sorted() }
-    for id in held {
+    var held = projections.withLock { Set($0.sync.held.keys) }
+    for set in Set(held.compactMap { projections.set(of: $0) }) { held.formUnion(projections.members(of: set)) }
+    for id in held.sorted() {
       guard let entry = try projections.entry(id), entry.pending?.isDeletion == false, let base = entry.base else {
         continue
       }
@@ -221,7 +222,7 @@ extension PendingChange.Obstacle: CustomStringConvertible {
     switch self {
     case .held(let held): "held: \(held.code)".oneLine
     case .target(let target): "refers to \(target)".oneLine
-    case .referrer(let referrer): "is referred to by \(referrer), which is held".oneLine
+    case .referrer(let referrer): "is referred to by \(referrer), which cannot go".oneLine
     case .together(let other): "goes with \(other), which cannot go".oneLine
     case .zoneLost(let reason): "zone lost: \(reason)"
     }

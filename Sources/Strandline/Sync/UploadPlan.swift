@@ -10,8 +10,8 @@ package struct UploadItem: Hashable, Sendable {
   package var isDeletion: Bool
   /// The names in the same zone that this record refers to; for a deletion, that its base refers to.
   package var targets: [String]
-  /// Those of them that bind it: its parent, and what it refers to with DELETE_SELF or VALIDATE. The server may refuse the
-  /// record before it has them.
+  /// Of a save, those of them that bind it: its parent, and what it refers to with DELETE_SELF or VALIDATE. The server may
+  /// refuse the record before it has them.
   package var needs: [String]
 
   package init(

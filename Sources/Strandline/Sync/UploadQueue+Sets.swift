@@ -120,7 +120,7 @@ extension UploadQueue {
     of item: UploadItem, to items: inout [UploadItem], _ left: inout [RecordID], _ met: inout Set<RecordID>,
     _ reading: inout Reading
   ) throws -> RecordID? {
-    for name in item.isDeletion ? [] : item.needs {
+    for name in item.needs {
       let target = RecordID(name, zone: item.id.zone)
       guard !met.contains(target), let needed = try store.projections.entry(target), needed.base == nil,
         needed.pending?.isDeletion == false

@@ -365,6 +365,8 @@ struct UploadQueue: Sendable {
       try wait(entry, id, for: .together)
       lanes[id.zone, default: UploadLane()].sets.insert(set.number)
     } else if pending.isDeletion {
+      // What it refers to at the server, perhaps itself, goes with it or after it.
+      lanes[id.zone, default: UploadLane()].unpin(id)
       lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
     } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
     {
@@ -405,7 +407,7 @@ struct UploadQueue: Sendable {
         id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
       Self.forEachTarget(of: shown.record(id, system: nil)) { name, isBinding in
         item.targets.append(name)
-        if isBinding { item.needs.append(name) }
+        if isBinding, !pending.isDeletion { item.needs.append(name) }
       }
       if item.targets.count > 1 { item.targets.sort { $0.precedesByUTF8($1) } }
       return item
@@ -517,14 +519,15 @@ struct UploadQueue: Sendable {
       !pending.isDeletion
     else { return .atServer }
     switch waits[id] {
-    case .target: endWait(of: id)
-    case nil: break
+    case .target, nil: break
     default: return .waits
     }
     if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
     guard store.projections.set(of: id) == nil, mayGo(id, entry, pending),
       let item = try item(of: id, entry, pending, &reading)
     else { return .waits }
+    // Together with the other one it may go; if not, it waits anew.
+    endWait(of: id)
     return .ready(item)
   }
 
@@ -551,10 +554,12 @@ struct UploadQueue: Sendable {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, let entry = try store.projections.entry(id),
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }
-      if let saved = lanes[zone]?.pinned[id.name]?.min() {
-        wait(id, for: .target(saved))
-      } else if entry.base != nil {
-        if let item = try item(of: id, entry, pending, &reading) { items.append(item) }
+      if entry.base != nil {
+        if let saved = lanes[zone]?.pinned[id.name]?.min() {
+          wait(id, for: .target(saved))
+        } else if let item = try item(of: id, entry, pending, &reading) {
+          items.append(item)
+        }
       } else if store.projections.mayHaveBeenSent(pending) {
         wait(id, for: .lookup)
         doubtful.append(id)
