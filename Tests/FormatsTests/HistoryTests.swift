@@ -257,7 +257,8 @@ private struct RandomHistory {
         DatabaseTokenAdvanced(scope: scope(), asked: nil, token: ChangeToken(rawValue: tag())))
     case .zoneChanged:
       if below(4) == 0 { return .zoneChanged(.lost(zone(), some(ZoneLoss.allCases), words: tag())) }
-      return .zoneChanged(ZoneChanged(zone: zone(), change: some(ZoneChanged.Change.allCases), words: tag()))
+      let change = some(ZoneChanged.Change.allCases.filter { $0 != .lost })
+      return .zoneChanged(ZoneChanged(zone: zone(), change: change, words: tag()))
     case .sweepBegan: return .sweepBegan(SweepBegan(zone: zone(), epoch: 1 + random.below(9)))
     case .sweepEnded: return .sweepEnded(SweepEnded(zone: zone(), epoch: 1, seen: 1, removed: 0))
     case .assetUploaded:

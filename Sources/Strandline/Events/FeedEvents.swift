@@ -76,7 +76,8 @@ package struct ZoneChanged: EventPayload, Hashable {
 
   /// A change; `lost(_:_:words:)` makes the one of a loss.
   package init(zone: ZoneID, change: Change, words: String = "", policy: String = "") {
-    self.init(zone, change, change == .lost ? .other : nil, words, policy)
+    precondition(change != .lost, "a loss without a reason")
+    self.init(zone, change, nil, words, policy)
   }
 
   /// The zone is gone; it is frozen here.

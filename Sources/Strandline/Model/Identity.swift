@@ -58,8 +58,8 @@ public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
   case encryptedDataReset = 3
   /// The server does not have it and does not say why.
   case notFound = 4
-  /// Another reason, which words alone name.
-  case other = 5
+  /// It is there, with an older version of a record than it once acknowledged: the server went back in time.
+  case wentBack = 5
   /// It is there, and lists so much less than it once acknowledged that nothing is removed here without a question.
   case missingRecords = 6
   /// The app has asked for its end (`SyncEngine.eraseZone`); the next run deletes it at the server.

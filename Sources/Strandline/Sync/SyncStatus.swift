@@ -94,6 +94,8 @@ public struct SyncStatus: Hashable, Sendable {
     public var code: String
     /// The same in words.
     public var reason: String
+    /// Why the zone is lost; nil if it is not.
+    public var lostReason: ZoneLoss?
   }
 
   /// Failures in a row.

@@ -205,7 +205,9 @@ final class SyncWatch: Sendable {
     sync.zones.compactMap { id, zone in
       // An end that the app has asked for needs no person.
       guard id.scope == scope, zone.isLost, !zone.isErased else { return nil }
-      return SyncStatus.Halt(zone: id, type: nil, code: StrandlineError.Code.zoneLost.rawValue, reason: zone.lostWords)
+      return SyncStatus.Halt(
+        zone: id, type: nil, code: StrandlineError.Code.zoneLost.rawValue, reason: zone.lostWords,
+        lostReason: zone.lostReason)
     }
   }
 

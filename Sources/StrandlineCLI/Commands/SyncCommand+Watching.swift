@@ -58,9 +58,8 @@ extension SyncStatus {
     return halts.map { halt in
       let what = halt.type.map { "every '\($0)' of zone '\(halt.zone)'" } ?? "zone '\(halt.zone)'"
       let verb =
-        halt.code == StrandlineError.Code.zoneLost.rawValue
-        ? "strandline zones \(store) resume \(ShellWord.quote(halt.zone.name))"
-        : "the same command when the server takes it"
+        halt.lostReason.map { "strandline zones \(store) \($0.verb) \(ShellWord.quote(halt.zone.name))" }
+        ?? "the same command when the server takes it"
       return "left: \(printable(what)), \(printable(halt.code)): \(printable(halt.reason))\ntry: \(verb)"
     }
   }

@@ -238,7 +238,7 @@ private struct Ending {
       switch pending.obstacle {
       case .zoneLost(let reason)?:
         (state, words) = ("zoneLost", "\(what) is not sent, because its zone is gone at the server (\(reason))")
-        remedy = "strandline zones \(path) resume \(ShellWord.quote(id.zone.name))"
+        remedy = "strandline zones \(path) \(reason.verb) \(ShellWord.quote(id.zone.name))"
       case .held(let held)?:
         let next =
           held.retryMilliseconds.map { "it is tried again in \(Words.duration(milliseconds: $0))" }

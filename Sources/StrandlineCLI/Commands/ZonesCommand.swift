@@ -93,10 +93,23 @@ extension Command {
         try console.print("\(printable(zone.id.description)): \(zone.words)")
       }
     }
-    if !isJSON, let lost = zones.first(where: { $0.isLost && $0.lostReason != .erased && $0.lostReason != .erasing }) {
-      console.say("try: strandline zones \(ShellWord.quote(path)) resume \(ShellWord.quote(lost.id.name))")
+    if !isJSON, let lost = zones.first(where: { $0.isLost && $0.lostReason != .erased && $0.lostReason != .erasing }),
+      let reason = lost.lostReason
+    {
+      console.say("try: strandline zones \(ShellWord.quote(path)) \(reason.verb) \(ShellWord.quote(lost.id.name))")
     }
     return .done
+  }
+}
+
+extension ZoneLoss {
+  /// The verb of `zones` that ends it without a loss here. What a server that has less than before shows once more would have the
+  /// zone lost again.
+  var verb: String {
+    switch self {
+    case .wentBack, .missingRecords: "resync-from-here"
+    case .deleted, .purged, .encryptedDataReset, .notFound, .erasing, .erased: "resume"
+    }
   }
 }
 
