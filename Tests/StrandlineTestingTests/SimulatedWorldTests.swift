@@ -54,6 +54,18 @@ struct `Simulated worlds` {
     FamousWorld(
       "one of a transaction is refused, and another one refers to what was deleted elsewhere", seed: 264, devices: 2,
       steps: [5, 22, 24, 43, 53, 94, 130]),
+    FamousWorld(
+      "two records refer to each other, and the server has lost one of them with its zone", seed: 58_906, devices: 4,
+      steps: [7, 26, 28, 35, 56, 59, 70]),
+    FamousWorld(
+      "a page that is behind shows what a copy wrote under the writer number of the original", seed: 58_984, devices: 2,
+      steps: [17, 19, 42, 43, 50, 54, 61, 65, 76, 79, 85, 90, 101, 107]),
+    FamousWorld(
+      "the app deletes a record while the refused deletion of its old life waits", seed: 59_266, devices: 4,
+      steps: [7, 47, 48, 49, 51, 53, 55, 62, 64, 68, 77, 79, 80, 97, 99, 114, 115, 116]),
+    FamousWorld(
+      "a deletion waits for a save that becomes a deletion, which is refused", seed: 60_968, devices: 2,
+      steps: [2, 13, 18, 20, 22, 23, 90, 93, 96]),
   ]
 
   @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {

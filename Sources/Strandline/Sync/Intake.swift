@@ -162,7 +162,8 @@ package struct Intake {
       rules: rules(of: arrival.version.type), writer: core.writer,
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
-      sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue)
+      sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
+      namesCopy: isModifiedBefore(arrival, entry?.base) && namesCopy(stamp, core))
   }
 
   /// The version from which the unsettled edit and an arriving version were both made.
@@ -345,8 +346,25 @@ package struct Intake {
   /// restored or cloned, and another copy of it goes on writing under the old ID.
   private func replaceWriterIfCloned(_ stamp: Stamp, _ core: inout StoreCore) {
     let sync = core.projections.sync
-    for (writer, seen) in stamp.seen where writer == core.writer {
-      if !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN) { core.renameWriter() }
+    guard let seen = stamp.seen[core.writer] else { return }
+    if !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN) { core.renameWriter() }
+  }
+
+  /// Whether a version names a mutation under a writer number of this log's, now or before, that is not of this log.
+  ///
+  /// - Complexity: O(tenures): asked only of a version that is older than the base by the server's clock.
+  private func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
+    let sync = core.projections.sync
+    return Set(sync.tenures.map(\.writer)).contains { writer in
+      guard let seen = stamp.seen[writer] else { return false }
+      return !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
     }
+  }
+
+  private func isModifiedBefore(_ arrival: Arrival, _ base: Base?) -> Bool {
+    guard let known = base?.modifiedMilliseconds, let modified = arrival.system.modified?.milliseconds else {
+      return false
+    }
+    return modified < known
   }
 }

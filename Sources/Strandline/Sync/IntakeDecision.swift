@@ -81,6 +81,9 @@ struct VersionSituation {
   let lacksAcknowledged: Bool
   /// A person has decided that what is here goes up again, whatever the server has of it.
   let sendsAgain: Bool
+  /// A copy of this log wrote it, or what it was made from, under this log's writer number: which of two mutations is the later
+  /// does not follow from their LSNs.
+  let namesCopy: Bool
 
   private var births: Set<Birth> { arrival.version.stamp.births }
 
@@ -97,8 +100,8 @@ struct VersionSituation {
       return isDominated && arrival.system.created?.milliseconds == entry.base?.createdMilliseconds
     }
     if isDominated { return true }
-    // Another tool wrote one of them, and what they have seen does not tell which is the older.
-    let isNewer = arrival.isStamped && seen.seen != known.seen && seen.dominates(known)
+    // Another tool wrote one of them, or a copy, and what they have seen does not tell which is the older.
+    let isNewer = arrival.isStamped && seen.seen != known.seen && seen.dominates(known) && !namesCopy
     return !isNewer && wasModifiedBefore
   }
 

@@ -225,7 +225,14 @@ extension SyncMachine {
     if let target = try store.projections.unknownTarget(of: upload.item) {
       return queue.wait(upload.id, for: .target(target))
     }
-    // As far as this store knows the server has them all: the feed says which it has deleted.
+    // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
+    // wait for this one, so that its own upload does not find out.
+    if contention[upload.id, default: 0] > 0 {
+      for name in upload.item.needs where name != upload.id.name {
+        let target = RecordID(name, zone: upload.id.zone)
+        if try store.projections.entry(target)?.pending?.isDeletion == false { doubt(target) }
+      }
+    }
     queue.wait(upload.id, for: .fetch)
     fetch(upload.id.zone)
     contention[upload.id, default: 0] += 1

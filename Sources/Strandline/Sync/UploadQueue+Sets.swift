@@ -122,9 +122,16 @@ extension UploadQueue {
   ) throws -> RecordID? {
     for name in item.needs {
       let target = RecordID(name, zone: item.id.zone)
-      guard !met.contains(target), let needed = try store.projections.entry(target), needed.base == nil,
-        needed.pending?.isDeletion == false
+      guard !met.contains(target), let needed = try store.projections.entry(target), let pending = needed.pending,
+        !pending.isDeletion
       else { continue }
+      if needed.base != nil {
+        // The server has it, or had it; its change waits for one of these. Together they go, whatever the server has.
+        guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
+        met.insert(target)
+        left.append(target)
+        continue
+      }
       met.insert(target)
       if let other = store.projections.set(of: target) {
         left.append(target)

@@ -337,7 +337,8 @@ struct UploadQueue: Sendable {
     switch waits[id] {
     // A new mutation took the place of the one that was held, or that referred to what it waited for.
     case .hold, .target, .together: endWait(of: id)
-    case .references where !pending.isDeletion: endWait(of: id)
+    // A save, or another deletion than the one that the server refused.
+    case .references where !pending.isDeletion || store.projections.held(id) == nil: endWait(of: id)
     case nil: break
     default: return
     }
@@ -365,8 +366,9 @@ struct UploadQueue: Sendable {
       try wait(entry, id, for: .together)
       lanes[id.zone, default: UploadLane()].sets.insert(set.number)
     } else if pending.isDeletion {
-      // What it refers to at the server, perhaps itself, goes with it or after it.
+      // What it refers to at the server, perhaps itself, does not wait for a save of it any more.
       lanes[id.zone, default: UploadLane()].unpin(id)
+      wakeAll(.record(id))
       lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
     } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
     {
