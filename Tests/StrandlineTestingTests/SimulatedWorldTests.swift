@@ -66,6 +66,9 @@ struct `Simulated worlds` {
     FamousWorld(
       "a deletion waits for a save that becomes a deletion, which is refused", seed: 60_968, devices: 2,
       steps: [2, 13, 18, 20, 22, 23, 90, 93, 96]),
+    FamousWorld(
+      "of records that go together one is held, and what keeps the others back leads back to them", seed: 65_100,
+      devices: 2, steps: [3, 5, 6, 16, 20, 35, 43, 54]),
   ]
 
   @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {

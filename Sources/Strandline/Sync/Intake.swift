@@ -163,7 +163,7 @@ package struct Intake {
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
-      namesCopy: isModifiedBefore(arrival, entry?.base) && namesCopy(stamp, core))
+      namesCopy: VersionSituation.wasModified(arrival, before: entry?.base) && namesCopy(stamp, core))
   }
 
   /// The version from which the unsettled edit and an arriving version were both made.
@@ -359,12 +359,5 @@ package struct Intake {
       guard let seen = stamp.seen[writer] else { return false }
       return !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
     }
-  }
-
-  private func isModifiedBefore(_ arrival: Arrival, _ base: Base?) -> Bool {
-    guard let known = base?.modifiedMilliseconds, let modified = arrival.system.modified?.milliseconds else {
-      return false
-    }
-    return modified < known
   }
 }

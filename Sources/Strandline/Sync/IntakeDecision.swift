@@ -81,8 +81,8 @@ struct VersionSituation {
   let lacksAcknowledged: Bool
   /// A person has decided that what is here goes up again, whatever the server has of it.
   let sendsAgain: Bool
-  /// A copy of this log wrote it, or what it was made from, under this log's writer number: which of two mutations is the later
-  /// does not follow from their LSNs.
+  /// It is older than the base by the server's clock, and a copy of this log wrote it, or what it was made from, under this log's
+  /// writer number: which of two mutations is the later does not follow from their LSNs.
   let namesCopy: Bool
 
   private var births: Set<Birth> { arrival.version.stamp.births }
@@ -110,8 +110,11 @@ struct VersionSituation {
     source == .lookup && wasModifiedBefore
   }
 
-  private var wasModifiedBefore: Bool {
-    guard let known = entry?.base?.modifiedMilliseconds, let modified = arrival.system.modified?.milliseconds else {
+  private var wasModifiedBefore: Bool { Self.wasModified(arrival, before: entry?.base) }
+
+  /// Whether a version is older than the base by the server's clock.
+  static func wasModified(_ arrival: Arrival, before base: Base?) -> Bool {
+    guard let known = base?.modifiedMilliseconds, let modified = arrival.system.modified?.milliseconds else {
       return false
     }
     return modified < known

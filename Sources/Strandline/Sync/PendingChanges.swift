@@ -162,16 +162,20 @@ extension RecordStore {
   /// What `KnownObstacles` knows of the records that others refer to.
   private func heldReferrers() throws -> [RecordID: RecordID] {
     var referrers: [RecordID: RecordID] = [:]
-    var held = projections.withLock { Set($0.sync.held.keys) }
-    for set in Set(held.compactMap { projections.set(of: $0) }) { held.formUnion(projections.members(of: set)) }
-    for id in held.sorted() {
+    let held = projections.withLock { Set($0.sync.held.keys) }
+    let sets = Set(held.compactMap { projections.set(of: $0) })
+    for id in held.union(sets.flatMap { projections.members(of: $0) }).sorted() {
       guard let entry = try projections.entry(id), entry.pending?.isDeletion == false, let base = entry.base else {
         continue
       }
+      let set = held.contains(id) ? nil : projections.set(of: id)
       do throws(StrandlineError) {
         guard let shown = try source.versionIfKept(at: base.content) else { continue }
         UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, _ in
-          referrers[RecordID(name, zone: id.zone)] = id
+          let target = RecordID(name, zone: id.zone)
+          // What goes with it does not wait for it, but for the one that is held.
+          if let set, projections.set(of: target) == set { return }
+          referrers[target] = id
         }
       } catch {
         guard error.isOfOneRecord else { throw error }

@@ -226,8 +226,8 @@ extension SyncMachine {
       return queue.wait(upload.id, for: .target(target))
     }
     // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
-    // wait for this one, so that its own upload does not find out.
-    if contention[upload.id, default: 0] > 0 {
+    // wait for this one, so that its own upload does not find out: if the feed has not said it, once all of it is fetched.
+    if contention[upload.id, default: 0] == 1 {
       for name in upload.item.needs where name != upload.id.name {
         let target = RecordID(name, zone: upload.id.zone)
         if try store.projections.entry(target)?.pending?.isDeletion == false { doubt(target) }
