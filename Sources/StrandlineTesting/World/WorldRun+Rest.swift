@@ -247,7 +247,9 @@ extension WorldRun {
       }
       // What was written knowing the other by a clock that was wrong took its place, and counts from then on.
       let isReplaced = writes.contains { $0.errorMilliseconds > 30_000 && $0.replaces(other, logs) }
-      if last.errorMilliseconds <= 30_000, other.errorMilliseconds <= 30_000, !isReplaced,
+      // A time that goes on from one that was ahead, before the server's clock was known, counts from when it was sent.
+      let goesOn = last.stamp.time.milliseconds > last.milliseconds + Self.believedMilliseconds
+      if last.errorMilliseconds <= 30_000, other.errorMilliseconds <= 30_000, !isReplaced, !goesOn,
         other.milliseconds > last.milliseconds + 600_000
       {
         throw WorldBroken(
