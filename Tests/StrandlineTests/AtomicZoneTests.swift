@@ -202,6 +202,26 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(try await b.lives("child"))
   }
 
+  @Test func `a reference within a transaction that the server refuses is asked about later and later`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    cloud.refuse {
+      $0.items["child"] = [CloudError(.validatingReferenceError, reason: "no")]
+      $0.isForever = true
+    }
+    try await a.open().write { tx in
+      try tx.save(Record(type: "Note", id: RecordID("parent")))
+      try tx.save(Record(type: "Note", id: RecordID("child"), fields: ["above": link("parent")]))
+    }
+    for _ in 0..<5 { _ = try await a.run() }
+    #expect(cloud.sent.count < 30)
+    #expect(try await a.open().status().held.map(\.id.name) == ["child"])
+    cloud.refuse { $0.items = [:] }
+    try await a.open().releaseHolds(of: [RecordID("child")])
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `a server that names no record of a refused request is asked later and later`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

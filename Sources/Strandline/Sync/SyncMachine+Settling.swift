@@ -223,6 +223,11 @@ extension SyncMachine {
   private mutating func waitForTarget(_ upload: Upload) throws {
     guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
     if let target = try store.projections.unknownTarget(of: upload.item) {
+      // What went with it in the same request will go with it again.
+      if let set = store.projections.set(of: upload.id), set == store.projections.set(of: target) {
+        contention[upload.id, default: 0] += 1
+        return sendAgain(upload.id)
+      }
       return queue.wait(upload.id, for: .target(target))
     }
     // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
