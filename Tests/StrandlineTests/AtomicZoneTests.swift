@@ -202,6 +202,26 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(try await b.lives("child"))
   }
 
+  @Test func `what is taken along because it waits brings its own transaction`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    try await a.write("a old")
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.items["new"] = Array(repeating: CloudError(.notFound, reason: "no"), count: 6) }
+    try await a.put(together: ["a old": ["above": link("new")], "mate": ["n": 1]])
+    try await a.put(together: ["new": ["above": link("a old")], "other": ["n": 1]])
+    cloud.forgetSent()
+    for _ in 0..<8 {
+      _ = try await a.run()
+      a.clock.advance(milliseconds: 600_000)
+    }
+    for (names, isAtomic) in zip(cloud.sent, cloud.areAtomic) where isAtomic {
+      #expect(names.contains("a old") == names.contains("mate"), "\(names)")
+    }
+    #expect(cloud.sent.count > 6)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `a reference within a transaction that the server refuses is asked about later and later`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

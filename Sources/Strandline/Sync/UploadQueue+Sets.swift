@@ -125,17 +125,16 @@ extension UploadQueue {
       guard !met.contains(target), let needed = try store.projections.entry(target), let pending = needed.pending,
         !pending.isDeletion
       else { continue }
+      // The server has it, or had it. If its change waits for one of these they go together, whatever the server has.
       if needed.base != nil {
-        // The server has it, or had it; its change waits for one of these. Together they go, whatever the server has.
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
-        met.insert(target)
-        left.append(target)
-        continue
       }
       met.insert(target)
       if let other = store.projections.set(of: target) {
         left.append(target)
         for member in store.projections.members(of: other) where met.insert(member).inserted { left.append(member) }
+      } else if needed.base != nil {
+        left.append(target)
       } else if case .ready(let single) = try find(target, &reading) {
         items.append(single)
       } else {
