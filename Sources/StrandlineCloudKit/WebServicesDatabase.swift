@@ -419,7 +419,7 @@ extension WireJSON {
   /// The request for operations on records of one zone, as a `ModifyRequest` is written, without one in between: a record's
   /// fields are copied and sorted nowhere else. The answer shows no fields.
   package static func encode(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) -> [UInt8] {
-    var json = JSONWriter(capacity: 64 << 10)
+    var json = JSONWriter(capacity: 512 * (operations.count + 1))
     json.beginObject()
     json.member("atomic", atomic)
     json.key("desiredKeys")

@@ -8,19 +8,12 @@ import Testing
 
 @Suite(.timeLimit(.minutes(30)))
 struct `Simulated worlds` {
-  /// What the campaigns allow. With each group that is missing the engine breaks a promise; `.ci/run`, which leaves out the
-  /// same ones, says which.
-  static let faults: WorldFaults = [
-    .network, .power, .busy, .quota, .types, .tokens, .foreign, .copies, .compaction, .app,
-  ]
-
   @Test func `keep every promise`() async {
     let first = ProcessEnvironment.value(of: "STRANDLINE_SEED").flatMap { UInt64($0) } ?? 1
     let count = ProcessEnvironment.value(of: "STRANDLINE_WORLDS").flatMap { UInt64($0) } ?? 40
     var tally = WorldTally()
     for seed in first..<first + count {
-      let world = SimulatedWorld(seed: seed, devices: 2 + Int(seed % 4), faults: Self.faults)
-      let outcome = await world.run()
+      let outcome = await SimulatedWorld(seed: seed, devices: 2 + Int(seed % 4)).run(keepsHistory: false)
       if let failure = outcome.failure {
         Issue.record(failure)
         return
@@ -28,7 +21,7 @@ struct `Simulated worlds` {
       tally.add(outcome.tally)
     }
     print("worlds: \(count), \(tally)")
-    if count >= 40 { #expect(tally.missing(with: Self.faults).filter { $0 != .recognized } == []) }
+    if count >= 40 { #expect(tally.missing(with: .all).filter { $0 != .recognized } == []) }
   }
 
   /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
@@ -81,7 +74,10 @@ struct `Simulated worlds` {
     for seed in UInt64(1)...4 {
       let world = SimulatedWorld(seed: seed, devices: 3, faults: .all)
       let (one, two) = (await world.run(shrinks: false), await world.run(shrinks: false))
-      #expect(one.history == two.history && one.tally == two.tally)
+      #expect(one.history == two.history && one.tally == two.tally && !one.history.isEmpty)
+      // The same world, not told.
+      let three = await world.run(shrinks: false, keepsHistory: false)
+      #expect(three.tally == one.tally && three.history.isEmpty)
       #expect(one.failure?.message == two.failure?.message)
     }
   }

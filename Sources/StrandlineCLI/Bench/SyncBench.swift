@@ -174,7 +174,7 @@ struct SyncBench: Benchmark {
       var milliseconds: Int64 = 0
       for number in 0..<(isQuick ? 1 : 60) {
         try checkInterrupt()
-        let outcome = await SimulatedWorld(seed: UInt64(round * 1_000 + number)).run()
+        let outcome = await SimulatedWorld(seed: UInt64(round * 1_000 + number)).run(keepsHistory: false)
         if let failure = outcome.failure { throw BenchFailure(description: failure.message) }
         milliseconds += outcome.tally.deviceMilliseconds
       }

@@ -180,7 +180,7 @@ private final class WorldCampaign: Sendable {
     while !hasFailed.load(ordering: .acquiring) {
       let number = begun.wrappingAdd(1, ordering: .relaxed).oldValue
       guard number < options.runs else { break }
-      let outcome = await options.world(number).run(shrinks: options.steps == nil)
+      let outcome = await options.world(number).run(shrinks: options.steps == nil, keepsHistory: options.runs == 1)
       found.withLock { found in
         found.worlds += 1
         found.tally.add(outcome.tally)

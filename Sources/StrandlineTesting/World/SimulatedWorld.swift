@@ -58,11 +58,16 @@ public struct SimulatedWorld: Sendable {
 
   /// Runs the world. A failure is shrunk first: steps are left out as long as the same invariant breaks.
   ///
-  /// - Parameter shrinks: whether a failure is shrunk, which takes up to some hundred runs.
+  /// - Parameters:
+  ///   - shrinks: whether a failure is shrunk, which takes up to some hundred runs.
+  ///   - keepsHistory: whether the outcome has the history of a world that kept its promises; without it a world is
+  ///     faster. A failure has one in any case.
   /// - Complexity: O(steps · records) for the checks, beside what the devices do.
-  public func run(shrinks: Bool = true) async -> WorldOutcome {
-    var run = WorldRun(plan, app)
+  public func run(shrinks: Bool = true, keepsHistory: Bool = true) async -> WorldOutcome {
+    var run = WorldRun(plan, app, isTold: keepsHistory)
     let broken = await run.run()
+    // The same steps once more, told this time.
+    if broken != nil, !keepsHistory { return await self.run(shrinks: shrinks) }
     let outcome = outcome(run, broken)
     guard shrinks, let failure = outcome.failure else { return outcome }
     return WorldOutcome(tally: outcome.tally, failure: await shrunk(failure), history: outcome.history)
@@ -94,7 +99,7 @@ public struct SimulatedWorld: Sendable {
       tries += 1
       var world = self
       world.steps = Set(numbers)
-      let found = await world.run(shrinks: false).failure
+      let found = await world.run(shrinks: false, keepsHistory: false).failure
       return found?.invariant == failure.invariant ? found : nil
     }
     let all = plan.steps
@@ -130,7 +135,7 @@ public struct WorldOutcome: Sendable, CustomStringConvertible {
   public let tally: WorldTally
   /// What was broken; nil if every promise held.
   public let failure: WorldFailure?
-  /// What happened in it, one line for each step. The same seed gives the same lines.
+  /// What happened in it, one line for each step; empty if it was not kept. The same seed gives the same lines.
   public let history: [String]
 
   /// The failure, or the counts.

@@ -25,8 +25,8 @@ final class WorldDevice: Sendable {
     var reading = WorldReading()
     /// Events that were read and that the judge has not seen.
     var unjudged: [(lsn: LSN, event: Event)] = []
-    /// The number of disks, so that each has other random numbers.
-    var disks: UInt64 = 0
+    /// How often the store was opened, so that each process has other random numbers.
+    var starts: UInt64 = 0
   }
 
   init(
@@ -45,6 +45,8 @@ final class WorldDevice: Sendable {
   /// What has been read of its log, compactions or not.
   var reading: WorldReading { parts.withLock { $0.reading } }
   var backup: (disk: SimulatedDisk, lsn: LSN)? { parts.withLock { $0.backup } }
+  /// How often the store was opened.
+  var starts: UInt64 { parts.withLock { $0.starts } }
 
   /// Small segments and runs, so that a short life has many, and merges them.
   private static let options: StoreOptions = {
@@ -65,8 +67,8 @@ final class WorldDevice: Sendable {
     clock.beginsAnew()
     let disk = disk
     let count = parts.withLock { parts in
-      parts.disks += 1
-      return parts.disks
+      parts.starts += 1
+      return parts.starts
     }
     let system = SystemEnvironment(
       fileSystem: disk, clock: clock, random: SeededRandom(seed: seed ^ (count &* 0xD1B5_4A32_D192_ED03)))

@@ -17,8 +17,8 @@ final class WorldLine: Transport {
     var offlineUntil: UInt64 = 0
     /// Before this no request may come: the server has said so.
     var politeFrom: UInt64 = 0
-    /// The latest answers about a zone's changes, by zone, the newest last.
-    var pages: [ZoneID: [OldPage]] = [:]
+    /// The answers about changes of zones, the newest last.
+    var pages: [OldPage] = []
     var tally = WorldTally()
     var broken: [String] = []
   }
@@ -106,34 +106,41 @@ final class WorldLine: Transport {
 
   // MARK: Old answers
 
-  /// The zone whose changes a request asks for; nil for another request.
-  private func zone(of request: HTTPRequest) -> ZoneID? {
-    guard request.path.hasSuffix("/changes/zone") else { return nil }
-    let body = String(decoding: request.body, as: UTF8.self)
-    return WorldPlan.zones.first { body.contains("\"\($0.name)\"") }
-  }
-
   private func keeping(_ request: HTTPRequest) async throws -> HTTPResponse {
     let response = try await server.send(request)
-    if response.status == 200, let zone = zone(of: request) {
-      let page = OldPage(since: Self.token(in: request.body), response: response)
-      state.withLock { $0.pages[zone, default: []].append(page) }
+    if response.status == 200, OldPage.isKept(request) {
+      state.withLock { $0.pages.append(OldPage(request: request.body, response: response)) }
     }
     return response
   }
 
-  /// An answer of before, and the token with which it was asked for.
+  /// An answer of before, and the request. Few of them are asked for again, so what the request says is read then.
   private struct OldPage {
-    var since: String?
+    var request: [UInt8]
     var response: HTTPResponse
+
+    static func isKept(_ request: HTTPRequest) -> Bool { request.path.hasSuffix("/changes/zone") }
+
+    /// The zone whose changes were asked for.
+    var zone: ZoneID? { WorldLine.zone(in: request) }
+    /// The token with which they were asked for.
+    var since: String? { WorldLine.token(in: request) }
+  }
+
+  /// The zone that the body of a request for changes names.
+  private static func zone(in body: [UInt8]) -> ZoneID? {
+    let text = String(decoding: body, as: UTF8.self)
+    return WorldPlan.zones.first { text.contains("\"\($0.name)\"") }
   }
 
   /// An old answer as the answer to a request. Nil if there is none of the same life of the zone, and if it was asked for with a
   /// newer token, by a device that has lost it since: no server, however far behind, leaves out what came between the two.
   private func page(before back: Int, of request: HTTPRequest, _ form: WorldOldAnswer) -> HTTPResponse? {
-    guard let zone = zone(of: request), let asked = Self.token(in: request.body) else { return nil }
+    guard OldPage.isKept(request), let zone = Self.zone(in: request.body), let asked = Self.token(in: request.body)
+    else { return nil }
     return state.withLock { state in
-      guard let pages = state.pages[zone], pages.count >= back else { return nil }
+      let pages = state.pages.filter { $0.zone == zone }
+      guard pages.count >= back else { return nil }
       let old = pages[pages.count - back]
       var page = old.response
       guard let token = Self.token(in: page.body), let place = cloud.place(ofToken: asked),

@@ -27,8 +27,21 @@ extension WorldRun {
       throw WorldBroken(
         .noResurrection, "\(device.name): the deletion \(lsn) was given up, and the server has no other life")
     }
-    for (lsn, event) in device.takeUnjudged() { try judge(event, lsn, reading, device) }
-    try judgeTokens(device, store, reading)
+    let events = device.takeUnjudged()
+    for (lsn, event) in events { try judge(event, lsn, reading, device) }
+    // What an app writes changes no token and no version of the server's; a start may.
+    if judgedStarts.updateValue(device.starts, forKey: device.number) != device.starts
+      || events.contains(where: { !Self.isApps($0.event) })
+    {
+      try judgeTokens(device, store, reading)
+    }
+  }
+
+  private static func isApps(_ event: Event) -> Bool {
+    switch event {
+    case .saved, .deleted, .sent: true
+    default: false
+    }
   }
 
   // MARK: Events

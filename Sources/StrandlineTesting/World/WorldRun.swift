@@ -28,6 +28,8 @@ struct WorldRun {
   var tally = WorldTally()
   var memory = WorldMemory()
   private(set) var trace: [String] = []
+  /// Whether `trace` is written: words for each step cost a tenth of the world, and few worlds are read.
+  private let isTold: Bool
   private(set) var step = -1
   private let serverClock: WorldClock
   /// The tool that others use at the server.
@@ -35,14 +37,17 @@ struct WorldRun {
   /// The call of a power cut that is planned and has not happened, by device.
   private var plannedCuts: [Int: (call: Int, seed: UInt64)] = [:]
   private var isQuotaFull = false
+  /// Which start of each device the judge of tokens has seen last.
+  var judgedStarts: [Int: UInt64] = [:]
 
   static let address = CloudAddress(container: "iCloud.world")
   static let key = DatabaseKey(
     container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
 
-  init(_ plan: WorldPlan, _ app: WorldApp) {
+  init(_ plan: WorldPlan, _ app: WorldApp, isTold: Bool) {
     self.plan = plan
     self.app = app
+    self.isTold = isTold
     serverClock = WorldClock(time)
     var limits = ServerLimits()
     if plan.hasSmallPages { limits.resultsMax = 2 }
@@ -97,7 +102,10 @@ struct WorldRun {
     return nil
   }
 
-  mutating func say(_ words: String) { trace.append(step < 0 ? "at rest: \(words)" : "\(step) \(words)") }
+  mutating func say(_ words: @autoclosure () -> String) {
+    guard isTold else { return }
+    trace.append(step < 0 ? "at rest: \(words())" : "\(step) \(words())")
+  }
 
   private mutating func take(_ next: WorldStep) async throws {
     if let number = next.action.device {
@@ -384,8 +392,8 @@ struct WorldRun {
       tally[.merged] += report.merged
       tally[.recognized] += report.recognized
       tally[.blocked] += report.blocked
-      let words = Self.words(report)
       // At rest only what still happens is told.
+      let words = isTold ? Self.words(report) : ""
       if step >= 0 || words.contains(",") { say("\(device.name) syncs\(word): \(words)") }
       if requests > 100 { return WorldBroken(.polite, "\(device.name) sent \(requests) requests in one sync") }
       // Only a sync in both directions settles what it meets on the way.
