@@ -209,6 +209,27 @@ struct RecordVerbsTests {
     #expect(await machine.run("get", "/A", "n1").code == .done)
   }
 
+  @Test func `restore brings deleted records back, all or none`() async {
+    let machine = Machine()
+    for name in ["n1", "n2"] {
+      let json = #"{"recordType":"Note","recordName":"\#(name)","fields":{"title":"\#(name)"}}"#
+      #expect(await machine.run("put", "/A", json).code == .done)
+    }
+    let before = await machine.run("export", "/A").out
+    _ = await machine.run("delete", "/A", "n1", "n2")
+    #expect(await machine.run("why", "/A", "n1").out.contains("strandline"))
+    for names in [["n1", "n2", "n3"], ["n1", "n1"]] {
+      let refused = await machine.run(["restore", "/A"] + names, input: [])
+      #expect(refused.code != .done && refused.out.isEmpty && !refused.err.isEmpty)
+      #expect(await machine.run("export", "/A").out.isEmpty)
+    }
+    #expect(await machine.run("restore", "/A", "n1", "n2") == Screen(code: .done, out: "", err: ""))
+    #expect(await machine.run("export", "/A").out == before)
+    #expect(await machine.run("restore", "/A", "n1").code == .dataDamaged)
+    #expect(await machine.run("restore", "/A", "n4").code == .noSuchStore)
+    #expect(await machine.run("restore", "/nope", "n1").code == .noSuchStore)
+  }
+
   @Test func `get of a missing record is 66 and names a command to find out more`() async {
     let machine = Machine()
     _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"n1"}"#)

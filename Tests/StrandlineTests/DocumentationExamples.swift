@@ -34,6 +34,10 @@ func rename(_ note: Note, to title: String, in store: RecordStore) async throws 
   }
 }
 
+func bringBack(_ id: RecordID, in store: RecordStore) async throws {
+  try await store.restore(id).uploaded()
+}
+
 func renameNote(_ old: String, to new: String, in store: RecordStore) async throws {
   try await store.write { tx in
     guard var note = try tx.value(Note.self, old) else { return }

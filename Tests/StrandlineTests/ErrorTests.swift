@@ -203,6 +203,7 @@ private struct PublicCall: Sendable {
       _ = try await values.next()
     },
     PublicCall("RecordStore.history(of:after:limit:)") { _ = try $0.store.history(of: id) },
+    PublicCall("RecordStore.restore(_:)") { _ = try await $0.store.restore(id) },
     PublicCall("RecordStore.conflicts(of:after:limit:)") { _ = try $0.store.conflicts(of: id) },
     PublicCall("RecordStore.changes(since:limit:)") { _ = try $0.store.changes(since: try $0.beforeReceipt) },
     PublicCall("RecordChanges.next()", closed: nil) {

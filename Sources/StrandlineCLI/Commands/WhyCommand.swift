@@ -277,6 +277,7 @@ private struct Ending {
       (state, words) = ("synced", "nothing is owed: the server has it, as version '\(base.changeTag)'")
     } else if known.deletion != nil {
       (state, words) = ("deleted", "it is deleted, and the server agrees")
+      remedy = "strandline restore \(path) \(name)\(zone)"
     } else {
       (state, words, isKnown) = ("unknown", "this store has nothing under the name", false)
     }
