@@ -66,9 +66,10 @@ public struct SimulatedWorld: Sendable {
   public func run(shrinks: Bool = true, keepsHistory: Bool = true) async -> WorldOutcome {
     var run = WorldRun(plan, app, isTold: keepsHistory)
     let broken = await run.run()
+    let outcome = outcome(run, broken)
+    await run.end()
     // The same steps once more, told this time.
     if broken != nil, !keepsHistory { return await self.run(shrinks: shrinks) }
-    let outcome = outcome(run, broken)
     guard shrinks, let failure = outcome.failure else { return outcome }
     return WorldOutcome(tally: outcome.tally, failure: await shrunk(failure), history: outcome.history)
   }

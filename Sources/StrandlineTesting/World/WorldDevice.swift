@@ -106,6 +106,14 @@ final class WorldDevice: Sendable {
     _ = try? await store?.close()
   }
 
+  /// The power is cut, and does not come back.
+  func end() async {
+    disk.cutPower()
+    let store = store
+    parts.withLock { $0.store = nil }
+    _ = try? await store?.close()
+  }
+
   /// The app ends as it should and starts again.
   func relaunch() async throws {
     try readOn()

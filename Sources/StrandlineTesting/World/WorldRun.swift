@@ -102,6 +102,9 @@ struct WorldRun {
     return nil
   }
 
+  /// Ends the devices, as a power cut does. A store that is not closed keeps its memory: a store and its engine hold each other.
+  func end() async { for device in devices { await device.end() } }
+
   mutating func say(_ words: @autoclosure () -> String) {
     guard isTold else { return }
     trace.append(step < 0 ? "at rest: \(words())" : "\(step) \(words())")
