@@ -10,11 +10,15 @@ internal import Synchronization
 
 /// A device.
 final class WorldDevice: Sendable {
+  /// Makes the cloud of a device. The store is open when the cloud is asked for something.
+  typealias Database =
+    @Sendable (StoreEnvironment, WorldLine, _ store: @escaping @Sendable () -> RecordStore?) -> any CloudDatabase
+
   let number: Int
   let clock: WorldClock
   let line: WorldLine
   private let seed: UInt64
-  private let database: @Sendable (StoreEnvironment, WorldLine) -> any CloudDatabase
+  private let database: Database
   private let configure: @Sendable (inout SyncConfiguration) -> Void
   private let parts: Mutex<Parts>
 
@@ -31,7 +35,7 @@ final class WorldDevice: Sendable {
 
   init(
     number: Int, seed: UInt64, clock: WorldClock, line: WorldLine,
-    database: @escaping @Sendable (StoreEnvironment, WorldLine) -> any CloudDatabase,
+    database: @escaping Database,
     configure: @escaping @Sendable (inout SyncConfiguration) -> Void
   ) {
     (self.number, self.seed, self.clock, self.line) = (number, seed, clock, line)
@@ -73,7 +77,7 @@ final class WorldDevice: Sendable {
     let system = SystemEnvironment(
       fileSystem: disk, clock: clock, random: SeededRandom(seed: seed ^ (count &* 0xD1B5_4A32_D192_ED03)))
     let environment = StoreEnvironment(system, isSimulated: true)
-    var configuration = SyncConfiguration(database(environment, line))
+    var configuration = SyncConfiguration(database(environment, line) { [weak self] in self?.store })
     configuration.isAutomatic = false
     // With small pages, children come before what they hang below.
     configuration.schema["Note"].parent = ParentSchema()

@@ -19,6 +19,9 @@ public enum WorldInvariant: String, Hashable, Sendable, CaseIterable {
   /// Converges: a merge was made from a version that the server had and from a mutation of this device, and each version
   /// that a device holds as the server's is one that the server had. What a device sends includes what it replaces.
   case trueAncestors
+  /// Atomic: of what a transaction wrote in an atomic zone, as far as it is owed, each request brings the server all or
+  /// nothing.
+  case together
   /// Converges: at rest all devices and the server hold the same bytes.
   case converged
   /// Converges: an acknowledged write is in the record at the end, or a later one stands there; none that was made in

@@ -258,9 +258,20 @@ final class WorldRefusals: Sendable {
 struct WorldDatabase: ForwardingDatabase {
   let base: any CloudDatabase
   let refusals: WorldRefusals
+  let together: WorldTogether
+  let device: Int
+  let store: @Sendable () -> RecordStore?
   let onRefusal: @Sendable () -> Void
 
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+    try await together.judging(operations, in: zone, of: device, store()) {
+      try await answer(operations, in: zone, atomic: atomic)
+    }
+  }
+
+  private func answer(
+    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
+  ) async throws -> [String: CloudResult] {
     var refused: [String: CloudResult] = [:]
     for operation in operations {
       guard let error = refusals.take(RecordID(operation.name, zone: zone), operation.kind) else { continue }

@@ -20,6 +20,7 @@ extension WorldRun {
     let line = device.line.takeTally()
     tally.add(line.tally)
     if let impolite = line.broken.first { throw WorldBroken(.polite, "\(device.name): \(impolite)") }
+    if let part = together.takeBroken().first { throw WorldBroken(.together, "\(device.name): \(part)") }
     guard let store = device.store else { return }
     try device.readOn()
     let reading = device.reading

@@ -27,6 +27,7 @@ struct WorldRun {
   var history = WorldHistory()
   var tally = WorldTally()
   var memory = WorldMemory()
+  let together: WorldTogether
   private(set) var trace: [String] = []
   /// Whether `trace` is written: words for each step cost a tenth of the world, and few worlds are read.
   private let isTold: Bool
@@ -54,6 +55,7 @@ struct WorldRun {
     let environment = SystemEnvironment(
       fileSystem: SimulatedDisk(), clock: serverClock, random: SeededRandom(seed: plan.seed ^ 0x5E_4E_4E))
     server = CloudServer(inMemory: environment, limits: limits)
+    together = WorldTogether(server)
     tool = WebServicesDatabase(
       address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid",
       transport: InProcessTransport(server), environment: environment)
@@ -65,15 +67,16 @@ struct WorldRun {
     let number = devices.count
     let refusals = refusals
     let refused = refused
+    let together = together
     let device = WorldDevice(
       number: number, seed: plan.seed &* 31 &+ UInt64(number) &* 0x9E37_79B9,
       clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time),
-      database: { environment, line in
+      database: { environment, line, store in
         WorldDatabase(
           base: WebServicesDatabase(
             address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid", transport: line,
             environment: environment.system),
-          refusals: refusals, onRefusal: { refused.add() })
+          refusals: refusals, together: together, device: number, store: store, onRefusal: { refused.add() })
       }, configure: app.configure)
     devices.append(device)
     return device
@@ -260,6 +263,7 @@ struct WorldRun {
       }
     }
     memory.remember(try WorldMemory.Write.all(lsns, changes, on: device, in: store, at: time.milliseconds))
+    try together.remember(lsns, on: device.number, in: store)
     for lsn in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
       memory.acknowledged[device.number, default: [:]][LSN(rawValue: lsn)] =
         try store.source.event(at: LSN(rawValue: lsn)).recordID
@@ -318,6 +322,7 @@ struct WorldRun {
     try device.readOn()
     let copy = addDevice(offMilliseconds: device.clock.offMilliseconds)
     await copy.replaceDisk(by: device.image(), reading: device.reading)
+    together.copy(device.number, to: copy.number)
     tally[.copy] += 1
     say("\(copy.name) begins as a copy of \(device.name)")
   }
@@ -327,6 +332,7 @@ struct WorldRun {
     _ = try await device.open()
     try device.readOn()
     memory.forfeit(device.number, after: backup.lsn)
+    together.forfeit(device.number, after: backup.lsn)
     var reading = device.reading
     reading.upTo = backup.lsn
     await device.replaceDisk(by: backup.disk, reading: reading)
