@@ -191,6 +191,24 @@ struct LogVerbsTests {
     }
   }
 
+  @Test func `verify finds an event whose checksum is right and whose fields are not`() async throws {
+    let machine = Machine()
+    let record = RecordID("n")
+    let saved = Saved(
+      id: record, type: "Note", births: [], base: .none, time: HybridTime(milliseconds: 1), editCount: 1, tenure: 1,
+      isCreation: true, content: EncodedContent(Version(type: "Note", fields: ["title": "x"]), dirty: [:]))
+    let log = try Log.open(at: "/A", role: .store, environment: machine.environment) { _ in }
+    var transaction = EventCodec.transaction([.opened(Opened(writer: 7, storeUUID: log.storeUUID, tenure: 1))])
+    transaction.add(schema: EventCodec.schema, body: EventCodec.encode(.saved(saved)).dropLast(1) + [0xFF])
+    try log.waitUntilDurableBlocking(log.append(transaction).upperBound)
+    try log.close()
+    let screen = await machine.run("verify", "/A")
+    #expect(screen.code == .dataDamaged)
+    #expect(screen.out.contains("event 2  damage  ") && screen.out.contains("\ndamaged: 1 finding; "))
+    let json = await machine.run("verify", "--json", "/A")
+    #expect(json.out.contains(#""finding":"meaning""#) && json.out.contains(#""lsn":2"#))
+  }
+
   @Test func `verify of damage exits with 65 and names file and offset; other verbs refer to verify`() async throws {
     let machine = await machine()
     let path = try #require(try machine.disk.list("/A").filter { $0.hasSuffix(".seg") }.min())

@@ -769,6 +769,28 @@ private final class Call: Sendable {
     #expect(try await a.owesNothing)
   }
 
+  @Test func `a request that needs a sign-in ends the run at once, and is not sent again`() async throws {
+    for code in [CloudError.Code.authenticationFailed, .authenticationRequired] {
+      for request in [RefusingCloud.Request.user, .databaseChanges, .zoneChanges, .modify] {
+        let a = try Fleet().device("a")
+        let cloud = try await a.openRefusing()
+        try await a.write("n")
+        #expect(try await a.run() == nil)
+        try await a.write("n", ["title": "t"])
+        cloud.forgetSent()
+        cloud.refuse {
+          $0.requests[request] = [CloudError(code, reason: "who is there?")]
+          $0.isForever = true
+        }
+        try await a.close()
+        try await a.open(database: cloud)
+        let error = try #require(try await a.run())
+        #expect(error.code == .needsSignIn && cloud.count(request) == 1, "\(code.rawValue) of \(request)")
+        #expect(try await a.open().status().waitMilliseconds == nil)
+      }
+    }
+  }
+
   @Test func `a sign-in that one record needs does not lose the others`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -115,6 +115,25 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == nil)
   }
 
+  @Test func `decision 2: a creation that may have left is deleted at the server, by a run that only sends too`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.save(["title": "x"])
+    // The power is cut when the server has it and the engine has not heard of it.
+    let store = try await a.open()
+    let disk = a.disk
+    a.whileAsking { if fleet.server.statistics.appliedOperations > 0 { disk.cutPower() } }
+    await #expect(throws: (any Error).self) { try await store.sync.now() }
+    a.whileAsking(nil)
+    a.crash()
+    try await a.open().write { tx in try tx.delete(id) }
+    try await a.sync(.pushOnly)
+    try await b.settle()
+    #expect(try await b.read() == nil)
+  }
+
   @Test func `decision 2: a replacement whose answer was lost, deleted elsewhere, stays deleted`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.replaceLife(["title": "second"])

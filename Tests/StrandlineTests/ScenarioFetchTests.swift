@@ -11,6 +11,63 @@ import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(10))) struct ScenarioFetchTests {
+  @Test func `100: power that is cut at any call of a first fetch takes no change with it`() async throws {
+    let fleet = try Fleet()
+    let b = fleet.device("b")
+    for zone in ["One", "Other"] { try await b.write("n", ["title": "t"], zone: ZoneID(zone)) }
+    try await b.exchange()
+    var (call, isCut) = (0, true)
+    while isCut {
+      call += 1
+      let a = fleet.device("a\(call)")
+      try await a.open()
+      a.disk.cutPower(atCall: a.disk.callCount + call)
+      do { try await a.sync() } catch { #expect(a.disk.isOff) }
+      a.disk.crashAtCall = nil
+      isCut = a.disk.isOff
+      a.crash()
+      try await a.exchange()
+      #expect(try await a.dump().count == 2, "cut at call \(call)")
+    }
+    #expect(call > 8)
+  }
+
+  @Test func `a list of changed zones that has several pages is read to its end in one run`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for number in 0..<5 { try await b.write("n", zone: ZoneID("Z\(number)")) }
+    try await b.exchange()
+    try await a.open(database: OneZoneAPage(base: a.web()))
+    try await a.exchange()
+    #expect(try await a.dump().count == 5)
+  }
+
+  @Test func `a page that is under way when a person has its zone fetched anew is not applied`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["n", "gone"] { try await b.put(name, ["title": "one"]) }
+    let cloud = try await a.openRefusing()
+    try await exchange(b, a)
+    try await b.remove("gone")
+    try await b.put("n", ["title": "two"])
+    try await b.exchange()
+    let store = try await a.open()
+    let pages = Mutex(0)
+    cloud.refuse { script in
+      script.hidesDeletions = true
+      script.beforePage = { _ in
+        let isFirst = pages.withLock { pages in
+          pages += 1
+          return pages == 1
+        }
+        if isFirst { try await store.sync.resync(.main, from: .server) }
+      }
+    }
+    try await a.exchange()
+    #expect(try await a.value("n") == "two")
+    #expect(try await !a.lives("gone"))
+  }
+
   @Test func `103: a fetch that fails at the third page goes on there`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
@@ -311,5 +368,13 @@ import Testing
     try await b.open().sync.resync(first, from: .here)
     #expect(try await b.run() == nil)
     #expect(try await b.owesNothing)
+  }
+}
+
+/// A cloud whose list of changed zones has one zone on each page.
+private struct OneZoneAPage: ForwardingDatabase {
+  let base: any CloudDatabase
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    try await base.databaseChanges(since: token, limit: 1)
   }
 }

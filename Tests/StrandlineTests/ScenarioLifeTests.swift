@@ -158,6 +158,26 @@ private struct ColoredLetter: SyncRecord, Equatable {
     try await expectAgreement(a, b)
   }
 
+  @Test func `159: what another tool left as it was is no change of it, though the stamp is gone`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.put("n", ["title": "ours", "body": "ours"])
+    try await exchange(a, b)
+    try await a.put("n", ["title": "ours again"])
+    fleet.serverClock.advance(milliseconds: 60_000)
+    let fields: [String: FieldValue?] = ["body": "theirs", Names.stampField: nil]
+    let results = try await a.web().modify(
+      [CloudOperation(.forceUpdate, name: "n", type: "Note", fields: fields)], in: .main, atomic: false)
+    guard case .record? = results["n"] else {
+      Issue.record("\(results)")
+      return
+    }
+    try await exchange(a, b)
+    #expect(try await b.value("n") == "ours again")
+    #expect(try await b.value("n", "body") == "theirs")
+    try await expectAgreement(a, b)
+  }
+
   @Test func `173: an encrypted field stays encrypted through edits and merges, and nil clears it`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
@@ -185,6 +205,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
     device.clock.autoAdvance = false
     var configuration = SyncConfiguration(cloud)
     configuration.isAutomatic = true
+    configuration.pace.hasJitter = false
     return try await RecordStore.open(
       at: "/store", syncing: configuration, options: Device.options, environment: device.environment)
   }
@@ -207,6 +228,19 @@ private struct ColoredLetter: SyncRecord, Equatable {
     let begin = a.clock.monotonicNanoseconds()
     try await run(a.clock) { try store.record(RecordID("n")) != nil }
     #expect(a.clock.monotonicNanoseconds() - begin <= 120_000_000_000)
+    try await store.close()
+  }
+
+  @Test func `40: an engine that runs by itself comes when the wait that the server named is over`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = RefusingCloud(a)
+    cloud.refuse { $0.requests[.databaseChanges] = [CloudError(.throttled, reason: "busy", retryAfter: 40)] }
+    let store = try await automatic(a, cloud)
+    try await run(a.clock) { cloud.count(.databaseChanges) == 1 }
+    let begin = a.clock.monotonicNanoseconds()
+    try await run(a.clock) { cloud.count(.databaseChanges) == 2 }
+    // By its own pace it would come after 2, 6, 14, 30 and 62 seconds.
+    #expect((39...42).contains((a.clock.monotonicNanoseconds() - begin) / 1_000_000_000))
     try await store.close()
   }
 
