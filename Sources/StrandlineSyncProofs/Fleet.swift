@@ -92,7 +92,8 @@ package final class Device: Sendable {
   @discardableResult
   package func open(
     through transport: (any Transport)? = nil, database: (any CloudDatabase)? = nil,
-    conflicts: ConflictRules = ConflictRules(), schema: Schema = Schema(), atomicZones: Set<ZoneID> = []
+    conflicts: ConflictRules = ConflictRules(), schema: Schema = Schema(), atomicZones: Set<ZoneID> = [],
+    configure: (inout SyncConfiguration) -> Void = { _ in }
   ) async throws -> RecordStore {
     if let store = parts.withLock({ $0.store }) { return store }
     let environment = environment
@@ -103,6 +104,7 @@ package final class Device: Sendable {
     configuration.conflicts = conflicts
     configuration.schema = schema
     configuration.atomicZones = atomicZones
+    configure(&configuration)
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: options, environment: environment)
     parts.withLock { $0.store = store }

@@ -324,6 +324,15 @@ func openForSyncByHand(at folder: String, cloud: any CloudDatabase) async throws
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
+func openWithPolicies(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.zoneLosses[.purged] = .removeHere  // the user had the app's data removed from iCloud
+  configuration.zoneLosses[.encryptedDataReset] = .uploadAgain
+  configuration.batch.operations = 50
+  configuration.overQuota.longest = .seconds(3_600)
+  return try await RecordStore.open(at: folder, syncing: configuration)
+}
+
 func openLedger(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   var configuration = SyncConfiguration(cloud)
   configuration.atomicZones = [ZoneID("Ledger")]

@@ -77,7 +77,11 @@ package struct OpenMutations: Sendable {
   }
 
   /// Why one of them does not leave before a person does something; nil if all may.
-  fileprivate func obstacle(in projections: SharedProjections) throws(StrandlineError) -> StrandlineError? {
+  ///
+  /// - Parameter ruled: the losses of zones about which a rule decides: the run that carries it out says what it came to.
+  fileprivate func obstacle(
+    in projections: SharedProjections, ruled: Set<ZoneLoss>
+  ) throws(StrandlineError) -> StrandlineError? {
     let mayBeStuck = projections.withLock { state in
       !state.sync.held.isEmpty || state.sync.zones.values.contains { $0.isLost }
     }
@@ -85,7 +89,9 @@ package struct OpenMutations: Sendable {
     for (id, lsn) in mutations.prefix(count) {
       let (held, zone) = projections.withLock { ($0.sync.held[id], $0.sync.zones[id.zone]) }
       let obstacle =
-        if let zone, zone.isLost { StrandlineError.loss(of: id.zone, zone) } else {
+        if let zone, let reason = zone.lostReason, !zone.isFollowed, !ruled.contains(reason) {
+          StrandlineError.loss(of: id.zone, zone)
+        } else {
           held.flatMap { StrandlineError.held($0) }
         }
       if let obstacle, try projections.owes(id, lsn) { return obstacle }
@@ -140,11 +146,13 @@ package final class SettledWaiters: Sendable {
   /// Resumes the waiters whose mutations are settled, or wait for a person.
   package func resumeSettled(in store: RecordStore) {
     let waiting = state.withLock { $0.waiters }
+    guard !waiting.isEmpty else { return }
+    let ruled = store.ruledLosses.withLock { $0 }
     for (number, waiter) in waiting {
       var open = waiter.open
       let isSettled = Result {
         if try open.isSettled(in: store.projections) { return true }
-        if let obstacle = try open.obstacle(in: store.projections) { throw obstacle }
+        if let obstacle = try open.obstacle(in: store.projections, ruled: ruled) { throw obstacle }
         return false
       }
       if case .success(false) = isSettled {

@@ -35,6 +35,8 @@ public final class RecordStore: Sendable {
   /// The rows in declared indexes of what lies in memory.
   let indexRows = IndexRowCache()
   package let settledWaiters = SettledWaiters()
+  /// The losses of zones about which the app's rules decide, and no person.
+  package let ruledLosses: Mutex<Set<ZoneLoss>> = Mutex([])
   package let observers = Observers()
   package let registeredProjections = RegisteredProjections()
   /// Who needs events that a compaction would remove. They outlast a suspension, and the log that they are known to.

@@ -50,6 +50,8 @@ extension RecordStore {
         core.schema = syncing.schema
         core.atomicZones = syncing.atomicZones
       }
+      let rules = syncing.zoneLosses
+      store.ruledLosses.withLock { $0 = Set(ZoneLoss.allCases.filter { rules[$0] != .ask }) }
       store.driver.withLock { $0 = engine }
     }
     return store

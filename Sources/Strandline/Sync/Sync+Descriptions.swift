@@ -12,7 +12,8 @@ extension SyncReport: CustomStringConvertible {
     let done = counts.filter { $0.0 > 0 }.map { "\($0.0) \($0.1)" }
     let waited = waitedMilliseconds > 0 ? ["waited \(waitedMilliseconds) ms"] : []
     let rest = isUnfinished ? ["unfinished"] : []
-    return ([String.count(requests, "request")] + done + waited + rest).joined(separator: ", ")
+    return ([String.count(requests, "request")] + done + waited + lossesDecided.map { "\($0)" } + rest).joined(
+      separator: ", ")
   }
 }
 
@@ -55,6 +56,32 @@ extension SyncStatus.Wait: CustomStringConvertible {
 extension SyncStatus.Halt: CustomStringConvertible {
   /// What, and why.
   public var description: String { "\(type.map { "\($0) of " } ?? "")\(zone): \(code), \(reason)".oneLine }
+}
+
+extension ZoneLossDecision: CustomStringConvertible {
+  /// What was decided about which zone, and why.
+  public var description: String {
+    let what = rule == .uploadAgain ? "uploaded again" : "removed here"
+    return "zone \(zone) was lost (\(reason)) and is \(what), with \(String.count(unsent, "unsent change"))".oneLine
+  }
+}
+
+extension ZoneLossRules: CustomStringConvertible {
+  /// The rules that do not ask.
+  public var description: String {
+    let rules = ZoneLoss.allCases.filter { self[$0] != .ask }.map { "\($0): \(self[$0])" }
+    return rules.isEmpty ? "asks about lost zones" : rules.joined(separator: ", ")
+  }
+}
+
+extension UploadBatch: CustomStringConvertible {
+  /// Both limits.
+  public var description: String { "at most \(operationsMax) operations and \(bytesMax) bytes" }
+}
+
+extension OverQuotaWait: CustomStringConvertible {
+  /// The first and the longest wait.
+  public var description: String { "\(first) at first, \(longest) at most" }
 }
 
 extension SyncStatus.Retry: CustomStringConvertible {

@@ -36,6 +36,15 @@ public struct SyncConfiguration: Sendable {
   /// When the engine runs by itself, and how long it waits while requests fail.
   public var pace = SyncPace()
 
+  /// What the engine does by itself about a zone that is gone at the server: by default nothing, so that a person decides.
+  public var zoneLosses = ZoneLossRules()
+
+  /// How large an upload may be.
+  public var batch = UploadBatch()
+
+  /// How long a record waits that is over quota.
+  public var overQuota = OverQuotaWait()
+
   /// What waits are drawn from; nil: from the store's random numbers. A fleet draws them apart from what logs draw on their
   /// own threads, so that its seed has one outcome.
   package var random: (any RandomSource)?

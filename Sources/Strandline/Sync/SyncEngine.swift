@@ -54,7 +54,8 @@ public final class SyncEngine: SyncDriver {
     pace = configuration.pace
     random = configuration.random ?? store.environment.random
     watch = SyncWatch(store, database.address.scope, configuration.log)
-    var machine = SyncMachine(store: store, database: database, watch: watch, RequestPace.Policy(pace, random))
+    var machine = SyncMachine(
+      store: store, database: database, watch: watch, RequestPace.Policy(pace, random), SyncPolicies(configuration))
     watch.opened(machine.pace.longestWait())
     deadline = machine.deadline
     self.machine = Mutex(machine)

@@ -295,11 +295,10 @@ extension SyncMachine {
     noteLoss(of: zone)
   }
 
-  /// If a zone is lost, the run ends with that error: what is in it stays as it is here until a person decides, and no freeze
-  /// is silent.
+  /// If a zone is lost and stays so, the run ends with that error: what is in it stays as it is here until a person or a rule
+  /// decides, and no freeze is silent.
   mutating func noteLoss(of zone: ZoneID) {
-    guard lostZone == nil, let state = self.zone(zone), state.isLost else { return }
-    lostZone = .loss(of: zone, state)
+    if self.zone(zone)?.isLost == true { lostZones.insert(zone) }
   }
 
   // MARK: Lookups

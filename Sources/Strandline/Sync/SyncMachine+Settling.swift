@@ -24,7 +24,7 @@ extension SyncMachine {
     for (type, error) in halted { queue.halt(type, because: error) }
     let wall = store.environment.clock.wallMilliseconds()
     var done = SyncReport()
-    let offset = database.serverOffsetMilliseconds
+    let (offset, overQuota) = (database.serverOffsetMilliseconds, policies.overQuota)
     let taken = try await store.take(answer.versions, .lookup, serverOffset: offset) { core in
       done = SyncReport()
       for (upload, outcome) in answer.outcomes {
@@ -47,10 +47,10 @@ extension SyncMachine {
           done.uploaded += 1
         case .refused(let error, .hold, _), .refused(let error, .halt, _), .refused(let error, .split, _):
           if halted[upload.haltedType] != nil { continue }
-          try Self.hold(upload.item, error, wall: wall, &core)
+          try Self.hold(upload.item, error, wall: wall, overQuota, &core)
           done.held += 1
         case .refused(let error, .target, _) where try mustShow(upload):
-          try Self.hold(upload.item, error, wall: wall, &core)
+          try Self.hold(upload.item, error, wall: wall, overQuota, &core)
           done.held += 1
         case .refused: break
         }
@@ -142,11 +142,11 @@ extension SyncMachine {
 
   /// A request of as many operations as there may be was answered: the next one may have a few more.
   private mutating func growBack(_ count: Int) {
-    guard parts.isEmpty, count >= operationsMax, operationsMax < UploadPlan.operationsMax else { return }
+    guard parts.isEmpty, count >= operationsMax, operationsMax < policies.batch.operationsMax else { return }
     answeredFull += 1
     guard answeredFull >= growsAfter else { return }
     answeredFull = 0
-    operationsMax = min(UploadPlan.operationsMax, operationsMax + max(1, operationsMax / 4))
+    operationsMax = min(policies.batch.operationsMax, operationsMax + max(1, operationsMax / 4))
   }
 
   /// The server holds another version: it is looked up, unless the refusal brought it, and merged.
@@ -199,7 +199,7 @@ extension SyncMachine {
     contentious = []
     let wall = store.environment.clock.wallMilliseconds()
     var held: [RecordID] = []
-    let contention = contention
+    let (contention, overQuota) = (contention, policies.overQuota)
     try await store.commit { core in
       held = []
       for id in ids {
@@ -208,7 +208,7 @@ extension SyncMachine {
           .conflict,
           reason: "refused \(contention[id] ?? 0) times, each time after the server was asked for its newest version")
         let item = UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: [])
-        try Self.hold(item, error, wall: wall, &core)
+        try Self.hold(item, error, wall: wall, overQuota, &core)
         held.append(id)
       }
     }
@@ -253,32 +253,39 @@ extension SyncMachine {
 
   // MARK: Holds
 
-  private static func hold(_ item: UploadItem, _ error: CloudError, wall: Int64, _ core: inout StoreCore) throws {
+  private static func hold(
+    _ item: UploadItem, _ error: CloudError, wall: Int64, _ overQuota: OverQuotaWait, _ core: inout StoreCore
+  ) throws {
     let attempts = (core.projections.held(item.id)?.attempts ?? 0) + 1
     try core.append(
       .held(
         Held(
           id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
           requestUUID: error.requestUUID ?? "", attempts: attempts,
-          durationMilliseconds: error.retryAfterMilliseconds ?? holdMilliseconds(error, attempts),
+          durationMilliseconds: error.retryAfterMilliseconds ?? holdMilliseconds(error, attempts, overQuota),
           wallMilliseconds: wall)))
   }
 
   /// How long a record is held before it is tried again; 0: until it is edited or released.
-  private static func holdMilliseconds(_ error: CloudError, _ attempts: UInt64) -> Int64 {
+  private static func holdMilliseconds(
+    _ error: CloudError, _ attempts: UInt64, _ overQuota: OverQuotaWait
+  ) -> Int64 {
     switch error.code {
     // The record itself is wrong, and waiting does not change it.
     case .badRequest, .limitExceeded: 0
     // Not the time ends it, but a change of the other record.
     case .validatingReferenceError: 0
+    case .quotaExceeded: overQuota.milliseconds(attempts: attempts)
     default: min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
     }
   }
 
   /// Holds the records of a request that was refused as a whole.
   mutating func hold(_ batch: [Upload], _ error: CloudError) async throws {
-    let wall = store.environment.clock.wallMilliseconds()
-    try await store.commit { core in for upload in batch { try Self.hold(upload.item, error, wall: wall, &core) } }
+    let (wall, overQuota) = (store.environment.clock.wallMilliseconds(), policies.overQuota)
+    try await store.commit { core in
+      for upload in batch { try Self.hold(upload.item, error, wall: wall, overQuota, &core) }
+    }
     report.held += batch.count
     for upload in batch { queue.wake(upload.id) }
   }
@@ -291,8 +298,8 @@ extension SyncMachine {
       reason:
         "\(items.count) records refer to each other in a circle (\(names) …); they can only be sent in one request, which "
         + "holds \(UploadPlan.operationsMax) records and \(UploadPlan.requestBytesMax) bytes")
-    let wall = store.environment.clock.wallMilliseconds()
-    try await store.commit { core in for item in items { try Self.hold(item, error, wall: wall, &core) } }
+    let (wall, overQuota) = (store.environment.clock.wallMilliseconds(), policies.overQuota)
+    try await store.commit { core in for item in items { try Self.hold(item, error, wall: wall, overQuota, &core) } }
     report.held += items.count
     for item in items { queue.wake(item.id) }
   }

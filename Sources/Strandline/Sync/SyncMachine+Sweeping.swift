@@ -44,11 +44,15 @@ extension SyncMachine {
   }
 
   /// Removes records that the server does not have, or creates them again.
-  mutating func remove(_ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?) async throws {
+  ///
+  /// - Parameter areGone: no request will ask the server about those that were edited here.
+  mutating func remove(
+    _ absent: [RecordID], from zone: ZoneID, _ source: ResyncSource?, areGone: Bool = false
+  ) async throws {
     for start in stride(from: 0, to: absent.count, by: Self.removedAtOnce) {
       let some = absent[start..<min(absent.count, start + Self.removedAtOnce)]
       let changes = some.map { id in
-        let isGone = doubts[id] == .wholeFeed
+        let isGone = areGone || doubts[id] == .wholeFeed
         return ServerChange(id, .unseen(source == .here ? .createdAgain : isGone ? .removed : .removedUnlessEdited))
       }
       let taken = try await store.take(changes, .fullFetch)
@@ -61,7 +65,10 @@ extension SyncMachine {
   /// A person lets the server's side of a zone stand, and the server does not have the zone: what was synced is removed.
   mutating func removeAll(of zone: ZoneID) async throws {
     let all = try store.synced(in: zone).map(\.id)
-    try await remove(all, from: zone, .server)
+    // No request would ask about an edit: for what is owed after a rule the zone is made anew.
+    let isRuled = try isRuled(zone)
+    let words = isRuled ? ZoneState.removedByRule : "the server does not have it, and the app lets that stand"
+    try await remove(all, from: zone, .server, areGone: isRuled)
     try await store.commit { core in
       let sync = core.projections.sync
       guard sync.zones[zone]?.resetPolicy == ResyncSource.server.rawValue else { return }
@@ -71,7 +78,7 @@ extension SyncMachine {
       try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(all.count))))
       try core.append(
         .zoneChanged(
-          .lost(zone, .erased, words: "the server does not have it, and the app lets that stand", policy: "remove")))
+          .lost(zone, .erased, words: words, policy: "remove")))
     }
     fetches[zone] = nil
   }

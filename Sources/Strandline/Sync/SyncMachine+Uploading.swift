@@ -58,6 +58,7 @@ extension SyncMachine {
     case .hold(let unreadable): try await holdUnreadable(unreadable)
     case nil:
       if !queue.hasDoubtful, !beginsRound() {
+        if try await decideLosses() { return true }
         for zone in queue.frozenZones.sorted() { noteLoss(of: zone) }
         return false
       }
@@ -350,7 +351,7 @@ extension SyncMachine {
     for (place, unit) in units.enumerated() {
       let (uploads, size) = try makeUploads(of: unit, sentWith: names, &batch)
       if !batch.uploads.isEmpty,
-        batch.uploads.count + uploads.count > operationsMax || bytes + size > UploadPlan.requestBytesMax
+        batch.uploads.count + uploads.count > operationsMax || bytes + size > policies.batch.bytesMax
       {
         queue.putBack(Array(units[place...]), in: zone)
         break

@@ -79,26 +79,33 @@ struct SyncMachine: Sendable {
   var roundsLeft = 0
   /// The most operations in a request: fewer once the server has refused as many. Halves of a batch are not sent where the
   /// app has replaced what is in them, and it may do so during every request; a batch that is made small is sent at once.
-  var operationsMax = UploadPlan.operationsMax
+  var operationsMax: Int
   /// Answered requests of as many operations as there may be, since that number changed; and how many of them let it grow.
   var answeredFull = 0
   var growsAfter = SyncMachine.growsAfterMin
   /// What it was before a batch was halved to find the record that is wrong.
-  var operationsMaxBefore = UploadPlan.operationsMax
+  var operationsMaxBefore: Int
   /// The most records in a lookup.
   var lookupsMax = UploadPlan.operationsMax
   /// What the last request failed with, if it was no `CloudError`.
   var foreignError: (any Error)?
-  /// A zone of this run is gone at the server.
-  var lostZone: StrandlineError?
+  /// Zones of this run that are gone at the server.
+  var lostZones: Set<ZoneID> = []
+  let policies: SyncPolicies
+  var ruled = RuledZones()
 
-  init(store: RecordStore, database: any CloudDatabase, watch: SyncWatch, _ policy: RequestPace.Policy) {
+  init(
+    store: RecordStore, database: any CloudDatabase, watch: SyncWatch, _ policy: RequestPace.Policy,
+    _ policies: SyncPolicies
+  ) {
+    self.policies = policies
+    (operationsMax, operationsMaxBefore) = (policies.batch.operationsMax, policies.batch.operationsMax)
     self.store = store
     self.database = database
     self.watch = watch
     queue = UploadQueue(store: store, scope: database.address.scope)
     pace = RequestPace(store: store, scope: database.address.scope, policy)
-    if pace.operationsMax > 0 { operationsMax = min(UploadPlan.operationsMax, pace.operationsMax) }
+    if pace.operationsMax > 0 { operationsMax = min(operationsMax, pace.operationsMax) }
   }
 
   /// The fetch of one zone.
@@ -186,7 +193,7 @@ struct SyncMachine: Sendable {
     (roundEnd, roundsLeft) = (store.durableLSN, Self.roundsMax)
     if hasFailed { lookAgain() }
     hasFailed = true
-    (refusedZones, lostZone, splitsLeft, takenTypes) = ([:], nil, Self.splitsMax, [])
+    (refusedZones, lostZones, splitsLeft, takenTypes) = ([:], [], Self.splitsMax, [])
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
@@ -218,6 +225,7 @@ struct SyncMachine: Sendable {
       guard hasPageAhead else { return .outOfTime }
       return try await fetchNextPage() ? .worked : .outOfTime
     }
+    if try await decideLosses() { return .worked }
     wakeWhatIsDue()
     var blocked: RequestPace.Wait?
     for kind in [RequestKind.account, .zoneList, .page, .lookup, .upload] {
@@ -261,7 +269,10 @@ struct SyncMachine: Sendable {
   /// holds.
   private func finish() throws {
     let doing = "syncing '\(store.path)'"
-    if let lostZone { throw lostZone }
+    // A rule may have decided about one since.
+    for zone in lostZones.sorted() {
+      if let state = self.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
+    }
     if let refusal = refusedZones.min(by: { $0.key < $1.key }) { throw refusal.value.asStrandlineError(doing) }
     if let halted = queue.halted.min(by: { ($0.key.zone, $0.key.type) < ($1.key.zone, $1.key.type) }) {
       throw StrandlineError(

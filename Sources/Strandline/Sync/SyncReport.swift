@@ -25,6 +25,8 @@ public struct SyncReport: Hashable, Sendable {
   public var waitedMilliseconds: Int64 = 0
   /// The deadline of `now(deadline:)` came before everything was done. The rest is owed as before: `SyncEngine.status` says what.
   public var isUnfinished = false
+  /// What the app's rules (`SyncConfiguration.zoneLosses`) decided about zones that are lost.
+  public var lossesDecided: [ZoneLossDecision] = []
   /// What was found, if the run was to verify a zone.
   var verification: ZoneVerification?
   /// A report with all counts 0.
@@ -63,5 +65,6 @@ extension SyncReport {
     blocked += other.blocked
     held += other.held
     waitedMilliseconds += other.waitedMilliseconds
+    lossesDecided += other.lossesDecided
   }
 }

@@ -114,6 +114,13 @@ extension SyncStatus {
       lines.append(("wait", "\(wait.untilMilliseconds &- milliseconds) ms, \(whose), \(wait.code.oneLine)"))
     }
     for halt in halts { lines.append(("halt", "\(halt.type == nil ? "a zone" : "a type"), \(halt.code.oneLine)")) }
+    for decision in lossesDecided {
+      lines.append(
+        (
+          "lossDecided",
+          "\(decision.rule), \(decision.reason), \(ago(decision.milliseconds)), \(decision.unsent) unsent"
+        ))
+    }
     if let retry { lines.append(("retry", "\(retry.count), \(retry.code.oneLine)")) }
     if let failureCode { lines.append(("failure", failureCode.rawValue)) }
     if let last = lastOperation {

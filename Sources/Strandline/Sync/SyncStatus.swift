@@ -144,6 +144,8 @@ public struct SyncStatus: Hashable, Sendable {
   public var wait: Wait?
   /// The types and zones of which nothing is sent or fetched.
   public var halts: [Halt]
+  /// What the app's rules have decided about lost zones since the store was opened: of each zone the newest, in order.
+  public var lossesDecided: [ZoneLossDecision]
   /// Failures since the last success; nil if there is none.
   public var retry: Retry?
   /// Why the last run failed, nil if it did not: the code, and the sentence.

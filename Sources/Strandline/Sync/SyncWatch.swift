@@ -20,6 +20,7 @@ final class SyncWatch: Sendable {
     var waits = SyncStatus.Waits()
     var wait: SyncStatus.Wait?
     var refused: [SyncStatus.Halt] = []
+    var decided: [ZoneID: ZoneLossDecision] = [:]
     var retry: SyncStatus.Retry?
     var failure: StrandlineError?
     var lastOperation: SyncStatus.Operation?
@@ -114,6 +115,13 @@ final class SyncWatch: Sendable {
       return report.held > state.report.held
     }
     if log != nil { writeHeld(holdsMore) }
+  }
+
+  /// A rule has decided about a zone that was lost.
+  func decided(_ decision: ZoneLossDecision) {
+    state.withLock { $0.decided[decision.zone] = decision }
+    log?(.notice, "\(decision)")
+    publish()
   }
 
   func waits(_ wait: RequestPace.Wait) {
@@ -266,7 +274,8 @@ final class SyncWatch: Sendable {
         wait: state.wait.flatMap { $0.untilMilliseconds > now ? $0 : nil },
         halts: (known.lost + state.refused.filter { halt in !known.lost.contains { $0.zone == halt.zone } }).sorted {
           ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "")
-        }, retry: state.retry, failureCode: state.failure?.code, failure: state.failure?.message,
+        }, lossesDecided: state.decided.values.sorted { $0.zone < $1.zone }, retry: state.retry,
+        failureCode: state.failure?.code, failure: state.failure?.message,
         lastOperation: state.lastOperation,
         account: known.bounds.first.map {
           StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: known.bounds.map(\.scope))
