@@ -202,6 +202,53 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(try await b.lives("child"))
   }
 
+  @Test func `the rest of a transaction goes when the one that was refused and another one have ended elsewhere`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    try await a.write("a")
+    try await exchange(a, b)
+    cloud.refuse {
+      $0.items["refused"] = [CloudError(.limitExceeded, reason: "too large")]
+      $0.isForever = true
+    }
+    try await a.put(together: ["a": ["n": 1], "left": ["n": 1], "refused": ["n": 1]])
+    _ = try await a.run()
+    #expect(try await a.unsettled == 3)
+    // One page ends both: the record is deleted elsewhere, and the refused one's name is taken by a record of another type.
+    try await b.remove("a")
+    try await b.write("refused", type: "Other")
+    try await b.exchange()
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await exchange(b)
+    #expect(try await b.lives("left"))
+  }
+
+  @Test func `a transaction does not wait for what a record of it needed before the app deleted it`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    try await a.write("child")
+    try await exchange(a, b)
+    cloud.refuse {
+      $0.items["refused"] = [CloudError(.limitExceeded, reason: "too large")]
+      $0.isForever = true
+    }
+    try await a.write("refused")
+    try await a.put(together: ["child": ["above": link("refused")], "a mate": ["n": 1]])
+    _ = try await a.run()
+    #expect(try await a.unsettled == 3)
+    try await a.remove("child")
+    _ = try await a.run()
+    #expect(try await a.open().pendingChanges().changes.map(\.id.name) == ["refused"])
+    try await exchange(b)
+    #expect(try await b.lives("a mate"))
+    #expect(try await !b.lives("child"))
+  }
+
   @Test func `what is taken along because it waits brings its own transaction`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

@@ -2,8 +2,9 @@
 // (`SyncConfiguration.atomicZones`). The log says which record is in which set; here is found out when a whole set can go.
 //
 // A set goes in a request of its own, and after everything that is ready by itself. As long as one of its records cannot go,
-// for whatever reason a record cannot, none of it does: the others wait for that one. What a set needs goes with it, and so
-// do the sets that need each other: alone each would wait for the other for ever.
+// for whatever reason a record cannot, none of it does. When something has changed about that one or about a record of the
+// set, the whole set is looked at anew: what kept it back may have ended together with the record that needed it. What a set
+// needs goes with it, and so do the sets that need each other: alone each would wait for the other for ever.
 
 import StrandlineLog
 import StrandlineSystem
@@ -57,25 +58,19 @@ extension UploadQueue {
     lanes[zone] = lane
   }
 
-  /// The records of a set and what they need, if all of it can go; else one of them waits for what cannot.
+  /// The records of a set and what they need, if all of it can go; else the set waits for what cannot.
   private mutating func gather(_ set: RecordSet, _ reading: inout Reading) throws -> [UploadItem]? {
     var items: [UploadItem] = []
     var left = store.projections.members(of: set)
     var met = Set(left)
-    // A record of the set has to be looked at again when what is in the way has changed.
-    func block(by blocker: RecordID, _ queue: inout Self) throws {
-      guard let id = left.first(where: { queue.waits[$0] == .together && $0 != blocker }),
-        let entry = try queue.store.projections.entry(id)
-      else { return }
-      try queue.wait(entry, id, for: .target(blocker))
-    }
+    unwatch(set)
     var (place, checked) = (0, 0)
     while place < left.count || checked < items.count {
       guard place < left.count else {
         let item = items[checked]
         checked += 1
         if let target = try addNeeds(of: item, to: &items, &left, &met, &reading) {
-          try block(by: target, &self)
+          watch(met.union([target]), for: set)
           return nil
         }
         continue
@@ -90,14 +85,14 @@ extension UploadQueue {
       // The app has changed it since this round began: what goes with it does not wait for the next one.
       case nil where leaving[id] == nil && mayGo(id, entry, pending): break
       default:
-        try block(by: id, &self)
+        watch(met, for: set)
         return nil
       }
       if pending.isDeletion, entry.base == nil {
         if store.projections.mayHaveBeenSent(pending) {
           wait(id, for: .lookup)
           doubtful.append(id)
-          try block(by: id, &self)
+          watch(met, for: set)
           return nil
         }
         items.append(UploadItem(id: id, lsn: pending.newest, first: pending.first, isDeletion: true, targets: []))
@@ -105,7 +100,7 @@ extension UploadQueue {
       }
       guard let item = try item(of: id, entry, pending, &reading) else { return nil }
       if pending.isDeletion, let referrer = lanes[id.zone]?.pinned[id.name]?.subtracting(met).min() {
-        try block(by: referrer, &self)
+        watch(met.union([referrer]), for: set)
         return nil
       }
       items.append(item)

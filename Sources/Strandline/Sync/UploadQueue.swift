@@ -65,6 +65,10 @@ struct UploadQueue: Sendable {
   /// How many wait for what.
   private(set) var waitCounts = SyncStatus.Waits()
   private var waiting: [Trigger: Set<RecordID>] = [:]
+  /// Of each set that cannot go, the records of which one has to change before it may: the one that is in the way, and those that
+  /// would go with it. And the other way round.
+  private var watched: [RecordSet: Set<RecordID>] = [:]
+  private var watching: [RecordID: Set<RecordSet>] = [:]
   /// Their waits have ended; they are looked at before the cursor goes on. In the order in which they woke.
   private var woken: [RecordID] = []
   /// The tag with which a record met a conflict: it is not sent with the same one before its zone was fetched.
@@ -145,8 +149,29 @@ struct UploadQueue: Sendable {
   mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
 
   private mutating func wakeAll(_ trigger: Trigger) {
+    if case .record(let id) = trigger {
+      for set in watching[id] ?? [] {
+        unwatch(set)
+        lanes[set.zone, default: UploadLane()].sets.insert(set.number)
+      }
+    }
     guard let ids = waiting[trigger] else { return }
     for id in ids.sorted() { wake(id) }
+  }
+
+  /// A set cannot go before one of some records has changed. What kept it back may end together with the record that needed it,
+  /// so the set is looked at again, and not one of its records.
+  mutating func watch(_ ids: Set<RecordID>, for set: RecordSet) {
+    unwatch(set)
+    watched[set] = ids
+    for id in ids { watching[id, default: []].insert(set) }
+  }
+
+  mutating func unwatch(_ set: RecordSet) {
+    for id in watched.removeValue(forKey: set) ?? [] {
+      watching[id]?.remove(set)
+      if watching[id]?.isEmpty == true { watching[id] = nil }
+    }
   }
 
   /// Looks at everything that is owed once more: what was passed over may be sent now.
@@ -362,13 +387,15 @@ struct UploadQueue: Sendable {
   private mutating func ready(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
+    if pending.isDeletion {
+      // What it refers to at the server, perhaps itself, does not wait for a save of it any more.
+      lanes[id.zone, default: UploadLane()].unpin(id)
+      wakeAll(.record(id))
+    }
     if let set = store.projections.set(of: id) {
       try wait(entry, id, for: .together)
       lanes[id.zone, default: UploadLane()].sets.insert(set.number)
     } else if pending.isDeletion {
-      // What it refers to at the server, perhaps itself, does not wait for a save of it any more.
-      lanes[id.zone, default: UploadLane()].unpin(id)
-      wakeAll(.record(id))
       lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
     } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
     {
