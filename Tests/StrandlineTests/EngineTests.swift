@@ -438,6 +438,27 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.owesNothing)
   }
 
+  @Test func `a record that is not found is not forgotten while the feed from its beginning waits`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "one"])
+    for _ in 0..<2 { #expect(try await a.run() == nil) }
+    let wasShown = Mutex(false)
+    cloud.refuse { script in
+      script.items["n"] = Array(repeating: CloudError(.notFound, reason: "no such record"), count: 2)
+      script.page = { _, page in
+        // The first page that shows it leads nowhere, so that pages wait and uploads do not.
+        if page.changes.isEmpty || wasShown.withLock({ $0 }) { return page }
+        wasShown.withLock { $0 = true }
+        return ZonePage(changes: page.changes, token: page.token, moreComing: true)
+      }
+    }
+    try await a.write("n", ["title": "two"])
+    #expect(try await a.run() == nil)
+    #expect(wasShown.withLock { $0 })
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `a zone that one request does not find is lost only if the list of zones agrees`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

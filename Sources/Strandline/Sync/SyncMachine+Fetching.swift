@@ -248,7 +248,8 @@ extension SyncMachine {
     sweepsToEnd.remove(zone)
     fetches[zone] = nil
     try endDoubts(in: zone)
-    for id in queue.fetched(zone) { sendAgain(id) }
+    // What is still in doubt goes on waiting, for the feed from its beginning.
+    for id in queue.fetched(zone) where doubts[id] == nil { sendAgain(id) }
   }
 
   /// Whether records of a zone with an open sweep have to be looked up, because the feed showed older versions of them.
@@ -385,8 +386,8 @@ extension SyncMachine {
 
   /// The server does not have a record that it once had. Whether it was deleted the feed says.
   mutating func doubt(_ id: RecordID) {
-    guard doubts[id] == nil else { return }
-    doubts[id] = .feed
+    // One that was sent again before its doubt has ended waits for the same.
+    if doubts[id] == nil { doubts[id] = .feed }
     queue.wait(id, for: .fetch)
     fetch(id.zone)
   }
