@@ -318,6 +318,10 @@ func whatIsOwed(in store: RecordStore) throws -> [String] {
   return lines
 }
 
+func whyNotUploaded(_ receipt: Receipt) throws -> [String] {
+  try receipt.pendingChanges().map { "\($0.id): \($0.obstacle.map { "\($0)" } ?? "is sent next")" }
+}
+
 func openForSyncByHand(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   var configuration = SyncConfiguration(cloud)
   configuration.isAutomatic = false  // only `now()` runs a cycle

@@ -12,7 +12,7 @@ public struct Receipt: Sendable {
   /// Where the transaction ends, in a form that may leave the process: `store.receipt(at:)` takes it after any number of
   /// relaunches. For a transaction that changed nothing it is the newest event that it saw.
   public let position: LogPosition
-  private let store: RecordStore
+  let store: RecordStore
 
   init(lsns: ClosedRange<LSN>?, durableLSN: LSN, position: LogPosition, store: RecordStore) {
     self.lsns = lsns
@@ -25,12 +25,15 @@ public struct Receipt: Sendable {
   /// carried it there.
   ///
   /// A change that the server refused for now, and that is tried again by itself, is waited for. A wait that only a person
-  /// ends is not: this throws what stands in the way, and can be called again.
+  /// ends is not: this throws what stands in the way, and can be called again. `pendingChanges()` says what is waited for. An
+  /// engine that does not run by itself is waited for until the app calls `now()`, and a suspended one until it is resumed.
   ///
-  /// - Throws: `StrandlineError.notUploaded` if a change is held until the app edits, releases or discards it, and if it was
-  ///   rejected, given up, or ended with a deletion at the server; the message says which, and `outcome()` says it as a value.
-  ///   `.zoneLost` if its zone is frozen; `.notSyncing` if the store has no engine; `.closed` if it is closed meanwhile;
-  ///   `.damaged` and `.io` if an event of the transaction cannot be read; `CancellationError`.
+  /// - Throws: `StrandlineError.notUploaded` if a change is held until the app edits, releases or discards it, or waits for
+  ///   one that is, and if it was rejected, given up, or ended with a deletion at the server; the message says which, and
+  ///   `outcome()` says it as a value. `.serverRefused` if a run has ended in which the server refused every record of a type,
+  ///   this one's or one's that this one waits for. `.zoneLost` if its zone is frozen; `.needsSignIn`, `.accountMismatch` and
+  ///   `.fromTheFuture` if a run ended with that; `.notSyncing` if the store has no engine; `.closed` if it is closed
+  ///   meanwhile; `.damaged` and `.io` if an event of the transaction cannot be read; `CancellationError`.
   /// - Complexity: O(mutations of the transaction); O(events from the write to its end) where something else than the answer
   ///   to its own upload ended one.
   public func uploaded(fileID: String = #fileID, line: Int = #line) async throws {
@@ -120,8 +123,7 @@ package final class SettledWaiters: Sendable {
   /// For tests: they go on when a wait has begun.
   package var count: Int { state.withLock { $0.waiters.count } }
 
-  fileprivate func wait(_ lsns: ClosedRange<LSN>, in store: RecordStore) async throws {
-    let open = try store.openMutations(of: lsns)
+  fileprivate func wait(_ open: OpenMutations, in store: RecordStore) async throws {
     let number = state.withLock { state in
       state.next += 1
       return state.next
@@ -160,6 +162,18 @@ package final class SettledWaiters: Sendable {
       } else if let waiter = state.withLock({ $0.waiters.removeValue(forKey: number) }) {
         waiter.continuation.resume(with: isSettled.map { _ in () })
       }
+    }
+  }
+
+  /// Ends the waits for which `obstacle` names a reason, or throws one.
+  package func end(_ obstacle: (OpenMutations) throws -> StrandlineError?) {
+    for (number, waiter) in state.withLock({ $0.waiters }) {
+      let reason: any Error
+      do {
+        guard let found = try obstacle(waiter.open) else { continue }
+        reason = found
+      } catch { reason = error }
+      state.withLock { $0.waiters.removeValue(forKey: number) }?.continuation.resume(throwing: reason)
     }
   }
 
@@ -219,10 +233,12 @@ extension RecordStore {
 
   fileprivate func waitUntilSettled(_ lsns: ClosedRange<LSN>) async throws {
     try requireOpen()
-    guard driver.withLock({ $0 }) != nil else {
+    guard let driver = driver.withLock({ $0 }) else {
       throw StrandlineError(.notSyncing, "the store at '\(path)' has no sync engine; nothing will be uploaded")
     }
-    try await settledWaiters.wait(lsns, in: self)
+    let open = try openMutations(of: lsns)
+    if let obstacle = try driver.obstacle(to: open) { throw obstacle }
+    try await settledWaiters.wait(open, in: self)
     // The event that settled the mutation may not be durable yet, and only durable events can be read.
     if case .writer(let log) = source { try await log.waitUntilDurable(projections.appliedLSN.rawValue) }
   }

@@ -243,6 +243,8 @@ public final class RecordStore: Sendable {
 package protocol SyncDriver: Sendable {
   /// A transaction of the app became durable.
   func localWriteEnded()
+  /// Why one of some mutations does not leave before a person does something, as far as the log says it; nil if all may.
+  func obstacle(to open: OpenMutations) throws -> StrandlineError?
   /// These records are not held any more.
   func holdsEnded(_ ids: [RecordID])
   /// Gives up the cycle under way and begins none until `resume`. When this returns, no cycle runs.

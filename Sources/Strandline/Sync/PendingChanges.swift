@@ -3,6 +3,7 @@
 
 import StrandlineLog
 import StrandlineSystem
+import Synchronization
 
 /// A record with changes that the server has not settled.
 public struct PendingChange: Hashable, Sendable {
@@ -19,6 +20,8 @@ public struct PendingChange: Hashable, Sendable {
     case together(RecordID)
     /// Its zone is gone at the server.
     case zoneLost(ZoneLoss)
+    /// The server refuses every record of its type, or everything of its zone, as the engine of this store has found.
+    case halted(SyncStatus.Halt)
   }
 
   /// Which.
@@ -67,7 +70,7 @@ extension RecordStore {
       let durable = min(source.durableLSN, projections.appliedLSN)
       let lsns = projections.owed(limit, after: lsn, upTo: durable)
       var changes: [PendingChange] = []
-      var known = try KnownObstacles(referrers: heldReferrers())
+      var known = KnownObstacles()
       for lsn in lsns {
         guard let id = try owner(ofPending: lsn), let change = try pendingChange(of: id, &known),
           change.lsn == lsn
@@ -82,19 +85,20 @@ extension RecordStore {
 
   /// What a record owes; nil if it owes nothing.
   package func pendingChange(of id: RecordID) throws -> PendingChange? {
-    var known = try KnownObstacles(referrers: heldReferrers())
+    var known = KnownObstacles()
     return try pendingChange(of: id, &known)
   }
 
   /// What stands in the way of several records, and is found once for a page.
-  private struct KnownObstacles {
+  struct KnownObstacles {
     /// The records to which one refers at the server whose save is held, or goes with one that is; each with one such record.
-    let referrers: [RecordID: RecordID]
+    /// Nil before it was asked for: only a deletion needs it.
+    var referrers: [RecordID: RecordID]?
     /// Of a set, the record of it that cannot go; nil if all can.
     var kept: [RecordSet: RecordID?] = [:]
   }
 
-  private func pendingChange(of id: RecordID, _ known: inout KnownObstacles) throws -> PendingChange? {
+  func pendingChange(of id: RecordID, _ known: inout KnownObstacles) throws -> PendingChange? {
     guard let entry = try projections.entry(id), let pending = entry.pending else { return nil }
     let (held, zone, attempted) = projections.withLock { state in
       (state.sync.held[id], state.sync.zones[id.zone], state.outbox.attempted(pending))
@@ -112,6 +116,8 @@ extension RecordStore {
         .zoneLost(reason)
       } else if let held {
         .held(StoreStatus.Held(held, wall: wall))
+      } else if let halt = (driver.withLock { $0 } as? SyncEngine)?.watch.halt(of: id.zone, entry.type) {
+        .halted(halt)
       } else {
         try obstacle(of: id, pending, &known)
       }
@@ -126,9 +132,9 @@ extension RecordStore {
   ) throws -> PendingChange.Obstacle? {
     let target = try missingTarget(of: id, pending)
     if let target, try projections.entry(target)?.pending != nil { return .target(target) }
-    if pending.isDeletion, let referrer = known.referrers[id] { return .referrer(referrer) }
+    if pending.isDeletion, let referrer = try referrer(of: id, &known) { return .referrer(referrer) }
     if let set = projections.set(of: id) {
-      let kept = try known.kept[set] ?? keptMember(of: set, known.referrers)
+      let kept = try known.kept[set] ?? keptMember(of: set, &known)
       known.kept[set] = .some(kept)
       // The record itself is none of these: it would have been found above.
       if let kept { return .together(kept) }
@@ -137,11 +143,12 @@ extension RecordStore {
   }
 
   /// A record of a set that cannot go: one that is held if there is one, else one that waits for a record that is owed too.
-  private func keptMember(of set: RecordSet, _ referrers: [RecordID: RecordID]) throws -> RecordID? {
+  private func keptMember(of set: RecordSet, _ known: inout KnownObstacles) throws -> RecordID? {
     var waiting: RecordID?
     for other in projections.members(of: set) {
       guard let pending = try projections.entry(other)?.pending else { continue }
-      if projections.held(other) != nil || (pending.isDeletion && referrers[other] != nil) { return other }
+      if projections.held(other) != nil { return other }
+      if pending.isDeletion, try referrer(of: other, &known) != nil { return other }
       guard waiting == nil, let target = try missingTarget(of: other, pending) else { continue }
       if try projections.entry(target)?.pending != nil { waiting = other }
     }
@@ -157,6 +164,12 @@ extension RecordStore {
       }
       return held.id
     }
+  }
+
+  private func referrer(of id: RecordID, _ known: inout KnownObstacles) throws -> RecordID? {
+    let referrers = try known.referrers ?? heldReferrers()
+    known.referrers = referrers
+    return referrers[id]
   }
 
   /// What `KnownObstacles` knows of the records that others refer to.
@@ -229,6 +242,7 @@ extension PendingChange.Obstacle: CustomStringConvertible {
     case .referrer(let referrer): "is referred to by \(referrer), which cannot go".oneLine
     case .together(let other): "goes with \(other), which cannot go".oneLine
     case .zoneLost(let reason): "zone lost: \(reason)"
+    case .halted(let halt): "refused: \(halt)"
     }
   }
 }

@@ -87,6 +87,8 @@ public final class SyncEngine: SyncDriver {
     wakeUp.signal()
   }
 
+  package func obstacle(to open: OpenMutations) throws -> StrandlineError? { try store.obstacle(to: open) }
+
   package func holdsEnded(_ ids: [RecordID]) {
     released.withLock { $0 += ids }
     wakeUp.signal()
@@ -216,12 +218,14 @@ public final class SyncEngine: SyncDriver {
       let (report, nextDue) = (machine.report, machine.nextDue())
       lastRun.withLock { $0 = LastRun(report: report, nextDue: nextDue) }
       watch.runEnded(machine, machine.pace.longestWait(), nil)
+      endWaits(options)
       return report
     } catch {
       let error = StrandlineError.translating(error, "syncing '\(store.path)'")
       let (report, nextDue) = (machine.report, machine.nextDue())
       lastRun.withLock { $0 = LastRun(report: report, error: error as? StrandlineError, nextDue: nextDue) }
       watch.runEnded(machine, machine.pace.longestWait(), error)
+      endWaits(options, error)
       throw error
     }
   }

@@ -117,6 +117,11 @@ final class SyncWatch: Sendable {
     if log != nil { writeHeld(holdsMore) }
   }
 
+  /// Why nothing of a type in a zone is sent; nil if it is.
+  func halt(of zone: ZoneID, _ type: String) -> SyncStatus.Halt? {
+    state.withLock { $0.refused.first { $0.zone == zone && ($0.type == nil || $0.type == type) } }
+  }
+
   /// A rule has decided about a zone that was lost.
   func decided(_ decision: ZoneLossDecision) {
     state.withLock { $0.decided[decision.zone] = decision }

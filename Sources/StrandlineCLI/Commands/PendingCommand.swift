@@ -87,6 +87,9 @@ extension PendingChange {
       members["waitsFor"] = .string("together")
       members["target"] = .string(other.name)
     case .zoneLost: members["waitsFor"] = .string("zone")
+    case .halted(let halt):
+      members["waitsFor"] = .string("halted")
+      members["code"] = .string(halt.code)
     case nil: members["waitsFor"] = .null
     }
     return .object(members)
@@ -105,6 +108,7 @@ extension PendingChange.Obstacle {
     case .together(let other):
       return "it was written together with '\(printable(other.name))', which cannot be sent"
     case .zoneLost(let reason): return "its zone is gone at the server (\(reason))"
+    case .halted(let halt): return "the server refuses all like it: \(printable(halt.code)), \(printable(halt.reason))"
     }
   }
 }

@@ -206,7 +206,7 @@ extension WorldRun {
       switch change.obstacle {
       case .held, .zoneLost: return true
       case .target(let other), .referrer(let other), .together(let other): next = other
-      case nil: return before[next] != change.lsn
+      case .halted, nil: return before[next] != change.lsn
       }
     }
     return false

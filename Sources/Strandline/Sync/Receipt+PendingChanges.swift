@@ -1,0 +1,102 @@
+// What a transaction still owes the server, and what its records wait for; and the end of the waits that only a person can end.
+//
+// A record may wait for another one, and that for a third. What ends the wait stands at the end of that chain: a request that
+// is still to come, a moment, or a person. Receipts are not to wait in silence for a person, so the chain of each is followed
+// when a receipt begins to wait, and when a run has ended: what is then still owed was not sent for a reason.
+
+import StrandlineSystem
+import Synchronization
+
+extension Receipt {
+  /// What of the transaction the server is still owed, a record after the other, and what each waits for as far as this
+  /// store knows. Empty if nothing is owed. Without a request, also in a store without an engine.
+  ///
+  /// - Throws: `StrandlineError`: `.damaged` and `.io` if an event of the transaction cannot be read; `.closed`.
+  /// - Complexity: O(records of the transaction), a few reads of the log for each; O(held records) besides if it deletes.
+  public func pendingChanges(fileID: String = #fileID, line: Int = #line) throws -> [PendingChange] {
+    guard let lsns else { return [] }
+    return try CallSite(fileID, line).run("reading what events \(lsns) owe") {
+      try store.requireOpen()
+      return try store.pendingChanges(of: store.openMutations(of: lsns))
+    }
+  }
+}
+
+extension RecordStore {
+  fileprivate func pendingChanges(of open: OpenMutations) throws -> [PendingChange] {
+    var known = KnownObstacles()
+    return try open.mutations.compactMap { id, lsn in
+      try projections.owes(id, lsn) ? pendingChange(of: id, &known) : nil
+    }
+  }
+
+  /// Why one of some mutations does not leave before a person does something; nil if all may.
+  ///
+  /// - Parameter isRunOver: a run has just ended, so the app's rules for lost zones have done what they do, and what the
+  ///   server refuses as a whole is not sent again by itself.
+  func obstacle(to open: OpenMutations, isRunOver: Bool = false) throws -> StrandlineError? {
+    var known = KnownObstacles()
+    for (id, lsn) in open.mutations where try projections.owes(id, lsn) {
+      if let obstacle = try obstacle(to: id, isRunOver: isRunOver, &known) { return obstacle }
+    }
+    return nil
+  }
+
+  private func obstacle(
+    to id: RecordID, isRunOver: Bool, _ known: inout KnownObstacles
+  ) throws -> StrandlineError? {
+    var next = id
+    var met: Set<RecordID> = []
+    // A circle goes in one request, and its records wait for nothing else.
+    while met.insert(next).inserted, let change = try pendingChange(of: next, &known) {
+      switch change.obstacle {
+      case .target(let other), .referrer(let other), .together(let other): next = other
+      case .held:
+        guard let held = projections.held(next), let error = StrandlineError.held(held) else { return nil }
+        return next == id ? error : StrandlineError.waits(id, for: error)
+      case .zoneLost(let reason):
+        guard let zone = projections.withLock({ $0.sync.zones[next.zone] }), zone.isLost,
+          isRunOver || !(zone.isFollowed || ruledLosses.withLock { $0.contains(reason) })
+        else { return nil }
+        return StrandlineError.loss(of: next.zone, zone)
+      case .halted(let halt):
+        guard isRunOver, halt.type != nil else { return nil }
+        let error = StrandlineError(
+          .serverRefused,
+          "the server refuses every \(halt); they stay in the store and are sent again by the next 'now()' and after a relaunch"
+        )
+        return next == id ? error : StrandlineError.waits(id, for: error)
+      case nil: return nil
+      }
+    }
+    return nil
+  }
+}
+
+extension StrandlineError {
+  /// The same error, of a record that waits for the one that it is about.
+  fileprivate static func waits(_ id: RecordID, for error: StrandlineError) -> StrandlineError {
+    StrandlineError(error.code, "'\(id)' waits for another record: \(error.message)", underlying: error.underlying)
+  }
+}
+
+extension SyncEngine {
+  /// A run has ended: ends the waits of receipts that no further run ends.
+  ///
+  /// - Parameter failure: what the run ended with; nil if it came to its end.
+  func endWaits(_ options: CycleOptions, _ failure: (any Error)? = nil) {
+    switch (failure as? StrandlineError)?.code {
+    case .needsSignIn?, .accountMismatch?, .fromTheFuture?:
+      store.settledWaiters.end { _ in failure as? StrandlineError }
+    // Waiting goes on when the store is resumed, and ends with the store.
+    case .suspended?, .closed?, .outcomeUnknown?: break
+    case nil where failure != nil: break
+    default:
+      // Another run may have left it for the next one.
+      guard options.direction != .pullOnly, options.zone == nil else { return }
+      store.settledWaiters.end { open in
+        do { return try store.obstacle(to: open, isRunOver: true) } catch StrandlineError.Code.suspended { return nil }
+      }
+    }
+  }
+}
