@@ -27,6 +27,13 @@ private func devices() async throws -> (fleet: Fleet, a: Device, b: Device, clou
   return (fleet, a, b, cloud)
 }
 
+/// All tokens given out so far have expired.
+private func expired() -> ServerFaults {
+  var faults = ServerFaults()
+  faults.expireTokens = true
+  return faults
+}
+
 private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
   try await device.web().zones().contains { $0.name == zone.name }
 }
@@ -76,8 +83,8 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     let web = cloud.web
     cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
     try await a.open().sync.eraseZone(.main)
-    try await web.deleteZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
+    try await web.deleteZone(.main)
     #expect(try await a.state().lostReason == .erasing)
     a.crash()
     let again = RefusingCloud(a)
@@ -85,8 +92,82 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     #expect(try await a.state().lostReason == .erasing)
     try await a.exchange()
     #expect(try await a.state().lostReason == .erased)
-    #expect(again.count(.deleteZone) == 1)
+    #expect(again.count(.deleteZone) == 0, "the feed says that it is gone")
     #expect(try await a.dump().count == 3)
+  }
+
+  @Test(arguments: [false, true]) func `a deletion that did not arrive is sent again to the same zone`(
+    _ crashes: Bool
+  ) async throws {
+    let (_, a, b, cloud) = try await devices()
+    cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
+    try await a.open().sync.eraseZone(.main)
+    // The zone goes on meanwhile; it is the same one.
+    try await b.put("n3", ["title": "later"])
+    try await b.exchange()
+    if crashes {
+      #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
+      a.crash()
+      try await a.open(database: RefusingCloud(a))
+    }
+    try await a.exchange()
+    #expect(try await a.state().lostReason == .erased)
+    #expect(try await !isAtServer(.main, b))
+  }
+
+  @Test(arguments: [false, true]) func `a zone that another device made after a lost answer is left alone`(
+    _ expires: Bool
+  ) async throws {
+    let (fleet, a, b, cloud) = try await devices()
+    // A token that has expired before says nothing of the zone: it is asked for another one first.
+    if expires { fleet.server.setFaults(expired()) }
+    cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
+    try await a.open().sync.eraseZone(.main)
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
+    #expect(cloud.count(.deleteZone) == 1)
+    // It did arrive.
+    try await cloud.web.deleteZone(.main)
+    #expect(try await b.run()?.code == .zoneLost)
+    try await b.open().sync.resync(.main, from: .here)
+    try await b.exchange()
+    a.crash()
+    let again = RefusingCloud(a)
+    try await a.open(database: again)
+    for _ in 0..<2 { #expect(try await a.run() == nil) }
+    #expect(again.count(.deleteZone) == 0)
+    #expect(try await isAtServer(.main, b))
+    #expect(try await a.state().lostReason == .erased)
+    #expect(try await a.open().sync.status.halts.isEmpty)
+    // Nothing of the new zone comes before a person decides, and all of it afterwards; and a new erasure ends the new one.
+    try await b.put("new", ["title": "new"])
+    try await b.exchange()
+    try await a.exchange()
+    #expect(try await !a.lives("new"))
+    try await a.open().sync.resumeZone(.main)
+    try await a.exchange()
+    try await expectAgreement(a, b)
+    try await a.open().sync.eraseZone(.main)
+    try await a.exchange()
+    #expect(try await !isAtServer(.main, b))
+  }
+
+  @Test func `a zone that was never fetched is told from one that was made since, too`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.put("n", ["title": "t"])
+    try await a.exchange(.pushOnly)
+    #expect(try await a.state().hasToken == false)
+    cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
+    try await a.open().sync.eraseZone(.main)
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
+    try await cloud.web.deleteZone(.main)
+    try await b.put("mine", ["title": "t"])
+    try await b.exchange()
+    try await a.exchange()
+    #expect(cloud.count(.deleteZone) == 1)
+    #expect(try await isAtServer(.main, b))
+    #expect(try await a.state().lostReason == .erased)
   }
 
   @Test func `a refusal ends the run with that error, and the zone stays to be erased`() async throws {

@@ -311,8 +311,8 @@ public final class SyncEngine: SyncDriver {
   /// a run throws `.zoneLost` for it. Other devices find the zone gone, and keep what they have until a person decides.
   ///
   /// What becomes of the zone at the server is carried out once more after a crash or a lost answer, until the server
-  /// confirms it or does not have the zone. A zone that another device has made under the same name meanwhile is then deleted:
-  /// the web names no life of a zone.
+  /// confirms it or does not have the zone. A zone that another device has made under the same name meanwhile is left alone:
+  /// the server refuses this store's change token for it, so the old one is gone. `resumeZone` syncs the new one.
   ///
   /// - Parameters:
   ///   - zone: the zone.

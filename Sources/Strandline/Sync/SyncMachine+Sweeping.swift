@@ -83,43 +83,6 @@ extension SyncMachine {
     fetches[zone] = nil
   }
 
-  // MARK: Zones that the app ends
-
-  /// The zone to delete at the server next.
-  var zoneToErase: ZoneID? {
-    let (scope, only) = (scope, options.zone)
-    return store.projections.withLock { $0.sync.zones }.lazy.filter { id, state in
-      id.scope == scope && state.lostReason == .erasing && refusedZones[id] == nil && (only == nil || only == id)
-    }.map(\.key).min()
-  }
-
-  /// Deletes a zone at the server. One that it does not have was deleted by an earlier request, or by another device.
-  mutating func erase(_ zone: ZoneID) async throws -> Bool {
-    do {
-      let doing = "erasing zone '\(zone)'"
-      guard try await ask(.upload, doing, { [database] in try await database.deleteZone(zone) }) != nil else {
-        return true
-      }
-    } catch let error as CloudError {
-      switch ErrorPolicy.request(error) {
-      case .zoneMissing: break
-      case .signIn: throw signIn(error)
-      default:
-        refusedZones[zone] = error
-        return true
-      }
-    }
-    pace.succeeded(.upload)
-    try await store.commit { core in
-      // The app may have taken it back meanwhile.
-      guard core.projections.sync.zones[zone]?.lostReason == .erasing else { return }
-      try core.append(.zoneChanged(.lost(zone, .erased, words: "the app has erased it", policy: "erase")))
-    }
-    (fetches[zone], lookups[zone]) = (nil, nil)
-    for id in doubts.keys where id.zone == zone { doubts[id] = nil }
-    return true
-  }
-
   /// The sweep would remove too much to be done without a question.
   mutating func freeze(_ zone: ZoneID, absent: Int, living: Int) async throws {
     try await store.commit { core in
