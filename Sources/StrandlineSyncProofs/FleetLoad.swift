@@ -224,7 +224,7 @@ package struct FleetLoad {
     devices[number].turn += 1
     devices[number].isWaiting = false
     devices[number].options = RunSchedule.options(devices[number].causes)
-    queue.add(now + devices[number].schedule.debounce(devices[number].causes), number, .run)
+    queue.add(now + devices[number].schedule.debounce(devices[number].causes, devices[number].random), number, .run)
     devices[number].causes = []
   }
 

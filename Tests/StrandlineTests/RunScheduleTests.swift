@@ -8,6 +8,35 @@ import Testing
 
 @Suite(.timeLimit(.minutes(30)))
 struct RunScheduleTests {
+  private let random = SeededRandom(seed: 6)
+
+  @Test func `a moment that devices share is spread, as far as the app wants`() {
+    var pace = SyncPace()
+    func waits(_ causes: Set<SyncCause>, seed: UInt64) -> [Int64] {
+      let (schedule, random) = (RunSchedule(pace), SeededRandom(seed: seed))
+      return (0..<1_000).map { _ in schedule.debounce(causes, random) }
+    }
+    let first = waits([.networkReturned], seed: 1)
+    #expect(first.allSatisfy { (0...1_000).contains($0) })
+    #expect(first != waits([.networkReturned], seed: 2) && first == waits([.networkReturned], seed: 1))
+    // Evenly: in each tenth of the second about as many.
+    let tenths = Dictionary(grouping: first) { min(9, $0 / 100) }.mapValues(\.count)
+    #expect(tenths.count == 10 && tenths.values.allSatisfy { (60...140).contains($0) }, "\(tenths)")
+    let pushes = waits([.push], seed: 1)
+    #expect(pushes.allSatisfy { (0...250).contains($0) } && Set(pushes).count > 100)
+    pace.spread = .seconds(60)
+    #expect(waits([.networkReturned, .push], seed: 1).contains { $0 > 50_000 })
+    for change in [{ $0.spread = .zero }, { $0.debounce = .zero }, { $0.hasJitter = false }]
+      as [(inout SyncPace) -> Void]
+    {
+      pace = SyncPace()
+      change(&pace)
+      #expect(waits([.networkReturned], seed: 1).allSatisfy { $0 == 0 })
+    }
+    pace.spread = .seconds(Int64.max)
+    #expect(waits([.networkReturned], seed: 1).allSatisfy { $0 >= 0 })
+  }
+
   @Test func `a wait that the server names is kept, and ends for many devices at different moments`() {
     let random = SeededRandom(seed: 1)
     let due = NextDue(milliseconds: 20_000, isServers: true)
@@ -46,9 +75,9 @@ struct RunScheduleTests {
     #expect(without.ownWait(failures: 30, random) == 29 * 60_000)
   }
 
-  @Test func `a push is followed at once, a write after half a second`() {
+  @Test func `the foreground is followed at once, a write after half a second`() {
     let schedule = RunSchedule(SyncPace())
-    #expect(schedule.debounce([.push]) == 0 && schedule.debounce([]) == 500)
+    #expect(schedule.debounce([.foreground, .networkReturned], random) == 0 && schedule.debounce([], random) == 500)
     #expect(!RunSchedule.options([.push]).isUserInitiated && RunSchedule.options([.foreground]).isUserInitiated)
   }
 
@@ -57,20 +86,20 @@ struct RunScheduleTests {
     (pace.debounce, pace.poll, pace.longestWait) = (.zero, .seconds(600), .seconds(10))
     let random = SeededRandom(seed: 3)
     var schedule = RunSchedule(pace)
-    #expect(schedule.debounce([]) == 0)
+    #expect(schedule.debounce([], random) == 0)
     for _ in 0..<50 {
       #expect((300_000...600_000).contains(schedule.runEnded(hasFailed: false, due: nil, random)))
       #expect((5_000...10_000).contains(pace.ownWait(failures: 20, random)))
     }
     (pace.debounce, pace.poll, pace.longestWait) = (.seconds(-5), .seconds(-1), .seconds(-1))
     schedule = RunSchedule(pace)
-    #expect(schedule.debounce([]) == 0 && schedule.runEnded(hasFailed: false, due: nil, random) >= 500)
+    #expect(schedule.debounce([], random) == 0 && schedule.runEnded(hasFailed: false, due: nil, random) >= 500)
     #expect(pace.ownWait(failures: 20, random) >= 500)
     pace.poll = .seconds(Int64.max)
     pace.debounce = .seconds(Int64.max)
     schedule = RunSchedule(pace)
     #expect(schedule.runEnded(hasFailed: false, due: nil, isConstrained: true, random) > 0)
-    #expect(schedule.debounce([], isConstrained: true) > 0)
+    #expect(schedule.debounce([], isConstrained: true, random) > 0)
     #expect(SyncPace.prompt.ownWait(failures: 20, random) <= 300_000)
   }
 
@@ -81,8 +110,8 @@ struct RunScheduleTests {
       let wait = schedule.runEnded(hasFailed: false, due: nil, isConstrained: true, random)
       #expect((300_000...600_000).contains(wait))
     }
-    #expect(schedule.debounce([], isConstrained: true) == 5_000)
-    #expect(schedule.debounce([.push], isConstrained: true) == 0)
+    #expect(schedule.debounce([], isConstrained: true, random) == 5_000)
+    #expect((0...250).contains(schedule.debounce([.push], isConstrained: true, random)))
     // What waits for a moment comes at that moment.
     let due = NextDue(milliseconds: 700, isServers: false)
     #expect(schedule.runEnded(hasFailed: true, due: due, isConstrained: true, random) == 700)

@@ -261,6 +261,36 @@ private struct ColoredLetter: SyncRecord, Equatable {
     try await store.close()
   }
 
+  @Test func `190: devices that hear of the network's return at one moment do not ask the server at one moment`()
+    async throws
+  {
+    var waits: Set<UInt64> = []
+    for seed: UInt64 in 1...2 {
+      let a = try Fleet(seed: seed).device("a")
+      let cloud = RefusingCloud(a)
+      let store = try await automatic(a, cloud)
+      try await run(a.clock) { try store.sync.status.phase == .idle && a.clock.sleeperCount > 0 }
+      let asked = Mutex<UInt64?>(nil)
+      cloud.refuse { [clock = a.clock] script in
+        script.refusal = { _, _ in
+          asked.withLock { $0 = $0 ?? clock.monotonicNanoseconds() }
+          return nil
+        }
+      }
+      let back = a.clock.monotonicNanoseconds()
+      try store.sync.wake(.networkReturned)
+      while asked.withLock({ $0 }) == nil {
+        if a.clock.sleeperCount > 0 { a.clock.advance(milliseconds: 1) }
+        await Task.yield()
+      }
+      let wait = try #require(asked.withLock { $0 }) - back
+      #expect(wait <= 1_100_000_000)
+      waits.insert(wait)
+      try await store.close()
+    }
+    #expect(waits.count == 2)
+  }
+
   @Test func `192: a sync may be asked for while a status is handled`() async throws {
     let a = try Fleet().device("a")
     try await a.open()

@@ -11,6 +11,11 @@ public struct SyncPace: Hashable, Sendable {
   /// by default; 0: at once.
   public var debounce: Duration = .milliseconds(500)
 
+  /// Over which the devices of an app spread what a moment that they share makes them do: from the network's return to the
+  /// automatic run after it each waits between nothing and all of this, drawn at random. A push is waited for up to a quarter of
+  /// it. A second by default; 0, or a debounce of 0: at once. The app's foreground is one person's, and waits for nothing.
+  public var spread: Duration = .seconds(1)
+
   /// Between automatic runs if nothing is written: each is drawn between half and all of it. A minute by default, a second at
   /// least.
   public var poll: Duration = .seconds(60)
@@ -72,6 +77,13 @@ public struct SyncPace: Hashable, Sendable {
     return due.milliseconds + Int64(random.below(UInt64(min(due.milliseconds, waitMillisecondsMax) / 4) + 1))
   }
 
+  /// How long the run waits that some causes have asked for.
+  func spread(over causes: Set<SyncCause>, _ random: any RandomSource) -> Int64 {
+    guard hasJitter, !causes.contains(.foreground), debounce > .zero else { return 0 }
+    let whole = max(0, spread.wholeMilliseconds) / (causes.contains(.networkReturned) ? 1 : 4)
+    return whole == 0 ? 0 : Int64(random.below(UInt64(whole) &+ 1))
+  }
+
   /// Between half and all of it.
   private static func jittered(_ milliseconds: Int64, _ random: any RandomSource) -> Int64 {
     milliseconds / 2 + Int64(random.below(UInt64(milliseconds / 2) + 1))
@@ -107,8 +119,10 @@ package struct RunSchedule: Sendable {
   }
 
   /// How long the run still waits when there was a signal, or its time has come.
-  package func debounce(_ causes: Set<SyncCause>, isConstrained: Bool = false) -> Int64 {
-    guard causes.isEmpty else { return 0 }
+  package func debounce(
+    _ causes: Set<SyncCause>, isConstrained: Bool = false, _ random: any RandomSource
+  ) -> Int64 {
+    guard causes.isEmpty else { return pace.spread(over: causes, random) }
     let usual = max(0, pace.debounce.wholeMilliseconds)
     let (rare, isOver) = usual.multipliedReportingOverflow(by: isConstrained ? SyncPace.constrainedFactor : 1)
     return isOver ? .max : rare

@@ -10,7 +10,8 @@ import Synchronization
 public enum SyncCause: Hashable, Sendable {
   /// A push has arrived: the server has changes.
   case push
-  /// The network is back. The engine's own waits end; those that the server named do not.
+  /// The network is back. The engine's own waits end; those that the server named do not. Many devices may hear it at the same
+  /// moment, so each waits a little first (`SyncPace.spread`).
   case networkReturned
   /// The app came to the foreground. The engine's own waits end, and what was given up because the server refused every record
   /// of a type is tried again.
@@ -361,9 +362,11 @@ public final class SyncEngine: SyncDriver {
       await wakeUp.wait(atMost: wait, clock: environment.clock)
       if Task.isCancelled { return }
       causes = takeCauses()
-      let debounce = schedule.debounce(causes, isConstrained: isConstrained)
+      let debounce = schedule.debounce(causes, isConstrained: isConstrained, random)
       if debounce > 0 {
         do { try await environment.clock.sleep(milliseconds: debounce) } catch { return }
+        // What has happened meanwhile is this run's too.
+        causes.formUnion(takeCauses())
       }
     }
   }
