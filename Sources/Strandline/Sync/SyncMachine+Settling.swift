@@ -392,6 +392,8 @@ private struct Answer {
   /// The types of which every record, and at least `alikeMin`, was refused with the same words: the cause is not a record.
   func haltedTypes(in zone: ZoneID) -> [UploadQueue.HaltedType: CloudError] {
     var errors: [UploadQueue.HaltedType: (error: CloudError, count: Int)] = [:]
+    // A record that the words name and that all of them refer to may be the cause: others of the type are not refused then.
+    var named: [UploadQueue.HaltedType: Set<String>] = [:]
     var others: Set<UploadQueue.HaltedType> = []
     for (upload, outcome) in outcomes {
       let type = upload.haltedType
@@ -403,8 +405,12 @@ private struct Answer {
         others.insert(type)
       }
       errors[type, default: (error, 0)].count += 1
+      let targets = upload.item.needs.filter { error.reason.contains("'\($0)'") }
+      named[type] = named[type]?.intersection(targets) ?? Set(targets)
     }
-    return errors.filter { !others.contains($0.key) && $0.value.count >= SyncMachine.alikeMin }.mapValues(\.error)
+    return errors.filter {
+      !others.contains($0.key) && $0.value.count >= SyncMachine.alikeMin && named[$0.key]?.isEmpty != false
+    }.mapValues(\.error)
   }
 }
 
