@@ -134,6 +134,14 @@ package enum EventSource: Sendable {
     }
   }
 
+  /// The bytes of the log's segments, as far as they are written.
+  var segmentBytes: UInt64 {
+    switch self {
+    case .writer(let log): log.segmentBytes
+    case .reader(let reader): reader.segmentBytes
+    }
+  }
+
   /// The bytes of the finished segments that end behind `lsn`; 0 of a log that another process writes.
   func finishedBytes(after lsn: LSN) -> UInt64 {
     if case .writer(let log) = self { return log.finishedBytes(after: lsn.rawValue) }

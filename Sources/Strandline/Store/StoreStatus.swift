@@ -127,6 +127,9 @@ public struct StoreStatus: Hashable, Sendable {
   public var damage: [Damage]
   /// Whose this store is, since the first sync.
   public var account: Account?
+  /// Bytes of the log's segments, as far as they are written: space that is reserved ahead, and the index, do not count. What a
+  /// compaction would free of them is known when one has read all of it.
+  public var logBytes: UInt64
 }
 
 extension RecordStore {
@@ -196,7 +199,7 @@ extension RecordStore {
       },
       account: bounds.first.map {
         StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: bounds.map(\.scope))
-      })
+      }, logBytes: source.segmentBytes)
   }
 
   /// When a mutation was made; nil if compaction has removed it.

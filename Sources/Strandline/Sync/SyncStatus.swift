@@ -156,7 +156,7 @@ public struct SyncStatus: Hashable, Sendable {
   public var lastOperation: Operation?
   /// Whose the store is, since its first sync.
   public var account: StoreStatus.Account?
-  /// Bytes of the log's finished segments.
+  /// Bytes of the log's segments, as far as they are written.
   public var logBytes: UInt64
 }
 

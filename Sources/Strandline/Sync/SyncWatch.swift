@@ -284,7 +284,7 @@ final class SyncWatch: Sendable {
         lastOperation: state.lastOperation,
         account: known.bounds.first.map {
           StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: known.bounds.map(\.scope))
-        }, logBytes: store.source.finishedBytes(after: .none))
+        }, logBytes: store.source.segmentBytes)
       status.phase = Self.phase(state, status)
       return status
     }

@@ -37,6 +37,7 @@ extension Command {
       ("unsettled", unsettled(status)),
       ("newest event", "\(status.durableLSN)"),
       ("all settled to", "\(status.checkpoint)"),
+      ("log", Words.bytes(status.logBytes)),
       ("account", account(status)),
     ]
     if status.openBlocks > 0 { rows.append(("blocked", Words.plural(status.openBlocks, "record") + " to look up")) }
@@ -98,6 +99,7 @@ extension StoreStatus {
       "oldestUnsettledMilliseconds": optional(oldestUnsettledMilliseconds),
       "durableLSN": .integer(Int64(clamping: durableLSN.rawValue)),
       "checkpoint": .integer(Int64(clamping: checkpoint.rawValue)),
+      "logBytes": .integer(Int64(clamping: logBytes)),
       "openBlocks": .integer(Int64(openBlocks)),
       "waitMilliseconds": optional(waitMilliseconds),
       "waitReason": waitReason.map { .string($0) } ?? .null,

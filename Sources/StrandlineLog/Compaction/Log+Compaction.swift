@@ -76,6 +76,9 @@ extension Log {
   /// The bytes of the segments that are finished. O(segments).
   package var finishedBytes: UInt64 { finishedBytes(after: 0) }
 
+  /// The bytes of all segments, as far as they are written. O(segments).
+  package var segmentBytes: UInt64 { queue.withLock { $0.tables.reduce(0) { $0 + UInt64($1.end) } } }
+
   /// The bytes of the finished segments that end behind `lsn`, which a consumer there keeps from being compacted.
   package func finishedBytes(after lsn: UInt64) -> UInt64 {
     keeper.manifest.entries.reduce(0) { sum, entry in

@@ -162,6 +162,9 @@ package final class LogReader: Sendable, EventAddresses {
     }
   }
 
+  /// The bytes of the segments of which `poll` has handed out events, as far as they were written then. O(segments).
+  package var segmentBytes: UInt64 { served.withLock { $0.tables.reduce(0) { $0 + UInt64($1.end) } } }
+
   /// Hands events that `poll` has handed out to `visit` once more, as `Log.forEachEvent` does.
   package func forEachEvent(in lsns: ClosedRange<UInt64>, _ visit: (LogEvent) throws -> Bool) throws {
     try handOut(lsns, upTo: lastLSN, visit)
