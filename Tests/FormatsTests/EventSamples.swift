@@ -142,6 +142,9 @@ enum EventSamples {
         DatabaseTokenAdvanced(scope: .private, asked: nil, token: ChangeToken(rawValue: "d1"))),
       .zoneChanged(ZoneChanged(zone: zone, change: .reset, words: "resumed by the app", policy: "resume")),
       .zoneChanged(.lost(zone, .notFound, words: "ZONE_NOT_FOUND")),
+      .zoneChanged(
+        ZoneChanged(
+          zone: zone, change: .reset, words: "lost", policy: "server", ruledMilliseconds: 1_780_000_000_000)),
       .sweepBegan(SweepBegan(zone: zone, epoch: 1)),
       .sweepEnded(SweepEnded(zone: zone, epoch: 1, seen: 130, removed: 2)),
       .assetUploaded(

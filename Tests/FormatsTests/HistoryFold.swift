@@ -136,7 +136,7 @@ struct HistoryFold {
       "token": .optional(state.token?.rawValue),
       "tokenLSN": .uint(state.tokenLSN.rawValue), "isFullFetch": .bool(state.isFullFetch),
       "hasGhosts": .bool(state.hasGhosts), "sweepEpoch": .uint(state.sweepEpoch),
-      "resetPolicy": .text(state.resetPolicy),
+      "resetPolicy": .text(state.resetPolicy), "ruled": .int(state.ruledMilliseconds),
     ])
   }
 

@@ -256,9 +256,14 @@ private struct RandomHistory {
       return .databaseTokenAdvanced(
         DatabaseTokenAdvanced(scope: scope(), asked: nil, token: ChangeToken(rawValue: tag())))
     case .zoneChanged:
-      if below(4) == 0 { return .zoneChanged(.lost(zone(), some(ZoneLoss.allCases), words: tag())) }
+      let ruled = Int64(below(3))
+      if below(4) == 0 {
+        return .zoneChanged(.lost(zone(), some(ZoneLoss.allCases), words: tag(), ruledMilliseconds: ruled))
+      }
       let change = some(ZoneChanged.Change.allCases.filter { $0 != .lost })
-      return .zoneChanged(ZoneChanged(zone: zone(), change: change, words: tag()))
+      return .zoneChanged(
+        ZoneChanged(
+          zone: zone(), change: change, words: tag(), policy: some(["", "server", "here"]), ruledMilliseconds: ruled))
     case .sweepBegan: return .sweepBegan(SweepBegan(zone: zone(), epoch: 1 + random.below(9)))
     case .sweepEnded: return .sweepEnded(SweepEnded(zone: zone(), epoch: 1, seen: 1, removed: 0))
     case .assetUploaded:

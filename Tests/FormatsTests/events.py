@@ -293,7 +293,7 @@ STORE = {
     14: "released record:id lsn:varint",
     15: "discarded record:id lsn:varint",
     16: "tokenAdvanced zone:zone asked:text? token:text sweepEpoch:varint",
-    17: "zoneChanged zone:zone change:1-5 reason:1-8? words:text policy:text",
+    17: "zoneChanged zone:zone change:1-5 reason:1-8? words:text policy:text ruled:zigzag",
     18: "sweepBegan zone:zone epoch:varint",
     19: "sweepEnded zone:zone epoch:varint seen:varint removed:varint",
     20: "assetUploaded record:id lsn:varint field:text receipt:text wall:zigzag",
@@ -538,7 +538,7 @@ class State:
 
     def zone(self, zone):
         blank = {"wasSeen": False, "isDirty": False, "lostReason": None, "lostWords": "", "token": None, "tokenLSN": 0}
-        blank.update(isFullFetch=False, hasGhosts=False, sweepEpoch=0, resetPolicy="")
+        blank.update(isFullFetch=False, hasGhosts=False, sweepEpoch=0, resetPolicy="", ruled=0)
         return self.zones.setdefault(zone_key(zone), blank)
 
     # One step a kind
@@ -723,9 +723,13 @@ class State:
             zone.update(isDirty=False, isFullFetch=False)
         elif event["change"] == 4:
             zone.update(isDirty=False, lostReason=event["reason"], lostWords=event["words"])
+            if event["reason"] in (7, 8):
+                zone["ruled"] = event["ruled"]
         else:
             zone.update(hasGhosts=True, token=None, isDirty=True, lostReason=None, lostWords="")
             zone.update(sweepEpoch=0, resetPolicy=event["policy"])
+            if event["policy"]:
+                zone["ruled"] = event["ruled"]
 
     def on_sweepBegan(self, lsn, event):
         self.zone(event["zone"])["sweepEpoch"] = event["epoch"]

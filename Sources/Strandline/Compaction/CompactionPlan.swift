@@ -230,7 +230,8 @@ package struct CompactionPlan {
   /// A part of the engine's memory that some events write without looking at what was there.
   private enum Register: Hashable {
     case account, bound(DatabaseScope), pace(DatabaseScope), databaseToken(DatabaseScope)
-    case token(ZoneID), blankToken(ZoneID), zone(ZoneID, ZoneChanged.Change), sweepBegan(ZoneID), sweepEnded(ZoneID)
+    case token(ZoneID), blankToken(ZoneID), zone(ZoneID, ZoneChanged.Change), decision(ZoneID), sweepBegan(ZoneID)
+    case sweepEnded(ZoneID)
     case held(RecordID), unread(RecordID), block(RecordID), set(RecordID)
   }
 
@@ -319,7 +320,9 @@ package struct CompactionPlan {
     case .tokenAdvanced(let event):
       registers[.token(event.zone)] = lsn
       if event.asked == nil { registers[.blankToken(event.zone)] = lsn }
-    case .zoneChanged(let event): registers[.zone(event.zone, event.change)] = lsn
+    case .zoneChanged(let event):
+      registers[.zone(event.zone, event.change)] = lsn
+      if event.decides { registers[.decision(event.zone)] = lsn }
     case .sweepBegan(let event): registers[.sweepBegan(event.zone)] = lsn
     case .sweepEnded(let event): registers[.sweepEnded(event.zone)] = lsn
     case .held(let event):

@@ -65,26 +65,34 @@ package struct ZoneChanged: EventPayload, Hashable {
   package var reason: ZoneLoss?
   package var words: String
   package var policy: String
+  /// When a rule of the app decided it, in milliseconds since 1970 by this device's clock; 0: no rule did.
+  package var ruledMilliseconds: Int64
 
-  private init(_ zone: ZoneID, _ change: Change, _ reason: ZoneLoss?, _ words: String, _ policy: String) {
+  private init(
+    _ zone: ZoneID, _ change: Change, _ reason: ZoneLoss?, _ words: String, _ policy: String, _ ruledMilliseconds: Int64
+  ) {
     self.zone = zone
     self.change = change
     self.reason = reason
     self.words = words
     self.policy = policy
+    self.ruledMilliseconds = ruledMilliseconds
   }
 
   /// A change; `lost(_:_:words:)` makes the one of a loss.
-  package init(zone: ZoneID, change: Change, words: String = "", policy: String = "") {
+  package init(zone: ZoneID, change: Change, words: String = "", policy: String = "", ruledMilliseconds: Int64 = 0) {
     precondition(change != .lost, "a loss without a reason")
-    self.init(zone, change, nil, words, policy)
+    self.init(zone, change, nil, words, policy, ruledMilliseconds)
   }
+
+  /// Whether a person or a rule has decided about the zone: a token that was refused decides nothing.
+  package var decides: Bool { change == .reset && !policy.isEmpty }
 
   /// The zone is gone; it is frozen here.
   package static func lost(
-    _ zone: ZoneID, _ reason: ZoneLoss, words: String, policy: String = "freeze"
+    _ zone: ZoneID, _ reason: ZoneLoss, words: String, policy: String = "freeze", ruledMilliseconds: Int64 = 0
   ) -> ZoneChanged {
-    ZoneChanged(zone, .lost, reason, words, policy)
+    ZoneChanged(zone, .lost, reason, words, policy, ruledMilliseconds)
   }
 
   package init<Coder: FieldCoder>(_ changed: Self?, _ field: inout Coder) throws(Coder.Failure) {
@@ -93,6 +101,7 @@ package struct ZoneChanged: EventPayload, Hashable {
     reason = try field("reason", .optional(.choice(ZoneLoss.self)), changed?.reason)
     words = try field("words", .text, changed?.words)
     policy = try field("policy", .text, changed?.policy)
+    ruledMilliseconds = try field("ruled", .zigzag, changed?.ruledMilliseconds)
     let (change, reason) = (change, reason)
     try field.require((change == .lost) == (reason != nil), "a reason of a loss without a loss, or a loss without one")
   }

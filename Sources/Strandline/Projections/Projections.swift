@@ -298,9 +298,12 @@ package struct Projections: Sendable {
       case .lost:
         state.isDirty = false
         (state.lostReason, state.lostWords) = (changed.reason, changed.words)
+        // What the app ends itself is no matter of its rules.
+        if state.isErased { state.ruledMilliseconds = changed.ruledMilliseconds }
       case .reset:
         // Records that were deleted at the server before the fetch that follows stay here until its sweep has ended.
         (state.hasGhosts, state.resetPolicy) = (true, changed.policy)
+        if changed.decides { state.ruledMilliseconds = changed.ruledMilliseconds }
         // A sweep that was under way begins anew with the fetch.
         state.sweepEpoch = 0
         state.token = nil

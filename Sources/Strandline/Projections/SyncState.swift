@@ -21,14 +21,15 @@ package struct ZoneState: Hashable, Sendable {
   package var sweepEpoch: UInt64 = 0
   /// What becomes of records that the full fetch does not show: the `policy` of the `reset` that dropped the token.
   package var resetPolicy = ""
+  /// When a rule of the app (`SyncConfiguration.zoneLosses`) decided about its loss last, by this device's clock; 0: none did,
+  /// or a person has since.
+  package var ruledMilliseconds: Int64 = 0
 
   package var isLost: Bool { lostReason != nil }
   /// A person has said which side stands, and the full fetch that carries it out has not ended.
   package var isDecided: Bool { !isLost && isDirty && ["here", "server"].contains(resetPolicy) }
-  /// What the loss of a zone says whose records a rule of the app (`SyncConfiguration.zoneLosses`) has removed.
-  package static let removedByRule = "the server does not have it, and the app's rule lets that stand"
-  /// It is one of those: it is synced again when the server has it again, or when something is owed to it.
-  package var isFollowed: Bool { lostReason == .erased && lostWords == Self.removedByRule }
+  /// A rule has removed its records: it is synced again when the server has it again, or when something is owed to it.
+  package var isFollowed: Bool { lostReason == .erased && ruledMilliseconds != 0 }
   /// The app has ended it, or has asked for its end.
   package var isErased: Bool { lostReason == .erased || lostReason == .erasing }
 }

@@ -1,47 +1,12 @@
 // What the app's rules do about zones that are lost. A decision is a `reset` of the zone in the log, as a person's is, and the
 // steps that follow it are the same; so a crash in between costs nothing, and a relaunch goes on.
 //
-// The words of the `reset` hold the moment. The next decision about the zone comes a day after it at the earliest: a
-// server that loses the zone each time, or a device that ends it whenever this one makes it anew, gets one answer a day. A
-// zone that a rule has removed is not asked about any more, so it follows the server: it is synced again when the server has it
-// again, or when something is owed to it.
+// The `reset` has its moment. The next decision about the zone comes a day after it at the earliest: a server that loses the
+// zone each time, or a device that ends it whenever this one makes it anew, gets one answer a day. A zone that a rule has
+// removed is not asked about any more, so it follows the server: it is synced again when the server has it again, or when
+// something is owed to it.
 
 import StrandlineSystem
-
-/// When rules decided about zones, as the log says it.
-struct RuledZones: Sendable {
-  private static let prefix = "by the app's rule at "
-  /// Of each zone the moment of the newest decision, if a rule made it and no person.
-  private var moments: [ZoneID: Int64] = [:]
-  private var end: LSN = .none
-
-  /// The words of a `reset`.
-  static func words(at milliseconds: Int64, _ what: String) -> String { "\(prefix)\(milliseconds): \(what)" }
-
-  /// When a rule decided about a zone last; nil if none did, or a person has since.
-  ///
-  /// - Complexity: O(events since the last call).
-  mutating func moment(_ zone: ZoneID, in store: RecordStore) throws -> Int64? {
-    let durable = store.source.durableLSN
-    if end < durable {
-      try store.source.scan(after: end, upTo: durable) { found in
-        if try EventSource.kind(found) == .zoneChanged, case .zoneChanged(let event) = try EventSource.decode(found) {
-          note(event)
-        }
-        return true
-      }
-      end = durable
-    }
-    return moments[zone]
-  }
-
-  private mutating func note(_ event: ZoneChanged) {
-    // A token that was refused decides nothing.
-    guard event.change == .reset, !event.policy.isEmpty else { return }
-    let digits = event.words.hasPrefix(Self.prefix) ? event.words.dropFirst(Self.prefix.count).prefix { $0 != ":" } : ""
-    moments[event.zone] = Int64(digits)
-  }
-}
 
 extension SyncMachine {
   /// A rule decides about a zone so often.
@@ -69,14 +34,14 @@ extension SyncMachine {
     case .removeHere: source = .server
     case .uploadAgain: source = .here
     }
-    let now = store.environment.clock.wallMilliseconds()
+    let now = max(1, store.environment.clock.wallMilliseconds())
     // A moment from the future is of a clock that was put right since.
-    if let before = try ruled.moment(zone, in: store), (0..<Self.ruleMilliseconds).contains(now &- before) {
+    if state.ruledMilliseconds != 0, (0..<Self.ruleMilliseconds).contains(now &- state.ruledMilliseconds) {
       return false
     }
     let unsent = try store.owed(in: zone)
-    let words = RuledZones.words(at: now, "the zone was lost with the reason '\(reason)'")
-    guard try await reset(zone, source, words, ifLost: reason) else { return false }
+    let words = "the app's rule for a zone that was lost with the reason '\(reason)'"
+    guard try await reset(zone, source, words, at: now, ifLost: reason) else { return false }
     let decision = ZoneLossDecision(
       zone: zone, reason: reason, rule: policies.losses[reason], milliseconds: now, unsent: unsent)
     report.lossesDecided.append(decision)
@@ -87,20 +52,22 @@ extension SyncMachine {
   /// A zone that a rule has removed is synced again if the server has it again, or if something is owed to it.
   private mutating func follow(_ zone: ZoneID, _ state: ZoneState) async throws -> Bool {
     guard state.isDirty || queue.frozenZones.contains(zone) else { return false }
-    let before = try ruled.moment(zone, in: store) ?? store.environment.clock.wallMilliseconds()
-    let words = RuledZones.words(at: before, state.isDirty ? "the server has the zone again" : "the zone is written to")
-    return try await reset(zone, state.isDirty ? .server : .here, words, ifLost: .erased)
+    let words = state.isDirty ? "the server has the zone again" : "the zone is written to"
+    return try await reset(
+      zone, state.isDirty ? .server : .here, words, at: state.ruledMilliseconds, ifLost: .erased)
   }
 
   private mutating func reset(
-    _ zone: ZoneID, _ source: ResyncSource, _ words: String, ifLost reason: ZoneLoss
+    _ zone: ZoneID, _ source: ResyncSource, _ words: String, at ruled: Int64, ifLost reason: ZoneLoss
   ) async throws -> Bool {
     var isReset = false
     try await store.commit { core in
       // A person may have decided meanwhile.
       isReset = core.projections.sync.zones[zone]?.lostReason == reason
       guard isReset else { return }
-      try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, words: words, policy: source.rawValue)))
+      try core.append(
+        .zoneChanged(
+          ZoneChanged(zone: zone, change: .reset, words: words, policy: source.rawValue, ruledMilliseconds: ruled)))
     }
     if isReset {
       refusedZones[zone] = nil
@@ -108,9 +75,6 @@ extension SyncMachine {
     }
     return isReset
   }
-
-  /// Whether a rule has made the decision about a zone that is being carried out, and no person.
-  mutating func isRuled(_ zone: ZoneID) throws -> Bool { try ruled.moment(zone, in: store) != nil }
 }
 
 extension RecordStore {

@@ -66,9 +66,8 @@ extension SyncMachine {
   mutating func removeAll(of zone: ZoneID) async throws {
     let all = try store.synced(in: zone).map(\.id)
     // No request would ask about an edit: for what is owed after a rule the zone is made anew.
-    let isRuled = try isRuled(zone)
-    let words = isRuled ? ZoneState.removedByRule : "the server does not have it, and the app lets that stand"
-    try await remove(all, from: zone, .server, areGone: isRuled)
+    let ruled = self.zone(zone)?.ruledMilliseconds ?? 0
+    try await remove(all, from: zone, .server, areGone: ruled != 0)
     try await store.commit { core in
       let sync = core.projections.sync
       guard sync.zones[zone]?.resetPolicy == ResyncSource.server.rawValue else { return }
@@ -78,7 +77,9 @@ extension SyncMachine {
       try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(all.count))))
       try core.append(
         .zoneChanged(
-          .lost(zone, .erased, words: words, policy: "remove")))
+          .lost(
+            zone, .erased, words: "the server does not have it, and the app lets that stand", policy: "remove",
+            ruledMilliseconds: ruled)))
     }
     fetches[zone] = nil
   }

@@ -92,7 +92,6 @@ struct SyncMachine: Sendable {
   /// Zones of this run that are gone at the server.
   var lostZones: Set<ZoneID> = []
   let policies: SyncPolicies
-  var ruled = RuledZones()
 
   init(
     store: RecordStore, database: any CloudDatabase, watch: SyncWatch, _ policy: RequestPace.Policy,

@@ -107,7 +107,7 @@ extension StoredState.TypeCount: FieldGroup {
 
 extension StoredState.KnownZone: FieldGroup {
   static var tableName: String { "knownZone" }
-  static var bytesMin: Int { 13 }
+  static var bytesMin: Int { 14 }
   init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
     self.init(zone: try field("zone", .zone, row?.zone), state: ZoneState())
     state.wasSeen = try field("wasSeen", .flag, row?.state.wasSeen)
@@ -120,6 +120,7 @@ extension StoredState.KnownZone: FieldGroup {
     state.hasGhosts = try field("hasGhosts", .flag, row?.state.hasGhosts)
     state.sweepEpoch = try field("sweepEpoch", .varint, row?.state.sweepEpoch)
     state.resetPolicy = try field("resetPolicy", .text, row?.state.resetPolicy)
+    state.ruledMilliseconds = try field("ruled", .zigzag, row?.state.ruledMilliseconds)
   }
 }
 
