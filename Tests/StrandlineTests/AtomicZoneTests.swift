@@ -179,6 +179,26 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(try await a.owesNothing)
   }
 
+  @Test func `what is settled while its transaction waits does not wait any more`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    try await a.put(together: ["one": ["n": 1], "two": ["n": 1]])
+    try await exchange(a, b)
+    cloud.refuse {
+      $0.items["poison"] = [refusal]
+      $0.isForever = true
+    }
+    try await a.put(together: ["one": ["n": 2], "two": ["n": 2], "poison": ["n": 2]])
+    _ = try await a.run()
+    #expect(try await a.open().sync.status.waits.total == 3)
+    try await b.remove("two")
+    try await b.exchange()
+    _ = try await a.run()
+    #expect(try await a.open().sync.status.waits.total == 2)
+    #expect(try await a.unsettled == 2)
+  }
+
   @Test func `what waits with its transaction goes on waiting when another record needs it`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
