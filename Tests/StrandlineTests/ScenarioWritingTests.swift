@@ -204,6 +204,27 @@ extension Device {
     }
   }
 
+  @Test func `25: a field whose time is of the future does not go on from it when the server's clock is known`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a", clockSkewMilliseconds: 365 * 86_400_000), fleet.device("b"))
+    func wait() { for clock in [a.clock, b.clock, fleet.serverClock] { clock.advance(milliseconds: 120_000) } }
+    try await b.put("other", ["title": "one"])
+    try await b.exchange()
+    try await a.put("n", ["title": "one"])
+    // A page says what the server's clock shows.
+    try await a.exchange(.pullOnly)
+    try await a.put("n", ["title": "two"])
+    wait()
+    try await b.put("n", ["title": "three"])
+    try await b.exchange()
+    wait()
+    try await exchange(a, b)
+    #expect(try await b.value("n") == "three")
+    try await expectAgreement(a, b)
+  }
+
   @Test func `25: a later edit does not lose either where a disk of before has forgotten what was sent`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
