@@ -132,11 +132,16 @@ package struct Stamp: Hashable, Sendable {
   /// minute) was stamped at that modified time. Every device that reads this version computes the same.
   ///
   /// - Parameter milliseconds: of an edit that is not sent, the server's time now; nil leaves all times as they are.
-  package mutating func clamp(toModified milliseconds: Int64?) {
-    guard let milliseconds else { return }
+  /// - Returns: the stamps that became less, as they were. Between two times of one writer they still say which is the later.
+  @discardableResult
+  package mutating func clamp(toModified milliseconds: Int64?) -> [String: FieldStamp] {
+    guard let milliseconds else { return [:] }
+    var disbelieved: [String: FieldStamp] = [:]
     for (name, stamp) in fields where !stamp.time.isBelievable(at: milliseconds) {
+      disbelieved[name] = stamp
       fields[name] = FieldStamp(time: HybridTime(milliseconds: milliseconds), writer: stamp.writer)
     }
+    return disbelieved
   }
 }
 

@@ -191,8 +191,8 @@ package struct Intake {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
     var loaded = try core.load(pending.newest)
     // The app may have saved it while this device's clock was ahead.
-    loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
-    return PendingEdit(lsn: pending.newest, loaded: loaded, ancestor: ancestor)
+    let disbelieved = loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
+    return PendingEdit(lsn: pending.newest, loaded: loaded, disbelieved: disbelieved, ancestor: ancestor)
   }
 
   private func deletionSituation(

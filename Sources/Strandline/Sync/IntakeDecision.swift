@@ -45,6 +45,8 @@ struct PendingEdit {
   let lsn: LSN
   /// Its version; times from the future are clamped.
   let loaded: LoadedVersion
+  /// The stamps that were clamped, as they were.
+  var disbelieved: [String: FieldStamp] = [:]
   /// The version of the server that it was made from, or the newest of this store's mutations that the arrival contains;
   /// nil if neither is known.
   let ancestor: (lsn: LSN, version: Version)?
@@ -291,7 +293,7 @@ struct VersionSituation {
   private func decideConflict(_ edit: PendingEdit, _ decision: IntakeDecision) -> IntakeDecision {
     var decision = decision
     let acknowledged = max(included ?? .none, entry?.base?.content ?? .none)
-    let changed = Set(edit.loaded.dirty.filter { $0.value > acknowledged }.keys)
+    let changed = Set(edit.loaded.dirty.filter { $0.value > acknowledged }.keys).filter { !isReplaced($0, of: edit) }
     let merge = ConflictMerge(
       edit: rebased(edit, changed: changed), changed: changed, server: arrival.version,
       ancestor: edit.ancestor?.version, writer: writer)
@@ -319,6 +321,16 @@ struct VersionSituation {
       }
     }
     return decision
+  }
+
+  /// Whether the server has a later write of a field by the same writer: the edit stands in a copy of that writer's log, which
+  /// does not know what became of it in the original. Where its clock was ahead, both times have become less, each by when it
+  /// came to the server, and say nothing any more; those that the writer gave do.
+  private func isReplaced(_ name: String, of edit: PendingEdit) -> Bool {
+    guard let theirs = arrival.disbelieved[name],
+      let ours = edit.disbelieved[name] ?? edit.version.stamp.fields[name]
+    else { return false }
+    return ours.writer == theirs.writer && ours.time < theirs.time
   }
 
   /// The edit, as it is compared with the version. What it has not changed is as the server has it now, whatever the stamps

@@ -40,6 +40,8 @@ package struct Arrival: Sendable {
   package var version: Version
   package var system: SystemFields
   package var isStamped: Bool
+  /// Of the fields whose times were from the future, the stamps that their writers gave them.
+  package var disbelieved: [String: FieldStamp] = [:]
 
   /// Reads a version. If a field's checksum in the stamp does not match its value, a client without stamps wrote the
   /// field: if its value equals the ancestor's it keeps the ancestor's stamp, else its stamp is the server's modified
@@ -83,7 +85,7 @@ package struct Arrival: Sendable {
         version.stamp.fields[name] = foreign
       }
     }
-    version.stamp.clamp(toModified: server.system.modified?.milliseconds)
+    disbelieved = version.stamp.clamp(toModified: server.system.modified?.milliseconds)
     self.version = version
     self.system = server.system
     self.isStamped = wire != nil

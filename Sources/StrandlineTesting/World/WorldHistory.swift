@@ -111,6 +111,16 @@ struct WorldHistory {
     return lives.count == 1 ? lives[0] : lives.flatMap(\.self).sorted { $0.lsn < $1.lsn }
   }
 
+  /// Whether a device has sent the value of a write with an earlier time than the writer gave it.
+  func hasHeldEarlier(_ write: WorldMemory.Write) -> Bool {
+    states(of: write.id).contains { state in
+      guard let version = state.version, version.fields[write.field] == write.value,
+        let sent = version.stamp?.fields[write.field]?.0
+      else { return false }
+      return sent.writer == write.stamp.writer && sent.time < write.stamp.time
+    }
+  }
+
   /// Whether the server has held a version of a record that includes a mutation.
   ///
   /// - Parameter begun: the lives that the mutation began. A version of such a life was made from it.

@@ -66,6 +66,8 @@ struct WorldMemory {
   /// Events that were acknowledged and have not been compacted since, with their records, by device.
   var acknowledged: [Int: [LSN: RecordID?]] = [:]
   var interrupted: [Int: Interrupted] = [:]
+  /// Of each device whose disk was copied to a new one, the last event of each copy.
+  private var copies: [Int: [LSN]] = [:]
   /// Records that another tool has written.
   var foreign: Set<RecordID> = []
   /// Records that were created under another type.
@@ -82,6 +84,14 @@ struct WorldMemory {
     deletions.append(Deletion(id: id, births: births, device: device, lsn: lsn))
   }
   mutating func mayBeDead(_ id: RecordID, _ births: Set<Birth>) { perhapsDead[id, default: []].formUnion(births) }
+
+  /// A device's disk was copied to another one.
+  mutating func copied(_ device: Int, at lsn: LSN) { copies[device, default: []].append(lsn) }
+
+  /// Whether a copy of a device's disk has one event of its log and not another.
+  func isCopied(_ device: Int, with lsn: LSN, without later: LSN) -> Bool {
+    copies[device]?.contains { $0 >= lsn && $0 < later } ?? false
+  }
 
   /// A device's disk was put back: what it was told after an event may be gone.
   mutating func forfeit(_ device: Int, after lsn: LSN) {

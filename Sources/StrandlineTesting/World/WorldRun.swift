@@ -323,6 +323,7 @@ struct WorldRun {
     let copy = addDevice(offMilliseconds: device.clock.offMilliseconds)
     await copy.replaceDisk(by: device.image(), reading: device.reading)
     together.copy(device.number, to: copy.number)
+    memory.copied(device.number, at: device.reading.upTo)
     tally[.copy] += 1
     say("\(copy.name) begins as a copy of \(device.name)")
   }
