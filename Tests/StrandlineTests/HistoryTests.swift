@@ -404,6 +404,27 @@ private func agree(_ devices: Device...) async throws {
     #expect(try StampCodec.decode(bytes).seen.keys.contains(first))
   }
 
+  @Test func `decision 3: an unsent merge brings no life back that has ended since`() async throws {
+    let fleet = try Fleet()
+    let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
+    try await c.save(["title": "offline"])
+    a.restore(from: c.disk.clone())
+    try await b.save(["title": "b's"])
+    try await b.settle()
+    let ended = try await stamp(b).births
+    try await a.sync(.pullOnly)
+    // What a has merged and not sent has two lives. One of them ends, and a new one takes its place; the copy of a's log merges
+    // its own life with that.
+    try await b.replaceLife(["body": "new"])
+    try await b.settle()
+    try await c.settle()
+    try await c.open().write { tx in try tx.delete(id) }
+    try await a.settle()
+    #expect(try await stamp(b).births.isDisjoint(with: ended))
+    try await agree(a, b, c)
+    #expect(try await a.open().record(id) == nil, "all its lives were deleted")
+  }
+
   @Test func `decision 7: a database token without its zones' pages misses nothing`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
@@ -567,6 +588,14 @@ private final class Counter: Sendable {
       return count
     }
   }
+}
+
+/// What the server has of a record under its stamp.
+private func stamp(_ device: Device) async throws -> WireStamp {
+  guard case .record(let record)? = try await device.web().lookup([id.name], in: .main)[id.name],
+    case .bytes(let bytes)? = record.fields[Names.stampField]
+  else { throw CloudError(.notFound, reason: "the test expects a record with a stamp") }
+  return try StampCodec.decode(bytes)
 }
 
 /// Answers as if another user were signed in.

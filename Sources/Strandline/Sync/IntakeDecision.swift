@@ -44,7 +44,7 @@ struct IntakeDecision {
 struct PendingEdit {
   let lsn: LSN
   /// Its version; times from the future are clamped.
-  let loaded: LoadedVersion
+  var loaded: LoadedVersion
   /// The stamps that were clamped, as they were.
   var disbelieved: [String: FieldStamp] = [:]
   /// The version of the server that it was made from, or the newest of this store's mutations that the arrival contains;
@@ -226,6 +226,7 @@ struct VersionSituation {
   /// | the version | what follows |
   /// | --- | --- |
   /// | is of a deleted life, from a page; the edit is of another | looked up |
+  /// | is of one of the edit's lives, and not of the base's | the base's life has ended, and the edit goes on without it |
   /// | is of a life that took the place of the edit's | the edit ends with its life, or goes on in the new one where edits revive |
   /// | contains the edit | the edit is settled |
   /// | is of the life whose place the edit's took | the edit is sent in its place |
@@ -238,7 +239,25 @@ struct VersionSituation {
     if isUnknown, isDead, source != .lookup {
       return blocking("a version of a deleted life under a name that lives again here", .lookup)
     }
-    var decision = IntakeDecision()
+    if !isOtherLife, included != edit.lsn, endsBase, let ended = base?.version.stamp.births,
+      !ours.isDisjoint(with: ended)
+    {
+      guard source == .lookup else {
+        return blocking("one life of a name of which another one has not been seen to end", .lookup)
+      }
+      var edited = edit
+      edited.loaded.version.stamp.births.subtract(ended)
+      return decide(against: edited, endingBase())
+    }
+    return decide(against: edit, IntakeDecision())
+  }
+
+  /// The same, of a version that leaves each life of the edit as it is, or takes the place of all.
+  private func decide(against edit: PendingEdit, _ begun: IntakeDecision) -> IntakeDecision {
+    let ours = edit.version.stamp.births
+    let isOtherLife = ours.isDisjoint(with: births)
+    let isUnknown = isOtherLife && included == nil
+    var decision = begun
     if isUnknown, !isDead, endsBase, let base {
       decision = endingBase()
       if ours.isSubset(of: base.version.stamp.births), rules.deletion == .editRevives {
