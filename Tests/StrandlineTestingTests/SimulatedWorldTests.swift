@@ -62,6 +62,24 @@ struct `Simulated worlds` {
     FamousWorld(
       "of records that go together one is held, and what keeps the others back leads back to them", seed: 65_100,
       devices: 2, steps: [3, 5, 6, 16, 20, 35, 43, 54]),
+    FamousWorld(
+      "a record of a transaction is deleted while the transaction waits for what it needed", seed: 75_697, devices: 3,
+      steps: [34, 35, 36, 37, 54, 60, 80, 99]),
+    FamousWorld(
+      "a transaction waits for what refers to its deletion, and both end with one page", seed: 59_891, devices: 5,
+      steps: [23, 24, 26, 31, 40, 64, 83, 84, 86]),
+    FamousWorld(
+      "three lives of one name after a copy, each deleted by another device while it is edited", seed: 60_141,
+      devices: 3, steps: [19, 26, 28, 30, 34, 35, 37, 40, 46, 49, 54, 70, 71, 74]),
+    FamousWorld(
+      "an old page shows a record that the server has lost and got again since from a disk put back", seed: 100_021,
+      devices: 3, steps: [7, 8, 25, 36, 48, 50, 57, 58, 69, 73, 77, 81, 84, 86]),
+    FamousWorld(
+      "a record is not found, and the feed from its beginning is asked again later", seed: 217_959, devices: 5,
+      steps: [2, 6, 22, 27, 75, 91, 92, 95]),
+    FamousWorld(
+      "a full fetch of a disk put back meets a page of before, with the end of an earlier life", seed: 205_964,
+      devices: 2, steps: [20, 24, 26, 38, 39, 52, 83, 85, 90, 94, 96, 97, 99, 107, 115, 118]),
   ]
 
   @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {

@@ -425,6 +425,46 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await a.open().record(id) == nil, "all its lives were deleted")
   }
 
+  @Test func `decision 12: what a copy sends when another tool has taken the stamp away is no server gone back`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.save(["body": "one"])
+    b.restore(from: a.disk.clone())
+    for text in ["two", "three", "four"] {
+      try await a.settle()
+      try await a.save(["body": .string(text)])
+    }
+    try await a.settle()
+    var tool = CloudOperation(.forceUpdate, name: id.name, type: "Note")
+    tool.fields = [Names.stampField: .bytes([7])]
+    _ = try await a.web().modify([tool], in: .main, atomic: false)
+    fleet.serverClock.advance(milliseconds: 1_000)
+    // The copy writes under the same number, and at a place that the original's log passed long ago.
+    try await b.save(["title": "copy's"])
+    try await b.settle()
+    try await a.settle()
+    #expect(try await a.read() == "copy's")
+    try await agree(a, b)
+  }
+
+  @Test func `decision 12: a page that leads nowhere ends no record`() async throws {
+    let (fleet, a, b) = try await pair()
+    try await b.close()
+    let cloud = RepeatingCloud(b.web())
+    try await b.open(database: cloud)
+    // An answer of before shows the end of an earlier life, of which this store does not know.
+    cloud.repeats.withLock { $0 = [.deleted(name: id.name)] }
+    try await a.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("other"))) }
+    try await a.settle()
+    try await b.settle()
+    #expect(cloud.repeats.withLock { $0.isEmpty })
+    #expect(try await b.read() == "first")
+    try await agree(a, b)
+    #expect(fleet.server.statistics.appliedOperations == 2)
+  }
+
   @Test func `decision 7: a database token without its zones' pages misses nothing`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
@@ -596,6 +636,25 @@ private func stamp(_ device: Device) async throws -> WireStamp {
     case .bytes(let bytes)? = record.fields[Names.stampField]
   else { throw CloudError(.notFound, reason: "the test expects a record with a stamp") }
   return try StampCodec.decode(bytes)
+}
+
+/// A cloud that answers a request for a zone's changes with these, and with the token that it was asked with.
+private final class RepeatingCloud: ForwardingDatabase {
+  let base: any CloudDatabase
+  let repeats: Mutex<[ZoneChange]> = Mutex([])
+
+  init(_ base: any CloudDatabase) { self.base = base }
+
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    let changes = repeats.withLock { repeats in
+      defer { repeats = [] }
+      return repeats
+    }
+    guard let token, !changes.isEmpty else {
+      return try await base.zoneChanges(in: zone, since: token, limit: limit)
+    }
+    return ZonePage(changes: changes, token: token, moreComing: true)
+  }
 }
 
 /// Answers as if another user were signed in.

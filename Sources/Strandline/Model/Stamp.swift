@@ -121,6 +121,16 @@ package struct Stamp: Hashable, Sendable {
     }
   }
 
+  /// Whether another version names, of a writer, a mutation that stands before the one that this names and was made later, in
+  /// another tenure: then a copy of the writer's log has written on under its number, and the places of two logs say nothing
+  /// of each other; unless the writer's clock was set back.
+  package func mayNameOtherLog(than other: Stamp) -> Bool {
+    other.seen.contains { writer, theirs in
+      guard let ours = seen[writer] else { return false }
+      return theirs.tenure != ours.tenure && theirs.lsn < ours.lsn && theirs.time > ours.time
+    }
+  }
+
   /// The greatest time of its fields: what a clock learns. Births and `seen` name mutations and are never
   /// clamped, so a clock that is years ahead would spread through them.
   package var latest: HybridTime { fields.values.reduce(.zero) { max($0, $1.time) } }

@@ -154,6 +154,8 @@ package struct Intake {
     }
     let included = try newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
     let deletion = try core.projections.deletion(id)
+    let isOlder =
+      VersionSituation.wasModified(arrival, before: entry?.base) || base?.version.stamp.dominates(stamp) == true
     return VersionSituation(
       id: id, source: source, arrival: arrival, entry: entry, base: base,
       isDead: deletion?.isDead(stamp.births) ?? false, deadLives: deletion?.births ?? [],
@@ -163,7 +165,7 @@ package struct Intake {
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
-      namesCopy: VersionSituation.wasModified(arrival, before: entry?.base) && namesCopy(stamp, core))
+      namesCopy: isOlder && namesCopy(stamp, core))
   }
 
   /// The version from which the unsettled edit and an arriving version were both made.
@@ -238,13 +240,15 @@ package struct Intake {
   }
 
   /// A tombstone does not say which life it ended. It is doubtful if the base came after the token in the request for the
-  /// page, if an earlier life of the name has ended already, or if this store wants to delete the base, which would be settled
+  /// page, if the page was there before, if this full fetch has shown the base, if an earlier life of the name has ended already, or if this store wants to delete the base, which would be settled
   /// by it. Of a name without a base it is doubtful if it could end a creation that a request may have carried.
   private func isDoubtfulDeletion(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> Bool {
     guard let entry else { return false }
     if let base = entry.base {
-      let token = core.projections.sync.zones[id.zone]?.tokenLSN ?? .none
+      let zone = core.projections.sync.zones[id.zone]
+      let (token, sweep) = (zone?.tokenLSN ?? .none, zone?.sweepEpoch ?? 0)
       if token != .none, base.version > token || entry.pending?.isDeletion == true { return true }
+      if page?.isRepeated == true || (sweep > 0 && base.version.rawValue > sweep) { return true }
     } else if source != .delta || core.projections.attempted(entry.pending) == nil {
       return false
     }
@@ -352,7 +356,7 @@ package struct Intake {
 
   /// Whether a version names a mutation under a writer number of this log's, now or before, that is not of this log.
   ///
-  /// - Complexity: O(tenures): asked only of a version that is older than the base by the server's clock.
+  /// - Complexity: O(tenures): asked only of a version that is older than the base by the server's clock or by what it includes.
   private func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
     let sync = core.projections.sync
     return Set(sync.tenures.map(\.writer)).contains { writer in

@@ -83,8 +83,8 @@ struct VersionSituation {
   let lacksAcknowledged: Bool
   /// A person has decided that what is here goes up again, whatever the server has of it.
   let sendsAgain: Bool
-  /// It is older than the base by the server's clock, and a copy of this log wrote it, or what it was made from, under this log's
-  /// writer number: which of two mutations is the later does not follow from their LSNs.
+  /// It is older than the base by the server's clock or by what it includes, and a copy of this log wrote it, or what it was made
+  /// from, under this log's writer number: which of two mutations is the later does not follow from their LSNs.
   let namesCopy: Bool
 
   private var births: Set<Birth> { arrival.version.stamp.births }
@@ -96,7 +96,15 @@ struct VersionSituation {
   private var isStale: Bool {
     guard let entry, let base, !endsBase else { return false }
     let (known, seen) = (base.version.stamp, arrival.version.stamp)
-    let isDominated = arrival.isStamped && seen.seen != known.seen && known.dominates(seen)
+    // An old page shows a record that the server has lost and got again since.
+    if source != .lookup, let created = arrival.system.created?.milliseconds,
+      let begun = entry.base?.createdMilliseconds, created < begun
+    {
+      return true
+    }
+    // LSNs of two logs were compared: the server says which is the later.
+    let isOfCopy = wasModifiedAfter && (namesCopy || known.mayNameOtherLog(than: seen))
+    let isDominated = arrival.isStamped && seen.seen != known.seen && known.dominates(seen) && !isOfCopy
     if source == .lookup {
       // Created anew at the server since: then a lookup shows no older version of the base.
       return isDominated && arrival.system.created?.milliseconds == entry.base?.createdMilliseconds
@@ -113,6 +121,13 @@ struct VersionSituation {
   }
 
   private var wasModifiedBefore: Bool { Self.wasModified(arrival, before: entry?.base) }
+
+  private var wasModifiedAfter: Bool {
+    guard let known = entry?.base?.modifiedMilliseconds, let modified = arrival.system.modified?.milliseconds else {
+      return false
+    }
+    return modified > known
+  }
 
   /// Whether a version is older than the base by the server's clock.
   static func wasModified(_ arrival: Arrival, before base: Base?) -> Bool {

@@ -17,11 +17,14 @@ package struct PagePlace: Sendable {
   package var isLast: Bool
   /// The feed begins anew with it.
   package var startsOver: Bool
+  /// It leads to where the feed was already: an answer of before.
+  package var isRepeated: Bool
 
-  package init(zone: ZoneID, isLast: Bool, startsOver: Bool = false) {
+  package init(zone: ZoneID, isLast: Bool, startsOver: Bool = false, isRepeated: Bool = false) {
     self.zone = zone
     self.isLast = isLast
     self.startsOver = startsOver
+    self.isRepeated = isRepeated
   }
 }
 

@@ -196,7 +196,8 @@ extension SyncMachine {
     let taken: TakenChanges
     do {
       let offset = database.serverOffsetMilliseconds
-      let place = PagePlace(zone: zone, isLast: !page.moreComing, startsOver: isReset || asked == nil)
+      let place = PagePlace(
+        zone: zone, isLast: !page.moreComing, startsOver: isReset || asked == nil, isRepeated: page.token == asked)
       let settlesChildren = try reviewsChildren(of: zone, after: page)
       taken = try await store.take(
         changes, isFullFetch ? .fullFetch : .delta, serverOffset: offset, page: place
