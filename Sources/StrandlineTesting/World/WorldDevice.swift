@@ -25,7 +25,7 @@ final class WorldDevice: Sendable {
   private struct Parts {
     var disk: SimulatedDisk
     var store: RecordStore?
-    var backup: (disk: SimulatedDisk, lsn: LSN)?
+    var backup: (disk: SimulatedDisk, lsn: LSN, turnCount: Int)?
     var reading = WorldReading()
     /// Events that were read and that the judge has not seen.
     var unjudged: [(lsn: LSN, event: Event)] = []
@@ -48,7 +48,7 @@ final class WorldDevice: Sendable {
   var store: RecordStore? { parts.withLock { $0.store } }
   /// What has been read of its log, compactions or not.
   var reading: WorldReading { parts.withLock { $0.reading } }
-  var backup: (disk: SimulatedDisk, lsn: LSN)? { parts.withLock { $0.backup } }
+  var backup: (disk: SimulatedDisk, lsn: LSN, turnCount: Int)? { parts.withLock { $0.backup } }
   /// How often the store was opened.
   var starts: UInt64 { parts.withLock { $0.starts } }
 
@@ -132,7 +132,8 @@ final class WorldDevice: Sendable {
 
   func backUp(at lsn: LSN) {
     let image = image()
-    parts.withLock { $0.backup = (image, lsn) }
+    let turnCount = clock.turnCount
+    parts.withLock { $0.backup = (image, lsn, turnCount) }
   }
 
   /// Puts another disk in place of this one.

@@ -337,6 +337,7 @@ struct WorldRun {
     var reading = device.reading
     reading.upTo = backup.lsn
     await device.replaceDisk(by: backup.disk, reading: reading)
+    if backup.turnCount != device.clock.turnCount { device.clock.forgetsTurn() }
     device.line.forgetWait()
     tally[.restore] += 1
     say("\(device.name) gets its disk of event \(backup.lsn) back")

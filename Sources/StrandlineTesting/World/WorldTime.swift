@@ -25,6 +25,7 @@ final class WorldClock: SystemClock {
   private let offset: Atomic<Int64>
   /// It was turned, and the device has not heard the server's time since.
   private let isTurned = Atomic<Bool>(false)
+  private let turns = Atomic<Int>(0)
   /// The process that could tell that it was turned has ended.
   private let isDoubtful = Atomic<Bool>(false)
 
@@ -42,8 +43,15 @@ final class WorldClock: SystemClock {
   /// Turns the clock.
   func turn(toOffMilliseconds milliseconds: Int64) {
     offMilliseconds = milliseconds
+    turns.add(1, ordering: .sequentiallyConsistent)
     isTurned.store(true, ordering: .sequentiallyConsistent)
   }
+
+  /// How often it was turned.
+  var turnCount: Int { turns.load(ordering: .sequentiallyConsistent) }
+
+  /// The device has a disk of before the clock was turned: what it has heard of the server's time since is not on it.
+  func forgetsTurn() { isTurned.store(true, ordering: .sequentiallyConsistent) }
 
   /// A process begins: of a clock that was turned before, it knows only how far it was off when the server was asked last.
   func beginsAnew() { if isTurned.load(ordering: .sequentiallyConsistent) { setDoubtful(true) } }
