@@ -111,14 +111,11 @@ struct WorldHistory {
     return lives.count == 1 ? lives[0] : lives.flatMap(\.self).sorted { $0.lsn < $1.lsn }
   }
 
-  /// Whether a device has sent the value of a write with an earlier time than the writer gave it.
-  func hasHeldEarlier(_ write: WorldMemory.Write) -> Bool {
-    states(of: write.id).contains { state in
-      guard let version = state.version, version.fields[write.field] == write.value,
-        let sent = version.stamp?.fields[write.field]?.0
-      else { return false }
-      return sent.writer == write.stamp.writer && sent.time < write.stamp.time
-    }
+  /// Whether the version that the value of a write replaced had the field as another write gave it, with its time, which was later.
+  func hasReplaced(_ write: WorldMemory.Write, _ other: WorldMemory.Write) -> Bool {
+    let versions = states(of: write.id).compactMap(\.version)
+    guard let before = versions.lastIndex(where: { $0.fields[write.field] != write.value }) else { return false }
+    return other.stamp.time > write.stamp.time && versions[before].stamp?.fields[write.field]?.0 == other.stamp
   }
 
   /// Whether the server has held a version of a record that includes a mutation.

@@ -241,10 +241,11 @@ extension WorldRun {
       // What a copy of a log has sent under its name does not tell the original how much of its own the server has. Then the
       // times decide, and one of them is of a wrong clock.
       let known = last.errorMilliseconds > 30_000 ? [] : logs
-      // A copy that still owes the one does not know of the other. Its clock was ahead, so both times became less, each when it
-      // came to the server; once a third device has sent the other one on with that time, nothing tells which is the later.
+      // A copy that still owes the one does not know of the other. Its clock was ahead, so its time became less when it came to
+      // the server. Where the clock was put right before the other one, or a third device has replaced that one or sent it on
+      // with a lesser time, nothing tells which is the later.
       if last.errorMilliseconds > 30_000, other.device == last.device,
-        memory.isCopied(last.device, with: last.lsn, without: other.lsn), history.hasHeldEarlier(other)
+        memory.isCopied(last.device, with: last.lsn, without: other.lsn), !history.hasReplaced(last, other)
       {
         continue
       }
