@@ -78,6 +78,9 @@ struct `Simulated worlds` {
       "a record is not found, and the feed from its beginning is asked again later", seed: 217_959, devices: 5,
       steps: [2, 6, 22, 27, 75, 91, 92, 95]),
     FamousWorld(
+      "the clock of a copy is set ahead, and the original writes the same field later", seed: 231_578, devices: 4,
+      steps: [20, 50, 56, 58, 62, 67, 76]),
+    FamousWorld(
       "a full fetch of a disk put back meets a page of before, with the end of an earlier life", seed: 205_964,
       devices: 2, steps: [20, 24, 26, 38, 39, 52, 83, 85, 90, 94, 96, 97, 99, 107, 115, 118]),
   ]

@@ -359,11 +359,10 @@ struct VersionSituation {
 
   /// Whether the server has a later write of a field by the same writer: the edit stands in a copy of that writer's log, which
   /// does not know what became of it in the original. Where its clock was ahead, both times have become less, each by when it
-  /// came to the server, and say nothing any more; those that the writer gave do.
+  /// came to the server, and say nothing any more; those that the writer gave do. If only one has become less, the clocks of the
+  /// copy and of the original were not the same.
   private func isReplaced(_ name: String, of edit: PendingEdit) -> Bool {
-    guard let theirs = arrival.disbelieved[name],
-      let ours = edit.disbelieved[name] ?? edit.version.stamp.fields[name]
-    else { return false }
+    guard let theirs = arrival.disbelieved[name], let ours = edit.disbelieved[name] else { return false }
     return ours.writer == theirs.writer && ours.time < theirs.time
   }
 
