@@ -1,4 +1,4 @@
-// CloudKit Web Services as a CloudDatabase: the engine's seven requests as HTTP and JSON, and their answers record by
+// CloudKit Web Services as a CloudDatabase: the engine's requests as HTTP and JSON, and their answers record by
 // record.
 //
 // No answer can trap here. One that cannot be read becomes the error `unexpectedServerResponse`, of the request or, if
@@ -171,11 +171,25 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
 
   /// One page of a zone's changes since a token.
   public func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await page(of: zone, since: token, limit: limit, hasFields: true)
+  }
+
+  /// One page of a zone's changes since a token, without the values of fields.
+  public func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await page(of: zone, since: token, limit: limit, hasFields: false)
+  }
+
+  private func page(
+    of zone: ZoneID, since token: ChangeToken?, limit: Int, hasFields: Bool
+  ) async throws -> ZonePage {
     let limit = min(max(limit, 1), Self.operationsMax)
     // The service's meaning of an empty token is ambiguous, so none is sent.
     let sent = token?.rawValue.isEmpty == true ? nil : token?.rawValue
     let request = ZoneChangesRequest(
-      zones: [.init(zoneID: WireZoneID(zone), syncToken: sent, resultsLimit: limit)], resultsLimit: limit)
+      zones: [
+        .init(
+          zoneID: WireZoneID(zone), syncToken: sent, resultsLimit: limit, desiredKeys: hasFields ? nil : [])
+      ], resultsLimit: limit)
     let answer = try await ask(ZoneChangesReply.self, "POST", scoped("changes/zone"), request)
     let entries = answer.value.zones
     guard
@@ -189,6 +203,14 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     guard let next = entry.syncToken, !next.isEmpty else {
       throw answer.errors.unexpected(answer.response, "a page of changes of zone '\(zone.name)' has no token")
     }
+    let changes = try changes(of: entry, zone, answer)
+    return ZonePage(
+      changes: changes, token: ChangeToken(rawValue: next), moreComing: entry.moreComing ?? false, hasFields: hasFields)
+  }
+
+  private func changes(
+    of entry: ZoneChangesReply.Zone, _ zone: ZoneID, _ answer: Answer<ZoneChangesReply>
+  ) throws -> [ZoneChange] {
     var changes: [ZoneChange] = []
     for record in entry.records ?? [] {
       guard let name = record.recordName, !name.isEmpty else {
@@ -207,7 +229,26 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
         changes.append(.saved(record.serverRecord(name: name, in: zone)))
       }
     }
-    return ZonePage(changes: changes, token: ChangeToken(rawValue: next), moreComing: entry.moreComing ?? false)
+    return changes
+  }
+
+  /// Records of a type, the one that was changed last first.
+  public func newestRecords(
+    ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
+  ) async throws -> NewestPage {
+    let request = QueryRequest(
+      zoneID: WireZoneID(zone),
+      query: .init(recordType: type, sortBy: [.init(systemFieldName: "modifiedTimestamp", ascending: false)]),
+      resultsLimit: min(max(limit, 1), Self.operationsMax), continuationMarker: marker)
+    let answer = try await ask(QueryReply.self, "POST", scoped("records/query"), request)
+    let records = answer.value.records.compactMap { record -> ServerRecord? in
+      guard let name = record.recordName, !name.isEmpty, record.error == nil, record.defect == nil,
+        record.deleted != true, missing(in: record) == nil
+      else { return nil }
+      return record.serverRecord(name: name, in: zone)
+    }
+    let next = answer.value.continuationMarker
+    return NewestPage(records: records, marker: next?.isEmpty == false ? next : nil)
   }
 
   /// One page of the zones that changed since a token.

@@ -493,7 +493,7 @@ extension CloudServer {
         return refused("record too large: \(size) bytes; the limit is \(server.limits.recordBytesMax)")
       }
       let change = StateChange.recordSaved(
-        zone: zone.life, name: operation.name, type: type, tag: tag, links: links,
+        zone: zone.life, name: operation.name, type: type, tag: tag, modified: touch.milliseconds, links: links,
         kinds: operation.fields.compactMap { field in field.kind.map { (field.name, $0) } })
       return .success(
         Built(base: base, event: NewEvent(body: writer.bytes, change: change), type: type, tag: tag, links: links))

@@ -32,6 +32,13 @@ struct FieldKind: Hashable, Sendable {
     self == other || (other.rawValue == Self.unknownList && rawValue & Self.list != 0)
   }
 
+  /// Whether CloudKit could have an index of such a field: not of assets and not of what it cannot read.
+  var isQueryable: Bool {
+    let plain = rawValue & ~Self.list
+    return rawValue & Self.encrypted == 0
+      && plain != (rawValue & Self.list != 0 ? FieldValue.ListKind.assets.rawValue : ValueTag.asset.rawValue)
+  }
+
   /// Whether a value of this kind fixes that of its field.
   var fixesField: Bool { rawValue != Self.unknownList }
 
@@ -145,6 +152,12 @@ struct RecordBytes: Sendable {
   }
 
   func text(_ range: Range<Int>) -> String { body.text(in: range) }
+
+  /// When a touch was.
+  func milliseconds(_ touch: Range<Int>) throws(ByteReaderError) -> Int64 {
+    var reader = ByteReader(body, touch)
+    return try reader.zigzag()
+  }
 
   /// A field's value.
   func value(_ field: Field) throws(ByteReaderError) -> FieldValue? {

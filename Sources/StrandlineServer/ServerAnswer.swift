@@ -20,6 +20,7 @@ extension CloudServer {
   private enum Endpoint: String, CaseIterable {
     case recordsModify = "records/modify"
     case recordsLookup = "records/lookup"
+    case recordsQuery = "records/query"
     case changesZone = "changes/zone"
     case changesDatabase = "changes/database"
     case zonesList = "zones/list"
@@ -228,6 +229,7 @@ extension CloudServer {
       return try modifyAnswer(try message(request), in: key, showsToken: try asksForToken(request))
     case .recordsLookup:
       return try lookupAnswer(try message(request), in: key, showsToken: try asksForToken(request))
+    case .recordsQuery: return try queryAnswer(try message(request), in: key)
     case .changesZone: return try zoneChangesAnswer(try message(request), in: key)
     case .changesDatabase: return WireJSON.encode(try databaseChanges(try message(request), in: key))
     case .zonesList: return WireJSON.encode(try listZones(in: key))

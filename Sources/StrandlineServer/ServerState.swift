@@ -22,7 +22,7 @@ enum StateChange: Sendable {
   case zoneDeleted(life: UInt64)
   /// `kinds`: of fields that the event gives a value; those that it only keeps may be left out.
   case recordSaved(
-    zone: UInt64, name: String, type: String, tag: String, links: [RecordLink],
+    zone: UInt64, name: String, type: String, tag: String, modified: Int64, links: [RecordLink],
     kinds: [(field: String, kind: FieldKind)])
   case recordDeleted(zone: UInt64, name: String)
 
@@ -35,7 +35,7 @@ enum StateChange: Sendable {
         let record = try RecordBytes(body)
         return .recordSaved(
           zone: record.zone, name: record.text(record.name), type: record.text(record.type),
-          tag: record.text(record.tag), links: try record.links(),
+          tag: record.text(record.tag), modified: try record.milliseconds(record.modified), links: try record.links(),
           kinds: record.fields.map { (record.text($0.name), FieldKind(body, at: $0.value.lowerBound)) })
       } catch {
         throw JournalEventError(description: "an event that cannot be read: \(error)")
@@ -63,6 +63,8 @@ struct Schema: Sendable {
 
   private var types: [String: [String: FieldKind]] = [:]
 
+  func knows(_ type: String) -> Bool { types[type] != nil }
+
   func kind(of field: String, in type: String) -> FieldKind? { types[type]?[field] }
 
   /// Fixes the kinds of those fields that have none.
@@ -81,6 +83,9 @@ struct RecordEntry: Sendable {
   /// Empty for a tombstone.
   var tag: String
   var links: [RecordLink]
+  /// Of what a query asks for most, so that no record is read that is not shown. Empty and 0 for a tombstone.
+  var type = ""
+  var modified: Int64 = 0
 }
 
 /// One life of a zone: from its creation to its deletion.
@@ -190,8 +195,9 @@ struct ServerState: Sendable {
       }
       databases[zone.key]?.zones[zone.name] = nil
       databases[zone.key]?.deleted[zone.name] = lsn
-    case .recordSaved(let zone, let name, let type, let tag, let links, let kinds):
-      try set(zone, name, RecordEntry(lsn: lsn, isDeleted: false, tag: tag, links: links))
+    case .recordSaved(let zone, let name, let type, let tag, let modified, let links, let kinds):
+      let entry = RecordEntry(lsn: lsn, isDeleted: false, tag: tag, links: links, type: type, modified: modified)
+      try set(zone, name, entry)
       if let key = zones[zone]?.key, !kinds.isEmpty {
         let schema = Schema.Key(key)
         schemas[schema, default: Schema()].learn(kinds, in: type)

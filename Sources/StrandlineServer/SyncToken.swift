@@ -8,11 +8,13 @@ internal import Foundation
 internal import Strandline
 internal import StrandlineSystem
 
-/// A place in the changes of a zone or database.
+/// A place in the changes of a zone or database, or in the answer to a query.
 struct SyncToken: Hashable, Sendable {
   enum Kind: UInt8 {
     case zone = 0xA1
     case database = 0xA2
+    /// A place in the answer to a query: the version that was shown last.
+    case query = 0xA3
   }
   var kind: Kind
   var storeUUID: [UInt8]

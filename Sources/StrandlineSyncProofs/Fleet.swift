@@ -88,12 +88,12 @@ package final class Device: Sendable {
   }()
 
   /// Opens the store, or returns it if it is open. Its engine syncs only in `sync()`; with another cloud than the fleet's
-  /// if `database` is not nil. `conflicts`, `schema` and `atomicZones` count if the store was not open.
+  /// if `database` is not nil. `conflicts`, `schema`, `atomicZones` and `firstFetch` count if the store was not open.
   @discardableResult
   package func open(
     through transport: (any Transport)? = nil, database: (any CloudDatabase)? = nil,
     conflicts: ConflictRules = ConflictRules(), schema: Schema = Schema(), atomicZones: Set<ZoneID> = [],
-    configure: (inout SyncConfiguration) -> Void = { _ in }
+    firstFetch: FirstFetch = .pageByPage, configure: (inout SyncConfiguration) -> Void = { _ in }
   ) async throws -> RecordStore {
     if let store = parts.withLock({ $0.store }) { return store }
     let environment = environment
@@ -104,6 +104,7 @@ package final class Device: Sendable {
     configuration.conflicts = conflicts
     configuration.schema = schema
     configuration.atomicZones = atomicZones
+    configuration.firstFetch = firstFetch
     configure(&configuration)
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: options, environment: environment)

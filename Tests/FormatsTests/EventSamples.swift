@@ -119,6 +119,7 @@ enum EventSamples {
       .confirmed(Confirmed(zone: zone, names: ["note-1", "note-2"])),
       .listed(
         Listed(zone: zone, items: [Listed.Item(name: "note-9", changeTag: "kz3", modifiedMilliseconds: wall)])),
+      .listedEnded(ListedEnded(zone: zone, lsns: [LSN(7), LSN(9)])),
       .blocked(
         Blocked(
           id: id, subject: .version, changeTag: "kz4", births: [otherBirth], consequence: .deleteAgain,

@@ -43,6 +43,12 @@ struct HistoryFold {
         }),
       "held": .list(ordered(sync.held).map { held($0, $1) }),
       "sets": .list(ordered(sync.sets).map { .object(["id": .group($0), "set": .uint($1.number.rawValue)]) }),
+      "listed": .list(
+        ordered(sync.listed.map { (RecordID("", zone: $0.key), $0.value) }).flatMap { id, listed in
+          listed.events.sorted { $0.key < $1.key }.map { lsn, names in
+            .object(["zone": .group(id.zone), "lsn": .uint(lsn.rawValue), "names": .uint(UInt64(names))])
+          }
+        }),
       "unread": .list(ordered(sync.unread).map { held($0, $1) }),
       "blocks": .list(
         ordered(sync.openBlocks).map { id, block in

@@ -228,7 +228,10 @@ private struct RandomHistory {
         FetchedDelete(id: id(), births: births(), reason: some(FetchedDelete.Reason.allCases)))
     case .confirmed: return .confirmed(Confirmed(zone: zone(), names: ["n1"]))
     case .listed:
-      return .listed(Listed(zone: zone(), items: [Listed.Item(name: "n1", changeTag: tag(), modifiedMilliseconds: 5)]))
+      let items = (0..<below(4)).map { Listed.Item(name: "n\($0)", changeTag: tag(), modifiedMilliseconds: 5) }
+      return .listed(Listed(zone: zone(), items: items))
+    case .listedEnded:
+      return .listedEnded(ListedEnded(zone: zone(), lsns: Set((0..<below(4)).map { _ in earlier() }).sorted()))
     case .blocked:
       return .blocked(
         Blocked(

@@ -305,6 +305,7 @@ STORE = {
     25: "databaseTokenAdvanced scope:1-3 asked:text? token:text",
     26: "refused record:id lsn:varint",
     27: "joined record:id set:varint",
+    28: "listedEnded zone:zone lsns:lsns",
 }
 
 JOURNAL = {
@@ -433,7 +434,7 @@ class State:
         self.records, self.attempted = {}, set()
         self.deleted, self.packed = {}, {}
         self.zones, self.tenures, self.held, self.unread, self.blocks = {}, [], {}, {}, {}
-        self.sets = {}
+        self.sets, self.listed = {}, {}
         self.bounds, self.database_tokens, self.paces = {}, {}, {}
         self.latest, self.parked = 0, False
         self.versions = {}
@@ -730,6 +731,16 @@ class State:
             zone.update(sweepEpoch=0, resetPolicy=event["policy"])
             if event["policy"]:
                 zone["ruled"] = event["ruled"]
+            self.listed.pop(zone_key(event["zone"]), None)
+
+    def on_listed(self, lsn, event):
+        if event["items"]:
+            self.listed.setdefault(zone_key(event["zone"]), {})[lsn] = len(event["items"])
+
+    def on_listedEnded(self, lsn, event):
+        listed = self.listed.get(zone_key(event["zone"]), {})
+        for one in event["lsns"]:
+            listed.pop(one, None)
 
     def on_sweepBegan(self, lsn, event):
         self.zone(event["zone"])["sweepEpoch"] = event["epoch"]
@@ -816,6 +827,11 @@ class State:
             "tenures": self.tenures,
             "held": [dict(some(self.held[key], "lsn", "code"), id=id_of(key)) for key in ordered(self.held)],
             "sets": [{"id": id_of(key), "set": self.sets[key]} for key in ordered(self.sets)],
+            "listed": [
+                {"zone": id_of(key + ("",))["zone"], "lsn": lsn, "names": self.listed[key][lsn]}
+                for key in ordered(self.listed)
+                for lsn in sorted(self.listed[key])
+            ],
             "unread": [dict(some(self.unread[key], "lsn", "code"), id=id_of(key)) for key in ordered(self.unread)],
             "blocks": [
                 dict(some(self.blocks[key], "subject", "consequence", "lsn"), id=id_of(key)) for key in ordered(self.blocks)

@@ -24,11 +24,12 @@ ROWS = {
     "deletionEntry": "births:births created:zigzag? changeTag:text? lsn:varint provisional:births? isLocal:flag",
     "state": "lsn:varint recordCount:varint living:zoneCount* deletionCount:varint deletionKeys:raw16* newest:lsnSet"
     " since:lsnSet attempted:lsnSet bounds:[2]* zones:knownZone* databaseTokens:[25]*"
-    " tenures:tenure* held:[13]* sets:[27]* unread:[13]* openBlocks:[12]* paces:[22]* latest:u64 isParked:flag considered:varint",
+    " tenures:tenure* held:[13]* sets:[27]* unread:[13]* openBlocks:[12]* paces:[22]* listed:listing* latest:u64 isParked:flag considered:varint",
     "zoneCount": "zone:zone count:varint types:typeCount*",
     "typeCount": "type:text count:varint",
     "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-8? lostWords:text token:text? tokenLSN:varint"
     " isFullFetch:flag hasGhosts:flag sweepEpoch:varint resetPolicy:text ruled:zigzag",
+    "listing": "zone:zone lsn:varint names:varint",
     "tenure": "tenure:u64 writer:u64 first:varint",
     "declaredIndex": "number:u32 type:text fields:declaredField*",
     "declaredField": "field:text ascending:flag",

@@ -28,6 +28,8 @@ enum WireFuzzing {
     let bytes = input.rest()
     check(ModifyRequest.self, bytes)
     check(LookupRequest.self, bytes)
+    check(QueryRequest.self, bytes)
+    check(QueryReply.self, bytes)
     check(ZoneChangesRequest.self, bytes)
     check(DatabaseChangesRequest.self, bytes)
     check(ZonesModifyRequest.self, bytes)

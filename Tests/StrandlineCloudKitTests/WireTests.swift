@@ -259,6 +259,8 @@ struct WireTests {
       attempt(WireRecord.self)
       attempt(ModifyRequest.self)
       attempt(LookupRequest.self)
+      attempt(QueryRequest.self)
+      attempt(QueryReply.self)
       attempt(DatabaseChangesReply.self)
       attempt(ZonesReply.self)
       attempt(WireError.self)

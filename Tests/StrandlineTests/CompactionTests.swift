@@ -369,8 +369,21 @@ private struct History {
   @Test func `events of kinds that no rule names stay`() throws {
     let asset = Event.assetUploaded(
       AssetUploaded(id: r, lsn: LSN(1), field: "f", receipt: "p", wallMilliseconds: 1))
-    let listed = Event.listed(Listed(zone: zone, items: []))
-    #expect(try History([opened, asset, listed]).compacted().kinds.count == 3)
+    #expect(try History([opened, asset]).compacted().kinds.count == 2)
+  }
+
+  @Test func `names that a zone has listed stay until they are fetched`() throws {
+    let name = Listed.Item(name: "n", changeTag: "a", modifiedMilliseconds: 1)
+    let (listed, none) = (
+      Event.listed(Listed(zone: zone, items: [name])), Event.listed(Listed(zone: zone, items: []))
+    )
+    func ended(_ lsn: UInt64) -> Event { .listedEnded(ListedEnded(zone: zone, lsns: [LSN(lsn)])) }
+    let open = try History([opened, listed, none, listed, ended(2)]).compacted()
+    #expect(open.kinds == ["1 opened", "4 listed"])
+    #expect(try open.folded().sync.listed[zone]?.events == [LSN(4): 1])
+    #expect(try History([opened, listed, listed, ended(2), ended(3)]).compacted().kinds == ["1 opened"])
+    let reset = Event.zoneChanged(ZoneChanged(zone: zone, change: .reset))
+    #expect(try History([opened, listed, reset]).compacted().kinds == ["1 opened", "3 zoneChanged"])
   }
 }
 

@@ -298,6 +298,12 @@ func openForSyncWithLog(at folder: String, cloud: any CloudDatabase) async throw
   return try await RecordStore.open(at: folder, syncing: configuration)
 }
 
+func openWithNewestFirst(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
+  var configuration = SyncConfiguration(cloud)
+  configuration.firstFetch = .recentFirst(types: ["Note"], count: 50)
+  return try await RecordStore.open(at: folder, syncing: configuration)
+}
+
 func openForRareSync(at folder: String, cloud: any CloudDatabase) async throws -> RecordStore {
   var configuration = SyncConfiguration(cloud)
   configuration.pace.debounce = .seconds(5)
@@ -687,6 +693,7 @@ struct `The examples of the documentation` {
     try await tablet.close()
 
     try await openLedger(at: folder("ledger"), cloud: database).close()
+    try await openWithNewestFirst(at: folder("newest"), cloud: database).close()
     let watch = try await openWithRules(at: folder("watch"), cloud: database)
     #expect(try await syncNow(watch) == 1)
     try await watch.close()

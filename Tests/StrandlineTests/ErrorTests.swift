@@ -383,6 +383,25 @@ private struct PublicCall: Sendable {
     ),
     (
       [
+        "CloudDatabase.zoneListing(in:since:limit:)", "ForwardingDatabase.zoneListing(in:since:limit:)",
+        "WebServicesDatabase.zoneListing(in:since:limit:)",
+      ], .cloud,
+      {
+        _ = try await unreachable().zoneListing(in: .main, since: nil, limit: 10)
+      }
+    ),
+    (
+      [
+        "CloudDatabase.newestRecords(ofType:in:limit:after:)",
+        "ForwardingDatabase.newestRecords(ofType:in:limit:after:)",
+        "WebServicesDatabase.newestRecords(ofType:in:limit:after:)",
+      ], .cloud,
+      {
+        _ = try await unreachable().newestRecords(ofType: "Note", in: .main, limit: 10, after: nil)
+      }
+    ),
+    (
+      [
         "CloudDatabase.databaseChanges(since:limit:)", "ForwardingDatabase.databaseChanges(since:limit:)",
         "WebServicesDatabase.databaseChanges(since:limit:)",
       ], .cloud,

@@ -29,6 +29,8 @@ package struct CompactionPlan {
   private let changedDeletions: [KeyedHash: DeletionEntry?]
   /// Names that were confirmed behind it are looked at when the sweep of their zone ends.
   private let oldestSweep: UInt64
+  /// The `listed` events of which something is still to be fetched.
+  private let listings: Set<LSN>
   /// The events that hold what a record is, or that must stay whole besides.
   private var named = LSNSet()
   /// The mutations that stay without their content.
@@ -76,6 +78,7 @@ package struct CompactionPlan {
     key = state.deletions.keys.first ?? newKey
     changedDeletions = state.deletions.changed(hashedBy: key)
     oldestSweep = state.sync.zones.values.map(\.sweepEpoch).filter { $0 > 0 }.min() ?? .max
+    listings = Set(state.sync.listed.values.flatMap(\.events.keys))
     attempted = state.outbox.attempted
     try nameEvents(needed)
     while true {
@@ -162,7 +165,9 @@ package struct CompactionPlan {
   /// The same, as far as an event's kind and its LSN tell.
   private func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
     switch kind {
-    case .opened, .listed, .assetUploaded, nil: .stays
+    case .opened, .assetUploaded, nil: .stays
+    case .listed: keepsMemory || listings.contains(lsn) ? .stays : .goes
+    case .listedEnded: keepsMemory ? .stays : .goes
     case .confirmed: lsn.rawValue > oldestSweep ? .stays : .goes
     case .saved, .merged: named.contains(lsn) ? .stays : emptied.contains(lsn) ? .isCut : .goes
     case .superseded: named.contains(lsn) || emptied.contains(lsn) ? .stays : .goes

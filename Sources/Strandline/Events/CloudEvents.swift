@@ -266,7 +266,7 @@ package struct Confirmed: EventPayload, Hashable {
   }
 }
 
-/// Names that the server listed without their records.
+/// Names of a page that the server listed without their records, which are still to be fetched; in the page's own transaction.
 package struct Listed: EventPayload, Hashable {
   package static let kind = EventKind.listed
   package struct Item: Hashable, FieldGroup {
@@ -297,6 +297,23 @@ package struct Listed: EventPayload, Hashable {
   package init<Coder: FieldCoder>(_ listed: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, listed?.zone)
     items = try field("items", .list(.group(Item.self)), listed?.items)
+  }
+}
+
+/// What some `listed` events name is here, or the server does not have it; in the transaction of the last answer.
+package struct ListedEnded: EventPayload, Hashable {
+  package static let kind = EventKind.listedEnded
+  package var zone: ZoneID
+  /// The `listed` events, in ascending order.
+  package var lsns: [LSN]
+
+  package init(zone: ZoneID, lsns: [LSN]) {
+    self.zone = zone
+    self.lsns = lsns
+  }
+  package init<Coder: FieldCoder>(_ ended: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    zone = try field("zone", .zone, ended?.zone)
+    lsns = try field("lsns", .ascendingLSNs, ended?.lsns)
   }
 }
 

@@ -34,6 +34,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case databaseTokenAdvanced = 25
   case refused = 26
   case joined = 27
+  case listedEnded = 28
 
   /// The name that the command prints and takes.
   package var name: String { String(describing: self) }
@@ -88,6 +89,7 @@ package enum Event: Sendable {
   case databaseTokenAdvanced(DatabaseTokenAdvanced)
   case refused(Refused)
   case joined(Joined)
+  case listedEnded(ListedEnded)
   /// A kind of a later version, that may be passed over; kept byte for byte.
   case unknown(Unknown)
 
@@ -121,6 +123,7 @@ package enum Event: Sendable {
     case .databaseTokenAdvanced(let payload): payload
     case .refused(let payload): payload
     case .joined(let payload): payload
+    case .listedEnded(let payload): payload
     case .unknown: nil
     }
   }
@@ -292,6 +295,7 @@ package enum EventCodec {
     case .databaseTokenAdvanced: .databaseTokenAdvanced(try DatabaseTokenAdvanced(nil, &reader))
     case .refused: .refused(try Refused(nil, &reader))
     case .joined: .joined(try Joined(nil, &reader))
+    case .listedEnded: .listedEnded(try ListedEnded(nil, &reader))
     }
   }
 

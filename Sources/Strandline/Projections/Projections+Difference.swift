@@ -40,7 +40,7 @@ extension Projections {
     result.isMemoryOther =
       result.isMemoryOther || ours.bounds != others.bounds || ours.zones != others.zones
       || ours.databaseTokens != others.databaseTokens || ours.tenures != others.tenures || ours.paces != others.paces
-      || ours.latest != others.latest || ours.isParked != others.isParked
+      || ours.listed != others.listed || ours.latest != others.latest || ours.isParked != others.isParked
     return result
   }
 

@@ -75,7 +75,11 @@ extension Projections {
       sets: sync.sets.map { Joined(id: $0.key, set: $0.value.number) }.sorted { $0.id < $1.id },
       unread: sync.unread.values.sorted { $0.id < $1.id },
       openBlocks: sync.openBlocks.values.sorted { $0.id < $1.id },
-      paces: sync.paces.values.sorted { $0.scope < $1.scope }, latest: sync.latest, isParked: sync.isParked,
+      paces: sync.paces.values.sorted { $0.scope < $1.scope },
+      listed: sync.listed.sorted { $0.key < $1.key }.flatMap { zone, listed in
+        listed.events.sorted { $0.key < $1.key }
+          .map { StoredState.Listing(zone: zone, lsn: $0.key, names: UInt64($0.value)) }
+      }, latest: sync.latest, isParked: sync.isParked,
       considered: consideredLSN)
   }
 
@@ -112,6 +116,7 @@ extension SyncState {
     for held in state.unread { _ = assign(.unread(held.id, held)) }
     for block in state.openBlocks { _ = assign(.block(block.id, block)) }
     for pace in state.paces { _ = assign(.pace(pace.scope, pace)) }
+    for listing in state.listed { _ = assign(.listed(listing.zone, listing.lsn, Int(listing.names))) }
     _ = assign(.parked(state.isParked))
     learn(state.latest)
   }

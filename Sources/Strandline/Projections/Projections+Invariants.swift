@@ -61,12 +61,25 @@ extension Projections {
       }
       if names != deletions.count { return "the index counts \(deletions.count) deleted names, there are \(names)" }
     }
+    if let broken = brokenListing() { return broken }
     for id in sync.held.keys where entries[id]?.pending == nil { return "\(id): held, but no mutation is unsettled" }
     for id in sync.sets.keys where entries[id]?.pending == nil {
       return "\(id): in a set, but no mutation is unsettled"
     }
     for (place, tenure) in sync.tenures.enumerated().dropFirst() where tenure.first <= sync.tenures[place - 1].first {
       return "tenures out of order at \(tenure.first)"
+    }
+    return nil
+  }
+
+  private func brokenListing() -> String? {
+    for (zone, listed) in sync.listed {
+      if listed.count != listed.events.values.reduce(0, +) || listed.events.values.contains(where: { $0 < 1 }) {
+        return "\(zone): \(listed.count) listed names, not \(listed.events.values.sorted())"
+      }
+      if listed.events.isEmpty || listed.events.keys.contains(where: { $0 > appliedLSN }) {
+        return "\(zone): a listing that has ended, or is not applied yet"
+      }
     }
     return nil
   }

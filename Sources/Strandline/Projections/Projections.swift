@@ -120,7 +120,10 @@ package struct Projections: Sendable {
       applySaved(saved.id, type: saved.type, time: saved.time, known: try look(saved.id), at: lsn)
     case .joined(let joined):
       if try entry(joined.id)?.pending != nil { change(.set(joined.id, joined.recordSet), at: lsn) }
-    case .confirmed, .listed, .assetUploaded, .unknown: break
+    case .listed(let listed):
+      if !listed.items.isEmpty { change(.listed(listed.zone, lsn, listed.items.count), at: lsn) }
+    case .listedEnded(let ended): for listed in ended.lsns { change(.listed(ended.zone, listed, nil), at: lsn) }
+    case .confirmed, .assetUploaded, .unknown: break
     }
     appliedLSN = lsn
   }
@@ -284,6 +287,10 @@ package struct Projections: Sendable {
   }
 
   private mutating func apply(_ changed: ZoneChanged, at lsn: LSN) {
+    // What was listed is fetched with all the rest.
+    if changed.change == .reset, let listed = sync.listed[changed.zone] {
+      for event in listed.events.keys { change(.listed(changed.zone, event, nil), at: lsn) }
+    }
     change(changed.zone, at: lsn) { state in
       switch changed.change {
       case .created:

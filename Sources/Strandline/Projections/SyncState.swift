@@ -72,6 +72,8 @@ package struct SyncState: Sendable {
   /// Open blocks: what has to be asked of the server.
   package private(set) var openBlocks: [RecordID: Blocked] = [:]
   package private(set) var paces: [DatabaseScope: Pace] = [:]
+  /// The names that zones have listed without their records, and that are still to be fetched.
+  package private(set) var listed: [ZoneID: ListedNames] = [:]
   /// The greatest hybrid time in the log.
   package private(set) var latest: HybridTime = .zero
   package private(set) var isParked = false
@@ -89,6 +91,8 @@ package struct SyncState: Sendable {
     case block(RecordID, Blocked?)
     case pace(DatabaseScope, Pace?)
     case parked(Bool)
+    /// How many names a `listed` event of a zone has; nil: it has ended.
+    case listed(ZoneID, LSN, Int?)
     /// One more tenure; nil: one less.
     case tenure(Tenure?)
   }
@@ -114,6 +118,10 @@ package struct SyncState: Sendable {
     case .parked(let new):
       defer { isParked = new }
       return .parked(isParked)
+    case .listed(let zone, let lsn, let names):
+      let old = listed[zone, default: ListedNames()].assign(names, lsn)
+      if listed[zone]?.events.isEmpty == true { listed[zone] = nil }
+      return .listed(zone, lsn, old)
     case .tenure(let new?):
       tenures.append(new)
       return .tenure(nil)

@@ -1,4 +1,4 @@
-// The eight requests that the sync engine makes of a cloud database, and their answers.
+// The ten requests that the sync engine makes of a cloud database, and their answers.
 //
 // The engine contains no HTTP and no JSON. StrandlineCloudKit sends these requests to CloudKit Web Services and to the
 // local server; a native adapter would implement the same protocol. A request throws `CloudError` if the server refuses
@@ -39,6 +39,18 @@ public protocol CloudDatabase: Sendable {
   /// One page of a zone's changes since a token; from the beginning without one.
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage
 
+  /// As `zoneChanges(in:since:limit:)`, without the values of fields (`ZonePage.hasFields`): a first fetch reaches the token
+  /// by such pages, and looks the records up later. By default a page with fields, which the engine takes as it is.
+  func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage
+
+  /// Records of a type, the one that was changed last first. Throws `.unsupported`, the default, if the transport has no
+  /// queries, and what the server says if the schema has no index for it: the engine then does without.
+  ///
+  /// - Parameter marker: the one of the page before; nil for the first.
+  func newestRecords(
+    ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
+  ) async throws -> NewestPage
+
   /// One page of the zones that changed since a token.
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage
 
@@ -52,6 +64,18 @@ public protocol CloudDatabase: Sendable {
 }
 
 extension CloudDatabase {
+  /// A page with fields.
+  public func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await zoneChanges(in: zone, since: token, limit: limit)
+  }
+
+  /// Throws `.unsupported`.
+  public func newestRecords(
+    ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
+  ) async throws -> NewestPage {
+    throw CloudError(.unsupported, reason: "this transport has no queries")
+  }
+
   /// Nil.
   public var serverOffsetMilliseconds: Int64? { nil }
 
@@ -167,11 +191,14 @@ public struct ZonePage: Sendable {
   public var token: ChangeToken
   /// Whether there is more. A page may be empty and still say so.
   public var moreComing: Bool
+  /// Whether its records have their fields. If not, they have a name, a type, a tag and times.
+  public var hasFields: Bool
   /// Joins the parts.
-  public init(changes: [ZoneChange], token: ChangeToken, moreComing: Bool) {
+  public init(changes: [ZoneChange], token: ChangeToken, moreComing: Bool, hasFields: Bool = true) {
     self.changes = changes
     self.token = token
     self.moreComing = moreComing
+    self.hasFields = hasFields
   }
 }
 
@@ -183,6 +210,19 @@ public enum ZoneChange: Sendable {
   case deleted(name: String)
   /// The server could not show it.
   case failed(name: String, CloudError)
+}
+
+/// One page of the answer to a query.
+public struct NewestPage: Sendable {
+  /// The records that can be read; the feed brings the others.
+  public var records: [ServerRecord]
+  /// Where the next page begins; nil if there is none.
+  public var marker: String?
+  /// Joins the parts.
+  public init(records: [ServerRecord], marker: String?) {
+    self.records = records
+    self.marker = marker
+  }
 }
 
 /// One page of the database's changes.

@@ -55,6 +55,8 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let serviceUnavailable = Code("SERVICE_UNAVAILABLE")
     /// Set by the client: an answer that cannot be parsed.
     public static let unexpectedServerResponse = Code("UNEXPECTED_SERVER_RESPONSE")
+    /// Set by the client: the transport cannot make this request.
+    public static let unsupported = Code("UNSUPPORTED")
   }
 
   /// The server's code.

@@ -41,6 +41,18 @@ extension ForwardingDatabase {
   }
 
   /// As `base` answers; throws what it throws.
+  public func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    try await base.zoneListing(in: zone, since: token, limit: limit)
+  }
+
+  /// As `base` answers; throws what it throws.
+  public func newestRecords(
+    ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
+  ) async throws -> NewestPage {
+    try await base.newestRecords(ofType: type, in: zone, limit: limit, after: marker)
+  }
+
+  /// As `base` answers; throws what it throws.
   public func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
     try await base.databaseChanges(since: token, limit: limit)
   }

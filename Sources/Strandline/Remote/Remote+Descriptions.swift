@@ -55,6 +55,13 @@ extension ZoneChange: CustomStringConvertible {
   }
 }
 
+extension NewestPage: CustomStringConvertible {
+  /// How many records, and whether there are more.
+  public var description: String {
+    String.count(records.count, "record") + (marker == nil ? "" : ", more to come")
+  }
+}
+
 extension DatabasePage: CustomStringConvertible {
   /// The zones that changed, and whether there are more.
   public var description: String {

@@ -41,6 +41,9 @@ public struct StoreStatus: Hashable, Sendable {
     public var lostWords: String
     /// It is being fetched from its beginning. Until that has ended, what the server has deleted may still stand here.
     public var ghostsPossible: Bool
+    /// Records that the server has listed and that are still to be fetched (`FirstFetch.recentFirst`); those of one page count
+    /// until the last of them is here.
+    public var listed: Int
     /// It was fetched at least once to a token.
     public var hasToken: Bool
   }
@@ -169,7 +172,8 @@ extension RecordStore {
       let state = sync.zones[id] ?? ZoneState()
       return StoreStatus.Zone(
         id: id, records: living[id]?.total ?? 0, isDirty: state.isDirty, lostReason: state.lostReason,
-        lostWords: state.lostWords, ghostsPossible: state.hasGhosts, hasToken: state.token != nil)
+        lostWords: state.lostWords, ghostsPossible: state.hasGhosts, listed: sync.listed[id]?.count ?? 0,
+        hasToken: state.token != nil)
     }
     let waits = sync.paces.values.map { (rest: $0.remaining(wall: now), pace: $0) }.filter { $0.rest > 0 }
     let wait = waits.max { ($0.rest, $0.pace.scope) < ($1.rest, $1.pace.scope) }

@@ -9,8 +9,8 @@ import StrandlineSystem
 
 /// Applies the changes of one page or answer, inside a transaction.
 package struct Intake {
-  /// What brought the changes: the feed after a token, the feed from its beginning, or a lookup.
-  package enum Source: Sendable { case delta, fullFetch, lookup }
+  /// What brought the changes: the feed after a token, the feed from its beginning, a lookup, or a query.
+  package enum Source: Sendable { case delta, fullFetch, lookup, query }
 
   let source: Source
   let rules: ConflictRules
@@ -20,6 +20,8 @@ package struct Intake {
   let page: PagePlace?
   /// The versions of this page that wait for their parent.
   var waiting: [RecordID: ShelvedVersion] = [:]
+  /// What the page lists without its fields.
+  var listing: [Listed.Item] = []
   var taken = TakenChanges()
   /// The resolvers' answers.
   var answers = ConflictAnswers()
@@ -58,6 +60,7 @@ package struct Intake {
   private mutating func decide(_ change: ServerChange, _ core: inout StoreCore) throws {
     switch change.kind {
     case .version(let server): try apply(version: server, of: change.id, to: &core)
+    case .listed(let server): try list(server, change.id, &core)
     case .deletion: try apply(deletionOf: change.id, to: &core)
     case .absence: try apply(absenceOf: change.id, to: &core)
     case .unseen(let unseen): try apply(unseen, change.id, to: &core)
@@ -82,6 +85,7 @@ package struct Intake {
     let arrival = Arrival(
       server, ancestor: base?.version, knownBirths: try knownBirths(of: id, created: server.system.created, entry, core)
     )
+    if source == .query, try !stands(arrival, of: id, entry, base, core) { return }
     replaceWriterIfCloned(arrival.version.stamp, &core)
     let decision = try versionSituation(of: id, arrival, entry, base, core).decide()
     if let question = decision.question {
@@ -283,7 +287,7 @@ package struct Intake {
         version = try core.append(
           .fetchedSave(
             FetchedSave(
-              id: id, version: arrival.version, system: arrival.system, source: source == .lookup ? .lookup : .feed,
+              id: id, version: arrival.version, system: arrival.system, source: source.ofVersion,
               isStamped: arrival.isStamped)))
       case .endLives(let births, let reason):
         try core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))

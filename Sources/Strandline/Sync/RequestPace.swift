@@ -14,9 +14,12 @@ import StrandlineSystem
 package enum RequestKind: Hashable, Sendable, CaseIterable {
   case account
   case zoneList
+  case query
   case page
   case lookup
   case upload
+  /// A lookup of what was listed.
+  case listed
 }
 
 /// The waits between requests to one database.

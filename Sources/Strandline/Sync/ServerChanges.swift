@@ -13,6 +13,8 @@ package struct ServerChange: Sendable {
   package enum Kind: Sendable {
     /// It holds this version.
     case version(ServerRecord)
+    /// Its feed says that it holds a version, of which the fields are still to be fetched.
+    case listed(ServerRecord)
     /// Its feed says that the record was deleted.
     case deletion
     /// It does not have the record: the answer to a lookup.
@@ -41,8 +43,10 @@ package struct ServerChange: Sendable {
 
   /// When the server changed the record, by its clock.
   fileprivate var modifiedMilliseconds: Int64? {
-    guard case .version(let server) = kind else { return nil }
-    return server.system.modified?.milliseconds
+    switch kind {
+    case .version(let server), .listed(let server): return server.system.modified?.milliseconds
+    case .deletion, .absence, .unreadable, .unseen: return nil
+    }
   }
 }
 
@@ -53,6 +57,8 @@ package struct TakenChanges: Sendable {
   package var touched: Set<RecordID> = []
   /// The absent records that have a base here, in the order of the changes.
   package var absent: [RecordID] = []
+  /// The names of those that a page listed without their fields and of which a change is not sent.
+  package var listedAndOwed: [String] = []
   /// Whether nothing was applied because `before` said so.
   package var wasDropped = false
 
@@ -101,6 +107,7 @@ extension RecordStore {
           if let newest { core.learn(serverMilliseconds: newest, isNow: false) }
           for change in changes { try intake.apply(change, to: &core) }
           try intake.endWaiting(&core)
+          try intake.appendListing(&core)
           guard intake.questions.isEmpty else { throw Undo.unanswered }
           try after(&core)
           try core.appendServerOffset()
@@ -119,7 +126,7 @@ extension RecordStore {
   }
 
   /// Reads the records again that an earlier version could not read and whose bytes were kept, and applies those that
-  /// `read` can read now; and those that a later version of the app wrote, if this one knows them. Versions that wait for their parent in a zone that is not being fetched, because it was lost
+  /// `read` can read now; and those that a later version of the app wrote, if this one knows them. Versions that wait for their parent in a zone of which nothing is being fetched, because it was lost
   /// meanwhile, are shown as they are.
   ///
   /// - Throws: as `take`.
@@ -137,6 +144,8 @@ extension RecordStore {
     var taken = changes.isEmpty ? TakenChanges() : try await take(changes, .delta)
     let waiting = Set(sync.unread.values.lazy.filter(\.isShelved).map(\.id.zone))
     for zone in waiting.sorted() where sync.zones[zone]?.isDirty != true {
+      // What was listed may bring their parents.
+      guard sync.listed[zone] == nil || sync.zones[zone]?.isLost == true else { continue }
       let shown = try await take([], .delta, page: PagePlace(zone: zone, isLast: true))
       taken.report.add(shown.report)
       taken.touched.formUnion(shown.touched)

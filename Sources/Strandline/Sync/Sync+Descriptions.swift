@@ -43,8 +43,8 @@ extension SyncStatus.Progress: CustomStringConvertible {
 extension SyncStatus.Download: CustomStringConvertible {
   /// The counts.
   public var description: String {
-    [String.count(pages, "page"), String.count(records, "record"), "\(String.count(zonesLeft, "zone")) left"]
-      .joined(separator: ", ")
+    ([String.count(pages, "page"), String.count(records, "record"), "\(String.count(zonesLeft, "zone")) left"]
+      + (listing.map { ["\($0) listed"] } ?? [])).joined(separator: ", ")
   }
 }
 

@@ -30,6 +30,9 @@ public struct SyncConfiguration: Sendable {
   /// A record that the server refuses keeps the others of its set from being sent. `PendingChange.obstacle` names it.
   public var atomicZones: Set<ZoneID> = []
 
+  /// In which order a zone comes that this store has never fetched.
+  public var firstFetch = FirstFetch.pageByPage
+
   /// Takes lines that say what the engine does; none by default.
   public var log: SyncLog?
 

@@ -57,6 +57,7 @@ public final class SyncEngine: SyncDriver {
     watch = SyncWatch(store, database.address.scope, configuration.log)
     var machine = SyncMachine(
       store: store, database: database, watch: watch, RequestPace.Policy(pace, random), SyncPolicies(configuration))
+    machine.firstFetch = configuration.firstFetch
     watch.opened(machine.pace.longestWait())
     deadline = machine.deadline
     self.machine = Mutex(machine)

@@ -125,8 +125,9 @@ extension SyncMachine {
     let asked = self.zone(zone)?.token
     var isReset = fetch.startsOver && asked != nil
     var isApplied = false
+    let lists = !isReset && listsFirst(zone)
     do {
-      guard let page = try await requestPage(of: zone, since: asked, isReset: &isReset, limit: fetch.limit) else {
+      guard let page = try await requestPage(of: zone, since: asked, isReset: &isReset, fetch.limit, lists) else {
         return true
       }
       try fetch.count(page, of: zone)
@@ -134,7 +135,7 @@ extension SyncMachine {
         isApplied = try await machine.apply(page, of: zone, asked: asked, isReset: isReset, &fetch)
       }
       if page.moreComing, page.token != asked {
-        try await askAhead(of: zone, since: page.token, limit: fetch.limit, meanwhile: commit)
+        try await askAhead(of: zone, since: page.token, fetch.limit, lists && !isReset, meanwhile: commit)
       } else {
         try await commit(&self)
       }
@@ -163,21 +164,23 @@ extension SyncMachine {
   /// Requests one page; `isReset`: without the token that this store has. If the server refuses the token, the page is
   /// requested once without it; if that fails too, the token was not the cause and is kept.
   private mutating func requestPage(
-    of zone: ZoneID, since token: ChangeToken?, isReset: inout Bool, limit: Int
+    of zone: ZoneID, since token: ChangeToken?, isReset: inout Bool, _ limit: Int, _ lists: Bool
   ) async throws -> ZonePage? {
     let fromStart = isReset
     do {
-      if !fromStart, let page = try takePageAhead(of: zone, since: token, limit: limit) { return page }
-      return try await requestPage(of: zone, since: fromStart ? nil : token, limit: limit)
+      if !fromStart, let page = try takePageAhead(of: zone, since: token, limit, lists) { return page }
+      return try await requestPage(of: zone, since: fromStart ? nil : token, limit, lists)
     } catch let error as CloudError where token != nil && !fromStart && ErrorPolicy.mayBeExpiredToken(error) {
       isReset = true
-      return try await requestPage(of: zone, since: nil, limit: limit)
+      return try await requestPage(of: zone, since: nil, limit, false)
     }
   }
 
-  private mutating func requestPage(of zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage? {
+  private mutating func requestPage(
+    of zone: ZoneID, since token: ChangeToken?, _ limit: Int, _ lists: Bool
+  ) async throws -> ZonePage? {
     try await ask(.page, "fetching changes of zone '\(zone)'") { [database] in
-      try await database.zoneChanges(in: zone, since: token, limit: limit)
+      try await database.page(of: zone, since: token, limit, lists: lists)
     }
   }
 
@@ -188,7 +191,8 @@ extension SyncMachine {
     let isFullFetch = isReset || asked == nil || self.zone(zone)?.isFullFetch == true
     let changes = page.changes.map { change in
       switch change {
-      case .saved(let record): ServerChange(RecordID(record.name, zone: zone), .version(record))
+      case .saved(let record):
+        ServerChange(RecordID(record.name, zone: zone), page.hasFields ? .version(record) : .listed(record))
       case .deleted(let name): ServerChange(RecordID(name, zone: zone), .deletion)
       case .failed(let name, let error): ServerChange(RecordID(name, zone: zone), .unreadable(error))
       }
@@ -196,8 +200,11 @@ extension SyncMachine {
     let taken: TakenChanges
     do {
       let offset = database.serverOffsetMilliseconds
+      // Behind the last page what was listed is still to come.
+      let hasListed = !isReset && (!page.hasFields || hasListing(zone))
       let place = PagePlace(
-        zone: zone, isLast: !page.moreComing, startsOver: isReset || asked == nil, isRepeated: page.token == asked)
+        zone: zone, isLast: !page.moreComing && !hasListed, startsOver: isReset || asked == nil,
+        isRepeated: page.token == asked)
       let settlesChildren = try reviewsChildren(of: zone, after: page)
       taken = try await store.take(
         changes, isFullFetch ? .fullFetch : .delta, serverOffset: offset, page: place
@@ -231,6 +238,8 @@ extension SyncMachine {
     }
     report.add(taken.report)
     for id in taken.touched.sorted() { queue.changed(id) }
+    // What is owed here is not sent before the server's version has come.
+    for name in taken.listedAndOwed { lookups[zone, default: []].insert(name) }
     // What the page could not show is looked up at once.
     for case .failed(let name, _) in page.changes { lookups[zone, default: []].insert(name) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }

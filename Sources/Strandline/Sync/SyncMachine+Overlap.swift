@@ -15,6 +15,8 @@ extension SyncMachine {
     var zone: ZoneID
     var asked: ChangeToken
     var limit: Int
+    /// It was asked for without fields.
+    var lists: Bool
     var answer: Result<ZonePage, CloudError>
   }
 
@@ -72,10 +74,13 @@ extension SyncMachine {
   // MARK: A page ahead
 
   /// The page that was asked for ahead, if it is the one to apply next. Throws the refusal, if there was one.
-  mutating func takePageAhead(of zone: ZoneID, since token: ChangeToken?, limit: Int) throws -> ZonePage? {
+  mutating func takePageAhead(
+    of zone: ZoneID, since token: ChangeToken?, _ limit: Int, _ lists: Bool
+  ) throws -> ZonePage? {
     guard let ahead else { return nil }
     self.ahead = nil
-    return ahead.zone == zone && ahead.asked == token && ahead.limit == limit ? try ahead.answer.get() : nil
+    let isIt = ahead.zone == zone && ahead.asked == token && ahead.limit == limit && ahead.lists == lists
+    return isIt ? try ahead.answer.get() : nil
   }
 
   /// Whether the next page is here already.
@@ -86,13 +91,14 @@ extension SyncMachine {
 
   /// Asks for the page behind the one that `work` commits meanwhile, unless requests have to wait.
   mutating func askAhead(
-    of zone: ZoneID, since token: ChangeToken, limit: Int, meanwhile work: (inout SyncMachine) async throws -> Void
+    of zone: ZoneID, since token: ChangeToken, _ limit: Int, _ lists: Bool,
+    meanwhile work: (inout SyncMachine) async throws -> Void
   ) async throws {
     guard pace.wait(for: .page) == nil, !isOutOfTime else { return try await work(&self) }
     let answer: Result<ZonePage, CloudError>
     do {
       let page = try await send(
-        .page, { [database] in try await database.zoneChanges(in: zone, since: token, limit: limit) }, meanwhile: work)
+        .page, { [database] in try await database.page(of: zone, since: token, limit, lists: lists) }, meanwhile: work)
       answer = .success(page)
     } catch let error as CloudError {
       guard ErrorPolicy.request(error) != .retry else {
@@ -100,7 +106,7 @@ extension SyncMachine {
       }
       answer = .failure(error)
     }
-    ahead = PageAhead(zone: zone, asked: token, limit: limit, answer: answer)
+    ahead = PageAhead(zone: zone, asked: token, limit: limit, lists: lists, answer: answer)
   }
 
   // MARK: A batch ahead

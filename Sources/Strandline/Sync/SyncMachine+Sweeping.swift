@@ -122,7 +122,8 @@ extension StoreCore {
     guard let epoch = projections.sync.zones[zone]?.sweepEpoch, epoch != 0 else { return 0 }
     let names = try changes.filter { change in
       switch change.kind {
-      case .version, .unreadable: try projections.entry(change.id)?.base.map { $0.version.rawValue <= epoch } ?? false
+      case .version, .listed, .unreadable:
+        try projections.entry(change.id)?.base.map { $0.version.rawValue <= epoch } ?? false
       case .deletion, .absence, .unseen: false
       }
     }.map(\.id.name)

@@ -19,6 +19,7 @@ struct SyncMachine: Sendable {
   var queue: UploadQueue
   var pace: RequestPace
   var options = CycleOptions()
+  var firstFetch = FirstFetch.pageByPage
   /// What the run has done.
   var report = SyncReport()
   /// When runs that may end early are over.
@@ -44,6 +45,12 @@ struct SyncMachine: Sendable {
   /// Zones that were fetched to their end, and whose sweep ends when the records have been looked up that the feed showed in
   /// older versions: a server that went back in time must not remove what it does not know yet.
   var sweepsToEnd: Set<ZoneID> = []
+  /// Queries for the newest records of zones that were never fetched.
+  var newest: [ZoneID: NewestRecords] = [:]
+  /// What is fetched next of what zones have listed.
+  var listings: [ZoneID: ListedRecords] = [:]
+  /// The most records in a lookup of those.
+  var listedMax = UploadPlan.operationsMax
   /// Records to look up, by zone.
   var lookups: [ZoneID: Set<String>] = [:]
   /// Zones in which children of deleted records may be that the app's rules for them were not applied to; nil before the
@@ -227,7 +234,7 @@ struct SyncMachine: Sendable {
     if try await decideLosses() { return .worked }
     wakeWhatIsDue()
     var blocked: RequestPace.Wait?
-    for kind in [RequestKind.account, .zoneList, .page, .lookup, .upload] {
+    for kind in [RequestKind.account, .zoneList, .query, .page, .lookup, .upload, .listed] {
       if kind != .account, !isAccountKnown { break }
       if let wait = pace.wait(for: kind) {
         if blocked.map({ wait.milliseconds < $0.milliseconds }) ?? true, try isDue(kind) { blocked = wait }
@@ -244,9 +251,11 @@ struct SyncMachine: Sendable {
     switch kind {
     case .account: try await askForAccount()
     case .zoneList: try await fetchList()
+    case .query: try await queryNewest()
     case .page: try await fetchNextPage()
     case .lookup: try await lookUpNext()
     case .upload: try await upload()
+    case .listed: try await fetchListed()
     }
   }
 
@@ -254,7 +263,9 @@ struct SyncMachine: Sendable {
     switch kind {
     case .account: !isAccountKnown
     case .zoneList: isListDue && fetchesFeed
+    case .query: zoneToQuery != nil
     case .page: nextZoneToFetch() != nil
+    case .listed: zoneWithListing != nil
     case .lookup: !lookups.isEmpty
     case .upload:
       sends && (zoneToErase != nil || store.projections.withLock { $0.outbox.newest.isEmpty } == false)

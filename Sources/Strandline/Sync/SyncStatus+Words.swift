@@ -16,6 +16,9 @@ extension SyncStatus {
       guard let upload, upload.total > 0 else { return "Uploading" }
       return "Uploading \(Self.number(upload.done)) of \(Self.number(upload.total))"
     case .fetching:
+      if let listing = download.listing {
+        return "Fetching \(Self.number(listing.done)) of \(Self.things(listing.total, "record"))"
+      }
       if download.records > 0 { return "Fetching: \(Self.things(download.records, "change"))" }
       // A poll that finds nothing is no news.
       return lastFetchMilliseconds == nil ? "Looking for changes" : rest(timeZone)
@@ -66,6 +69,9 @@ extension SyncStatus {
     }
     if let failureCode { return "Not synced: \(Self.words(forCode: failureCode.rawValue))" }
     if unsettled > 0 { return "\(Self.things(unsettled, "change")) to upload" }
+    if let listing = download.listing {
+      return "\(Self.things(listing.total - listing.done, "record")) to fetch"
+    }
     return lastFetchMilliseconds == nil && lastUploadMilliseconds == nil ? "Not synced yet" : "Synced"
   }
 
@@ -97,6 +103,7 @@ extension SyncStatus {
       ("oldestUnsettledMilliseconds", oldestUnsettledMilliseconds.map { "\($0)" } ?? "-"), ("inFlight", "\(inFlight)"),
       ("upload", upload.map { "\($0.done) of \($0.total)" } ?? "-"),
       ("download", "\(download.pages) pages, \(download.records) records, \(download.zonesLeft) zones left"),
+      ("listing", download.listing.map { "\($0.done) of \($0.total)" } ?? "-"),
       ("lastUpload", ago(lastUploadMilliseconds)), ("lastFetch", ago(lastFetchMilliseconds)),
       (
         "waits",

@@ -70,6 +70,9 @@ public struct SyncStatus: Hashable, Sendable {
     public var records: Int
     /// Zones with changes that are not fetched yet.
     public var zonesLeft: Int
+    /// Of zones that were listed first (`FirstFetch.recentFirst`): the records that are here, of those and the ones that are
+    /// still to be fetched. Nil if nothing is.
+    public var listing: Progress?
   }
 
   /// A wait before the next request.
@@ -108,7 +111,7 @@ public struct SyncStatus: Hashable, Sendable {
 
   /// A request that was answered, or failed.
   public struct Operation: Hashable, Sendable {
-    /// What was asked: `account`, `zoneList`, `page`, `lookup` or `upload`.
+    /// What was asked: `account`, `zoneList`, `query`, `page`, `lookup`, `upload` or `listed`.
     public var kind: String
     /// When it ended.
     public var milliseconds: Int64

@@ -168,6 +168,11 @@ final class SyncWatch: Sendable {
     if isNews { publish() }
   }
 
+  /// A first fetch goes without the newest records of a type, because the server refuses the query.
+  func skips(_ type: String, of zone: ZoneID, _ error: CloudError) {
+    log?(.notice, "goes without the newest '\(type)' of zone '\(zone)' first: \(error)")
+  }
+
   func suspended(_ isSuspended: Bool) {
     state.withLock { $0.isSuspended = isSuspended }
     publish()
@@ -258,6 +263,7 @@ final class SyncWatch: Sendable {
       let sync = projections.sync
       return (
         owed: projections.owed(asOf: durable), held: Self.groups(sync, scope), lost: Self.lost(sync, scope),
+        listing: projections.listing(in: scope),
         zonesLeft: sync.zones.count { $0.key.scope == scope && $0.value.isDirty && !$0.value.isLost },
         bounds: sync.bounds.values.sorted { $0.scope < $1.scope }
       )
@@ -274,7 +280,7 @@ final class SyncWatch: Sendable {
         upload: state.isRunning ? SyncStatus.Progress(done: done, total: done + known.owed.count) : nil,
         download: SyncStatus.Download(
           pages: state.pages, records: state.report.fetchedSaves + state.report.fetchedDeletes,
-          zonesLeft: known.zonesLeft),
+          zonesLeft: known.zonesLeft, listing: known.listing),
         lastUploadMilliseconds: state.lastUpload, lastFetchMilliseconds: state.lastFetch,
         wait: state.wait.flatMap { $0.untilMilliseconds > now ? $0 : nil },
         halts: (known.lost + state.refused.filter { halt in !known.lost.contains { $0.zone == halt.zone } }).sorted {

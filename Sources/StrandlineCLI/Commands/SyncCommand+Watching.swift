@@ -47,6 +47,8 @@ extension SyncStatus {
       "oldestUnsettledMilliseconds": optional(oldestUnsettledMilliseconds),
       "done": upload.map { .integer(Int64($0.done)) } ?? .null,
       "total": upload.map { .integer(Int64($0.total)) } ?? .null,
+      "fetched": download.listing.map { .integer(Int64($0.done)) } ?? .null,
+      "listed": download.listing.map { .integer(Int64($0.total)) } ?? .null,
       "waitUntilMilliseconds": optional(wait?.untilMilliseconds), "waitCode": wait.map { .string($0.code) } ?? .null,
       "failureCode": failureCode.map { .string($0.rawValue) } ?? .null,
     ])

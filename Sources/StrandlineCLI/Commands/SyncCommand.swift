@@ -24,6 +24,8 @@ extension Command {
       Option("--zone", "ZONE", "Only this zone."),
       Option("--pull-only", "Fetch only; send nothing."),
       Option("--push-only", "Send only; fetch nothing."),
+      Option(
+        "--recent", "TYPE", "A new store gets the newest records of this type first. May be given several times."),
       Option("--watch", "Stay, and print each change of the status until Ctrl-C."),
       .json, SyncTarget.apiToken, SyncTarget.sessionToken,
     ],

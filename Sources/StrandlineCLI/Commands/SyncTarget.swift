@@ -15,6 +15,8 @@ struct SyncTarget {
   private let address: CloudAddress
   private let apiToken: String
   private let sessionPath: String?
+  /// The types whose newest records come first to a store that has nothing of a zone yet.
+  private let recentTypes: [String]
   private let console: Console
 
   private static let tokenBytesMax = 16 << 10
@@ -40,6 +42,7 @@ struct SyncTarget {
     self.console = console
     storePath = arguments.operands[0]
     address = CloudAddress(container: container, environment: environment)
+    recentTypes = arguments.all("--recent")
     sessionPath = arguments["--session-token-file"]
     apiToken =
       try arguments["--api-token-file"].map { try Self.token(in: $0, console) }
@@ -91,6 +94,7 @@ struct SyncTarget {
         transport: NetworkTransport(timeout: timeout, totalTimeout: 6 * timeout), environment: environment.system)
     }
     configuration.isAutomatic = isAutomatic
+    if !recentTypes.isEmpty { configuration.firstFetch = .recentFirst(types: recentTypes) }
     return try await RecordStore.open(
       at: storePath, syncing: configuration, environment: StoreEnvironment(console.environment))
   }

@@ -120,6 +120,7 @@ extension StoreStatus.Zone {
       "zoneName": .string(id.name), "records": .integer(Int64(records)), "isDirty": .bool(isDirty),
       "lostReason": lostReason.map { .string("\($0)") } ?? .null, "lostWords": .string(lostWords),
       "ghostsPossible": .bool(ghostsPossible), "hasToken": .bool(hasToken),
+      "listed": .integer(Int64(listed)),
     ])
   }
 
@@ -133,6 +134,7 @@ extension StoreStatus.Zone {
     } else if let lostReason {
       words.append("lost (\(lostReason)): \(printable(lostWords)); kept here, not synced")
     }
+    if listed > 0 { words.append("\(Words.plural(listed, "record")) still to fetch") }
     if isDirty { words.append("has changes to fetch") }
     if !hasToken { words.append("never fetched") }
     if ghostsPossible { words.append("may hold records that the server has deleted") }

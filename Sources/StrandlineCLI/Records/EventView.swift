@@ -80,6 +80,7 @@ struct EventView {
     case .confirmed(let event):
       [("zone", .string(event.zone.name)), ("names", .integer(Int64(event.names.count)))]
     case .listed(let event): [("zone", .string(event.zone.name)), ("names", .integer(Int64(event.items.count)))]
+    case .listedEnded(let event): [("zone", .string(event.zone.name)), ("lsns", .string(ranges(event.lsns)))]
     case .blocked(let event): blocked(event)
     case .held(let event):
       [

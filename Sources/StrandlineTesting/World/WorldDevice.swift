@@ -83,6 +83,8 @@ final class WorldDevice: Sendable {
     configuration.schema["Note"].parent = ParentSchema()
     configuration.schema["Task"].parent = ParentSchema(WorldPlan.linkField)
     configuration.atomicZones = [WorldPlan.atomicZone]
+    // Half of the devices list a zone first.
+    if seed.isMultiple(of: 2) { configuration.firstFetch = .recentFirst(types: ["Note"], count: 2) }
     configure(&configuration)
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Self.options, environment: environment)
@@ -245,6 +247,8 @@ struct WorldReading: Sendable {
   var living: [RecordID: Set<Birth>] = [:]
   /// Births whose deletion was given up because the server's version had another one too: their app can see it.
   var spared: [RecordID: Set<Birth>] = [:]
+  /// What the device has listed and has still to fetch.
+  var listed: [LSN: Listed] = [:]
   /// Deletions that were given up although the server's version had no other birth.
   var wronglySpared: [LSN] = []
 
@@ -271,9 +275,19 @@ struct WorldReading: Sendable {
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: false))
       let own = event.births.intersection(created[event.id] ?? [])
       mergedUnconfirmed[event.id, default: []].formUnion(own.subtracting(confirmed[event.id] ?? []))
+    case .listed(let event): listed[lsn] = event
+    case .listedEnded(let event): for lsn in event.lsns { listed[lsn] = nil }
+    case .zoneChanged(let event) where event.change == .reset: listed = listed.filter { $0.value.zone != event.zone }
     case .blocked(let event) where event.subject == .mutation:
       givenUp[event.id, default: []].formUnion(mutations[event.lsn]?.births ?? event.births)
     default: break
+    }
+  }
+
+  /// Whether the device has still to fetch a version, and says so.
+  func lists(_ id: RecordID, _ tag: String?) -> Bool {
+    listed.values.contains { event in
+      event.zone == id.zone && event.items.contains { $0.name == id.name && $0.changeTag == tag }
     }
   }
 

@@ -120,8 +120,9 @@ extension WorldRun {
         // after it.
         guard let last = states.last, last.lsn <= place.lsn else { continue }
         let record = RecordID(name, zone: id)
-        // Set aside by name.
+        // Set aside by name, or still to be fetched.
         if sync.unread[record] != nil || sync.openBlocks[record] != nil { continue }
+        if reading.lists(record, last.version?.tag) { continue }
         let entry = try store.core.withLock { core in try core.projections.entry(record) }
         // A page that is behind showed it once more, to a device that deletes it: the answer to the deletion says that it is gone.
         if last.version == nil, entry?.pending?.isDeletion == true { continue }
@@ -270,6 +271,8 @@ extension WorldRun {
     case .blocked(let event): "\(name)births \(event.births.sorted()) tag \(event.changeTag) \(event.words)"
     case .held(let event): "\(name)\(event.lsn) \(event.code): \(event.words)"
     case .sent(let event): "\(event.lsns)"
+    case .listed(let event): "\(event.zone) \(event.items.map { "\($0.name) \($0.changeTag)" })"
+    case .listedEnded(let event): "\(event.zone) \(event.lsns)"
     case .tokenAdvanced(let event): "\(event.zone)"
     case .zoneChanged(let event): "\(event.zone) \(event.change) \(event.words)"
     default: name

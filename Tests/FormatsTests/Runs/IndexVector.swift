@@ -110,11 +110,11 @@ enum IndexVector {
         Blocked(
           id: RecordID("note-9", zone: zone), subject: .version, changeTag: "kz4", births: [EventSamples.otherBirth],
           consequence: .deleteAgain, words: "a life that was deleted here")),
+      .listed(Listed(zone: zone, items: [.init(name: "note-8", changeTag: "kz5", modifiedMilliseconds: 5)])),
       .tokenAdvanced(
         TokenAdvanced(zone: zone, asked: nil, token: ChangeToken(rawValue: "t1"), sweepEpoch: 0)),
       .zoneChanged(.lost(ZoneID("Gone"), .notFound, words: "ZONE_NOT_FOUND")),
-      .databaseTokenAdvanced(
-        DatabaseTokenAdvanced(scope: .private, asked: nil, token: ChangeToken(rawValue: "d1"))),
+      .databaseTokenAdvanced(.init(scope: .private, asked: nil, token: ChangeToken(rawValue: "d1"))),
       .pace(Pace.sample(1)),
       .accountChanged(AccountChanged(userHash: 5, isParked: true)),
     ])

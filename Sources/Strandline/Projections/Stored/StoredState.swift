@@ -26,6 +26,7 @@ package struct StoredState: Sendable {
   var unread: [Held]
   var openBlocks: [Blocked]
   var paces: [Pace]
+  var listed: [Listing]
   var latest: HybridTime
   var isParked: Bool
   /// The newest event when a compaction was last considered.
@@ -38,6 +39,12 @@ package struct StoredState: Sendable {
   struct TypeCount: Sendable {
     var type: String
     var count: UInt64
+  }
+  /// A `listed` event that has not ended.
+  struct Listing: Sendable {
+    var zone: ZoneID
+    var lsn: LSN
+    var names: UInt64
   }
   struct KnownZone: Sendable {
     var zone: ZoneID
@@ -65,6 +72,7 @@ extension StoredState: FieldDescribed {
       unread: try field("unread", .list(.payload(Held.self)), state?.unread),
       openBlocks: try field("openBlocks", .list(.payload(Blocked.self)), state?.openBlocks),
       paces: try field("paces", .list(.payload(Pace.self)), state?.paces),
+      listed: try field("listed", .list(.group(Listing.self)), state?.listed),
       latest: try field("latest", .time, state?.latest), isParked: try field("isParked", .flag, state?.isParked),
       considered: try field("considered", .lsn, state?.considered))
     try field.require(deletionCount <= UInt64(Int.max) && recordCount <= UInt64(Int.max), "a count that is too large")
@@ -121,6 +129,18 @@ extension StoredState.KnownZone: FieldGroup {
     state.sweepEpoch = try field("sweepEpoch", .varint, row?.state.sweepEpoch)
     state.resetPolicy = try field("resetPolicy", .text, row?.state.resetPolicy)
     state.ruledMilliseconds = try field("ruled", .zigzag, row?.state.ruledMilliseconds)
+  }
+}
+
+extension StoredState.Listing: FieldGroup {
+  static var tableName: String { "listing" }
+  static var bytesMin: Int { 5 }
+  init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    self.init(
+      zone: try field("zone", .zone, row?.zone), lsn: try field("lsn", .lsn, row?.lsn),
+      names: try field("names", .varint, row?.names))
+    // Together they are still below 2^63, however many there are.
+    try field.require(names > 0 && names <= UInt64(UInt32.max), "a listing of no names, or of too many")
   }
 }
 
