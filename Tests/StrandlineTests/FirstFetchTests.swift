@@ -458,6 +458,8 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     func take(_ record: ServerRecord) async throws -> SyncReport {
       let taken = try await store.take([ServerChange(id, .version(record))], .query)
       #expect(try await a.brokenInvariant() == nil)
+      // What is not taken raises no question either: the feed answers it.
+      #expect(store.projections.sync.openBlocks.isEmpty)
       return taken.report
     }
     let cloud = b.web()
@@ -520,6 +522,7 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     for record in [new, old, new] {
       _ = try await store.take([ServerChange(RecordID("n0"), .version(record))], .query)
       #expect(try await a.value("n0") == "later")
+      #expect(store.projections.sync.openBlocks.isEmpty)
     }
   }
 }
