@@ -158,6 +158,7 @@ struct HelpTests {
           watch                   Print records, and then each change of them.
           put                     Change or create one record.
           delete                  Delete records.
+          restore                 Bring deleted records back as they were.
           sync                    Sync a store with CloudKit or a local server, once or with --watch.
           status                  Show what a store holds, has to send and waits for.
           pending                 List the records with unsent changes, and what is in their way.

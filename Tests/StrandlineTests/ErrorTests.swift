@@ -225,6 +225,7 @@ private struct PublicCall: Sendable {
     PublicCall("RecordStore.outcomes(of:)") { _ = try $0.store.outcomes(of: try #require($0.receipt.lsns)) },
     PublicCall("RecordStore.sync", damaged: nil) { _ = try $0.store.sync },
     PublicCall("Receipt.uploaded()") { try await $0.receipt.uploaded() },
+    PublicCall("Receipt.pendingChanges()") { _ = try $0.receipt.pendingChanges() },
     PublicCall("Receipt.outcome()") { _ = try await $0.receipt.outcome() },
     PublicCall("SyncEngine.now()", damaged: nil) { try await $0.engine.now() },
     PublicCall("SyncEngine.now(deadline:)", damaged: nil) { try await $0.engine.now(deadline: .seconds(60)) },

@@ -201,11 +201,13 @@ private struct ColoredLetter: SyncRecord, Equatable {
 
 @Suite(.timeLimit(.minutes(10))) struct ScenarioScheduleTests {
   /// An engine that runs by itself, on a clock that stands until the test advances it.
-  private func automatic(_ device: Device, _ cloud: RefusingCloud) async throws -> RecordStore {
+  private func automatic(
+    _ device: Device, _ cloud: RefusingCloud, hasJitter: Bool = false
+  ) async throws -> RecordStore {
     device.clock.autoAdvance = false
     var configuration = SyncConfiguration(cloud)
     configuration.isAutomatic = true
-    configuration.pace.hasJitter = false
+    configuration.pace.hasJitter = hasJitter
     return try await RecordStore.open(
       at: "/store", syncing: configuration, options: Device.options, environment: device.environment)
   }
@@ -268,7 +270,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
     for seed: UInt64 in 1...2 {
       let a = try Fleet(seed: seed).device("a")
       let cloud = RefusingCloud(a)
-      let store = try await automatic(a, cloud)
+      let store = try await automatic(a, cloud, hasJitter: true)
       try await run(a.clock) { try store.sync.status.phase == .idle && a.clock.sleeperCount > 0 }
       let asked = Mutex<UInt64?>(nil)
       cloud.refuse { [clock = a.clock] script in
