@@ -2,6 +2,7 @@
 
 import Strandline
 import StrandlineLog
+import StrandlineSimulation
 import StrandlineSyncProofs
 import Testing
 
@@ -45,6 +46,40 @@ import Testing
     try await exchange(a, b)
     #expect(try await b.value("n") == "edited")
     #expect(try await b.value("n", "body") == "b")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `has what won a conflict, and not the edit that lost`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.put("n", ["title": "t"])
+    try await exchange(a, b)
+    try await a.put("n", ["title": "older"])
+    b.clock.advance(milliseconds: 60_000)
+    try await b.put("n", ["title": "newer"])
+    try await exchange(b, a)
+    #expect(try await a.value("n") == "newer")
+    try await a.remove("n")
+    try await a.open().restore(id)
+    #expect(try await a.value("n") == "newer")
+  }
+
+  @Test func `has its last life, and no edit of one before`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.put("n", ["title": "life 1"])
+    try await exchange(a, b)
+    try await b.remove("n")
+    try await b.exchange()
+    try await a.put("n", ["title": "life 1, edited"])
+    try await a.exchange()
+    try await b.create("n", ["title": "life 2"])
+    try await exchange(b, a)
+    try await b.remove("n")
+    try await exchange(b, a)
+    try await a.open().restore(id)
+    #expect(try await a.value("n") == "life 2")
+    try await exchange(a, b)
     try await expectAgreement(a, b)
   }
 

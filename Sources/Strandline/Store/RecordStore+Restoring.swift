@@ -50,25 +50,34 @@ extension RecordStore {
 
 /// The newest version of a record that was not given up, while its history is read from the beginning.
 private struct LastVersion {
-  private var atServer: Record?
+  /// What the server had, and the event that said so.
+  private var atServer: (lsn: LSN, record: Record)?
+  /// What was written here and is not settled.
   private var written: (lsn: LSN, record: Record)?
 
-  var record: Record? { written?.record ?? atServer }
+  var record: Record? { (written ?? atServer)?.record }
 
   mutating func take(_ change: RecordChange) {
+    let lsn = change.position.lsn
     switch change.kind {
-    case .saved, .merged: written = change.record.map { (change.position.lsn, $0) }
-    case .fetched: atServer = change.record ?? atServer
+    case .saved, .merged: written = change.record.map { (lsn, $0) }
+    case .fetched: atServer = change.record.map { (lsn, $0) } ?? atServer
     case .discarded: written = nil
-    case .settled where change.mutation == written?.lsn:
+    // The life ends, and what was written in it with it: another one may follow under the name.
+    case .deleted, .fetchedDeletion: endWritten()
+    case .settled where written != nil && change.mutation == written?.lsn:
       switch change.outcome {
-      case .saved, .merged:
-        atServer = written?.record
-        written = nil
+      case .saved, .merged, .deletedOnServer, .cancelled: endWritten()
       case .rejected, .discarded: written = nil
       default: break
       }
     default: break
     }
+  }
+
+  /// What was written counts as the server's, unless a version has come since: that one includes it.
+  private mutating func endWritten() {
+    if let written, atServer.map({ $0.lsn < written.lsn }) ?? true { atServer = written }
+    written = nil
   }
 }
