@@ -4,6 +4,7 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
 import Synchronization
@@ -115,6 +116,41 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     #expect(try await !isAtServer(.main, b))
   }
 
+  @Test func `a deletion that did not arrive is sent again though the token has expired since`() async throws {
+    let (fleet, a, b, cloud) = try await devices()
+    cloud.refuse { $0.requests[.deleteZone] = [CloudError(.networkError, reason: "lost")] }
+    try await a.open().sync.eraseZone(.main)
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
+    // Another device has changed what it can.
+    for name in ["n0", "n1"] { try await b.put(name, ["title": "of b"]) }
+    try await b.exchange()
+    fleet.server.setFaults(expired())
+    try await a.exchange()
+    #expect(try await a.state().lostReason == .erased)
+    #expect(try await !isAtServer(.main, b))
+  }
+
+  @Test func `what the engine learns while the app ends a zone does not undo that`() async throws {
+    let (_, a, _, cloud) = try await devices()
+    let store = try await a.open()
+    try await cloud.web.deleteZone(.main)
+    try await a.put("n1", ["title": "edited"])
+    // The app ends it while the server is asked for the list of zones.
+    cloud.refuse { script in
+      script.refusal = { kind, _ in
+        if kind == .zones {
+          _ = try? store.commitBlocking { core in
+            try core.append(.zoneChanged(.lost(.main, .erasing, words: "asked for", policy: "erase")))
+          }
+        }
+        return nil
+      }
+    }
+    _ = try? await a.exchange(.pushOnly)
+    #expect(cloud.count(.zones) > 0)
+    #expect(try await [.erasing, .erased].contains(a.state().lostReason))
+  }
+
   @Test(arguments: [false, true]) func `a zone that another device made after a lost answer is left alone`(
     _ expires: Bool
   ) async throws {
@@ -125,8 +161,9 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     try await a.open().sync.eraseZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
     #expect(cloud.count(.deleteZone) == 1)
-    // It did arrive.
+    // It did arrive. The server gives no two records one creation time.
     try await cloud.web.deleteZone(.main)
+    fleet.serverClock.advance(milliseconds: 1_000)
     #expect(try await b.run()?.code == .zoneLost)
     try await b.open().sync.resync(.main, from: .here)
     try await b.exchange()

@@ -314,7 +314,8 @@ public final class SyncEngine: SyncDriver {
   ///
   /// What becomes of the zone at the server is carried out once more after a crash or a lost answer, until the server
   /// confirms it or does not have the zone. A zone that another device has made under the same name meanwhile is left alone:
-  /// the server refuses this store's change token for it, so the old one is gone. `resumeZone` syncs the new one.
+  /// the server refuses this store's change token for it, and it has none of the records that this store knows of the old one.
+  /// `resumeZone` syncs the new one.
   ///
   /// - Parameters:
   ///   - zone: the zone.
@@ -365,10 +366,20 @@ public final class SyncEngine: SyncDriver {
       causes = takeCauses()
       let debounce = schedule.debounce(causes, isConstrained: isConstrained, random)
       if debounce > 0 {
-        do { try await environment.clock.sleep(milliseconds: debounce) } catch { return }
-        // What has happened meanwhile is this run's too.
-        causes.formUnion(takeCauses())
+        do { try await pass(debounce, &causes) } catch { return }
       }
+    }
+  }
+
+  /// Waits for some milliseconds. What happens meanwhile is the same run's, and a person who has come to the foreground does not
+  /// wait.
+  private func pass(_ milliseconds: Int64, _ causes: inout Set<SyncCause>) async throws {
+    let clock = store.environment.clock
+    let end = clock.monotonicNanoseconds() &+ UInt64(milliseconds) &* 1_000_000
+    while !causes.contains(.foreground), case let now = clock.monotonicNanoseconds(), now < end {
+      await wakeUp.wait(atMost: Int64((end - now + 999_999) / 1_000_000), clock: clock)
+      try Task.checkCancellation()
+      causes.formUnion(takeCauses())
     }
   }
 

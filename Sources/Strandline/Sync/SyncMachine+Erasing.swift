@@ -1,17 +1,14 @@
 // Ends zones at the server, as the app has asked for.
 //
 // A zone has a name and no number, so after a deletion whose answer was lost a zone of that name may be another one: another
-// device has made it since. Its change tokens tell: those of the old zone are no good for the new one. So before a zone is
-// deleted, its token is known to be good; that a request for the deletion leaves is durable before it leaves; and before another
-// one leaves, the feed is asked with that token. If the server refuses it, or has no such zone, the old zone is gone and the
-// erasure has been carried out. A zone that was made since is left alone, and is not synced until a person decides.
+// device has made it since. Its change tokens tell: those of the old zone are no good for the new one. So a zone is deleted
+// only if the server takes its token; if it refuses it, the token may be of a zone that is gone, or too old, and the records
+// tell: a zone that has none of those that this store knows of it was made since. It is left alone, and is not synced until a
+// person decides.
 
 import StrandlineSystem
 
 extension SyncMachine {
-  /// What the loss of a zone says while a request for its deletion may have reached the server.
-  private static let deletionLeft = "a request to delete it has left, and the answer is not known"
-
   /// The zone to delete at the server next.
   var zoneToErase: ZoneID? {
     let (scope, only) = (scope, options.zone)
@@ -22,22 +19,17 @@ extension SyncMachine {
 
   /// Deletes a zone at the server. One that it does not have was deleted by an earlier request, or by another device.
   mutating func erase(_ zone: ZoneID) async throws -> Bool {
-    var hasLeft = false
     do {
-      let mayHaveLeft = self.zone(zone)?.lostWords == Self.deletionLeft
-      guard let isThere = try await isTheOneToErase(zone, mayHaveLeft: mayHaveLeft) else { return true }
+      guard let isThere = try await isTheOneToErase(zone) else { return true }
+      // The app may have taken it back meanwhile.
+      guard self.zone(zone)?.lostReason == .erasing else { return true }
       if isThere {
-        guard try await note(zone, Self.deletionLeft) else { return true }
-        hasLeft = true
         let doing = "erasing zone '\(zone)'"
         guard try await ask(.upload, doing, { [database] in try await database.deleteZone(zone) }) != nil else {
           return true
         }
       }
     } catch let error as CloudError {
-      if hasLeft, ErrorPolicy.appliedNothing(error), ErrorPolicy.request(error) != .zoneMissing {
-        _ = try await note(zone, "the app has asked for its end, and the server refused it: \(error.code.rawValue)")
-      }
       switch ErrorPolicy.request(error) {
       case .zoneMissing: break
       case .signIn: throw signIn(error)
@@ -57,11 +49,10 @@ extension SyncMachine {
     return true
   }
 
-  /// Whether the server's zone of that name is the one that the app wants ended, by its token; nil if it did not answer.
-  ///
-  /// - Parameter mayHaveLeft: a request to delete it may have been carried out.
-  private mutating func isTheOneToErase(_ zone: ZoneID, mayHaveLeft: Bool) async throws -> Bool? {
+  /// Whether the server's zone of that name is the one that the app wants ended; nil if it did not answer.
+  private mutating func isTheOneToErase(_ zone: ZoneID) async throws -> Bool? {
     let doing = "asking whether zone '\(zone)' is the one to erase"
+    var isRefused = false
     if let token = self.zone(zone)?.token {
       do {
         let page = try await ask(.upload, doing) { [database] in
@@ -69,15 +60,16 @@ extension SyncMachine {
         }
         return page == nil ? nil : true
       } catch let error as CloudError where ErrorPolicy.mayBeExpiredToken(error) {
-        if mayHaveLeft { return false }
+        isRefused = true
       }
     }
-    // It was never fetched, or its token has expired: another token says later which zone this was. The zone is not synced any
-    // more, and whoever takes the erasure back has it fetched from its beginning.
     let page = try await ask(.upload, doing) { [database] in
-      try await database.zoneChanges(in: zone, since: nil, limit: 1)
+      try await database.zoneChanges(in: zone, since: nil, limit: Self.pageLimit)
     }
     guard let page else { return nil }
+    if isRefused, try !knowsOne(of: page, in: zone) { return false }
+    // This token says later which zone this was. The zone is not synced any more, and whoever takes the erasure back has it
+    // fetched from its beginning.
     try await store.commit { core in
       guard core.projections.sync.zones[zone]?.lostReason == .erasing else { return }
       try core.append(.tokenAdvanced(TokenAdvanced(zone: zone, asked: nil, token: page.token, sweepEpoch: 0)))
@@ -85,16 +77,20 @@ extension SyncMachine {
     return true
   }
 
-  /// Notes how far an erasure is; false if the app has taken it back.
-  private func note(_ zone: ZoneID, _ words: String) async throws -> Bool {
-    var isErasing = false
-    try await store.commit { core in
-      let state = core.projections.sync.zones[zone]
-      isErasing = state?.lostReason == .erasing
-      guard isErasing, state?.lostWords != words else { return }
-      try core.append(.zoneChanged(.lost(zone, .erasing, words: words, policy: "erase")))
+  /// Whether a page shows a record of a zone that this store has synced: by its name and the moment of its creation, which no
+  /// change of it changes, or a name of which this store knows that it was deleted there.
+  private func knowsOne(of page: ZonePage, in zone: ZoneID) throws -> Bool {
+    try page.changes.contains { change in
+      switch change {
+      case .saved(let record):
+        let base = try store.projections.entry(RecordID(record.name, zone: zone))?.base
+        guard let created = base?.createdMilliseconds else { return false }
+        return created == record.system.created?.milliseconds
+      case .deleted(let name):
+        let known = try store.projections.look(RecordID(name, zone: zone))
+        return known.entry?.base != nil || known.deletion != nil
+      case .failed: return false
+      }
     }
-    if isErasing { try await store.flushBeforeLeaving() }
-    return isErasing
   }
 }
