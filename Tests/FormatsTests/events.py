@@ -726,6 +726,7 @@ class State:
             zone.update(isDirty=False, lostReason=event["reason"], lostWords=event["words"])
             if event["reason"] in (7, 8):
                 zone["ruled"] = event["ruled"]
+                self.listed.pop(zone_key(event["zone"]), None)
         else:
             zone.update(hasGhosts=True, token=None, isDirty=True, lostReason=None, lostWords="")
             zone.update(sweepEpoch=0, resetPolicy=event["policy"])

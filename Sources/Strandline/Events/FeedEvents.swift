@@ -88,6 +88,9 @@ package struct ZoneChanged: EventPayload, Hashable {
   /// Whether a person or a rule has decided about the zone: a token that was refused decides nothing.
   package var decides: Bool { change == .reset && !policy.isEmpty }
 
+  /// Whether the app has ended the zone, or wants it ended.
+  package var endsZone: Bool { reason == .erasing || reason == .erased }
+
   /// The zone is gone; it is frozen here.
   package static func lost(
     _ zone: ZoneID, _ reason: ZoneLoss, words: String, policy: String = "freeze", ruledMilliseconds: Int64 = 0

@@ -287,8 +287,8 @@ package struct Projections: Sendable {
   }
 
   private mutating func apply(_ changed: ZoneChanged, at lsn: LSN) {
-    // What was listed is fetched with all the rest.
-    if changed.change == .reset, let listed = sync.listed[changed.zone] {
+    // What was listed is fetched with all the rest, or never: the app has ended the zone.
+    if changed.change == .reset || changed.endsZone, let listed = sync.listed[changed.zone] {
       for event in listed.events.keys { change(.listed(changed.zone, event, nil), at: lsn) }
     }
     change(changed.zone, at: lsn) { state in
@@ -306,7 +306,7 @@ package struct Projections: Sendable {
         state.isDirty = false
         (state.lostReason, state.lostWords) = (changed.reason, changed.words)
         // What the app ends itself is no matter of its rules.
-        if state.isErased { state.ruledMilliseconds = changed.ruledMilliseconds }
+        if changed.endsZone { state.ruledMilliseconds = changed.ruledMilliseconds }
       case .reset:
         // Records that were deleted at the server before the fetch that follows stay here until its sweep has ended.
         (state.hasGhosts, state.resetPolicy) = (true, changed.policy)

@@ -315,7 +315,7 @@ package struct Intake {
         try save(loaded.version, dirty: dirty, loaded.editCount, base: version, time, isCreation: false, id, &core)
       case .block(let blocked): try core.append(.blocked(blocked))
       case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
-      case .loseZone(let words): try core.append(.zoneChanged(.lost(id.zone, .wentBack, words: words)))
+      case .loseZone(let words): try core.appendLoss(of: id.zone, .wentBack, words: words)
       }
     }
   }

@@ -36,17 +36,18 @@ extension RecordStore {
   ///   server refuses as a whole is not sent again by itself.
   func obstacle(to open: OpenMutations, isRunOver: Bool = false) throws -> StrandlineError? {
     var known = KnownObstacles()
+    // What was followed once led to no obstacle.
+    var met: Set<RecordID> = []
     for (id, lsn) in open.mutations where try projections.owes(id, lsn) {
-      if let obstacle = try obstacle(to: id, isRunOver: isRunOver, &known) { return obstacle }
+      if let obstacle = try obstacle(to: id, isRunOver: isRunOver, &known, &met) { return obstacle }
     }
     return nil
   }
 
   private func obstacle(
-    to id: RecordID, isRunOver: Bool, _ known: inout KnownObstacles
+    to id: RecordID, isRunOver: Bool, _ known: inout KnownObstacles, _ met: inout Set<RecordID>
   ) throws -> StrandlineError? {
     var next = id
-    var met: Set<RecordID> = []
     // A circle goes in one request, and its records wait for nothing else.
     while met.insert(next).inserted, let change = try pendingChange(of: next, &known) {
       switch change.obstacle {

@@ -40,7 +40,8 @@ extension RecordStore {
         try core.append(.discarded(Discarded(id: id, lsn: lsn)))
         discarded.append(id)
       }
-      guard state.lostReason != .erasing, state.lostReason != .erased else { return }
+      // One that a rule has removed would be synced again if the server had it again.
+      guard !state.isErased || state.isFollowed else { return }
       try core.append(.zoneChanged(.lost(zone, .erasing, words: "the app has asked for its end", policy: "erase")))
     }
     return discarded

@@ -300,7 +300,7 @@ extension SyncMachine {
     }
     if self.zone(zone)?.resetPolicy == ResyncSource.server.rawValue { return try await removeAll(of: zone) }
     try await store.commit { core in
-      try core.append(.zoneChanged(.lost(zone, .notFound, words: "the server does not have it: \(error)")))
+      try core.appendLoss(of: zone, .notFound, words: "the server does not have it: \(error)")
     }
     fetches[zone] = nil
     noteLoss(of: zone)

@@ -77,10 +77,25 @@ extension SyncMachine {
   }
 }
 
+extension StoreCore {
+  /// The engine has found that a zone is gone, or not what it was. What the app has asked for about it while the server was asked
+  /// stands: a zone that is to be erased is not uploaded again by a rule.
+  mutating func appendLoss(of zone: ZoneID, _ reason: ZoneLoss, words: String) throws {
+    guard projections.sync.zones[zone]?.isErased != true else { return }
+    try append(.zoneChanged(.lost(zone, reason, words: words)))
+  }
+}
+
 extension RecordStore {
   /// How many records of a zone owe something. O(all that do): asked when a zone is lost.
   fileprivate func owed(in zone: ZoneID) throws -> Int {
     let lsns = projections.owed(.max, after: .none, upTo: source.durableLSN)
-    return try lsns.count { try owner(ofPending: $0)?.zone == zone }
+    return try lsns.count { lsn in
+      // The upload holds by its name what cannot be read.
+      do { return try owner(ofPending: lsn)?.zone == zone } catch let error as StrandlineError where error.isOfOneRecord
+      {
+        return false
+      }
+    }
   }
 }

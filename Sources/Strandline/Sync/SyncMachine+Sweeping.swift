@@ -87,11 +87,9 @@ extension SyncMachine {
   /// The sweep would remove too much to be done without a question.
   mutating func freeze(_ zone: ZoneID, absent: Int, living: Int) async throws {
     try await store.commit { core in
-      try core.append(
-        .zoneChanged(
-          .lost(
-            zone, .missingRecords,
-            words: "the server lists \(living - absent) of the \(living) records that it once acknowledged")))
+      try core.appendLoss(
+        of: zone, .missingRecords,
+        words: "the server lists \(living - absent) of the \(living) records that it once acknowledged")
     }
     fetches[zone] = nil
     for id in doubts.keys where id.zone == zone { doubts[id] = nil }

@@ -117,7 +117,11 @@ extension SyncMachine {
         return true
       }
       pace.succeeded(.upload)
-      try await store.commit { try $0.append(.zoneChanged(ZoneChanged(zone: zone, change: .created))) }
+      try await store.commit { core in
+        // The app may have asked for its end meanwhile: that is carried out next.
+        guard core.projections.sync.zones[zone]?.isErased != true else { return }
+        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .created)))
+      }
     } catch let error as CloudError {
       if ErrorPolicy.request(error) == .signIn { throw signIn(error) }
       refusedZones[zone] = error

@@ -231,7 +231,7 @@ struct SyncMachine: Sendable {
       guard hasPageAhead else { return .outOfTime }
       return try await fetchNextPage() ? .worked : .outOfTime
     }
-    if try await decideLosses() { return .worked }
+    if isAccountKnown, try await decideLosses() { return .worked }
     wakeWhatIsDue()
     var blocked: RequestPace.Wait?
     for kind in [RequestKind.account, .zoneList, .query, .page, .lookup, .upload, .listed] {

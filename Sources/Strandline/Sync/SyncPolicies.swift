@@ -8,10 +8,10 @@ import StrandlineSystem
 public enum ZoneLossRule: String, Hashable, Sendable, CaseIterable {
   /// Nothing: the zone is frozen, its records stay readable, and a person decides (`SyncEngine.resync`). The default.
   case ask
-  /// What was synced is removed here, as `resync` from the server does it. A change that is not sent stays, and what the server
-  /// says to it decides: an edit of a record that is gone ends as `MutationOutcome.deletedOnServer`, and stays in the
-  /// history; a record that the server never had is uploaded. The zone is synced again when the server has it again, and it
-  /// is made anew for what is owed or is written here later.
+  /// What was synced is removed here, as `resync` from the server does it. If the zone is gone, an edit that is not sent ends as
+  /// `MutationOutcome.deletedOnServer`, and stays in the history; if it is there, the server's answer to the edit decides. A record
+  /// that the server never had is uploaded. The zone is synced again when the server has it again, and it is made anew for
+  /// what is owed or is written here later.
   case removeHere
   /// Everything is uploaded again, as `resync` from here does it; a zone that is gone is made anew.
   case uploadAgain
@@ -19,7 +19,7 @@ public enum ZoneLossRule: String, Hashable, Sendable, CaseIterable {
 
 /// What the engine does about zones that are lost, by the reason of the loss. Nothing is removed or uploaded by default.
 ///
-/// The run that learns of the loss carries the rule out; one that was interrupted is gone on with, after a relaunch too.
+/// The run that learns of the loss carries the rule out, if it both fetches and sends; one that was interrupted is gone on with, after a relaunch too.
 /// `SyncReport.lossesDecided` and `SyncStatus.lossesDecided` say so. A rule decides about a zone once in 24 hours: one
 /// that is lost again before is frozen until a person decides, or until the day is over. So two devices of which one ends
 /// what the other one makes anew do not go on for ever.
