@@ -68,7 +68,7 @@ extension SyncMachine {
     }
     guard let page else { return nil }
     if isRefused, try !knowsOne(of: page, in: zone) { return false }
-    // This token says later which zone this was. The zone is not synced any more, and whoever takes the erasure back has it
+    // This token says later which zone this was. The zone is not synced any more, and an app that takes the erasure back has it
     // fetched from its beginning.
     try await store.commit { core in
       guard core.projections.sync.zones[zone]?.lostReason == .erasing else { return }
