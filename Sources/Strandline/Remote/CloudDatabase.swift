@@ -46,7 +46,11 @@ public protocol CloudDatabase: Sendable {
   /// Records of a type, the one that was changed last first. Throws `.unsupported`, the default, if the transport has no
   /// queries, and what the server says if the schema has no index for it: the engine then does without.
   ///
-  /// - Parameter marker: the one of the page before; nil for the first.
+  /// - Parameters:
+  ///   - type: the type.
+  ///   - zone: the zone.
+  ///   - limit: the most records of a page, at most 200.
+  ///   - marker: the one of the page before; nil for the first.
   func newestRecords(
     ofType type: String, in zone: ZoneID, limit: Int, after marker: String?
   ) async throws -> NewestPage
