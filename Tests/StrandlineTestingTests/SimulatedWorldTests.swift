@@ -83,6 +83,9 @@ struct `Simulated worlds` {
     FamousWorld(
       "a full fetch of a disk put back meets a page of before, with the end of an earlier life", seed: 205_964,
       devices: 2, steps: [20, 24, 26, 38, 39, 52, 83, 85, 90, 94, 96, 97, 99, 107, 115, 118]),
+    FamousWorld(
+      "a name that is listed is created and deleted here before the listed record is fetched", seed: 301_810, devices: 4,
+      steps: [3, 12, 13, 37, 39, 41, 42, 50, 51, 55, 59, 60, 67, 68]),
   ]
 
   @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {

@@ -363,6 +363,24 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     #expect(try await fleet.device("b").synced().value("n3", "body") == "mine")
   }
 
+  @Test func `a record that the app creates and deletes under a listed name leaves the listed one alone`() async throws {
+    let fleet = try Fleet()
+    try await fleet.fill(20)
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a)
+    let broken = CloudError(.networkError, reason: "cut")
+    cloud.before.withLock { $0 = { request, _ in if request == .lookup { throw broken } } }
+    try await a.open(database: cloud, firstFetch: recent.without)
+    await #expect(throws: StrandlineError.self) { try await a.sync() }
+    #expect(try await a.listedLeft == 20)
+    try await a.write("n3", ["title": "mine"])
+    try await a.open().write { try $0.delete(RecordID("n3")) }
+    cloud.before.withLock { $0 = nil }
+    try await a.sync()
+    try await a.expectComplete(fleet)
+    #expect(try await a.value("n3", "title") == "t3")
+  }
+
   @Test func `what the app writes meanwhile goes before the rest comes`() async throws {
     let fleet = try Fleet()
     try await fleet.fill(100)

@@ -252,7 +252,12 @@ extension StoreIndex {
     let types = Dictionary(grouping: kept, by: \.index.recordType)
     var rows: [RowChange] = []
     var unreadable: Set<StoredIndex> = []
-    for (id, new) in projections.records.changed {
+    // In the order of the log, which is read for it.
+    let changes = projections.records.changed.sorted { left, right in
+      let (one, other) = (left.value?.view?.rawValue ?? 0, right.value?.view?.rawValue ?? 0)
+      return one != other ? one < other : left.key < right.key
+    }
+    for (id, new) in changes {
       // Without the old version its rows stay: they say nothing wrong, because a query compares the record.
       let old = (try? projections.runs?.entry(id))?.entry
       guard old?.view != new?.view || old?.type != new?.type else { continue }

@@ -222,7 +222,8 @@ extension SyncMachine {
   /// Whether a listed version is not here, nor anything that came later.
   private func isMissing(_ item: Listed.Item, listed: LSN, _ id: RecordID) throws -> Bool {
     let known = try store.projections.look(id)
-    if let deletion = known.deletion, deletion.lsn > listed, !deletion.isProvisional { return false }
+    // What the app deleted is another life, if the version never was here.
+    if let deletion = known.deletion, deletion.lsn > listed, !deletion.isLocal { return false }
     guard let base = known.entry?.base else { return true }
     let modified = base.modifiedMilliseconds ?? 0
     if base.changeTag == item.changeTag, modified == item.modifiedMilliseconds { return false }

@@ -22,10 +22,19 @@ final class WorldDevice: Sendable {
   private let configure: @Sendable (inout SyncConfiguration) -> Void
   private let parts: Mutex<Parts>
 
+  /// What can be put back in place of the disk.
+  struct Backup {
+    var disk: SimulatedDisk
+    var lsn: LSN
+    var turnCount: Int
+    /// What was listed by then.
+    var listed: [LSN: Listed]
+  }
+
   private struct Parts {
     var disk: SimulatedDisk
     var store: RecordStore?
-    var backup: (disk: SimulatedDisk, lsn: LSN, turnCount: Int)?
+    var backup: Backup?
     var reading = WorldReading()
     /// Events that were read and that the judge has not seen.
     var unjudged: [(lsn: LSN, event: Event)] = []
@@ -48,7 +57,7 @@ final class WorldDevice: Sendable {
   var store: RecordStore? { parts.withLock { $0.store } }
   /// What has been read of its log, compactions or not.
   var reading: WorldReading { parts.withLock { $0.reading } }
-  var backup: (disk: SimulatedDisk, lsn: LSN, turnCount: Int)? { parts.withLock { $0.backup } }
+  var backup: Backup? { parts.withLock { $0.backup } }
   /// How often the store was opened.
   var starts: UInt64 { parts.withLock { $0.starts } }
 
@@ -132,10 +141,13 @@ final class WorldDevice: Sendable {
   /// The disk as it would be after a power cut now that loses nothing.
   func image() -> SimulatedDisk { disk.imageAfterCrash(.none) }
 
-  func backUp(at lsn: LSN) {
+  func backUp(at lsn: LSN) throws {
+    try readOn()
     let image = image()
     let turnCount = clock.turnCount
-    parts.withLock { $0.backup = (image, lsn, turnCount) }
+    parts.withLock { parts in
+      parts.backup = Backup(disk: image, lsn: lsn, turnCount: turnCount, listed: parts.reading.listed)
+    }
   }
 
   /// Puts another disk in place of this one.

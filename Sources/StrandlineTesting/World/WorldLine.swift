@@ -125,6 +125,8 @@ final class WorldLine: Transport {
     var zone: ZoneID? { WorldLine.zone(in: request) }
     /// The token with which they were asked for.
     var since: String? { WorldLine.token(in: request) }
+    /// Whether records without fields were asked for.
+    var lists: Bool { WorldLine.lists(request) }
   }
 
   /// The zone that the body of a request for changes names.
@@ -133,13 +135,18 @@ final class WorldLine: Transport {
     return WorldPlan.zones.first { text.contains("\"\($0.name)\"") }
   }
 
+  /// Whether a request asks for records without fields.
+  private static func lists(_ body: [UInt8]) -> Bool { String(decoding: body, as: UTF8.self).contains("\"desiredKeys\"") }
+
   /// An old answer as the answer to a request. Nil if there is none of the same life of the zone, and if it was asked for with a
-  /// newer token, by a device that has lost it since: no server, however far behind, leaves out what came between the two.
+  /// newer token, by a device that has lost it since: no server, however far behind, leaves out what came between the two. Nor
+  /// does it leave out the fields of records of which they were asked for.
   private func page(before back: Int, of request: HTTPRequest, _ form: WorldOldAnswer) -> HTTPResponse? {
     guard OldPage.isKept(request), let zone = Self.zone(in: request.body), let asked = Self.token(in: request.body)
     else { return nil }
     return state.withLock { state in
-      let pages = state.pages.filter { $0.zone == zone }
+      let lists = Self.lists(request.body)
+      let pages = state.pages.filter { $0.zone == zone && $0.lists == lists }
       guard pages.count >= back else { return nil }
       let old = pages[pages.count - back]
       var page = old.response

@@ -151,7 +151,7 @@ struct WorldRun {
     case .copy: try await copy(device)
     case .backUp:
       let store = try await device.open()
-      device.backUp(at: store.durableLSN)
+      try device.backUp(at: store.durableLSN)
       say("\(device.name) is backed up at \(store.durableLSN)")
     case .restore: try await restore(device)
     default: break
@@ -335,7 +335,7 @@ struct WorldRun {
     memory.forfeit(device.number, after: backup.lsn)
     together.forfeit(device.number, after: backup.lsn)
     var reading = device.reading
-    reading.upTo = backup.lsn
+    (reading.upTo, reading.listed) = (backup.lsn, backup.listed)
     await device.replaceDisk(by: backup.disk, reading: reading)
     if backup.turnCount != device.clock.turnCount { device.clock.forgetsTurn() }
     device.line.forgetWait()
