@@ -5,7 +5,8 @@
 // shows in a zone's changes, as it was at the first time, up to one page of them. After the deletion of a kept record,
 // the next `changes/zone` whose token lies at or behind the deletion, and so comes from a client that has seen it, is
 // answered with all kept records, the request's own token, and `moreComing: true`; the request after it gets the normal
-// changes. That happens once for each deletion. An example: switch the fault on; device A creates two records and syncs
+// changes. That happens once for each deletion. Requests for some of the fields are left out of all this: what was kept for one
+// of them is no answer to another. An example: switch the fault on; device A creates two records and syncs
 // twice (both are kept), edits one, deletes the other, and syncs twice; another record changes; A syncs again and is
 // shown both records as they were. The deleted record must not return, and the edit must stay. The kept records end with
 // the server.
@@ -156,18 +157,18 @@ extension CloudServer {
     }
     let limit = min(max(asked.resultsLimit ?? message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
     // Of a page for which no byte is left only its token is needed.
-    switch try part(of: name, key, from: asked.syncToken, limit: rest > 0 ? limit : 0) {
-    case .success(let part): try write(part, of: name, asked, message, key, &rest, to: &json)
+    let desired = DesiredFields(asked.desiredKeys ?? message.desiredKeys)
+    switch try part(of: name, key, from: asked.syncToken, limit: rest > 0 ? limit : 0, mayBeStale: desired.areAll) {
+    case .success(let part): try write(part, of: name, desired, asked, message, key, &rest, to: &json)
     case .failure(let refusal): refuse(refusal.error, to: &json)
     }
   }
 
   private func write(
-    _ part: FeedPart, of name: String, _ asked: ZoneChangesRequest.Zone, _ message: ZoneChangesRequest,
-    _ key: DatabaseKey, _ rest: inout Int, to json: inout JSONWriter
+    _ part: FeedPart, of name: String, _ desired: DesiredFields, _ asked: ZoneChangesRequest.Zone,
+    _ message: ZoneChangesRequest, _ key: DatabaseKey, _ rest: inout Int, to json: inout JSONWriter
   ) throws(ServerRefusal) {
     let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
-    let desired = DesiredFields(asked.desiredKeys ?? message.desiredKeys)
     let numbersAsStrings = asked.numbersAsStrings ?? message.numbersAsStrings ?? false
     let types = (asked.desiredRecordTypes ?? message.desiredRecordTypes).map(Set.init)
     var shown: [(name: String, json: Range<Int>)] = []
@@ -229,7 +230,7 @@ extension CloudServer {
   ///
   /// - Returns: a failure if this zone alone is refused.
   private func part(
-    of name: String, _ key: DatabaseKey, from text: String?, limit: Int
+    of name: String, _ key: DatabaseKey, from text: String?, limit: Int, mayBeStale: Bool
   ) throws(ServerRefusal) -> Result<FeedPart, ServerRefusal> {
     try look { core throws(ServerRefusal) -> (Result<FeedPart, ServerRefusal>, UInt64) in
       guard let zone = core.state.zone(name, in: key) else {
@@ -246,8 +247,8 @@ extension CloudServer {
       }
       var part = FeedPart(
         life: zone.life, since: since, lastLSN: zone.lastLSN, tenures: core.state.tenures,
-        generation: core.generation, keepsStale: core.staleRecords != nil)
-      if text?.isEmpty == false { part.stale = takeStalePage(zone, since: since, &core) }
+        generation: core.generation, keepsStale: mayBeStale && core.staleRecords != nil)
+      if mayBeStale, text?.isEmpty == false { part.stale = takeStalePage(zone, since: since, &core) }
       var next = zone.nextCurrent(from: zone.index(after: since))
       while let index = next, part.changes.count < limit {
         let change = zone.feed[index]

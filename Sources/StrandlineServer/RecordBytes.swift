@@ -203,6 +203,7 @@ struct DesiredFields: Sendable {
 
   init(_ names: [String]?) { self.names = names?.sorted { $0.precedesByUTF8($1) } }
 
+  var areAll: Bool { names == nil }
   /// Whether it is known that a record shows none.
   var isEmpty: Bool { names?.isEmpty == true }
 

@@ -149,6 +149,8 @@ struct FeedTests {
     try await client.createZone(notes)
     try await client.note("kept", ["title": "old"])
     try await client.note("gone")
+    // What is shown without fields is not kept for a request that asks for them.
+    #expect(try await client.zoneListing(in: notes, since: nil, limit: 10).changes.count == 2)
     let first = try await client.zoneChanges(in: notes, since: nil, limit: 10)
     _ = try await client.one(CloudOperation(.forceUpdate, name: "kept", type: "Note", fields: ["title": "new"]))
     #expect(try await client.zoneChanges(in: notes, since: first.token, limit: 10).changes.map(\.mark) == ["kept"])
@@ -156,6 +158,8 @@ struct FeedTests {
     // A client that has not seen the deletion yet gets the normal changes.
     let normal = try await client.zoneChanges(in: notes, since: first.token, limit: 10)
     #expect(normal.changes.map(\.mark) == ["kept", "-gone"] && !normal.moreComing)
+    let listed = try await client.zoneListing(in: notes, since: normal.token, limit: 10)
+    #expect(listed.changes.isEmpty && !listed.moreComing)
     let stale = try await client.zoneChanges(in: notes, since: normal.token, limit: 10)
     #expect(stale.changes.map(\.mark) == ["kept", "gone"])
     #expect(stale.token == normal.token && stale.moreComing)

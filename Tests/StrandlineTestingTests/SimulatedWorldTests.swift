@@ -84,8 +84,14 @@ struct `Simulated worlds` {
       "a full fetch of a disk put back meets a page of before, with the end of an earlier life", seed: 205_964,
       devices: 2, steps: [20, 24, 26, 38, 39, 52, 83, 85, 90, 94, 96, 97, 99, 107, 115, 118]),
     FamousWorld(
-      "a name that is listed is created and deleted here before the listed record is fetched", seed: 301_810, devices: 4,
+      "a listed name is created and deleted here before the listed record is fetched", seed: 301_810, devices: 4,
       steps: [3, 12, 13, 37, 39, 41, 42, 50, 51, 55, 59, 60, 67, 68]),
+    FamousWorld(
+      "a refused record is edited so that it refers to a transaction that waits for it", seed: 405_070, devices: 4,
+      steps: [14, 28, 39, 48, 53]),
+    FamousWorld(
+      "the lookup after a conflict finds the zone gone, which is then made anew", seed: 405_214, devices: 4,
+      steps: [20, 67, 68, 86, 107, 110]),
   ]
 
   @Test(arguments: famous) func `keep their promises where they once did not`(_ world: FamousWorld) async {

@@ -363,7 +363,23 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     #expect(try await fleet.device("b").synced().value("n3", "body") == "mine")
   }
 
-  @Test func `a record that the app creates and deletes under a listed name leaves the listed one alone`() async throws {
+  @Test func `a record that changes between two pages of the list is listed twice and asked for once`() async throws {
+    let fleet = try Fleet()
+    try await fleet.fill(20)
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a, pageMax: 8)
+    cloud.before.withLock { before in
+      before = { request, number in
+        if request == .listing, number == 2 { try await fleet.edit(["n1"], "edited") }
+      }
+    }
+    try await a.open(database: cloud, firstFetch: recent.without)
+    let report = try await a.sync()
+    #expect(cloud.answered.withLock { $0.count } == 20 && report.held == 0)
+    try await a.expectComplete(fleet)
+  }
+
+  @Test func `what the app creates and deletes under a listed name leaves the listed record alone`() async throws {
     let fleet = try Fleet()
     try await fleet.fill(20)
     let a = fleet.device("a")
@@ -418,6 +434,27 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     late.mendRecords()
     try await a.open().releaseHolds(of: [RecordID("n4")])
     try await a.sync()
+    try await a.expectComplete(fleet)
+  }
+
+  @Test func `a record that cannot be shown and is then deleted is held no longer`() async throws {
+    let fleet = try Fleet()
+    try await fleet.fill(10)
+    let a = fleet.device("a")
+    let late = LateCloud(a.web())
+    try await a.open(database: late)
+    try await a.sync()
+    // That a life of the name has ended is known already.
+    try await fleet.erase(["n4"])
+    try await a.sync()
+    try await fleet.edit(["n4"], "again")
+    try await late.breakRecord("n4")
+    try await a.sync()
+    #expect(try await a.open().status().held.map(\.id.name) == ["n4"])
+    late.mendRecords()
+    try await fleet.erase(["n4"])
+    try await a.sync()
+    #expect(try await a.open().status().held == [])
     try await a.expectComplete(fleet)
   }
 

@@ -97,7 +97,15 @@ package struct Intake {
 
   /// Applies a deletion. `isConfirmed`: it is the answer to a lookup, made because the feed's deletion was doubtful.
   package mutating func apply(deletionOf id: RecordID, isConfirmed: Bool = false, to core: inout StoreCore) throws {
-    try perform(deletionSituation(of: id, isConfirmed: isConfirmed, core).decide(), on: id, &core)
+    let situation = try deletionSituation(of: id, isConfirmed: isConfirmed, core)
+    try perform(situation.decide(), on: id, &core)
+    if !situation.isDoubtful { try endHold(of: id, &core) }
+  }
+
+  /// The server has nothing under the name, so there is nothing left to read.
+  private func endHold(of id: RecordID, _ core: inout StoreCore) throws {
+    guard let held = core.projections.sync.unread[id], !held.isShelved else { return }
+    try core.append(.released(Released(id: id, lsn: .none)))
   }
 
   /// Applies that a full fetch did not show a record that was synced.
@@ -115,6 +123,7 @@ package struct Intake {
       try apply(deletionOf: id, isConfirmed: true, to: &core)
     }
     try closeBlock(of: id, words: "the server does not have it", &core)
+    try endHold(of: id, &core)
     taken.touched.insert(id)
     guard let entry = try core.projections.entry(id) else { return }
     if let pending = entry.pending, pending.isDeletion {

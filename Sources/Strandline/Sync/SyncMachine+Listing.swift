@@ -161,7 +161,10 @@ extension SyncMachine {
     guard let zone = zoneWithListing else { return false }
     var next = try fill(zone)
     listings[zone] = next
-    let names = next.names.prefix(listedMax).map(\.item.name)
+    let asked = next.names.prefix(listedMax)
+    // Two pages have listed a record that has changed between them.
+    var known: Set<String> = []
+    let names = asked.map(\.item.name).filter { known.insert($0).inserted }
     guard !names.isEmpty else {
       // All that was read is here already.
       try await end(next, zone, [])
@@ -174,7 +177,7 @@ extension SyncMachine {
       guard let found = try await ask(.listed, doing, { [database] in try await database.lookup(names, in: zone) })
       else { return true }
       for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn { throw signIn(error) }
-      next.take(names.count)
+      next.take(asked.count)
       try await end(next, zone, names.map { Self.change(found[$0], RecordID($0, zone: zone)) })
       listedMax = min(UploadPlan.operationsMax, listedMax + max(1, listedMax / 8))
     } catch let error as StrandlineError where error.code == .tooLarge && names.count > 1 {

@@ -75,12 +75,13 @@ struct UploadQueue: Sendable {
   private var refusedTags: [RecordID: String] = [:]
   /// Zones and types of which every record was refused with the same words. Nothing of them is sent.
   private(set) var halted: [HaltedType: CloudError] = [:]
-  /// Deleted records whose creation a request may have carried: they have to be looked up.
+  /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
+  /// failed that a conflict had asked for.
   var doubtful: [RecordID] = []
   /// Holds that were met and not taken yet.
   private var met: [(id: RecordID, held: Held)] = []
-  /// Records whose hold is over though the wall clock may say otherwise.
-  private var endedHolds: Set<RecordID> = []
+  /// Holds that are over though the wall clock may say otherwise.
+  private var endedHolds: [RecordID: Held] = [:]
   /// What a request carries that is under way.
   private(set) var leaving: [RecordID: LSN] = [:]
   /// Zones to which nothing is sent, though something is owed.
@@ -133,6 +134,7 @@ struct UploadQueue: Sendable {
     if waits[id] == .hold, store.projections.held(id) == nil { wake(id) }
     // It may have been settled.
     if waits[id] == .together { wake(id) }
+    endedHolds[id] = nil
     wakeAll(.record(id))
     lanes[id.zone]?.unpin(id)
   }
@@ -149,14 +151,16 @@ struct UploadQueue: Sendable {
   mutating func referencesMayHaveChanged(in zone: ZoneID) { wakeAll(.references(zone)) }
 
   private mutating func wakeAll(_ trigger: Trigger) {
-    if case .record(let id) = trigger {
-      for set in watching[id] ?? [] {
-        unwatch(set)
-        lanes[set.zone, default: UploadLane()].sets.insert(set.number)
-      }
-    }
+    if case .record(let id) = trigger { wakeSets(watching: id) }
     guard let ids = waiting[trigger] else { return }
     for id in ids.sorted() { wake(id) }
+  }
+
+  private mutating func wakeSets(watching id: RecordID) {
+    for set in watching[id] ?? [] {
+      unwatch(set)
+      lanes[set.zone, default: UploadLane()].sets.insert(set.number)
+    }
   }
 
   /// A set cannot go before one of some records has changed. What kept it back may end together with the record that needed it,
@@ -196,7 +200,7 @@ struct UploadQueue: Sendable {
 
   /// A hold is over by the monotonic clock, whatever the wall clock says.
   mutating func endHold(of id: RecordID) {
-    endedHolds.insert(id)
+    endedHolds[id] = store.projections.held(id)
     wake(id)
   }
 
@@ -218,7 +222,7 @@ struct UploadQueue: Sendable {
 
   var hasDoubtful: Bool { !doubtful.isEmpty }
 
-  /// The deleted records that have to be looked up before anything can be said of them.
+  /// The records that have to be looked up before anything can be said of them.
   mutating func takeDoubtful() -> [RecordID] {
     defer { doubtful = [] }
     return doubtful
@@ -377,7 +381,9 @@ struct UploadQueue: Sendable {
     } else if let held = store.projections.held(id), held.lsn >= pending.newest, !hasEnded(held, reading) {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
-      try wait(entry, id, for: .fetch)
+      // The lookup that was to follow has failed.
+      try wait(entry, id, for: .lookup)
+      doubtful.append(id)
     } else {
       try ready(id, entry, pending, &reading)
     }
@@ -392,6 +398,8 @@ struct UploadQueue: Sendable {
       lanes[id.zone, default: UploadLane()].unpin(id)
       wakeAll(.record(id))
     }
+    // It may refer to a record of a set that it was in the way of: then neither goes without the other.
+    wakeSets(watching: id)
     if let set = store.projections.set(of: id) {
       try wait(entry, id, for: .together)
       lanes[id.zone, default: UploadLane()].sets.insert(set.number)
@@ -420,8 +428,8 @@ struct UploadQueue: Sendable {
     try ready(id, entry, pending, &reading)
   }
 
-  private mutating func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
-    endedHolds.remove(held.id) != nil || held.hasEnded(wall: reading.wall)
+  private func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
+    endedHolds[held.id] == held || held.hasEnded(wall: reading.wall)
   }
 
   /// The record as one to send; nil if it cannot be sent as it is.
@@ -519,6 +527,7 @@ struct UploadQueue: Sendable {
         switch try find(RecordID(target, zone: zone), &reading) {
         case .atServer: break
         case .ready(let item):
+          endWait(of: item.id)
           all[target] = item
           order.append(target)
         case .waits: if all[name]?.needs.contains(target) == true { missing[name] = target }
@@ -542,7 +551,8 @@ struct UploadQueue: Sendable {
     case waits
   }
 
-  /// Where a record stands to which another one refers.
+  /// Where a record stands to which another one refers. One that is ready may still wait for that other one: its wait ends when
+  /// the two go together.
   mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
     guard let entry = try store.projections.entry(id), let pending = entry.pending, entry.base == nil,
       !pending.isDeletion
@@ -552,17 +562,16 @@ struct UploadQueue: Sendable {
     default: return .waits
     }
     if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
-    guard store.projections.set(of: id) == nil, mayGo(id, entry, pending),
+    guard store.projections.set(of: id) == nil, mayGo(id, entry, pending, reading),
       let item = try item(of: id, entry, pending, &reading)
     else { return .waits }
-    // Together with the other one it may go; if not, it waits anew.
-    endWait(of: id)
     return .ready(item)
   }
 
   /// Whether a record that has not been looked at, or not again, may go along with another one.
-  func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
-    pending.newest <= store.durableLSN && store.projections.held(id).map { $0.lsn < pending.newest } ?? true
+  func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
+    pending.newest <= store.durableLSN
+      && store.projections.held(id).map { $0.lsn < pending.newest || hasEnded($0, reading) } ?? true
       && halted[HaltedType(zone: id.zone, type: entry.type)] == nil
       && refusedTags[id].map { $0 != entry.base?.changeTag } ?? true
   }

@@ -136,7 +136,9 @@ final class WorldLine: Transport {
   }
 
   /// Whether a request asks for records without fields.
-  private static func lists(_ body: [UInt8]) -> Bool { String(decoding: body, as: UTF8.self).contains("\"desiredKeys\"") }
+  private static func lists(_ body: [UInt8]) -> Bool {
+    String(decoding: body, as: UTF8.self).contains("\"desiredKeys\"")
+  }
 
   /// An old answer as the answer to a request. Nil if there is none of the same life of the zone, and if it was asked for with a
   /// newer token, by a device that has lost it since: no server, however far behind, leaves out what came between the two. Nor
