@@ -140,6 +140,25 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     #expect(zip(cloud.sent, cloud.areAtomic).contains { $0.count == 151 && $1 })
   }
 
+  @Test func `a transaction that is too much for the server is held, and no half of it is sent`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = LimitedCloud(a.web())
+    try await a.open(database: cloud, atomicZones: [.main])
+    for error in [
+      CloudError(.limitExceeded, reason: "too many", httpStatus: 400),
+      CloudError(.unexpectedServerResponse, reason: "too large", httpStatus: 413),
+    ] {
+      cloud.refusal.withLock { $0 = error }
+      try await a.put(together: ["a": ["n": 1], "b": ["n": 1], "c": ["n": 1]])
+      _ = try? await a.sync()
+      #expect(cloud.sent.withLock { $0 } == [3], "\(error)")
+      #expect(try await a.open().status().held.map(\.id.name) == ["a", "b", "c"])
+      cloud.sent.withLock { $0 = [] }
+      try await a.open().discardChanges(of: ["a", "b", "c"].map { RecordID($0) })
+    }
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `what two transactions need of each other goes in one request`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])
@@ -538,7 +557,16 @@ private final class BankCloud: ForwardingDatabase {
     let fault = isFaulty.withLock { $0 } ? random.below(12) : 12
     switch fault {
     case 0: throw CloudError(.networkError, reason: "lost")
-    case 1: throw CloudError(.badRequest, reason: "no", httpStatus: 400)
+    case 1:
+      switch random.below(4) {
+      case 0: throw CloudError(.badRequest, reason: "no", httpStatus: 400)
+      case 1: throw CloudError(.limitExceeded, reason: "too many", httpStatus: 400)
+      case 2: throw CloudError(.unexpectedServerResponse, reason: "too large", httpStatus: 413)
+      default:
+        return operations.reduce(into: [:]) {
+          $0[$1.name] = .failed(CloudError(.limitExceeded, reason: "too many"), serverRecord: nil)
+        }
+      }
     case 2...3:
       let poison = operations[Int(random.below(UInt64(operations.count)))].name
       let code: CloudError.Code = fault == 2 ? .accessDenied : .zoneBusy
@@ -564,6 +592,21 @@ private final class BankCloud: ForwardingDatabase {
 
   private func check() {
     do { try afterRequest.withLock { $0 }?() } catch { wrong.withLock { $0 = $0 ?? error } }
+  }
+}
+
+/// A cloud that refuses each request of more than one operation as too much.
+private final class LimitedCloud: ForwardingDatabase {
+  let base: any CloudDatabase
+  let refusal = Mutex(CloudError(.limitExceeded, reason: ""))
+  let sent: Mutex<[Int]> = Mutex([])
+
+  init(_ base: any CloudDatabase) { self.base = base }
+
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+    sent.withLock { $0.append(operations.count) }
+    if operations.count > 1 { throw refusal.withLock { $0 } }
+    return try await base.modify(operations, in: zone, atomic: atomic)
   }
 }
 

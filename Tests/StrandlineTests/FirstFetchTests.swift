@@ -484,6 +484,61 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     #expect(store.recordCount == 14)
   }
 
+  @Test func `what waits for a parent that nothing brings is shown behind a list that names nothing new`() async throws {
+    let fleet = try Fleet()
+    let b = fleet.device("b")
+    try await b.write("orphan", ["title": "t"], type: "Task", parent: "gone")
+    for number in 0..<5 { try await b.write("n\(number)", ["title": "t"]) }
+    try await b.sync()
+    var schema = Schema()
+    schema["Task"].parent = ParentSchema()
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a, pageMax: 2)
+    let broken = CloudError(.networkError, reason: "cut")
+    cloud.before.withLock { $0 = { request, number in if request == .page, number >= 3 { throw broken } } }
+    try await a.open(database: cloud, schema: schema)
+    await #expect(throws: StrandlineError.self) { try await a.sync() }
+    #expect(try await !a.lives("orphan"))
+    a.crash()
+    for number in 0..<5 { try await b.erase("n\(number)") }
+    try await b.sync()
+    let second = CountedCloud(a)
+    try await a.open(database: second, schema: schema, firstFetch: recent.without)
+    try await a.sync()
+    #expect(second.count(.listing) > 0 && second.count(.page) == 0)
+    #expect(try await a.lives("orphan"))
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `a page that comes when the app has the zone fetched anew does not end its fetch`() async throws {
+    let fleet = try Fleet()
+    let b = fleet.device("b")
+    try await b.write("list", ["title": "old"])
+    try await b.write("task", ["title": "t"], type: "Task", parent: "list")
+    try await b.sync()
+    var schema = Schema()
+    schema["Task"].parent = ParentSchema(whenDeleted: .delete)
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a)
+    try await a.open(database: cloud, schema: schema)
+    try await a.sync()
+    try await b.erase("list")
+    try await b.sync()
+    let pages = cloud.count(.page)
+    let store = try await a.open()
+    cloud.before.withLock { before in
+      before = { request, number in
+        if request == .page, number == pages + 1 { try await store.resync(.main, from: .server) }
+      }
+    }
+    try await a.sync()
+    #expect(cloud.count(.page) == pages + 2)
+    #expect(try await !a.lives("list"))
+    #expect(try await !a.lives("task"))
+    try await a.sync()
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `children of a parent that was deleted go as declared, though they come last`() async throws {
     let fleet = try Fleet()
     let b = fleet.device("b")

@@ -15,14 +15,19 @@ package struct PagePlace: Sendable {
   package var zone: ZoneID
   /// Nothing more is to come.
   package var isLast: Bool
+  /// But for what the zone has listed.
+  package var waitsForListed: Bool
   /// The feed begins anew with it.
   package var startsOver: Bool
   /// It leads to where the feed was already: an answer of before.
   package var isRepeated: Bool
 
-  package init(zone: ZoneID, isLast: Bool, startsOver: Bool = false, isRepeated: Bool = false) {
+  package init(
+    zone: ZoneID, isLast: Bool, waitsForListed: Bool = false, startsOver: Bool = false, isRepeated: Bool = false
+  ) {
     self.zone = zone
     self.isLast = isLast
+    self.waitsForListed = waitsForListed
     self.startsOver = startsOver
     self.isRepeated = isRepeated
   }
@@ -178,8 +183,12 @@ extension Intake {
         if children[child] != nil, try isKnown(child, core) { known.append(child) }
       }
     }
-    if let page, page.isLast { try showAll(in: page.zone, &core) }
+    if let page, page.isLast, !page.waitsForListed || !hasListed(page.zone, core) { try showAll(in: page.zone, &core) }
     try putOnShelf(&core)
+  }
+
+  private func hasListed(_ zone: ZoneID, _ core: borrowing StoreCore) -> Bool {
+    !listing.isEmpty || core.projections.withLock { $0.sync.listed[zone] != nil }
   }
 
   private mutating func putOnShelf(_ core: inout StoreCore) throws {

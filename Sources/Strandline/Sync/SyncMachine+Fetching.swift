@@ -184,7 +184,8 @@ extension SyncMachine {
     }
   }
 
-  /// Applies a page and its token in one transaction; false if it exceeds one and is to be asked again in halves.
+  /// Applies a page and its token in one transaction; false if it exceeds one and is to be asked again in halves, or if the zone has
+  /// another token by now.
   private mutating func apply(
     _ page: ZonePage, of zone: ZoneID, asked: ChangeToken?, isReset: Bool, _ fetch: inout ZoneFetch
   ) async throws -> Bool {
@@ -200,10 +201,8 @@ extension SyncMachine {
     let taken: TakenChanges
     do {
       let offset = database.serverOffsetMilliseconds
-      // Behind the last page what was listed is still to come.
-      let hasListed = !isReset && (!page.hasFields || hasListing(zone))
       let place = PagePlace(
-        zone: zone, isLast: !page.moreComing && !hasListed, startsOver: isReset || asked == nil,
+        zone: zone, isLast: !page.moreComing, waitsForListed: true, startsOver: isReset || asked == nil,
         isRepeated: page.token == asked)
       let settlesChildren = try reviewsChildren(of: zone, after: page)
       taken = try await store.take(
@@ -236,6 +235,8 @@ extension SyncMachine {
       fetches[zone] = fetch
       return false
     }
+    // It says nothing of the feed that begins anew.
+    if taken.wasDropped { return false }
     report.add(taken.report)
     for id in taken.touched.sorted() { queue.changed(id) }
     // What is owed here is not sent before the server's version has come.

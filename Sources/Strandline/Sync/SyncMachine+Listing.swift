@@ -141,9 +141,6 @@ extension SyncMachine {
 
   // MARK: What was listed
 
-  /// Whether names of a zone are still to be fetched.
-  func hasListing(_ zone: ZoneID) -> Bool { store.projections.withLock { $0.sync.listed[zone] != nil } }
-
   /// The next zone of which listed records are to be fetched.
   var zoneWithListing: ZoneID? {
     guard options.direction != .pushOnly else { return nil }
@@ -192,6 +189,12 @@ extension SyncMachine {
       }
     }
     return true
+  }
+
+  /// Whether a zone has listed nothing else: a page that came meanwhile may have.
+  private func isAll(_ ended: [LSN], of zone: ZoneID) -> Bool {
+    let ended = Set(ended)
+    return store.projections.withLock { $0.sync.listed[zone]?.events.keys.allSatisfy(ended.contains) ?? true }
   }
 
   /// What is to be asked for next, with as many names as a request has, if there are so many.
@@ -255,7 +258,7 @@ extension SyncMachine {
   /// deleted records have been looked at: they may have come only now.
   private mutating func end(_ next: ListedRecords, _ zone: ZoneID, _ changes: [ServerChange]) async throws {
     var next = next
-    let isLast = next.isEmpty && self.zone(zone)?.isDirty != true
+    let isLast = next.isEmpty && self.zone(zone)?.isDirty != true && isAll(next.ended, of: zone)
     let reviews = isLast && hasParents
     // Else the zone's last page has it done.
     if next.isEmpty, hasParents { childReviews?.insert(zone) }

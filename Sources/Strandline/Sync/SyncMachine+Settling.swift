@@ -17,9 +17,11 @@ extension SyncMachine {
   static let alikeMin = 3
 
   /// Appends what the answer says, in one transaction.
-  mutating func settle(_ batch: [Upload], _ results: [String: CloudResult], _ zone: ZoneID) async throws {
+  mutating func settle(
+    _ batch: [Upload], _ results: [String: CloudResult], _ zone: ZoneID, atomic: Bool
+  ) async throws {
     let answer = Answer(batch, results)
-    if let error = answer.tooMuch { return try await split(batch, zone, error) }
+    if !atomic, let error = answer.tooMuch { return try await split(batch, zone, error) }
     let halted = answer.haltedTypes(in: zone)
     for (type, error) in halted { queue.halt(type, because: error) }
     let wall = store.environment.clock.wallMilliseconds()

@@ -239,7 +239,8 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         for upload in batch { queue.wake(upload.id) }
         try await confirmLoss(of: zone, error, kind: .upload)
-      case .split where atomic && error.code == .badRequest:
+      // In halves it would not be all or nothing.
+      case .split where atomic:
         try await noteRefusal(of: batch, error)
         try await hold(batch, error)
       case .split: try await split(batch, zone, error)
@@ -257,7 +258,7 @@ extension SyncMachine {
     }
     let checked = Self.checked(results, of: batch)
     for case .failed in checked.values { dropPrepared() }
-    try await settle(batch, checked, zone)
+    try await settle(batch, checked, zone, atomic: atomic)
     if let failure { throw failure }
   }
 
