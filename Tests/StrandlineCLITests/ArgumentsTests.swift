@@ -53,6 +53,10 @@ struct ArgumentsTests {
     (["repair", "--apply", "--into=", "S"], "the path after --into is empty"),
     (["sync", "S"], "sync needs --url URL"),
     (
+      ["sync", "--url", "http://127.0.0.1:80", "--container", "c", "--recent", "", "S"],
+      "--recent takes the name of a record type, not ''"
+    ),
+    (
       ["sync", "--url", "notaurl", "--container", "c", "S"],
       "--url takes http:// or https://, a host and optionally a port, not 'notaurl'"
     ),

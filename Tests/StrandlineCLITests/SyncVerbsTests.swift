@@ -369,4 +369,25 @@ struct `What a sync leaves` {
     #expect(await a.sync(server).err == "")
     await server.end()
   }
+
+  @Test func `tells of a record that is listed and not here, and of what it is then set aside for`() async throws {
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("n", "1"))
+    let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
+    let item = Listed.Item(name: "far", changeTag: "t1", modifiedMilliseconds: 1)
+    try store.commitBlocking { try $0.append(.listed(Listed(zone: .main, items: [item]))) }
+    try store.closeBlocking()
+    var story = await machine.lines("why", "/A", "far")
+    #expect(story.count == 3, "\(story)")
+    #expect(
+      story[0].hasSuffix(
+        "the server's list of its zone names version 't1', which is fetched with the others of the list"))
+    #expect(story[1] == "now: the server has it, and it is not here yet")
+    #expect(await machine.lines("why", "/A", "n").contains { $0.contains("created here") })
+    _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"far","fields":{"title":"mine"}}"#)
+    #expect(await machine.lines("why", "/A", "far").contains { $0.hasPrefix("now: its change of event ") })
+    _ = await machine.run("delete", "/A", "far")
+    story = await machine.lines("why", "/A", "far")
+    #expect(story.contains { $0.hasPrefix("now: its deletion of event ") }, "\(story)")
+  }
 }

@@ -90,6 +90,9 @@ struct `Simulated worlds` {
       "a refused record is edited so that it refers to a transaction that waits for it", seed: 405_070, devices: 4,
       steps: [14, 28, 39, 48, 53]),
     FamousWorld(
+      "a record at the server waits for a refused one, and another record refers to it", seed: 411_703, devices: 5,
+      steps: [23, 34, 60, 87, 104, 108]),
+    FamousWorld(
       "the lookup after a conflict finds the zone gone, which is then made anew", seed: 405_214, devices: 4,
       steps: [20, 67, 68, 86, 107, 110]),
   ]

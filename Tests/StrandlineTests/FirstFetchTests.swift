@@ -484,7 +484,8 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     #expect(store.recordCount == 14)
   }
 
-  @Test func `what waits for a parent that nothing brings is shown behind a list that names nothing new`() async throws {
+  @Test func `what waits for a parent that nothing brings is shown behind a list that names nothing new`() async throws
+  {
     let fleet = try Fleet()
     let b = fleet.device("b")
     try await b.write("orphan", ["title": "t"], type: "Task", parent: "gone")

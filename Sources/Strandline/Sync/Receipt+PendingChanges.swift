@@ -31,11 +31,27 @@ extension RecordStore {
   }
 
   /// Why one of some mutations does not leave before a person does something; nil if all may.
+  func obstacle(to open: OpenMutations) throws -> StrandlineError? {
+    guard keepsBack else { return nil }
+    var known = KnownObstacles()
+    return try obstacle(to: open, isRunOver: false, &known)
+  }
+
+  /// Whether there is anything that a person may have to end.
+  fileprivate var keepsBack: Bool {
+    let isKnown = projections.withLock { state in
+      !state.sync.held.isEmpty || state.sync.zones.values.contains(where: \.isLost)
+    }
+    return isKnown || (driver.withLock { $0 } as? SyncEngine)?.watch.hasHalts == true
+  }
+
+  /// The same, with what is known already.
   ///
   /// - Parameter isRunOver: a run has just ended, so the app's rules for lost zones have done what they do, and what the
   ///   server refuses as a whole is not sent again by itself.
-  func obstacle(to open: OpenMutations, isRunOver: Bool = false) throws -> StrandlineError? {
-    var known = KnownObstacles()
+  fileprivate func obstacle(
+    to open: OpenMutations, isRunOver: Bool, _ known: inout KnownObstacles
+  ) throws -> StrandlineError? {
     // What was followed once led to no obstacle.
     var met: Set<RecordID> = []
     for (id, lsn) in open.mutations where try projections.owes(id, lsn) {
@@ -94,9 +110,12 @@ extension SyncEngine {
     case nil where failure != nil: break
     default:
       // Another run may have left it for the next one.
-      guard options.direction != .pullOnly, options.zone == nil else { return }
+      guard options.direction != .pullOnly, options.zone == nil, store.keepsBack else { return }
+      var known = RecordStore.KnownObstacles()
       store.settledWaiters.end { open in
-        do { return try store.obstacle(to: open, isRunOver: true) } catch StrandlineError.Code.suspended { return nil }
+        do { return try store.obstacle(to: open, isRunOver: true, &known) } catch StrandlineError.Code.suspended {
+          return nil
+        }
       }
     }
   }

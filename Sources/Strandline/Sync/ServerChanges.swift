@@ -41,6 +41,18 @@ package struct ServerChange: Sendable {
     self.kind = kind
   }
 
+  /// What the answer to a lookup says of a record; nil if it does not say what the server has. Of a record that it does not
+  /// have the feed brings the deletion.
+  init?(_ id: RecordID, answer: CloudResult?) {
+    switch answer {
+    case .record(let record)?: self.init(id, .version(record))
+    case .deleted?: self.init(id, .absence)
+    case .failed(let error, _)? where error.code == .notFound: self.init(id, .absence)
+    case .failed(let error, _)? where !error.raw.isEmpty: self.init(id, .unreadable(error))
+    case .failed?, nil: return nil
+    }
+  }
+
   /// When the server changed the record, by its clock.
   fileprivate var modifiedMilliseconds: Int64? {
     switch kind {

@@ -359,21 +359,9 @@ extension SyncMachine {
   }
 
   private mutating func apply(_ found: [String: CloudResult], to names: [String], of zone: ZoneID) async throws {
-    var changes: [ServerChange] = []
-    var absent: [ServerChange] = []
-    for name in names {
-      let id = RecordID(name, zone: zone)
-      switch found[name] {
-      case .record(let record): changes.append(ServerChange(id, .version(record)))
-      case .deleted: absent.append(ServerChange(id, .absence))
-      case .failed(let error, _) where error.code == .notFound: absent.append(ServerChange(id, .absence))
-      case .failed(let error, _) where !error.raw.isEmpty: changes.append(ServerChange(id, .unreadable(error)))
-      // The record stays as it is and is looked up again in the next run.
-      case .failed, nil: break
-      }
-    }
-    let taken = try await store.take(
-      changes + absent, .lookup, serverOffset: database.serverOffsetMilliseconds)
+    // What the answer does not say is looked up again in the next run.
+    let changes = names.compactMap { ServerChange(RecordID($0, zone: zone), answer: found[$0]) }
+    let taken = try await store.take(changes, .lookup, serverOffset: database.serverOffsetMilliseconds)
     report.add(taken.report)
     // The answer may say that the server went back in time.
     noteLoss(of: zone)

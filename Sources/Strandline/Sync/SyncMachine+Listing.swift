@@ -175,7 +175,7 @@ extension SyncMachine {
       else { return true }
       for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn { throw signIn(error) }
       next.take(asked.count)
-      try await end(next, zone, names.map { Self.change(found[$0], RecordID($0, zone: zone)) })
+      try await end(next, zone, names.map { ServerChange(listed: RecordID($0, zone: zone), found[$0]) })
       listedMax = min(UploadPlan.operationsMax, listedMax + max(1, listedMax / 8))
     } catch let error as StrandlineError where error.code == .tooLarge && names.count > 1 {
       listedMax = names.count / 2
@@ -236,21 +236,6 @@ extension SyncMachine {
     return base.version < listed || modified < item.modifiedMilliseconds
   }
 
-  /// What the answer says of one record. What it does not say is held, and looked up by the next run.
-  private static func change(_ result: CloudResult?, _ id: RecordID) -> ServerChange {
-    switch result {
-    case .record(let record): ServerChange(id, .version(record))
-    // The feed brings the deletion.
-    case .deleted: ServerChange(id, .absence)
-    case .failed(let error, _): ServerChange(id, error.code == .notFound ? .absence : .unreadable(error))
-    case nil:
-      ServerChange(
-        id,
-        .unreadable(
-          CloudError(.unexpectedServerResponse, reason: "the answer has no result for this record")))
-    }
-  }
-
   /// Whether records may have to wait for those that they hang below: then what was changed first is fetched first.
   private var hasParents: Bool { store.core.withLock { $0.schema.hasParents } }
 
@@ -283,6 +268,21 @@ extension SyncMachine {
     }
     next.ended = []
     listings[zone] = next.isEmpty ? nil : next
+  }
+}
+
+extension ServerChange {
+  /// What an answer says of a listed record. Of which it says nothing, or that it cannot be asked for now, is held, and looked up by
+  /// the next run.
+  fileprivate init(listed id: RecordID, _ answer: CloudResult?) {
+    if let change = ServerChange(id, answer: answer) {
+      self = change
+    } else if case .failed(let error, _)? = answer {
+      self.init(id, .unreadable(error))
+    } else {
+      let error = CloudError(.unexpectedServerResponse, reason: "the answer has no result for this record")
+      self.init(id, .unreadable(error))
+    }
   }
 }
 

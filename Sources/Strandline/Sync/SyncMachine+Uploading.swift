@@ -188,7 +188,8 @@ extension SyncMachine {
         names.insert(upload.id.name)
       }
       for upload in made where names.contains(upload.id.name) {
-        if let target = try core.projections.missingTarget(of: upload.item, sentWith: names) {
+        // The deletion of an old life refers to nothing.
+        if !upload.isPreparation, let target = try core.projections.missingTarget(of: upload.item, sentWith: names) {
           left.append((upload.id, target))
           names.remove(upload.id.name)
         } else {

@@ -122,6 +122,9 @@ final class SyncWatch: Sendable {
     state.withLock { $0.refused.first { $0.zone == zone && ($0.type == nil || $0.type == type) } }
   }
 
+  /// Whether the server refuses every record of a type, or everything of a zone.
+  var hasHalts: Bool { state.withLock { !$0.refused.isEmpty } }
+
   /// A rule has decided about a zone that was lost.
   func decided(_ decision: ZoneLossDecision) {
     state.withLock { $0.decided[decision.zone] = decision }

@@ -536,6 +536,8 @@ struct UploadQueue: Sendable {
     }
     var added = Array(missing.keys)
     while let name = added.popLast() {
+      // What the server has keeps nothing back, though its change waits.
+      if needing[name] != nil, try store.projections.entry(RecordID(name, zone: zone))?.base != nil { continue }
       for other in needing[name] ?? [] where missing[other] == nil {
         missing[other] = name
         added.append(other)

@@ -43,6 +43,7 @@ struct SyncTarget {
     storePath = arguments.operands[0]
     address = CloudAddress(container: container, environment: environment)
     recentTypes = arguments.all("--recent")
+    if recentTypes.contains("") { throw UsageError(message: "--recent takes the name of a record type, not ''") }
     sessionPath = arguments["--session-token-file"]
     apiToken =
       try arguments["--api-token-file"].map { try Self.token(in: $0, console) }

@@ -26,7 +26,7 @@ extension Command {
       try LogReader.open(at: path, environment: console.environment).poll { found in
         if let sentence = try story.take(EventSource.decode(found), at: LSN(found.lsn)) { try printer.show(sentence) }
       }
-      let ending = try Ending(of: id, in: store, at: path)
+      let ending = try Ending(of: id, listed: story.listed, in: store, at: path)
       guard let ending, !story.isEmpty || ending.isKnown else {
         throw Failure(
           .noSuchStore, "'\(path)' knows nothing of a record '\(printable(id.description))'",
@@ -58,13 +58,15 @@ private struct Story {
   /// The mutations that a `sent` may name.
   private var owed: Set<LSN> = []
   private(set) var isEmpty = true
+  /// The last event that names the record among those that are still to be fetched.
+  private(set) var listed: LSN?
 
   init(of id: RecordID, _ sync: SyncState) { (self.id, tenures) = (id, sync.tenures) }
 
   /// Takes in an event; nil if it says nothing of the record.
   mutating func take(_ event: Event, at lsn: LSN) throws -> Sentence? {
     guard let found = try words(event, at: lsn) else { return nil }
-    if event.recordID == id {
+    if event.recordID == id || listed == lsn {
       isEmpty = false
     } else if isEmpty {
       // What befell the zone before there was anything of the record.
@@ -80,6 +82,13 @@ private struct Story {
       let others = sent.lsns.count - 1
       let company = others == 0 ? "alone" : "with \(Words.plural(others, "other record"))"
       return ("event \(mutation) was sent to the server, \(company)", nil)
+    case .listed(let page) where page.zone == id.zone:
+      guard let item = page.items.first(where: { $0.name == id.name }) else { return nil }
+      listed = lsn
+      return (
+        "the server's list of its zone names version '\(item.changeTag)', which is fetched with the others of the list",
+        nil
+      )
     case .zoneChanged(let changed) where changed.zone == id.zone:
       switch changed.change {
       case .lost where changed.reason == .erasing: return ("its zone is to be deleted at the server", nil)
@@ -120,6 +129,8 @@ private struct Story {
     case .held(let held): return (words(held), held.wallMilliseconds)
     case .joined(let joined):
       return ("it goes to the server in one request with what was written together with it (set \(joined.set))", nil)
+    // What was held of the server's has ended by itself.
+    case .released(let released) where released.lsn == .none: return ("it is not set aside any more", nil)
     case .released: return ("released: it is sent again with the next sync", nil)
     case .discarded(let discarded):
       owed = owed.filter { $0 > discarded.lsn }
@@ -227,8 +238,9 @@ private struct Ending {
   /// The store knows the name, even if the log says nothing of it any more.
   var isKnown = true
 
+  /// - Parameter listed: the last event that names the record among those that are still to be fetched.
   /// - Returns: nil if the store knows nothing of the name.
-  init?(of id: RecordID, in store: RecordStore, at path: String) throws {
+  init?(of id: RecordID, listed: LSN?, in store: RecordStore, at path: String) throws {
     let (path, name) = (ShellWord.quote(path), ShellWord.quote(id.name))
     let zone = id.zone == .main ? "" : " --zone \(ShellWord.quote(id.zone.name))"
     let sync = "strandline sync --url URL --container ID \(path)"
@@ -277,6 +289,11 @@ private struct Ending {
       remedy = sync
     } else if let base = known.entry?.base {
       (state, words) = ("synced", "nothing is owed: the server has it, as version '\(base.changeTag)'")
+    } else if let listed, store.projections.sync.listed[id.zone]?.events[listed] != nil,
+      known.deletion.map({ $0.lsn < listed || $0.isLocal }) ?? true
+    {
+      (state, words) = ("listed", "the server has it, and it is not here yet")
+      remedy = sync
     } else if known.deletion != nil {
       (state, words) = ("deleted", "it is deleted, and the server agrees")
       remedy = "strandline restore \(path) \(name)\(zone)"
