@@ -148,13 +148,17 @@ extension CloudServer {
       createConflicts: faults.createConflictInsteadOfExists,
       schema: limits.fixesFieldTypes ? core.state.schemas[Schema.Key(key)] ?? Schema() : nil)
     var built = [Draft.Built?](repeating: nil, count: prepared.count)
+    // By a reference. Whatever else is refused may have been because of one of these, and is tried again without them.
+    var unbound: [Int: WireError] = [:]
     while true {
       var draft = base
+      plan.failures = unbound
       for (index, operation) in prepared.enumerated() where plan.failures[index] == nil {
         plan.failures[index] =
           if let defect = operation.defect { defect } else { try draft.apply(operation, index, &built[index]) }
       }
       let broken = draft.brokenReferences()
+      unbound.merge(broken) { first, _ in first }
       plan.failures.merge(broken) { first, _ in first }
       if isAtomic, !plan.failures.isEmpty {
         for index in prepared.indices where plan.failures[index] == nil {
@@ -363,6 +367,12 @@ extension CloudServer {
         }
       case .update, .replace, .delete:
         guard let current else {
+          // What it refers to was deleted before it, and has taken it along.
+          if operation.kind == .delete, let taken = zone.entries[operation.name], !taken.isDeleted,
+            taken.tag == operation.changeTag
+          {
+            return nil
+          }
           return WireError(
             .notFound,
             isDeletion ? "Record not found" : "recordChangeTag specified, but record not found")

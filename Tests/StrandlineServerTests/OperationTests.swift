@@ -182,6 +182,29 @@ struct OperationTests {
     #expect(both.values.allSatisfy { $0.isDeleted })
   }
 
+  @Test(arguments: [true, false])
+  func `what a refused deletion would take along is still there, and says so`(atomic: Bool) async throws {
+    let client = CloudServer.still().client()
+    try await client.createZone(notes)
+    try await client.note("list")
+    let below: [String: FieldValue?] = ["to": .reference(Reference("list", action: .deleteSelf))]
+    try await client.note("item", below.compactMapValues { $0 })
+    let needs: [String: FieldValue?] = ["to": .reference(Reference("list", action: .validate))]
+    try await client.note("keeper", needs.compactMapValues { $0 })
+    var tags: [String: String] = [:]
+    for case .saved(let record) in try await client.everything().changes { tags[record.name] = record.system.changeTag }
+    let both = ["list", "item"].map { CloudOperation(.delete, name: $0, changeTag: tags[$0]) }
+    let refused = try await client.modify(both, in: notes, atomic: atomic)
+    #expect(refused["list"]?.code == .validatingReferenceError)
+    #expect(atomic ? refused["item"]?.code == .atomicError : refused["item"]?.isDeleted == true)
+    #expect(try await client.everything().changes.contains { $0.mark == "item" } == atomic)
+    // Without the keeper, one deletion takes the other record along, and both are answered.
+    _ = try await client.one(CloudOperation(.forceDelete, name: "keeper"))
+    guard atomic else { return }
+    let deleted = try await client.modify(both, in: notes, atomic: atomic)
+    #expect(deleted.values.allSatisfy { $0.isDeleted } && deleted.count == 2)
+  }
+
   @Test func `a removed operation does not fail the valid ones`() async throws {
     let client = CloudServer.still().client()
     try await client.createZone(notes)

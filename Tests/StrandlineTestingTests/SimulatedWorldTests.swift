@@ -93,6 +93,9 @@ struct `Simulated worlds` {
       "a record at the server waits for a refused one, and another record refers to it", seed: 411_703, devices: 5,
       steps: [23, 34, 60, 87, 104, 108]),
     FamousWorld(
+      "a disk is put back, and knows of the first of two writes that it has sent", seed: 421_134, devices: 4,
+      steps: [2, 5, 15, 32, 34, 72, 120, 122]),
+    FamousWorld(
       "the lookup after a conflict finds the zone gone, which is then made anew", seed: 405_214, devices: 4,
       steps: [20, 67, 68, 86, 107, 110]),
   ]

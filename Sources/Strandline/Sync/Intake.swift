@@ -166,6 +166,11 @@ package struct Intake {
       lacksAcknowledged = try newestIncluded(in: stamp, of: [content], core) == nil
     }
     let included = try newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
+    var edit = try pendingEdit(entry, core)
+    // A log that was put back may not know that a mutation between the first and the newest one was sent.
+    let written = edit?.loaded.dirty.values.sorted() ?? []
+    let acknowledged = max(included ?? .none, try newestIncluded(in: stamp, of: written, core) ?? .none)
+    edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
     let deletion = try core.projections.deletion(id)
     let isOlder =
       VersionSituation.wasModified(arrival, before: entry?.base) || base?.version.stamp.dominates(stamp) == true
@@ -173,7 +178,7 @@ package struct Intake {
       id: id, source: source, arrival: arrival, entry: entry, base: base,
       isDead: deletion?.isDead(stamp.births) ?? false, deadLives: deletion?.births ?? [],
       wasDeleted: base == nil && deletion != nil, included: included,
-      edit: try pendingEdit(entry, ancestor: try ancestor(included, stamp, entry, base, core), core),
+      acknowledged: acknowledged, edit: edit,
       rules: rules(of: arrival.version.type), writer: core.writer,
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
@@ -183,15 +188,15 @@ package struct Intake {
 
   /// The version from which the unsettled edit and an arriving version were both made.
   private func ancestor(
-    _ included: LSN?, _ arrived: Stamp, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
+    _ acknowledged: LSN, _ arrived: Stamp, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
   ) throws -> (lsn: LSN, version: Version)? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
     // A mutation of this store that the server has, and whose answer was lost, is what both sides went on from. Of those
     // that a copy of this log may have sent, compaction may have removed the first.
-    if let included, included != pending.newest, let event = try core.source.eventIfKept(at: included),
-      let version = try LoadedVersion(event, at: included)?.version
+    if acknowledged != .none, acknowledged != pending.newest, let event = try core.source.eventIfKept(at: acknowledged),
+      let version = try LoadedVersion(event, at: acknowledged)?.version
     {
-      return (included, version)
+      return (acknowledged, version)
     }
     guard let known = entry?.base, let base, !base.version.stamp.births.isDisjoint(with: arrived.births) else {
       return nil
@@ -200,14 +205,12 @@ package struct Intake {
   }
 
   /// The newest unsettled mutation, if it is an edit.
-  private func pendingEdit(
-    _ entry: RecordEntry?, ancestor: (lsn: LSN, version: Version)?, _ core: borrowing StoreCore
-  ) throws -> PendingEdit? {
+  private func pendingEdit(_ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> PendingEdit? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
     var loaded = try core.load(pending.newest)
     // The app may have saved it while this device's clock was ahead.
     let disbelieved = loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
-    return PendingEdit(lsn: pending.newest, loaded: loaded, disbelieved: disbelieved, ancestor: ancestor)
+    return PendingEdit(lsn: pending.newest, loaded: loaded, disbelieved: disbelieved)
   }
 
   private func deletionSituation(
@@ -221,7 +224,7 @@ package struct Intake {
     if !situation.isDoubtful, let pending = entry?.pending {
       // A tombstone in a full fetch may be older than the creation, so it says nothing of an upload.
       situation.attempted = source == .delta || isConfirmed ? core.projections.attempted(pending) : nil
-      if let edit = try pendingEdit(entry, ancestor: nil, core) {
+      if let edit = try pendingEdit(entry, core) {
         situation.edit = edit
         situation.rule = rules[edit.version.type].deletion
         situation.attemptedBirths = try situation.attempted.map { try core.births($0) } ?? []

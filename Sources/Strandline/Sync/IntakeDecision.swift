@@ -49,7 +49,7 @@ struct PendingEdit {
   var disbelieved: [String: FieldStamp] = [:]
   /// The version of the server that it was made from, or the newest of this store's mutations that the arrival contains;
   /// nil if neither is known.
-  let ancestor: (lsn: LSN, version: Version)?
+  var ancestor: (lsn: LSN, version: Version)?
 
   var version: Version { loaded.version }
 }
@@ -71,6 +71,9 @@ struct VersionSituation {
   let wasDeleted: Bool
   /// The newest unsettled mutation of this store that the version contains.
   let included: LSN?
+  /// The newest mutation of this store that the version contains and that an unsettled edit has a field of; `.none` if there is
+  /// none.
+  let acknowledged: LSN
   /// The newest unsettled mutation, if it is an edit.
   let edit: PendingEdit?
   /// The rules of the arrival's type.
@@ -326,7 +329,7 @@ struct VersionSituation {
   /// What follows from an edit and a version that have to become one: the steps of `decision`, and the merge.
   private func decideConflict(_ edit: PendingEdit, _ decision: IntakeDecision) -> IntakeDecision {
     var decision = decision
-    let acknowledged = max(included ?? .none, entry?.base?.content ?? .none)
+    let acknowledged = max(acknowledged, entry?.base?.content ?? .none)
     let changed = Set(edit.loaded.dirty.filter { $0.value > acknowledged }.keys).filter { !isReplaced($0, of: edit) }
     let merge = ConflictMerge(
       edit: rebased(edit, changed: changed), changed: changed, server: arrival.version,

@@ -97,7 +97,10 @@ struct WorldHistory {
     var dead: Set<Birth> = []
     var living: Set<Birth> = []
     for state in states {
-      if let version = state.version { living = version.stamp?.births ?? [] } else { dead.formUnion(living) }
+      // A life ends with the record, or when another one takes its place.
+      let births = state.version?.stamp?.births ?? []
+      dead.formUnion(living.subtracting(births))
+      if state.version != nil { living = births }
     }
     let again = stamp.births.intersection(dead)
     if !again.isEmpty { returned[id, default: []].formUnion(again) }

@@ -124,8 +124,13 @@ extension WorldRun {
         if sync.unread[record] != nil || sync.openBlocks[record] != nil { continue }
         if reading.lists(record, last.version?.tag) { continue }
         let entry = try store.core.withLock { core in try core.projections.entry(record) }
-        // A page that is behind showed it once more, to a device that deletes it: the answer to the deletion says that it is gone.
-        if last.version == nil, entry?.pending?.isDeletion == true { continue }
+        // A page that is behind showed it once more, to a device that deletes it, or puts another life in its place: the answer
+        // to that says that it is gone.
+        if last.version == nil, let entry, let pending = entry.pending {
+          let shown = states.last { $0.version != nil && $0.version?.tag == entry.base?.changeTag }?.version?.stamp?
+            .births
+          if pending.isDeletion || shown?.isSubset(of: reading.deleted[record] ?? []) == true { continue }
+        }
         try judge(entry?.base, of: record, states, reading, device)
       }
     }

@@ -321,6 +321,7 @@ struct WorldRun {
     _ = try await device.open()
     try device.readOn()
     let copy = addDevice(offMilliseconds: device.clock.offMilliseconds)
+    if device.clock.isUnheard { copy.clock.forgetsTurn() }
     await copy.replaceDisk(by: device.image(), reading: device.reading)
     together.copy(device.number, to: copy.number)
     memory.copied(device.number, at: device.reading.upTo)

@@ -50,6 +50,9 @@ final class WorldClock: SystemClock {
   /// How often it was turned.
   var turnCount: Int { turns.load(ordering: .sequentiallyConsistent) }
 
+  /// Whether the device has not heard the server's time since the clock was turned.
+  var isUnheard: Bool { isTurned.load(ordering: .sequentiallyConsistent) }
+
   /// The device has a disk of before the clock was turned: what it has heard of the server's time since is not on it.
   func forgetsTurn() { isTurned.store(true, ordering: .sequentiallyConsistent) }
 
