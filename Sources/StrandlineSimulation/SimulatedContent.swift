@@ -27,7 +27,8 @@ struct SimulatedContent: Sendable {
     let storedEnd = min(end, stored.count)
     guard range.lowerBound < storedEnd else { return [UInt8](repeating: 0, count: end - range.lowerBound) }
     var result = Array(stored[range.lowerBound..<storedEnd])
-    if storedEnd < end { result.append(contentsOf: repeatElement(0, count: end - storedEnd)) }
+    // An array: without optimization, other sequences are copied element by element.
+    if storedEnd < end { result.append(contentsOf: [UInt8](repeating: 0, count: end - storedEnd)) }
     return result
   }
 
@@ -35,7 +36,7 @@ struct SimulatedContent: Sendable {
   mutating func put(_ bytes: ArraySlice<UInt8>, at offset: Int) {
     let end = offset + bytes.count
     if stored.count < end {
-      if stored.count < offset { stored.append(contentsOf: repeatElement(0, count: offset - stored.count)) }
+      if stored.count < offset { stored.append(contentsOf: [UInt8](repeating: 0, count: offset - stored.count)) }
       let overlap = stored.count - offset
       if overlap > 0 { stored.replaceSubrange(offset..., with: bytes.prefix(overlap)) }
       stored.append(contentsOf: bytes.dropFirst(max(0, overlap)))
