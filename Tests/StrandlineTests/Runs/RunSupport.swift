@@ -16,10 +16,16 @@ struct ModelEntry: Hashable {
 }
 
 extension RunModel {
-  /// The entries in the order of their keys, from `key` on.
-  func entries(from key: [UInt8] = []) -> [ModelEntry] {
-    filter { !$0.key.lexicographicallyPrecedes(key) }.map { ModelEntry(key: $0.key, value: $0.value) }
-      .sorted { $0.key.lexicographicallyPrecedes($1.key) }
+  /// The entries in the order of their keys.
+  func entries() -> [ModelEntry] {
+    map { ModelEntry(key: $0.key, value: $0.value) }.sorted { $0.key.lexicographicallyPrecedes($1.key) }
+  }
+}
+
+extension [ModelEntry] {
+  /// The first entries from `key` on.
+  func from(_ key: [UInt8], _ count: Int) -> [ModelEntry] {
+    Array(drop { $0.key.lexicographicallyPrecedes(key) }.prefix(count))
   }
 }
 
@@ -66,18 +72,22 @@ extension Run {
     }
   }
 
-  func entries(from key: [UInt8] = []) throws(RunError) -> [ModelEntry] {
+  /// The first entries from `key` on.
+  func entries(from key: [UInt8] = [], _ count: Int = .max) throws(RunError) -> [ModelEntry] {
     var cursor = try cursor(from: key)
     var result: [ModelEntry] = []
-    while try cursor.advance() { result.append(ModelEntry(key: cursor.key, value: cursor.value?.copied())) }
+    while result.count < count, try cursor.advance() {
+      result.append(ModelEntry(key: cursor.key, value: cursor.value?.copied()))
+    }
     return result
   }
 }
 
 extension MergedCursor {
-  mutating func rest() throws(RunError) -> [ModelEntry] {
+  /// The next entries.
+  mutating func rest(_ count: Int = .max) throws(RunError) -> [ModelEntry] {
     var result: [ModelEntry] = []
-    while try advance() { result.append(ModelEntry(key: key, value: value?.copied())) }
+    while result.count < count, try advance() { result.append(ModelEntry(key: key, value: value?.copied())) }
     return result
   }
 }
