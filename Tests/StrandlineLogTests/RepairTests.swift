@@ -80,14 +80,12 @@ private struct WholeStore {
 
   /// The events that bytes which differ from the whole store's leave.
   func left(on damaged: SimulatedDisk) -> (whole: [LogEvent], parts: [LogEvent], lost: [UInt64]) {
-    var differing: [String: [Int]] = [:]
-    for path in disk.paths {
-      let (before, after) = (disk.peek(path) ?? [], damaged.peek(path) ?? [])
-      differing[path] = before.indices.filter { $0 >= after.count || after[$0] != before[$0] }
-    }
+    var files: [String: (before: [UInt8], after: [UInt8])] = [:]
+    for path in disk.paths { files[path] = (disk.peek(path) ?? [], damaged.peek(path) ?? []) }
     return split { event in
       let (file, bytes) = Self.place(event)
-      return (differing[file] ?? []).contains { bytes.contains($0) }
+      guard let (before, after) = files[file] else { return false }
+      return after.count < bytes.upperBound || after[bytes] != before[bytes]
     }
   }
 }
