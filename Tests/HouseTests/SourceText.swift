@@ -9,12 +9,15 @@ struct SourceText: Sendable {
   var path: String
   var text: String
   /// The text without comments and string literals, and with names in backticks as underscores. Line numbers do not change.
-  var code: String
+  let code: String
+  /// The lines of the code, split once for all rules.
+  let codeLines: [Substring]
 
   init(_ path: String, _ text: String) {
     self.path = path
     self.text = text
     code = path.hasSuffix(".swift") ? SourceText.code(text) : text
+    codeLines = code.split(separator: "\n", omittingEmptySubsequences: false)
   }
 
   /// The module or test target that it belongs to; empty at the top.
@@ -22,8 +25,6 @@ struct SourceText: Sendable {
     let parts = path.split(separator: "/")
     return parts.count > 2 && (parts[0] == "Sources" || parts[0] == "Tests") ? String(parts[1]) : ""
   }
-
-  var codeLines: [Substring] { code.split(separator: "\n", omittingEmptySubsequences: false) }
 
   /// The violations of a rule, in the form "file:line: what".
   func findings(_ what: String, where isBroken: (Substring) -> Bool) -> [String] {
