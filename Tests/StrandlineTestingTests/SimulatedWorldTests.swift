@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineSystem
+import StrandlineTestSupport
 import StrandlineTesting
 import Testing
 
@@ -10,7 +11,7 @@ import Testing
 struct `Simulated worlds` {
   @Test func `keep every promise`() async {
     let first = ProcessEnvironment.value(of: "STRANDLINE_SEED").flatMap { UInt64($0) } ?? 1
-    let count = ProcessEnvironment.value(of: "STRANDLINE_WORLDS").flatMap { UInt64($0) } ?? 40
+    let count = ProcessEnvironment.value(of: "STRANDLINE_WORLDS").flatMap { UInt64($0) } ?? (Campaign.isWhole ? 40 : 16)
     var tally = WorldTally()
     for seed in first..<first + count {
       let outcome = await SimulatedWorld(seed: seed, devices: 2 + Int(seed % 4)).run(keepsHistory: false)
@@ -22,6 +23,21 @@ struct `Simulated worlds` {
     }
     print("worlds: \(count), \(tally)")
     if count >= 40 { #expect(tally.missing(with: .all).filter { $0 != .recognized } == []) }
+  }
+
+  /// The check of the documentation's example, in other worlds than there.
+  @Test func `keep what an app checks in them`() async {
+    let seeds = Campaign.seeds(21...100, every: 20)
+    for seed in seeds {
+      var world = SimulatedWorld(seed: seed, devices: 3, faults: [.power, .app])
+      world.check { stores in
+        let counts = try stores.map { try $0.recordIDs(ofType: "Note").count }
+        return Set(counts).count == 1 ? nil : "the devices count \(counts) notes"
+      }
+      let failure = await world.run().failure
+      #expect(failure == nil, "\(failure.map { "\($0)" } ?? "")")
+    }
+    print("worlds with the check of an app: \(seeds.count)")
   }
 
   /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
