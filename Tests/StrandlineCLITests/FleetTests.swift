@@ -4,6 +4,7 @@ import Foundation
 import StrandlineCLI
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 #if canImport(FoundationXML)
@@ -13,7 +14,8 @@ import Testing
 @Suite(.timeLimit(.minutes(30)))
 struct FleetTests {
   @Test func `a seed has one outcome, and without pace the devices overload the server`() async throws {
-    let words = ["simulate", "--fleet", "--devices", "10", "--days", "2", "--seed", "7", "--json"]
+    let devices = Campaign.isWhole ? "10" : "4"
+    let words = ["simulate", "--fleet", "--devices", devices, "--days", "2", "--seed", "7", "--json"]
     let screen = await Machine().run(words, input: [])
     let keys = try JSONPage.check(screen.out, of: "simulate")
     #expect(keys.count == 14)
@@ -34,7 +36,8 @@ struct FleetTests {
 
   @Test func `the plot is an XML document with a curve for each comparison`() async throws {
     let machine = Machine()
-    _ = await machine.run("simulate", "--fleet", "--devices", "4", "--days", "2", "--svg", "/fleet.svg")
+    let devices = Campaign.isWhole ? "4" : "2"
+    _ = await machine.run("simulate", "--fleet", "--devices", devices, "--days", "2", "--svg", "/fleet.svg")
     let data = Data(try #require(machine.disk.peek("/fleet.svg")))
     let parser = XMLParser(data: data)
     #expect(parser.parse())

@@ -6,6 +6,7 @@ import Strandline
 import StrandlineCloudKit
 import StrandlineJSON
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(30)))
@@ -233,7 +234,8 @@ struct WireTests {
       Array($0.utf8)
     }
     var read = 0
-    for _ in 0..<3_000 {
+    let count = Campaign.isWhole ? 3_000 : 1_000
+    for _ in 0..<count {
       let records = (0..<3).map { _ in RandomRecord(random).record() }
       var bytes = WireJSON.encode(
         ZoneChangesReply(zones: [.init(zoneID: WireZoneID(zoneName: "Z"), syncToken: "t", records: records)]))
@@ -266,7 +268,8 @@ struct WireTests {
       attempt(WireError.self)
       attempt(UserReply.self)
     }
-    #expect(read > 3_000)
+    print("damaged messages: \(count), read in \(read) ways")
+    #expect(read > count)
   }
 }
 

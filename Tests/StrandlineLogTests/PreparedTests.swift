@@ -4,6 +4,7 @@
 import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 /// Three of these fill a segment of the tests' size, and the third seals it.
@@ -452,7 +453,7 @@ struct `A log whose segments are prepared` {
   func `keeps what was acknowledged through drawn histories and power cuts`(strength: SyncStrength) throws {
     var crashes = 0
     var segments = 0
-    for seed in 1...60 as ClosedRange<UInt64> {
+    for seed in Campaign.seeds(1...60) {
       var history = DrawnHistory(seed: seed, strength: strength)
       do {
         try history.run(steps: 50)
@@ -465,7 +466,7 @@ struct `A log whose segments are prepared` {
       segments = max(segments, history.segments)
     }
     print("prepared segments, drawn: \(crashes) power cuts, up to \(segments) segments")
-    #expect(crashes > 300 && segments > 10)
+    #expect(crashes > (Campaign.isWhole ? 300 : 60) && segments > 10)
   }
 }
 

@@ -7,8 +7,10 @@ package enum Campaign {
   /// Whether all of it is to be run.
   package static let isWhole = ProcessEnvironment.value(of: "STRANDLINE_WHOLE_CAMPAIGNS") == "1"
 
-  /// Whether a case is taken: every one, or every fourth; which ones depends on `seed`.
-  package static func takes(_ number: Int, _ seed: Int = 0) -> Bool { isWhole || (number + seed) % 4 == 0 }
+  /// Whether a case is taken: every one, or one of so many; which ones depends on `seed`.
+  package static func takes(_ number: Int, _ seed: Int = 0, every part: Int = 4) -> Bool {
+    isWhole || (number + seed) % part == 0
+  }
 
   /// The places that are taken.
   package static func places(_ places: some Sequence<Int>, _ seed: Int) -> [Int] {
@@ -16,5 +18,7 @@ package enum Campaign {
   }
 
   /// The seeds that are taken.
-  package static func seeds(_ seeds: ClosedRange<UInt64>) -> [UInt64] { seeds.filter { takes(Int($0)) } }
+  package static func seeds(_ seeds: ClosedRange<UInt64>, every part: Int = 4) -> [UInt64] {
+    seeds.filter { takes(Int($0), every: part) }
+  }
 }

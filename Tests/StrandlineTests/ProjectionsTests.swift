@@ -163,7 +163,7 @@ struct `A store whose writer is at work` {
     // Time is not asserted: what grew with the square was the copy of all edits in each undo. 60,000 of them took
     // twelve seconds.
     let store = try open()
-    for round in 0..<60 {
+    for round in 0..<20 {
       try store.writeBlocking { tx in
         for edit in 0..<1_000 {
           try tx.save(Record(type: "T", id: RecordID("a"), fields: ["n": .int64(Int64(round * 1_000 + edit))]))

@@ -7,6 +7,7 @@ import Strandline
 import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import StrandlineTesting
 import Synchronization
 import Testing
@@ -225,7 +226,7 @@ private final class RunHook: ForwardingFileSystem {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `A suspended store over sorted runs` {
-  @Test(arguments: 1...24 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...24))
   func `answers what the log says when it is resumed`(seed: UInt64) throws {
     var lives = try Lives(seed)
     for _ in 0..<240 { try lives.step() }
