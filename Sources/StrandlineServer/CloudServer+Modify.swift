@@ -160,6 +160,8 @@ extension CloudServer {
       let broken = draft.brokenReferences()
       unbound.merge(broken) { first, _ in first }
       plan.failures.merge(broken) { first, _ in first }
+      // Each round removes at least one operation, so the loop ends.
+      guard broken.isEmpty else { continue }
       if isAtomic, !plan.failures.isEmpty {
         for index in prepared.indices where plan.failures[index] == nil {
           plan.failures[index] = WireError(.atomicError, "Another operation of this atomic batch failed")
@@ -167,8 +169,6 @@ extension CloudServer {
         plan.events = []
         return plan
       }
-      // Each round removes at least one operation, so the loop ends.
-      guard broken.isEmpty else { continue }
       guard !draft.events.isEmpty else {
         plan.events = []
         return plan

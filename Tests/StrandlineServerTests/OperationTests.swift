@@ -198,10 +198,18 @@ struct OperationTests {
     #expect(refused["list"]?.code == .validatingReferenceError)
     #expect(atomic ? refused["item"]?.code == .atomicError : refused["item"]?.isDeleted == true)
     #expect(try await client.everything().changes.contains { $0.mark == "item" } == atomic)
+    // Of a record that was changed since, too.
+    _ = try await client.one(CloudOperation(.forceUpdate, name: "item", type: "Note", fields: ["n": 1]))
+    if atomic {
+      let stale = try await client.modify(both, in: notes, atomic: true)
+      #expect(stale["list"]?.code == .validatingReferenceError && stale["item"]?.code == .conflict)
+      tags["item"] = try await client.lookup(["item"], in: notes)["item"]?.record?.system.changeTag
+    }
     // Without the keeper, one deletion takes the other record along, and both are answered.
     _ = try await client.one(CloudOperation(.forceDelete, name: "keeper"))
     guard atomic else { return }
-    let deleted = try await client.modify(both, in: notes, atomic: atomic)
+    let now = ["list", "item"].map { CloudOperation(.delete, name: $0, changeTag: tags[$0]) }
+    let deleted = try await client.modify(now, in: notes, atomic: atomic)
     #expect(deleted.values.allSatisfy { $0.isDeleted } && deleted.count == 2)
   }
 

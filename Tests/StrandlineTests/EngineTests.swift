@@ -416,6 +416,32 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.unsettled == 0)
   }
 
+  @Test func `what a conflict left to be looked up waits while lookups have to wait, and no step is made in vain`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for name in ["x", "y"] { try await a.write(name) }
+    #expect(try await a.run() == nil)
+    let conflict = CloudError(.conflict, reason: "client oplock error updating record")
+    cloud.refuse {
+      $0.items["x"] = [conflict]
+      $0.requests[.lookup] = [CloudError(.accessDenied, reason: "not now")]
+    }
+    try await a.write("x", ["n": 1])
+    #expect(try await a.run() != nil)
+    // Its lookup is due again while the lookup of another record has to wait.
+    cloud.refuse {
+      $0.items["y"] = [conflict]
+      $0.requests[.lookup] = (0..<5).map { _ in CloudError(.internalError, reason: "trouble") }
+    }
+    cloud.forgetSent()
+    try await a.write("y", ["n": 1])
+    #expect(try await a.run(waitMillisecondsMax: nil) == nil)
+    #expect(cloud.requestCount < 40, "\(cloud.requestCount)")
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `one conflict is settled in the same run`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -161,7 +161,7 @@ struct `A store whose writer is at work` {
 
   @Test func `costs no more for a record's edit, however many went before`() throws {
     // Time is not asserted: what grew with the square was the copy of all edits in each undo. 60,000 of them took
-    // twelve seconds.
+    // twelve seconds; these would still take more than one.
     let store = try open()
     for round in 0..<20 {
       try store.writeBlocking { tx in

@@ -72,7 +72,8 @@ package enum EventSource: Sendable {
     if let hint { try reader.read(lsn, at: hint) } else { try reader.read(lsn) }
   }
 
-  private func readIfKept(_ lsn: UInt64, _ hint: LogPlace? = nil) throws(StrandlineError) -> LogEvent? {
+  /// The event as it stands in the log; nil if compaction removed it.
+  package func readIfKept(_ lsn: UInt64, _ hint: LogPlace? = nil) throws(StrandlineError) -> LogEvent? {
     do {
       return try read(lsn, hint)
     } catch {

@@ -99,7 +99,8 @@ package struct Intake {
   package mutating func apply(deletionOf id: RecordID, isConfirmed: Bool = false, to core: inout StoreCore) throws {
     let situation = try deletionSituation(of: id, isConfirmed: isConfirmed, core)
     try perform(situation.decide(), on: id, &core)
-    if !situation.isDoubtful { try endHold(of: id, &core) }
+    // A page of before says nothing of what was created since.
+    if !situation.isDoubtful, page?.isRepeated != true { try endHold(of: id, &core) }
   }
 
   /// The server has nothing under the name, so there is nothing left to read.
@@ -167,9 +168,7 @@ package struct Intake {
     }
     let included = try newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
     var edit = try pendingEdit(entry, core)
-    // A log that was put back may not know that a mutation between the first and the newest one was sent.
-    let written = edit?.loaded.dirty.values.sorted() ?? []
-    let acknowledged = max(included ?? .none, try newestIncluded(in: stamp, of: written, core) ?? .none)
+    let acknowledged = try acknowledged(in: stamp, id, entry, edit, included, core)
     edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
     let deletion = try core.projections.deletion(id)
     let isOlder =
@@ -184,6 +183,25 @@ package struct Intake {
       lacksAcknowledged: lacksAcknowledged,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
       namesCopy: isOlder && namesCopy(stamp, core))
+  }
+
+  /// The newest mutation of this store that a version contains and that is part of the unsettled edit; `.none` if the base has
+  /// them all. A log that was put back knows the first and the newest of those that it owes, and not which between the two
+  /// was sent: one that the edit has a field of, or that the version names.
+  private func acknowledged(
+    in stamp: Stamp, _ id: RecordID, _ entry: RecordEntry?, _ edit: PendingEdit?, _ included: LSN?,
+    _ core: borrowing StoreCore
+  ) throws -> LSN {
+    guard let edit, let pending = entry?.pending else { return included ?? .none }
+    let (sync, end) = (core.projections.sync, core.projections.appliedLSN)
+    var written = Set(edit.loaded.dirty.values)
+    for seen in stamp.seen.values
+    where pending.first < seen.lsn && seen.lsn < pending.newest && sync.owns(seen.lsn, tenure: seen.tenure, upTo: end) {
+      if try core.source.eventIfKept(at: seen.lsn)?.recordID == id { written.insert(seen.lsn) }
+    }
+    let base = entry?.base?.content ?? .none
+    let found = try newestIncluded(in: stamp, of: written.filter { $0 > base }.sorted(), core)
+    return max(included ?? .none, found ?? .none)
   }
 
   /// The version from which the unsettled edit and an arriving version were both made.

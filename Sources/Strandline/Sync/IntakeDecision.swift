@@ -47,7 +47,7 @@ struct PendingEdit {
   var loaded: LoadedVersion
   /// The stamps that were clamped, as they were.
   var disbelieved: [String: FieldStamp] = [:]
-  /// The version of the server that it was made from, or the newest of this store's mutations that the arrival contains;
+  /// The version of the server that it was made from, or the newest of this store's mutations that was found in the arrival;
   /// nil if neither is known.
   var ancestor: (lsn: LSN, version: Version)?
 
@@ -71,8 +71,7 @@ struct VersionSituation {
   let wasDeleted: Bool
   /// The newest unsettled mutation of this store that the version contains.
   let included: LSN?
-  /// The newest mutation of this store that the version contains and that an unsettled edit has a field of; `.none` if there is
-  /// none.
+  /// The newest mutation of this store that was found in the version and that is part of the unsettled edit; `.none` if there is none.
   let acknowledged: LSN
   /// The newest unsettled mutation, if it is an edit.
   let edit: PendingEdit?

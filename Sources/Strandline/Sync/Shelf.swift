@@ -13,9 +13,9 @@ import StrandlineSystem
 /// Where a page stands in the feed of its zone.
 package struct PagePlace: Sendable {
   package var zone: ZoneID
-  /// Nothing more is to come.
+  /// Nothing more is to come in the feed.
   package var isLast: Bool
-  /// But for what the zone has listed.
+  /// What waits for a parent goes on waiting as long as something of the zone is listed and not fetched.
   package var waitsForListed: Bool
   /// The feed begins anew with it.
   package var startsOver: Bool

@@ -370,9 +370,16 @@ extension SyncMachine {
     for id in taken.absent { doubt(id) }
   }
 
+  /// Takes what the queue wants looked up; false if that is nothing.
+  mutating func takeDoubtful() -> Bool {
+    let ids = queue.takeDoubtful()
+    for id in ids { lookups[id.zone, default: []].insert(id.name) }
+    return !ids.isEmpty
+  }
+
   /// Adds what has to be looked up once in a run: blocked records, among them those that a page could not show.
   private mutating func collectLookups() {
-    for id in queue.takeDoubtful() { lookups[id.zone, default: []].insert(id.name) }
+    _ = takeDoubtful()
     guard isReviewDue, options.direction != .pushOnly else { return }
     isReviewDue = false
     let (blocks, zones) = store.projections.withLock { ($0.sync.openBlocks, $0.sync.zones) }

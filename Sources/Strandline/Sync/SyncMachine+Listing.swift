@@ -228,7 +228,7 @@ extension SyncMachine {
   /// Whether a listed version is not here, nor anything that came later.
   private func isMissing(_ item: Listed.Item, listed: LSN, _ id: RecordID) throws -> Bool {
     let known = try store.projections.look(id)
-    // What the app deleted is another life, if the version never was here.
+    // What the app has deleted may be another life; the answer tells.
     if let deletion = known.deletion, deletion.lsn > listed, !deletion.isLocal { return false }
     guard let base = known.entry?.base else { return true }
     let modified = base.modifiedMilliseconds ?? 0
@@ -272,8 +272,8 @@ extension SyncMachine {
 }
 
 extension ServerChange {
-  /// What an answer says of a listed record. Of which it says nothing, or that it cannot be asked for now, is held, and looked up by
-  /// the next run.
+  /// What an answer says of a listed record. A record of which it says nothing, or which the server cannot show now, is held, and
+  /// looked up by the next run.
   fileprivate init(listed id: RecordID, _ answer: CloudResult?) {
     if let change = ServerChange(id, answer: answer) {
       self = change

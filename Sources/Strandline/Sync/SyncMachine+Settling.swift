@@ -21,7 +21,9 @@ extension SyncMachine {
     _ batch: [Upload], _ results: [String: CloudResult], _ zone: ZoneID, atomic: Bool
   ) async throws {
     let answer = Answer(batch, results)
-    if !atomic, let error = answer.tooMuch { return try await split(batch, zone, error) }
+    if let error = answer.tooMuch {
+      return atomic ? try await refuseTogether(batch, error) : try await split(batch, zone, error)
+    }
     let halted = answer.haltedTypes(in: zone)
     for (type, error) in halted { queue.halt(type, because: error) }
     let wall = store.environment.clock.wallMilliseconds()

@@ -57,7 +57,9 @@ extension SyncMachine {
     case .cancel(let deletions): try await cancel(deletions)
     case .hold(let unreadable): try await holdUnreadable(unreadable)
     case nil:
-      if !queue.hasDoubtful, !beginsRound() {
+      // What they wait for is a request of another kind, which may have to wait itself.
+      if takeDoubtful() { return true }
+      if !beginsRound() {
         if try await decideLosses() { return true }
         for zone in queue.frozenZones.sorted() { noteLoss(of: zone) }
         return false
@@ -240,10 +242,7 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         for upload in batch { queue.wake(upload.id) }
         try await confirmLoss(of: zone, error, kind: .upload)
-      // In halves it would not be all or nothing.
-      case .split where atomic:
-        try await noteRefusal(of: batch, error)
-        try await hold(batch, error)
+      case .split where atomic: try await refuseTogether(batch, error)
       case .split: try await split(batch, zone, error)
       case .signIn:
         try await noteRefusal(of: batch, error)
@@ -293,6 +292,14 @@ extension SyncMachine {
     try await pace.learn(operationsMax: operationsMax)
     parts.append(Part(zone: zone, units: Array(units[(units.count / 2)...])))
     parts.append(Part(zone: zone, units: Array(units[..<(units.count / 2)])))
+  }
+
+  /// The server refused records that go together as too much. In halves they would not be all or nothing, so they are held; what
+  /// only went along because they need it may go without them.
+  mutating func refuseTogether(_ batch: [Upload], _ error: CloudError) async throws {
+    try await noteRefusal(of: batch, error)
+    try await hold(batch.filter { store.projections.set(of: $0.id) != nil }, error)
+    for upload in batch where store.projections.held(upload.id) == nil { queue.wake(upload.id) }
   }
 
   /// A record was refused alone. It is held when the halves of its batch have been sent, unless the server refuses whatever is of

@@ -71,7 +71,8 @@ struct UploadQueue: Sendable {
   private var watching: [RecordID: Set<RecordSet>] = [:]
   /// Their waits have ended; they are looked at before the cursor goes on. In the order in which they woke.
   private var woken: [RecordID] = []
-  /// The tag with which a record met a conflict: it is not sent with the same one before its zone was fetched.
+  /// The tag with which a record met a conflict: it is not sent with the same one before it was looked up and, if that brought no
+  /// other version, its zone fetched.
   private var refusedTags: [RecordID: String] = [:]
   /// Zones and types of which every record was refused with the same words. Nothing of them is sent.
   private(set) var halted: [HaltedType: CloudError] = [:]
@@ -134,7 +135,7 @@ struct UploadQueue: Sendable {
     if waits[id] == .hold, store.projections.held(id) == nil { wake(id) }
     // It may have been settled.
     if waits[id] == .together { wake(id) }
-    endedHolds[id] = nil
+    if let ended = endedHolds[id], store.projections.held(id) != ended { endedHolds[id] = nil }
     wakeAll(.record(id))
     lanes[id.zone]?.unpin(id)
   }
@@ -219,8 +220,6 @@ struct UploadQueue: Sendable {
   func leavingNames(in zone: ZoneID) -> Set<String> {
     Set(leaving.keys.lazy.filter { $0.zone == zone }.map(\.name))
   }
-
-  var hasDoubtful: Bool { !doubtful.isEmpty }
 
   /// The records that have to be looked up before anything can be said of them.
   mutating func takeDoubtful() -> [RecordID] {

@@ -123,7 +123,9 @@ private struct Story {
     case .settled(let settled):
       owed = owed.filter { $0 > settled.lsn }
       return (words(settled), settled.modified?.milliseconds)
-    case .fetchedSave(let fetched): return (try words(fetched, event, at: lsn), fetched.modified?.milliseconds)
+    case .fetchedSave(let fetched):
+      listed = nil
+      return (try words(fetched, event, at: lsn), fetched.modified?.milliseconds)
     case .fetchedDelete(let fetched): return (Self.words(fetched.reason), nil)
     case .blocked(let blocked): return (words(blocked), nil)
     case .held(let held): return (words(held), held.wallMilliseconds)

@@ -129,7 +129,10 @@ extension WorldRun {
         if last.version == nil, let entry, let pending = entry.pending {
           let shown = states.last { $0.version != nil && $0.version?.tag == entry.base?.changeTag }?.version?.stamp?
             .births
-          if pending.isDeletion || shown?.isSubset(of: reading.deleted[record] ?? []) == true { continue }
+          let births = reading.mutations[pending.newest]?.births ?? []
+          let replaces =
+            shown?.isSubset(of: reading.deleted[record] ?? []) == true && shown?.isDisjoint(with: births) == true
+          if pending.isDeletion || replaces { continue }
         }
         try judge(entry?.base, of: record, states, reading, device)
       }
