@@ -374,6 +374,24 @@ private func agree(_ devices: Device...) async throws {
     #expect(stamp.time.isBelievable(at: fleet.serverClock.wallMilliseconds()))
   }
 
+  @Test func `decision 43: a run that brings nothing but the list says what the server's clock shows`() async throws {
+    let fleet = try Fleet()
+    let a = fleet.device("a")
+    try await a.save(["title": "first"])
+    try await a.settle()
+    try await a.settle()
+    try await a.close()
+    for clock in [a.clock, fleet.serverClock] { clock.advance(milliseconds: 3_600_000) }
+    a.clock.setWall(milliseconds: fleet.serverClock.wallMilliseconds() - 40_000_000)
+    #expect(try await a.sync().requests == 2)
+    try await a.save(["title": "later"])
+    let store = try await a.open()
+    let newest = try #require(try store.projections.entry(RecordID("n"))?.pending?.newest)
+    let stamp = try LoadedVersion(store.source.event(at: newest), at: newest)?.version.stamp.fields["title"]
+    let off = try #require(stamp).time.milliseconds - fleet.serverClock.wallMilliseconds()
+    #expect(abs(off) < 60_000, "\(off)")
+  }
+
   @Test func `decision 5: a version includes what the same log wrote under an earlier writer ID`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

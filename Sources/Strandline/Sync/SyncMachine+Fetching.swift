@@ -31,6 +31,7 @@ extension SyncMachine {
       throw error.asStrandlineError("syncing '\(store.path)'")
     }
     guard let page = answer else { return true }
+    try await hearServerClock()
     if page.moreComing, page.token == asked {
       listRepeats += 1
       let error = CloudError(.zoneBusy, reason: "the list of changed zones says \(Self.repeatWords)")
@@ -56,6 +57,16 @@ extension SyncMachine {
     }
     for zone in lost { noteLoss(of: zone) }
     return true
+  }
+
+  /// Every run has this answer, and perhaps no other one. It goes into the log only if the server's clock shows something else
+  /// than the log says.
+  private func hearServerClock() async throws {
+    guard let offset = database.serverOffsetMilliseconds else { return }
+    try await store.commit { core in
+      core.learn(serverOffset: offset)
+      try core.appendServerOffset()
+    }
   }
 
   private mutating func requestList(since token: ChangeToken?) async throws -> DatabasePage? {
