@@ -429,7 +429,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
       $0.requests[.lookup] = [CloudError(.accessDenied, reason: "not now")]
     }
     try await a.write("x", ["n": 1])
-    #expect(try await a.run() != nil)
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
     // Its lookup is due again while the lookup of another record has to wait.
     cloud.refuse {
       $0.items["y"] = [conflict]

@@ -392,6 +392,11 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     try await a.write("n3", ["title": "mine"])
     try await a.open().write { try $0.delete(RecordID("n3")) }
     cloud.before.withLock { $0 = nil }
+    // The deletion is settled before the listed record is asked for.
+    try await a.exchange(.pushOnly)
+    #expect(try await a.owesNothing)
+    a.crash()
+    try await a.open(database: cloud, firstFetch: recent.without)
     try await a.sync()
     try await a.expectComplete(fleet)
     #expect(try await a.value("n3", "title") == "t3")
