@@ -516,6 +516,41 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     try await expectAgreement(a, b)
   }
 
+  @Test func `a child waits for a parent that was listed after the reading of the list began`() async throws {
+    let fleet = try Fleet()
+    let b = fleet.device("b")
+    try await b.write("task", ["title": "t"], type: "Task", parent: "late")
+    for name in ["n0", "n1", "n2", "late", "n3"] { try await b.write(name, ["title": "t"]) }
+    try await b.sync()
+    // Behind the others in the feed.
+    for name in ["late", "n3"] {
+      try await b.write(name, ["title": "edited"])
+      try await b.sync()
+    }
+    var schema = Schema()
+    schema["Task"].parent = ParentSchema()
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a, pageMax: 4, lookupMax: 2)
+    try await a.open(database: cloud, schema: schema, firstFetch: recent.without)
+    let store = try await a.open()
+    let clock = a.clock
+    let isShown = Mutex<[Bool]>([])
+    cloud.before.withLock { before in
+      before = { request, number in
+        // The second page has to wait until the first one's names are being fetched.
+        if request == .listing, number == 2 { throw CloudError(.internalError, reason: "not now") }
+        guard request == .lookup else { return }
+        clock.advance(by: .seconds(60))
+        let task = try store.record(RecordID("task"))
+        isShown.withLock { $0.append(task != nil) }
+      }
+    }
+    try await a.sync()
+    #expect(cloud.count(.listing) == 3)
+    #expect(isShown.withLock { $0.count > 2 && !$0.contains(true) }, "\(isShown.withLock { $0 })")
+    try await a.expectComplete(fleet)
+  }
+
   @Test func `a page that comes when the app has the zone fetched anew does not end its fetch`() async throws {
     let fleet = try Fleet()
     let b = fleet.device("b")
