@@ -161,7 +161,7 @@ struct NetworkVerbsTests {
     let b = Machine(seed: 2)
     _ = await a.run("import", "/A", "-", input: note("a", "1"))
     #expect(await sync(a, server).out.hasPrefix("1 uploaded; "))
-    #expect(await sync(a, server).out.hasPrefix("1 own write came back from the server; "))
+    #expect(await sync(a, server).out.hasPrefix("1 version was here already; "))
     _ = await sync(b, server)
     _ = await a.run("delete", "/A", "a")
     _ = await sync(a, server)

@@ -133,7 +133,7 @@ struct SyncCommand {
       ("fetchedSaves", "fetched", "fetched", report.fetchedSaves),
       ("fetchedDeletes", "deletion fetched", "deletions fetched", report.fetchedDeletes),
       (
-        "echoes", "own write came back from the server", "own writes came back from the server", report.echoes
+        "echoes", "version was here already", "versions were here already", report.echoes
       ),
       ("uploaded", "uploaded", "uploaded", report.uploaded),
       ("recognized", "found uploaded already", "found uploaded already", report.recognized),
