@@ -28,6 +28,13 @@ private func devices(
 /// Every order of three.
 private let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
 
+/// Rules by which the field `count` of a note is a counter.
+private func counting() -> ConflictRules {
+  var conflicts = ConflictRules()
+  conflicts["Note"].fields = ["count": .counter]
+  return conflicts
+}
+
 @Suite(.timeLimit(.minutes(10))) struct ScenarioConflictTests {
   @Test func `56: edits of different fields both survive`() async throws {
     for order in [[0, 1, 0], [1, 0, 1]] {
@@ -118,10 +125,7 @@ private let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2,
   }
 
   @Test func `60: a counter counts an edit once whose answer was lost`() async throws {
-    var rules = TypeRules()
-    rules.fields = ["count": .counter]
-    var conflicts = ConflictRules()
-    conflicts["Note"] = rules
+    let conflicts = counting()
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     try await a.open(
@@ -146,10 +150,7 @@ private let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2,
   }
 
   @Test func `60: a counter counts an edit once that a disk put back does not know to be sent`() async throws {
-    var rules = TypeRules()
-    rules.fields = ["count": .counter]
-    var conflicts = ConflictRules()
-    conflicts["Note"] = rules
+    let conflicts = counting()
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     for device in [a, b] { try await device.open(conflicts: conflicts) }

@@ -382,15 +382,15 @@ extension SyncMachine {
   }
 
   /// Takes what the queue wants looked up; false if that is nothing.
-  mutating func takeDoubtful() -> Bool {
-    let ids = queue.takeDoubtful()
+  mutating func takeQueuedLookups() -> Bool {
+    let ids = queue.takeLookups()
     for id in ids { lookups[id.zone, default: []].insert(id.name) }
     return !ids.isEmpty
   }
 
   /// Adds what has to be looked up once in a run: blocked records, among them those that a page could not show.
   private mutating func collectLookups() {
-    _ = takeDoubtful()
+    _ = takeQueuedLookups()
     guard isReviewDue, options.direction != .pushOnly else { return }
     isReviewDue = false
     let (blocks, zones) = store.projections.withLock { ($0.sync.openBlocks, $0.sync.zones) }

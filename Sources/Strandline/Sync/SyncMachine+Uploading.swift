@@ -58,7 +58,7 @@ extension SyncMachine {
     case .hold(let unreadable): try await holdUnreadable(unreadable)
     case nil:
       // What they wait for is a request of another kind, which may have to wait itself.
-      if takeDoubtful() { return true }
+      if takeQueuedLookups() { return true }
       if !beginsRound() {
         if try await decideLosses() { return true }
         for zone in queue.frozenZones.sorted() { noteLoss(of: zone) }

@@ -91,7 +91,7 @@ extension UploadQueue {
       if pending.isDeletion, entry.base == nil {
         if store.projections.mayHaveBeenSent(pending) {
           wait(id, for: .lookup)
-          doubtful.append(id)
+          lookups.append(id)
           watch(met, for: set)
           return nil
         }

@@ -78,7 +78,7 @@ struct UploadQueue: Sendable {
   private(set) var halted: [HaltedType: CloudError] = [:]
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
-  var doubtful: [RecordID] = []
+  var lookups: [RecordID] = []
   /// Holds that were met and not taken yet.
   private var met: [(id: RecordID, held: Held)] = []
   /// Holds that are over though the wall clock may say otherwise.
@@ -222,9 +222,9 @@ struct UploadQueue: Sendable {
   }
 
   /// The records that have to be looked up before anything can be said of them.
-  mutating func takeDoubtful() -> [RecordID] {
-    defer { doubtful = [] }
-    return doubtful
+  mutating func takeLookups() -> [RecordID] {
+    defer { lookups = [] }
+    return lookups
   }
 
   // MARK: What is next
@@ -382,7 +382,7 @@ struct UploadQueue: Sendable {
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
       // The lookup that was to follow has failed.
       try wait(entry, id, for: .lookup)
-      doubtful.append(id)
+      lookups.append(id)
     } else {
       try ready(id, entry, pending, &reading)
     }
@@ -601,7 +601,7 @@ struct UploadQueue: Sendable {
         }
       } else if store.projections.mayHaveBeenSent(pending) {
         wait(id, for: .lookup)
-        doubtful.append(id)
+        lookups.append(id)
       } else {
         cancelled.append((id, lsn))
       }
