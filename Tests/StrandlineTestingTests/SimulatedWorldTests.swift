@@ -109,6 +109,9 @@ struct `Simulated worlds` {
       "a record at the server waits for a refused one, and another record refers to it", seed: 411_703, devices: 5,
       steps: [23, 34, 60, 87, 104, 108]),
     FamousWorld(
+      "two records refer to each other, and one of them to a third, which is held", seed: 478_881, devices: 3,
+      steps: [32, 36, 41, 43, 59, 60, 72, 90, 100]),
+    FamousWorld(
       "a disk is put back, and knows of the first of two writes that it has sent", seed: 421_134, devices: 4,
       steps: [2, 5, 15, 32, 34, 72, 120, 122]),
     FamousWorld(

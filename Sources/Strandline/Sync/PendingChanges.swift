@@ -197,8 +197,8 @@ extension RecordStore {
     return referrers
   }
 
-  /// A record that a save needs, and that the server does not have: if there are several, one that this store still owes, for
-  /// which the save waits; nil if there is none, or if the save cannot be read.
+  /// A record that a save needs, and that the server does not have: if there are several, one that is held, or else one that this
+  /// store still owes, for which the save waits; nil if there is none, or if the save cannot be read.
   private func missingTarget(of id: RecordID, _ pending: Pending) throws -> RecordID? {
     guard !pending.isDeletion else { return nil }
     var names: [String] = []
@@ -212,17 +212,22 @@ extension RecordStore {
       return nil
     }
     let set = projections.set(of: id)
-    var missing: RecordID?
+    var (owed, missing): (RecordID?, RecordID?) = (nil, nil)
     for name in names {
       let target = RecordID(name, zone: id.zone)
       // What goes with it is there when it is.
       if set != nil, projections.set(of: target) == set { continue }
       let entry = try projections.entry(target)
       guard entry?.base == nil else { continue }
-      if entry?.pending != nil { return target }
-      missing = missing ?? target
+      guard entry?.pending != nil else {
+        missing = missing ?? target
+        continue
+      }
+      // Of records that wait for each other it says nothing to name the next one.
+      if projections.held(target) != nil { return target }
+      owed = owed ?? target
     }
-    return missing
+    return owed ?? missing
   }
 }
 
