@@ -97,6 +97,7 @@ package struct FleetOutcome: Sendable, Equatable {
 /// A run of a fleet.
 package struct FleetLoad {
   private let shape: FleetShape
+  private let executor: OneAtATimeExecutor
   private let gate: FleetGate
   private let random: SeededRandom
   private let clock = SimulatedClock()
@@ -105,8 +106,8 @@ package struct FleetLoad {
   private var queue = FleetQueue()
   private var outcome = FleetOutcome()
 
-  private init(_ shape: FleetShape) {
-    self.shape = shape
+  private init(_ shape: FleetShape, _ executor: OneAtATimeExecutor) {
+    (self.shape, self.executor) = (shape, executor)
     random = SeededRandom(seed: shape.seed)
     begin = clock.monotonicNanoseconds()
     gate = FleetGate(
@@ -116,9 +117,17 @@ package struct FleetLoad {
   /// Runs a fleet to its end. The same shape has the same outcome.
   ///
   /// - Parameter progress: is called each simulated hour, and may throw to end it.
-  package static func run(_ shape: FleetShape, _ progress: (Int) throws -> Void = { _ in }) async throws -> FleetOutcome
-  {
-    var load = FleetLoad(shape)
+  package static func run(
+    _ shape: FleetShape, _ progress: (Int) throws -> Void = { _ in }
+  ) async throws -> FleetOutcome {
+    let executor = OneAtATimeExecutor()
+    return try await withTaskExecutorPreference(executor) { try await run(shape, executor, progress) }
+  }
+
+  private static func run(
+    _ shape: FleetShape, _ executor: OneAtATimeExecutor, _ progress: (Int) throws -> Void
+  ) async throws -> FleetOutcome {
+    var load = FleetLoad(shape, executor)
     try await load.start()
     try await load.run(progress)
     let counts = load.gate.counts
@@ -145,7 +154,8 @@ package struct FleetLoad {
 
   private func environment(_ disk: SimulatedDisk, _ stream: UInt64) -> SystemEnvironment {
     SystemEnvironment(
-      fileSystem: disk, clock: clock, random: SeededRandom(seed: shape.seed ^ (stream &* 0xD1B5_4A32_D192_ED03)))
+      fileSystem: disk, clock: clock, random: SeededRandom(seed: shape.seed ^ (stream &* 0xD1B5_4A32_D192_ED03)),
+      taskExecutor: executor)
   }
 
   private func open(_ number: Int, _ server: CloudServer) async throws -> FleetDevice {
@@ -167,7 +177,7 @@ package struct FleetLoad {
 
   /// Small files, so that thousands of stores need little memory.
   private static let options: StoreOptions = {
-    var options = Device.options
+    var options = StoreOptions()
     options.log.segmentBytesMax = 8 << 10
     options.compaction.deadRatio = nil
     return options

@@ -50,16 +50,22 @@ extension RandomSource {
   }
 }
 
-/// The file system, clocks and random source that a store or log uses.
+/// The file system, clocks, random source and executor that a store or log uses.
 package struct SystemEnvironment: Sendable {
   package var fileSystem: any FileSystem
   package var clock: any SystemClock
   package var random: any RandomSource
+  /// Where the tasks run that a store begins by itself; nil for Swift's pool.
+  package var taskExecutor: (any TaskExecutor)?
 
-  package init(fileSystem: any FileSystem, clock: any SystemClock, random: any RandomSource) {
+  package init(
+    fileSystem: any FileSystem, clock: any SystemClock, random: any RandomSource,
+    taskExecutor: (any TaskExecutor)? = nil
+  ) {
     self.fileSystem = fileSystem
     self.clock = clock
     self.random = random
+    self.taskExecutor = taskExecutor
   }
 }
 

@@ -62,7 +62,7 @@ public final class SyncEngine: SyncDriver {
     deadline = machine.deadline
     self.machine = Mutex(machine)
     // The store keeps the engine, and a run under way does.
-    let runs = SyncRuns { [weak self] options in
+    let runs = SyncRuns(on: store.environment.taskExecutor) { [weak self] options in
       guard let self else { throw StrandlineError(.closed, "the store is closed") }
       return try await self.run(options)
     }

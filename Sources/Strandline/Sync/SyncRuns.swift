@@ -26,21 +26,26 @@ final class SyncRuns: Sendable {
   private struct State {
     var queued: [Run] = []
     var current: Run?
-    var currentTask: Task<SyncReport, any Error>?
+    var currentTask: Task<Void, Never>?
     var callers: [UInt64: Caller] = [:]
     /// Callers that were cancelled before they began to wait.
     var cancelled: Set<UInt64> = []
     var nextCaller: UInt64 = 0
-    var worker: Task<Void, Never>?
     /// Why no run begins; nil: they do.
     var refusal: StrandlineError?
   }
 
   private let state = Mutex(State())
+  private let executor: (any TaskExecutor)?
   private let body: @Sendable (CycleOptions) async throws -> SyncReport
 
-  /// - Parameter body: makes a run.
-  init(_ body: @escaping @Sendable (CycleOptions) async throws -> SyncReport) { self.body = body }
+  /// - Parameters:
+  ///   - executor: where the runs' tasks run; nil for Swift's pool.
+  ///   - body: makes a run.
+  init(on executor: (any TaskExecutor)?, _ body: @escaping @Sendable (CycleOptions) async throws -> SyncReport) {
+    self.executor = executor
+    self.body = body
+  }
 
   /// How many callers wait.
   ///
@@ -64,7 +69,7 @@ final class SyncRuns: Sendable {
           let run = known ?? Run(options, isShared: isShared)
           if known == nil { state.queued.append(run) }
           state.callers[number] = Caller(run: run, continuation: continuation)
-          if state.worker == nil { state.worker = Task { await self.work() } }
+          if state.current == nil { begin(&state) }
           return nil
         }
         if let refusal { continuation.resume(throwing: refusal) }
@@ -76,7 +81,7 @@ final class SyncRuns: Sendable {
 
   /// A caller does not wait any more.
   private func leave(_ number: UInt64) {
-    let (caller, task) = state.withLock { state -> (Caller?, Task<SyncReport, any Error>?) in
+    let (caller, task) = state.withLock { state -> (Caller?, Task<Void, Never>?) in
       guard let caller = state.callers.removeValue(forKey: number) else {
         state.cancelled.insert(number)
         return (nil, nil)
@@ -89,43 +94,42 @@ final class SyncRuns: Sendable {
     caller?.continuation.resume(throwing: CancellationError())
   }
 
-  private func work() async {
-    while let (run, task) = begin() {
-      let result = await task.result
-      let callers = state.withLock { state in
-        (state.current, state.currentTask) = (nil, nil)
-        let numbers = state.callers.filter { $0.value.run === run }.keys
-        return numbers.compactMap { state.callers.removeValue(forKey: $0) }
-      }
-      for caller in callers { caller.continuation.resume(with: result) }
+  /// Begins the next run, if there is one.
+  private func begin(_ state: inout State) {
+    (state.current, state.currentTask) = (nil, nil)
+    guard !state.queued.isEmpty else { return }
+    let run = state.queued.removeFirst()
+    state.current = run
+    state.currentTask = Task(executorPreference: executor) { [body] in
+      let result: Result<SyncReport, any Error>
+      do { result = .success(try await body(run.options)) } catch { result = .failure(error) }
+      self.ended(run, result)
     }
   }
 
-  private func begin() -> (Run, Task<SyncReport, any Error>)? {
-    state.withLock { state in
-      guard !state.queued.isEmpty else {
-        state.worker = nil
-        return nil
-      }
-      let run = state.queued.removeFirst()
-      let task = Task { [body] in try await body(run.options) }
-      (state.current, state.currentTask) = (run, task)
-      return (run, task)
+  /// A run has ended: its callers get the result, and the next one begins.
+  private func ended(_ run: Run, _ result: Result<SyncReport, any Error>) {
+    let callers = state.withLock { state in
+      let numbers = state.callers.filter { $0.value.run === run }.keys
+      let callers = numbers.compactMap { state.callers.removeValue(forKey: $0) }
+      begin(&state)
+      return callers
     }
+    for caller in callers { caller.continuation.resume(with: result) }
   }
 
   /// Ends the run under way and those that are queued, whose callers get `error`, and begins none until `resume`. When this
   /// returns, no run is under way.
   func stop(_ error: StrandlineError) async {
-    let (callers, task, worker) = state.withLock { state in
+    let (callers, task) = state.withLock { state in
       state.refusal = error
       state.queued = []
       defer { state.callers = [:] }
-      return (Array(state.callers.values), state.currentTask, state.worker)
+      return (Array(state.callers.values), state.currentTask)
     }
     task?.cancel()
     for caller in callers { caller.continuation.resume(throwing: error) }
-    await worker?.value
+    await task?.value
   }
 
   /// Begins runs again.

@@ -2,6 +2,7 @@
 // its promises.
 
 public import Strandline
+internal import StrandlineSystem
 
 /// What an app adds to a simulated world: its own configuration of the sync, and its own demands.
 struct WorldApp: Sendable {
@@ -64,12 +65,16 @@ public struct SimulatedWorld: Sendable {
   ///     faster. A failure has one in any case.
   /// - Complexity: O(steps · records) for the checks, beside what the devices do.
   public func run(shrinks: Bool = true, keepsHistory: Bool = true) async -> WorldOutcome {
-    var run = WorldRun(plan, app, isTold: keepsHistory)
-    let broken = await run.run()
-    let outcome = outcome(run, broken)
-    await run.end()
+    let executor = OneAtATimeExecutor()
+    let outcome = await withTaskExecutorPreference(executor) {
+      var run = WorldRun(plan, app, isTold: keepsHistory, executor)
+      let broken = await run.run()
+      let result = self.outcome(of: run, broken)
+      await run.end()
+      return result
+    }
     // The same steps once more, told this time.
-    if broken != nil, !keepsHistory { return await self.run(shrinks: shrinks) }
+    if outcome.failure != nil, !keepsHistory { return await self.run(shrinks: shrinks) }
     guard shrinks, let failure = outcome.failure else { return outcome }
     return WorldOutcome(tally: outcome.tally, failure: await shrunk(failure), history: outcome.history)
   }
@@ -80,7 +85,7 @@ public struct SimulatedWorld: Sendable {
     return plan
   }
 
-  private func outcome(_ run: WorldRun, _ broken: WorldBroken?) -> WorldOutcome {
+  private func outcome(of run: WorldRun, _ broken: WorldBroken?) -> WorldOutcome {
     let failure = broken.map {
       WorldFailure(
         seed: seed, devices: devices, days: days, faults: faults, invariant: $0.invariant, message: $0.words,

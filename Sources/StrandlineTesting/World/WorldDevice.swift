@@ -18,6 +18,7 @@ final class WorldDevice: Sendable {
   let clock: WorldClock
   let line: WorldLine
   private let seed: UInt64
+  private let executor: any TaskExecutor
   private let database: Database
   private let configure: @Sendable (inout SyncConfiguration) -> Void
   private let parts: Mutex<Parts>
@@ -43,12 +44,12 @@ final class WorldDevice: Sendable {
   }
 
   init(
-    number: Int, seed: UInt64, clock: WorldClock, line: WorldLine,
+    number: Int, seed: UInt64, clock: WorldClock, line: WorldLine, executor: any TaskExecutor,
     database: @escaping Database,
     configure: @escaping @Sendable (inout SyncConfiguration) -> Void
   ) {
     (self.number, self.seed, self.clock, self.line) = (number, seed, clock, line)
-    (self.database, self.configure) = (database, configure)
+    (self.executor, self.database, self.configure) = (executor, database, configure)
     parts = Mutex(Parts(disk: SimulatedDisk()))
   }
 
@@ -84,7 +85,8 @@ final class WorldDevice: Sendable {
       return parts.starts
     }
     let system = SystemEnvironment(
-      fileSystem: disk, clock: clock, random: SeededRandom(seed: seed ^ (count &* 0xD1B5_4A32_D192_ED03)))
+      fileSystem: disk, clock: clock, random: SeededRandom(seed: seed ^ (count &* 0xD1B5_4A32_D192_ED03)),
+      taskExecutor: executor)
     let environment = StoreEnvironment(system, isSimulated: true)
     var configuration = SyncConfiguration(database(environment, line) { [weak self] in self?.store })
     configuration.isAutomatic = false

@@ -19,6 +19,7 @@ struct WorldBroken: Error {
 struct WorldRun {
   let plan: WorldPlan
   let app: WorldApp
+  private let executor: OneAtATimeExecutor
   let time = WorldTime()
   let server: CloudServer
   let refusals = WorldRefusals()
@@ -45,7 +46,8 @@ struct WorldRun {
   static let key = DatabaseKey(
     container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
 
-  init(_ plan: WorldPlan, _ app: WorldApp, isTold: Bool) {
+  init(_ plan: WorldPlan, _ app: WorldApp, isTold: Bool, _ executor: OneAtATimeExecutor) {
+    self.executor = executor
     self.plan = plan
     self.app = app
     self.isTold = isTold
@@ -70,7 +72,7 @@ struct WorldRun {
     let together = together
     let device = WorldDevice(
       number: number, seed: plan.seed &* 31 &+ UInt64(number) &* 0x9E37_79B9,
-      clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time),
+      clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time), executor: executor,
       database: { environment, line, store in
         WorldDatabase(
           base: WebServicesDatabase(
