@@ -7,10 +7,18 @@ extension SimulatedDisk {
   package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
     switch mode {
     case .read, .readWrite:
-      let node = try read(path) { (state) throws(SystemError) in try state.file("open", path) }
+      let node = try read(path) { (state) throws(SystemError) in
+        let node = try state.file("open", path)
+        state.handles[node, default: 0] += 1
+        return node
+      }
       return SimulatedFile(disk: self, node: node, path: path, isWritable: mode == .readWrite)
     case .create, .createPrivate:
-      let node = try mutate(path) { (state) throws(SystemError) in try Self.create("open", path, &state) }
+      let node = try mutate(path) { (state) throws(SystemError) in
+        let node = try Self.create("open", path, &state)
+        state.handles[node] = 1
+        return node
+      }
       return SimulatedFile(disk: self, node: node, path: path, isWritable: true)
     }
   }
@@ -279,5 +287,9 @@ private final class SimulatedFile: File {
     }
   }
 
-  func close() { isOpen.store(false, ordering: .releasing) }
+  func close() {
+    if isOpen.exchange(false, ordering: .acquiringAndReleasing) { disk.closed(node) }
+  }
+
+  deinit { close() }
 }

@@ -241,6 +241,15 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
+  /// A handle of a file was closed.
+  func closed(_ node: Int) {
+    state.withLock { state in
+      let count = (state.handles[node] ?? 1) - 1
+      state.handles[node] = count > 0 ? count : nil
+      if count <= 0 { state.freeIfGone(node) }
+    }
+  }
+
   /// Counts and runs a call that changes the disk. Cuts the power, or throws a planned failure, if one is planned for the
   /// call's number. A sync during which the power is cut does not run: its effects count as unsynced, so that each of
   /// them may survive anyway.

@@ -55,6 +55,8 @@ struct SimulatedDiskState: Sendable {
   var directories: [SimulatedDirectory] = [SimulatedDirectory()]
   var operations: [SimulatedNameOperation] = []
   var locks: [Int: Lock] = [:]
+  /// How many handles of each file are open.
+  var handles: [Int: Int] = [:]
   /// The contents of the last four files that were removed or truncated. After a crash their bytes may be found in a file
   /// that grew without its data.
   var removedContents: [SimulatedContent] = []
@@ -157,15 +159,31 @@ struct SimulatedDiskState: Sendable {
       }
     }
     var rest: [SimulatedNameOperation] = []
+    var replaced: [Int] = []
     for (index, operation) in operations.enumerated() {
       guard isWanted[index] else {
         rest.append(operation)
         continue
       }
-      for edit in operation.edits { directories[edit.directory].durable[edit.name] = edit.entry }
+      for edit in operation.edits {
+        if case .file(let node)? = directories[edit.directory].durable[edit.name] { replaced.append(node) }
+        directories[edit.directory].durable[edit.name] = edit.entry
+      }
     }
     operations = rest
+    for node in replaced { freeIfGone(node) }
     flushCache()
+  }
+
+  /// Empties a file that has no name any more, after a crash neither, and that nobody has open: a long life needs the memory of
+  /// what is there, and not of all that ever was.
+  mutating func freeIfGone(_ node: Int) {
+    let entry = SimulatedEntry.file(node)
+    guard handles[node] == nil, lastWrite?.node != node, inFlight?.node != node,
+      !directories.contains(where: { $0.current.values.contains(entry) || $0.durable.values.contains(entry) }),
+      !operations.contains(where: { $0.edits.contains { $0.entry == entry } })
+    else { return }
+    nodes[node] = SimulatedNode()
   }
 
   /// Calls `body` with each path, in the order of the names.
@@ -203,7 +221,7 @@ struct SimulatedDiskState: Sendable {
   /// A copy of the state without locks and history.
   func detached() -> SimulatedDiskState {
     var copy = self
-    copy.locks = [:]
+    (copy.locks, copy.handles) = ([:], [:])
     copy.history = nil
     return copy
   }
