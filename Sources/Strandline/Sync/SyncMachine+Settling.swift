@@ -226,13 +226,15 @@ extension SyncMachine {
   /// A reference forbids it: a save waits for the record that it refers to, a deletion for something to change in the zone.
   private mutating func waitForTarget(_ upload: Upload) throws {
     guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
-    if let target = try store.projections.unknownTarget(of: upload.item) {
-      // What went with it in the same request will go with it again.
-      if let set = store.projections.set(of: upload.id), set == store.projections.set(of: target) {
-        contention[upload.id, default: 0] += 1
-        return sendAgain(upload.id)
-      }
+    let set = store.projections.set(of: upload.id)
+    switch try queue.lack(of: upload.item) {
+    case .record(let target) where set == nil || set != store.projections.set(of: target):
       return queue.wait(upload.id, for: .target(target))
+    case .record, .circle:
+      // What went with it in the same request will go with it again.
+      contention[upload.id, default: 0] += 1
+      return sendAgain(upload.id)
+    case .nothing: break
     }
     // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
     // wait for this one, so that its own upload does not find out: if the feed has not said it, once all of it is fetched.

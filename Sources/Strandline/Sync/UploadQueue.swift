@@ -422,9 +422,40 @@ struct UploadQueue: Sendable {
     // What has forbidden a deletion may be gone: something has changed, or the process has begun since.
     if !pending.isDeletion {
       guard let item = try item(of: id, entry, pending, &reading) else { return }
-      if let target = try store.projections.unknownTarget(of: item) { return try wait(entry, id, for: .target(target)) }
+      if case .record(let target) = try lack(of: item) { return try wait(entry, id, for: .target(target)) }
     }
     try ready(id, entry, pending, &reading)
+  }
+
+  /// What the server lacks of what a record needs, as far as this store knows.
+  enum Lack {
+    case nothing
+    case record(RecordID)
+    /// Only records that wait for this one: they go together or not at all.
+    case circle
+  }
+
+  /// What a record waits for that the server refused because of what it refers to. If it waited for one that waits for it in
+  /// turn, nothing would end either wait.
+  func lack(of item: UploadItem) throws -> Lack {
+    var isOfCircle = false
+    for name in item.needs where name != item.id.name {
+      let target = RecordID(name, zone: item.id.zone)
+      guard try store.projections.entry(target)?.base == nil else { continue }
+      if !waitsInTurn(target, for: item.id) { return .record(target) }
+      isOfCircle = true
+    }
+    return isOfCircle ? .circle : .nothing
+  }
+
+  private func waitsInTurn(_ target: RecordID, for id: RecordID) -> Bool {
+    var met: Set<RecordID> = []
+    var next = target
+    while met.insert(next).inserted, case .target(let other)? = waits[next] {
+      if other == id { return true }
+      next = other
+    }
+    return false
   }
 
   private func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
