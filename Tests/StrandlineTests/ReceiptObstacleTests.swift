@@ -28,8 +28,12 @@ extension Device {
   fileprivate func waiting(for receipt: Receipt) async throws -> Task<StrandlineError?, Never> {
     let store = try await open()
     let before = store.settledWaiters.count
-    let task = Task { await thrown(by: receipt) }
-    while store.settledWaiters.count == before { await Task.yield() }
+    let hasEnded = Mutex(false)
+    let task = Task {
+      defer { hasEnded.withLock { $0 = true } }
+      return await thrown(by: receipt)
+    }
+    while store.settledWaiters.count == before, !hasEnded.withLock({ $0 }) { await Task.yield() }
     return task
   }
 }
@@ -123,6 +127,52 @@ private func obstacles(_ receipt: Receipt) throws -> [String] {
     _ = try await a.run()
     #expect(await waiting.value?.message.contains("'Main/moved' is held") == true)
     #expect(try obstacles(receipt) == ["old: is referred to by Main/moved, which cannot go"])
+  }
+
+  @Test func `decision 45: a circle of which one record waits, over further ones, for a held record ends the wait`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { ($0.items["bad"], $0.isForever) = ([wrong], true) }
+    _ = try await a.save("bad")
+    _ = try await a.save("further", ["of": link("bad")])
+    // Of the two ways from the circle's second record the first one leads back.
+    let receipt = try await a.open().write { tx in
+      try tx.save(Record(type: "Note", id: RecordID("one"), fields: ["of": link("two")]))
+      try tx.save(
+        Record(type: "Note", id: RecordID("two"), fields: ["of": link("one"), "with": link("further")]))
+    }
+    let waiting = try await a.waiting(for: receipt)
+    #expect(try await a.run() == nil)
+    let error = try #require(await waiting.value)
+    #expect(error.code == .notUploaded && error.message.contains("'Main/bad' is held"))
+    #expect(try obstacles(receipt) == ["one: refers to Main/two", "two: refers to Main/further"])
+    cloud.refuse { $0.items = [:] }
+    try await a.open().releaseHolds(of: [RecordID("bad")])
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `decision 45: a deletion whose referrer waits for a held record ends its wait`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    _ = try await a.save("old")
+    _ = try await a.save("moved", parent: "old")
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.items["new"] = [wrong] }
+    _ = try await a.save("new")
+    #expect(try await a.run() == nil)
+    _ = try await a.save("moved", parent: "new")
+    let receipt = try await a.open().write { tx in _ = try tx.delete(RecordID("old")) }
+    for _ in 0..<2 {
+      #expect(await thrown(by: receipt)?.message.contains("'Main/new' is held") == true)
+      #expect(try await a.run() == nil)
+    }
+    #expect(try obstacles(receipt) == ["old: is referred to by Main/moved, which cannot go"])
+    try await a.open().releaseHolds(of: [RecordID("new")])
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
   }
 
   @Test func `decision 45: a type that the server refuses ends the wait, and a later run takes it up`() async throws {

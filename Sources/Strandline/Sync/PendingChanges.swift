@@ -60,7 +60,8 @@ extension RecordStore {
   ///   - line: the caller's line; leave it out.
   /// - Throws: `StrandlineError`: `.invalidValue` for a limit below 1; `.damaged` if the event of a change cannot be read
   ///   and it is not known which record it is of; `.io`, `.closed`.
-  /// - Complexity: O(records of the page + held records), a few reads of the log for each.
+  /// - Complexity: O(records of the page + records that those wait for), a few reads of the log for each. If something is
+  ///   held and the page has a deletion, O(records that owe something) besides.
   public func pendingChanges(
     after lsn: LSN = .none, limit: Int = 1_000, fileID: String = #fileID, line: Int = #line
   ) throws -> PendingChangePage {
@@ -70,7 +71,7 @@ extension RecordStore {
       let durable = min(source.durableLSN, projections.appliedLSN)
       let lsns = projections.owed(limit, after: lsn, upTo: durable)
       var changes: [PendingChange] = []
-      var known = KnownObstacles()
+      var known = KnownObstacles(self)
       for lsn in lsns {
         guard let id = try owner(ofPending: lsn), let change = try pendingChange(of: id, &known),
           change.lsn == lsn
@@ -85,24 +86,13 @@ extension RecordStore {
 
   /// What a record owes; nil if it owes nothing.
   package func pendingChange(of id: RecordID) throws -> PendingChange? {
-    var known = KnownObstacles()
+    var known = KnownObstacles(self)
     return try pendingChange(of: id, &known)
-  }
-
-  /// What stands in the way of several records, and is found once for a page.
-  struct KnownObstacles {
-    /// The records to which one refers at the server whose save is held, or goes with one that is; each with one such record.
-    /// Nil before it was asked for: only a deletion needs it.
-    var referrers: [RecordID: RecordID]?
-    /// Of a set, the record of it that cannot go; nil if all can.
-    var kept: [RecordSet: RecordID?] = [:]
   }
 
   func pendingChange(of id: RecordID, _ known: inout KnownObstacles) throws -> PendingChange? {
     guard let entry = try projections.entry(id), let pending = entry.pending else { return nil }
-    let (held, zone, attempted) = projections.withLock { state in
-      (state.sync.held[id], state.sync.zones[id.zone], state.outbox.attempted(pending))
-    }
+    let attempted = projections.withLock { $0.outbox.attempted(pending) }
     let made: Int64?
     // A damaged event has no age.
     do { made = try mutationTime(pending.since)?.milliseconds } catch let error as StrandlineError
@@ -110,49 +100,10 @@ extension RecordStore {
     {
       made = nil
     }
-    let wall = environment.clock.wallMilliseconds()
-    let obstacle: PendingChange.Obstacle? =
-      if let reason = zone?.lostReason {
-        .zoneLost(reason)
-      } else if let held {
-        .held(StoreStatus.Held(held, wall: wall))
-      } else if let halt = (driver.withLock { $0 } as? SyncEngine)?.watch.halt(of: id.zone, entry.type) {
-        .halted(halt)
-      } else {
-        try obstacle(of: id, pending, &known)
-      }
     return PendingChange(
       id: id, isDeletion: pending.isDeletion, lsn: pending.newest, since: pending.since, milliseconds: made,
-      changeTag: entry.base?.changeTag, mayHaveArrived: attempted != nil, obstacle: obstacle)
-  }
-
-  /// Why a record is not sent that is not held: another one is.
-  private func obstacle(
-    of id: RecordID, _ pending: Pending, _ known: inout KnownObstacles
-  ) throws -> PendingChange.Obstacle? {
-    let target = try missingTarget(of: id, pending)
-    if let target, try projections.entry(target)?.pending != nil { return .target(target) }
-    if pending.isDeletion, let referrer = try referrer(of: id, &known) { return .referrer(referrer) }
-    if let set = projections.set(of: id) {
-      let kept = try known.kept[set] ?? keptMember(of: set, &known)
-      known.kept[set] = .some(kept)
-      // The record itself is none of these: it would have been found above.
-      if let kept { return .together(kept) }
-    }
-    return target.map { .target($0) }
-  }
-
-  /// A record of a set that cannot go: one that is held if there is one, else one that waits for a record that is owed too.
-  private func keptMember(of set: RecordSet, _ known: inout KnownObstacles) throws -> RecordID? {
-    var waiting: RecordID?
-    for other in projections.members(of: set) {
-      guard let pending = try projections.entry(other)?.pending else { continue }
-      if projections.held(other) != nil { return other }
-      if pending.isDeletion, try referrer(of: other, &known) != nil { return other }
-      guard waiting == nil, let target = try missingTarget(of: other, pending) else { continue }
-      if try projections.entry(target)?.pending != nil { waiting = other }
-    }
-    return waiting
+      changeTag: entry.base?.changeTag, mayHaveArrived: attempted != nil,
+      obstacle: try known.obstacle(to: id, entry, pending))
   }
 
   /// The record whose newest change stands at `lsn`; nil if it has been settled meanwhile.
@@ -164,70 +115,6 @@ extension RecordStore {
       }
       return held.id
     }
-  }
-
-  private func referrer(of id: RecordID, _ known: inout KnownObstacles) throws -> RecordID? {
-    let referrers = try known.referrers ?? heldReferrers()
-    known.referrers = referrers
-    return referrers[id]
-  }
-
-  /// What `KnownObstacles` knows of the records that others refer to.
-  private func heldReferrers() throws -> [RecordID: RecordID] {
-    var referrers: [RecordID: RecordID] = [:]
-    let held = projections.withLock { Set($0.sync.held.keys) }
-    let sets = Set(held.compactMap { projections.set(of: $0) })
-    for id in held.union(sets.flatMap { projections.members(of: $0) }).sorted() {
-      guard let entry = try projections.entry(id), entry.pending?.isDeletion == false, let base = entry.base else {
-        continue
-      }
-      let set = held.contains(id) ? nil : projections.set(of: id)
-      do throws(StrandlineError) {
-        guard let shown = try source.versionIfKept(at: base.content) else { continue }
-        UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, _ in
-          let target = RecordID(name, zone: id.zone)
-          // What goes with it does not wait for it, but for the one that is held.
-          if let set, projections.set(of: target) == set { return }
-          referrers[target] = id
-        }
-      } catch {
-        guard error.isOfOneRecord else { throw error }
-      }
-    }
-    return referrers
-  }
-
-  /// A record that a save needs, and that the server does not have: if there are several, one that is held, or else one that this
-  /// store still owes, for which the save waits; nil if there is none, or if the save cannot be read.
-  private func missingTarget(of id: RecordID, _ pending: Pending) throws -> RecordID? {
-    guard !pending.isDeletion else { return nil }
-    var names: [String] = []
-    do throws(StrandlineError) {
-      guard let shown = try source.versionIfKept(at: pending.newest) else { return nil }
-      UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, isBinding in
-        if isBinding, name != id.name { names.append(name) }
-      }
-    } catch {
-      guard error.isOfOneRecord else { throw error }
-      return nil
-    }
-    let set = projections.set(of: id)
-    var (owed, missing): (RecordID?, RecordID?) = (nil, nil)
-    for name in names {
-      let target = RecordID(name, zone: id.zone)
-      // What goes with it is there when it is.
-      if set != nil, projections.set(of: target) == set { continue }
-      let entry = try projections.entry(target)
-      guard entry?.base == nil else { continue }
-      guard entry?.pending != nil else {
-        missing = missing ?? target
-        continue
-      }
-      // Of records that wait for each other it says nothing to name the next one.
-      if projections.held(target) != nil { return target }
-      owed = owed ?? target
-    }
-    return owed ?? missing
   }
 }
 

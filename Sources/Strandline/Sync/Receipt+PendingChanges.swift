@@ -12,7 +12,8 @@ extension Receipt {
   /// store knows. Empty if nothing is owed. Without a request, also in a store without an engine.
   ///
   /// - Throws: `StrandlineError`: `.damaged` and `.io` if an event of the transaction cannot be read; `.closed`.
-  /// - Complexity: O(records of the transaction), a few reads of the log for each; O(held records) besides if it deletes.
+  /// - Complexity: O(records of the transaction), and of those that they wait for, a few reads of the log for
+  ///   each. If it deletes and something is held, O(records that owe something) besides.
   public func pendingChanges(fileID: String = #fileID, line: Int = #line) throws -> [PendingChange] {
     guard let lsns else { return [] }
     return try CallSite(fileID, line).run("reading what events \(lsns) owe") {
@@ -24,7 +25,7 @@ extension Receipt {
 
 extension RecordStore {
   fileprivate func pendingChanges(of open: OpenMutations) throws -> [PendingChange] {
-    var known = KnownObstacles()
+    var known = KnownObstacles(self)
     return try open.mutations.compactMap { id, lsn in
       try projections.owes(id, lsn) ? pendingChange(of: id, &known) : nil
     }
@@ -33,12 +34,12 @@ extension RecordStore {
   /// Why one of some mutations does not leave before a person does something; nil if all may.
   func obstacle(to open: OpenMutations) throws -> StrandlineError? {
     guard keepsBack else { return nil }
-    var known = KnownObstacles()
+    var known = KnownObstacles(self)
     return try obstacle(to: open, isRunOver: false, &known)
   }
 
-  /// Whether there is anything that a person may have to end.
-  fileprivate var keepsBack: Bool {
+  /// Whether anything is held, halted or lost, so that records may wait for it.
+  var keepsBack: Bool {
     let isKnown = projections.withLock { state in
       !state.sync.held.isEmpty || state.sync.zones.values.contains(where: \.isLost)
     }
@@ -80,7 +81,8 @@ extension RecordStore {
         guard isRunOver, halt.type != nil else { return nil }
         let error = StrandlineError(
           .serverRefused,
-          "the server refuses every \(halt); they stay in the store and are sent again by the next 'now()' and after a relaunch"
+          "the server refuses every \(halt); they stay in the store and are sent again by the next 'now()', after a relaunch, "
+            + "and once a day"
         )
         return next == id ? error : StrandlineError.waits(id, for: error)
       case nil: return nil
@@ -111,7 +113,7 @@ extension SyncEngine {
     default:
       // Another run may have left it for the next one.
       guard options.direction != .pullOnly, options.zone == nil, store.keepsBack else { return }
-      var known = RecordStore.KnownObstacles()
+      var known = KnownObstacles(store)
       store.settledWaiters.end { open in
         do { return try store.obstacle(to: open, isRunOver: true, &known) } catch StrandlineError.Code.suspended {
           return nil
