@@ -254,6 +254,8 @@ struct UploadQueue: Sendable {
     let savesOnly: Bool
     /// What is ready, by zone, in the order in which it was met.
     fileprivate var found: [ZoneID: [UploadItem]] = [:]
+    /// The event that was read last, to learn which record it is of: mostly the version that is to be sent.
+    fileprivate var event: LogEvent?
     var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
 
     init(only: ZoneID?, frozen: Set<ZoneID>, wall: Int64, upTo end: LSN, savesOnly: Bool = false) {
@@ -346,7 +348,9 @@ struct UploadQueue: Sendable {
   private mutating func look(at lsn: LSN, _ reading: inout Reading) throws {
     do {
       // Another mutation or an outcome may have followed, and a compaction.
-      guard let id = try store.source.eventIfKept(at: lsn)?.recordID else { return }
+      guard let found = try store.source.readIfKept(lsn.rawValue) else { return }
+      guard let id = try EventSource.decode(found).recordID else { return }
+      reading.event = found
       try look(at: id, &reading, met: lsn)
     } catch let error as StrandlineError where error.isOfOneRecord {
       // Which record it is of does not stand in the damaged event; the index knows.
@@ -469,7 +473,7 @@ struct UploadQueue: Sendable {
     guard let source = pending.isDeletion ? entry.base?.content : pending.newest else { return nil }
     do throws(StrandlineError) {
       // Nil: a newer mutation replaced it and compaction removed it. The cursor comes to the newer one.
-      guard let shown = try store.source.versionIfKept(at: source) else { return nil }
+      guard let shown = try version(at: source, reading) else { return nil }
       var item = UploadItem(
         id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
       Self.forEachTarget(of: shown.record(id, system: nil)) { name, isBinding in
@@ -483,6 +487,11 @@ struct UploadQueue: Sendable {
       reading.unreadable.append((id, pending.newest, error))
       return nil
     }
+  }
+
+  private func version(at lsn: LSN, _ reading: Reading) throws(StrandlineError) -> ShownVersion? {
+    if let event = reading.event, event.lsn == lsn.rawValue { return try ShownVersion(event) }
+    return try store.source.versionIfKept(at: lsn)
   }
 
   /// Calls `body` with each name in the record's zone that it refers to, and whether that binds it. Only what may hold a
