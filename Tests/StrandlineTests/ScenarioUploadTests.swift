@@ -220,6 +220,32 @@ import Testing
     try await expectAgreement(a, b)
   }
 
+  @Test func `decision 18: what is halted is tried again by itself once a day`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    for number in 0..<4 { try await a.write("n\(number)", ["title": "t"]) }
+    let refused = CloudError(.badRequest, reason: "no type Note")
+    cloud.refuse { script in
+      script.refusal = { request, _ in request == .modify ? refused : nil }
+    }
+    var automatic = CycleOptions()
+    automatic.isUserInitiated = false
+    func run() async throws -> StrandlineError.Code? {
+      do { _ = try await a.open().sync.cycle(automatic) } catch let error as StrandlineError { return error.code }
+      return nil
+    }
+    #expect(try await run() == .serverRefused)
+    cloud.refuse { $0.refusal = nil }
+    cloud.forgetSent()
+    a.clock.advance(milliseconds: 24 * 3_600_000 - 60_000)
+    #expect(try await run() == .serverRefused)
+    #expect(cloud.count(.modify) == 0)
+    a.clock.advance(milliseconds: 60_000)
+    #expect(try await run() == nil)
+    #expect(cloud.count(.modify) == 1)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `decision 18: where one record of a type is taken, the others that are refused alone are held`()
     async throws
   {

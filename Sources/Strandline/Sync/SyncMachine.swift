@@ -203,8 +203,8 @@ struct SyncMachine: Sendable {
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
-      queue.liftHalts()
     }
+    if options.isUserInitiated || queue.haltsAreOver { queue.liftHalts() }
   }
 
   /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.
@@ -288,7 +288,7 @@ struct SyncMachine: Sendable {
       throw StrandlineError(
         .serverRefused,
         "\(doing): the server refuses every '\(halted.key.type)' of zone '\(halted.key.zone)': \(halted.value); they stay in "
-          + "the store, and the rest was sent; they are sent again by the next 'now()' and after a relaunch",
+          + "the store, and the rest was sent; they are sent again by the next 'now()', after a relaunch, and once a day",
         underlying: halted.value)
     }
   }

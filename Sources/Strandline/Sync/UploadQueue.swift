@@ -76,6 +76,8 @@ struct UploadQueue: Sendable {
   private var refusedTags: [RecordID: String] = [:]
   /// Zones and types of which every record was refused with the same words. Nothing of them is sent.
   private(set) var halted: [HaltedType: CloudError] = [:]
+  /// When they are tried again by themselves, by the monotonic clock.
+  private var haltsEnd: UInt64 = 0
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
   var lookups: [RecordID] = []
@@ -190,7 +192,16 @@ struct UploadQueue: Sendable {
 
   func refusedTag(of id: RecordID) -> String? { refusedTags[id] }
 
-  mutating func halt(_ type: HaltedType, because error: CloudError) { halted[type] = error }
+  /// Nothing of a type is sent any more, before a person asks for it or a day is over.
+  mutating func halt(_ type: HaltedType, because error: CloudError) {
+    if halted.isEmpty {
+      haltsEnd = store.environment.clock.monotonicNanoseconds() &+ UInt64(SyncMachine.holdMillisecondsMax) &* 1_000_000
+    }
+    halted[type] = error
+  }
+
+  /// Whether the day is over for which nothing was sent of what is halted.
+  var haltsAreOver: Bool { !halted.isEmpty && store.environment.clock.monotonicNanoseconds() >= haltsEnd }
 
   /// Lifts every halt.
   mutating func liftHalts() {
