@@ -83,6 +83,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     /// A change is not at the server, and will not be before the app or a person does something: it is held, or it was
     /// rejected or given up, or its record was deleted there.
     public static let notUploaded = Code("notUploaded")
+    /// The sync engine went in a circle and has ended the run: a fault of this library. What is owed stays in the store.
+    public static let noProgress = Code("noProgress")
     /// The store knows no such zone.
     public static let noSuchZone = Code("noSuchZone")
     /// The server no longer has the zone, or much less of it than it once acknowledged. Its records stay readable here;

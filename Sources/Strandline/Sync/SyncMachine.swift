@@ -168,10 +168,13 @@ struct SyncMachine: Sendable {
     for id in kept.touched.sorted() { queue.changed(id) }
     // No request is under way at the end of a run.
     defer { store.projections.endsSending() }
+    var limit = StepLimit()
     do {
       while true {
         switch try await step() {
-        case .worked: watch.stepEnded(self)
+        case .worked:
+          try limit.count(requests: report.requests, events: store.durableLSN, in: store.path)
+          watch.stepEnded(self)
         case .waits(let wait): try await sleep(wait)
         case .outOfTime:
           report.isUnfinished = true
@@ -458,6 +461,28 @@ extension Bound {
   /// Whether both are of one container, environment and user.
   fileprivate func isSameAccount(as other: Bound) -> Bool {
     container == other.container && environment == other.environment && userHash == other.userHash
+  }
+}
+
+/// Ends a run that goes in a circle. Each step makes a request, appends an event, or leaves less to do in memory; a fault in
+/// the engine that did none of these would keep a device busy for ever, without a word.
+struct StepLimit {
+  private static let stepsMax = 100_000
+  private var (requests, events) = (0, LSN.none)
+  private var steps = 0
+
+  /// A step has ended.
+  ///
+  /// - Throws: `.noProgress` if it was one of a hundred thousand in a row that made no request and appended nothing.
+  mutating func count(requests: Int, events: LSN, in path: String) throws(StrandlineError) {
+    steps = (requests, events) == (self.requests, self.events) ? steps + 1 : 0
+    (self.requests, self.events) = (requests, events)
+    guard steps >= Self.stepsMax else { return }
+    throw StrandlineError(
+      .noProgress,
+      "syncing '\(path)' went in a circle: \(steps) steps in a row made no request and wrote nothing; the run was ended, and "
+        + "what is owed stays in the store; this is a fault of the library: please report it with the output of "
+        + "'strandline pending' and 'strandline log-dump'")
   }
 }
 
