@@ -72,6 +72,30 @@ extension Device {
     #expect(try await b.open().durableLSN == before)
   }
 
+  @Test func `108: what could not be read and is gone at the server is not held any more`() async throws {
+    let (_, a, b, cloud) = try await devices(0)
+    var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")
+    unreadable.raw = Array("{}".utf8)
+    let error = unreadable
+    cloud.refuse { script in
+      for name in ["gone", "kept"] { script.shown[name] = .failed(name: name, error) }
+    }
+    for name in ["gone", "kept"] { try await a.put(name, ["title": "t"]) }
+    try await exchange(a, b)
+    #expect(try await b.open().status().held.map(\.id.name) == ["gone", "kept"])
+    try await a.remove("gone")
+    try await a.exchange()
+    cloud.refuse { $0.requests[.zoneChanges] = [expired] }
+    try await b.exchange()
+    #expect(try await b.open().status().held.map(\.id.name) == ["kept"])
+    #expect(try await !b.zone().ghostsPossible)
+    cloud.refuse { ($0.shown, $0.requests[.zoneChanges]) = ([:], [expired]) }
+    try await a.put("other", ["title": "t"])
+    try await exchange(a, b)
+    #expect(try await b.names() == ["kept", "other"])
+    #expect(try await b.owesNothing)
+  }
+
   @Test(arguments: [false, true])
   func `110: a sweep that was interrupted goes on, and what came meanwhile is not removed`(
     _ compacts: Bool

@@ -29,7 +29,7 @@ extension SyncMachine {
   /// Ends the zone's sweep, if one is open: the last page is in.
   mutating func endSweep(of zone: ZoneID) async throws {
     guard let state = self.zone(zone), state.sweepEpoch != 0 else { return }
-    let (absent, living) = try store.absent(from: zone, sinceSweep: state.sweepEpoch)
+    let (absent, living, unread) = try store.absent(from: zone, sinceSweep: state.sweepEpoch)
     let source = ResyncSource(rawValue: state.resetPolicy)
     guard source != nil || absent.count <= max(Self.sweptMax, living / Self.sweptPart) else {
       return try await freeze(zone, absent: absent.count, living: living)
@@ -38,6 +38,10 @@ extension SyncMachine {
     let (seen, removed) = (UInt64(living - absent.count), UInt64(absent.count))
     try await store.commit { core in
       guard core.projections.sync.zones[zone]?.sweepEpoch == state.sweepEpoch else { return }
+      // What could not be read and was not shown is not there to be read any more.
+      for id in unread where core.projections.sync.unread[id] != nil {
+        try core.append(.released(Released(id: id, lsn: .none)))
+      }
       try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: state.sweepEpoch, seen: seen, removed: removed)))
       try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
     }
@@ -109,8 +113,13 @@ extension SyncMachine {
 extension StoreCore {
   /// Begins a sweep of a zone, with the first page of its full fetch, unless nothing lives here that it could remove.
   mutating func beginSweep(of zone: ZoneID) throws {
-    let (hasGhosts, living) = projections.withLock { ($0.sync.zones[zone]?.hasGhosts, $0.records.living[zone]?.total) }
-    guard hasGhosts == true || living ?? 0 > 0 else { return }
+    let (hasGhosts, living, isUnread) = projections.withLock { state in
+      (
+        state.sync.zones[zone]?.hasGhosts, state.records.living[zone]?.total,
+        state.sync.unread.keys.contains { $0.zone == zone }
+      )
+    }
+    guard hasGhosts == true || living ?? 0 > 0 || isUnread else { return }
     try append(.sweepBegan(SweepBegan(zone: zone, epoch: projections.appliedLSN.rawValue + 1)))
   }
 
@@ -121,7 +130,8 @@ extension StoreCore {
     let names = try changes.filter { change in
       switch change.kind {
       case .version, .listed, .unreadable:
-        try projections.entry(change.id)?.base.map { $0.version.rawValue <= epoch } ?? false
+        try projections.entry(change.id)?.base.map { $0.version.rawValue <= epoch }
+          ?? (projections.sync.unread[change.id] != nil)
       case .deletion, .absence, .unseen: false
       }
     }.map(\.id.name)
@@ -141,10 +151,13 @@ extension RecordStore {
     return found
   }
 
-  /// The living records of a zone that were synced and that its sweep has not seen, in order; and how many live in it.
+  /// The living records of a zone that were synced and that its sweep has not seen, in order; how many live in it; and what of
+  /// the server's could not be read and its sweep has not seen either.
   ///
   /// - Complexity: O(records of the zone + events since the sweep began).
-  fileprivate func absent(from zone: ZoneID, sinceSweep epoch: UInt64) throws -> (absent: [RecordID], living: Int) {
+  fileprivate func absent(
+    from zone: ZoneID, sinceSweep epoch: UInt64
+  ) throws -> (absent: [RecordID], living: Int, unread: [RecordID]) {
     // A record that two names' hashes hide stays until the next sweep.
     var confirmed: Set<Int> = []
     try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
@@ -163,6 +176,9 @@ extension RecordStore {
       if base.version.rawValue <= epoch, !confirmed.contains(id.name.hashValue) { absent.append(id) }
       return true
     }
-    return (absent, living)
+    let unread = projections.withLock { state in
+      state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id).sorted()
+    }
+    return (absent, living, unread.filter { !confirmed.contains($0.name.hashValue) })
   }
 }
