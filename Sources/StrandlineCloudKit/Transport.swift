@@ -146,6 +146,7 @@ package enum PercentEncoding {
 
   /// Nil if an escape is not "%" and two hexadecimal digits, or the bytes are not UTF-8.
   package static func decode(_ text: some StringProtocol) -> String? {
+    if !text.utf8.contains(0x25) { return String(text) }
     var result: [UInt8] = []
     var rest = Array(text.utf8)[...]
     while let byte = rest.popFirst() {

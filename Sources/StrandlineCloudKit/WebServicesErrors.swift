@@ -116,11 +116,12 @@ package enum HTTPDate {
 
   /// Milliseconds since 1970; nil if the text is not such a date.
   package static func milliseconds(_ text: String) -> Int64? {
-    let parts = text.split(separator: " ")
+    // By bytes, which is much faster than by characters.
+    let parts = text.utf8.split(separator: UInt8(ascii: " ")).map { Substring($0) }
     guard parts.count == 6, parts[5] == "GMT" || parts[5] == "UTC", let day = Int64(parts[1]), (1...31).contains(day),
       let month = months.firstIndex(of: String(parts[2])), let year = Int64(parts[3]), (1970...9999).contains(year)
     else { return nil }
-    let time = parts[4].split(separator: ":").map { Int64($0) }
+    let time = parts[4].utf8.split(separator: UInt8(ascii: ":")).map { Int64(Substring($0)) }
     guard time.count == 3, let hour = time[0], let minute = time[1], let second = time[2], (0...23).contains(hour),
       (0...59).contains(minute), (0...60).contains(second)
     else { return nil }

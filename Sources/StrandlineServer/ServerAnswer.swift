@@ -102,7 +102,7 @@ extension CloudServer {
   // MARK: Paths
 
   private func route(_ path: String) throws(ServerRefusal) -> Route? {
-    let parts = path.split(separator: "/", omittingEmptySubsequences: false)
+    let parts = path.utf8.split(separator: UInt8(ascii: "/"), omittingEmptySubsequences: false).map { Substring($0) }
     guard parts.count == 8, parts[0].isEmpty, parts[1] == "database", parts[2] == "1",
       let container = PercentEncoding.decode(parts[3]), let environment = PercentEncoding.decode(parts[4]),
       let endpoint = Endpoint(rawValue: "\(parts[6])/\(parts[7])")

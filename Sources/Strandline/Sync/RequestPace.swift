@@ -11,7 +11,7 @@
 import StrandlineSystem
 
 /// The kinds of requests, each of which has waits of its own.
-package enum RequestKind: Hashable, Sendable, CaseIterable {
+package enum RequestKind: String, Hashable, Sendable, CaseIterable {
   case account
   case zoneList
   case query
@@ -96,6 +96,8 @@ struct RequestPace: Sendable {
   /// The wait before the next request of a kind; nil if it may leave now.
   mutating func wait(for kind: RequestKind) -> Wait? {
     takeFromLog()
+    // Mostly nothing waits, and it is asked for each kind at each step.
+    if servers == nil, all == nil, kinds.isEmpty { return nil }
     let clock = store.environment.clock
     let (now, wall) = (clock.monotonicNanoseconds(), clock.wallMilliseconds())
     return [servers, all, kinds[kind]].compactMap { $0?.rest(now, wall) }.max { $0.milliseconds < $1.milliseconds }

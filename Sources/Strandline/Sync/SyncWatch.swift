@@ -89,7 +89,7 @@ final class SyncWatch: Sendable {
       state.request = nil
       let duration = Int64(clamping: (now &- begin) / 1_000_000)
       state.lastOperation = SyncStatus.Operation(
-        kind: "\(kind)", milliseconds: wall, durationMilliseconds: duration, failure: code)
+        kind: kind.rawValue, milliseconds: wall, durationMilliseconds: duration, failure: code)
       if code == nil {
         if kind == .page { state.pages += 1 }
         if kind == .page || kind == .zoneList { state.lastFetch = wall }
