@@ -199,8 +199,12 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     #expect(try await a.open().sync.status.halts.count == 1)
     #expect(again.count(.createZone) == 0)
     try await a.put("n1", ["title": "edited"])
-    #expect(try await a.run()?.code == .zoneLost)
-    a.clock.advance(milliseconds: 24 * 3_600_000)
+    for _ in 0..<23 {
+      #expect(try await a.run()?.code == .zoneLost)
+      a.clock.advance(milliseconds: 3_600_000)
+    }
+    #expect(again.count(.createZone) == 0)
+    a.clock.advance(milliseconds: 3_600_000)
     let report = try await a.exchange()
     #expect(report.lossesDecided.count == 1)
     #expect(again.count(.createZone) == 1)
@@ -215,6 +219,23 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     #expect(cloud.count(.createZone) == 1)
     #expect(cloud.requestCount < 30)
     #expect(try await a.names().count == 3)
+  }
+
+  @Test func `an app that ends a zone which a rule removed does not delete what another device has made anew`()
+    async throws
+  {
+    let (fleet, a, _) = try await device([.deleted: .removeHere])
+    let b = fleet.device("b")
+    _ = try await b.open([.deleted: .uploadAgain])
+    try await b.exchange()
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    try await a.exchange()
+    #expect(try await a.names() == [])
+    try await b.exchange()
+    #expect(try fleet.server.records(zone: "Main", in: fleet.database)?.count == 3)
+    try await a.open().sync.eraseZone(.main)
+    _ = try await a.run()
+    #expect(try fleet.server.records(zone: "Main", in: fleet.database)?.count == 3)
   }
 
   @Test func `after a person has decided, a rule may decide at once`() async throws {

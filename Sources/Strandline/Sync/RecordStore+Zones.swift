@@ -40,9 +40,12 @@ extension RecordStore {
         try core.append(.discarded(Discarded(id: id, lsn: lsn)))
         discarded.append(id)
       }
-      // One that a rule has removed would be synced again if the server had it again.
       guard !state.isErased || state.isFollowed else { return }
-      try core.append(.zoneChanged(.lost(zone, .erasing, words: "the app has asked for its end", policy: "erase")))
+      // One that a rule has removed is gone at the server, and would be synced again if it were made anew. That zone is another
+      // one, of which this store has neither a token nor a record that could tell: nothing is deleted there.
+      try core.append(
+        .zoneChanged(
+          .lost(zone, state.isErased ? .erased : .erasing, words: "the app has asked for its end", policy: "erase")))
     }
     return discarded
   }
