@@ -96,6 +96,30 @@ extension Device {
     #expect(try await b.owesNothing)
   }
 
+  @Test func `108: with the hold of what is gone ends that of its edit, which is sent`() async throws {
+    let (_, a, b, cloud) = try await devices(0)
+    try await a.put("gone", ["title": "t"])
+    try await exchange(a, b)
+    var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")
+    unreadable.raw = Array("{}".utf8)
+    let error = unreadable
+    cloud.refuse { script in
+      script.shown["gone"] = .failed(name: "gone", error)
+      script.items["gone"] = [CloudError(.badRequest, reason: "wrong")]
+    }
+    try await a.put("gone", ["title": "u"])
+    try await a.exchange()
+    try await b.put("gone", ["title": "edited"])
+    _ = try await b.run()
+    #expect(try await Set(b.open().status().held.map(\.isDownload)) == [true, false])
+    try await a.remove("gone")
+    try await a.exchange()
+    cloud.refuse { ($0.shown, $0.requests[.zoneChanges]) = ([:], [expired]) }
+    #expect(try await b.run() == nil)
+    #expect(try await b.owesNothing)
+    #expect(try await b.names() == a.names())
+  }
+
   @Test(arguments: [false, true])
   func `110: a sweep that was interrupted goes on, and what came meanwhile is not removed`(
     _ compacts: Bool

@@ -39,12 +39,11 @@ extension SyncMachine {
     try await store.commit { core in
       guard core.projections.sync.zones[zone]?.sweepEpoch == state.sweepEpoch else { return }
       // What could not be read and was not shown is not there to be read any more.
-      for id in unread where core.projections.sync.unread[id] != nil {
-        try core.append(.released(Released(id: id, lsn: .none)))
-      }
+      try core.release(unread)
       try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: state.sweepEpoch, seen: seen, removed: removed)))
       try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
     }
+    for id in unread { queue.changed(id) }
   }
 
   /// Removes records that the server does not have, or creates them again.
@@ -72,12 +71,10 @@ extension SyncMachine {
     // No request would ask about an edit: for what is owed after a rule the zone is made anew.
     let ruled = self.zone(zone)?.ruledMilliseconds ?? 0
     try await remove(all, from: zone, .server, areGone: ruled != 0)
+    let unread = store.projections.withLock { state in state.sync.unread.keys.filter { $0.zone == zone }.sorted() }
     try await store.commit { core in
-      let sync = core.projections.sync
-      guard sync.zones[zone]?.resetPolicy == ResyncSource.server.rawValue else { return }
-      for id in sync.unread.values.lazy.filter({ $0.isShelved }).map(\.id).filter({ $0.zone == zone }).sorted() {
-        try core.append(.released(Released(id: id, lsn: .none)))
-      }
+      guard core.projections.sync.zones[zone]?.resetPolicy == ResyncSource.server.rawValue else { return }
+      try core.release(unread)
       try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: 0, seen: 0, removed: UInt64(all.count))))
       try core.append(
         .zoneChanged(
@@ -86,6 +83,7 @@ extension SyncMachine {
             ruledMilliseconds: ruled)))
     }
     fetches[zone] = nil
+    for id in unread { queue.changed(id) }
   }
 
   /// The sweep would remove too much to be done without a question.
@@ -111,6 +109,11 @@ extension SyncMachine {
 }
 
 extension StoreCore {
+  /// Ends what keeps back versions that could not be read, or not applied yet.
+  fileprivate mutating func release(_ ids: [RecordID]) throws {
+    for id in ids where projections.sync.unread[id] != nil { try append(.released(Released(id: id, lsn: .none))) }
+  }
+
   /// Begins a sweep of a zone, with the first page of its full fetch, unless nothing lives here that it could remove.
   mutating func beginSweep(of zone: ZoneID) throws {
     let (hasGhosts, living, isUnread) = projections.withLock { state in
@@ -130,8 +133,8 @@ extension StoreCore {
     let names = try changes.filter { change in
       switch change.kind {
       case .version, .listed, .unreadable:
-        try projections.entry(change.id)?.base.map { $0.version.rawValue <= epoch }
-          ?? (projections.sync.unread[change.id] != nil)
+        try projections.sync.unread[change.id] != nil
+          || projections.entry(change.id)?.base.map { $0.version.rawValue <= epoch } ?? false
       case .deletion, .absence, .unseen: false
       }
     }.map(\.id.name)
@@ -160,11 +163,17 @@ extension RecordStore {
   ) throws -> (absent: [RecordID], living: Int, unread: [RecordID]) {
     // A record that two names' hashes hide stays until the next sweep.
     var confirmed: Set<Int> = []
+    // What came since and could not be read was shown, by a page or by the answer to a lookup.
+    var kept: Set<RecordID> = []
     try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
-      if try EventSource.kind(found) == .confirmed, case .confirmed(let event) = try EventSource.decode(found),
-        event.zone == zone
-      {
+      switch try EventSource.kind(found) {
+      case .confirmed:
+        guard case .confirmed(let event) = try EventSource.decode(found), event.zone == zone else { break }
         for name in event.names { confirmed.insert(name.hashValue) }
+      case .held:
+        guard case .held(let held) = try EventSource.decode(found), held.direction == .download else { break }
+        kept.insert(held.id)
+      default: break
       }
       return true
     }
@@ -179,6 +188,6 @@ extension RecordStore {
     let unread = projections.withLock { state in
       state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id).sorted()
     }
-    return (absent, living, unread.filter { !confirmed.contains($0.name.hashValue) })
+    return (absent, living, unread.filter { !confirmed.contains($0.name.hashValue) && !kept.contains($0) })
   }
 }
