@@ -154,6 +154,36 @@ private func obstacles(_ receipt: Receipt) throws -> [String] {
     #expect(try await a.owesNothing)
   }
 
+  @Test func `decision 45: a circle that refers to what nobody has is held, and ends the wait`() async throws {
+    let a = try Fleet().device("a")
+    _ = try await a.openRefusing()
+    let receipt = try await a.open().write { tx in
+      try tx.save(
+        Record(type: "Note", id: RecordID("one"), fields: ["of": link("two"), "with": link("nowhere")]))
+      try tx.save(Record(type: "Note", id: RecordID("two"), fields: ["of": link("one")]))
+    }
+    let waiting = try await a.waiting(for: receipt)
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().status().held.map(\.id.name) == ["one"])
+    #expect(await waiting.value?.message.contains("'Main/one' is held") == true)
+  }
+
+  @Test func `decision 45: a hold that ends by itself does not hide one that only a person ends`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.items["full"] = [CloudError(.quotaExceeded, reason: "full")]
+      script.items["bad"] = [wrong]
+    }
+    _ = try await a.save("full")
+    _ = try await a.save("bad")
+    _ = try await a.save("further", ["of": link("bad")])
+    let receipt = try await a.save("child", ["of": link("full"), "with": link("further")])
+    let waiting = try await a.waiting(for: receipt)
+    #expect(try await a.run() == nil)
+    #expect(await waiting.value?.message.contains("'Main/bad' is held") == true)
+  }
+
   @Test func `decision 45: a deletion whose referrer waits for a held record ends its wait`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -10,36 +10,43 @@ import Synchronization
 
 /// The obstacles of records, found one after the other, as the store stood when the first was asked for.
 struct KnownObstacles {
-  /// A record that another one waits for, and the word for that.
+  /// What may keep something back: a record that is owed, or the records that go together as a whole.
+  private enum Place: Hashable {
+    case record(RecordID)
+    case set(RecordSet)
+  }
+
+  /// A place that is waited for, and the word for that.
   private struct Wait {
-    var id: RecordID
+    var place: Place
     var obstacle: PendingChange.Obstacle
   }
 
-  /// A record that is owed.
   private struct Node {
     /// What forbids the record itself to be sent.
     var cause: PendingChange.Obstacle?
     var waits: [Wait]
   }
 
-  /// The way from a record to the cause nearest to it.
+  /// The way from a place to the cause nearest to it.
   private struct Way {
-    var next: PendingChange.Obstacle
-    /// How many records away that is: at least 1.
+    var next: Wait
+    /// How many places away that is: at least 1.
     var distance: Int
   }
 
   private let store: RecordStore
-  /// What each record waits for that was looked at; nil if it owes nothing.
-  private var nodes: [RecordID: Node?] = [:]
-  /// What was found of each record from which was looked; nil if no cause keeps it back.
-  private var ways: [RecordID: Way?] = [:]
+  /// Only what a person has to end counts as a cause, and not a hold that ends by itself.
+  private let onlyLasting: Bool
+  /// What each place waits for that was looked at; nil if nothing of it is owed.
+  private var nodes: [Place: Node?] = [:]
+  /// What was found of each place from which was looked; nil if no cause keeps it back.
+  private var ways: [Place: Way?] = [:]
   /// The records that each one is referred to by at the server, among those whose saves are owed. Nil before it was asked for:
   /// only a deletion needs it.
   private var referrers: [RecordID: [RecordID]]?
 
-  init(_ store: RecordStore) { self.store = store }
+  init(_ store: RecordStore, onlyLasting: Bool = false) { (self.store, self.onlyLasting) = (store, onlyLasting) }
 
   /// Why a record is not sent; nil if nothing is known that forbids it.
   ///
@@ -47,84 +54,93 @@ struct KnownObstacles {
   /// if there is one: each is nearer to it.
   mutating func obstacle(to id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws -> PendingChange.Obstacle? {
     if let cause = cause(of: id, entry) { return cause }
-    if store.keepsBack, let way = try way(from: id) { return way.next }
+    if store.keepsBack, let wait = try way(from: .record(id))?.next {
+      // The set's own next place is the record of it that is in the way.
+      guard case .set = wait.place else { return wait.obstacle }
+      return ways[wait.place].flatMap(\.self)?.next.obstacle
+    }
     // Nothing but the order of the requests, or what the server may refuse, keeps it back.
     let targets = try targets(of: id, pending)
-    if let owed = targets.first(where: \.isOwed) { return .target(owed.id) }
-    return try waitingMember(besides: id) ?? targets.first.map { .target($0.id) }
+    return (targets.first(where: \.isOwed) ?? targets.first).map { .target($0.id) }
   }
 
   /// What forbids the record itself to be sent.
   private func cause(of id: RecordID, _ entry: RecordEntry) -> PendingChange.Obstacle? {
     let (held, lost) = store.projections.withLock { ($0.sync.held[id], $0.sync.zones[id.zone]?.lostReason) }
     if let lost { return .zoneLost(lost) }
-    if let held { return .held(StoreStatus.Held(held, wall: store.environment.clock.wallMilliseconds())) }
+    if let held, !onlyLasting || held.durationMilliseconds == 0 {
+      return .held(StoreStatus.Held(held, wall: store.environment.clock.wallMilliseconds()))
+    }
     return (store.driver.withLock { $0 } as? SyncEngine)?.watch.halt(of: id.zone, entry.type).map { .halted($0) }
   }
 
-  /// Looks for the cause nearest to a record, in widening circles. O(records that it waits for).
-  private mutating func way(from start: RecordID) throws -> Way? {
+  /// Looks for the cause nearest to a place, in widening circles. O(what it waits for).
+  private mutating func way(from start: Place) throws -> Way? {
     if let known = ways[start] { return known }
     var found = [start]
     /// How far away each of them is, and from which one it was found.
     var distances = [start: 0]
-    var steps: [RecordID: (from: RecordID, wait: Wait)] = [:]
-    /// The record on the nearest way that is known, how far away its end is from the start, and from that record.
-    var best: (id: RecordID, distance: Int, rest: Int)?
-    var place = 0
-    while place < found.count {
-      let id = found[place]
-      place += 1
-      let distance = distances[id] ?? 0
+    var steps: [Place: (from: Place, wait: Wait)] = [:]
+    /// The place on the nearest way that is known, and how far away its end is from the start and from that place.
+    var best: (place: Place, distance: Int, rest: Int)?
+    var index = 0
+    while index < found.count {
+      let place = found[index]
+      index += 1
+      let distance = distances[place] ?? 0
       if let best, distance >= best.distance { break }
-      guard let node = try node(id) else { continue }
+      guard let node = try node(place) else { continue }
       if node.cause != nil {
-        best = (id, distance, 0)
-      } else if let known = ways[id] {
+        best = (place, distance, 0)
+      } else if let known = ways[place] {
         guard let known, best.map({ distance + known.distance < $0.distance }) ?? true else { continue }
-        best = (id, distance + known.distance, known.distance)
+        best = (place, distance + known.distance, known.distance)
       } else {
-        for wait in node.waits where distances[wait.id] == nil {
-          distances[wait.id] = distance + 1
-          steps[wait.id] = (id, wait)
-          found.append(wait.id)
+        for wait in node.waits where distances[wait.place] == nil {
+          distances[wait.place] = distance + 1
+          steps[wait.place] = (place, wait)
+          found.append(wait.place)
         }
       }
     }
     guard let best else {
       // Nor is there one for any of these.
-      for id in found { ways[id] = .some(nil) }
+      for place in found { ways[place] = .some(nil) }
       return nil
     }
-    var (id, distance) = (best.id, best.rest)
-    while let step = steps[id] {
+    var (place, distance) = (best.place, best.rest)
+    while let step = steps[place] {
       distance += 1
-      ways[step.from] = Way(next: step.wait.obstacle, distance: distance)
-      id = step.from
+      ways[step.from] = Way(next: step.wait, distance: distance)
+      place = step.from
     }
     return ways[start].flatMap(\.self)
   }
 
-  private mutating func node(_ id: RecordID) throws -> Node? {
-    if let known = nodes[id] { return known }
+  private mutating func node(_ place: Place) throws -> Node? {
+    if let known = nodes[place] { return known }
     var node: Node?
-    if let entry = try store.projections.entry(id), let pending = entry.pending {
+    switch place {
+    case .record(let id):
+      guard let entry = try store.projections.entry(id), let pending = entry.pending else { break }
       let cause = cause(of: id, entry)
       node = Node(cause: cause, waits: cause == nil ? try waits(of: id, pending) : [])
+    case .set(let set):
+      node = Node(waits: store.projections.members(of: set).map { Wait(place: .record($0), obstacle: .together($0)) })
     }
-    nodes[id] = .some(node)
+    nodes[place] = .some(node)
     return node
   }
 
-  /// The records for which one waits.
+  /// What a record waits for.
   private mutating func waits(of id: RecordID, _ pending: Pending) throws -> [Wait] {
-    var waits = try targets(of: id, pending).filter(\.isOwed).map { Wait(id: $0.id, obstacle: .target($0.id)) }
-    if pending.isDeletion { waits += try referrers(of: id).map { Wait(id: $0, obstacle: .referrer($0)) } }
-    if let set = store.projections.set(of: id) {
-      for other in store.projections.members(of: set) where other != id {
-        waits.append(Wait(id: other, obstacle: .together(other)))
-      }
+    var waits = try targets(of: id, pending).filter(\.isOwed).map {
+      Wait(place: .record($0.id), obstacle: .target($0.id))
     }
+    if pending.isDeletion {
+      waits += try referrers(of: id).map { Wait(place: .record($0), obstacle: .referrer($0)) }
+    }
+    if let set = store.projections.set(of: id) { waits.append(Wait(place: .set(set), obstacle: .together(id))) }
     return waits
   }
 
@@ -138,16 +154,6 @@ struct KnownObstacles {
       let entry = try store.projections.entry(target)
       return entry?.base == nil ? (target, entry?.pending != nil) : nil
     }
-  }
-
-  /// A record that goes with this one, and waits for a further one that is owed.
-  private func waitingMember(besides id: RecordID) throws -> PendingChange.Obstacle? {
-    guard let set = store.projections.set(of: id) else { return nil }
-    for other in store.projections.members(of: set) where other != id {
-      guard let pending = try store.projections.entry(other)?.pending else { continue }
-      if try targets(of: other, pending).contains(where: \.isOwed) { return .together(other) }
-    }
-    return nil
   }
 
   private mutating func referrers(of id: RecordID) throws -> [RecordID] {

@@ -34,7 +34,7 @@ extension RecordStore {
   /// Why one of some mutations does not leave before a person does something; nil if all may.
   func obstacle(to open: OpenMutations) throws -> StrandlineError? {
     guard keepsBack else { return nil }
-    var known = KnownObstacles(self)
+    var known = KnownObstacles(self, onlyLasting: true)
     return try obstacle(to: open, isRunOver: false, &known)
   }
 
@@ -113,7 +113,7 @@ extension SyncEngine {
     default:
       // Another run may have left it for the next one.
       guard options.direction != .pullOnly, options.zone == nil, store.keepsBack else { return }
-      var known = KnownObstacles(store)
+      var known = KnownObstacles(store, onlyLasting: true)
       store.settledWaiters.end { open in
         do { return try store.obstacle(to: open, isRunOver: true, &known) } catch StrandlineError.Code.suspended {
           return nil

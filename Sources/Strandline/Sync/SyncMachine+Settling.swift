@@ -252,9 +252,7 @@ extension SyncMachine {
   /// Whether what a record waits for may never come by itself, so that it stands among the held ones: others refer to what is
   /// to be deleted, or what it refers to is not owed here either.
   private func mustShow(_ upload: Upload) throws -> Bool {
-    guard upload.operation.kind != .delete else { return true }
-    guard let target = try store.projections.unknownTarget(of: upload.item) else { return false }
-    return try store.projections.entry(target)?.pending?.isDeletion != false
+    try upload.operation.kind == .delete || store.projections.needsWhatNobodySaves(upload.item)
   }
 
   // MARK: Holds

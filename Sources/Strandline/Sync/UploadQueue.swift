@@ -720,13 +720,13 @@ extension SharedProjections {
     return nil
   }
 
-  /// A record that `item` needs and that the server does not have, as far as this store knows; nil if there is none.
-  func unknownTarget(of item: UploadItem) throws -> RecordID? {
+  /// Whether `item` needs a record that the server does not have, as far as this store knows, and that this store does not save.
+  func needsWhatNobodySaves(_ item: UploadItem) throws -> Bool {
     for name in item.needs where name != item.id.name {
-      let id = RecordID(name, zone: item.id.zone)
-      if try entry(id)?.base == nil { return id }
+      let target = try entry(RecordID(name, zone: item.id.zone))
+      if target?.base == nil, target?.pending?.isDeletion != false { return true }
     }
-    return nil
+    return false
   }
 
   /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,

@@ -104,7 +104,7 @@ extension PendingChange.Obstacle {
       let next = held.retryMilliseconds.map { ", tried again in \(Words.duration(milliseconds: $0))" } ?? ""
       return "held: \(printable(held.code)), \(printable(held.reason))\(next)"
     case .target(let target): return "refers to '\(printable(target.name))', which the server does not have"
-    case .referrer(let referrer): return "'\(printable(referrer.name))' refers to it at the server, and is held"
+    case .referrer(let referrer): return "'\(printable(referrer.name))' refers to it at the server, and cannot be sent"
     case .together(let other):
       return "it was written together with '\(printable(other.name))', which cannot be sent"
     case .zoneLost(let reason): return "its zone is gone at the server (\(reason))"

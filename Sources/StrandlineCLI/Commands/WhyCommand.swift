@@ -267,7 +267,8 @@ private struct Ending {
         remedy = "strandline why \(path) \(ShellWord.quote(target.name))\(zone)"
       case .referrer(let referrer)?:
         (state, words) = (
-          "waits", "\(what) waits for '\(referrer.name)', which refers to it at the server and whose change is held"
+          "waits",
+          "\(what) waits for '\(referrer.name)', which refers to it at the server and whose change cannot be sent"
         )
         remedy = "strandline why \(path) \(ShellWord.quote(referrer.name))\(zone)"
       case .together(let other)?:
