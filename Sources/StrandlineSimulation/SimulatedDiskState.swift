@@ -176,10 +176,10 @@ struct SimulatedDiskState: Sendable {
   }
 
   /// Empties a file that has no name any more, after a crash neither, and that nobody has open: a long life needs the memory of
-  /// what is there, and not of all that ever was.
+  /// what is there, and not of all that ever was. When the power is off, nothing changes any more.
   mutating func freeIfGone(_ node: Int) {
     let entry = SimulatedEntry.file(node)
-    guard handles[node] == nil, lastWrite?.node != node, inFlight?.node != node,
+    guard !isOff, handles[node] == nil, lastWrite?.node != node, inFlight?.node != node,
       !directories.contains(where: { $0.current.values.contains(entry) || $0.durable.values.contains(entry) }),
       !operations.contains(where: { $0.edits.contains { $0.entry == entry } })
     else { return }

@@ -55,7 +55,7 @@ package struct SystemEnvironment: Sendable {
   package var fileSystem: any FileSystem
   package var clock: any SystemClock
   package var random: any RandomSource
-  /// Where the tasks run that a store begins by itself; nil for Swift's pool.
+  /// Where the runs of a store's sync engine take place; nil for Swift's pool.
   package var taskExecutor: (any TaskExecutor)?
 
   package init(

@@ -293,6 +293,23 @@ private struct ColoredLetter: SyncRecord, Equatable {
     #expect(waits.count == 2)
   }
 
+  @Test func `190: who opens the app does not wait for what is spread over many devices`() async throws {
+    let a = try Fleet(seed: 1).device("a")
+    let cloud = RefusingCloud(a)
+    let store = try await automatic(a, cloud, hasJitter: true)
+    try await run(a.clock) { try store.sync.status.phase == .idle && a.clock.sleeperCount > 0 }
+    let (asked, polls) = (cloud.count(.databaseChanges), a.clock.sleeps.count)
+    try store.sync.wake(.networkReturned)
+    // It waits a part of a second now, and not for the next poll.
+    try await run(nil) { a.clock.sleeps.count > polls && a.clock.sleeperCount == 1 }
+    let wait = try #require(a.clock.sleeps.last)
+    #expect((1...1_000).contains(wait))
+    #expect(cloud.count(.databaseChanges) == asked)
+    try store.sync.wake(.foreground)
+    try await run(nil) { cloud.count(.databaseChanges) > asked }
+    try await store.close()
+  }
+
   @Test func `192: a sync may be asked for while a status is handled`() async throws {
     let a = try Fleet().device("a")
     try await a.open()

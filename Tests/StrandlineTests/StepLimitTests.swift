@@ -5,16 +5,15 @@ import Testing
 @testable import Strandline
 
 @Suite struct `The limit of steps` {
-  private func steps(_ count: Int, _ limit: inout StepLimit, requests: Int, events: LSN) throws {
-    for _ in 0..<count { try limit.count(requests: requests, events: events, in: "/s") }
+  private func steps(_ count: Int, _ limit: inout StepLimit, requests: Int) throws {
+    for _ in 0..<count { try limit.count(requests: requests, in: "/s") }
   }
 
   @Test func `ends a run that does nothing, and no other`() throws {
     var limit = StepLimit()
-    try steps(100_000, &limit, requests: 1, events: LSN(1))
-    try steps(100_000, &limit, requests: 2, events: LSN(1))
-    try steps(100_000, &limit, requests: 2, events: LSN(2))
-    let error = #expect(throws: StrandlineError.self) { try steps(1, &limit, requests: 2, events: LSN(2)) }
+    try steps(100_000, &limit, requests: 1)
+    try steps(100_000, &limit, requests: 2)
+    let error = #expect(throws: StrandlineError.self) { try steps(1, &limit, requests: 2) }
     #expect(error?.code == .noProgress && error?.message.contains("'/s'") == true)
   }
 }

@@ -129,7 +129,8 @@ public final class SyncEngine: SyncDriver {
   /// - Returns: what the run did; all of it is durable.
   /// - Throws: `StrandlineError`: `.unreachable`, `.throttled` (with `retryAfter` if the server named the wait),
   ///   `.needsSignIn`, `.accountMismatch`, `.serverRefused`, `.zoneLost`, `.fromTheFuture` (a record needs a later version
-  ///   of the app, `NewerVersionRule.haltForUpgrade`), `.suspended` (also if the store is suspended meanwhile), `.closed`. What the run did before stays done, and unsent changes stay in the store. Without an error
+  ///   of the app, `NewerVersionRule.haltForUpgrade`), `.suspended` (also if the store is suspended meanwhile), `.closed`,
+  ///   `.noProgress` (a fault of this library has ended the run). What the run did before stays done, and unsent changes stay in the store. Without an error
   ///   nothing is owed but what `StoreStatus.held` lists. `CancellationError` at once if the task is cancelled.
   @discardableResult
   public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {

@@ -173,7 +173,7 @@ struct SyncMachine: Sendable {
       while true {
         switch try await step() {
         case .worked:
-          try limit.count(requests: report.requests, events: store.durableLSN, in: store.path)
+          try limit.count(requests: report.requests, in: store.path)
           watch.stepEnded(self)
         case .waits(let wait): try await sleep(wait)
         case .outOfTime:
@@ -464,23 +464,23 @@ extension Bound {
   }
 }
 
-/// Ends a run that goes in a circle. Each step makes a request, appends an event, or leaves less to do in memory; a fault in
-/// the engine that did none of these would keep a device busy for ever, without a word.
+/// Ends a run that goes in a circle. A step that makes no request does its work for up to two hundred records, and then they are
+/// done with; a fault in the engine that took them up again and again would keep a device busy for ever, without a word.
 struct StepLimit {
   private static let stepsMax = 100_000
-  private var (requests, events) = (0, LSN.none)
+  private var requests = 0
   private var steps = 0
 
   /// A step has ended.
   ///
-  /// - Throws: `.noProgress` if it was one of a hundred thousand in a row that made no request and appended nothing.
-  mutating func count(requests: Int, events: LSN, in path: String) throws(StrandlineError) {
-    steps = (requests, events) == (self.requests, self.events) ? steps + 1 : 0
-    (self.requests, self.events) = (requests, events)
+  /// - Throws: `.noProgress` if it was one of a hundred thousand in a row that made no request.
+  mutating func count(requests: Int, in path: String) throws(StrandlineError) {
+    steps = requests == self.requests ? steps + 1 : 0
+    self.requests = requests
     guard steps >= Self.stepsMax else { return }
     throw StrandlineError(
       .noProgress,
-      "syncing '\(path)' went in a circle: \(steps) steps in a row made no request and wrote nothing; the run was ended, and "
+      "syncing '\(path)' went in a circle: \(steps) steps in a row made no request; the run was ended, and "
         + "what is owed stays in the store; this is a fault of the library: please report it with the output of "
         + "'strandline pending' and 'strandline log-dump'")
   }

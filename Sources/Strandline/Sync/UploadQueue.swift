@@ -76,7 +76,7 @@ struct UploadQueue: Sendable {
   private var refusedTags: [RecordID: String] = [:]
   /// Zones and types of which every record was refused with the same words. Nothing of them is sent.
   private(set) var halted: [HaltedType: CloudError] = [:]
-  /// When they are tried again by themselves, by the monotonic clock.
+  /// When they are tried again by themselves, by the monotonic clock: a day after the first of them.
   private var haltsEnd: UInt64 = 0
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
@@ -192,7 +192,7 @@ struct UploadQueue: Sendable {
 
   func refusedTag(of id: RecordID) -> String? { refusedTags[id] }
 
-  /// Nothing of a type is sent any more, before a person asks for it or a day is over.
+  /// Nothing of a type is sent any more, before a person asks for it or the day is over.
   mutating func halt(_ type: HaltedType, because error: CloudError) {
     if halted.isEmpty {
       haltsEnd = store.environment.clock.monotonicNanoseconds() &+ UInt64(SyncMachine.holdMillisecondsMax) &* 1_000_000
