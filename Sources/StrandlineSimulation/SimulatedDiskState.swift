@@ -175,8 +175,8 @@ struct SimulatedDiskState: Sendable {
     flushCache()
   }
 
-  /// Empties a file that has no name any more, after a crash neither, and that nobody has open: a long life needs the memory of
-  /// what is there, and not of all that ever was. When the power is off, nothing changes any more.
+  /// Empties a file that no handle has open and to which no name leads, neither now nor after a crash. Else the memory of a disk
+  /// would grow with the files that it ever had. Without power nothing changes.
   mutating func freeIfGone(_ node: Int) {
     let entry = SimulatedEntry.file(node)
     guard !isOff, handles[node] == nil, lastWrite?.node != node, inFlight?.node != node,
@@ -218,7 +218,7 @@ struct SimulatedDiskState: Sendable {
     if removedContents.count > 4 { removedContents.removeFirst() }
   }
 
-  /// A copy of the state without locks and history.
+  /// A copy of the state without locks, handles and history.
   func detached() -> SimulatedDiskState {
     var copy = self
     (copy.locks, copy.handles) = ([:], [:])

@@ -120,6 +120,23 @@ extension Device {
     #expect(try await b.names() == a.names())
   }
 
+  @Test func `133: with a zone whose end at the server a person lets stand, its holds end too`() async throws {
+    let (fleet, a, b, cloud) = try await devices(0)
+    var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")
+    unreadable.raw = Array("{}".utf8)
+    let error = unreadable
+    cloud.refuse { $0.shown["n"] = .failed(name: "n", error) }
+    try await a.put("n", ["title": "t"])
+    try await exchange(a, b)
+    #expect(try await b.open().status().held.map(\.id.name) == ["n"])
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    _ = try await b.run()
+    try await b.open().sync.resync(.main, from: .server)
+    _ = try await b.run()
+    #expect(try await b.zone().lostReason == .erased)
+    #expect(try await b.open().status().held.isEmpty)
+  }
+
   @Test(arguments: [false, true])
   func `110: a sweep that was interrupted goes on, and what came meanwhile is not removed`(
     _ compacts: Bool

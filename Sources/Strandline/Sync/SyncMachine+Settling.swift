@@ -252,7 +252,7 @@ extension SyncMachine {
   /// Whether what a record waits for may never come by itself, so that it stands among the held ones: others refer to what is
   /// to be deleted, or what it refers to is not owed here either.
   private func mustShow(_ upload: Upload) throws -> Bool {
-    try upload.operation.kind == .delete || store.projections.needsWhatNobodySaves(upload.item)
+    try upload.operation.kind == .delete || store.projections.lacks(of: upload.item).contains { !$0.isSaved }
   }
 
   // MARK: Holds

@@ -114,7 +114,8 @@ extension StoreCore {
     for id in ids where projections.sync.unread[id] != nil { try append(.released(Released(id: id, lsn: .none))) }
   }
 
-  /// Begins a sweep of a zone, with the first page of its full fetch, unless nothing lives here that it could remove.
+  /// Begins a sweep of a zone, with the first page of its full fetch, unless there is nothing here that it could remove or
+  /// release.
   mutating func beginSweep(of zone: ZoneID) throws {
     let (hasGhosts, living, isUnread) = projections.withLock { state in
       (
@@ -154,8 +155,8 @@ extension RecordStore {
     return found
   }
 
-  /// The living records of a zone that were synced and that its sweep has not seen, in order; how many live in it; and what of
-  /// the server's could not be read and its sweep has not seen either.
+  /// The living records of a zone that were synced and that its sweep has not seen, in order; how many live in it; and the records
+  /// whose versions could not be read, and that its sweep has not seen either.
   ///
   /// - Complexity: O(records of the zone + events since the sweep began).
   fileprivate func absent(
@@ -163,16 +164,16 @@ extension RecordStore {
   ) throws -> (absent: [RecordID], living: Int, unread: [RecordID]) {
     // A record that two names' hashes hide stays until the next sweep.
     var confirmed: Set<Int> = []
-    // What came since and could not be read was shown, by a page or by the answer to a lookup.
-    var kept: Set<RecordID> = []
     try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
       switch try EventSource.kind(found) {
       case .confirmed:
         guard case .confirmed(let event) = try EventSource.decode(found), event.zone == zone else { break }
         for name in event.names { confirmed.insert(name.hashValue) }
       case .held:
-        guard case .held(let held) = try EventSource.decode(found), held.direction == .download else { break }
-        kept.insert(held.id)
+        // What came since and could not be read was shown, by a page or by the answer to a lookup.
+        guard case .held(let held) = try EventSource.decode(found), held.direction == .download, held.id.zone == zone
+        else { break }
+        confirmed.insert(held.id.name.hashValue)
       default: break
       }
       return true
@@ -188,6 +189,6 @@ extension RecordStore {
     let unread = projections.withLock { state in
       state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id).sorted()
     }
-    return (absent, living, unread.filter { !confirmed.contains($0.name.hashValue) && !kept.contains($0) })
+    return (absent, living, unread.filter { !confirmed.contains($0.name.hashValue) })
   }
 }

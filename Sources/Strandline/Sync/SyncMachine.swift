@@ -99,6 +99,8 @@ struct SyncMachine: Sendable {
   /// Zones of this run that are gone at the server.
   var lostZones: Set<ZoneID> = []
   let policies: SyncPolicies
+  /// So many steps in a row a run makes without a request. For tests: they have a run meet the limit.
+  var stepsMax = 100_000
 
   init(
     store: RecordStore, database: any CloudDatabase, watch: SyncWatch, _ policy: RequestPace.Policy,
@@ -168,7 +170,7 @@ struct SyncMachine: Sendable {
     for id in kept.touched.sorted() { queue.changed(id) }
     // No request is under way at the end of a run.
     defer { store.projections.endsSending() }
-    var limit = StepLimit()
+    var limit = StepLimit(stepsMax: stepsMax)
     do {
       while true {
         switch try await step() {
@@ -467,17 +469,19 @@ extension Bound {
 /// Ends a run that goes in a circle. A step that makes no request does its work for up to two hundred records, and then they are
 /// done with; a fault in the engine that took them up again and again would keep a device busy for ever, without a word.
 struct StepLimit {
-  private static let stepsMax = 100_000
+  let stepsMax: Int
   private var requests = 0
   private var steps = 0
 
+  init(stepsMax: Int) { self.stepsMax = stepsMax }
+
   /// A step has ended.
   ///
-  /// - Throws: `.noProgress` if it was one of a hundred thousand in a row that made no request.
+  /// - Throws: `.noProgress` if `stepsMax` steps before it and this one made no request.
   mutating func count(requests: Int, in path: String) throws(StrandlineError) {
     steps = requests == self.requests ? steps + 1 : 0
     self.requests = requests
-    guard steps >= Self.stepsMax else { return }
+    guard steps >= stepsMax else { return }
     throw StrandlineError(
       .noProgress,
       "syncing '\(path)' went in a circle: \(steps) steps in a row made no request; the run was ended, and "

@@ -6,7 +6,7 @@
 // verb of a person), and with it the wait; a new mutation stands at the log's end, where the queue comes to it. Waits and
 // one window are all that is in memory, and nothing else: a million unsent records or a hold at the log's beginning cost
 // nothing at a start, and a step costs what it sends. Sets alone are looked for to the end of what is owed
-// (UploadQueue+Sets.swift).
+// (UploadQueue+Sets.swift). The order among records that refer to each other stands in UploadQueue+Order.swift.
 //
 // Deletions go after the saves that were there before them: a save may take away the reference by which the server would
 // delete its record along with the target.
@@ -264,7 +264,7 @@ struct UploadQueue: Sendable {
     /// Deletions are left, though they be next.
     let savesOnly: Bool
     /// What is ready, by zone, in the order in which it was met.
-    fileprivate var found: [ZoneID: [UploadItem]] = [:]
+    var found: [ZoneID: [UploadItem]] = [:]
     /// The event that was read last, to learn which record it is of: mostly the version that is to be sent.
     fileprivate var event: LogEvent?
     var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
@@ -442,38 +442,7 @@ struct UploadQueue: Sendable {
     try ready(id, entry, pending, &reading)
   }
 
-  /// What the server lacks of what a record needs, as far as this store knows.
-  enum Lack {
-    case nothing
-    case record(RecordID)
-    /// Only records that wait for this one: they go together or not at all.
-    case circle
-  }
-
-  /// What a record waits for that the server refused because of what it refers to. If it waited for one that waits for it in
-  /// turn, nothing would end either wait.
-  func lack(of item: UploadItem) throws -> Lack {
-    var isOfCircle = false
-    for name in item.needs where name != item.id.name {
-      let target = RecordID(name, zone: item.id.zone)
-      guard try store.projections.entry(target)?.base == nil else { continue }
-      if !waitsInTurn(target, for: item.id) { return .record(target) }
-      isOfCircle = true
-    }
-    return isOfCircle ? .circle : .nothing
-  }
-
-  private func waitsInTurn(_ target: RecordID, for id: RecordID) -> Bool {
-    var met: Set<RecordID> = []
-    var next = target
-    while met.insert(next).inserted, case .target(let other)? = waits[next] {
-      if other == id { return true }
-      next = other
-    }
-    return false
-  }
-
-  private func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
+  func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
     endedHolds[held.id] == held || held.hasEnded(wall: reading.wall)
   }
 
@@ -531,101 +500,6 @@ struct UploadQueue: Sendable {
     var names: [String] = []
     Self.forEachTarget(of: shown.record(id, system: nil)) { name, _ in names.append(name) }
     return names
-  }
-
-  // MARK: Order
-
-  /// Adds to what was found the records that it refers to and that the server lacks, has those wait that need a record which
-  /// cannot be sent, and puts the rest in order.
-  private mutating func order(_ reading: inout Reading) throws {
-    let found = reading.found
-    reading.found = [:]
-    for (zone, items) in found.sorted(by: { $0.key < $1.key }) {
-      var all: [String: UploadItem] = [:]
-      var order: [String] = []
-      // Once, if it woke and the cursor led to it as well.
-      for item in items.sorted(by: { $0.first < $1.first })
-      where all.updateValue(item, forKey: item.id.name) == nil {
-        order.append(item.id.name)
-      }
-      let missing = try addTargets(to: &all, &order, zone, &reading)
-      for (name, target) in missing.sorted(by: { $0.key < $1.key }) {
-        let id = RecordID(name, zone: zone)
-        if let entry = try store.projections.entry(id) {
-          try wait(entry, id, for: .target(RecordID(target, zone: zone)))
-        }
-      }
-      let ready = order.compactMap { missing[$0] == nil ? all[$0] : nil }
-      lanes[zone, default: UploadLane()].append(UploadPlan.units(ready))
-    }
-  }
-
-  /// Adds the records that others refer to and that have to go before them.
-  ///
-  /// - Returns: of each record that cannot go, one that it needs and that cannot go.
-  private mutating func addTargets(
-    to all: inout [String: UploadItem], _ order: inout [String], _ zone: ZoneID, _ reading: inout Reading
-  ) throws -> [String: String] {
-    var missing: [String: String] = [:]
-    var needing: [String: [String]] = [:]
-    var place = 0
-    while place < order.count {
-      let name = order[place]
-      place += 1
-      for need in all[name]?.needs ?? [] { needing[need, default: []].append(name) }
-      for target in all[name]?.targets ?? [] where all[target] == nil {
-        switch try find(RecordID(target, zone: zone), &reading) {
-        case .atServer: break
-        case .ready(let item):
-          endWait(of: item.id)
-          all[target] = item
-          order.append(target)
-        case .waits: if all[name]?.needs.contains(target) == true { missing[name] = target }
-        }
-      }
-    }
-    var added = Array(missing.keys)
-    while let name = added.popLast() {
-      // What the server has keeps nothing back, though its change waits.
-      if needing[name] != nil, try store.projections.entry(RecordID(name, zone: zone))?.base != nil { continue }
-      for other in needing[name] ?? [] where missing[other] == nil {
-        missing[other] = name
-        added.append(other)
-      }
-    }
-    return missing
-  }
-
-  enum Found {
-    /// The server has it, or it is not owed, or it goes before whatever comes now.
-    case atServer
-    case ready(UploadItem)
-    case waits
-  }
-
-  /// Where a record stands to which another one refers. One that is ready may still wait for that other one: its wait ends when
-  /// the two go together.
-  mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
-    guard let entry = try store.projections.entry(id), let pending = entry.pending, entry.base == nil,
-      !pending.isDeletion
-    else { return .atServer }
-    switch waits[id] {
-    case .target, nil: break
-    default: return .waits
-    }
-    if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
-    guard store.projections.set(of: id) == nil, mayGo(id, entry, pending, reading),
-      let item = try item(of: id, entry, pending, &reading)
-    else { return .waits }
-    return .ready(item)
-  }
-
-  /// Whether a record that has not been looked at, or not again, may go along with another one.
-  func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
-    pending.newest <= store.durableLSN
-      && store.projections.held(id).map { $0.lsn < pending.newest || hasEnded($0, reading) } ?? true
-      && halted[HaltedType(zone: id.zone, type: entry.type)] == nil
-      && refusedTags[id].map { $0 != entry.base?.changeTag } ?? true
   }
 
   // MARK: Deletions
@@ -708,26 +582,6 @@ extension SharedProjections {
 
   /// Why a record's mutation is not sent; nil if it is.
   func held(_ id: RecordID) -> Held? { withLock { $0.sync.held[id] } }
-
-  /// The record that `item` needs, and that neither the server has nor the same request; nil if there is none.
-  func missingTarget(of item: UploadItem, sentWith names: Set<String>) throws -> RecordID? {
-    for name in item.needs where name != item.id.name && !names.contains(name) {
-      let id = RecordID(name, zone: item.id.zone)
-      if let entry = try entry(id), entry.base == nil, entry.pending?.isDeletion == false {
-        return id
-      }
-    }
-    return nil
-  }
-
-  /// Whether `item` needs a record that the server does not have, as far as this store knows, and that this store does not save.
-  func needsWhatNobodySaves(_ item: UploadItem) throws -> Bool {
-    for name in item.needs where name != item.id.name {
-      let target = try entry(RecordID(name, zone: item.id.zone))
-      if target?.base == nil, target?.pending?.isDeletion != false { return true }
-    }
-    return false
-  }
 
   /// Whether a creation may have reached the server: an unanswered `sent` names it, or another copy of this log (a clone,
   /// a restored backup) may have sent it.

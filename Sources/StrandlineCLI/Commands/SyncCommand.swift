@@ -132,9 +132,7 @@ struct SyncCommand {
     let counts: [(key: String, one: String, many: String, count: Int)] = [
       ("fetchedSaves", "fetched", "fetched", report.fetchedSaves),
       ("fetchedDeletes", "deletion fetched", "deletions fetched", report.fetchedDeletes),
-      (
-        "echoes", "version was here already", "versions were here already", report.echoes
-      ),
+      ("echoes", "version was here already", "versions were here already", report.echoes),
       ("uploaded", "uploaded", "uploaded", report.uploaded),
       ("recognized", "found uploaded already", "found uploaded already", report.recognized),
       ("merged", "merged", "merged", report.merged),

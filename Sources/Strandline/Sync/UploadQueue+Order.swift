@@ -1,0 +1,152 @@
+// What goes before what: a record may need others, which the server has to have before it, or in the same request.
+//
+// A record that is ready takes along what it needs and the server lacks. If one of these cannot go, it waits for that one; what
+// needs each other goes together, so that no two records wait for each other.
+
+import StrandlineLog
+import StrandlineSystem
+
+extension UploadQueue {
+  /// Adds to what was found the records that it refers to and that the server lacks, has those wait that need a record which
+  /// cannot be sent, and puts the rest in order.
+  mutating func order(_ reading: inout Reading) throws {
+    let found = reading.found
+    reading.found = [:]
+    for (zone, items) in found.sorted(by: { $0.key < $1.key }) {
+      var all: [String: UploadItem] = [:]
+      var order: [String] = []
+      // Once, if it woke and the cursor led to it as well.
+      for item in items.sorted(by: { $0.first < $1.first })
+      where all.updateValue(item, forKey: item.id.name) == nil {
+        order.append(item.id.name)
+      }
+      let missing = try addTargets(to: &all, &order, zone, &reading)
+      for (name, target) in missing.sorted(by: { $0.key < $1.key }) {
+        let id = RecordID(name, zone: zone)
+        if let entry = try store.projections.entry(id) {
+          try wait(entry, id, for: .target(RecordID(target, zone: zone)))
+        }
+      }
+      let ready = order.compactMap { missing[$0] == nil ? all[$0] : nil }
+      lanes[zone, default: UploadLane()].append(UploadPlan.units(ready))
+    }
+  }
+
+  /// Adds the records that others refer to and that have to go before them.
+  ///
+  /// - Returns: of each record that cannot go, one that it needs and that cannot go.
+  private mutating func addTargets(
+    to all: inout [String: UploadItem], _ order: inout [String], _ zone: ZoneID, _ reading: inout Reading
+  ) throws -> [String: String] {
+    var missing: [String: String] = [:]
+    var needing: [String: [String]] = [:]
+    var place = 0
+    while place < order.count {
+      let name = order[place]
+      place += 1
+      for need in all[name]?.needs ?? [] { needing[need, default: []].append(name) }
+      for target in all[name]?.targets ?? [] where all[target] == nil {
+        switch try find(RecordID(target, zone: zone), &reading) {
+        case .atServer: break
+        case .ready(let item):
+          endWait(of: item.id)
+          all[target] = item
+          order.append(target)
+        case .waits: if all[name]?.needs.contains(target) == true { missing[name] = target }
+        }
+      }
+    }
+    var added = Array(missing.keys)
+    while let name = added.popLast() {
+      // What the server has keeps nothing back, though its change waits.
+      if needing[name] != nil, try store.projections.entry(RecordID(name, zone: zone))?.base != nil { continue }
+      for other in needing[name] ?? [] where missing[other] == nil {
+        missing[other] = name
+        added.append(other)
+      }
+    }
+    return missing
+  }
+
+  enum Found {
+    /// The server has it, or it is not owed, or it goes before whatever comes now.
+    case atServer
+    case ready(UploadItem)
+    case waits
+  }
+
+  /// Where a record stands to which another one refers. One that is ready may still wait for that other one: its wait ends when
+  /// the two go together.
+  mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
+    guard let entry = try store.projections.entry(id), let pending = entry.pending, entry.base == nil,
+      !pending.isDeletion
+    else { return .atServer }
+    switch waits[id] {
+    case .target, nil: break
+    default: return .waits
+    }
+    if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
+    guard store.projections.set(of: id) == nil, mayGo(id, entry, pending, reading),
+      let item = try item(of: id, entry, pending, &reading)
+    else { return .waits }
+    return .ready(item)
+  }
+
+  /// Whether a record that has not been looked at, or not again, may go along with another one.
+  func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
+    pending.newest <= store.durableLSN
+      && store.projections.held(id).map { $0.lsn < pending.newest || hasEnded($0, reading) } ?? true
+      && halted[HaltedType(zone: id.zone, type: entry.type)] == nil
+      && refusedTag(of: id).map { $0 != entry.base?.changeTag } ?? true
+  }
+
+  /// What the server lacks of what a record needs, as far as this store knows.
+  enum Lack {
+    case nothing
+    case record(RecordID)
+    /// Only records that wait for this one: they go together or not at all.
+    case circle
+  }
+
+  /// What a record waits for that the server refused because of what it refers to. If it waited for one that waits for it in
+  /// turn, nothing would end either wait.
+  func lack(of item: UploadItem) throws -> Lack {
+    var isOfCircle = false
+    for (target, _) in try store.projections.lacks(of: item) {
+      if !waitsInTurn(target, for: item.id) { return .record(target) }
+      isOfCircle = true
+    }
+    return isOfCircle ? .circle : .nothing
+  }
+
+  private func waitsInTurn(_ target: RecordID, for id: RecordID) -> Bool {
+    var met: Set<RecordID> = []
+    var next = target
+    while met.insert(next).inserted, case .target(let other)? = waits[next] {
+      if other == id { return true }
+      next = other
+    }
+    return false
+  }
+}
+
+extension SharedProjections {
+  /// The records that `item` needs and that the server does not have, as far as this store knows; each with whether this store
+  /// saves it.
+  ///
+  /// - Parameter names: those that need not be looked for.
+  func lacks(of item: UploadItem, but names: Set<String> = []) throws -> [(id: RecordID, isSaved: Bool)] {
+    try item.needs.compactMap { name in
+      guard name != item.id.name, !names.contains(name) else { return nil }
+      let id = RecordID(name, zone: item.id.zone)
+      let found = try entry(id)
+      return found?.base == nil ? (id, found?.pending?.isDeletion == false) : nil
+    }
+  }
+
+  /// A record that `item` needs and that this store saves, which neither the server has nor the same request; nil if there is
+  /// none.
+  func missingTarget(of item: UploadItem, sentWith names: Set<String>) throws -> RecordID? {
+    try lacks(of: item, but: names).first(where: \.isSaved)?.id
+  }
+}
