@@ -21,6 +21,8 @@ final class CountedCloud: ForwardingDatabase {
   let answered: Mutex<[String]> = Mutex([])
   /// Called before a request, with its kind and its number among those of the kind, from 1.
   let before: Mutex<(@Sendable (Request, Int) async throws -> Void)?> = Mutex(nil)
+  /// What lookups say of these names.
+  let unreadable: Mutex<[String: CloudError]> = Mutex([:])
   let pageMax: Int
   let lookupMax: Int
 
@@ -65,8 +67,11 @@ final class CountedCloud: ForwardingDatabase {
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
     try await begin(.lookup)
     guard names.count <= lookupMax else { throw CloudError(.limitExceeded, reason: "too many for this test") }
-    let found = try await base.lookup(names, in: zone)
+    var found = try await base.lookup(names, in: zone)
     answered.withLock { $0 += names }
+    for (name, error) in unreadable.withLock({ $0 }) where found[name] != nil {
+      found[name] = .failed(error, serverRecord: nil)
+    }
     return found
   }
 }
@@ -548,6 +553,35 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     try await a.sync()
     #expect(cloud.count(.listing) == 3)
     #expect(isShown.withLock { $0.count > 2 && !$0.contains(true) }, "\(isShown.withLock { $0 })")
+    try await a.expectComplete(fleet)
+  }
+
+  @Test func `a listed record that could not be read before the list's end stays held`() async throws {
+    let fleet = try Fleet()
+    try await fleet.fill(12)
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a, pageMax: 4)
+    var noKey = CloudError(.unexpectedServerResponse, reason: "no key")
+    noKey.raw = Array("{}".utf8)
+    let error = noKey
+    cloud.unreadable.withLock { $0["n2"] = error }
+    let names = Mutex<[String]>([])
+    cloud.before.withLock { before in
+      before = { request, number in
+        guard request == .listing else { return }
+        // The second page has to wait until the first one's names are being fetched.
+        if number == 2 { throw CloudError(.internalError, reason: "not now") }
+        names.withLock { $0 = cloud.answered.withLock { $0 } }
+      }
+    }
+    try await a.open(database: cloud, firstFetch: .recentFirst(types: ["Note"], count: 2))
+    _ = try await a.sync()
+    #expect(names.withLock { $0.contains("n2") }, "it was looked up before the last page")
+    #expect(try await a.open().status().held.map(\.id.name) == ["n2"])
+    #expect(try await a.listedLeft == 0)
+    cloud.unreadable.withLock { $0 = [:] }
+    try await a.open().releaseHolds(of: [RecordID("n2")])
+    try await a.sync()
     try await a.expectComplete(fleet)
   }
 

@@ -169,6 +169,8 @@ private func obstacles(_ receipt: Receipt) throws -> [String] {
     let waiting = try await a.waiting(for: receipt)
     #expect(try await a.run() == nil)
     #expect(try await a.open().status().held.map(\.id.name) == ["one"])
+    // Ends a wait that goes on.
+    try await a.close()
     #expect(await waiting.value?.message.contains("'Main/one' is held") == true)
   }
 
@@ -185,6 +187,8 @@ private func obstacles(_ receipt: Receipt) throws -> [String] {
     let receipt = try await a.save("child", ["of": link("full"), "with": link("further")])
     let waiting = try await a.waiting(for: receipt)
     #expect(try await a.run() == nil)
+    // Ends a wait that goes on.
+    try await a.close()
     #expect(await waiting.value?.message.contains("'Main/bad' is held") == true)
   }
 

@@ -120,6 +120,32 @@ extension Device {
     #expect(try await b.names() == a.names())
   }
 
+  @Test func `162: what waits for a later version of the app waits on when the zone is fetched anew`() async throws {
+    func schema(_ number: Int64) -> Schema {
+      var schema = Schema()
+      schema["Note"].version = SchemaVersion(number, whenNewer: .reject)
+      return schema
+    }
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open(schema: schema(2))
+    let cloud = RefusingCloud(b)
+    try await b.open(database: cloud, schema: schema(1))
+    try await a.put("n", ["title": "t"])
+    try await exchange(a, b)
+    #expect(try await b.open().status().held.map(\.code) == ["NEWER_SCHEMA"])
+    try await a.put("other", ["title": "t"], type: "Other")
+    try await a.exchange()
+    cloud.refuse { $0.requests[.zoneChanges] = [expired] }
+    try await b.exchange()
+    #expect(try await b.names() == ["other"])
+    #expect(try await b.open().status().held.map(\.code) == ["NEWER_SCHEMA"])
+    try await b.close()
+    try await b.open(schema: schema(2))
+    try await b.exchange()
+    try await expectAgreement(a, b)
+  }
+
   @Test func `133: with a zone whose end at the server a person lets stand, its holds end too`() async throws {
     let (fleet, a, b, cloud) = try await devices(0)
     var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")
