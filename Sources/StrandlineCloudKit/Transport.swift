@@ -145,7 +145,7 @@ package enum PercentEncoding {
   }
 
   /// Nil if an escape is not "%" and two hexadecimal digits, or the bytes are not UTF-8.
-  package static func decode(_ text: some StringProtocol) -> String? {
+  package static func decode(_ text: Substring) -> String? {
     if !text.utf8.contains(0x25) { return String(text) }
     var result: [UInt8] = []
     var rest = Array(text.utf8)[...]

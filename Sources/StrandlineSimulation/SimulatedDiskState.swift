@@ -87,21 +87,31 @@ struct SimulatedDiskState: Sendable {
 
   // MARK: Names
 
-  /// The components of a path. Splits by bytes, because splitting by characters at every call would take most of the
-  /// simulation's time.
-  private static func parts(_ path: String) -> [Substring] {
-    path.utf8.split(separator: UInt8(ascii: "/")).map { Substring($0) }.filter { $0 != "." }
+  /// Takes the last component off a path; nil if it has none. By bytes and without an array, because each call of the disk does
+  /// it.
+  private static func popLast(_ path: inout Substring) -> Substring? {
+    while !path.isEmpty {
+      let begin = path.utf8.lastIndex(of: UInt8(ascii: "/"))
+      let last = path[(begin.map(path.utf8.index(after:)) ?? path.startIndex)...]
+      path = path[..<(begin ?? path.startIndex)]
+      if !last.isEmpty, last != "." { return last }
+    }
+    return nil
   }
 
   /// What a path names, or nil if it names nothing.
   func entry(_ call: String, _ path: String) throws(SystemError) -> SimulatedEntry? {
-    var entry = SimulatedEntry.directory(0)
-    for part in Self.parts(path) {
-      guard case .directory(let index) = entry else { throw .notDirectory(call, path) }
-      guard let next = directories[index].current[String(part)] else { return nil }
-      entry = next
+    try entry(call, path[...], of: path)
+  }
+
+  private func entry(_ call: String, _ part: Substring, of path: String) throws(SystemError) -> SimulatedEntry? {
+    var parent = part
+    guard let name = Self.popLast(&parent) else { return .directory(0) }
+    switch try entry(call, parent, of: path) {
+    case .directory(let index): return directories[index].current[String(name)]
+    case .file: throw .notDirectory(call, path)
+    case nil: return nil
     }
-    return entry
   }
 
   func file(_ call: String, _ path: String) throws(SystemError) -> Int {
@@ -122,9 +132,9 @@ struct SimulatedDiskState: Sendable {
 
   /// The directory of a path, and the name in it.
   func location(_ call: String, _ path: String) throws(SystemError) -> (directory: Int, name: String) {
-    var parts = Self.parts(path)
-    guard let name = parts.popLast() else { throw .taken(call, path) }
-    return (try directory(call, parts.joined(separator: "/")), String(name))
+    var parent = path[...]
+    guard let name = Self.popLast(&parent) else { throw .taken(call, path) }
+    return (try directory(call, String(parent)), String(name))
   }
 
   mutating func perform(_ operation: SimulatedNameOperation) {

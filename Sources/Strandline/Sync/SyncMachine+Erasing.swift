@@ -11,10 +11,15 @@ import StrandlineSystem
 extension SyncMachine {
   /// The zone to delete at the server next.
   var zoneToErase: ZoneID? {
-    let (scope, only) = (scope, options.zone)
-    return store.projections.withLock { $0.sync.zones }.lazy.filter { id, state in
-      id.scope == scope && state.lostReason == .erasing && refusedZones[id] == nil && (only == nil || only == id)
-    }.map(\.key).min()
+    let only = options.zone
+    return store.projections.withLock { projections in
+      var next: ZoneID?
+      for (id, state) in projections.sync.zones where id.scope == scope && state.lostReason == .erasing {
+        guard refusedZones[id] == nil, only == nil || only == id else { continue }
+        if next.map({ id < $0 }) ?? true { next = id }
+      }
+      return next
+    }
   }
 
   /// Deletes a zone at the server. One that it does not have was deleted by an earlier request, or by another device.

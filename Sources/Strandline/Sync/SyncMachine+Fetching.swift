@@ -111,15 +111,19 @@ extension SyncMachine {
 
   /// The zone to fetch next: one that the server named, or one of which something has to be known.
   func nextZoneToFetch() -> ZoneID? {
-    let (scope, only, fetchesFeed) = (scope, options.zone, fetchesFeed)
-    let zones = store.projections.withLock { $0.sync.zones }
-    return zones.lazy.filter { id, state in
-      guard id.scope == scope, !state.isLost, refusedZones[id] == nil, !sweepsToEnd.contains(id) else { return false }
-      if fetches[id]?.isForced == true { return true }
-      return state.isDirty && fetchesFeed && (only == nil || only == id)
-    }.map(\.key).min { left, right in
-      // One that repeats itself keeps no other one waiting.
-      (fetches[left]?.repeats ?? 0, left) < (fetches[right]?.repeats ?? 0, right)
+    let only = options.zone
+    // One loop, and no lazy sequence: its closures would copy the machine, at each step.
+    return store.projections.withLock { projections in
+      var next: (repeats: Int, id: ZoneID)?
+      for (id, state) in projections.sync.zones where id.scope == scope && !state.isLost {
+        guard fetches[id]?.isForced == true || (state.isDirty && fetchesFeed && (only == nil || only == id)),
+          refusedZones[id] == nil, !sweepsToEnd.contains(id)
+        else { continue }
+        // One that repeats itself keeps no other one waiting.
+        let candidate = (repeats: fetches[id]?.repeats ?? 0, id: id)
+        if next.map({ candidate < $0 }) ?? true { next = candidate }
+      }
+      return next?.id
     }
   }
 

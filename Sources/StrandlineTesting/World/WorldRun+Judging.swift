@@ -142,18 +142,18 @@ extension WorldRun {
   private func judge(
     _ base: Base?, of id: RecordID, _ states: [WorldHistory.State], _ reading: WorldReading, _ device: WorldDevice
   ) throws {
-    let words = "\(device.name): the token of \(id.zone) names the last change of \(id.name)"
+    func words() -> String { "\(device.name): the token of \(id.zone) names the last change of \(id.name)" }
     let last = states.last?.version
     if let base {
       // A tag that the server never gave is judged elsewhere.
       guard base.changeTag != last?.tag, states.contains(where: { $0.version?.tag == base.changeTag }) else { return }
-      throw WorldBroken(.tokenAfterData, "\(words), \(last?.tag ?? "a deletion"), but the device has \(base.changeTag)")
+      throw WorldBroken(.tokenAfterData, "\(words()), \(last?.tag ?? "a deletion"), but the device has \(base.changeTag)")
     }
     guard let last else { return }
     // A life that this device knows to be deleted is not taken in, though the feed shows it.
     if let births = last.stamp?.births, births.isSubset(of: reading.deleted[id] ?? []) { return }
     if memory.foreign.contains(id) || memory.retyped.contains(id) { return }
-    throw WorldBroken(.tokenAfterData, "\(words), version \(last.tag), but the device has none")
+    throw WorldBroken(.tokenAfterData, "\(words()), version \(last.tag), but the device has none")
   }
 
   // MARK: After a power cut
