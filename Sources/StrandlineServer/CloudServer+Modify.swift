@@ -27,7 +27,11 @@ extension CloudServer {
     _ message: ModifyRequest, in key: DatabaseKey, showsToken: Bool = false
   ) throws(ServerRefusal) -> [UInt8] {
     let faults = self.faults
-    if faults.quotaExceeded { throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded")) }
+    // A deletion needs no space.
+    let deletions = [CloudOperation.Kind.delete, .forceDelete].map(\.rawValue)
+    if faults.quotaExceeded, message.operations.contains(where: { !deletions.contains($0.operationType) }) {
+      throw ServerRefusal(413, WireError(.quotaExceeded, "Quota exceeded"))
+    }
     let zoneName = try zoneName(message.zoneID, in: key)
     if showsToken { try checkHasToken(zoneName) }
     let own = ZoneID(zoneName, owner: key.user, scope: key.scope)

@@ -30,7 +30,7 @@ public struct ServerFaults: Sendable, Hashable {
   /// After a deletion, shows a client once more the records as it had seen them first; CloudServer+Feed.swift has the
   /// details.
   public var replayPage = false
-  /// Writes are refused with `QUOTA_EXCEEDED`.
+  /// Requests that save records are refused with `QUOTA_EXCEEDED`, with the deletions in them. Deletions alone are taken.
   public var quotaExceeded = false
   /// Requests need a session: 421 without one, and each answer brings the next token. A token stays valid until its
   /// successor is first used, so that a lost answer does not lose the session.

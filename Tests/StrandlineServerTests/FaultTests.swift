@@ -83,6 +83,10 @@ struct FaultTests {
     server.setFaults(faults)
     #expect(try await code { try await client.note("b") }?.code == .quotaExceeded)
     #expect(try await client.everything().changes.map(\.mark) == ["a"])
+    let pair = [CloudOperation(.forceDelete, name: "a"), CloudOperation(.create, name: "b", type: "Note")]
+    #expect(try await code { _ = try await client.modify(pair, in: notes, atomic: false) }?.code == .quotaExceeded)
+    #expect(try await client.one(CloudOperation(.forceDelete, name: "a"))?.code == nil)
+    #expect(try await client.lookup(["a"], in: notes)["a"]?.record == nil, "a deletion needs no space")
   }
 
   @Test func `users, containers and environments have separate databases`() async throws {

@@ -220,6 +220,119 @@ import Testing
     try await expectAgreement(a, b)
   }
 
+  /// What was synced, of which the app then takes the link of "child" to "target" away and deletes "target" and "gone".
+  private func deleted(
+    childType: String, _ zone: ZoneID = .main, _ refusal: @escaping @Sendable ([CloudOperation]) -> CloudError?
+  ) async throws -> (a: Device, b: Device, cloud: RefusingCloud) {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["gone", "target"] { try await a.write(name, ["title": "old"], zone: zone) }
+    try await a.write("child", ["title": "old", "link": link("target", .deleteSelf)], type: childType, zone: zone)
+    for number in 0..<2 { try await a.write("child\(number)", ["title": "old"], type: childType, zone: zone) }
+    try await a.exchange()
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.refusal = { request, operations in request == .modify ? refusal(operations) : nil }
+    }
+    for number in 0..<2 { try await a.write("child\(number)", ["title": "new"], zone: zone) }
+    try await a.open().write { tx in
+      var child = try #require(try tx.record(RecordID("child", zone: zone)))
+      (child["title"], child["link"]) = ("new", nil)
+      try tx.save(child)
+    }
+    try await a.erase("target", zone: zone)
+    try await a.erase("gone", zone: zone)
+    return (a, b, cloud)
+  }
+
+  /// The deletion that takes nothing along has gone; the other one goes behind the save, when that is taken.
+  private func expectDeletions(_ a: Device, _ b: Device, _ cloud: RefusingCloud, _ zone: ZoneID = .main) async throws {
+    try await b.exchange()
+    #expect(try await b.open().record(RecordID("gone", zone: zone)) == nil)
+    #expect(try await b.open().record(RecordID("target", zone: zone)) != nil)
+    #expect(try await a.unsettled == 4)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.open().record(RecordID("child", zone: zone))?["title"] == "new")
+    #expect(try await b.open().record(RecordID("target", zone: zone)) == nil)
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `50, 137: of a request over quota the saves wait, and the deletions go that free it`() async throws {
+    let (a, b, cloud) = try await deleted(childType: "Note") { operations in
+      operations.contains { $0.kind != .delete } ? CloudError(.quotaExceeded, reason: "full") : nil
+    }
+    let error = try await a.run()
+    #expect(error?.code == .serverRefused && error?.message.contains("full") == true)
+    #expect(cloud.sent.map { $0.sorted() } == [["child", "child0", "child1"], ["gone"]])
+    #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    try await expectDeletions(a, b, cloud)
+  }
+
+  @Test func `50: deletions that are refused over quota stop as well`() async throws {
+    let (a, _, cloud) = try await deleted(childType: "Note") { _ in CloudError(.quotaExceeded, reason: "full") }
+    #expect(try await a.run()?.code == .serverRefused)
+    #expect(cloud.sent.map { $0.sorted() } == [["child", "child0", "child1"], ["gone"]])
+    #expect(try await a.unsettled == 5)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `50: half of a batch that is over quota stops the other half`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.exchange()
+    cloud.refuse { script in
+      script.refusal = { request, operations in
+        guard request == .modify else { return nil }
+        return CloudError(operations.count > 2 ? .limitExceeded : .quotaExceeded)
+      }
+    }
+    for number in 0..<4 { try await a.write("n\(number)") }
+    #expect(try await a.run()?.code == .serverRefused)
+    #expect(cloud.sent.map(\.count) == [4, 2])
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `50: of a set that is over quota not even the deletions go`() async throws {
+    let a = try Fleet().device("a")
+    for name in ["kept", "gone", "other"] { try await a.write(name, ["title": "old"]) }
+    try await a.exchange()
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    cloud.refuse { script in
+      script.refusal = { request, operations in
+        request == .modify && operations.contains { $0.kind != .delete } ? CloudError(.quotaExceeded) : nil
+      }
+    }
+    try await a.open().write { tx in
+      var kept = try #require(try tx.record(RecordID("kept")))
+      kept["title"] = "new"
+      try tx.save(kept)
+      try tx.delete(RecordID("gone"))
+    }
+    try await a.erase("other")
+    #expect(try await a.run()?.code == .serverRefused)
+    #expect(cloud.sent.map { Set($0) } == [["other"], ["kept", "gone"]])
+    cloud.refuse { $0.refusal = nil }
+    cloud.forgetSent()
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.map { Set($0) } == [["kept", "gone"]])
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `decision 18: what is halted keeps what it refers to at the server`() async throws {
+    let (a, b, cloud) = try await deleted(childType: "Kind") { operations in
+      operations.contains { $0.type == "Kind" && $0.kind != .delete } ? CloudError(.badRequest, reason: "no Kind") : nil
+    }
+    #expect(try await a.run()?.message.contains("every 'Kind'") == true)
+    try await expectDeletions(a, b, cloud)
+  }
+
   @Test func `decision 18: what is halted is tried again by itself once a day`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -62,6 +62,7 @@ extension SyncMachine {
       if !beginsRound() {
         if try await decideLosses() { return true }
         for zone in queue.frozenZones.sorted() { noteLoss(of: zone) }
+        refusedZones.merge(queue.overQuota) { known, _ in known }
         return false
       }
     }
@@ -248,6 +249,10 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         for upload in batch { queue.wake(upload.id) }
         throw signIn(error)
+      case .halt where error.code == .quotaExceeded && batch.contains { $0.operation.kind != .delete }:
+        try await noteRefusal(of: batch, error)
+        parts.removeAll { $0.zone == zone }
+        queue.stopSaves(of: zone, because: error)
       // The other zones are sent to all the same; the run throws this error at its end.
       default:
         try await noteRefusal(of: batch, error)
@@ -285,13 +290,16 @@ extension SyncMachine {
       return
     }
     splitsLeft -= 1
-    if parts.isEmpty { operationsMaxBefore = error.code == .badRequest ? operationsMax : units.count / 2 }
-    operationsMax = max(1, min(operationsMax, units.count / 2))
+    let half = units.count / 2
+    // The larger half of an odd number still goes in one request.
+    let halfMax = units.count - half
+    if parts.isEmpty { operationsMaxBefore = error.code == .badRequest ? operationsMax : halfMax }
+    operationsMax = min(operationsMax, halfMax)
     // Each refusal makes the next try rarer.
     (answeredFull, growsAfter) = (0, min(Self.growsAfterMax, growsAfter * 2))
     try await pace.learn(operationsMax: operationsMax)
-    parts.append(Part(zone: zone, units: Array(units[(units.count / 2)...])))
-    parts.append(Part(zone: zone, units: Array(units[..<(units.count / 2)])))
+    parts.append(Part(zone: zone, units: Array(units[half...])))
+    parts.append(Part(zone: zone, units: Array(units[..<half])))
   }
 
   /// The server refused records that go together as too much. In halves they would not be all or nothing, so they are held; what

@@ -205,6 +205,7 @@ struct SyncMachine: Sendable {
     if hasFailed { lookAgain() }
     hasFailed = true
     (refusedZones, lostZones, splitsLeft, takenTypes) = ([:], [], Self.splitsMax, [])
+    queue.sendSavesAgain()
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }

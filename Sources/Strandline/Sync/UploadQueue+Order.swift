@@ -96,7 +96,7 @@ extension UploadQueue {
   func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
     pending.newest <= store.durableLSN
       && store.projections.held(id).map { $0.lsn < pending.newest || hasEnded($0, reading) } ?? true
-      && halted[HaltedType(zone: id.zone, type: entry.type)] == nil
+      && !isRefused(id, entry, pending)
       && refusedTag(of: id).map { $0 != entry.base?.changeTag } ?? true
   }
 

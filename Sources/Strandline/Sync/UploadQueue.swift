@@ -78,6 +78,8 @@ struct UploadQueue: Sendable {
   private(set) var halted: [HaltedType: CloudError] = [:]
   /// When they are tried again by themselves, by the monotonic clock: a day after the first of them.
   private var haltsEnd: UInt64 = 0
+  /// Zones whose saves are not sent in this run: the server has refused a request because the user's storage is full.
+  private(set) var overQuota: [ZoneID: CloudError] = [:]
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
   var lookups: [RecordID] = []
@@ -208,6 +210,24 @@ struct UploadQueue: Sendable {
     guard !halted.isEmpty else { return }
     halted = [:]
     lookAgain()
+  }
+
+  /// The user's storage is full: nothing of a zone is sent in this run but deletions, which free it.
+  mutating func stopSaves(of zone: ZoneID, because error: CloudError) {
+    overQuota[zone] = error
+    lookAgain()
+  }
+
+  /// A run begins, and the saves are tried again.
+  mutating func sendSavesAgain() {
+    guard !overQuota.isEmpty else { return }
+    overQuota = [:]
+    lookAgain()
+  }
+
+  /// Whether the server is known to refuse whatever is like this.
+  func isRefused(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
+    halted[HaltedType(zone: id.zone, type: entry.type)] != nil || (!pending.isDeletion && overQuota[id.zone] != nil)
   }
 
   /// A hold is over by the monotonic clock, whatever the wall clock says.
@@ -390,8 +410,9 @@ struct UploadQueue: Sendable {
     } else if reading.frozen.contains(id.zone) {
       // When the zone is synced again, everything is looked at again.
       frozenZones.insert(id.zone)
-    } else if halted[HaltedType(zone: id.zone, type: entry.type)] != nil {
-      // `liftHalts` has everything looked at again.
+    } else if isRefused(id, entry, pending) {
+      // `liftHalts` and `sendSavesAgain` have everything looked at again.
+      try pin(entry, id)
     } else if let held = store.projections.held(id), held.lsn >= pending.newest, !hasEnded(held, reading) {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
@@ -486,10 +507,15 @@ struct UploadQueue: Sendable {
     }
   }
 
-  /// A record that waits keeps what it refers to at the server: its save may take a reference away, and until the server
-  /// has it, to delete the target could delete the record too.
+  /// Has a record wait, which keeps what it refers to.
   mutating func wait(_ entry: RecordEntry, _ id: RecordID, for wait: UploadWait) throws {
     self.wait(id, for: wait)
+    try pin(entry, id)
+  }
+
+  /// A record that is not sent now keeps what it refers to at the server: its save may take a reference away, and until the
+  /// server has it, to delete the target could delete the record too.
+  private mutating func pin(_ entry: RecordEntry, _ id: RecordID) throws {
     guard entry.pending?.isDeletion == false, let base = entry.base else { return }
     let names = try targets(ofBase: base, id)
     lanes[id.zone, default: UploadLane()].pin(names, by: id)

@@ -40,7 +40,7 @@ extension Command {
       Option("--drop-answer", "N", "Apply the N-th upload, print 'dropped answer N' and close without an answer."),
       Option("--expired-tokens", "Refuse the change tokens of earlier runs as expired."),
       Option("--replay-page", "After a deletion, send the first page of changes once more as it was."),
-      Option("--quota-exceeded", "Refuse every write with QUOTA_EXCEEDED."),
+      Option("--quota-exceeded", "Refuse every request that saves records with QUOTA_EXCEEDED."),
       Option("--no-schema", "Take any type of value for a field. Else its first value fixes it, as at CloudKit."),
       Option("--require-session", "Require a sign-in; each answer carries the next session token."),
       Option("--strict-rotation", "With --require-session: each token is valid for one request."),
