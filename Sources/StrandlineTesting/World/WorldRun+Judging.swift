@@ -147,7 +147,8 @@ extension WorldRun {
     if let base {
       // A tag that the server never gave is judged elsewhere.
       guard base.changeTag != last?.tag, states.contains(where: { $0.version?.tag == base.changeTag }) else { return }
-      throw WorldBroken(.tokenAfterData, "\(words()), \(last?.tag ?? "a deletion"), but the device has \(base.changeTag)")
+      throw WorldBroken(
+        .tokenAfterData, "\(words()), \(last?.tag ?? "a deletion"), but the device has \(base.changeTag)")
     }
     guard let last else { return }
     // A life that this device knows to be deleted is not taken in, though the feed shows it.
