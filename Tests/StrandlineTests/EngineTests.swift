@@ -548,6 +548,40 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     try await a.sync()
     #expect(try await a.open().status().held.map(\.attempts) == [1])
   }
+
+  @Test func `18: a damaged version of the server's stops neither the deletions nor the others`() async throws {
+    let a = try Fleet().device("a", segmentBytesMax: 8 << 10)
+    let store = try await a.open()
+    let text = FieldValue.string(String(repeating: "x", count: 600))
+    for number in 0..<60 { try await a.write("n\(number)", ["text": text]) }
+    try await a.exchange()
+    for number in 60..<90 { try await a.write("n\(number)", ["text": text]) }
+    guard case .writer(let log) = store.source else { throw StrandlineError(.readOnly, "") }
+    let base = try #require(try store.projections.entry(RecordID("n20"))?.base)
+    let place = try #require(log.place(of: base.content.rawValue))
+    try await a.close()
+    let file = "/store/\(SegmentName.name(place.segmentID))"
+    var bytes = try #require(a.disk.peek(file))
+    bytes[Int(place.offset) + 60] ^= 1
+    let cloud = RefusingCloud(a)
+    try await a.open(database: cloud)
+    try await a.open().write { tx in
+      var record = Record(type: "Note", id: RecordID("n20"))
+      record["text"] = "new"
+      try tx.save(record)
+    }
+    try await a.close()
+    a.disk.poke(file, bytes)
+    try await a.open(database: cloud)
+    try await a.erase("n1")
+    for _ in 0..<2 {
+      try await a.sync()
+      let status = try await a.open().status()
+      #expect(status.held.map(\.id.name) == ["n20"] && status.held.map(\.code) == ["DAMAGED"])
+      #expect(status.unsettled == 1 && status.held.map(\.attempts) == [1])
+    }
+    #expect(cloud.sent.joined().contains("n1") && !cloud.sent.joined().contains("n20"))
+  }
 }
 
 @Suite(.timeLimit(.minutes(5))) struct `Pages that are older than what is known` {

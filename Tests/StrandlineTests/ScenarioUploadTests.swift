@@ -325,6 +325,73 @@ import Testing
     #expect(try await a.owesNothing)
   }
 
+  @Test func `90: a set with a deletion waits for the save that leaves what it deletes`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["target", "with"] { try await a.write(name, ["title": "old"]) }
+    try await a.write("child", ["title": "old", "link": link("target", .deleteSelf)])
+    try await a.exchange()
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    cloud.refuse { ($0.items["child"], $0.isForever) = ([CloudError(.zoneBusy, reason: "no")], true) }
+    try await a.open().write { tx in
+      var child = try #require(try tx.record(RecordID("child")))
+      (child["title"], child["link"]) = ("new", nil)
+      try tx.save(child)
+    }
+    try await a.open().write { tx in
+      var with = try #require(try tx.record(RecordID("with")))
+      with["title"] = "new"
+      try tx.save(with)
+      try tx.delete(RecordID("target"))
+    }
+    _ = try await a.run()
+    #expect(Set(cloud.sent.joined()) == ["child"])
+    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
+    a.clock.advance(milliseconds: 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.last.map { Set($0) } == ["with", "target"])
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("child") == "new")
+    try await expectAgreement(a, b)
+  }
+
+  /// Every code that one record may be refused with.
+  private static let codes: [CloudError.Code] = [
+    .accessDenied, .atomicError, .authenticationFailed, .authenticationRequired, .badRequest, .conflict, .exists,
+    .internalError, .notFound, .quotaExceeded, .throttled, .tryAgainLater, .validatingReferenceError, .zoneNotFound,
+    .uniqueFieldError, .zoneBusy, .limitExceeded, .serviceUnavailable, CloudError.Code(rawValue: "NEVER_HEARD_OF"),
+  ]
+
+  @Test(arguments: codes) func `90: a save that is refused keeps what it refers to at the server`(
+    _ code: CloudError.Code
+  ) async throws {
+    let (a, b, cloud) = try await deleted(childType: "Kind") { _ in nil }
+    cloud.refuse { script in
+      for name in ["child", "child0", "child1"] { script.items[name] = [CloudError(code, reason: "no \(name)")] }
+      script.isForever = true
+    }
+    for round in 0..<2 {
+      _ = try await a.run()
+      try await b.exchange()
+      #expect(try await b.open().record(RecordID("target")) != nil)
+      #expect(try await b.open().record(RecordID("child")) != nil)
+      // The server's version changes, and with it what is known of the record that waits.
+      try await b.write("child", ["other": .int64(Int64(round))], type: "Kind")
+      try await b.exchange()
+    }
+    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
+    let store = try await a.open()
+    try await store.releaseHolds(of: store.status().held.map(\.id))
+    a.clock.advance(milliseconds: 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.open().record(RecordID("child"))?["title"] == "new")
+    #expect(try await b.open().record(RecordID("target")) == nil)
+    try await expectAgreement(a, b)
+  }
+
   @Test func `decision 18: what is halted keeps what it refers to at the server`() async throws {
     let (a, b, cloud) = try await deleted(childType: "Kind") { operations in
       operations.contains { $0.type == "Kind" && $0.kind != .delete } ? CloudError(.badRequest, reason: "no Kind") : nil

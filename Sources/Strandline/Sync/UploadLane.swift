@@ -19,6 +19,7 @@ struct UploadLane: Sendable {
   var sets = LSNSet()
   /// The names that records which are not sent yet refer to at the server, each with those records.
   private(set) var pinned: [String: Set<RecordID>] = [:]
+  /// What each of those refers to there, if anything.
   private var pins: [RecordID: [String]] = [:]
 
   /// How many records can be sent.
@@ -100,15 +101,18 @@ struct UploadLane: Sendable {
 
   mutating func pin(_ names: [String], by id: RecordID) {
     unpin(id)
-    guard !names.isEmpty else { return }
     pins[id] = names
     for name in names { pinned[name, default: []].insert(id) }
   }
 
-  mutating func unpin(_ id: RecordID) {
-    for name in pins.removeValue(forKey: id) ?? [] {
+  /// A record keeps nothing any more. Returns false if it was not known to.
+  @discardableResult
+  mutating func unpin(_ id: RecordID) -> Bool {
+    guard let names = pins.removeValue(forKey: id) else { return false }
+    for name in names {
       pinned[name]?.remove(id)
       if pinned[name]?.isEmpty == true { pinned[name] = nil }
     }
+    return true
   }
 }

@@ -22,10 +22,7 @@ extension UploadQueue {
       }
       let missing = try addTargets(to: &all, &order, zone, &reading)
       for (name, target) in missing.sorted(by: { $0.key < $1.key }) {
-        let id = RecordID(name, zone: zone)
-        if let entry = try store.projections.entry(id) {
-          try wait(entry, id, for: .target(RecordID(target, zone: zone)))
-        }
+        wait(RecordID(name, zone: zone), for: .target(RecordID(target, zone: zone)))
       }
       let ready = order.compactMap { missing[$0] == nil ? all[$0] : nil }
       lanes[zone, default: UploadLane()].append(UploadPlan.units(ready))

@@ -99,6 +99,7 @@ extension UploadQueue {
         continue
       }
       guard let item = try item(of: id, entry, pending, &reading) else { return nil }
+      if pending.isDeletion { try pinUnsent(in: id.zone) }
       if pending.isDeletion, let referrer = lanes[id.zone]?.pinned[id.name]?.subtracting(met).min() {
         watch(met.union([referrer]), for: set)
         return nil

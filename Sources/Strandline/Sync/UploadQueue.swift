@@ -89,6 +89,9 @@ struct UploadQueue: Sendable {
   private var endedHolds: [RecordID: Held] = [:]
   /// What a request carries that is under way.
   private(set) var leaving: [RecordID: LSN] = [:]
+  /// Records that are not sent now. What the server's versions of them refer to is read, and pinned in their lanes, when a
+  /// deletion is about to go.
+  private var toPin: Set<RecordID> = []
   /// Zones to which nothing is sent, though something is owed.
   private(set) var frozenZones: Set<ZoneID> = []
   /// Records were passed over that nothing will wake.
@@ -102,9 +105,10 @@ struct UploadQueue: Sendable {
 
   // MARK: Waits
 
-  /// A record is not sent until `wait` has ended.
+  /// A record is not sent until `wait` has ended. Until it is, it keeps what it refers to at the server.
   mutating func wait(_ id: RecordID, for wait: UploadWait) {
     endWait(of: id)
+    toPin.insert(id)
     waits[id] = wait
     waitCounts.count(wait, 1)
     if let trigger = Self.trigger(of: wait, id) { waiting[trigger, default: []].insert(id) }
@@ -141,7 +145,8 @@ struct UploadQueue: Sendable {
     if waits[id] == .together { wake(id) }
     if let ended = endedHolds[id], store.projections.held(id) != ended { endedHolds[id] = nil }
     wakeAll(.record(id))
-    lanes[id.zone]?.unpin(id)
+    // If it is still not sent, it keeps what the server's new version refers to.
+    if lanes[id.zone]?.unpin(id) == true { toPin.insert(id) }
   }
 
   /// The records that wait for a zone's fetch, which has come to its end. What the server refused with a tag that is still
@@ -412,12 +417,12 @@ struct UploadQueue: Sendable {
       frozenZones.insert(id.zone)
     } else if isRefused(id, entry, pending) {
       // `liftHalts` and `sendSavesAgain` have everything looked at again.
-      try pin(entry, id)
+      toPin.insert(id)
     } else if let held = store.projections.held(id), held.lsn >= pending.newest, !hasEnded(held, reading) {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
       // The lookup that was to follow has failed.
-      try wait(entry, id, for: .lookup)
+      wait(id, for: .lookup)
       lookups.append(id)
     } else {
       try ready(id, entry, pending, &reading)
@@ -428,6 +433,7 @@ struct UploadQueue: Sendable {
   private mutating func ready(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
+    toPin.remove(id)
     if pending.isDeletion {
       // What it refers to at the server, perhaps itself, does not wait for a save of it any more.
       lanes[id.zone, default: UploadLane()].unpin(id)
@@ -436,7 +442,7 @@ struct UploadQueue: Sendable {
     // It may refer to a record of a set that it was in the way of: then neither goes without the other.
     wakeSets(watching: id)
     if let set = store.projections.set(of: id) {
-      try wait(entry, id, for: .together)
+      wait(id, for: .together)
       lanes[id.zone, default: UploadLane()].sets.insert(set.number)
     } else if pending.isDeletion {
       lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
@@ -453,12 +459,12 @@ struct UploadQueue: Sendable {
     let id = held.id
     guard held.code == CloudError.Code.validatingReferenceError.rawValue else {
       met.append((id, held))
-      return try wait(entry, id, for: .hold)
+      return wait(id, for: .hold)
     }
     // What has forbidden a deletion may be gone: something has changed, or the process has begun since.
     if !pending.isDeletion {
       guard let item = try item(of: id, entry, pending, &reading) else { return }
-      if case .record(let target) = try lack(of: item) { return try wait(entry, id, for: .target(target)) }
+      if case .record(let target) = try lack(of: item) { return wait(id, for: .target(target)) }
     }
     try ready(id, entry, pending, &reading)
   }
@@ -507,25 +513,28 @@ struct UploadQueue: Sendable {
     }
   }
 
-  /// Has a record wait, which keeps what it refers to.
-  mutating func wait(_ entry: RecordEntry, _ id: RecordID, for wait: UploadWait) throws {
-    self.wait(id, for: wait)
-    try pin(entry, id)
+  /// Before a deletion goes. A record whose save is not sent yet keeps what it refers to at the server: the save may take a
+  /// reference away, and until the server has it, to delete the target could delete the record too.
+  mutating func pinUnsent(in zone: ZoneID) throws {
+    let ids = toPin.filter { $0.zone == zone }
+    for id in ids { try pin(id) }
+    toPin.subtract(ids)
   }
 
-  /// A record that is not sent now keeps what it refers to at the server: its save may take a reference away, and until the
-  /// server has it, to delete the target could delete the record too.
-  private mutating func pin(_ entry: RecordEntry, _ id: RecordID) throws {
-    guard entry.pending?.isDeletion == false, let base = entry.base else { return }
-    let names = try targets(ofBase: base, id)
-    lanes[id.zone, default: UploadLane()].pin(names, by: id)
-  }
-
-  private func targets(ofBase base: Base, _ id: RecordID) throws -> [String] {
-    guard let shown = try store.source.versionIfKept(at: base.content) else { return [] }
+  private mutating func pin(_ id: RecordID) throws {
+    guard let entry = try store.projections.entry(id), entry.pending?.isDeletion == false, let base = entry.base else {
+      return
+    }
     var names: [String] = []
-    Self.forEachTarget(of: shown.record(id, system: nil)) { name, _ in names.append(name) }
-    return names
+    do throws(StrandlineError) {
+      try store.source.versionIfKept(at: base.content).map { shown in
+        Self.forEachTarget(of: shown.record(id, system: nil)) { name, _ in names.append(name) }
+      }
+    } catch {
+      // What it refers to cannot be read. It is held for that, and shown.
+      guard error.isOfOneRecord else { throw error }
+    }
+    lanes[id.zone, default: UploadLane()].pin(names, by: id)
   }
 
   // MARK: Deletions
@@ -539,7 +548,9 @@ struct UploadQueue: Sendable {
   private mutating func takeDeletions(of zone: ZoneID, _ reading: inout Reading) throws -> Work? {
     var items: [UploadItem] = []
     var cancelled: [(id: RecordID, lsn: LSN)] = []
-    try pinReady(in: zone)
+    try pinUnsent(in: zone)
+    // What is ready and newer than the deletions goes after them.
+    for item in lanes[zone]?.saves ?? [] { try pin(item.id) }
     for lsn in lanes[zone]?.takeDeletions(Self.windowCount, reading.end) ?? [] {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, let entry = try store.projections.entry(id),
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
@@ -565,15 +576,6 @@ struct UploadQueue: Sendable {
     guard !units.isEmpty else { return nil }
     putBack(Array(units.dropFirst(UploadPlan.operationsMax)), in: zone)
     return .send(zone, Array(units.prefix(UploadPlan.operationsMax)))
-  }
-
-  /// Saves that are ready and newer than the deletions that are due keep what they refer to, as those that wait do.
-  private mutating func pinReady(in zone: ZoneID) throws {
-    for item in lanes[zone]?.saves ?? [] {
-      guard let base = try store.projections.entry(item.id)?.base else { continue }
-      let names = try targets(ofBase: base, item.id)
-      lanes[zone]?.pin(names, by: item.id)
-    }
   }
 }
 
