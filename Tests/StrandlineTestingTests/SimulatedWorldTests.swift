@@ -43,6 +43,15 @@ struct `Simulated worlds` {
   /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
   static let famous: [FamousWorld] = [
     FamousWorld(
+      "a record is deleted while the save that takes a reference to it away is over quota", seed: 568, devices: 2,
+      steps: [10, 48, 59, 67, 69, 74, 77]),
+    FamousWorld(
+      "a record is deleted while the save that takes a reference to it away is refused for now", seed: 11_281,
+      devices: 3, steps: [18, 19, 25, 34, 37], without: WorldFaults.all.subtracting([.refusals, .references])),
+    FamousWorld(
+      "a deletion waits for what goes together with a record that is refused", seed: 10_408, devices: 2,
+      steps: [13, 18, 19, 67, 70, 71, 79], without: WorldFaults.all.subtracting([.refusals, .references])),
+    FamousWorld(
       "a copy edits what it was copied with before either knows of the other", seed: 20_566, devices: 4,
       steps: [3, 23, 49, 54, 68]),
     FamousWorld(

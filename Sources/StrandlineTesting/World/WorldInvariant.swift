@@ -26,6 +26,7 @@ public enum WorldInvariant: String, Hashable, Sendable, CaseIterable {
   case converged
   /// Converges: an acknowledged write is in the record at the end, or a later one stands there; none that was made in
   /// knowledge of another loses to it; and of two writes by right clocks the one made ten minutes later wins.
+  /// No deletion goes before an edit that has taken away the reference by which it would delete the edited record.
   case noLostWrite
   /// Polite: no request before the time that the server has named is over, and no more than a hundred in one sync.
   case polite

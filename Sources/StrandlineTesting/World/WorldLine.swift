@@ -21,6 +21,7 @@ final class WorldLine: Transport {
     var pages: [OldPage] = []
     var tally = WorldTally()
     var broken: [String] = []
+    var dangers: [String] = []
   }
   private let state = Mutex(State())
   private let server: InProcessTransport
@@ -66,6 +67,15 @@ final class WorldLine: Transport {
     state.withLock { state in
       defer { (state.tally, state.broken) = (WorldTally(), []) }
       return (state.tally, state.broken)
+    }
+  }
+
+  func noteDanger(_ words: String) { state.withLock { $0.dangers.append(words) } }
+  /// The requests since this was asked last that could delete more than they say.
+  func takeDangers() -> [String] {
+    state.withLock { state in
+      defer { state.dangers = [] }
+      return state.dangers
     }
   }
 
@@ -271,9 +281,15 @@ struct WorldDatabase: ForwardingDatabase {
   let device: Int
   let store: @Sendable () -> RecordStore?
   let onRefusal: @Sendable () -> Void
+  /// Called with what is wrong with a request that could delete more than it says.
+  let onDanger: @Sendable (String) -> Void
 
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
-    try await together.judging(operations, in: zone, of: device, store()) {
+    // The power may be cut: then nothing can be read any more, and nothing is sent.
+    if let store = store(), let broken = (try? WorldCascades.broken(operations, in: zone, store)) ?? nil {
+      onDanger(broken)
+    }
+    return try await together.judging(operations, in: zone, of: device, store()) {
       try await answer(operations, in: zone, atomic: atomic)
     }
   }

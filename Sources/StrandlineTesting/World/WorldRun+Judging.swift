@@ -20,6 +20,9 @@ extension WorldRun {
     let line = device.line.takeTally()
     tally.add(line.tally)
     if let impolite = line.broken.first { throw WorldBroken(.polite, "\(device.name): \(impolite)") }
+    if let danger = device.line.takeDangers().first {
+      throw WorldBroken(.noLostWrite, "\(device.name): a request can take an edit along: \(danger)")
+    }
     if let part = together.takeBroken().first { throw WorldBroken(.together, "\(device.name): \(part)") }
     guard let store = device.store else { return }
     try device.readOn()

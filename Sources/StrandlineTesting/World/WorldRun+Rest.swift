@@ -103,8 +103,10 @@ extension WorldRun {
   private mutating func judgeOthers(of refused: Set<RecordID>) async throws {
     for device in devices {
       let store = try await device.open()
-      // What is held by its name is judged when the refusals have ended.
-      let refused = refused.union(try store.status().held.map(\.id))
+      // What is held by its name is judged when the refusals have ended, and so is what goes with one of these or not at all.
+      let single = refused.union(try store.status().held.map(\.id))
+      let refused = single.union(
+        single.flatMap { id in store.projections.set(of: id).map { store.projections.members(of: $0) } ?? [] })
       for id in try owed(store).keys.sorted() where !refused.contains(id) {
         // What was written together goes together.
         let together = store.projections.set(of: id).map { store.projections.members(of: $0) } ?? [id]
