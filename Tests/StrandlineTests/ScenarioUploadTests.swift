@@ -268,6 +268,7 @@ import Testing
     #expect(error?.code == .serverRefused && error?.message.contains("full") == true)
     #expect(cloud.sent.map { $0.sorted() } == [["child", "child0", "child1"], ["gone"]])
     #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    #expect(try await a.open().pendingChange(of: RecordID("child0"))?.obstacle != nil)
     try await expectDeletions(a, b, cloud)
   }
 
@@ -353,6 +354,137 @@ import Testing
     #expect(try await a.owesNothing)
     try await b.exchange()
     #expect(try await b.value("child") == "new")
+    try await expectAgreement(a, b)
+  }
+
+  /// A record that refers to a second one, which may refer to a third: each is deleted with the one that it refers to.
+  private func chain(atomic: Bool = false) async throws -> (a: Device, b: Device, cloud: RefusingCloud) {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.write("target", ["title": "old"])
+    try await a.write("middle", ["title": "old", "link": link("target", .deleteSelf)])
+    try await a.write("child", ["title": "old", "link": link("middle", .deleteSelf)])
+    try await a.exchange()
+    return (a, b, try await a.openRefusing(atomicZones: atomic ? [.main] : []))
+  }
+
+  private func leave(_ name: String, _ a: Device) async throws {
+    try await a.open().write { tx in
+      var record = try #require(try tx.record(RecordID(name)))
+      (record["title"], record["link"]) = ("new", nil)
+      try tx.save(record)
+    }
+  }
+
+  @Test func `90: a save that is refused keeps what would take it along through another record`() async throws {
+    let (a, b, cloud) = try await chain()
+    cloud.refuse { ($0.items["child"], $0.isForever) = ([CloudError(.accessDenied, reason: "no")], true) }
+    try await leave("child", a)
+    try await a.erase("target")
+    _ = try await a.run()
+    #expect(!cloud.sent.joined().contains("target"))
+    #expect(try await a.open().pendingChange(of: RecordID("target"))?.obstacle != nil)
+    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
+    a.clock.advance(milliseconds: 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("child") == "new")
+    #expect(try await !b.lives("middle"))
+    // The server's cascade is heard of with the next fetch.
+    #expect(try await a.run() == nil)
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: a record that the app edits again during the run is not deleted with what it has left`() async throws
+  {
+    let (a, b, cloud) = try await chain()
+    try await leave("middle", a)
+    try await a.erase("target")
+    let store = try await a.open()
+    cloud.refuse { script in
+      script.list = { number, page in
+        if number == 1 {
+          // The write waits for no answer: it is durable when the page comes.
+          _ = try? store.writeBlocking { tx in
+            var record = try tx.record(RecordID("middle")) ?? Record(type: "Note", id: RecordID("middle"))
+            record["title"] = "newer"
+            try tx.save(record)
+          }
+        }
+        return page
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("middle") == "newer")
+    #expect(try await !b.lives("target"))
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: a set that makes the new target and deletes the old one goes with the record that moves`()
+    async throws
+  {
+    let (a, b, _) = try await chain(atomic: true)
+    try await a.open().write { tx in
+      try tx.create(Record(type: "Note", id: RecordID("place")))
+      try tx.delete(RecordID("target"))
+    }
+    try await a.open().write { tx in
+      var record = try #require(try tx.record(RecordID("middle")))
+      (record["title"], record["link"]) = ("new", link("place", .deleteSelf))
+      try tx.save(record)
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("middle") == "new")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: two sets of which each deletes what the other leaves go together`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["t1", "t2"] { try await a.write(name, ["title": "old"]) }
+    try await a.write("r", ["title": "old", "link": link("t2", .deleteSelf)])
+    try await a.write("q", ["title": "old", "link": link("t1", .deleteSelf)])
+    try await a.exchange()
+    _ = try await a.openRefusing(atomicZones: [.main])
+    for (name, target) in [("r", "t1"), ("q", "t2")] {
+      try await a.open().write { tx in
+        var record = try #require(try tx.record(RecordID(name)))
+        (record["title"], record["link"]) = ("new", nil)
+        try tx.save(record)
+        try tx.delete(RecordID(target))
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    for name in ["r", "q"] { #expect(try await b.value(name) == "new") }
+    for name in ["t1", "t2"] { #expect(try await !b.lives(name)) }
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: a new life of another type waits for the save that leaves the old one`() async throws {
+    let (a, b, cloud) = try await chain()
+    cloud.refuse { ($0.items["middle"], $0.isForever) = ([CloudError(.accessDenied, reason: "no")], true) }
+    try await leave("middle", a)
+    try await a.open().write { tx in
+      try tx.delete(RecordID("target"))
+      try tx.create(Record(type: "Other", id: RecordID("target")))
+    }
+    _ = try await a.run()
+    #expect(!cloud.sent.joined().contains("target"))
+    #expect(try await a.open().pendingChange(of: RecordID("target"))?.obstacle != nil)
+    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
+    a.clock.advance(milliseconds: 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("middle") == "new")
     try await expectAgreement(a, b)
   }
 

@@ -137,18 +137,22 @@ struct KnownObstacles {
     var waits = try targets(of: id, pending).filter(\.isOwed).map {
       Wait(place: .record($0.id), obstacle: .target($0.id))
     }
-    if pending.isDeletion {
+    if try pending.isDeletion || makesRoom(id, pending) {
       waits += try referrers(of: id).map { Wait(place: .record($0), obstacle: .referrer($0)) }
     }
     if let set = store.projections.set(of: id) { waits.append(Wait(place: .set(set), obstacle: .together(id))) }
     return waits
   }
 
+  private func makesRoom(_ id: RecordID, _ pending: Pending) throws -> Bool {
+    try store.projections.entry(id).map { entry in try store.makesRoom(id, entry, pending) } ?? false
+  }
+
   /// The records that a save needs and the server does not have, but for those that go with it; none if the save cannot be read.
   private func targets(of id: RecordID, _ pending: Pending) throws -> [(id: RecordID, isOwed: Bool)] {
     guard !pending.isDeletion else { return [] }
     let set = store.projections.set(of: id)
-    return try names(at: pending.newest, of: id, onlyBinding: true).compactMap { name in
+    return try needs(at: pending.newest, of: id).compactMap { name in
       let target = RecordID(name, zone: id.zone)
       if target == id || set != nil && store.projections.set(of: target) == set { return nil }
       let entry = try store.projections.entry(target)
@@ -169,22 +173,22 @@ struct KnownObstacles {
     var referrers: [RecordID: [RecordID]] = [:]
     for lsn in store.projections.owed {
       guard let id = try store.owner(ofPending: lsn), let entry = try store.projections.entry(id),
-        entry.pending?.isDeletion == false, let base = entry.base
+        entry.pending?.isDeletion == false
       else { continue }
-      for name in Set(try names(at: base.content, of: id, onlyBinding: false)) where name != id.name {
+      for name in Set(try store.kept(by: id, entry)) where name != id.name {
         referrers[RecordID(name, zone: id.zone), default: []].append(id)
       }
     }
     return referrers
   }
 
-  /// The names that the version in an event refers to; none if it cannot be read.
-  private func names(at lsn: LSN, of id: RecordID, onlyBinding: Bool) throws -> [String] {
+  /// The names that the version in an event needs at the server; none if it cannot be read.
+  private func needs(at lsn: LSN, of id: RecordID) throws -> [String] {
     var names: [String] = []
     do throws(StrandlineError) {
       guard let shown = try store.source.versionIfKept(at: lsn) else { return [] }
-      UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, isBinding in
-        if isBinding || !onlyBinding { names.append(name) }
+      UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, action in
+        if action != .none { names.append(name) }
       }
     } catch {
       guard error.isOfOneRecord else { throw error }

@@ -63,6 +63,7 @@ extension SyncMachine {
     }
     report.add(done)
     report.add(taken.report)
+    for id in taken.touched.sorted() { queue.changed(id) }
     try await goOn(after: answer, zone)
   }
 

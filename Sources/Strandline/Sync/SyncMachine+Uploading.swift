@@ -62,7 +62,6 @@ extension SyncMachine {
       if !beginsRound() {
         if try await decideLosses() { return true }
         for zone in queue.frozenZones.sorted() { noteLoss(of: zone) }
-        refusedZones.merge(queue.overQuota) { known, _ in known }
         return false
       }
     }
@@ -252,6 +251,7 @@ extension SyncMachine {
       case .halt where error.code == .quotaExceeded && batch.contains { $0.operation.kind != .delete }:
         try await noteRefusal(of: batch, error)
         parts.removeAll { $0.zone == zone }
+        if parts.isEmpty { operationsMax = max(operationsMax, operationsMaxBefore) }
         queue.stopSaves(of: zone, because: error)
       // The other zones are sent to all the same; the run throws this error at its end.
       default:
@@ -370,7 +370,7 @@ extension SyncMachine {
     var names = queue.leavingNames(in: zone)
     var bytes = 0
     for (place, unit) in units.enumerated() {
-      let (uploads, size) = try makeUploads(of: unit, sentWith: names, &batch)
+      let (uploads, size) = try makeUploads(of: unit, in: units, sentWith: names, &batch)
       if !batch.uploads.isEmpty,
         batch.uploads.count + uploads.count > operationsMax || bytes + size > policies.batch.bytesMax
       {
@@ -390,7 +390,7 @@ extension SyncMachine {
 
   /// Makes the operations of a unit. A record that has changed since is left out, and so is what needs it.
   private mutating func makeUploads(
-    of unit: [UploadItem], sentWith names: Set<String>, _ batch: inout Batch
+    of unit: [UploadItem], in units: [[UploadItem]], sentWith names: Set<String>, _ batch: inout Batch
   ) throws -> (uploads: [Upload], bytes: Int) {
     let (entries, sync) = try store.core.withLock { core in
       var entries: [RecordEntry?] = []
@@ -417,6 +417,10 @@ extension SyncMachine {
       }
       do {
         guard let upload = try upload(item, entry, sync) else { continue }
+        if upload.isPreparation, let saved = try queue.keeper(of: item.id, but: unit, in: units) {
+          queue.wait(item.id, for: .target(saved))
+          continue
+        }
         uploads.append(upload)
         bytes += UploadPlan.jsonBytes(upload.operation)
       } catch let error as StrandlineError where error.isOfOneRecord {

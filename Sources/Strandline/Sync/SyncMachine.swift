@@ -42,6 +42,8 @@ struct SyncMachine: Sendable {
   var fetches: [ZoneID: ZoneFetch] = [:]
   /// The zones whose fetch the server refused in this run, each with its error.
   var refusedZones: [ZoneID: CloudError] = [:]
+  /// The same, with those of which only the saves stop.
+  var allRefusedZones: [ZoneID: CloudError] { refusedZones.merging(queue.overQuota) { known, _ in known } }
   /// Zones that were fetched to their end, and whose sweep ends when the records have been looked up that the feed showed in
   /// older versions: a server that went back in time must not remove what it does not know yet.
   var sweepsToEnd: Set<ZoneID> = []
@@ -289,7 +291,7 @@ struct SyncMachine: Sendable {
     for zone in lostZones.sorted() {
       if let state = self.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
     }
-    if let refusal = refusedZones.min(by: { $0.key < $1.key }) { throw refusal.value.asStrandlineError(doing) }
+    if let refusal = allRefusedZones.min(by: { $0.key < $1.key }) { throw refusal.value.asStrandlineError(doing) }
     if let halted = queue.halted.min(by: { ($0.key.zone, $0.key.type) < ($1.key.zone, $1.key.type) }) {
       throw StrandlineError(
         .serverRefused,

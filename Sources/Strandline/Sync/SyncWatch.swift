@@ -106,7 +106,7 @@ final class SyncWatch: Sendable {
     var refused = machine.queue.halted.map { type, error in
       SyncStatus.Halt(zone: type.zone, type: type.type, code: error.code.rawValue, reason: error.reason)
     }
-    refused += machine.refusedZones.map { zone, error in
+    refused += machine.allRefusedZones.map { zone, error in
       SyncStatus.Halt(zone: zone, type: nil, code: error.code.rawValue, reason: error.reason)
     }
     let holdsMore = state.withLock { state in

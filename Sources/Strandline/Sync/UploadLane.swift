@@ -17,6 +17,8 @@ struct UploadLane: Sendable {
   private var end: LSN = .none
   /// The numbers of the sets that may be complete (UploadQueue+Sets.swift).
   var sets = LSNSet()
+  /// Records that are not sent now. What the server's versions of them refer to is read when a deletion is about to go.
+  var toPin: Set<RecordID> = []
   /// The names that records which are not sent yet refer to at the server, each with those records.
   private(set) var pinned: [String: Set<RecordID>] = [:]
   /// What each of those refers to there, if anything.

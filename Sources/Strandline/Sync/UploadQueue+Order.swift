@@ -116,7 +116,7 @@ extension UploadQueue {
     return isOfCircle ? .circle : .nothing
   }
 
-  private func waitsInTurn(_ target: RecordID, for id: RecordID) -> Bool {
+  func waitsInTurn(_ target: RecordID, for id: RecordID) -> Bool {
     var met: Set<RecordID> = []
     var next = target
     while met.insert(next).inserted, case .target(let other)? = waits[next] {

@@ -79,7 +79,7 @@ extension UploadQueue {
       place += 1
       guard let entry = try store.projections.entry(id), let pending = entry.pending else { continue }
       switch waits[id] {
-      case .together: break
+      case .together where !isRefused(id, entry, pending): break
       // Another record of these was in the way when they were looked at before.
       case .target(let other) where met.contains(other): break
       // The app has changed it since this round began: what goes with it does not wait for the next one.
@@ -99,8 +99,7 @@ extension UploadQueue {
         continue
       }
       guard let item = try item(of: id, entry, pending, &reading) else { return nil }
-      if pending.isDeletion { try pinUnsent(in: id.zone) }
-      if pending.isDeletion, let referrer = lanes[id.zone]?.pinned[id.name]?.subtracting(met).min() {
+      if pending.isDeletion, let referrer = try addReferrers(of: id, to: &left, &met) {
         watch(met.union([referrer]), for: set)
         return nil
       }
@@ -135,6 +134,27 @@ extension UploadQueue {
         items.append(single)
       } else {
         return target
+      }
+    }
+    return nil
+  }
+
+  /// Adds the records whose unsent saves leave what is to be deleted, if they go only with these: they wait for one of them, or
+  /// are of a set.
+  ///
+  /// - Returns: one that does not, and goes before.
+  private mutating func addReferrers(
+    of id: RecordID, to left: inout [RecordID], _ met: inout Set<RecordID>
+  ) throws -> RecordID? {
+    try pinUnsent(in: id.zone)
+    for referrer in (lanes[id.zone]?.pinned[id.name] ?? []).sorted() where !met.contains(referrer) {
+      if let other = store.projections.set(of: referrer) {
+        for member in store.projections.members(of: other) where met.insert(member).inserted { left.append(member) }
+      } else if case .target(let waited)? = waits[referrer], met.contains(waited) {
+        met.insert(referrer)
+        left.append(referrer)
+      } else {
+        return referrer
       }
     }
     return nil

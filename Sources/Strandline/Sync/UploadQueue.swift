@@ -9,7 +9,8 @@
 // (UploadQueue+Sets.swift). The order among records that refer to each other stands in UploadQueue+Order.swift.
 //
 // Deletions go after the saves that were there before them: a save may take away the reference by which the server would
-// delete its record along with the target.
+// delete its record along with the target. One that such a save refers to at the server stays until the save is taken, whatever
+// keeps that back; what that is, is read when a deletion is about to go.
 
 import StrandlineLog
 import StrandlineSystem
@@ -89,9 +90,6 @@ struct UploadQueue: Sendable {
   private var endedHolds: [RecordID: Held] = [:]
   /// What a request carries that is under way.
   private(set) var leaving: [RecordID: LSN] = [:]
-  /// Records that are not sent now. What the server's versions of them refer to is read, and pinned in their lanes, when a
-  /// deletion is about to go.
-  private var toPin: Set<RecordID> = []
   /// Zones to which nothing is sent, though something is owed.
   private(set) var frozenZones: Set<ZoneID> = []
   /// Records were passed over that nothing will wake.
@@ -108,7 +106,7 @@ struct UploadQueue: Sendable {
   /// A record is not sent until `wait` has ended. Until it is, it keeps what it refers to at the server.
   mutating func wait(_ id: RecordID, for wait: UploadWait) {
     endWait(of: id)
-    toPin.insert(id)
+    keep(id)
     waits[id] = wait
     waitCounts.count(wait, 1)
     if let trigger = Self.trigger(of: wait, id) { waiting[trigger, default: []].insert(id) }
@@ -134,8 +132,12 @@ struct UploadQueue: Sendable {
   /// What a record waits for has come: it is looked at again.
   mutating func wake(_ id: RecordID) {
     endWait(of: id)
+    keep(id)
     woken.append(id)
   }
+
+  /// A record is not sent now: before a deletion goes it is read what it refers to at the server.
+  private mutating func keep(_ id: RecordID) { lanes[id.zone, default: UploadLane()].toPin.insert(id) }
 
   /// Something has changed about a record, at the server or here: those that wait for it are looked at again.
   mutating func changed(_ id: RecordID) {
@@ -146,7 +148,7 @@ struct UploadQueue: Sendable {
     if let ended = endedHolds[id], store.projections.held(id) != ended { endedHolds[id] = nil }
     wakeAll(.record(id))
     // If it is still not sent, it keeps what the server's new version refers to.
-    if lanes[id.zone]?.unpin(id) == true { toPin.insert(id) }
+    if lanes[id.zone]?.unpin(id) == true { keep(id) }
   }
 
   /// The records that wait for a zone's fetch, which has come to its end. What the server refused with a tag that is still
@@ -417,7 +419,7 @@ struct UploadQueue: Sendable {
       frozenZones.insert(id.zone)
     } else if isRefused(id, entry, pending) {
       // `liftHalts` and `sendSavesAgain` have everything looked at again.
-      toPin.insert(id)
+      keep(id)
     } else if let held = store.projections.held(id), held.lsn >= pending.newest, !hasEnded(held, reading) {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
@@ -433,7 +435,7 @@ struct UploadQueue: Sendable {
   private mutating func ready(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
-    toPin.remove(id)
+    lanes[id.zone]?.toPin.remove(id)
     if pending.isDeletion {
       // What it refers to at the server, perhaps itself, does not wait for a save of it any more.
       lanes[id.zone, default: UploadLane()].unpin(id)
@@ -483,9 +485,9 @@ struct UploadQueue: Sendable {
       guard let shown = try version(at: source, reading) else { return nil }
       var item = UploadItem(
         id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
-      Self.forEachTarget(of: shown.record(id, system: nil)) { name, isBinding in
+      Self.forEachTarget(of: shown.record(id, system: nil)) { name, action in
         item.targets.append(name)
-        if isBinding, !pending.isDeletion { item.needs.append(name) }
+        if action != .none, !pending.isDeletion { item.needs.append(name) }
       }
       if item.targets.count > 1 { item.targets.sort { $0.precedesByUTF8($1) } }
       return item
@@ -501,14 +503,14 @@ struct UploadQueue: Sendable {
     return try store.source.versionIfKept(at: lsn)
   }
 
-  /// Calls `body` with each name in the record's zone that it refers to, and whether that binds it. Only what may hold a
+  /// Calls `body` with each name in the record's zone that it refers to, and what becomes of the record when that one is deleted. Only what may hold a
   /// reference is decoded.
-  static func forEachTarget(of record: Record, _ body: (_ name: String, _ isBinding: Bool) -> Void) {
-    if let parent = record.parent { body(parent, true) }
+  static func forEachTarget(of record: Record, _ body: (_ name: String, Reference.Action) -> Void) {
+    if let parent = record.parent { body(parent, .validate) }
     _ = record.forEachFieldInPlace { field in
       guard case .other(let value) = field.value else { return }
       for reference in value.references where reference.zone == nil || reference.zone == record.id.zone {
-        body(reference.name, reference.action != .none)
+        body(reference.name, reference.action)
       }
     }
   }
@@ -516,25 +518,45 @@ struct UploadQueue: Sendable {
   /// Before a deletion goes. A record whose save is not sent yet keeps what it refers to at the server: the save may take a
   /// reference away, and until the server has it, to delete the target could delete the record too.
   mutating func pinUnsent(in zone: ZoneID) throws {
-    let ids = toPin.filter { $0.zone == zone }
-    for id in ids { try pin(id) }
-    toPin.subtract(ids)
+    for id in lanes[zone]?.toPin ?? [] { try pin(id) }
+    lanes[zone]?.toPin = []
+    // What the app has changed since the round began: its newest mutation is not looked at before the next one.
+    var last = cursor
+    while case let lsns = store.projections.owed(Self.windowCount, after: last, upTo: store.durableLSN),
+      let end = lsns.last
+    {
+      for lsn in lsns {
+        do throws(StrandlineError) {
+          if let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == zone { try pin(id) }
+        } catch {
+          // The next round holds it.
+          guard error.isOfOneRecord else { throw error }
+        }
+      }
+      last = end
+    }
   }
 
-  private mutating func pin(_ id: RecordID) throws {
-    guard let entry = try store.projections.entry(id), entry.pending?.isDeletion == false, let base = entry.base else {
+  /// A record whose save is not sent and leaves what is to be deleted to make room for another type: it goes first. Nil if there
+  /// is none, or if it waits for that in turn.
+  ///
+  /// - Parameters:
+  ///   - unit: what goes with it in any case.
+  ///   - batch: what may go in the same request, and may be refused.
+  mutating func keeper(of id: RecordID, but unit: [UploadItem], in batch: [[UploadItem]]) throws -> RecordID? {
+    try pinUnsent(in: id.zone)
+    for item in batch.joined() { try pin(item.id) }
+    for item in lanes[id.zone]?.saves ?? [] { try pin(item.id) }
+    let keepers = (lanes[id.zone]?.pinned[id.name] ?? []).subtracting(unit.map(\.id))
+    return keepers.sorted().first { !waitsInTurn($0, for: id) }
+  }
+
+  private mutating func pin(_ id: RecordID) throws(StrandlineError) {
+    guard let entry = try store.projections.entry(id), entry.pending?.isDeletion == false else {
+      lanes[id.zone]?.unpin(id)
       return
     }
-    var names: [String] = []
-    do throws(StrandlineError) {
-      try store.source.versionIfKept(at: base.content).map { shown in
-        Self.forEachTarget(of: shown.record(id, system: nil)) { name, _ in names.append(name) }
-      }
-    } catch {
-      // What it refers to cannot be read. It is held for that, and shown.
-      guard error.isOfOneRecord else { throw error }
-    }
-    lanes[id.zone, default: UploadLane()].pin(names, by: id)
+    lanes[id.zone, default: UploadLane()].pin(try store.kept(by: id, entry), by: id)
   }
 
   // MARK: Deletions
@@ -587,6 +609,46 @@ extension Held {
 }
 
 extension RecordStore {
+  /// What must not be deleted at the server before a record's save is there: what the server's version of it refers to, and what
+  /// would take that along.
+  func kept(by id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> [String] {
+    var names: [String] = []
+    var met: Set<RecordID> = [id]
+    var left: [(id: RecordID, base: Base?)] = [(id, entry.base)]
+    while let (next, base) = left.popLast() {
+      guard let base else { continue }
+      var deleting: [String] = []
+      do {
+        guard let shown = try source.versionIfKept(at: base.content) else { continue }
+        UploadQueue.forEachTarget(of: shown.record(next, system: nil)) { name, action in
+          if next == id || action == .deleteSelf { names.append(name) }
+          if action == .deleteSelf { deleting.append(name) }
+        }
+      } catch {
+        // What it refers to cannot be read.
+        guard error.isOfOneRecord else { throw error }
+      }
+      for name in deleting {
+        let target = RecordID(name, zone: id.zone)
+        if met.insert(target).inserted { left.append((target, try projections.entry(target)?.base)) }
+      }
+    }
+    return names
+  }
+
+  /// Whether a save gives a record that the server has another type, so that the old one is deleted first.
+  func makesRoom(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
+    guard !pending.isDeletion, let base = entry.base else { return false }
+    do {
+      guard let new = try source.versionIfKept(at: pending.newest), let old = try source.versionIfKept(at: base.content)
+      else { return false }
+      return new.type != old.type
+    } catch {
+      guard error.isOfOneRecord else { throw error }
+      return false
+    }
+  }
+
   /// The record whose newest unsettled mutation stands at `lsn`; nil if there is none.
   ///
   /// - Complexity: O(records): asked only for an event that is damaged.

@@ -12,8 +12,7 @@ enum WorldCascades {
     var deleted: [String: LSN] = [:]
     for operation in operations where operation.kind == .delete {
       let pending = try store.projections.entry(RecordID(operation.name, zone: zone))?.pending
-      // What makes room for another type of record is no deletion of the app's.
-      if let pending, pending.isDeletion { deleted[operation.name] = pending.newest }
+      if let pending { deleted[operation.name] = pending.newest }
     }
     if deleted.isEmpty { return nil }
     for lsn in store.projections.owed {
@@ -24,14 +23,37 @@ enum WorldCascades {
       else { continue }
       for (field, value) in known.version.fields {
         for reference in value.references where reference.action == .deleteSelf {
-          guard let deletion = deleted[reference.name], let written = edit.dirty[field], written < deletion,
+          guard let written = edit.dirty[field],
             edit.version.fields[field]?.references.contains(where: { $0.name == reference.name }) != true
           else { continue }
-          return "it deletes \(reference.name), and has not sent that \(id) does not refer to it any more"
+          for name in try chain(from: reference.name, zone, store) {
+            guard let deletion = deleted[name], written < deletion, !goTogether(id, RecordID(name, zone: zone), store)
+            else { continue }
+            return "it deletes \(name), and has not sent that \(id) does not refer to \(reference.name) any more"
+          }
         }
       }
     }
     return nil
+  }
+
+  /// The record and those with which it is deleted, through the references that the server has as far as the store knows.
+  private static func chain(from name: String, _ zone: ZoneID, _ store: RecordStore) throws -> Set<String> {
+    var met: Set<String> = [name]
+    var left = [name]
+    while let next = left.popLast() {
+      guard let base = try store.projections.entry(RecordID(next, zone: zone))?.base,
+        let known = try version(at: base.content, store)
+      else { continue }
+      for reference in known.version.fields.values.flatMap(\.references)
+      where reference.action == .deleteSelf && met.insert(reference.name).inserted { left.append(reference.name) }
+    }
+    return met
+  }
+
+  /// What makes room for a record of another type goes before the set of that record.
+  private static func goTogether(_ id: RecordID, _ other: RecordID, _ store: RecordStore) -> Bool {
+    store.projections.set(of: id).map { $0 == store.projections.set(of: other) } ?? false
   }
 
   private static func version(at lsn: LSN, _ store: RecordStore) throws -> LoadedVersion? {
