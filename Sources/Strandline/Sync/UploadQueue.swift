@@ -9,8 +9,7 @@
 // (UploadQueue+Sets.swift). The order among records that refer to each other stands in UploadQueue+Order.swift.
 //
 // Deletions go after the saves that were there before them: a save may take away the reference by which the server would
-// delete its record along with the target. One that such a save refers to at the server stays until the save is taken, whatever
-// keeps that back; what that is, is read when a deletion is about to go.
+// delete its record along with the target (UploadQueue+Kept.swift).
 
 import StrandlineLog
 import StrandlineSystem
@@ -515,50 +514,6 @@ struct UploadQueue: Sendable {
     }
   }
 
-  /// Before a deletion goes. A record whose save is not sent yet keeps what it refers to at the server: the save may take a
-  /// reference away, and until the server has it, to delete the target could delete the record too.
-  mutating func pinUnsent(in zone: ZoneID) throws {
-    for id in lanes[zone]?.toPin ?? [] { try pin(id) }
-    lanes[zone]?.toPin = []
-    // What the app has changed since the round began: its newest mutation is not looked at before the next one.
-    var last = cursor
-    while case let lsns = store.projections.owed(Self.windowCount, after: last, upTo: store.durableLSN),
-      let end = lsns.last
-    {
-      for lsn in lsns {
-        do throws(StrandlineError) {
-          if let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == zone { try pin(id) }
-        } catch {
-          // The next round holds it.
-          guard error.isOfOneRecord else { throw error }
-        }
-      }
-      last = end
-    }
-  }
-
-  /// A record whose save is not sent and leaves what is to be deleted to make room for another type: it goes first. Nil if there
-  /// is none, or if it waits for that in turn.
-  ///
-  /// - Parameters:
-  ///   - unit: what goes with it in any case.
-  ///   - batch: what may go in the same request, and may be refused.
-  mutating func keeper(of id: RecordID, but unit: [UploadItem], in batch: [[UploadItem]]) throws -> RecordID? {
-    try pinUnsent(in: id.zone)
-    for item in batch.joined() { try pin(item.id) }
-    for item in lanes[id.zone]?.saves ?? [] { try pin(item.id) }
-    let keepers = (lanes[id.zone]?.pinned[id.name] ?? []).subtracting(unit.map(\.id))
-    return keepers.sorted().first { !waitsInTurn($0, for: id) }
-  }
-
-  private mutating func pin(_ id: RecordID) throws(StrandlineError) {
-    guard let entry = try store.projections.entry(id), entry.pending?.isDeletion == false else {
-      lanes[id.zone]?.unpin(id)
-      return
-    }
-    lanes[id.zone, default: UploadLane()].pin(try store.kept(by: id, entry), by: id)
-  }
-
   // MARK: Deletions
 
   /// What was taken and did not leave comes first again.
@@ -609,46 +564,6 @@ extension Held {
 }
 
 extension RecordStore {
-  /// What must not be deleted at the server before a record's save is there: what the server's version of it refers to, and what
-  /// would take that along.
-  func kept(by id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> [String] {
-    var names: [String] = []
-    var met: Set<RecordID> = [id]
-    var left: [(id: RecordID, base: Base?)] = [(id, entry.base)]
-    while let (next, base) = left.popLast() {
-      guard let base else { continue }
-      var deleting: [String] = []
-      do {
-        guard let shown = try source.versionIfKept(at: base.content) else { continue }
-        UploadQueue.forEachTarget(of: shown.record(next, system: nil)) { name, action in
-          if next == id || action == .deleteSelf { names.append(name) }
-          if action == .deleteSelf { deleting.append(name) }
-        }
-      } catch {
-        // What it refers to cannot be read.
-        guard error.isOfOneRecord else { throw error }
-      }
-      for name in deleting {
-        let target = RecordID(name, zone: id.zone)
-        if met.insert(target).inserted { left.append((target, try projections.entry(target)?.base)) }
-      }
-    }
-    return names
-  }
-
-  /// Whether a save gives a record that the server has another type, so that the old one is deleted first.
-  func makesRoom(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
-    guard !pending.isDeletion, let base = entry.base else { return false }
-    do {
-      guard let new = try source.versionIfKept(at: pending.newest), let old = try source.versionIfKept(at: base.content)
-      else { return false }
-      return new.type != old.type
-    } catch {
-      guard error.isOfOneRecord else { throw error }
-      return false
-    }
-  }
-
   /// The record whose newest unsettled mutation stands at `lsn`; nil if there is none.
   ///
   /// - Complexity: O(records): asked only for an event that is damaged.

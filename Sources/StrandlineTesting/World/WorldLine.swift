@@ -20,8 +20,7 @@ final class WorldLine: Transport {
     /// The answers about changes of zones, the newest last.
     var pages: [OldPage] = []
     var tally = WorldTally()
-    var broken: [String] = []
-    var dangers: [String] = []
+    var broken: [WorldBroken] = []
   }
   private let state = Mutex(State())
   private let server: InProcessTransport
@@ -62,22 +61,16 @@ final class WorldLine: Transport {
   /// The device may have lost what it knew of the wait, so that it cannot keep it.
   func forgetWait() { state.withLock { $0.politeFrom = 0 } }
 
-  /// What has happened since this was asked last, and what was impolite.
-  func takeTally() -> (tally: WorldTally, broken: [String]) {
+  /// What has happened since this was asked last, and what was wrong with the requests.
+  func takeTally() -> (tally: WorldTally, broken: [WorldBroken]) {
     state.withLock { state in
       defer { (state.tally, state.broken) = (WorldTally(), []) }
       return (state.tally, state.broken)
     }
   }
 
-  func noteDanger(_ words: String) { state.withLock { $0.dangers.append(words) } }
-  /// The requests since this was asked last that could delete more than they say.
-  func takeDangers() -> [String] {
-    state.withLock { state in
-      defer { state.dangers = [] }
-      return state.dangers
-    }
-  }
+  /// A request is wrong by what it holds.
+  func note(_ broken: WorldBroken) { state.withLock { $0.broken.append(broken) } }
 
   // MARK: A request
 
@@ -202,7 +195,8 @@ final class WorldLine: Transport {
       state.tally.requests += 1
       if now < state.politeFrom {
         let early = (state.politeFrom - now) / 1_000_000
-        state.broken.append("\(request.path) came \(early) ms before the time that the server named")
+        state.broken.append(
+          WorldBroken(.polite, "\(request.path) came \(early) ms before the time that the server named"))
       }
       let fault = state.faults.removeValue(forKey: state.requests)
       let isOffline = now < state.offlineUntil
@@ -282,12 +276,12 @@ struct WorldDatabase: ForwardingDatabase {
   let store: @Sendable () -> RecordStore?
   let onRefusal: @Sendable () -> Void
   /// Called with what is wrong with a request that could delete more than it says.
-  let onDanger: @Sendable (String) -> Void
+  let onDanger: @Sendable (WorldBroken) -> Void
 
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
     // The power may be cut: then nothing can be read any more, and nothing is sent.
     if let store = store(), let broken = (try? WorldCascades.broken(operations, in: zone, store)) ?? nil {
-      onDanger(broken)
+      onDanger(WorldBroken(.noLostWrite, "a request can take an edit along: \(broken)"))
     }
     return try await together.judging(operations, in: zone, of: device, store()) {
       try await answer(operations, in: zone, atomic: atomic)

@@ -19,10 +19,7 @@ extension WorldRun {
     }
     let line = device.line.takeTally()
     tally.add(line.tally)
-    if let impolite = line.broken.first { throw WorldBroken(.polite, "\(device.name): \(impolite)") }
-    if let danger = device.line.takeDangers().first {
-      throw WorldBroken(.noLostWrite, "\(device.name): a request can take an edit along: \(danger)")
-    }
+    if let broken = line.broken.first { throw WorldBroken(broken.invariant, "\(device.name): \(broken.words)") }
     if let part = together.takeBroken().first { throw WorldBroken(.together, "\(device.name): \(part)") }
     guard let store = device.store else { return }
     try device.readOn()

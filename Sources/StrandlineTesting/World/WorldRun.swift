@@ -79,7 +79,7 @@ struct WorldRun {
             address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid", transport: line,
             environment: environment.system),
           refusals: refusals, together: together, device: number, store: store, onRefusal: { refused.add() },
-          onDanger: { line.noteDanger($0) })
+          onDanger: { line.note($0) })
       }, configure: app.configure)
     devices.append(device)
     return device
