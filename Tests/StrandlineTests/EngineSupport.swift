@@ -22,6 +22,8 @@ final class RefusingCloud: CloudDatabase {
     var requests: [Request: [any Error]] = [:]
     /// The last refusal of a list is repeated.
     var isForever = false
+    /// Batches are applied, and answered with these, one at a time.
+    var lostAnswers: [CloudError] = []
     /// Asked for each request before the server: an error refuses it as a whole.
     var refusal: (@Sendable (Request, [CloudOperation]) -> CloudError?)?
     /// Called before the n-th `modify` (from 1) reaches the server.
@@ -124,6 +126,7 @@ final class RefusingCloud: CloudDatabase {
       rest = []
     }
     let results = try await web.modify(rest, in: zone, atomic: atomic)
+    if let lost = script.withLock({ $0.lostAnswers.isEmpty ? nil : $0.lostAnswers.removeFirst() }) { throw lost }
     return results.merging(refused) { first, _ in first }
   }
 

@@ -527,12 +527,18 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.unsettled == 0)
   }
 
-  @Test func `18: a damaged event of one record does not stop the others`() async throws {
+  /// A store of small records of which the event of one is damaged.
+  private func damaged(_ count: Int, _ name: String) async throws -> (a: Device, cloud: RefusingCloud) {
     let a = try Fleet().device("a", segmentBytesMax: 8 << 10)
     let store = try await a.open()
-    for number in 0..<60 { try await a.write("n\(number)", ["text": .string(String(repeating: "x", count: 600))]) }
+    let text = FieldValue.string(String(repeating: "x", count: 600))
+    try await store.write { tx in
+      for number in 0..<count {
+        try tx.save(Record(type: "Note", id: RecordID("n\(number)"), fields: ["text": text]))
+      }
+    }
     guard case .writer(let log) = store.source else { throw StrandlineError(.readOnly, "") }
-    let lsn = try #require(try store.projections.entry(RecordID("n20"))?.view)
+    let lsn = try #require(try store.projections.entry(RecordID(name))?.view)
     let place = try #require(log.place(of: lsn.rawValue))
     try await a.close()
     let file = "/store/\(SegmentName.name(place.segmentID))"
@@ -541,12 +547,27 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     a.disk.poke(file, bytes)
     let cloud = RefusingCloud(a)
     try await a.open(database: cloud)
+    return (a, cloud)
+  }
+
+  @Test func `18: a damaged event of one record does not stop the others`() async throws {
+    let (a, cloud) = try await damaged(60, "n20")
     try await a.sync()
     #expect(Set(cloud.sent.flatMap { $0 }).count == 59 && !cloud.sent.joined().contains("n20"))
     let status = try await a.open().status()
     #expect(status.held.map(\.id.name) == ["n20"] && status.held.map(\.code) == ["DAMAGED"] && status.unsettled == 1)
     try await a.sync()
     #expect(try await a.open().status().held.map(\.attempts) == [1])
+  }
+
+  @Test func `18: a damaged event that is met while a request is under way is held, whatever the answer`() async throws
+  {
+    let (a, cloud) = try await damaged(260, "n230")
+    cloud.refuse { $0.items["n1"] = [CloudError(.accessDenied, reason: "no")] }
+    try await a.sync()
+    let status = try await a.open().status()
+    #expect(Set(status.held.map(\.id.name)) == ["n1", "n230"])
+    #expect(try await a.unsettled == 2)
   }
 
   @Test func `18: a damaged version of the server's stops neither the deletions nor the others`() async throws {

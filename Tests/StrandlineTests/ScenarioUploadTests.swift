@@ -272,6 +272,36 @@ import Testing
     try await expectDeletions(a, b, cloud)
   }
 
+  @Test func `50: over quota one refusal stops the saves of every zone of that user`() async throws {
+    let a = try Fleet().device("a")
+    let zones = ["One", "Two", "Three"].map { ZoneID($0) }
+    for zone in zones {
+      for name in ["n", "gone"] { try await a.write(name, ["title": "old"], zone: zone) }
+    }
+    try await a.exchange()
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.refusal = { request, operations in
+        request == .modify && operations.contains { $0.kind != .delete } ? CloudError(.quotaExceeded) : nil
+      }
+    }
+    for zone in zones {
+      try await a.write("n", ["title": "new"], zone: zone)
+      try await a.erase("gone", zone: zone)
+    }
+    #expect(try await a.run()?.code == .serverRefused)
+    #expect(cloud.sent.filter { $0 == ["n"] }.count == 1)
+    #expect(cloud.sent.filter { $0 == ["gone"] }.count == zones.count)
+    let store = try await a.open()
+    #expect(try Set(store.sync.status.halts.compactMap(\.zone)) == Set(zones))
+    for zone in zones {
+      #expect(try store.pendingChange(of: RecordID("n", zone: zone))?.obstacle != nil)
+    }
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `50: deletions that are refused over quota stop as well`() async throws {
     let (a, _, cloud) = try await deleted(childType: "Note") { _ in CloudError(.quotaExceeded, reason: "full") }
     #expect(try await a.run()?.code == .serverRefused)
@@ -324,164 +354,6 @@ import Testing
     #expect(try await a.run() == nil)
     #expect(cloud.sent.map { Set($0) } == [["kept", "gone"]])
     #expect(try await a.owesNothing)
-  }
-
-  @Test func `90: a set with a deletion waits for the save that leaves what it deletes`() async throws {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    for name in ["target", "with"] { try await a.write(name, ["title": "old"]) }
-    try await a.write("child", ["title": "old", "link": link("target", .deleteSelf)])
-    try await a.exchange()
-    let cloud = try await a.openRefusing(atomicZones: [.main])
-    cloud.refuse { ($0.items["child"], $0.isForever) = ([CloudError(.zoneBusy, reason: "no")], true) }
-    try await a.open().write { tx in
-      var child = try #require(try tx.record(RecordID("child")))
-      (child["title"], child["link"]) = ("new", nil)
-      try tx.save(child)
-    }
-    try await a.open().write { tx in
-      var with = try #require(try tx.record(RecordID("with")))
-      with["title"] = "new"
-      try tx.save(with)
-      try tx.delete(RecordID("target"))
-    }
-    _ = try await a.run()
-    #expect(Set(cloud.sent.joined()) == ["child"])
-    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
-    a.clock.advance(milliseconds: 3_600_000)
-    #expect(try await a.run() == nil)
-    #expect(cloud.sent.last.map { Set($0) } == ["with", "target"])
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    #expect(try await b.value("child") == "new")
-    try await expectAgreement(a, b)
-  }
-
-  /// A record that refers to a second one, which may refer to a third: each is deleted with the one that it refers to.
-  private func chain(atomic: Bool = false) async throws -> (a: Device, b: Device, cloud: RefusingCloud) {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    try await a.write("target", ["title": "old"])
-    try await a.write("middle", ["title": "old", "link": link("target", .deleteSelf)])
-    try await a.write("child", ["title": "old", "link": link("middle", .deleteSelf)])
-    try await a.exchange()
-    return (a, b, try await a.openRefusing(atomicZones: atomic ? [.main] : []))
-  }
-
-  private func leave(_ name: String, _ a: Device) async throws {
-    try await a.open().write { tx in
-      var record = try #require(try tx.record(RecordID(name)))
-      (record["title"], record["link"]) = ("new", nil)
-      try tx.save(record)
-    }
-  }
-
-  /// While the save of a record is refused "target" stays, and says why; afterwards both go.
-  private func expectKept(by name: String, _ a: Device, _ b: Device, _ cloud: RefusingCloud) async throws {
-    _ = try await a.run()
-    #expect(!cloud.sent.joined().contains("target"))
-    #expect(try await a.open().pendingChange(of: RecordID("target"))?.obstacle != nil)
-    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
-    a.clock.advance(milliseconds: 3_600_000)
-    #expect(try await a.run() == nil)
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    #expect(try await b.value(name) == "new")
-    // The server's cascade is heard of with the next fetch.
-    #expect(try await a.run() == nil)
-    try await expectAgreement(a, b)
-  }
-
-  @Test func `90: a save that is refused keeps what would take it along through another record`() async throws {
-    let (a, b, cloud) = try await chain()
-    cloud.refuse { ($0.items["child"], $0.isForever) = ([CloudError(.accessDenied, reason: "no")], true) }
-    try await leave("child", a)
-    try await a.erase("target")
-    try await expectKept(by: "child", a, b, cloud)
-    #expect(try await !b.lives("middle"))
-  }
-
-  @Test func `90: a record that the app edits again during the run is not deleted with what it has left`() async throws
-  {
-    let (a, b, cloud) = try await chain()
-    try await leave("middle", a)
-    try await a.erase("target")
-    let store = try await a.open()
-    cloud.refuse { script in
-      script.list = { number, page in
-        if number == 1 {
-          // The write waits for no answer: it is durable when the page comes.
-          _ = try? store.writeBlocking { tx in
-            var record = try tx.record(RecordID("middle")) ?? Record(type: "Note", id: RecordID("middle"))
-            record["title"] = "newer"
-            try tx.save(record)
-          }
-        }
-        return page
-      }
-    }
-    #expect(try await a.run() == nil)
-    #expect(try await a.run() == nil)
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    #expect(try await b.value("middle") == "newer")
-    #expect(try await !b.lives("target"))
-    try await expectAgreement(a, b)
-  }
-
-  @Test func `90: a set that makes the new target and deletes the old one goes with the record that moves`()
-    async throws
-  {
-    let (a, b, _) = try await chain(atomic: true)
-    try await a.open().write { tx in
-      try tx.create(Record(type: "Note", id: RecordID("place")))
-      try tx.delete(RecordID("target"))
-    }
-    try await a.open().write { tx in
-      var record = try #require(try tx.record(RecordID("middle")))
-      (record["title"], record["link"]) = ("new", link("place", .deleteSelf))
-      try tx.save(record)
-    }
-    #expect(try await a.run() == nil)
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    #expect(try await b.value("middle") == "new")
-    try await expectAgreement(a, b)
-  }
-
-  @Test func `90: two sets of which each deletes what the other leaves go together`() async throws {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    for name in ["t1", "t2"] { try await a.write(name, ["title": "old"]) }
-    try await a.write("r", ["title": "old", "link": link("t2", .deleteSelf)])
-    try await a.write("q", ["title": "old", "link": link("t1", .deleteSelf)])
-    try await a.exchange()
-    _ = try await a.openRefusing(atomicZones: [.main])
-    for (name, target) in [("r", "t1"), ("q", "t2")] {
-      try await a.open().write { tx in
-        var record = try #require(try tx.record(RecordID(name)))
-        (record["title"], record["link"]) = ("new", nil)
-        try tx.save(record)
-        try tx.delete(RecordID(target))
-      }
-    }
-    #expect(try await a.run() == nil)
-    #expect(try await a.owesNothing)
-    try await b.exchange()
-    for name in ["r", "q"] { #expect(try await b.value(name) == "new") }
-    for name in ["t1", "t2"] { #expect(try await !b.lives(name)) }
-    try await expectAgreement(a, b)
-  }
-
-  @Test func `90: a new life of another type waits for the save that leaves the old one`() async throws {
-    let (a, b, cloud) = try await chain()
-    cloud.refuse { ($0.items["middle"], $0.isForever) = ([CloudError(.accessDenied, reason: "no")], true) }
-    try await leave("middle", a)
-    try await a.open().write { tx in
-      try tx.delete(RecordID("target"))
-      try tx.create(Record(type: "Other", id: RecordID("target")))
-    }
-    try await expectKept(by: "middle", a, b, cloud)
   }
 
   /// Every code that one record may be refused with.

@@ -19,6 +19,8 @@ package enum ErrorPolicy: Hashable, Sendable {
   case split
   /// Another record of the request was refused, and with it all of them: send it again with that one.
   case together
+  /// The storage of the zone's owner is full: nothing but deletions is sent to the owner's zones in this run.
+  case stopSaves
   /// The user has to sign in.
   case signIn
   /// End the cycle with this error.
@@ -51,7 +53,7 @@ package enum ErrorPolicy: Hashable, Sendable {
     case .authenticationRequired, .authenticationFailed: .signIn
     case .badRequest, .limitExceeded: .split
     // Half a batch would exceed the quota too.
-    case .quotaExceeded: .halt
+    case .quotaExceeded: .stopSaves
     default:
       if error.httpStatus == 413 {
         .split

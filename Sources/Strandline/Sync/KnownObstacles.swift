@@ -42,9 +42,8 @@ struct KnownObstacles {
   private var nodes: [Place: Node?] = [:]
   /// What was found of each place from which was looked; nil if no cause keeps it back.
   private var ways: [Place: Way?] = [:]
-  /// The records that each one is referred to by at the server, among those whose saves are owed. Nil before it was asked for:
-  /// only a deletion needs it.
-  private var referrers: [RecordID: [RecordID]]?
+  /// What the saves that are owed leave, by zone. Nil before it was asked for: only a deletion needs it.
+  private var kept: [ZoneID: KeptRecords]?
 
   init(_ store: RecordStore, onlyLasting: Bool = false) { (self.store, self.onlyLasting) = (store, onlyLasting) }
 
@@ -161,25 +160,24 @@ struct KnownObstacles {
   }
 
   private mutating func referrers(of id: RecordID) throws -> [RecordID] {
-    let all = try referrers ?? allReferrers()
-    referrers = all
+    let all = try kept ?? allKept()
+    kept = all
     let set = store.projections.set(of: id)
     // What goes with it does not keep it back.
-    return all[id]?.filter { set == nil || store.projections.set(of: $0) != set } ?? []
+    return all[id.zone]?.keepers(of: id.name).filter {
+      $0 != id && (set == nil || store.projections.set(of: $0) != set)
+    } ?? []
   }
 
-  /// What the saves that are owed refer to at the server. O(records that owe something).
-  private func allReferrers() throws -> [RecordID: [RecordID]] {
-    var referrers: [RecordID: [RecordID]] = [:]
+  /// What the saves that are owed leave. O(records that owe something).
+  private func allKept() throws -> [ZoneID: KeptRecords] {
+    var all: [ZoneID: KeptRecords] = [:]
     for lsn in store.projections.owed {
-      guard let id = try store.owner(ofPending: lsn), let entry = try store.projections.entry(id),
-        entry.pending?.isDeletion == false
-      else { continue }
-      for name in Set(try store.kept(by: id, entry)) where name != id.name {
-        referrers[RecordID(name, zone: id.zone), default: []].append(id)
-      }
+      guard let id = try store.owner(ofPending: lsn) else { continue }
+      try store.readLeft(by: id, into: &all[id.zone, default: KeptRecords()])
     }
-    return referrers
+    for zone in all.keys { try store.readLinks(of: &all[zone, default: KeptRecords()], in: zone) }
+    return all
   }
 
   /// The names that the version in an event needs at the server; none if it cannot be read.

@@ -133,8 +133,13 @@ extension SyncMachine {
   mutating func dropPrepared() {
     guard let dropped = prepared else { return }
     prepared = nil
-    guard case .send(let zone, let units) = dropped.work else { return }
-    queue.putBack(dropped.batch.map { UploadPlan.units($0.uploads.map(\.item) + $0.tooLarge) } ?? units, in: zone)
-    for (id, _, _) in dropped.batch?.unreadable ?? [] { queue.wake(id) }
+    switch dropped.work {
+    case .send(let zone, let units):
+      queue.putBack(dropped.batch.map { UploadPlan.units($0.uploads.map(\.item) + $0.tooLarge) } ?? units, in: zone)
+      for (id, _, _) in dropped.batch?.unreadable ?? [] { queue.wake(id) }
+    case .hold(let unreadable): for (id, _, _) in unreadable { queue.wake(id) }
+    // Deletions and sets are not prepared.
+    case .sendTogether, .cancel: break
+    }
   }
 }

@@ -127,7 +127,7 @@ extension SyncMachine {
           // The server does not say which record it refuses.
           contention[id, default: 0] += 1
           sendAgain(id)
-        case .hold, .halt, .split: queue.wake(id)
+        case .hold, .halt, .stopSaves, .split: queue.wake(id)
         }
       }
     }

@@ -248,7 +248,7 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         for upload in batch { queue.wake(upload.id) }
         throw signIn(error)
-      case .halt where error.code == .quotaExceeded && batch.contains { $0.operation.kind != .delete }:
+      case .stopSaves where batch.contains { $0.operation.kind != .delete }:
         try await noteRefusal(of: batch, error)
         parts.removeAll { $0.zone == zone }
         if parts.isEmpty { operationsMax = max(operationsMax, operationsMaxBefore) }
@@ -361,6 +361,8 @@ extension SyncMachine {
     /// Records that refer to each other in a circle and fit into no request.
     var tooLarge: [UploadItem] = []
     var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
+    /// It was read what unsent saves leave.
+    fileprivate var hasReadLeft = false
   }
 
   /// Makes the operations of units until a request is full; the others go back into the queue. A unit stays whole.
@@ -417,9 +419,15 @@ extension SyncMachine {
       }
       do {
         guard let upload = try upload(item, entry, sync) else { continue }
-        if upload.isPreparation, let saved = try queue.keeper(of: item.id, but: unit, in: units) {
-          queue.wait(item.id, for: .target(saved))
-          continue
+        if upload.isPreparation {
+          if !batch.hasReadLeft {
+            try queue.readLeft(in: item.id.zone, and: units.flatMap { $0 } + (queue.lanes[item.id.zone]?.saves ?? []))
+            batch.hasReadLeft = true
+          }
+          if let saved = queue.keeper(of: item.id) {
+            queue.wait(item.id, for: .target(saved))
+            continue
+          }
         }
         uploads.append(upload)
         bytes += UploadPlan.jsonBytes(upload.operation)

@@ -17,12 +17,8 @@ struct UploadLane: Sendable {
   private var end: LSN = .none
   /// The numbers of the sets that may be complete (UploadQueue+Sets.swift).
   var sets = LSNSet()
-  /// Records that are not sent now. What the server's versions of them refer to is read when a deletion is about to go.
-  var toPin: Set<RecordID> = []
-  /// The names that records which are not sent yet refer to at the server, each with those records.
-  private(set) var pinned: [String: Set<RecordID>] = [:]
-  /// What each of those refers to there, if anything.
-  private var pins: [RecordID: [String]] = [:]
+  /// What must not be deleted before saves are taken (UploadQueue+Kept.swift).
+  var kept = KeptRecords()
 
   /// How many records can be sent.
   var count: Int { ready.count }
@@ -57,9 +53,10 @@ struct UploadLane: Sendable {
     deletions.insert(lsn)
   }
 
-  /// Forgets what is ready; what waits keeps its targets.
+  /// Forgets what is ready, and what was read of what saves leave.
   mutating func forget() {
     (units, taken, ready, deletions, end, sets) = ([], 0, [:], LSNSet(), .none, LSNSet())
+    kept = KeptRecords()
   }
 
   /// Takes the units of one request by the number of their records. One that is larger than a request comes alone.
@@ -99,22 +96,5 @@ struct UploadLane: Sendable {
     taken = 0
     // Of a record that has changed since, the newer mutation is sent.
     for item in units.joined() where ready[item.id] == nil { ready[item.id] = item.lsn }
-  }
-
-  mutating func pin(_ names: [String], by id: RecordID) {
-    unpin(id)
-    pins[id] = names
-    for name in names { pinned[name, default: []].insert(id) }
-  }
-
-  /// A record keeps nothing any more. Returns false if it was not known to.
-  @discardableResult
-  mutating func unpin(_ id: RecordID) -> Bool {
-    guard let names = pins.removeValue(forKey: id) else { return false }
-    for name in names {
-      pinned[name]?.remove(id)
-      if pinned[name]?.isEmpty == true { pinned[name] = nil }
-    }
-    return true
   }
 }

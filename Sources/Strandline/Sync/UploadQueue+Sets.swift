@@ -40,12 +40,24 @@ extension UploadQueue {
       lanes[set.zone]?.sets.insert(set.number)
       return .work(.cancel(cancelled))
     }
-    if items.count > UploadPlan.operationsMax || items.count == 1 {
+    if try items.count > UploadPlan.operationsMax || items.count == 1 || deletesAhead(items) {
       separate(items, in: set.zone)
       return .separated
     }
     for item in items { endWait(of: item.id) }
     return .work(.sendTogether(set.zone, UploadPlan.units(items).flatMap { $0 }))
+  }
+
+  /// Whether a record of a set gets another type that another one leaves. The request that deletes its old life goes ahead of the set,
+  /// as no request can hold two operations of one record, and would take the other one along or be refused because of it.
+  private mutating func deletesAhead(_ items: [UploadItem]) throws -> Bool {
+    let ids = Set(items.map(\.id))
+    return try items.contains { item in
+      guard !item.isDeletion, let entry = try store.projections.entry(item.id), let pending = entry.pending,
+        try store.makesRoom(item.id, entry, pending)
+      else { return false }
+      return lanes[item.id.zone]?.kept.keeper(of: item.id.name) { $0 != item.id && ids.contains($0) } != nil
+    }
   }
 
   /// The records of a set are sent one by one after all: no request can hold them, or there is only one.
@@ -99,8 +111,10 @@ extension UploadQueue {
         continue
       }
       guard let item = try item(of: id, entry, pending, &reading) else { return nil }
-      if pending.isDeletion, let referrer = try addReferrers(of: id, to: &left, &met) {
-        watch(met.union([referrer]), for: set)
+      if try pending.isDeletion || store.makesRoom(id, entry, pending),
+        let others = try addReferrers(of: id, to: &left, &met)
+      {
+        watch(met.union(others), for: set)
         return nil
       }
       items.append(item)
@@ -123,6 +137,8 @@ extension UploadQueue {
       // The server has it, or had it. If its change waits for one of these they go together, whatever the server has.
       if needed.base != nil {
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
+        // One that gets another type waits for what leaves the old one.
+        if try store.makesRoom(target, needed, pending) { continue }
       }
       met.insert(target)
       if let other = store.projections.set(of: target) {
@@ -139,22 +155,23 @@ extension UploadQueue {
     return nil
   }
 
-  /// Adds the records whose unsent saves leave what is to be deleted, if they go only with these: they wait for one of them, or
-  /// are of a set.
+  /// Adds the records whose unsent saves leave what is to be deleted, if they go only with these: they wait for one of them,
+  /// themselves or through others, or are of a set.
   ///
-  /// - Returns: one that does not, and goes before.
+  /// - Returns: one that does not, and goes before, with those that it waits for.
   private mutating func addReferrers(
     of id: RecordID, to left: inout [RecordID], _ met: inout Set<RecordID>
-  ) throws -> RecordID? {
-    try pinUnsent(in: id.zone)
-    for referrer in (lanes[id.zone]?.pinned[id.name] ?? []).sorted() where !met.contains(referrer) {
-      if let other = store.projections.set(of: referrer) {
-        for member in store.projections.members(of: other) where met.insert(member).inserted { left.append(member) }
-      } else if case .target(let waited)? = waits[referrer], met.contains(waited) {
-        met.insert(referrer)
-        left.append(referrer)
-      } else {
-        return referrer
+  ) throws -> [RecordID]? {
+    try readLeft(in: id.zone)
+    for referrer in lanes[id.zone]?.kept.keepers(of: id.name) ?? [] where referrer != id && !met.contains(referrer) {
+      var way = [referrer]
+      while let last = way.last, !met.contains(last), store.projections.set(of: referrer) == nil {
+        guard case .target(let next)? = waits[last], !way.contains(next) else { return way }
+        way.append(next)
+      }
+      for next in way {
+        let members = store.projections.set(of: next).map { store.projections.members(of: $0) } ?? [next]
+        for member in members where met.insert(member).inserted { left.append(member) }
       }
     }
     return nil

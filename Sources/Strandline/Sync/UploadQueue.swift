@@ -78,7 +78,9 @@ struct UploadQueue: Sendable {
   private(set) var halted: [HaltedType: CloudError] = [:]
   /// When they are tried again by themselves, by the monotonic clock: a day after the first of them.
   private var haltsEnd: UInt64 = 0
-  /// Zones whose saves are not sent in this run: the server has refused a request because the user's storage is full.
+  /// The owners of zones whose storage is full, as the server has said in this run. Their saves are not sent.
+  private var fullStorages: [String: CloudError] = [:]
+  /// The zones of which saves are owed that are not sent because of that.
   private(set) var overQuota: [ZoneID: CloudError] = [:]
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
@@ -102,7 +104,7 @@ struct UploadQueue: Sendable {
 
   // MARK: Waits
 
-  /// A record is not sent until `wait` has ended. Until it is, it keeps what it refers to at the server.
+  /// A record is not sent until `wait` has ended. Until it is, what it leaves stays at the server.
   mutating func wait(_ id: RecordID, for wait: UploadWait) {
     endWait(of: id)
     keep(id)
@@ -135,8 +137,8 @@ struct UploadQueue: Sendable {
     woken.append(id)
   }
 
-  /// A record is not sent now: before a deletion goes it is read what it refers to at the server.
-  private mutating func keep(_ id: RecordID) { lanes[id.zone, default: UploadLane()].toPin.insert(id) }
+  /// A record is not sent now: before a deletion goes it is read what its save leaves at the server.
+  private mutating func keep(_ id: RecordID) { lanes[id.zone, default: UploadLane()].kept.toRead.insert(id) }
 
   /// Something has changed about a record, at the server or here: those that wait for it are looked at again.
   mutating func changed(_ id: RecordID) {
@@ -146,8 +148,10 @@ struct UploadQueue: Sendable {
     if waits[id] == .together { wake(id) }
     if let ended = endedHolds[id], store.projections.held(id) != ended { endedHolds[id] = nil }
     wakeAll(.record(id))
-    // If it is still not sent, it keeps what the server's new version refers to.
-    if lanes[id.zone]?.unpin(id) == true { keep(id) }
+    // If it is still not sent, it may leave more now that the server has a new version.
+    if lanes[id.zone]?.kept.forget(id) == true { keep(id) }
+    // What waited for others through this one may wait for none now.
+    for keeper in lanes[id.zone]?.kept.changed(id.name) ?? [] { wakeAll(.record(keeper)) }
   }
 
   /// The records that wait for a zone's fetch, which has come to its end. What the server refused with a tag that is still
@@ -193,6 +197,7 @@ struct UploadQueue: Sendable {
   mutating func lookAgain() {
     (cursor, woken, hasSkipped, frozenZones) = (.none, [], false, [])
     for zone in lanes.keys { lanes[zone]?.forget() }
+    for id in waits.keys { keep(id) }
   }
 
   /// A record met a conflict with this tag: it is sent with another one, or when its zone has been fetched.
@@ -218,22 +223,24 @@ struct UploadQueue: Sendable {
     lookAgain()
   }
 
-  /// The user's storage is full: nothing of a zone is sent in this run but deletions, which free it.
+  /// The storage of a zone's owner is full: nothing is sent in this run to the owner's zones but deletions, which free it.
   mutating func stopSaves(of zone: ZoneID, because error: CloudError) {
+    fullStorages[zone.owner] = error
     overQuota[zone] = error
     lookAgain()
   }
 
   /// A run begins, and the saves are tried again.
   mutating func sendSavesAgain() {
-    guard !overQuota.isEmpty else { return }
-    overQuota = [:]
+    guard !fullStorages.isEmpty else { return }
+    (fullStorages, overQuota) = ([:], [:])
     lookAgain()
   }
 
   /// Whether the server is known to refuse whatever is like this.
   func isRefused(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
-    halted[HaltedType(zone: id.zone, type: entry.type)] != nil || (!pending.isDeletion && overQuota[id.zone] != nil)
+    halted[HaltedType(zone: id.zone, type: entry.type)] != nil
+      || (!pending.isDeletion && fullStorages[id.zone.owner] != nil)
   }
 
   /// A hold is over by the monotonic clock, whatever the wall clock says.
@@ -251,6 +258,8 @@ struct UploadQueue: Sendable {
   /// What a request carries that is under way now.
   mutating func leaving(_ items: [UploadItem]) {
     leaving = Dictionary(items.map { ($0.id, $0.lsn) }) { _, last in last }
+    // From now on the server may have them.
+    for item in items { lanes[item.id.zone]?.kept.forgetLinks(of: item.id.name) }
   }
 
   /// The names of a zone that are under way.
@@ -403,13 +412,18 @@ struct UploadQueue: Sendable {
     guard id.zone.scope == scope, let entry = try store.projections.entry(id), let pending = entry.pending,
       lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor)
     else { return }
+    // The new mutation may leave less than the one for which deletions wait.
+    if lsn != nil, lanes[id.zone]?.kept.isKnown(id) == true { wakeAll(.record(id)) }
     switch waits[id] {
     // A new mutation took the place of the one that was held, or that referred to what it waited for.
     case .hold, .target, .together: endWait(of: id)
     // A save, or another deletion than the one that the server refused.
     case .references where !pending.isDeletion || store.projections.held(id) == nil: endWait(of: id)
     case nil: break
-    default: return
+    default:
+      // Its new mutation may leave more.
+      keep(id)
+      return
     }
     if let only = reading.only, id.zone != only {
       hasSkipped = true
@@ -418,6 +432,7 @@ struct UploadQueue: Sendable {
       frozenZones.insert(id.zone)
     } else if isRefused(id, entry, pending) {
       // `liftHalts` and `sendSavesAgain` have everything looked at again.
+      if !pending.isDeletion, let error = fullStorages[id.zone.owner] { overQuota[id.zone] = error }
       keep(id)
     } else if let held = store.projections.held(id), held.lsn >= pending.newest, !hasEnded(held, reading) {
       try look(at: held, entry, pending, &reading)
@@ -434,10 +449,10 @@ struct UploadQueue: Sendable {
   private mutating func ready(
     _ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: inout Reading
   ) throws {
-    lanes[id.zone]?.toPin.remove(id)
+    lanes[id.zone]?.kept.toRead.remove(id)
     if pending.isDeletion {
       // What it refers to at the server, perhaps itself, does not wait for a save of it any more.
-      lanes[id.zone, default: UploadLane()].unpin(id)
+      lanes[id.zone]?.kept.forget(id)
       wakeAll(.record(id))
     }
     // It may refer to a record of a set that it was in the way of: then neither goes without the other.
@@ -525,15 +540,14 @@ struct UploadQueue: Sendable {
   private mutating func takeDeletions(of zone: ZoneID, _ reading: inout Reading) throws -> Work? {
     var items: [UploadItem] = []
     var cancelled: [(id: RecordID, lsn: LSN)] = []
-    try pinUnsent(in: zone)
     // What is ready and newer than the deletions goes after them.
-    for item in lanes[zone]?.saves ?? [] { try pin(item.id) }
+    try readLeft(in: zone, and: lanes[zone]?.saves ?? [])
     for lsn in lanes[zone]?.takeDeletions(Self.windowCount, reading.end) ?? [] {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, let entry = try store.projections.entry(id),
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }
       if entry.base != nil {
-        if let saved = lanes[zone]?.pinned[id.name]?.min() {
+        if let saved = lanes[zone]?.kept.keeper(of: id.name) {
           wait(id, for: .target(saved))
         } else if let item = try item(of: id, entry, pending, &reading) {
           items.append(item)

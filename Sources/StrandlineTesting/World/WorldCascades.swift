@@ -7,8 +7,11 @@ internal import StrandlineServer
 
 enum WorldCascades {
   /// What is wrong with a request; nil if nothing is.
-  static func broken(_ operations: [CloudOperation], in zone: ZoneID, _ store: RecordStore) throws -> String? {
-    let names = Set(operations.map(\.name))
+  static func broken(
+    _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool, _ store: RecordStore
+  ) throws -> String? {
+    // Where one operation may be refused and the others not, what goes with a deletion does not go before it.
+    let names = atomic ? Set(operations.map(\.name)) : []
     var deleted: [String: LSN] = [:]
     for operation in operations where operation.kind == .delete {
       let pending = try store.projections.entry(RecordID(operation.name, zone: zone))?.pending
@@ -18,17 +21,15 @@ enum WorldCascades {
     for lsn in store.projections.owed {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == zone, !names.contains(id.name),
         let entry = try store.projections.entry(id), let pending = entry.pending, !pending.isDeletion,
-        let base = entry.base, let edit = try version(at: pending.newest, store),
-        let known = try version(at: base.content, store)
+        let edit = try version(at: pending.newest, store)
       else { continue }
-      for (field, value) in known.version.fields {
+      for (field, value) in try atServer(entry, store).flatMap(\.version.fields) {
         for reference in value.references where reference.action == .deleteSelf {
           guard let written = edit.dirty[field],
-            edit.version.fields[field]?.references.contains(where: { $0.name == reference.name }) != true
+            !edit.version.fields.values.flatMap(\.references).contains(reference)
           else { continue }
           for name in try chain(from: reference.name, zone, store) {
-            guard let deletion = deleted[name], written < deletion, !goTogether(id, RecordID(name, zone: zone), store)
-            else { continue }
+            guard let deletion = deleted[name], written < deletion else { continue }
             return "it deletes \(name), and has not sent that \(id) does not refer to \(reference.name) any more"
           }
         }
@@ -37,23 +38,38 @@ enum WorldCascades {
     return nil
   }
 
+  /// What the server may refuse to delete, or would delete a record with, before its save.
+  static func bound(to id: RecordID, _ store: RecordStore) throws -> Set<String> {
+    guard let entry = try store.projections.entry(id), entry.pending?.isDeletion == false else { return [] }
+    var bound: Set<String> = []
+    for known in try atServer(entry, store) {
+      if let parent = known.version.parent { bound.insert(parent) }
+      for reference in known.version.fields.values.flatMap(\.references) where reference.action != .none {
+        bound.formUnion(try chain(from: reference.name, id.zone, store))
+      }
+    }
+    return bound
+  }
+
   /// The record and those with which it is deleted, through the references that the server has as far as the store knows.
   private static func chain(from name: String, _ zone: ZoneID, _ store: RecordStore) throws -> Set<String> {
     var met: Set<String> = [name]
     var left = [name]
     while let next = left.popLast() {
-      guard let base = try store.projections.entry(RecordID(next, zone: zone))?.base,
-        let known = try version(at: base.content, store)
-      else { continue }
-      for reference in known.version.fields.values.flatMap(\.references)
+      guard let entry = try store.projections.entry(RecordID(next, zone: zone)) else { continue }
+      for reference in try atServer(entry, store).flatMap({ $0.version.fields.values.flatMap(\.references) })
       where reference.action == .deleteSelf && met.insert(reference.name).inserted { left.append(reference.name) }
     }
     return met
   }
 
-  /// What makes room for a record of another type goes before the set of that record.
-  private static func goTogether(_ id: RecordID, _ other: RecordID, _ store: RecordStore) -> Bool {
-    store.projections.set(of: id).map { $0 == store.projections.set(of: other) } ?? false
+  /// The versions that the server may have: what a request without an answer has carried may have arrived.
+  private static func atServer(_ entry: RecordEntry, _ store: RecordStore) throws -> [LoadedVersion] {
+    var lsns = [entry.base?.content].compactMap { $0 } + (entry.pending?.attempts.map(\.lsn) ?? [])
+    if let pending = entry.pending, !pending.isDeletion, store.projections.attempted(pending) == pending.newest {
+      lsns.append(pending.newest)
+    }
+    return try lsns.compactMap { try version(at: $0, store) }
   }
 
   private static func version(at lsn: LSN, _ store: RecordStore) throws -> LoadedVersion? {

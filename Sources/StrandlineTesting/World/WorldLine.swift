@@ -93,6 +93,8 @@ final class WorldLine: Transport {
     case .answerLost?:
       _ = try await server.send(request)
       runMeanwhile(way.number)
+      // A gateway answers in the server's place: of requests of other kinds that says nothing.
+      if way.number.isMultiple(of: 2) { return HTTPResponse(status: 502, body: Array("<html>".utf8)) }
       throw broken
     case .twice(let second)?:
       let answers = [try await server.send(request), try await server.send(request)]
@@ -280,7 +282,8 @@ struct WorldDatabase: ForwardingDatabase {
 
   func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
     // The power may be cut: then nothing can be read any more, and nothing is sent.
-    if let store = store(), let broken = (try? WorldCascades.broken(operations, in: zone, store)) ?? nil {
+    if let store = store(), let broken = (try? WorldCascades.broken(operations, in: zone, atomic: atomic, store)) ?? nil
+    {
       onDanger(WorldBroken(.noLostWrite, "a request can take an edit along: \(broken)"))
     }
     return try await together.judging(operations, in: zone, of: device, store()) {

@@ -122,11 +122,20 @@ extension WorldRun {
   }
 
   /// Whether one of the others refers to the record at the server, so that its deletion waits for them: in the version that
-  /// the server has, or in the one that the store has of it, which has not synced since the reference was taken away.
+  /// the server has or may have, or in the one that the store has of it, which has not synced since the reference was taken away.
   func isPointedAt(_ id: RecordID, from others: Set<RecordID>, in store: RecordStore) throws -> Bool {
     try others.contains { other in
       guard other.zone == id.zone else { return false }
-      let known = try store.core.withLock { core in try core.projections.entry(other)?.base?.changeTag }
+      let entry = try store.projections.entry(other)
+      // It may be at the server as a request without an answer has carried it.
+      for attempt in entry?.pending?.attempts ?? [] {
+        guard let event = try store.source.eventIfKept(at: attempt.lsn),
+          let sent = try LoadedVersion(event, at: attempt.lsn)
+        else { continue }
+        let references = sent.version.fields.values.flatMap(\.references)
+        if references.contains(where: { $0.action == .deleteSelf && $0.name == id.name }) { return true }
+      }
+      let known = entry?.base?.changeTag
       let states = history.states(of: other)
       let versions = [states.last, states.last { $0.version?.tag == known && known != nil }].compactMap { $0?.version }
       return versions.contains { version in

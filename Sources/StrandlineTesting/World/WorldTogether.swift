@@ -72,6 +72,8 @@ final class WorldTogether: Sendable {
     // The power may be cut: then nothing can be read any more, and nothing is sent.
     guard let owed = try? transactions.map({ try Self.owed($0, in: store) }).filter({ $0.count > 1 }), !owed.isEmpty
     else { return try await send() }
+    // What goes with such a transaction goes as it does.
+    let isForced = owed.contains { (try? Self.cannotGoTogether(Set($0.keys), in: store)) ?? true }
     _ = applied()
     let answer: Result<Answer, any Error>
     do { answer = .success(try await send()) } catch { answer = .failure(error) }
@@ -80,7 +82,7 @@ final class WorldTogether: Sendable {
     for changes in owed {
       // What makes room for another type of record is a deletion, and the change that it is for is a save.
       let there = changes.filter { change in carried.contains { $0 == (change.key.name, change.value) } }
-      guard !there.isEmpty, there.count < changes.count else { continue }
+      guard !there.isEmpty, there.count < changes.count, !isForced else { continue }
       let missing = changes.keys.filter { there[$0] == nil }.sorted()
       let words = "\(Self.words(there.keys.sorted())) of a transaction and not \(Self.words(missing))"
       state.withLock { $0.broken.append("the server applied \(words)") }
@@ -98,6 +100,20 @@ final class WorldTogether: Sendable {
       owed[id] = pending.isDeletion
     }
     return owed
+  }
+
+  /// Whether a record of a transaction gets another type that the save of another one leaves: that save has to be taken before the old
+  /// life is deleted, and the new one is saved after it.
+  private static func cannotGoTogether(_ ids: Set<RecordID>, in store: RecordStore) throws -> Bool {
+    let retyped = try ids.filter { id in
+      guard let entry = try store.projections.entry(id), let pending = entry.pending else { return false }
+      return try store.makesRoom(id, entry, pending)
+    }
+    if retyped.isEmpty { return false }
+    return try ids.contains { id in
+      let bound = try WorldCascades.bound(to: id, store)
+      return retyped.contains { $0 != id && bound.contains($0.name) }
+    }
   }
 
   /// The names of the records that the server has changed since this was asked last, each by an operation of its own.
