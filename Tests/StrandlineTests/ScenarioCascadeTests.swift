@@ -59,6 +59,18 @@ import Testing
     try await expectAgreement(a, b)
   }
 
+  /// A record that refers to a second one.
+  private func pair(
+    _ action: Reference.Action = .deleteSelf, atomic: Bool = false
+  ) async throws -> (a: Device, b: Device, cloud: RefusingCloud) {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.write("target", ["title": "old"])
+    try await a.write("child", ["title": "old", "link": link("target", action)])
+    try await a.exchange()
+    return (a, b, try await a.openRefusing(atomicZones: atomic ? [.main] : []))
+  }
+
   /// A record that refers to a second one, which may refer to a third: each is deleted with the one that it refers to.
   private func chain(atomic: Bool = false) async throws -> (a: Device, b: Device, cloud: RefusingCloud) {
     let fleet = try Fleet()
@@ -251,12 +263,7 @@ import Testing
   func `50, 90: a save that is refused keeps only what would take it along by a reference that it takes away`(
     _ action: Reference.Action
   ) async throws {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    try await a.write("target", ["title": "old"])
-    try await a.write("child", ["title": "old", "link": link("target", action)])
-    try await a.exchange()
-    let cloud = try await a.openRefusing()
+    let (a, b, cloud) = try await pair(action)
     cloud.refuse { ($0.items["child"], $0.isForever) = ([CloudError(.quotaExceeded, reason: "full")], true) }
     if action == .none { try await leave("child", a) } else { try await a.write("child", ["title": "new"]) }
     try await a.erase("target")
@@ -298,12 +305,7 @@ import Testing
   }
 
   @Test func `90: a record of another type is not drawn into a set that leaves its old life`() async throws {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    try await a.write("target", ["title": "old"])
-    try await a.write("child", ["title": "old", "link": link("target", .deleteSelf)])
-    try await a.exchange()
-    _ = try await a.openRefusing(atomicZones: [.main])
+    let (a, b, _) = try await pair(atomic: true)
     try await a.open().write { tx in
       var child = try #require(try tx.record(RecordID("child")))
       (child["title"], child["link"], child["other"]) = ("new", nil, link("target"))
@@ -329,12 +331,7 @@ import Testing
   }
 
   @Test func `90: what makes room for another type leaves in no request with a save that leaves it`() async throws {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    try await a.write("target", ["title": "old"])
-    try await a.write("child", ["title": "old", "link": link("target", .deleteSelf)])
-    try await a.exchange()
-    let cloud = try await a.openRefusing()
+    let (a, b, cloud) = try await pair()
     cloud.refuse { $0.items["child"] = [CloudError(.throttled, reason: "later", retryAfter: 1)] }
     try await a.open().write { tx in
       var child = try #require(try tx.record(RecordID("child")))
