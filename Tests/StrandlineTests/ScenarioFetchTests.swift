@@ -276,6 +276,42 @@ import Testing
     try await exchange(a, b)
     try await expectAgreement(a, b)
   }
+
+  @Test func `20: a page for which the disk has no room moves no token, and is fetched when there is room`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.put("own", ["title": "t"])
+    try await exchange(a, b)
+    try await b.put("other", ["title": "t"])
+    try await exchange(b, a)
+    let known = try await a.open().projections.withLock { $0.sync.zones[.main]?.token }
+    #expect(known != nil)
+    for number in 0..<150 {
+      try await b.put("n\(number)", ["title": .string(String(repeating: "x", count: 50_000))])
+    }
+    try await b.exchange()
+    a.disk.capacity = a.disk.usedBytes + 100_000
+    for round in 0..<3 {
+      let error = await #expect(throws: StrandlineError.self) { try await a.sync() }
+      #expect(error?.code == .diskFull)
+      #expect(try await a.value("own") == "t")
+      guard round > 0 else { continue }
+      // What counts is what the disk has.
+      a.crash()
+      let token = try await a.open().projections.withLock { $0.sync.zones[.main]?.token }
+      #expect(token == known)
+      #expect(try await a.brokenInvariant() == nil)
+    }
+    _ = try? await a.sync()
+    a.disk.capacity = nil
+    // Writing the index is tried again after half a minute at most.
+    a.clock.advance(milliseconds: 30_000)
+    try await a.exchange()
+    #expect(try await a.brokenInvariant() == nil)
+    try await expectAgreement(a, b)
+  }
 }
 
 @Suite(.timeLimit(.minutes(10))) struct ScenarioAccountTests {

@@ -200,6 +200,8 @@ package final class StoreIndex: Sendable {
   ///
   /// - Throws: why it could not be written, if it is four times too much.
   func makeRoom() throws {
+    // What the log could not write counts as well, and nothing can be stored before the next transaction has undone it.
+    if case .rejecting = log.state { return }
     guard projections.unstoredCount >= options.unstoredCountMax else { return }
     let now = files.environment.clock.monotonicNanoseconds()
     if let failure, failure.notBefore > now { throw failure.error }
