@@ -143,17 +143,23 @@ struct RequestPace: Sendable {
     (kinds, all) = ([:], nil)
   }
 
-  /// The server refused more operations than this in one request. Durable when this returns, so that it is not tried again
-  /// after a relaunch. It is written when a request was answered, so no wait is under way that it would end.
+  /// The server takes so many operations in one request, as far as is known. Durable when this returns, so that the next process
+  /// begins with it; a wait that is under way goes on.
   mutating func learn(operationsMax: Int) async throws {
-    guard self.operationsMax == 0 || operationsMax < self.operationsMax else { return }
+    guard operationsMax != (self.operationsMax == 0 ? UploadPlan.operationsMax : self.operationsMax) else { return }
     takeFromLog()
     self.operationsMax = operationsMax
+    let clock = store.environment.clock
+    let (now, wall) = (clock.monotonicNanoseconds(), clock.wallMilliseconds())
+    let wait = servers?.rest(now, wall) ?? all?.rest(now, wall)
     let pace = Pace(
-      scope: scope, durationMilliseconds: 0, wallMilliseconds: store.environment.clock.wallMilliseconds(),
-      batchSize: UInt64(operationsMax), isServers: false, reason: "the server takes no more operations in a request")
+      scope: scope, durationMilliseconds: wait?.milliseconds ?? 0, wallMilliseconds: wall,
+      batchSize: UInt64(operationsMax), isServers: wait?.isServers ?? false,
+      reason: wait.map { Self.reason($0.error) } ?? "the server takes \(operationsMax) operations in a request")
     try await store.commit { try $0.append(.pace(pace)) }
   }
+
+  private static func reason(_ error: CloudError) -> String { "\(error.code.rawValue): \(error.reason)" }
 
   /// A request failed and may be sent again after a wait. A wait that the server named, and a long one of the engine's own,
   /// is durable when this returns.
@@ -174,7 +180,7 @@ struct RequestPace: Sendable {
     guard named > 0 || own > Self.loggedMillisecondsMin else { return }
     let pace = Pace(
       scope: scope, durationMilliseconds: named > 0 ? named : own, wallMilliseconds: wall,
-      batchSize: UInt64(operationsMax), isServers: named > 0, reason: "\(error.code.rawValue): \(error.reason)")
+      batchSize: UInt64(operationsMax), isServers: named > 0, reason: Self.reason(error))
     try await store.commit { try $0.append(.pace(pace)) }
   }
 }

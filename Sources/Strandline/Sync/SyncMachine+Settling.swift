@@ -137,7 +137,7 @@ extension SyncMachine {
       try await pace.failed(.upload, wait, doing: "uploading to zone '\(zone)'")
     } else if !answer.isWhole || wait == nil {
       pace.succeeded(.upload)
-      growBack(answer.outcomes.count)
+      try await growBack(answer.outcomes.count)
     }
     // What other devices have done may be the cause.
     if options.direction == .both, answer.refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
@@ -146,12 +146,13 @@ extension SyncMachine {
   }
 
   /// A request of as many operations as there may be was answered: the next one may have a few more.
-  private mutating func growBack(_ count: Int) {
+  private mutating func growBack(_ count: Int) async throws {
     guard parts.isEmpty, count >= operationsMax, operationsMax < policies.batch.operationsMax else { return }
     answeredFull += 1
     guard answeredFull >= growsAfter else { return }
     answeredFull = 0
     operationsMax = min(policies.batch.operationsMax, operationsMax + max(1, operationsMax / 4))
+    try await pace.learn(operationsMax: operationsMax)
   }
 
   /// The server holds another version: it is looked up, unless the refusal brought it, and merged.
@@ -303,8 +304,8 @@ extension SyncMachine {
       reason:
         "\(items.count) records refer to each other in a circle (\(names) …); they can only be sent in one request, which "
         + "holds \(UploadPlan.operationsMax) records and \(UploadPlan.requestBytesMax) bytes")
-    let (wall, overQuota) = (store.environment.clock.wallMilliseconds(), policies.overQuota)
-    try await store.commit { core in for item in items { try Self.hold(item, error, wall: wall, overQuota, &core) } }
+    let (wall, policies) = (store.environment.clock.wallMilliseconds(), policies)
+    try await store.commit { core in for item in items { try Self.hold(item, error, wall: wall, policies, &core) } }
     report.held += items.count
     for item in items { queue.wake(item.id) }
   }

@@ -42,7 +42,11 @@ extension SyncMachine {
     if !queue.frozenZones.isSubset(of: frozen) { queue.lookAgain() }
     if let part = parts.popLast() {
       if !frozen.contains(part.zone) { try await send(part.units, to: part.zone) }
-      if parts.isEmpty { try await holdRefusedAlone() }
+      if parts.isEmpty {
+        try await holdRefusedAlone()
+        sizeBefore = nil
+        if operationsMax < policies.batch.operationsMax { try await pace.learn(operationsMax: operationsMax) }
+      }
       return true
     }
     let known = takePrepared(frozen)
@@ -251,7 +255,6 @@ extension SyncMachine {
       case .stopSaves where batch.contains { $0.operation.kind != .delete }:
         try await noteRefusal(of: batch, error)
         parts.removeAll { $0.zone == zone }
-        if parts.isEmpty { operationsMax = max(operationsMax, operationsMaxBefore) }
         queue.stopSaves(of: zone, because: error)
       // The other zones are sent to all the same; the run throws this error at its end.
       default:
@@ -282,7 +285,10 @@ extension SyncMachine {
     let units = UploadPlan.units(batch.map(\.item))
     guard units.count > 1 else {
       try await refuseAlone(batch, error)
-      if parts.isEmpty { operationsMax = max(operationsMax, operationsMaxBefore) }
+      if let sizeBefore {
+        // It was not their number.
+        (operationsMax, growsAfter) = (max(operationsMax, sizeBefore.operations), sizeBefore.growsAfter)
+      }
       return
     }
     guard splitsLeft > 0 else {
@@ -293,11 +299,10 @@ extension SyncMachine {
     let half = units.count / 2
     // The larger half of an odd number still goes in one request.
     let halfMax = units.count - half
-    if parts.isEmpty { operationsMaxBefore = error.code == .badRequest ? operationsMax : halfMax }
+    sizeBefore = sizeBefore ?? (error.code == .badRequest ? operationsMax : halfMax, growsAfter)
     operationsMax = min(operationsMax, halfMax)
     // Each refusal makes the next try rarer.
     (answeredFull, growsAfter) = (0, min(Self.growsAfterMax, growsAfter * 2))
-    try await pace.learn(operationsMax: operationsMax)
     parts.append(Part(zone: zone, units: Array(units[half...])))
     parts.append(Part(zone: zone, units: Array(units[..<half])))
   }

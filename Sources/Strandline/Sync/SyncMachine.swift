@@ -92,8 +92,10 @@ struct SyncMachine: Sendable {
   /// Answered requests of as many operations as there may be, since that number changed; and how many of them let it grow.
   var answeredFull = 0
   var growsAfter = SyncMachine.growsAfterMin
-  /// What it was before a batch was halved to find the record that is wrong.
-  var operationsMaxBefore: Int
+  /// While halves of a batch are sent: what both are again if one record alone turns out to be refused, and not the number of them.
+  var sizeBefore: (operations: Int, growsAfter: Int)?
+  /// Before that no request leaves, by the monotonic clock.
+  private var nextDeparture: UInt64 = 0
   /// The most records in a lookup.
   var lookupsMax = UploadPlan.operationsMax
   /// What the last request failed with, if it was no `CloudError`.
@@ -109,7 +111,7 @@ struct SyncMachine: Sendable {
     _ policies: SyncPolicies
   ) {
     self.policies = policies
-    (operationsMax, operationsMaxBefore) = (policies.batch.operationsMax, policies.batch.operationsMax)
+    operationsMax = policies.batch.operationsMax
     self.store = store
     self.database = database
     self.watch = watch
@@ -218,7 +220,7 @@ struct SyncMachine: Sendable {
   /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.
   private mutating func lookAgain() {
     queue.lookAgain()
-    (parts, prepared, refusedAlone) = ([], nil, [])
+    (parts, prepared, refusedAlone, sizeBefore) = ([], nil, [], nil)
     for (id, wait) in queue.waits {
       if wait == .lookup { lookups[id.zone, default: []].insert(id.name) }
       if wait == .fetch { fetch(id.zone) }
