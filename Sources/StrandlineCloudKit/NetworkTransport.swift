@@ -30,6 +30,9 @@ public final class NetworkTransport: Transport, CustomStringConvertible {
     }
   }
 
+  /// A quarter of a second, and zero to a server on this machine.
+  public func minimumInterval(to origin: String) -> Duration { HTTPOrigin.minimumInterval(to: origin) }
+
   /// What it is; requests in flight hold credentials.
   public var description: String { "transport over sockets, and over URLSession for https" }
 

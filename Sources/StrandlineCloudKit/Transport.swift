@@ -128,6 +128,15 @@ public protocol Transport: Sendable {
   /// - Throws: `CloudError(.networkError)` if no whole answer came (its reason names the host and the cause, never the
   ///   query); `CancellationError` if the task was cancelled.
   func send(_ request: HTTPRequest) async throws -> HTTPResponse
+
+  /// From one request of a sync to the next, at least, to a server: scheme, host and port. Zero by default; the transports of the
+  /// network name a quarter of a second, and zero for a server on this machine.
+  func minimumInterval(to origin: String) -> Duration
+}
+
+extension Transport {
+  /// Zero: requests follow each other at once.
+  public func minimumInterval(to origin: String) -> Duration { .zero }
 }
 
 /// Percent-encoding of everything but RFC 3986's unreserved characters, as the credentials in a query need it.

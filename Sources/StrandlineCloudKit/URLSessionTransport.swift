@@ -57,6 +57,9 @@ public final class URLSessionTransport: Transport, CustomStringConvertible {
     #endif
   }
 
+  /// A quarter of a second, and zero to a server on this machine.
+  public func minimumInterval(to origin: String) -> Duration { HTTPOrigin.minimumInterval(to: origin) }
+
   /// What it is; requests in flight hold credentials.
   public var description: String { "transport over URLSession" }
 

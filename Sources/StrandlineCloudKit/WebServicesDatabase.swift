@@ -72,6 +72,9 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   /// The database, and where it is reached; no credential.
   public var description: String { "\(address) at \(origin)" }
 
+  /// What the transport names for the server.
+  public var minimumInterval: Duration { transport.minimumInterval(to: origin) }
+
   // MARK: Requests
 
   /// The record name of the signed-in user.

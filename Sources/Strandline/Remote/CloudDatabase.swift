@@ -15,6 +15,9 @@ public protocol CloudDatabase: Sendable {
   /// The container, environment and scope that this speaks to.
   var address: CloudAddress { get }
 
+  /// From one request to the next, at least: zero by default. The engine waits for the rest of it, so that a long sync is no burst.
+  var minimumInterval: Duration { get }
+
   /// The record name of the signed-in user.
   func user() async throws -> String
 
@@ -68,6 +71,9 @@ public protocol CloudDatabase: Sendable {
 }
 
 extension CloudDatabase {
+  /// Zero: requests follow each other at once.
+  public var minimumInterval: Duration { .zero }
+
   /// A page with fields.
   public func zoneListing(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
     try await zoneChanges(in: zone, since: token, limit: limit)

@@ -13,6 +13,9 @@ extension ForwardingDatabase {
   /// The address of `base`.
   public var address: CloudAddress { base.address }
 
+  /// As `base` has it.
+  public var minimumInterval: Duration { base.minimumInterval }
+
   /// As `base` answers; throws what it throws.
   public func user() async throws -> String { try await base.user() }
 

@@ -33,8 +33,11 @@ extension SyncMachine {
     var result: Result<Answer, any Error>
     var nanoseconds: UInt64
 
-    init(_ clock: any SystemClock, _ request: () async throws -> Answer) async {
-      result = await SyncMachine.result(request)
+    init(_ clock: any SystemClock, _ departure: Departure, _ request: () async throws -> Answer) async {
+      result = await SyncMachine.result {
+        if departure.restMilliseconds > 0 { try await clock.sleep(milliseconds: departure.restMilliseconds) }
+        return try await request()
+      }
       nanoseconds = clock.monotonicNanoseconds()
     }
   }
@@ -51,22 +54,22 @@ extension SyncMachine {
     _ kind: RequestKind, _ request: @escaping @Sendable () async throws -> Answer,
     meanwhile work: (inout SyncMachine) async throws -> Void
   ) async throws -> Answer {
-    let begin = begins(kind)
+    let departure = departs(kind)
     let clock = store.environment.clock
     let ended: Ended<Answer>
     let worked: Result<Void, any Error>
     if !clock.isSimulated {
-      async let answer = Ended(clock, request)
+      async let answer = Ended(clock, departure, request)
       worked = await Self.result { try await work(&self) }
       ended = await answer
     } else if report.requests.isMultiple(of: 2) {
       worked = await Self.result { try await work(&self) }
-      ended = await Ended(clock, request)
+      ended = await Ended(clock, departure, request)
     } else {
-      ended = await Ended(clock, request)
+      ended = await Ended(clock, departure, request)
       worked = await Self.result { try await work(&self) }
     }
-    let answer = Result { try self.ended(kind, ended, begin: begin) }
+    let answer = Result { try self.ended(kind, ended, departure) }
     try worked.get()
     return try answer.get()
   }

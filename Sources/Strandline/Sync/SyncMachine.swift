@@ -401,20 +401,34 @@ struct SyncMachine: Sendable {
   /// Sends a request once.
   mutating func send<Answer: Sendable>(_ kind: RequestKind, _ request: () async throws -> Answer) async throws -> Answer
   {
-    let begin = begins(kind)
-    return try ended(kind, await Ended(store.environment.clock, request), begin: begin)
+    let departure = departs(kind)
+    return try ended(kind, await Ended(store.environment.clock, departure, request), departure)
   }
 
-  /// A request leaves. Returns the moment, by the monotonic clock.
-  mutating func begins(_ kind: RequestKind) -> UInt64 {
+  /// When a request leaves, by the monotonic clock.
+  struct Departure: Sendable {
+    /// How long it is waited for, so that requests do not follow each other faster than the database takes them.
+    var restMilliseconds: Int64
+    var nanoseconds: UInt64
+  }
+
+  /// A request is to leave.
+  mutating func departs(_ kind: RequestKind) -> Departure {
     report.requests += 1
     watch.requestBegins(kind)
-    return store.environment.clock.monotonicNanoseconds()
+    let now = store.environment.clock.monotonicNanoseconds()
+    let rest = nextDeparture > now ? Int64((nextDeparture - now + 999_999) / 1_000_000) : 0
+    let departure = Departure(restMilliseconds: rest, nanoseconds: now &+ UInt64(rest) &* 1_000_000)
+    nextDeparture = departure.nanoseconds &+ UInt64(max(0, database.minimumInterval.wholeMilliseconds)) &* 1_000_000
+    return departure
   }
 
   /// A request has ended.
-  mutating func ended<Answer>(_ kind: RequestKind, _ ended: Ended<Answer>, begin: UInt64) throws -> Answer {
-    let duration = ended.nanoseconds &- begin
+  mutating func ended<Answer>(
+    _ kind: RequestKind, _ ended: Ended<Answer>, _ departure: Departure
+  ) throws -> Answer {
+    let duration = ended.nanoseconds > departure.nanoseconds ? ended.nanoseconds - departure.nanoseconds : 0
+    report.waitedMilliseconds += departure.restMilliseconds
     switch ended.result {
     case .success(let answer):
       longestRequest = max(longestRequest, duration)

@@ -1,5 +1,7 @@
 // A server's address, parsed without Foundation, whose network library a program that speaks `http:` only should not need.
 
+import StrandlineSystem
+
 /// Scheme, host and port. A key of the pool of connections.
 package struct HTTPOrigin: Hashable, Sendable {
   /// "http" or "https".
@@ -62,4 +64,13 @@ package struct HTTPOrigin: Hashable, Sendable {
   }
 
   private static func isAddressByte(_ byte: UInt8) -> Bool { isNameByte(byte) || byte == 0x3A || byte == 0x25 }
+}
+
+extension HTTPOrigin {
+  /// The pace that a network's transport keeps: an upload of thousands of records is no burst, and one request costs nobody time.
+  static func minimumInterval(to origin: String) -> Duration {
+    guard let server = HTTPOrigin(origin) else { return .zero }
+    let isHere = server.host == "localhost" || IPAddress(server.host)?.isLoopback == true
+    return isHere ? .zero : .milliseconds(250)
+  }
 }

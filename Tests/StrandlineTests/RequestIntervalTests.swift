@@ -1,0 +1,70 @@
+// The least time from one request to the next, which a database names: a long sync is no burst, and one request waits for nothing.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineSimulation
+import StrandlineSyncProofs
+import Synchronization
+import Testing
+
+/// A database that wants a quarter of a second between requests, and notes when uploads and pages come.
+private final class PacedCloud: ForwardingDatabase {
+  let base: any CloudDatabase
+  let clock: SimulatedClock
+  let times = Mutex<[UInt64]>([])
+  var minimumInterval: Duration { .milliseconds(250) }
+
+  init(_ base: any CloudDatabase, _ clock: SimulatedClock) { (self.base, self.clock) = (base, clock) }
+
+  private func note() { times.withLock { $0.append(clock.monotonicNanoseconds()) } }
+
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+    note()
+    return try await base.modify(operations, in: zone, atomic: atomic)
+  }
+
+  func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    note()
+    return try await base.zoneChanges(in: zone, since: token, limit: limit)
+  }
+
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    note()
+    return try await base.databaseChanges(since: token, limit: limit)
+  }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct RequestIntervalTests {
+  @Test func `requests of a sync follow each other no faster than the database wants`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = PacedCloud(a.web(), a.clock)
+    try await a.open(database: cloud) { $0.batch.operations = 1 }
+    for number in 0..<5 { try await a.write("n\(number)") }
+    let begin = a.clock.monotonicNanoseconds()
+    let report = try await a.sync()
+    let times = cloud.times.withLock { $0 }
+    #expect(report.uploaded == 5)
+    #expect(times.count >= 6)
+    #expect(zip(times, times.dropFirst()).allSatisfy { $1 - $0 >= 250_000_000 })
+    // Which waits are counted, and none is longer than it has to be.
+    let passed = Int64((a.clock.monotonicNanoseconds() - begin) / 1_000_000)
+    #expect(report.waitedMilliseconds == passed)
+    #expect(passed == 250 * (Int64(report.requests) - 1))
+    // A request that comes later waits for nothing.
+    a.clock.advance(milliseconds: 250)
+    #expect(try await a.sync().waitedMilliseconds <= 250)
+  }
+
+  @Test(arguments: [
+    ("https://api.apple-cloudkit.com", 250), ("http://example.org:8080", 250), ("http://127.0.0.1:8080", 0),
+    ("http://localhost", 0), ("http://[::1]:80", 0), ("no address", 0),
+  ])
+  func `the network's transports want a quarter of a second, and nothing on this machine`(
+    _ origin: String, _ milliseconds: Int
+  ) {
+    let transports: [any Transport] = [NetworkTransport(), SocketTransport(), URLSessionTransport()]
+    for transport in transports { #expect(transport.minimumInterval(to: origin) == .milliseconds(milliseconds)) }
+    let database = WebServicesDatabase(address: CloudAddress(container: "iCloud.test"), baseURL: origin)
+    #expect(database.minimumInterval == .milliseconds(milliseconds))
+  }
+}
