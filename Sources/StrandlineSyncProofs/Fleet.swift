@@ -149,12 +149,13 @@ package final class Device: Sendable {
   /// it. nil for nothing.
   package func whileAsking(_ body: (@Sendable () -> Void)?) { afterRequest.body.withLock { $0 = body } }
 
-  /// Runs one sync cycle.
+  /// Runs one sync cycle, as a person asks for it or as the engine begins it by itself.
   @discardableResult
   package func sync(
-    _ direction: CycleOptions.Direction = .both, waitMillisecondsMax: Int64? = 30_000
+    _ direction: CycleOptions.Direction = .both, waitMillisecondsMax: Int64? = 30_000, isUserInitiated: Bool = true
   ) async throws -> SyncReport {
     var options = CycleOptions()
+    options.isUserInitiated = isUserInitiated
     options.direction = direction
     options.waitMillisecondsMax = waitMillisecondsMax
     return try await open().sync.cycle(options)

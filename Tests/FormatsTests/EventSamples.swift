@@ -128,7 +128,7 @@ enum EventSamples {
         Held(
           id: id, direction: .upload, lsn: LSN(3), raw: [0x7B, 0x7D], code: "BAD_REQUEST", words: "no such field",
           requestUUID: "8C5E0000-0000-4000-8000-000000000001", attempts: 3, durationMilliseconds: 60_000,
-          wallMilliseconds: wall)),
+          wallMilliseconds: wall, isServers: true, appVersion: "2.1")),
       .released(Released(id: id, lsn: LSN(3))),
       .refused(Refused(id: id, lsn: LSN(3))),
       .joined(Joined(id: id, set: LSN(300))),

@@ -289,7 +289,7 @@ STORE = {
     11: "listed zone:zone items:listedItem*",
     12: "blocked record:id subject:1-3 lsn:varint changeTag:text births:births consequence:1-3 words:text",
     13: "held record:id direction:1-2 lsn:varint raw:hex code:text words:text requestUUID:text attempts:varint"
-    " duration:zigzag wall:zigzag",
+    " duration:zigzag wall:zigzag isServers:flag appVersion:text",
     14: "released record:id lsn:varint",
     15: "discarded record:id lsn:varint",
     16: "tokenAdvanced zone:zone asked:text? token:text sweepEpoch:varint",

@@ -104,7 +104,7 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     }
     try await a.put(together: ["poison": ["n": 1], "with it": ["n": 1]])
     for number in 0..<50 { try await a.put(together: ["a\(number)": ["n": 1], "b\(number)": ["n": 1]]) }
-    for _ in 0..<5 { _ = try await a.run() }
+    for _ in 0..<5 { _ = try await a.run(isUserInitiated: false) }
     let status = try await a.open().status()
     #expect(status.unsettled == 2 && status.held.map(\.id.name) == ["poison"])
     #expect(cloud.sent.count == 51, "what is held costs no request")
@@ -359,7 +359,7 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
     }
     try await a.put(together: ["a": ["n": 1], "b": ["n": 1]])
     for _ in 0..<30 {
-      _ = try await a.run()
+      _ = try await a.run(isUserInitiated: false)
       a.clock.advance(milliseconds: 600_000)
     }
     #expect(cloud.sent.count < 60)

@@ -209,9 +209,11 @@ extension Device {
 
   /// Runs a cycle, whose error it returns, and checks the store's invariants.
   @discardableResult
-  func run(waitMillisecondsMax: Int64? = 30_000) async throws -> StrandlineError? {
+  func run(waitMillisecondsMax: Int64? = 30_000, isUserInitiated: Bool = true) async throws -> StrandlineError? {
     var found: StrandlineError?
-    do { try await sync(waitMillisecondsMax: waitMillisecondsMax) } catch let error as StrandlineError { found = error }
+    do {
+      try await sync(waitMillisecondsMax: waitMillisecondsMax, isUserInitiated: isUserInitiated)
+    } catch let error as StrandlineError { found = error }
     let broken = try await brokenInvariant()
     #expect(broken == nil)
     return found

@@ -148,7 +148,7 @@ import Testing
     #expect(held.id.name == "n" && held.code == code.rawValue && held.reason == "the server's words")
     #expect(try await a.unsettled == 1)
     cloud.forgetSent()
-    #expect(try await a.run() == nil)
+    #expect(try await a.run(isUserInitiated: false) == nil)
     #expect(cloud.count(.modify) == 0)
     try await a.write("n", ["title": "mended"])
     #expect(try await a.run() == nil)

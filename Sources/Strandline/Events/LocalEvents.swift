@@ -174,10 +174,15 @@ package struct Held: EventPayload, Hashable {
   /// How long the hold lasts from `wallMilliseconds` on; 0: until it is released.
   package var durationMilliseconds: Int64
   package var wallMilliseconds: Int64
+  /// Whether the server named how long. Otherwise a person may end it.
+  package var isServers: Bool
+  /// The version of the app that was refused; empty if it has not said it.
+  package var appVersion: String
 
   package init(
     id: RecordID, direction: Direction, lsn: LSN, raw: [UInt8] = [], code: String, words: String,
-    requestUUID: String = "", attempts: UInt64, durationMilliseconds: Int64 = 0, wallMilliseconds: Int64
+    requestUUID: String = "", attempts: UInt64, durationMilliseconds: Int64 = 0, wallMilliseconds: Int64,
+    isServers: Bool = false, appVersion: String = ""
   ) {
     self.id = id
     self.direction = direction
@@ -189,6 +194,8 @@ package struct Held: EventPayload, Hashable {
     self.attempts = attempts
     self.durationMilliseconds = durationMilliseconds
     self.wallMilliseconds = wallMilliseconds
+    self.isServers = isServers
+    self.appVersion = appVersion
   }
   package init<Coder: FieldCoder>(_ held: Self?, _ field: inout Coder) throws(Coder.Failure) {
     id = try field("record", .id, held?.id)
@@ -201,6 +208,8 @@ package struct Held: EventPayload, Hashable {
     attempts = try field("attempts", .varint, held?.attempts)
     durationMilliseconds = try field("duration", .zigzag, held?.durationMilliseconds)
     wallMilliseconds = try field("wall", .zigzag, held?.wallMilliseconds)
+    isServers = try field("isServers", .flag, held?.isServers)
+    appVersion = try field("appVersion", .text, held?.appVersion)
   }
 }
 

@@ -52,6 +52,12 @@ public struct SyncConfiguration: Sendable {
   /// How long a record waits that is over quota.
   public var overQuota = OverQuotaWait()
 
+  /// Which version of the app this is (`CFBundleVersion`, say); empty by default.
+  ///
+  /// A record that the server refused as wrong waits until it is edited or a person releases it. If the app names its versions, the first
+  /// run of another version sends it once more: the update may have mended what was wrong.
+  public var appVersion = ""
+
   /// What waits are drawn from; nil: from the store's random numbers. A fleet draws them apart from what logs draw on their
   /// own threads, so that its seed has one outcome.
   package var random: (any RandomSource)?

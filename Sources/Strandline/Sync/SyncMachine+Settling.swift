@@ -28,7 +28,7 @@ extension SyncMachine {
     for (type, error) in halted { queue.halt(type, because: error) }
     let wall = store.environment.clock.wallMilliseconds()
     var done = SyncReport()
-    let (offset, overQuota) = (database.serverOffsetMilliseconds, policies.overQuota)
+    let (offset, policies) = (database.serverOffsetMilliseconds, policies)
     let taken = try await store.take(answer.versions, .lookup, serverOffset: offset) { core in
       done = SyncReport()
       for (upload, outcome) in answer.outcomes {
@@ -51,10 +51,10 @@ extension SyncMachine {
           done.uploaded += 1
         case .refused(let error, .hold, _), .refused(let error, .halt, _), .refused(let error, .split, _):
           if halted[upload.haltedType] != nil { continue }
-          try Self.hold(upload.item, error, wall: wall, overQuota, &core)
+          try Self.hold(upload.item, error, wall: wall, policies, &core)
           done.held += 1
         case .refused(let error, .target, _) where try mustShow(upload):
-          try Self.hold(upload.item, error, wall: wall, overQuota, &core)
+          try Self.hold(upload.item, error, wall: wall, policies, &core)
           done.held += 1
         case .refused: break
         }
@@ -205,7 +205,7 @@ extension SyncMachine {
     contentious = []
     let wall = store.environment.clock.wallMilliseconds()
     var held: [RecordID] = []
-    let (contention, overQuota) = (contention, policies.overQuota)
+    let (contention, policies) = (contention, policies)
     try await store.commit { core in
       held = []
       for id in ids {
@@ -214,7 +214,7 @@ extension SyncMachine {
           .conflict,
           reason: "refused \(contention[id] ?? 0) times, each time after the server was asked for its newest version")
         let item = UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: [])
-        try Self.hold(item, error, wall: wall, overQuota, &core)
+        try Self.hold(item, error, wall: wall, policies, &core)
         held.append(id)
       }
     }
@@ -260,7 +260,7 @@ extension SyncMachine {
   // MARK: Holds
 
   private static func hold(
-    _ item: UploadItem, _ error: CloudError, wall: Int64, _ overQuota: OverQuotaWait, _ core: inout StoreCore
+    _ item: UploadItem, _ error: CloudError, wall: Int64, _ policies: SyncPolicies, _ core: inout StoreCore
   ) throws {
     let attempts = (core.projections.held(item.id)?.attempts ?? 0) + 1
     try core.append(
@@ -268,8 +268,8 @@ extension SyncMachine {
         Held(
           id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
           requestUUID: error.requestUUID ?? "", attempts: attempts,
-          durationMilliseconds: error.retryAfterMilliseconds ?? holdMilliseconds(error, attempts, overQuota),
-          wallMilliseconds: wall)))
+          durationMilliseconds: error.retryAfterMilliseconds ?? holdMilliseconds(error, attempts, policies.overQuota),
+          wallMilliseconds: wall, isServers: error.retryAfterMilliseconds != nil, appVersion: policies.appVersion)))
   }
 
   /// How long a record is held before it is tried again; 0: until it is edited or released.
@@ -288,9 +288,9 @@ extension SyncMachine {
 
   /// Holds the records of a request that was refused as a whole.
   mutating func hold(_ batch: [Upload], _ error: CloudError) async throws {
-    let (wall, overQuota) = (store.environment.clock.wallMilliseconds(), policies.overQuota)
+    let (wall, policies) = (store.environment.clock.wallMilliseconds(), policies)
     try await store.commit { core in
-      for upload in batch { try Self.hold(upload.item, error, wall: wall, overQuota, &core) }
+      for upload in batch { try Self.hold(upload.item, error, wall: wall, policies, &core) }
     }
     report.held += batch.count
     for upload in batch { queue.wake(upload.id) }
@@ -312,14 +312,14 @@ extension SyncMachine {
 
   /// Holds records whose events are damaged.
   mutating func holdUnreadable(_ records: [(id: RecordID, lsn: LSN, error: StrandlineError)]) async throws {
-    let wall = store.environment.clock.wallMilliseconds()
+    let (wall, appVersion) = (store.environment.clock.wallMilliseconds(), policies.appVersion)
     try await store.commit { core in
       for (id, lsn, error) in records {
         try core.append(
           .held(
             Held(
               id: id, direction: .upload, lsn: lsn, code: "DAMAGED", words: error.message, attempts: 1,
-              wallMilliseconds: wall)))
+              wallMilliseconds: wall, appVersion: appVersion)))
       }
     }
     report.held += records.count

@@ -115,7 +115,7 @@ struct SyncMachine: Sendable {
     self.store = store
     self.database = database
     self.watch = watch
-    queue = UploadQueue(store: store, scope: database.address.scope)
+    queue = UploadQueue(store: store, scope: database.address.scope, appVersion: policies.appVersion)
     pace = RequestPace(store: store, scope: database.address.scope, policy)
     if pace.operationsMax > 0 { operationsMax = min(operationsMax, pace.operationsMax) }
   }
@@ -213,6 +213,7 @@ struct SyncMachine: Sendable {
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
+      queue.endOwnHolds()
     }
     if options.isUserInitiated || queue.haltsAreOver { queue.liftHalts() }
   }

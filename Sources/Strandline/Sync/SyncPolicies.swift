@@ -93,8 +93,10 @@ struct SyncPolicies: Sendable {
   let losses: ZoneLossRules
   let batch: UploadBatch
   let overQuota: OverQuotaWait
+  let appVersion: String
 
   init(_ configuration: SyncConfiguration) {
     (losses, batch, overQuota) = (configuration.zoneLosses, configuration.batch, configuration.overQuota)
+    appVersion = configuration.appVersion
   }
 }

@@ -9,7 +9,7 @@ extension RecordStore {
   ///
   /// - Returns: how many operations the step would send.
   package func planUpload(to scope: DatabaseScope) throws -> Int {
-    var queue = UploadQueue(store: self, scope: scope)
+    var queue = UploadQueue(store: self, scope: scope, appVersion: "")
     let wall = environment.clock.wallMilliseconds()
     let reading = UploadQueue.Reading(only: nil, frozen: [], wall: wall, upTo: durableLSN)
     guard case .send(_, let units)? = try queue.next(reading) else { return 0 }

@@ -57,6 +57,7 @@ struct UploadQueue: Sendable {
 
   let store: RecordStore
   let scope: DatabaseScope
+  let appVersion: String
   /// Every record whose newest mutation stands here or before has been looked at.
   var cursor: LSN = .none
   var lanes: [ZoneID: UploadLane] = [:]
@@ -97,9 +98,10 @@ struct UploadQueue: Sendable {
   private var hasSkipped = false
   private var batches = 0
 
-  init(store: RecordStore, scope: DatabaseScope) {
+  init(store: RecordStore, scope: DatabaseScope, appVersion: String) {
     self.store = store
     self.scope = scope
+    self.appVersion = appVersion
   }
 
   // MARK: Waits
@@ -241,6 +243,15 @@ struct UploadQueue: Sendable {
   func isRefused(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
     halted[HaltedType(zone: id.zone, type: entry.type)] != nil
       || (!pending.isDeletion && fullStorages[id.zone.owner] != nil)
+  }
+
+  /// A person wants it now: what waits for a time that the server has not named is sent again, once. O(holds).
+  mutating func endOwnHolds() {
+    for (id, held) in store.projections.withLock({ $0.sync.held })
+    where id.zone.scope == scope && held.durationMilliseconds > 0 && !held.isServers {
+      endedHolds[id] = held
+      if waits[id] == .hold { wake(id) }
+    }
   }
 
   /// A hold is over by the monotonic clock, whatever the wall clock says.
@@ -487,6 +498,8 @@ struct UploadQueue: Sendable {
 
   func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
     endedHolds[held.id] == held || held.hasEnded(wall: reading.wall)
+      // What the server found wrong, another version of the app may send otherwise.
+      || (held.durationMilliseconds == 0 && !appVersion.isEmpty && held.appVersion != appVersion)
   }
 
   /// The record as one to send; nil if it cannot be sent as it is.

@@ -1,0 +1,81 @@
+// How long a record is set aside that the server refused: a wait of ours ends when a person wants it, one of the server's does not,
+// and what was wrong is tried again by another version of the app.
+
+import Strandline
+import StrandlineSimulation
+import StrandlineSyncProofs
+import Testing
+
+@Suite(.timeLimit(.minutes(5))) struct HoldTests {
+  @Test func `51: a person has a refused record sent again at once, and the engine by itself does not`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["n"] = [CloudError(.accessDenied, reason: "no")] }
+    try await a.write("n")
+    #expect(try await a.run() == nil)
+    cloud.forgetSent()
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(cloud.count(.modify) == 0)
+    #expect(try await a.run() == nil)
+    #expect(cloud.count(.modify) == 1)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a person who asks again and again has a refused record sent once each time`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { ($0.items["n"], $0.isForever) = ([CloudError(.accessDenied, reason: "no")], true) }
+    try await a.write("n")
+    for count in 1...4 {
+      #expect(try await a.run() == nil)
+      #expect(cloud.count(.modify) == count)
+      if count == 2 {
+        // After a relaunch too.
+        try await a.close()
+        try await a.open(database: cloud)
+      }
+    }
+    #expect(try await a.open().status().held.first?.attempts == 4)
+  }
+
+  @Test func `the wait that the server named for one record is kept, whatever a person does`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["n"] = [CloudError(.quotaExceeded, reason: "full", retryAfter: 600)] }
+    try await a.write("n")
+    #expect(try await a.run() == nil)
+    cloud.forgetSent()
+    for _ in 0..<2 {
+      #expect(try await a.run() == nil)
+      #expect(cloud.count(.modify) == 0)
+      try await a.close()
+      try await a.open(database: cloud)
+    }
+    a.clock.advance(milliseconds: 600_000)
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(cloud.count(.modify) == 1)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `51: what was refused as wrong is sent once by each version of the app`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = RefusingCloud(a)
+    cloud.refuse { ($0.items["n"], $0.isForever) = ([CloudError(.badRequest, reason: "wrong")], true) }
+    func launch(_ version: String) async throws {
+      try await a.close()
+      try await a.open(database: cloud) { $0.appVersion = version }
+      for _ in 0..<2 { #expect(try await a.run() == nil) }
+    }
+    for (version, count) in [("1", 1), ("1", 1), ("2", 2), ("2", 2), ("", 2), ("1", 3)] {
+      if count == 1, cloud.count(.modify) == 0 {
+        try await a.open(database: cloud) { $0.appVersion = version }
+        try await a.write("n")
+      }
+      try await launch(version)
+      #expect(cloud.count(.modify) == count, "version '\(version)'")
+    }
+    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
+    try await launch("3")
+    #expect(try await a.owesNothing)
+  }
+}
