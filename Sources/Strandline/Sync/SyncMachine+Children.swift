@@ -55,7 +55,7 @@ extension SyncMachine {
             for id in some { try tx.settleOrphan(id, parent) }
           }
         }
-        for id in some { queue.changed(id) }
+        for id in some { try changed(id) }
         queue.referencesMayHaveChanged(in: zone)
       }
     }

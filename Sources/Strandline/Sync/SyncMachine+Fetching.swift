@@ -253,7 +253,7 @@ extension SyncMachine {
     // It says nothing of the feed that begins anew.
     if taken.wasDropped { return false }
     report.add(taken.report)
-    for id in taken.touched.sorted() { queue.changed(id) }
+    for id in taken.touched.sorted() { try changed(id) }
     // What is owed here is not sent before the server's version has come.
     for name in taken.listedAndOwed { lookups[zone, default: []].insert(name) }
     // What the page could not show is looked up at once.
@@ -380,7 +380,7 @@ extension SyncMachine {
     report.add(taken.report)
     // The answer may say that the server went back in time.
     noteLoss(of: zone)
-    for id in taken.touched.sorted() { queue.changed(id) }
+    for id in taken.touched.sorted() { try changed(id) }
     for name in names { looked(up: RecordID(name, zone: zone)) }
     for id in taken.absent { doubt(id) }
   }

@@ -120,7 +120,7 @@ extension SyncMachine {
       let changes = page.records.map { ServerChange(RecordID($0.name, zone: zone), .version($0)) }
       let taken = try await store.take(changes, .query, serverOffset: database.serverOffsetMilliseconds)
       report.add(taken.report)
-      for id in taken.touched.sorted() { queue.changed(id) }
+      for id in taken.touched.sorted() { try changed(id) }
       if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
       next.take(page)
     } catch let error as StrandlineError where error.code == .tooLarge && limit > 1 {
@@ -258,7 +258,7 @@ extension SyncMachine {
     }
     report.add(taken.report)
     noteLoss(of: zone)
-    for id in taken.touched.sorted() { queue.changed(id) }
+    for id in taken.touched.sorted() { try changed(id) }
     for change in changes { looked(up: change.id) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     for id in taken.absent { doubt(id) }

@@ -63,7 +63,7 @@ extension SyncMachine {
     }
     report.add(done)
     report.add(taken.report)
-    for id in taken.touched.sorted() { queue.changed(id) }
+    for id in taken.touched.sorted() { try changed(id) }
     try await goOn(after: answer, zone)
   }
 
@@ -91,7 +91,7 @@ extension SyncMachine {
       case .saved, .deleted:
         (contention[id], postponed[id]) = (nil, nil)
         takenTypes.insert(upload.haltedType)
-        queue.changed(id)
+        try changed(id)
         if upload.isPreparation { queue.wake(id) }
       case .refused(let error, let policy, let server):
         if policy != .retry, policy != .signIn { postponed[id] = nil }

@@ -43,7 +43,7 @@ extension SyncMachine {
       try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: state.sweepEpoch, seen: seen, removed: removed)))
       try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
     }
-    for id in unread { queue.changed(id) }
+    for id in unread { try changed(id) }
   }
 
   /// Removes records that the server does not have, or creates them again.
@@ -60,7 +60,7 @@ extension SyncMachine {
       }
       let taken = try await store.take(changes, .fullFetch)
       report.add(taken.report)
-      for id in taken.touched.sorted() { queue.changed(id) }
+      for id in taken.touched.sorted() { try changed(id) }
     }
     if !absent.isEmpty { queue.referencesMayHaveChanged(in: zone) }
   }
@@ -83,7 +83,7 @@ extension SyncMachine {
             ruledMilliseconds: ruled)))
     }
     fetches[zone] = nil
-    for id in unread { queue.changed(id) }
+    for id in unread { try changed(id) }
   }
 
   /// The sweep would remove too much to be done without a question.

@@ -104,7 +104,7 @@ extension SyncMachine {
       }
     }
     for (id, _) in deletions {
-      queue.changed(id)
+      try changed(id)
       // One that could not be settled after all is looked at again.
       queue.wake(id)
     }

@@ -171,7 +171,7 @@ struct SyncMachine: Sendable {
     // What an earlier version could not read is read again.
     let kept = try await store.takeKept { [database] in database.record(readingAgain: $0, in: $1) }
     report.add(kept.report)
-    for id in kept.touched.sorted() { queue.changed(id) }
+    for id in kept.touched.sorted() { try changed(id) }
     // No request is under way at the end of a run.
     defer { store.projections.endsSending() }
     var limit = StepLimit(stepsMax: stepsMax)
@@ -329,6 +329,27 @@ struct SyncMachine: Sendable {
       dues.append(NextDue(milliseconds: rest, isServers: false))
     }
     return dues.min { $0.milliseconds < $1.milliseconds }
+  }
+
+  /// Something has changed about a record, at the server or here. If it owes nothing any more, what was refused of it is
+  /// forgotten: a later change of it begins anew.
+  mutating func changed(_ id: RecordID) throws {
+    queue.changed(id)
+    guard queue.remembers(id) || contention[id] != nil || postponed[id] != nil,
+      try store.projections.entry(id)?.pending == nil
+    else { return }
+    queue.settled(id)
+    (contention[id], postponed[id]) = (nil, nil)
+  }
+
+  /// What it remembers of single records.
+  var remembered: [String: Int] {
+    [
+      "waits": queue.waits.count, "tags": queue.refusedTags.count, "contention": contention.count,
+      "postponed": postponed.count,
+      "contentious": contentious.count, "doubts": doubts.count, "lookups": lookups.count, "parts": parts.count,
+      "refusedAlone": refusedAlone.count, "prepared": prepared == nil ? 0 : 1,
+    ].filter { $0.value > 0 }
   }
 
   /// A person has released a record, or given its change up.

@@ -74,7 +74,7 @@ struct UploadQueue: Sendable {
   private var woken: [RecordID] = []
   /// The tag with which a record met a conflict: it is not sent with the same one before it was looked up and, if that brought no
   /// other version, its zone fetched.
-  private var refusedTags: [RecordID: String] = [:]
+  private(set) var refusedTags: [RecordID: String] = [:]
   /// Zones and types of which every record was refused with the same words. Nothing of them is sent.
   private(set) var halted: [HaltedType: CloudError] = [:]
   /// When they are tried again by themselves, by the monotonic clock: a day after the first of them.
@@ -154,6 +154,14 @@ struct UploadQueue: Sendable {
     if lanes[id.zone]?.kept.forget(id) == true { keep(id) }
     // What waited for others through this one may wait for none now.
     for keeper in lanes[id.zone]?.kept.changed(id.name) ?? [] { wakeAll(.record(keeper)) }
+  }
+
+  func remembers(_ id: RecordID) -> Bool { waits[id] != nil || refusedTags[id] != nil || endedHolds[id] != nil }
+
+  /// A record owes nothing any more.
+  mutating func settled(_ id: RecordID) {
+    endWait(of: id)
+    (refusedTags[id], endedHolds[id]) = (nil, nil)
   }
 
   /// The records that wait for a zone's fetch, which has come to its end. What the server refused with a tag that is still

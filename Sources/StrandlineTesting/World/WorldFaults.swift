@@ -81,6 +81,8 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case write
   /// A record that an app deleted.
   case delete
+  /// A deleted record that a person had back as it was.
+  case restoredRecord
   /// A record that an app deleted and created again in one transaction.
   case recreate
   /// A transaction of several records.
@@ -157,7 +159,7 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
     switch self {
-    case .write, .delete, .together, .sync, .uploaded, .fetched, .merged: []
+    case .write, .delete, .restoredRecord, .together, .sync, .uploaded, .fetched, .merged: []
     case .failedSync: [.network, .busy]
     case .lostRequest, .lostAnswer, .duplicate, .delay, .offline: .network
     case .throttled: .busy

@@ -35,6 +35,8 @@ public enum WorldInvariant: String, Hashable, Sendable, CaseIterable {
   /// Nothing to decide at night: when the faults are over and time has passed, nothing is owed, held, blocked or frozen
   /// that a person did not ask for.
   case noStuckState
+  /// Bounded: an engine that owes nothing remembers nothing of single records.
+  case bounded
   /// Nothing ends in silence: a sync that returns has left nothing that it was to send, unless the status names it.
   case noSilence
   /// Honest: a step fails only if one of the world's faults explains it, and a log replayed gives the same projections.

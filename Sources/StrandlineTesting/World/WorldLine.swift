@@ -269,10 +269,30 @@ final class WorldRefusals: Sendable {
   }
 }
 
+/// Why the zones of a world that are gone at the server are gone, as its list of changes says it.
+final class WorldLosses: Sendable {
+  /// What a list of changed zones may say of a zone that is gone.
+  static let reasons: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
+  private let named = Mutex<[ZoneID: ZoneLoss]>([:])
+
+  func name(_ reason: ZoneLoss, for zone: ZoneID) { named.withLock { $0[zone] = reason } }
+
+  func naming(_ page: DatabasePage) -> DatabasePage {
+    var page = page
+    named.withLock { named in
+      for place in page.zones.indices where page.zones[place].loss == .deleted {
+        page.zones[place].loss = named[page.zones[place].id] ?? .deleted
+      }
+    }
+    return page
+  }
+}
+
 /// The server as a device's engine sees it: with refusals of single records.
 struct WorldDatabase: ForwardingDatabase {
   let base: any CloudDatabase
   let refusals: WorldRefusals
+  let losses: WorldLosses
   let together: WorldTogether
   let device: Int
   let store: @Sendable () -> RecordStore?
@@ -289,6 +309,10 @@ struct WorldDatabase: ForwardingDatabase {
     return try await together.judging(operations, in: zone, of: device, store()) {
       try await answer(operations, in: zone, atomic: atomic)
     }
+  }
+
+  func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {
+    losses.naming(try await base.databaseChanges(since: token, limit: limit))
   }
 
   private func answer(

@@ -160,6 +160,9 @@ extension WorldRun {
     if let zone = status.zones.first(where: \.isLost) {
       throw WorldBroken(.noStuckState, "\(name) has frozen \(zone.id), which exists")
     }
+    if let left = try store.sync.remembered, !left.isEmpty {
+      throw WorldBroken(.bounded, "\(name) owes nothing and remembers \(left)")
+    }
     if let wait = status.waitMilliseconds, wait > 2 * 3_600_000 {
       throw WorldBroken(.noStuckState, "\(name) waits another \(wait) ms: \(status.waitReason ?? "")")
     }

@@ -23,6 +23,7 @@ struct WorldRun {
   let time = WorldTime()
   let server: CloudServer
   let refusals = WorldRefusals()
+  private let losses = WorldLosses()
   let refused = Atomic64()
   private(set) var devices: [WorldDevice] = []
   var history = WorldHistory()
@@ -67,7 +68,7 @@ struct WorldRun {
   @discardableResult
   mutating func addDevice(offMilliseconds: Int64) -> WorldDevice {
     let number = devices.count
-    let refusals = refusals
+    let (refusals, losses) = (refusals, losses)
     let refused = refused
     let together = together
     let device = WorldDevice(
@@ -78,8 +79,8 @@ struct WorldRun {
           base: WebServicesDatabase(
             address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid", transport: line,
             environment: environment.system),
-          refusals: refusals, together: together, device: number, store: store, onRefusal: { refused.add() },
-          onDanger: { line.note($0) })
+          refusals: refusals, losses: losses, together: together, device: number, store: store,
+          onRefusal: { refused.add() }, onDanger: { line.note($0) })
       }, configure: app.configure)
     devices.append(device)
     return device
@@ -128,7 +129,9 @@ struct WorldRun {
 
   private mutating func take(_ next: WorldStep, on device: WorldDevice) async throws {
     switch next.action {
-    case .write(_, let changes): try await write(changes, on: device)
+    case .write(_, let changes):
+      if next.seed.isMultiple(of: 3), try await restoreRecord(changes, on: device) { return }
+      try await write(changes, on: device)
     case .sync(_, let direction): try await sync(device, direction)
     case .request(_, let number, let fault):
       device.line.plan(fault, request: number)
@@ -192,6 +195,32 @@ struct WorldRun {
       }
     }
     try await endPowerCut(device)
+  }
+
+  /// A person has a deleted record back as it was last, instead of an app creating it; false if it is there, or never was.
+  private mutating func restoreRecord(_ changes: [WorldChange], on device: WorldDevice) async throws -> Bool {
+    guard case .set(let record, _, _, true)? = changes.first, changes.count == 1 else { return false }
+    let store = try await device.open()
+    let id = WorldPlan.records[record]
+    guard try store.record(id) == nil else { return false }
+    armPowerCut(device)
+    do {
+      let receipt = try await store.restore(id)
+      say("\(device.name) restores \(id): \(receipt.lsns.map { "\($0)" } ?? "unchanged")")
+      tally[.restoredRecord] += 1
+      try remember(receipt, changes, [:], on: device, in: store)
+    } catch let error as StrandlineError {
+      if device.disk.isOff {
+        tally[.powerCutInWrite] += 1
+      } else if error.code == .noSuchRecord {
+        try await endPowerCut(device)
+        return false
+      } else {
+        throw WorldBroken(.honest, "\(device.name) cannot restore \(id): \(error)")
+      }
+    }
+    try await endPowerCut(device)
+    return true
   }
 
   /// The births of the records that a transaction changes, as the app sees them before it.
@@ -483,6 +512,7 @@ struct WorldRun {
     case .deleteZone(let zone):
       guard try server.records(zone: WorldPlan.zones[zone].name, in: Self.key) != nil else { return }
       tally[.deletedZone] += 1
+      losses.name(WorldLosses.reasons[Int(next.seed % 3)], for: WorldPlan.zones[zone])
       try server.deleteZone(WorldPlan.zones[zone].name, in: Self.key)
       try history.readOn(server)
     case .makeZone(let zone):
