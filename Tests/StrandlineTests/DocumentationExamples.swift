@@ -389,6 +389,12 @@ func sendOneAgain(in store: RecordStore) async throws {
   try store.sync.wake(.foreground)
 }
 
+func syncing(with database: any CloudDatabase, appVersion: String) -> SyncConfiguration {
+  var configuration = SyncConfiguration(database)
+  configuration.appVersion = appVersion
+  return configuration
+}
+
 func decide(about zone: ZoneID, in store: RecordStore, keepingMine: Bool) async throws {
   // From the server: what it does not have is removed here. From here: it is uploaded again, and the zone is made if need be.
   try await store.sync.resync(zone, from: keepingMine ? .here : .server)
@@ -414,6 +420,19 @@ func endZone(_ zone: ZoneID, in store: RecordStore) async throws {
   // Its records are still readable here, and `resync(zone, from: .here)` would make it anew. Remove them here too:
   try await store.sync.resync(zone, from: .server)
   try await store.sync.now()
+}
+
+struct DiaryPage: SyncRecord {
+  var id: String
+  var text: FieldValue = .encrypted(.string(""))
+
+  var words: String {
+    get {
+      guard case .encrypted(.string(let words)) = text else { return "" }
+      return words
+    }
+    set { text = .encrypted(.string(newValue)) }
+  }
 }
 
 struct Buoy: SyncRecord {
@@ -690,7 +709,13 @@ struct `The examples of the documentation` {
     #expect(try await syncNow(tablet) == 1)
     #expect(try tablet.value(Note.self, "tide")?.title == "Low tide at six")
     try await sendOneAgain(in: tablet)
+    var page = DiaryPage(id: "today")
+    page.words = "fog"
+    try await tablet.write { [page] tx in try tx.save(page) }
+    #expect(try tablet.value(DiaryPage.self, "today")?.words == "fog")
+    #expect(try tablet.record(page.recordID)?["text"] == .encrypted(.string("fog")))
     try await tablet.close()
+    #expect(syncing(with: database, appVersion: "2").appVersion == "2")
 
     try await openLedger(at: folder("ledger"), cloud: database).close()
     try await openWithNewestFirst(at: folder("newest"), cloud: database).close()

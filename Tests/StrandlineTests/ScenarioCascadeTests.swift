@@ -2,10 +2,12 @@
 // the server yet. The names of the tests begin with the numbers of the scenarios.
 
 import Strandline
+import StrandlineLog
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
+import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(10))) struct ScenarioCascadeTests {
@@ -94,7 +96,7 @@ import Testing
   private func expectKept(by name: String, _ a: Device, _ b: Device, _ cloud: RefusingCloud) async throws {
     _ = try await a.run()
     #expect(!cloud.sent.joined().contains("target"))
-    #expect(try await a.open().pendingChange(of: RecordID("target"))?.obstacle != nil)
+    #expect(try await a.open().pendingChange(of: RecordID("target"))?.obstacle == .referrer(RecordID(name)))
     cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
     a.clock.advance(milliseconds: 3_600_000)
     #expect(try await a.run() == nil)
@@ -146,7 +148,7 @@ import Testing
   @Test func `90: a set that makes the new target and deletes the old one goes with the record that moves`()
     async throws
   {
-    let (a, b, _) = try await chain(atomic: true)
+    let (a, b, cloud) = try await chain(atomic: true)
     try await a.open().write { tx in
       try tx.create(Record(type: "Note", id: RecordID("place")))
       try tx.delete(RecordID("target"))
@@ -157,6 +159,7 @@ import Testing
       try tx.save(record)
     }
     #expect(try await a.run() == nil)
+    expectOneRequest(cloud, ["place", "target", "middle"])
     #expect(try await a.owesNothing)
     try await b.exchange()
     #expect(try await b.value("middle") == "new")
@@ -170,7 +173,7 @@ import Testing
     try await a.write("r", ["title": "old", "link": link("t2", .deleteSelf)])
     try await a.write("q", ["title": "old", "link": link("t1", .deleteSelf)])
     try await a.exchange()
-    _ = try await a.openRefusing(atomicZones: [.main])
+    let cloud = try await a.openRefusing(atomicZones: [.main])
     for (name, target) in [("r", "t1"), ("q", "t2")] {
       try await a.open().write { tx in
         var record = try #require(try tx.record(RecordID(name)))
@@ -180,6 +183,7 @@ import Testing
       }
     }
     #expect(try await a.run() == nil)
+    expectOneRequest(cloud, ["t1", "t2", "r", "q"])
     #expect(try await a.owesNothing)
     try await b.exchange()
     for name in ["r", "q"] { #expect(try await b.value(name) == "new") }
@@ -237,7 +241,7 @@ import Testing
   @Test func `90: a set goes with the record that leaves what it deletes, though that one waits for another`()
     async throws
   {
-    let (a, b, _) = try await chain(atomic: true)
+    let (a, b, cloud) = try await chain(atomic: true)
     try await a.open().write { tx in
       try tx.create(Record(type: "Note", id: RecordID("first")))
       try tx.delete(RecordID("target"))
@@ -251,6 +255,7 @@ import Testing
       try tx.save(record)
     }
     #expect(try await a.run() == nil)
+    expectOneRequest(cloud, ["first", "target", "second", "middle"])
     #expect(try await a.owesNothing)
     try await b.exchange()
     #expect(try await b.value("middle") == "new")
@@ -271,6 +276,13 @@ import Testing
     #expect(cloud.sent.joined().contains("target"))
     try await b.exchange()
     #expect(try await !b.lives("target"))
+    #expect(try await b.lives("child") == (action == .none))
+    guard action == .none else { return }
+    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
+    a.clock.advance(milliseconds: 3_600_000)
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    #expect(try await b.value("child") == "new")
   }
 
   @Test func `90: what a request without an answer may have brought to the server is kept too`() async throws {
@@ -391,9 +403,303 @@ import Testing
     a.clock.advance(milliseconds: 3_600_000)
     #expect(try await a.run() == nil)
     #expect(try await a.run() == nil)
+    #expect(cloud.sent.last.map { Set($0) } == ["with", "target", "place", "middle"])
+    #expect(cloud.areAtomic.last == true)
     #expect(try await a.owesNothing)
     try await b.exchange()
     #expect(try await b.value("middle") == "new")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: a record that waits is read again when the app writes it again`() async throws {
+    let (a, b, cloud) = try await pair()
+    for name in ["other", "with"] { try await a.write(name) }
+    #expect(try await a.run() == nil)
+    cloud.forgetSent()
+    let store = try await a.open()
+    cloud.refuse { script in
+      script.items["child"] = [CloudError(.throttled, reason: "later")]
+      // While the first deletion is under way, before which it was read what "child" leaves: nothing.
+      script.refusal = { request, operations in
+        guard request == .modify, operations.map(\.name) == ["other"] else { return nil }
+        _ = try? store.writeBlocking { tx in
+          guard var child = try tx.record(RecordID("child")) else { return }
+          (child["title"], child["link"]) = ("new", nil)
+          try tx.save(child)
+          try tx.delete(RecordID("target"))
+        }
+        return nil
+      }
+      // So that "child" still waits then.
+      script.requests[.zoneChanges] = [CloudError(.internalError, reason: "no", httpStatus: 500)]
+    }
+    try await a.write("child", ["title": "newer"])
+    try await a.write("with", ["title": "new"])
+    try await a.erase("other")
+    _ = try await a.run()
+    a.clock.advance(milliseconds: 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.last == ["target"])
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("child") == "new")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: what a request without an answer may have linked is kept too`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["target", "middle", "other"] { try await a.write(name, ["title": "old"]) }
+    try await a.write("child", ["title": "old", "link": link("middle", .deleteSelf)])
+    try await a.exchange()
+    let cloud = try await a.openRefusing()
+    cloud.refuse { ($0.items["child"], $0.isForever) = ([CloudError(.badRequest, reason: "no")], true) }
+    try await leave("child", a)
+    try await a.erase("other")
+    #expect(try await a.run() == nil)
+    // It is known now that nothing deletes "middle".
+    #expect(cloud.sent.last == ["other"])
+    let gateway = CloudError(.internalError, reason: "bad gateway", httpStatus: 502)
+    cloud.refuse { script in
+      script.lostAnswers = [gateway]
+      script.refusal = { request, _ in request == .zoneChanges ? gateway : nil }
+    }
+    try await a.write("middle", ["link": link("target", .deleteSelf)])
+    try await a.erase("target")
+    // In one run, which waits: the next one reads everything anew.
+    #expect(try await a.run() != nil)
+    #expect(!cloud.sent.joined().contains("target"))
+    cloud.refuse { ($0.refusal, $0.items, $0.isForever) = (nil, [:], false) }
+    try await a.open().releaseHolds(of: [RecordID("child")])
+    a.clock.advance(milliseconds: 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("child") == "new")
+    #expect(try await !b.lives("target"))
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: a save that is not durable yet keeps what it leaves`() async throws {
+    let (a, b, cloud) = try await pair()
+    let store = try await a.open()
+    #expect(try await a.run() == nil)
+    cloud.forgetSent()
+    try await a.erase("target")
+    let queued = Mutex<UInt64?>(nil)
+    cloud.refuse { script in
+      // Nothing follows that would make it durable before the deletion's turn.
+      script.list = { number, page in
+        guard number == 1 else { return page }
+        let receipt = try? store.enqueue { tx in
+          guard var child = try tx.record(RecordID("child")) else { return }
+          (child["title"], child["link"]) = ("new", nil)
+          try tx.save(child)
+        }.receipt
+        queued.withLock { $0 = receipt?.durableLSN.rawValue }
+        return page
+      }
+    }
+    // `run` compares with a replay of the log, which has only what is durable.
+    _ = try? await a.sync()
+    #expect(!cloud.sent.joined().contains("target"))
+    guard case .writer(let log) = store.source, let lsn = queued.withLock({ $0 }) else {
+      Issue.record("nothing was written")
+      return
+    }
+    try await log.waitUntilDurable(lsn)
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent == [["child"], ["target"]])
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("child") == "new")
+    try await expectAgreement(a, b)
+  }
+
+  @Test(arguments: [Reference.Action.deleteSelf, .validate], [false, true])
+  func `90: a record that refers to a new life of another type goes after it`(
+    _ action: Reference.Action, isAtomic: Bool
+  ) async throws {
+    let (a, b, cloud) = try await pair(atomic: isAtomic)
+    cloud.refuse { $0.items["target"] = [CloudError(.throttled, reason: "later")] }
+    try await a.open().write { tx in
+      try tx.delete(RecordID("target"))
+      try tx.create(Record(type: "Task", id: RecordID("target"), fields: ["title": "new"]))
+    }
+    try await a.open().write { tx in
+      try tx.create(Record(type: "Note", id: RecordID("x"), fields: ["title": "new", "link": link("target", action)]))
+      if isAtomic { try tx.create(Record(type: "Note", id: RecordID("with"))) }
+    }
+    _ = try await a.run()
+    a.clock.advance(milliseconds: 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    for name in ["x", "target"] { #expect(try await b.value(name) == "new") }
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: an edit of what is bound to a record at the server does not wait for that record's other type`()
+    async throws
+  {
+    let (a, b, cloud) = try await pair(.validate)
+    try await a.open().write { tx in
+      try tx.delete(RecordID("target"))
+      try tx.create(Record(type: "Task", id: RecordID("target")))
+    }
+    try await a.write("child", ["title": "new"])
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.contains(["child"]))
+    try await b.exchange()
+    #expect(try await b.value("child") == "new")
+  }
+
+  @Test(arguments: [0, 1])
+  func `90: what the app writes while a batch is prepared keeps the old life that the batch would delete`(
+    _ requests: Int
+  ) async throws {
+    let (a, b, _) = try await pair()
+    try await a.close()
+    let cloud = RefusingCloud(a)
+    let store = try await a.open(database: cloud) { $0.batch.operations = 1 }
+    // The number of the requests before decides whether the next batch is prepared before the answer or after.
+    for number in 0..<requests {
+      try await a.write("before\(number)")
+      #expect(try await a.run() == nil)
+    }
+    cloud.forgetSent()
+    try await a.write("first")
+    try await a.open().write { tx in
+      try tx.delete(RecordID("target"))
+      try tx.create(Record(type: "Task", id: RecordID("target"), fields: ["title": "new"]))
+    }
+    cloud.refuse { script in
+      script.beforeModify = { number in
+        guard number == 1 else { return }
+        try await store.write { tx in
+          guard var child = try tx.record(RecordID("child")) else { return }
+          (child["title"], child["link"]) = ("new", nil)
+          try tx.save(child)
+        }
+      }
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent == [["first"], ["child"], ["target"], ["target"]])
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    for name in ["child", "target"] { #expect(try await b.value(name) == "new") }
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: two sets that wait for each other through two records go together`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["t1", "t2"] { try await a.write(name, ["title": "old"]) }
+    try await a.write("r", ["title": "old", "link": link("t1", .deleteSelf)])
+    try await a.write("q", ["title": "old", "link": link("t2", .deleteSelf)])
+    try await a.exchange()
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    for (made, deleted) in [("p", "t1"), ("x", "t2")] {
+      try await a.open().write { tx in
+        try tx.create(Record(type: "Note", id: RecordID(made)))
+        try tx.delete(RecordID(deleted))
+      }
+    }
+    for (name, place) in [("r", "x"), ("q", "p")] {
+      try await a.write(name, ["title": "new", "link": link(place, .deleteSelf)])
+    }
+    #expect(try await a.run() == nil)
+    expectOneRequest(cloud, ["p", "x", "t1", "t2", "r", "q"])
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    for name in ["r", "q"] { #expect(try await b.value(name) == "new") }
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: what gets another type keeps nothing, as the server deletes the old life anyway`() async throws {
+    let (a, b, cloud) = try await chain(atomic: true)
+    cloud.refuse { ($0.items["middle"], $0.isForever) = ([CloudError(.badRequest, reason: "no")], true) }
+    try await a.open().write { tx in
+      try tx.delete(RecordID("middle"))
+      try tx.create(Record(type: "Task", id: RecordID("middle"), fields: ["title": "new"]))
+    }
+    try await a.open().write { tx in
+      var child = try #require(try tx.record(RecordID("child")))
+      (child["title"], child["link"]) = ("new", nil)
+      try tx.save(child)
+      try tx.delete(RecordID("target"))
+    }
+    #expect(try await a.run() == nil)
+    expectOneRequest(cloud, ["child", "target"])
+    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
+    try await a.open().releaseHolds(of: [RecordID("middle")])
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    for name in ["child", "middle"] { #expect(try await b.value(name) == "new") }
+    try await expectAgreement(a, b)
+  }
+
+  /// Of the requests with any of these records, the first that the server took had all of them, and goes whole.
+  private func expectOneRequest(_ cloud: RefusingCloud, _ names: Set<String>) {
+    let requests = zip(cloud.sent, cloud.areAtomic).filter { !names.isDisjoint(with: $0.0) }
+    #expect(requests.map { Set($0.0) } == [names])
+    #expect(requests.map(\.1) == [true])
+  }
+
+  @Test func `90: a set waits for a write of one of its records that is not durable yet`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for name in ["one", "two"] { try await a.write(name, ["title": "old"]) }
+    try await a.exchange()
+    let cloud = try await a.openRefusing(atomicZones: [.main])
+    let store = try await a.open()
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.items["two"] = [CloudError(.quotaExceeded, reason: "full", retryAfter: 60)] }
+    try await store.write { tx in
+      for name in ["one", "two"] {
+        var record = try #require(try tx.record(RecordID(name)))
+        record["title"] = "new"
+        try tx.save(record)
+      }
+    }
+    #expect(try await a.run() == nil)
+    a.clock.advance(milliseconds: 3_600_000)
+    let queued = try store.enqueue { tx in
+      var record = try #require(try tx.record(RecordID("one")))
+      record["title"] = "newer"
+      try tx.save(record)
+    }
+    // What is owed is read while it is written as well.
+    _ = try store.pendingChanges()
+    _ = try store.pendingChange(of: RecordID("one"))
+    try await a.sync()
+    try await queued.log?.waitUntilDurable(queued.receipt.durableLSN.rawValue)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("one") == "newer")
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `90: a run for another zone forgets nothing of what keeps a record`() async throws {
+    let (a, b, _) = try await pair()
+    try await a.write("other", zone: ZoneID("Other"))
+    #expect(try await a.run() == nil)
+    try await leave("child", a)
+    for zone in [ZoneID("Other"), .main] {
+      if zone == .main { try await a.erase("target") }
+      var options = CycleOptions()
+      options.zone = zone
+      _ = try await a.open().sync.cycle(options)
+    }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
+    #expect(try await b.value("child") == "new")
     try await expectAgreement(a, b)
   }
 }

@@ -572,4 +572,31 @@ private func counting() -> ConflictRules {
     #expect(held?.code == "damaged" && held?.words.isEmpty == false)
     #expect(try await a.sync(.pullOnly).held == 0, "it is not asked for again")
   }
+
+  /// A new life takes the place of one that another device has edited, and is acknowledged. What it replaced is shown again.
+  @Test func `67, 68: an old page undoes no life that has taken another one's place`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = LateCloud(a.web())
+    try await a.open(database: cloud)
+    try await b.put("n", ["title": "old"])
+    try await exchange(b, a)
+    try await b.put("n", ["title": "edited", "body": "edited"])
+    try await b.exchange()
+    let old = try await cloud.current("n")
+    try await a.open().write { tx in
+      try tx.delete(RecordID("n"))
+      try tx.create(Record(type: "Note", id: RecordID("n"), fields: ["title": "new"]))
+    }
+    try await a.exchange()
+    #expect(try await a.open().status().unsettled == 0)
+    #expect(try await a.value("n") == "new")
+    cloud.showAgain(.saved(old))
+    try await b.put("other", ["title": "x"])
+    try await exchange(b, a)
+    #expect(try await a.value("n") == "new")
+    #expect(try await a.value("n", "body") == nil)
+    try await exchange(b, a)
+    try await expectAgreement(a, b)
+  }
 }

@@ -26,6 +26,19 @@ private final class Seen: Sendable {
 }
 
 @Suite(.timeLimit(.minutes(5))) struct `The status of an engine` {
+  @Test func `says after a relaunch that it has synced before`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n")
+    #expect(try await a.run() == nil)
+    #expect(try await a.sentence == "Synced")
+    try await a.close()
+    try await a.open(database: cloud)
+    #expect(try await a.sentence == "Not synced since the start")
+    #expect(try await a.run() == nil)
+    #expect(try await a.sentence == "Synced")
+  }
+
   @Test func `says what is owed, how far an upload is, and what was fetched`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

@@ -47,8 +47,8 @@ public enum RecordRule: Sendable {
   /// The fields that were changed here stand, and of all others the server's.
   case clientWins
   /// What a function of the app makes of both. It must depend on nothing but the conflict. It runs while no lock is held,
-  /// and again if the record changes meanwhile. If it throws, or returns what cannot be saved, the record is joined, and
-  /// its history says why.
+  /// and again if the record changes meanwhile, three times at most. After that, and if it throws or returns what cannot be
+  /// saved, the record is joined, and its history says why.
   case resolver(@Sendable (Conflict) throws -> Record)
 }
 

@@ -136,15 +136,11 @@ struct KnownObstacles {
     var waits = try targets(of: id, pending).filter(\.isOwed).map {
       Wait(place: .record($0.id), obstacle: .target($0.id))
     }
-    if try pending.isDeletion || makesRoom(id, pending) {
+    if try pending.isDeletion || store.isReplaced(id) {
       waits += try referrers(of: id).map { Wait(place: .record($0), obstacle: .referrer($0)) }
     }
     if let set = store.projections.set(of: id) { waits.append(Wait(place: .set(set), obstacle: .together(id))) }
     return waits
-  }
-
-  private func makesRoom(_ id: RecordID, _ pending: Pending) throws -> Bool {
-    try store.projections.entry(id).map { entry in try store.makesRoom(id, entry, pending) } ?? false
   }
 
   /// The records that a save needs and the server does not have, but for those that go with it; none if the save cannot be read.
@@ -155,7 +151,8 @@ struct KnownObstacles {
       let target = RecordID(name, zone: id.zone)
       if target == id || set != nil && store.projections.set(of: target) == set { return nil }
       let entry = try store.projections.entry(target)
-      return entry?.base == nil ? (target, entry?.pending != nil) : nil
+      if entry?.base == nil { return (target, entry?.pending != nil) }
+      return try store.isReplaced(target) && !store.binds(id, to: name) ? (target, true) : nil
     }
   }
 
@@ -180,9 +177,10 @@ struct KnownObstacles {
     return all
   }
 
-  /// The names that the version in an event needs at the server; none if it cannot be read.
+  /// The names that the version in an event needs at the server; none if it cannot be read, or not yet.
   private func needs(at lsn: LSN, of id: RecordID) throws -> [String] {
     var names: [String] = []
+    if lsn > store.durableLSN { return [] }
     do throws(StrandlineError) {
       guard let shown = try store.source.versionIfKept(at: lsn) else { return [] }
       UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, action in

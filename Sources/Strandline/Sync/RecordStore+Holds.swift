@@ -9,6 +9,7 @@ extension RecordStore {
   /// them. All of it is durable when this returns.
   ///
   /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them is not held, and then nothing has changed; as `write`.
+  /// - Complexity: O(ids).
   public func releaseHolds(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
     let ids = ids.map(canonical)
     try await CallSite(fileID, line).run("releasing held records") {
@@ -37,6 +38,7 @@ extension RecordStore {
   /// The discarded changes stay in the history until a compaction removes them.
   ///
   /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them owes nothing, and then nothing has changed; as `write`.
+  /// - Complexity: O(ids).
   public func discardChanges(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
     let ids = ids.map(canonical)
     try await CallSite(fileID, line).run("discarding changes") {

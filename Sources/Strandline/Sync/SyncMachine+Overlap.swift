@@ -128,6 +128,8 @@ extension SyncMachine {
   /// What was prepared, if it may go now.
   mutating func takePrepared(_ frozen: Set<ZoneID>) -> Prepared? {
     if case .send(let zone, _)? = prepared?.work, frozen.contains(zone) { dropPrepared() }
+    // Whether an old life may be deleted is asked again: the app, or the answer, may have changed what keeps it.
+    if prepared?.batch?.uploads.contains(where: \.isPreparation) == true { dropPrepared() }
     defer { prepared = nil }
     return prepared
   }

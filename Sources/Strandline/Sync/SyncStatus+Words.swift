@@ -72,7 +72,8 @@ extension SyncStatus {
     if let listing = download.listing {
       return "\(Self.things(listing.total - listing.done, "record")) to fetch"
     }
-    return lastFetchMilliseconds == nil && lastUploadMilliseconds == nil ? "Not synced yet" : "Synced"
+    guard lastFetchMilliseconds == nil, lastUploadMilliseconds == nil else { return "Synced" }
+    return account == nil ? "Not synced yet" : "Not synced since the start"
   }
 
   /// What a code says to a user.

@@ -12,12 +12,11 @@ struct UploadLane: Sendable {
   private var taken = 0
   /// The records in the units, each with the mutation that is to be sent. A unit may hold an older one.
   private var ready: [RecordID: LSN] = [:]
-  /// Deletions; they go when the saves up to `end` have.
+  /// Deletions; they go when no save is ready.
   private var deletions = LSNSet()
-  private var end: LSN = .none
   /// The numbers of the sets that may be complete (UploadQueue+Sets.swift).
   var sets = LSNSet()
-  /// What must not be deleted before saves are taken (UploadQueue+Kept.swift).
+  /// What must not be deleted before saves are taken (KeptRecords.swift).
   var kept = KeptRecords()
 
   /// How many records can be sent.
@@ -28,16 +27,13 @@ struct UploadLane: Sendable {
 
   /// The oldest mutation that can be sent; nil if there is none.
   ///
-  /// - Parameter cursor: every older mutation has been looked at.
-  func oldest(_ cursor: LSN) -> LSN? {
-    areDeletionsDue(cursor) ? deletions.first : taken < units.count ? units[taken].first?.lsn : nil
+  /// - Parameter isRead: whether everything that is owed has been looked at, so that deletions may go.
+  func oldest(_ isRead: Bool) -> LSN? {
+    taken < units.count ? units[taken].first?.lsn : isRead ? deletions.first : nil
   }
 
-  /// Whether deletions go next: every save that was there before them has gone or waits.
-  func areDeletionsDue(_ cursor: LSN) -> Bool {
-    guard !deletions.isEmpty, cursor >= end else { return false }
-    return !units[taken...].contains { $0.contains { $0.lsn <= end } }
-  }
+  /// Whether no save is ready.
+  var hasNoSaves: Bool { taken == units.count }
 
   func isReady(_ id: RecordID, _ lsn: LSN) -> Bool { ready[id] == lsn }
 
@@ -48,14 +44,11 @@ struct UploadLane: Sendable {
     for item in more.joined() { ready[item.id] = item.lsn }
   }
 
-  mutating func add(deletion lsn: LSN, end: LSN) {
-    if deletions.isEmpty { self.end = end }
-    deletions.insert(lsn)
-  }
+  mutating func add(deletion lsn: LSN) { deletions.insert(lsn) }
 
   /// Forgets what is ready, and what was read of what saves leave.
   mutating func forget() {
-    (units, taken, ready, deletions, end, sets) = ([], 0, [:], LSNSet(), .none, LSNSet())
+    (units, taken, ready, deletions, sets) = ([], 0, [:], LSNSet(), LSNSet())
     kept = KeptRecords()
   }
 
@@ -76,20 +69,17 @@ struct UploadLane: Sendable {
     return batch
   }
 
-  /// Takes the oldest deletions that are due.
-  ///
-  /// - Parameter last: what the next ones wait for.
-  mutating func takeDeletions(_ count: Int, _ last: LSN) -> [LSN] {
-    let some = deletions.first(count, after: .none, upTo: end)
+  /// Takes the oldest deletions.
+  mutating func takeDeletions(_ count: Int) -> [LSN] {
+    let some = deletions.first(count, after: .none, upTo: LSN(rawValue: .max))
     for lsn in some { deletions.remove(lsn) }
-    if let first = deletions.first, first > end { end = last }
     return some
   }
 
-  mutating func putBack(_ units: [[UploadItem]], _ cursor: LSN) {
+  mutating func putBack(_ units: [[UploadItem]]) {
     guard let first = units.first?.first else { return }
     guard !first.isDeletion else {
-      for item in units.joined() { add(deletion: item.lsn, end: cursor) }
+      for item in units.joined() { add(deletion: item.lsn) }
       return
     }
     self.units = units + self.units[taken...]

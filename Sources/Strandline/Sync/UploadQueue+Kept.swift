@@ -1,113 +1,9 @@
-// What must stay at the server until a save is there. The save may take away the reference by which the server would delete its
-// record along with the target: to delete the target first, or what the target hangs on, would delete the record with the edit.
-//
-// So a record keeps what its save leaves, whatever it waits for, until the save is taken. What that is, is read when a deletion is
-// about to go. A reference that the save does not change keeps nothing: the deletion takes the record along afterwards as well.
+// What unsent saves leave at the server (KeptRecords.swift) is read from the log when a deletion is about to go: then at the latest
+// it has to be known, and most edits are taken before any deletion is.
 
 import StrandlineLog
 import StrandlineSystem
 import Synchronization
-
-/// What the unsent saves of a zone leave, and what that hangs on.
-struct KeptRecords: Sendable {
-  /// Records that are not sent now. What they leave is read when a deletion is about to go.
-  var toRead: Set<RecordID> = []
-  /// What is owed behind the queue's cursor was read up to here.
-  var readUpTo: LSN = .none
-  /// What each record leaves, and the mutation by which it does.
-  private var left: [RecordID: (lsn: LSN, names: Set<String>)] = [:]
-  /// The names that are left, each with the records that leave it.
-  private var leavers: [String: Set<RecordID>] = [:]
-  /// Of the names that are left, and of those that they hang on: with which ones the server deletes them.
-  private var links: [String: [String]] = [:]
-  /// The same the other way round: what the server deletes along with each name.
-  private var hanging: [String: Set<String>] = [:]
-  /// Names whose links have to be read.
-  private var unread: Set<String> = []
-
-  func knows(_ id: RecordID, _ lsn: LSN) -> Bool { left[id]?.lsn == lsn }
-
-  func isKnown(_ id: RecordID) -> Bool { left[id] != nil }
-
-  mutating func keep(_ names: Set<String>, by id: RecordID, at lsn: LSN) {
-    forget(id)
-    left[id] = (lsn, names)
-    for name in names {
-      leavers[name, default: []].insert(id)
-      if links[name] == nil { unread.insert(name) }
-    }
-  }
-
-  /// A record keeps nothing any more. Returns false if it was not known to.
-  @discardableResult
-  mutating func forget(_ id: RecordID) -> Bool {
-    guard let (_, names) = left.removeValue(forKey: id) else { return false }
-    for name in names {
-      leavers[name]?.remove(id)
-      if leavers[name]?.isEmpty == true { leavers[name] = nil }
-    }
-    if leavers.isEmpty { (links, hanging, unread) = ([:], [:], []) }
-    return true
-  }
-
-  /// The server has another version of a record.
-  ///
-  /// - Returns: the records that kept something through it.
-  mutating func changed(_ name: String) -> [RecordID] {
-    guard links[name] != nil || unread.contains(name) else { return [] }
-    forgetLinks(of: name)
-    return keepers(of: name)
-  }
-
-  /// The server may have another version of a record: what it hangs on is read again.
-  mutating func forgetLinks(of name: String) {
-    guard links[name] != nil else { return }
-    for target in links.removeValue(forKey: name) ?? [] {
-      hanging[target]?.remove(name)
-      if hanging[target]?.isEmpty == true { hanging[target] = nil }
-    }
-    unread.insert(name)
-  }
-
-  /// Reads what is not known yet of what hangs on what.
-  ///
-  /// - Parameter read: with which names the server deletes a record.
-  mutating func readLinks(_ read: (String) throws -> [String]) throws {
-    while !unread.isEmpty {
-      for name in unread {
-        let targets = try read(name)
-        unread.remove(name)
-        links[name] = targets
-        for target in targets {
-          hanging[target, default: []].insert(name)
-          if links[target] == nil { unread.insert(target) }
-        }
-      }
-    }
-  }
-
-  /// A record whose unsent save the deletion of `name` could take along; the nearest one, in order. Nil if there is none.
-  func keeper(of name: String, where isMeant: (RecordID) -> Bool = { _ in true }) -> RecordID? {
-    var met: Set<String> = [name]
-    var nearest = [name]
-    while !nearest.isEmpty {
-      let keepers = Set(nearest.flatMap { leavers[$0] ?? [] }).filter(isMeant)
-      if let first = keepers.min() { return first }
-      nearest = nearest.flatMap { hanging[$0] ?? [] }.filter { met.insert($0).inserted }
-    }
-    return nil
-  }
-
-  /// All of them.
-  func keepers(of name: String) -> [RecordID] {
-    var found: Set<RecordID> = []
-    _ = keeper(of: name) { id in
-      found.insert(id)
-      return false
-    }
-    return found.sorted()
-  }
-}
 
 extension UploadQueue {
   /// Before a deletion goes: reads what is left by records whose saves are not sent yet.
@@ -179,13 +75,15 @@ extension RecordStore {
     }
   }
 
-  /// What binds the record at the server by a reference that its newest mutation takes away.
+  /// What binds the record at the server by a reference that its newest mutation takes away. Nothing if the record at the server is
+  /// to be deleted anyway.
   private func left(by id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Set<String> {
     var known = try references(of: id, at: versionsAtServer(entry)).filter { $0.action == .deleteSelf }
     // What the server would refuse to delete: it takes nothing along, but would cost a request.
     if let base = entry.base { known.formUnion(try references(of: id, at: [base.content])) }
     // Of a save that is not durable yet it cannot be read what it still refers to.
     if known.isEmpty || pending.newest > durableLSN { return Set(known.map(\.name)) }
+    if try replacesType(id, entry, pending) { return [] }
     return Set(known.subtracting(try references(of: id, at: [pending.newest])).map(\.name))
   }
 
@@ -222,9 +120,22 @@ extension RecordStore {
     var action: Reference.Action
   }
 
+  /// Whether the record at the server is bound to another one.
+  func binds(_ id: RecordID, to name: String) throws -> Bool {
+    guard let entry = try projections.entry(id) else { return false }
+    return try references(of: id, at: versionsAtServer(entry)).contains { $0.name == name }
+  }
+
+  /// Whether the server has a record of another type under a name than the one that is to be sent: the old one is deleted first, with
+  /// what is bound to it by then.
+  func isReplaced(_ id: RecordID) throws -> Bool {
+    guard let entry = try projections.entry(id), let pending = entry.pending else { return false }
+    return try replacesType(id, entry, pending)
+  }
+
   /// Whether a save gives a record that the server has another type, so that the old one is deleted first.
-  package func makesRoom(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
-    guard !pending.isDeletion, let base = entry.base else { return false }
+  package func replacesType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
+    guard !pending.isDeletion, let base = entry.base, pending.newest <= durableLSN else { return false }
     do {
       guard let new = try source.versionIfKept(at: pending.newest), let old = try source.versionIfKept(at: base.content)
       else { return false }

@@ -37,19 +37,26 @@ extension UploadQueue {
   ) throws -> [String: String] {
     var missing: [String: String] = [:]
     var needing: [String: [String]] = [:]
+    var replaced: [String: Bool] = [:]
     var place = 0
     while place < order.count {
       let name = order[place]
       place += 1
-      for need in all[name]?.needs ?? [] { needing[need, default: []].append(name) }
-      for target in all[name]?.targets ?? [] where all[target] == nil {
+      let needs = all[name]?.needs ?? []
+      for need in needs { needing[need, default: []].append(name) }
+      for target in needs where target != name {
+        let isReplaced = try replaced[target] ?? store.isReplaced(RecordID(target, zone: zone))
+        replaced[target] = isReplaced
+        if isReplaced, try !goesBefore(RecordID(name, zone: zone), target) { missing[name] = target }
+      }
+      for target in all[name]?.targets ?? [] where all[target] == nil && missing[name] == nil {
         switch try find(RecordID(target, zone: zone), &reading) {
         case .atServer: break
         case .ready(let item):
           endWait(of: item.id)
           all[target] = item
           order.append(target)
-        case .waits: if all[name]?.needs.contains(target) == true { missing[name] = target }
+        case .waits: if needs.contains(target) { missing[name] = target }
         }
       }
     }
@@ -63,6 +70,14 @@ extension UploadQueue {
       }
     }
     return missing
+  }
+
+  /// Whether a record may go before the other one that it refers to gets another type. Not one that refers to it only now: it
+  /// would be deleted along with the old one.
+  mutating func goesBefore(_ id: RecordID, _ target: String) throws -> Bool {
+    if try store.binds(id, to: target) { return true }
+    try readLeft(in: id.zone)
+    return lanes[id.zone]?.kept.keepers(of: target).contains(id) == true
   }
 
   enum Found {

@@ -54,7 +54,7 @@ extension UploadQueue {
     let ids = Set(items.map(\.id))
     return try items.contains { item in
       guard !item.isDeletion, let entry = try store.projections.entry(item.id), let pending = entry.pending,
-        try store.makesRoom(item.id, entry, pending)
+        try store.replacesType(item.id, entry, pending)
       else { return false }
       return lanes[item.id.zone]?.kept.keeper(of: item.id.name) { $0 != item.id && ids.contains($0) } != nil
     }
@@ -66,7 +66,7 @@ extension UploadQueue {
     var lane = lanes.removeValue(forKey: zone) ?? UploadLane()
     lane.append(UploadPlan.units(items.filter { !$0.isDeletion }))
     // The cursor comes to a newer one.
-    for item in items where item.isDeletion && item.lsn <= cursor { lane.add(deletion: item.lsn, end: cursor) }
+    for item in items where item.isDeletion && item.lsn <= cursor { lane.add(deletion: item.lsn) }
     lanes[zone] = lane
   }
 
@@ -91,6 +91,10 @@ extension UploadQueue {
       place += 1
       guard let entry = try store.projections.entry(id), let pending = entry.pending else { continue }
       switch waits[id] {
+      // What is not durable yet cannot be read: the next round comes to it.
+      case _ where pending.newest > store.durableLSN:
+        watch(met, for: set)
+        return nil
       case .together where !isRefused(id, entry, pending): break
       // Another record of these was in the way when they were looked at before.
       case .target(let other) where met.contains(other): break
@@ -111,7 +115,7 @@ extension UploadQueue {
         continue
       }
       guard let item = try item(of: id, entry, pending, &reading) else { return nil }
-      if try pending.isDeletion || store.makesRoom(id, entry, pending),
+      if try pending.isDeletion || store.replacesType(id, entry, pending),
         let others = try addReferrers(of: id, to: &left, &met)
       {
         watch(met.union(others), for: set)
@@ -134,11 +138,13 @@ extension UploadQueue {
       guard !met.contains(target), let needed = try store.projections.entry(target), let pending = needed.pending,
         !pending.isDeletion
       else { continue }
-      // The server has it, or had it. If its change waits for one of these they go together, whatever the server has.
-      if needed.base != nil {
+      if try store.isReplaced(target) {
+        if try goesBefore(item.id, target.name) { continue }
+        // If one of these goes before, they cannot go together (`deletesAhead`).
+        guard lanes[target.zone]?.kept.keeper(of: target.name, where: met.contains) != nil else { return target }
+      } else if needed.base != nil {
+        // The server has it, or had it. If its change waits for one of these they go together, whatever the server has.
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
-        // One that gets another type waits for what leaves the old one.
-        if try store.makesRoom(target, needed, pending) { continue }
       }
       met.insert(target)
       if let other = store.projections.set(of: target) {
@@ -165,7 +171,7 @@ extension UploadQueue {
     try readLeft(in: id.zone)
     for referrer in lanes[id.zone]?.kept.keepers(of: id.name) ?? [] where referrer != id && !met.contains(referrer) {
       var way = [referrer]
-      while let last = way.last, !met.contains(last), store.projections.set(of: referrer) == nil {
+      while let last = way.last, !met.contains(last), store.projections.set(of: last) == nil {
         guard case .target(let next)? = waits[last], !way.contains(next) else { return way }
         way.append(next)
       }

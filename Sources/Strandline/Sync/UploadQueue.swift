@@ -8,8 +8,8 @@
 // nothing at a start, and a step costs what it sends. Sets alone are looked for to the end of what is owed
 // (UploadQueue+Sets.swift). The order among records that refer to each other stands in UploadQueue+Order.swift.
 //
-// Deletions go after the saves that were there before them: a save may take away the reference by which the server would
-// delete its record along with the target (UploadQueue+Kept.swift).
+// Deletions go after the saves: a save may take away the reference by which the server would delete its record along with the
+// target (KeptRecords.swift).
 
 import StrandlineLog
 import StrandlineSystem
@@ -94,7 +94,8 @@ struct UploadQueue: Sendable {
   private(set) var leaving: [RecordID: LSN] = [:]
   /// Zones to which nothing is sent, though something is owed.
   private(set) var frozenZones: Set<ZoneID> = []
-  /// Records were passed over that nothing will wake.
+  /// The zone that the last call was for, and whether it passed over records that nothing will wake.
+  private var only: ZoneID?
   private var hasSkipped = false
   private var batches = 0
 
@@ -332,7 +333,8 @@ struct UploadQueue: Sendable {
   mutating func next(_ reading: Reading) throws -> Work? {
     var reading = reading
     // What a call for another zone passed over may be sent by this one.
-    if hasSkipped, reading.only == nil { lookAgain() }
+    if hasSkipped, reading.only != only { lookAgain() }
+    only = reading.only
     while true {
       try fill(&reading)
       if !reading.unreadable.isEmpty { return .hold(reading.unreadable) }
@@ -343,7 +345,7 @@ struct UploadQueue: Sendable {
         case .separated: continue
         }
       }
-      if lanes[zone]?.areDeletionsDue(cursor) != true {
+      if lanes[zone]?.hasNoSaves != true {
         let units = lanes[zone]?.takeSaves() ?? []
         if units.isEmpty { continue }
         return .send(zone, units)
@@ -357,7 +359,7 @@ struct UploadQueue: Sendable {
   private mutating func chooseZone(_ reading: Reading) -> ZoneID? {
     let ready = lanes.compactMap { zone, lane -> (zone: ZoneID, lsn: LSN, count: Int)? in
       guard reading.only.map({ $0 == zone }) ?? true, !reading.frozen.contains(zone) else { return nil }
-      return lane.oldest(cursor).map { (zone, $0, lane.count) }
+      return lane.oldest(cursor >= reading.end).map { (zone, $0, lane.count) }
     }
     // Most records first, for few requests; but a zone with few of them gets its turn.
     batches += 1
@@ -378,7 +380,8 @@ struct UploadQueue: Sendable {
   /// Whether anything of a zone that is sent to can be sent.
   private func hasReady(_ reading: Reading) -> Bool {
     lanes.contains { zone, lane in
-      !reading.frozen.contains(zone) && (reading.only.map { $0 == zone } ?? true) && lane.oldest(cursor) != nil
+      !reading.frozen.contains(zone) && (reading.only.map { $0 == zone } ?? true)
+        && lane.oldest(cursor >= reading.end) != nil
     }
   }
 
@@ -480,7 +483,7 @@ struct UploadQueue: Sendable {
       wait(id, for: .together)
       lanes[id.zone, default: UploadLane()].sets.insert(set.number)
     } else if pending.isDeletion {
-      lanes[id.zone, default: UploadLane()].add(deletion: pending.newest, end: reading.end)
+      lanes[id.zone, default: UploadLane()].add(deletion: pending.newest)
     } else if lanes[id.zone]?.isReady(id, pending.newest) != true, let item = try item(of: id, entry, pending, &reading)
     {
       reading.found[id.zone, default: []].append(item)
@@ -524,6 +527,8 @@ struct UploadQueue: Sendable {
         item.targets.append(name)
         if action != .none, !pending.isDeletion { item.needs.append(name) }
       }
+      // What it replaces is deleted first, and that needs nothing.
+      if !item.needs.isEmpty, try store.replacesType(id, entry, pending) { item.needs = [] }
       if item.targets.count > 1 { item.targets.sort { $0.precedesByUTF8($1) } }
       return item
     } catch {
@@ -554,16 +559,15 @@ struct UploadQueue: Sendable {
 
   /// What was taken and did not leave comes first again.
   mutating func putBack(_ units: [[UploadItem]], in zone: ZoneID) {
-    lanes[zone, default: UploadLane()].putBack(units, cursor)
+    lanes[zone, default: UploadLane()].putBack(units)
   }
 
   /// Takes the next deletions of a zone; nil if there was nothing to do for those that were looked at.
   private mutating func takeDeletions(of zone: ZoneID, _ reading: inout Reading) throws -> Work? {
     var items: [UploadItem] = []
     var cancelled: [(id: RecordID, lsn: LSN)] = []
-    // What is ready and newer than the deletions goes after them.
-    try readLeft(in: zone, and: lanes[zone]?.saves ?? [])
-    for lsn in lanes[zone]?.takeDeletions(Self.windowCount, reading.end) ?? [] {
+    try readLeft(in: zone)
+    for lsn in lanes[zone]?.takeDeletions(Self.windowCount) ?? [] {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, let entry = try store.projections.entry(id),
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }

@@ -12,24 +12,26 @@ enum WorldCascades {
   ) throws -> String? {
     // Where one operation may be refused and the others not, what goes with a deletion does not go before it.
     let names = atomic ? Set(operations.map(\.name)) : []
-    var deleted: [String: LSN] = [:]
+    var deleted: Set<String> = []
+    /// The new life that takes the place of what is deleted.
+    var successors: [String: LSN] = [:]
     for operation in operations where operation.kind == .delete {
-      let pending = try store.projections.entry(RecordID(operation.name, zone: zone))?.pending
-      if let pending { deleted[operation.name] = pending.newest }
+      guard let pending = try store.projections.entry(RecordID(operation.name, zone: zone))?.pending else { continue }
+      deleted.insert(operation.name)
+      if !pending.isDeletion { successors[operation.name] = pending.newest }
     }
     if deleted.isEmpty { return nil }
-    for lsn in store.projections.owed {
+    if let broken = try meantForSuccessor(successors, in: zone, store) { return broken }
+    for lsn in store.projections.owed where lsn <= store.durableLSN {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == zone, !names.contains(id.name),
         let entry = try store.projections.entry(id), let pending = entry.pending, !pending.isDeletion,
         let edit = try version(at: pending.newest, store)
       else { continue }
       for (field, value) in try atServer(entry, store).flatMap(\.version.fields) {
         for reference in value.references where reference.action == .deleteSelf {
-          guard let written = edit.dirty[field],
-            !edit.version.fields.values.flatMap(\.references).contains(reference)
+          guard edit.dirty[field] != nil, !edit.version.fields.values.flatMap(\.references).contains(reference)
           else { continue }
-          for name in try chain(from: reference.name, zone, store) {
-            guard let deletion = deleted[name], written < deletion else { continue }
+          for name in try chain(from: reference.name, zone, store) where deleted.contains(name) {
             return "it deletes \(name), and has not sent that \(id) does not refer to \(reference.name) any more"
           }
         }
@@ -38,17 +40,46 @@ enum WorldCascades {
     return nil
   }
 
-  /// What the server may refuse to delete, or would delete a record with, before its save.
+  /// What was created after the new life of a name, and refers to it, is not deleted with the old one.
+  private static func meantForSuccessor(
+    _ successors: [String: LSN], in zone: ZoneID, _ store: RecordStore
+  ) throws -> String? {
+    if successors.isEmpty { return nil }
+    for id in WorldPlan.records where id.zone == zone {
+      guard let base = try store.projections.entry(id)?.base,
+        case .saved(let event)? = try store.source.eventIfKept(at: base.content), event.isCreation,
+        let sent = try version(at: base.content, store)
+      else { continue }
+      for reference in sent.version.fields.values.flatMap(\.references) where reference.action == .deleteSelf {
+        guard let successor = successors[reference.name], base.content > successor else { continue }
+        return "it deletes \(reference.name), and \(id) was made for what takes its place"
+      }
+    }
+    return nil
+  }
+
+  /// What the server may refuse to delete, or would delete a record with, before its save, which takes the reference away.
   static func bound(to id: RecordID, _ store: RecordStore) throws -> Set<String> {
     guard let entry = try store.projections.entry(id), entry.pending?.isDeletion == false else { return [] }
     var bound: Set<String> = []
+    let kept = try needs(of: id, store)
     for known in try atServer(entry, store) {
-      if let parent = known.version.parent { bound.insert(parent) }
-      for reference in known.version.fields.values.flatMap(\.references) where reference.action != .none {
+      if let parent = known.version.parent, !kept.contains(parent) { bound.insert(parent) }
+      for reference in known.version.fields.values.flatMap(\.references)
+      where reference.action != .none && !kept.contains(reference.name) {
         bound.formUnion(try chain(from: reference.name, id.zone, store))
       }
     }
     return bound
+  }
+
+  /// What the server has to have before it takes the record's newest version, or in the same request.
+  static func needs(of id: RecordID, _ store: RecordStore) throws -> Set<String> {
+    guard let pending = try store.projections.entry(id)?.pending, !pending.isDeletion,
+      let edit = try version(at: pending.newest, store)?.version
+    else { return [] }
+    let references = edit.fields.values.flatMap(\.references).filter { $0.action != .none }
+    return Set(references.map(\.name)).union([edit.parent].compactMap(\.self))
   }
 
   /// The record and those with which it is deleted, through the references that the server has as far as the store knows.
@@ -73,7 +104,8 @@ enum WorldCascades {
   }
 
   private static func version(at lsn: LSN, _ store: RecordStore) throws -> LoadedVersion? {
-    guard let event = try store.source.eventIfKept(at: lsn) else { return nil }
+    // What is being written cannot be read yet.
+    guard lsn <= store.durableLSN, let event = try store.source.eventIfKept(at: lsn) else { return nil }
     return try LoadedVersion(event, at: lsn)
   }
 }

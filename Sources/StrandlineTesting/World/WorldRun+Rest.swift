@@ -126,16 +126,8 @@ extension WorldRun {
   func isPointedAt(_ id: RecordID, from others: Set<RecordID>, in store: RecordStore) throws -> Bool {
     try others.contains { other in
       guard other.zone == id.zone else { return false }
-      let entry = try store.projections.entry(other)
-      // It may be at the server as a request without an answer has carried it.
-      for attempt in entry?.pending?.attempts ?? [] {
-        guard let event = try store.source.eventIfKept(at: attempt.lsn),
-          let sent = try LoadedVersion(event, at: attempt.lsn)
-        else { continue }
-        let references = sent.version.fields.values.flatMap(\.references)
-        if references.contains(where: { $0.action == .deleteSelf && $0.name == id.name }) { return true }
-      }
-      let known = entry?.base?.changeTag
+      if try WorldCascades.bound(to: other, store).contains(id.name) { return true }
+      let known = try store.projections.entry(other)?.base?.changeTag
       let states = history.states(of: other)
       let versions = [states.last, states.last { $0.version?.tag == known && known != nil }].compactMap { $0?.version }
       return versions.contains { version in

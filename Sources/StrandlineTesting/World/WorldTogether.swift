@@ -70,10 +70,9 @@ final class WorldTogether: Sendable {
     guard zone == WorldPlan.atomicZone, let store else { return try await send() }
     let transactions = state.withLock { $0.transactions[device] ?? [] }
     // The power may be cut: then nothing can be read any more, and nothing is sent.
-    guard let owed = try? transactions.map({ try Self.owed($0, in: store) }).filter({ $0.count > 1 }), !owed.isEmpty
+    guard let owed = try? transactions.map({ try Self.owed($0, in: store) }).filter({ $0.count > 1 }), !owed.isEmpty,
+      let apart = try? Self.apart(owed, in: store)
     else { return try await send() }
-    // What goes with such a transaction goes as it does.
-    let isForced = owed.contains { (try? Self.cannotGoTogether(Set($0.keys), in: store)) ?? true }
     _ = applied()
     let answer: Result<Answer, any Error>
     do { answer = .success(try await send()) } catch { answer = .failure(error) }
@@ -82,7 +81,7 @@ final class WorldTogether: Sendable {
     for changes in owed {
       // What makes room for another type of record is a deletion, and the change that it is for is a save.
       let there = changes.filter { change in carried.contains { $0 == (change.key.name, change.value) } }
-      guard !there.isEmpty, there.count < changes.count, !isForced else { continue }
+      guard !there.isEmpty, there.count < changes.count, apart.isDisjoint(with: changes.keys) else { continue }
       let missing = changes.keys.filter { there[$0] == nil }.sorted()
       let words = "\(Self.words(there.keys.sorted())) of a transaction and not \(Self.words(missing))"
       state.withLock { $0.broken.append("the server applied \(words)") }
@@ -102,18 +101,32 @@ final class WorldTogether: Sendable {
     return owed
   }
 
-  /// Whether a record of a transaction gets another type that the save of another one leaves: that save has to be taken before the old
-  /// life is deleted, and the new one is saved after it.
-  private static func cannotGoTogether(_ ids: Set<RecordID>, in store: RecordStore) throws -> Bool {
+  /// The records that no request can hold whole with what they were written with: one gets another type that the save of another one
+  /// leaves. That save has to be taken before the old life is deleted, and the new one is saved after it. What hangs together with
+  /// such a record goes as it does.
+  private static func apart(_ owed: [[RecordID: Bool]], in store: RecordStore) throws -> Set<RecordID> {
+    let ids = Set(owed.flatMap(\.keys))
     let retyped = try ids.filter { id in
       guard let entry = try store.projections.entry(id), let pending = entry.pending else { return false }
-      return try store.makesRoom(id, entry, pending)
+      return try store.replacesType(id, entry, pending)
     }
-    if retyped.isEmpty { return false }
-    return try ids.contains { id in
-      let bound = try WorldCascades.bound(to: id, store)
-      return retyped.contains { $0 != id && bound.contains($0.name) }
+    if retyped.isEmpty { return [] }
+    let bound = try ids.map { ($0, try WorldCascades.bound(to: $0, store)) }
+    var apart = retyped.filter { one in bound.contains { $0 != one && $1.contains(one.name) } }
+    // Which of the records that are owed hang together: by what they were written with, and by references before and after.
+    var groups = owed.map { Set($0.keys) }
+    for lsn in store.projections.owed where lsn <= store.durableLSN {
+      guard let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == WorldPlan.atomicZone else { continue }
+      let others = try WorldCascades.bound(to: id, store).union(WorldCascades.needs(of: id, store))
+        .map { RecordID($0, zone: id.zone) }
+      groups.append(Set(try others.filter { try store.projections.entry($0)?.pending != nil }).union([id]))
     }
+    var count = 0
+    while apart.count > count {
+      count = apart.count
+      for group in groups where !group.isDisjoint(with: apart) { apart.formUnion(group) }
+    }
+    return apart
   }
 
   /// The names of the records that the server has changed since this was asked last, each by an operation of its own.
