@@ -57,6 +57,18 @@ import Testing
     #expect(try await a.owesNothing)
   }
 
+  @Test func `a wait of no time that the server names is none`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["n"] = [CloudError(.accessDenied, reason: "no", retryAfter: 0)] }
+    try await a.write("n")
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().status().held.first?.retryMilliseconds == 300_000)
+    a.clock.advance(milliseconds: 300_000)
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `51: what was refused as wrong is sent once by each version of the app`() async throws {
     let a = try Fleet().device("a")
     let cloud = RefusingCloud(a)

@@ -54,6 +54,54 @@ import Testing
     #expect(cloud.sent.map(\.count) == [200])
   }
 
+  @Test(arguments: [CloudError.Code.badRequest, .limitExceeded, .accessDenied])
+  func `31: a record that is refused beside no other makes no later request smaller than half`(
+    _ code: CloudError.Code
+  ) async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.items["n7"] = [CloudError(code, reason: "the item")]
+      // Refused as a whole beside others.
+      script.refusal = { request, operations in
+        let holdsIt = request == .modify && operations.contains { $0.name == "n7" }
+        return holdsIt && operations.count > 1 ? CloudError(.limitExceeded, reason: "too large") : nil
+      }
+    }
+    try await create(200, "n", a)
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().status().held.map(\.id.name) == ["n7"])
+    try await relaunch(a, cloud)
+    try await create(200, "m", a)
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(cloud.sent.map(\.count) == [100, 100])
+  }
+
+  @Test func `a search for the wrong record that is interrupted makes no later request smaller`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    let count = Mutex(0)
+    cloud.refuse { script in
+      script.refusal = { request, operations in
+        guard request == .modify, operations.contains(where: { $0.name == "n0" }) else { return nil }
+        let number = count.withLock { count in
+          count += 1
+          return count
+        }
+        if number == 4 { return CloudError(.quotaExceeded, reason: "full", httpStatus: 413) }
+        return number < 4 ? CloudError(.badRequest, reason: "wrong", httpStatus: 400) : nil
+      }
+    }
+    try await create(200, "n", a)
+    _ = try await a.run()
+    cloud.forgetSent()
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+    try await create(200, "m", a)
+    #expect(try await a.run() == nil)
+    #expect(cloud.sent.map(\.count).max() == 200)
+  }
+
   @Test func `28: the next process begins with what the server takes, and with more once it takes more`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -24,6 +24,9 @@ struct KeptRecords: Sendable {
   /// Names whose links have to be read.
   private var unread: Set<String> = []
 
+  /// Records of which it is known what they leave, or is to be read.
+  var count: Int { left.count + toRead.count }
+
   func knows(_ id: RecordID, _ lsn: LSN) -> Bool { left[id]?.lsn == lsn }
 
   func isKnown(_ id: RecordID) -> Bool { left[id] != nil }

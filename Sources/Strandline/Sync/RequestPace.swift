@@ -151,7 +151,8 @@ struct RequestPace: Sendable {
     self.operationsMax = operationsMax
     let clock = store.environment.clock
     let (now, wall) = (clock.monotonicNanoseconds(), clock.wallMilliseconds())
-    let wait = servers?.rest(now, wall) ?? all?.rest(now, wall)
+    let own = (kinds.values + [all].compactMap(\.self)).compactMap { $0.rest(now, wall) }
+    let wait = servers?.rest(now, wall) ?? own.max { $0.milliseconds < $1.milliseconds }
     let pace = Pace(
       scope: scope, durationMilliseconds: wait?.milliseconds ?? 0, wallMilliseconds: wall,
       batchSize: UInt64(operationsMax), isServers: wait?.isServers ?? false,

@@ -33,7 +33,8 @@ extension SyncMachine {
   /// A request that begins now might not be answered before the deadline.
   var isOutOfTime: Bool {
     guard options.mayEndEarly, let end = deadline.first else { return false }
-    let (moment, overflow) = store.environment.clock.monotonicNanoseconds().addingReportingOverflow(longestRequest)
+    let departure = max(store.environment.clock.monotonicNanoseconds(), nextDeparture)
+    let (moment, overflow) = departure.addingReportingOverflow(longestRequest)
     return overflow || moment > end
   }
 

@@ -10,7 +10,7 @@ import Synchronization
 public enum SyncCause: Hashable, Sendable {
   /// A push has arrived: the server has changes.
   case push
-  /// The network is back. What `foreground` ends ends, too. Many devices may hear it at the same
+  /// The network is back. The same waits end as with `foreground`. Many devices may hear it at the same
   /// moment, so each waits a little first (`SyncPace.spread`).
   case networkReturned
   /// The app came to the foreground. The engine's own waits end, those of held records too, and what was given up because the

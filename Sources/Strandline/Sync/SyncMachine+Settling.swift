@@ -127,7 +127,9 @@ extension SyncMachine {
           // The server does not say which record it refuses.
           contention[id, default: 0] += 1
           sendAgain(id)
-        case .hold, .halt, .stopSaves, .split: queue.wake(id)
+        case .hold, .halt, .stopSaves, .split:
+          if answer.outcomes.count == 1 { restoreSize() }
+          queue.hold(id)
         }
       }
     }
@@ -221,7 +223,7 @@ extension SyncMachine {
     report.held += held.count
     for id in ids {
       self.contention[id] = nil
-      queue.wake(id)
+      queue.hold(id)
     }
   }
 
@@ -263,13 +265,15 @@ extension SyncMachine {
     _ item: UploadItem, _ error: CloudError, wall: Int64, _ policies: SyncPolicies, _ core: inout StoreCore
   ) throws {
     let attempts = (core.projections.held(item.id)?.attempts ?? 0) + 1
+    // No time at all would mean: until it is released.
+    let named = error.retryAfterMilliseconds.flatMap { $0 > 0 ? $0 : nil }
     try core.append(
       .held(
         Held(
           id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
           requestUUID: error.requestUUID ?? "", attempts: attempts,
-          durationMilliseconds: error.retryAfterMilliseconds ?? holdMilliseconds(error, attempts, policies.overQuota),
-          wallMilliseconds: wall, isServers: error.retryAfterMilliseconds != nil, appVersion: policies.appVersion)))
+          durationMilliseconds: named ?? holdMilliseconds(error, attempts, policies.overQuota),
+          wallMilliseconds: wall, isServers: named != nil, appVersion: policies.appVersion)))
   }
 
   /// How long a record is held before it is tried again; 0: until it is edited or released.
@@ -293,7 +297,7 @@ extension SyncMachine {
       for upload in batch { try Self.hold(upload.item, error, wall: wall, policies, &core) }
     }
     report.held += batch.count
-    for upload in batch { queue.wake(upload.id) }
+    for upload in batch { queue.hold(upload.id) }
   }
 
   /// Holds records that refer to each other in a circle and that no request can hold.
@@ -307,7 +311,7 @@ extension SyncMachine {
     let (wall, policies) = (store.environment.clock.wallMilliseconds(), policies)
     try await store.commit { core in for item in items { try Self.hold(item, error, wall: wall, policies, &core) } }
     report.held += items.count
-    for item in items { queue.wake(item.id) }
+    for item in items { queue.hold(item.id) }
   }
 
   /// Holds records whose events are damaged.
@@ -323,7 +327,7 @@ extension SyncMachine {
       }
     }
     report.held += records.count
-    for record in records { queue.wake(record.id) }
+    for record in records { queue.hold(record.id) }
   }
 }
 

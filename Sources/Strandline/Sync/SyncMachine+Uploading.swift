@@ -255,10 +255,12 @@ extension SyncMachine {
       case .stopSaves where batch.contains { $0.operation.kind != .delete }:
         try await noteRefusal(of: batch, error)
         parts.removeAll { $0.zone == zone }
+        restoreSize()
         queue.stopSaves(of: zone, because: error)
       // The other zones are sent to all the same; the run throws this error at its end.
       default:
         try await noteRefusal(of: batch, error)
+        restoreSize()
         refusedZones[zone] = error
       }
       if let failure { throw failure }
@@ -285,13 +287,11 @@ extension SyncMachine {
     let units = UploadPlan.units(batch.map(\.item))
     guard units.count > 1 else {
       try await refuseAlone(batch, error)
-      if let sizeBefore {
-        // It was not their number.
-        (operationsMax, growsAfter) = (max(operationsMax, sizeBefore.operations), sizeBefore.growsAfter)
-      }
+      restoreSize()
       return
     }
     guard splitsLeft > 0 else {
+      restoreSize()
       refusedZones[zone] = error
       return
     }
@@ -305,6 +305,13 @@ extension SyncMachine {
     (answeredFull, growsAfter) = (0, min(Self.growsAfterMax, growsAfter * 2))
     parts.append(Part(zone: zone, units: Array(units[half...])))
     parts.append(Part(zone: zone, units: Array(units[..<half])))
+  }
+
+  /// That halves were refused does not say that the server takes no more operations: one record was refused alone, or what the
+  /// server refuses is something else.
+  mutating func restoreSize() {
+    guard let sizeBefore else { return }
+    (operationsMax, growsAfter) = (max(operationsMax, sizeBefore.operations), sizeBefore.growsAfter)
   }
 
   /// The server refused records that go together as too much. In halves they would not be all or nothing, so they are held; what

@@ -95,7 +95,7 @@ struct SyncMachine: Sendable {
   /// While halves of a batch are sent: what both are again if one record alone turns out to be refused, and not the number of them.
   var sizeBefore: (operations: Int, growsAfter: Int)?
   /// Before that no request leaves, by the monotonic clock.
-  private var nextDeparture: UInt64 = 0
+  private(set) var nextDeparture: UInt64 = 0
   /// The most records in a lookup.
   var lookupsMax = UploadPlan.operationsMax
   /// What the last request failed with, if it was no `CloudError`.
@@ -213,14 +213,15 @@ struct SyncMachine: Sendable {
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
-      queue.endOwnHolds()
     }
+    queue.beginRun(endsOwnHolds: options.isUserInitiated)
     if options.isUserInitiated || queue.haltsAreOver { queue.liftHalts() }
   }
 
   /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.
   private mutating func lookAgain() {
     queue.lookAgain()
+    restoreSize()
     (parts, prepared, refusedAlone, sizeBefore) = ([], nil, [], nil)
     for (id, wait) in queue.waits {
       if wait == .lookup { lookups[id.zone, default: []].insert(id.name) }
@@ -345,7 +346,8 @@ struct SyncMachine: Sendable {
   /// What it remembers of single records.
   var remembered: [String: Int] {
     [
-      "waits": queue.waits.count, "tags": queue.refusedTags.count, "contention": contention.count,
+      "waits": queue.waits.count, "tags": queue.refusedTags.count, "ended holds": queue.endedHolds.count,
+      "kept": queue.keptCount, "contention": contention.count,
       "postponed": postponed.count,
       "contentious": contentious.count, "doubts": doubts.count, "lookups": lookups.count, "parts": parts.count,
       "refusedAlone": refusedAlone.count, "prepared": prepared == nil ? 0 : 1,
@@ -450,7 +452,6 @@ struct SyncMachine: Sendable {
     _ kind: RequestKind, _ ended: Ended<Answer>, _ departure: Departure
   ) throws -> Answer {
     let duration = ended.nanoseconds > departure.nanoseconds ? ended.nanoseconds - departure.nanoseconds : 0
-    report.waitedMilliseconds += departure.restMilliseconds
     switch ended.result {
     case .success(let answer):
       longestRequest = max(longestRequest, duration)

@@ -47,7 +47,8 @@ extension UploadQueue {
       for target in needs where target != name {
         let isReplaced = try replaced[target] ?? store.isReplaced(RecordID(target, zone: zone))
         replaced[target] = isReplaced
-        if isReplaced, try !goesBefore(RecordID(name, zone: zone), target) { missing[name] = target }
+        // One that is bound to the old one goes before: it is deleted with it in any order, unless its save ends that.
+        if isReplaced, try !store.binds(RecordID(name, zone: zone), to: target) { missing[name] = target }
       }
       for target in all[name]?.targets ?? [] where all[target] == nil && missing[name] == nil {
         switch try find(RecordID(target, zone: zone), &reading) {
@@ -70,14 +71,6 @@ extension UploadQueue {
       }
     }
     return missing
-  }
-
-  /// Whether a record may go before the other one that it refers to gets another type. Not one that refers to it only now: it
-  /// would be deleted along with the old one.
-  mutating func goesBefore(_ id: RecordID, _ target: String) throws -> Bool {
-    if try store.binds(id, to: target) { return true }
-    try readLeft(in: id.zone)
-    return lanes[id.zone]?.kept.keepers(of: target).contains(id) == true
   }
 
   enum Found {

@@ -139,8 +139,9 @@ extension UploadQueue {
         !pending.isDeletion
       else { continue }
       if try store.isReplaced(target) {
-        if try goesBefore(item.id, target.name) { continue }
-        // If one of these goes before, they cannot go together (`deletesAhead`).
+        // One that is bound to the old one goes before. If another one of these does, they cannot go together (`deletesAhead`).
+        if try store.binds(item.id, to: target.name) { continue }
+        try readLeft(in: target.zone)
         guard lanes[target.zone]?.kept.keeper(of: target.name, where: met.contains) != nil else { return target }
       } else if needed.base != nil {
         // The server has it, or had it. If its change waits for one of these they go together, whatever the server has.

@@ -89,7 +89,12 @@ struct UploadQueue: Sendable {
   /// Holds that were met and not taken yet.
   private var met: [(id: RecordID, held: Held)] = []
   /// Holds that are over though the wall clock may say otherwise.
-  private var endedHolds: [RecordID: Held] = [:]
+  private(set) var endedHolds: [RecordID: Held] = [:]
+  /// Those that are held for a time that the server has not named, of the holds that were met.
+  private var ownHolds: Set<RecordID> = []
+  /// Whether this run sends such records again, and those that it has sent or held itself.
+  private var endsOwnHolds = false
+  private var wereTried: Set<RecordID> = []
   /// What a request carries that is under way.
   private(set) var leaving: [RecordID: LSN] = [:]
   /// Zones to which nothing is sent, though something is owed.
@@ -128,6 +133,7 @@ struct UploadQueue: Sendable {
   mutating func endWait(of id: RecordID) {
     guard let wait = waits.removeValue(forKey: id) else { return }
     waitCounts.count(wait, -1)
+    if wait == .hold { ownHolds.remove(id) }
     guard let trigger = Self.trigger(of: wait, id) else { return }
     waiting[trigger]?.remove(id)
     if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
@@ -138,6 +144,12 @@ struct UploadQueue: Sendable {
     endWait(of: id)
     keep(id)
     woken.append(id)
+  }
+
+  /// This run has held a record.
+  mutating func hold(_ id: RecordID) {
+    wereTried.insert(id)
+    wake(id)
   }
 
   /// A record is not sent now: before a deletion goes it is read what its save leaves at the server.
@@ -157,12 +169,20 @@ struct UploadQueue: Sendable {
     for keeper in lanes[id.zone]?.kept.changed(id.name) ?? [] { wakeAll(.record(keeper)) }
   }
 
-  func remembers(_ id: RecordID) -> Bool { waits[id] != nil || refusedTags[id] != nil || endedHolds[id] != nil }
+  func remembers(_ id: RecordID) -> Bool {
+    waits[id] != nil || refusedTags[id] != nil || endedHolds[id] != nil
+      || lanes[id.zone]?.kept.toRead.contains(id) == true
+  }
+
+  /// Of how many records it is known, or is to be read, what they leave at the server.
+  var keptCount: Int { lanes.values.reduce(0) { $0 + $1.kept.count } }
 
   /// A record owes nothing any more.
   mutating func settled(_ id: RecordID) {
     endWait(of: id)
     (refusedTags[id], endedHolds[id]) = (nil, nil)
+    lanes[id.zone]?.kept.toRead.remove(id)
+    lanes[id.zone]?.kept.forget(id)
   }
 
   /// The records that wait for a zone's fetch, which has come to its end. What the server refused with a tag that is still
@@ -254,13 +274,10 @@ struct UploadQueue: Sendable {
       || (!pending.isDeletion && fullStorages[id.zone.owner] != nil)
   }
 
-  /// A person wants it now: what waits for a time that the server has not named is sent again, once. O(holds).
-  mutating func endOwnHolds() {
-    for (id, held) in store.projections.withLock({ $0.sync.held })
-    where id.zone.scope == scope && held.durationMilliseconds > 0 && !held.isServers {
-      endedHolds[id] = held
-      if waits[id] == .hold { wake(id) }
-    }
+  /// A run begins. If a person wants it, what is held for a time that the server has not named is sent again, once.
+  mutating func beginRun(endsOwnHolds: Bool) {
+    (self.endsOwnHolds, wereTried) = (endsOwnHolds, [])
+    if endsOwnHolds { for id in ownHolds.sorted() { wake(id) } }
   }
 
   /// A hold is over by the monotonic clock, whatever the wall clock says.
@@ -431,9 +448,9 @@ struct UploadQueue: Sendable {
   ///
   /// - Parameter lsn: the mutation by which the cursor met it; nil if it woke.
   private mutating func look(at id: RecordID, _ reading: inout Reading, met lsn: LSN? = nil) throws {
-    guard id.zone.scope == scope, let entry = try store.projections.entry(id), let pending = entry.pending,
-      lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor)
-    else { return }
+    guard id.zone.scope == scope else { return }
+    guard let entry = try store.projections.entry(id), let pending = entry.pending else { return settled(id) }
+    guard lsn.map({ $0 == pending.newest }) ?? (pending.newest <= cursor) else { return }
     // The new mutation may leave less than the one for which deletions wait.
     if lsn != nil, lanes[id.zone]?.kept.isKnown(id) == true { wakeAll(.record(id)) }
     switch waits[id] {
@@ -456,7 +473,9 @@ struct UploadQueue: Sendable {
       // `liftHalts` and `sendSavesAgain` have everything looked at again.
       if !pending.isDeletion, let error = fullStorages[id.zone.owner] { overQuota[id.zone] = error }
       keep(id)
-    } else if let held = store.projections.held(id), held.lsn >= pending.newest, !hasEnded(held, reading) {
+    } else if let held = store.projections.held(id), held.lsn >= pending.newest, !isSentAgain(held),
+      !hasEnded(held, reading)
+    {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
       // The lookup that was to follow has failed.
@@ -497,7 +516,9 @@ struct UploadQueue: Sendable {
     let id = held.id
     guard held.code == CloudError.Code.validatingReferenceError.rawValue else {
       met.append((id, held))
-      return wait(id, for: .hold)
+      wait(id, for: .hold)
+      if held.isOwn { ownHolds.insert(id) }
+      return
     }
     // What has forbidden a deletion may be gone: something has changed, or the process has begun since.
     if !pending.isDeletion {
@@ -505,6 +526,13 @@ struct UploadQueue: Sendable {
       if case .record(let target) = try lack(of: item) { return wait(id, for: .target(target)) }
     }
     try ready(id, entry, pending, &reading)
+  }
+
+  /// Whether a person ends the hold by this run.
+  private mutating func isSentAgain(_ held: Held) -> Bool {
+    guard endsOwnHolds, held.isOwn, wereTried.insert(held.id).inserted else { return false }
+    endedHolds[held.id] = held
+    return true
   }
 
   func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
@@ -596,6 +624,9 @@ struct UploadQueue: Sendable {
 }
 
 extension Held {
+  /// Whether it lasts for a time that the server has not named.
+  fileprivate var isOwn: Bool { durationMilliseconds > 0 && !isServers }
+
   /// Whether the wait that the server named is over. A hold without one lasts until the record is edited or released.
   func hasEnded(wall: Int64) -> Bool {
     durationMilliseconds > 0 && wall &- wallMilliseconds >= durationMilliseconds
