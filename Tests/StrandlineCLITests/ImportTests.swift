@@ -78,6 +78,26 @@ struct ImportTests {
     #expect(again.out == "ACK 6\nACK 6\n")
   }
 
+  @Test func `what a line acknowledges outlasts a power cut at the moment of the line`() async throws {
+    let disk = Mutex<SimulatedDisk?>(nil)
+    let images = Mutex<[SimulatedDisk]>([])
+    let machine = Machine(onOutput: { text in
+      guard text.hasPrefix("ACK "), let image = disk.withLock({ $0 })?.imageAfterCrash(.none) else { return }
+      images.withLock { $0.append(image) }
+    })
+    disk.withLock { $0 = machine.disk }
+    let lines = (0..<6).map { note("r\($0)", "t") }.joined()
+    _ = await machine.run("import", "--acks", "--batch", "2", "/A", "-", input: lines)
+    let found = images.withLock { $0 }
+    #expect(found.count == 3)
+    for (number, image) in found.enumerated() {
+      let environment = SystemEnvironment(fileSystem: image, clock: StandingClock(), random: SeededRandom(seed: 2))
+      let store = try RecordStore.openBlocking(at: "/A", environment: StoreEnvironment(environment))
+      #expect(store.recordCount == 2 * (number + 1))
+      try store.closeBlocking()
+    }
+  }
+
   @Test func `an input that ends with a full batch has no empty batch after it, and an empty input none`() async {
     let machine = Machine()
     let lines = (0..<4).map { note("r\($0)", "t") }.joined()
