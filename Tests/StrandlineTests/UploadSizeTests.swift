@@ -77,7 +77,13 @@ import Testing
     #expect(cloud.sent.map(\.count) == [100, 100])
   }
 
-  @Test func `a search for the wrong record that is interrupted makes no later request smaller`() async throws {
+  @Test(arguments: [
+    CloudError(.quotaExceeded, reason: "full", httpStatus: 413),
+    CloudError(.throttled, reason: "later", retryAfter: 3_600, httpStatus: 503),
+  ])
+  func `a search for the wrong record that is interrupted makes no later request smaller`(
+    _ error: CloudError
+  ) async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     let count = Mutex(0)
@@ -88,12 +94,13 @@ import Testing
           count += 1
           return count
         }
-        if number == 4 { return CloudError(.quotaExceeded, reason: "full", httpStatus: 413) }
+        if number == 4 { return error }
         return number < 4 ? CloudError(.badRequest, reason: "wrong", httpStatus: 400) : nil
       }
     }
     try await create(200, "n", a)
-    _ = try await a.run()
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    a.clock.advance(milliseconds: 3_600_000)
     cloud.forgetSent()
     #expect(try await a.run() == nil)
     #expect(try await a.owesNothing)
