@@ -166,14 +166,20 @@ import Testing
     try await expectAgreement(a, b)
   }
 
-  @Test func `90: two sets of which each deletes what the other leaves go together`() async throws {
+  /// Two records in an atomic zone, each deleted with the one that it refers to.
+  private func twoPairs(r: String, q: String) async throws -> (a: Device, b: Device, cloud: RefusingCloud) {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
     for name in ["t1", "t2"] { try await a.write(name, ["title": "old"]) }
-    try await a.write("r", ["title": "old", "link": link("t2", .deleteSelf)])
-    try await a.write("q", ["title": "old", "link": link("t1", .deleteSelf)])
+    for (name, target) in [("r", r), ("q", q)] {
+      try await a.write(name, ["title": "old", "link": link(target, .deleteSelf)])
+    }
     try await a.exchange()
-    let cloud = try await a.openRefusing(atomicZones: [.main])
+    return (a, b, try await a.openRefusing(atomicZones: [.main]))
+  }
+
+  @Test func `90: two sets of which each deletes what the other leaves go together`() async throws {
+    let (a, b, cloud) = try await twoPairs(r: "t2", q: "t1")
     for (name, target) in [("r", "t1"), ("q", "t2")] {
       try await a.open().write { tx in
         var record = try #require(try tx.record(RecordID(name)))
@@ -595,13 +601,7 @@ import Testing
   }
 
   @Test func `90: two sets that wait for each other through two records go together`() async throws {
-    let fleet = try Fleet()
-    let (a, b) = (fleet.device("a"), fleet.device("b"))
-    for name in ["t1", "t2"] { try await a.write(name, ["title": "old"]) }
-    try await a.write("r", ["title": "old", "link": link("t1", .deleteSelf)])
-    try await a.write("q", ["title": "old", "link": link("t2", .deleteSelf)])
-    try await a.exchange()
-    let cloud = try await a.openRefusing(atomicZones: [.main])
+    let (a, b, cloud) = try await twoPairs(r: "t1", q: "t2")
     for (made, deleted) in [("p", "t1"), ("x", "t2")] {
       try await a.open().write { tx in
         try tx.create(Record(type: "Note", id: RecordID(made)))

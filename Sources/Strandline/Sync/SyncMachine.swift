@@ -347,8 +347,7 @@ struct SyncMachine: Sendable {
   var remembered: [String: Int] {
     [
       "waits": queue.waits.count, "tags": queue.refusedTags.count, "ended holds": queue.endedHolds.count,
-      "kept": queue.keptCount, "contention": contention.count,
-      "postponed": postponed.count,
+      "kept": queue.keptCount, "contention": contention.count, "postponed": postponed.count,
       "contentious": contentious.count, "doubts": doubts.count, "lookups": lookups.count, "parts": parts.count,
       "refusedAlone": refusedAlone.count, "prepared": prepared == nil ? 0 : 1,
     ].filter { $0.value > 0 }

@@ -67,7 +67,8 @@ package struct HTTPOrigin: Hashable, Sendable {
 }
 
 extension HTTPOrigin {
-  /// The pace that a network's transport keeps: an upload of thousands of records is no burst, and one request costs nobody time.
+  /// The least time between two requests to a server over the network: a quarter of a second, so that the engine sends a long upload
+  /// at no more than four requests a second; zero to a server on this machine.
   static func minimumInterval(to origin: String) -> Duration {
     guard let server = HTTPOrigin(origin) else { return .zero }
     let isHere = server.host == "localhost" || IPAddress(server.host)?.isLoopback == true
