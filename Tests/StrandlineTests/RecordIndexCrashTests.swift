@@ -164,6 +164,47 @@ private func check(_ store: RecordStore, _ what: String) throws {
     #expect(failures.adding > 3 && failures.dropping > 3)
   }
 
+  @Test(arguments: [false, true])
+  func `is what a store shows after a failed call and a restart, also after a power cut`(suspends: Bool) throws {
+    let disk = SimulatedDisk()
+    let store = try prepare(disk)
+    try store.addIndex(indexes[1])
+    try store.closeBlocking()
+    let whole = disk.clone()
+    var failures = 0
+    for (adds, call) in [true, false].flatMap({ adds in (1...8).map { (adds, $0) } }) {
+      let disk = whole.clone()
+      let injector = FaultInjector(disk)
+      let system = SystemEnvironment(fileSystem: injector, clock: SimulatedClock(), random: SeededRandom(seed: 2))
+      func open() throws -> RecordStore {
+        try RecordStore.openBlocking(
+          at: "/store", options: indexTestOptions(), environment: StoreEnvironment(system, isSimulated: true))
+      }
+      var store = try open()
+      disk.failCall(disk.callCount + call)
+      do {
+        if adds { try store.addIndex(indexes[0]) } else { try store.dropIndex(indexes[1]) }
+        continue
+      } catch { failures += 1 }
+      // What would make the change durable by itself: no rows of an index can be written.
+      injector.plan(DiskFault([.create], pathSuffix: ".tmp", isSticky: true, error: .device("", "")))
+      if suspends {
+        try store.suspendBlocking()
+        try store.resumeBlocking()
+      } else {
+        _ = try? store.closeBlocking()
+        store = try open()
+      }
+      let shown = try store.indexes().map(\.index)
+      for seed in 1...8 as ClosedRange<UInt64> {
+        let image = disk.imageAfterCrash(using: SeededRandom(seed: seed))
+        let reader = try RecordStore.openReadOnly(at: "/store", environment: .simulated(disk: image, seed: 1))
+        #expect(try reader.indexes().map(\.index) == shown, "\(adds ? "added" : "dropped"), call \(call), seed \(seed)")
+      }
+    }
+    #expect(failures > 6)
+  }
+
   @Test func `says what the system said when its rows cannot be written`() throws {
     let disk = SimulatedDisk()
     let injector = FaultInjector(disk)

@@ -96,6 +96,19 @@ extension IndexFiles {
       try file.read(at: 0, count: Int(size)), storeUUID: storeUUID, file: definitionsPath)
   }
 
+  /// Makes durable what `loadDefinitions` has found: a change that threw because its last sync failed may have replaced the
+  /// file, and a power cut would bring the former one back after this process has shown the new one.
+  ///
+  /// The folder's own name is durable already, because a log that is opened for writing syncs the store's directory.
+  func syncDefinitions() throws(StrandlineError) {
+    do throws(SystemError) {
+      guard try environment.fileSystem.kind(of: definitionsPath) == .file else { return }
+      try environment.fileSystem.syncDirectory(folder.path)
+    } catch {
+      throw failure(RunError(error, file: definitionsPath))
+    }
+  }
+
   /// Copies the declared indexes as they are, also in a form that this version does not know, into the folder of a copy of
   /// the store. It has no runs yet, so its first writer builds each index. When this returns, they are on the medium.
   func copyDefinitions(toStoreAt path: String) throws {

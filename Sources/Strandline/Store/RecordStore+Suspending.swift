@@ -175,6 +175,7 @@ extension RecordStore {
         let index: StoreIndex
         do {
           if let failure = disk.definitionsFailure { throw failure }
+          try disk.files.syncDefinitions()
           copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
           try catchUp(with: log, since: suspended, wasReplaced: disk.isLogReplaced)
           index = try takeRuns(from: disk, suspended, log)

@@ -106,12 +106,15 @@ public final class RecordStore: Sendable {
         opening = IndexOpening(files, ignoringRuns: true, spillingAt: options.index.unstoredCountMax)
         log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
       }
-      if let failure = opening.definitionsFailure {
+      files.storeUUID = log.storeUUID
+      do {
+        if let failure = opening.definitionsFailure { throw failure }
+        try files.syncDefinitions()
+      } catch {
         // What this open has to say is that failure; nothing was appended that a close could lose.
         _ = try? log.close()
-        throw failure
+        throw error
       }
-      files.storeUUID = log.storeUUID
       let opened = opening.finish(at: log.durableLSN)
       let copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
       let store = RecordStore(
