@@ -400,11 +400,11 @@ private struct Answer {
   }
 
   /// The types of which every record, and at least `alikeMin`, was refused with the same words: the cause is not a record.
-  func haltedTypes(in zone: ZoneID) -> [UploadQueue.HaltedType: CloudError] {
-    var errors: [UploadQueue.HaltedType: (error: CloudError, count: Int)] = [:]
+  func haltedTypes(in zone: ZoneID) -> [UploadHalts.HaltedType: CloudError] {
+    var errors: [UploadHalts.HaltedType: (error: CloudError, count: Int)] = [:]
     // A record that the words name and that all of them refer to may be the cause: others of the type are not refused then.
-    var named: [UploadQueue.HaltedType: Set<String>] = [:]
-    var others: Set<UploadQueue.HaltedType> = []
+    var named: [UploadHalts.HaltedType: Set<String>] = [:]
+    var others: Set<UploadHalts.HaltedType> = []
     for (upload, outcome) in outcomes {
       let type = upload.haltedType
       guard case .refused(let error, .hold, _) = outcome, error.code != .quotaExceeded else {
@@ -425,5 +425,5 @@ private struct Answer {
 }
 
 extension SyncMachine.Upload {
-  var haltedType: UploadQueue.HaltedType { UploadQueue.HaltedType(zone: id.zone, type: type) }
+  var haltedType: UploadHalts.HaltedType { UploadHalts.HaltedType(zone: id.zone, type: type) }
 }

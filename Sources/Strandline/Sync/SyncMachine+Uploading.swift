@@ -52,8 +52,8 @@ extension SyncMachine {
     let known = takePrepared(frozen)
     let work = try known?.work ?? queue.next(reading())
     let wall = store.environment.clock.wallMilliseconds()
-    for (id, held) in queue.takeHeld() where held.durationMilliseconds > 0 {
-      holdEnds.set(id, moment(in: held.remaining(wall: wall)))
+    for held in queue.takeHeld() where held.durationMilliseconds > 0 {
+      holdEnds.set(held.id, moment(in: held.remaining(wall: wall)))
     }
     switch work {
     case .send(let zone, let units): try await send(units, to: zone, known?.batch)
@@ -256,7 +256,7 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         parts.removeAll { $0.zone == zone }
         restoreSize()
-        queue.stopSaves(of: zone, because: error)
+        queue.haltSaves(of: zone, because: error)
       // The other zones are sent to all the same; the run throws this error at its end.
       default:
         try await noteRefusal(of: batch, error)

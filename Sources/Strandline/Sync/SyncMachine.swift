@@ -43,7 +43,7 @@ struct SyncMachine: Sendable {
   /// The zones whose fetch the server refused in this run, each with its error.
   var refusedZones: [ZoneID: CloudError] = [:]
   /// The same, with those of which only the saves stop.
-  var allRefusedZones: [ZoneID: CloudError] { refusedZones.merging(queue.overQuota) { known, _ in known } }
+  var allRefusedZones: [ZoneID: CloudError] { refusedZones.merging(queue.halts.overQuota) { known, _ in known } }
   /// Zones that were fetched to their end, and whose sweep ends when the records have been looked up that the feed showed in
   /// older versions: a server that went back in time must not remove what it does not know yet.
   var sweepsToEnd: Set<ZoneID> = []
@@ -80,7 +80,7 @@ struct SyncMachine: Sendable {
   var prepared: Prepared?
   /// What was refused alone while the halves of a batch were sent, and the types of which this run has sent something.
   var refusedAlone: [(batch: [Upload], error: CloudError)] = []
-  var takenTypes: Set<UploadQueue.HaltedType> = []
+  var takenTypes: Set<UploadHalts.HaltedType> = []
   /// How often batches of this run may still be halved.
   var splitsLeft = 0
   /// What was written up to here is sent in this round, and how many rounds of this run may follow.
@@ -209,13 +209,11 @@ struct SyncMachine: Sendable {
     if hasFailed { lookAgain() }
     hasFailed = true
     (refusedZones, lostZones, splitsLeft, takenTypes) = ([:], [], Self.splitsMax, [])
-    queue.sendSavesAgain()
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
     }
-    queue.beginRun(endsOwnHolds: options.isUserInitiated)
-    if options.isUserInitiated || queue.haltsAreOver { queue.liftHalts() }
+    queue.beginRun(isUserInitiated: options.isUserInitiated)
   }
 
   /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.
@@ -296,7 +294,7 @@ struct SyncMachine: Sendable {
       if let state = self.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
     }
     if let refusal = allRefusedZones.min(by: { $0.key < $1.key }) { throw refusal.value.asStrandlineError(doing) }
-    if let halted = queue.halted.min(by: { ($0.key.zone, $0.key.type) < ($1.key.zone, $1.key.type) }) {
+    if let halted = queue.halts.types.min(by: { ($0.key.zone, $0.key.type) < ($1.key.zone, $1.key.type) }) {
       throw StrandlineError(
         .serverRefused,
         "\(doing): the server refuses every '\(halted.key.type)' of zone '\(halted.key.zone)': \(halted.value); they stay in "
@@ -346,7 +344,7 @@ struct SyncMachine: Sendable {
   /// What it remembers of single records.
   var remembered: [String: Int] {
     [
-      "waits": queue.waits.count, "tags": queue.refusedTags.count, "ended holds": queue.endedHolds.count,
+      "waits": queue.waits.count, "tags": queue.refusedTags.count, "ended holds": queue.holds.ended.count,
       "kept": queue.keptCount, "contention": contention.count, "postponed": postponed.count,
       "contentious": contentious.count, "doubts": doubts.count, "lookups": lookups.count, "parts": parts.count,
       "refusedAlone": refusedAlone.count, "prepared": prepared == nil ? 0 : 1,

@@ -103,7 +103,7 @@ final class SyncWatch: Sendable {
   func stepEnded(_ machine: borrowing SyncMachine) {
     let (report, waits, wall) = (machine.report, machine.queue.waitCounts, wall)
     let retry = machine.pace.retry.map { SyncStatus.Retry(count: $0.count, code: $0.error.code.rawValue) }
-    var refused = machine.queue.halted.map { type, error in
+    var refused = machine.queue.halts.types.map { type, error in
       SyncStatus.Halt(zone: type.zone, type: type.type, code: error.code.rawValue, reason: error.reason)
     }
     refused += machine.allRefusedZones.map { zone, error in

@@ -100,8 +100,8 @@ extension UploadQueue {
   /// Whether a record that has not been looked at, or not again, may go along with another one.
   func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
     pending.newest <= store.durableLSN
-      && store.projections.held(id).map { $0.lsn < pending.newest || hasEnded($0, reading) } ?? true
-      && !isRefused(id, entry, pending)
+      && store.projections.held(id).map { $0.lsn < pending.newest || holds.isOver($0, wall: reading.wall) } ?? true
+      && !halts.contains(id, entry, pending)
       && refusedTag(of: id).map { $0 != entry.base?.changeTag } ?? true
   }
 

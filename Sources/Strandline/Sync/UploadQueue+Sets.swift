@@ -95,7 +95,7 @@ extension UploadQueue {
       case _ where pending.newest > store.durableLSN:
         watch(met, for: set)
         return nil
-      case .together where !isRefused(id, entry, pending): break
+      case .together where !halts.contains(id, entry, pending): break
       // Another record of these was in the way when they were looked at before.
       case .target(let other) where met.contains(other): break
       // The app has changed it since this round began: what goes with it does not wait for the next one.

@@ -42,12 +42,6 @@ struct UploadQueue: Sendable {
   /// Every so many batches one is made of the zone whose records have waited longest, however few they are.
   private static let turnOfOldest = 8
 
-  /// The records of one type in a zone.
-  struct HaltedType: Hashable, Sendable {
-    var zone: ZoneID
-    var type: String
-  }
-
   /// What ends waits.
   private enum Trigger: Hashable {
     case record(RecordID)
@@ -57,7 +51,6 @@ struct UploadQueue: Sendable {
 
   let store: RecordStore
   let scope: DatabaseScope
-  let appVersion: String
   /// Every record whose newest mutation stands here or before has been looked at.
   var cursor: LSN = .none
   var lanes: [ZoneID: UploadLane] = [:]
@@ -75,26 +68,13 @@ struct UploadQueue: Sendable {
   /// The tag with which a record met a conflict: it is not sent with the same one before it was looked up and, if that brought no
   /// other version, its zone fetched.
   private(set) var refusedTags: [RecordID: String] = [:]
-  /// Zones and types of which every record was refused with the same words. Nothing of them is sent.
-  private(set) var halted: [HaltedType: CloudError] = [:]
-  /// When they are tried again by themselves, by the monotonic clock: a day after the first of them.
-  private var haltsEnd: UInt64 = 0
-  /// The owners of zones whose storage is full, as the server has said in this run. Their saves are not sent.
-  private var fullStorages: [String: CloudError] = [:]
-  /// The zones of which saves are owed that are not sent because of that.
-  private(set) var overQuota: [ZoneID: CloudError] = [:]
   /// Records that have to be looked up: deleted ones whose creation a request may have carried, and those of which a lookup
   /// failed that a conflict had asked for.
   var lookups: [RecordID] = []
-  /// Holds that were met and not taken yet.
-  private var met: [(id: RecordID, held: Held)] = []
-  /// Holds that are over though the wall clock may say otherwise.
-  private(set) var endedHolds: [RecordID: Held] = [:]
-  /// Those that are held for a time that the server has not named, of the holds that were met.
-  private var ownHolds: Set<RecordID> = []
-  /// Whether this run sends such records again, and those that it has sent or held itself.
-  private var endsOwnHolds = false
-  private var wereTried: Set<RecordID> = []
+  /// When a held record is sent again (UploadHolds.swift).
+  private(set) var holds: UploadHolds
+  /// What the server refuses whatever a record says (UploadHalts.swift).
+  private(set) var halts = UploadHalts()
   /// What a request carries that is under way.
   private(set) var leaving: [RecordID: LSN] = [:]
   /// Zones to which nothing is sent, though something is owed.
@@ -107,7 +87,7 @@ struct UploadQueue: Sendable {
   init(store: RecordStore, scope: DatabaseScope, appVersion: String) {
     self.store = store
     self.scope = scope
-    self.appVersion = appVersion
+    holds = UploadHolds(appVersion: appVersion)
   }
 
   // MARK: Waits
@@ -133,7 +113,7 @@ struct UploadQueue: Sendable {
   mutating func endWait(of id: RecordID) {
     guard let wait = waits.removeValue(forKey: id) else { return }
     waitCounts.count(wait, -1)
-    if wait == .hold { ownHolds.remove(id) }
+    if wait == .hold { holds.waitEnded(of: id) }
     guard let trigger = Self.trigger(of: wait, id) else { return }
     waiting[trigger]?.remove(id)
     if waiting[trigger]?.isEmpty == true { waiting[trigger] = nil }
@@ -148,7 +128,7 @@ struct UploadQueue: Sendable {
 
   /// This run has held a record.
   mutating func hold(_ id: RecordID) {
-    wereTried.insert(id)
+    holds.wasTried(id)
     wake(id)
   }
 
@@ -161,7 +141,7 @@ struct UploadQueue: Sendable {
     if waits[id] == .hold, store.projections.held(id) == nil { wake(id) }
     // It may have been settled.
     if waits[id] == .together { wake(id) }
-    if let ended = endedHolds[id], store.projections.held(id) != ended { endedHolds[id] = nil }
+    if let over = holds.ended[id], store.projections.held(id) != over { holds.forget(id) }
     wakeAll(.record(id))
     // If it is still not sent, it may leave more now that the server has a new version.
     if lanes[id.zone]?.kept.forget(id) == true { keep(id) }
@@ -170,7 +150,7 @@ struct UploadQueue: Sendable {
   }
 
   func remembers(_ id: RecordID) -> Bool {
-    waits[id] != nil || refusedTags[id] != nil || endedHolds[id] != nil
+    waits[id] != nil || refusedTags[id] != nil || holds.ended[id] != nil
       || lanes[id.zone]?.kept.toRead.contains(id) == true
   }
 
@@ -180,7 +160,8 @@ struct UploadQueue: Sendable {
   /// A record owes nothing any more.
   mutating func settled(_ id: RecordID) {
     endWait(of: id)
-    (refusedTags[id], endedHolds[id]) = (nil, nil)
+    refusedTags[id] = nil
+    holds.forget(id)
     lanes[id.zone]?.kept.toRead.remove(id)
     lanes[id.zone]?.kept.forget(id)
   }
@@ -236,61 +217,37 @@ struct UploadQueue: Sendable {
 
   func refusedTag(of id: RecordID) -> String? { refusedTags[id] }
 
-  /// Nothing of a type is sent any more, before a person asks for it or the day is over.
-  mutating func halt(_ type: HaltedType, because error: CloudError) {
-    if halted.isEmpty {
-      haltsEnd = store.environment.clock.monotonicNanoseconds() &+ UInt64(SyncMachine.holdMillisecondsMax) &* 1_000_000
-    }
-    halted[type] = error
+  // MARK: Holds and halts
+
+  /// A run begins. If a person wants it, what the server refused before is tried once more, unless it has named the time.
+  mutating func beginRun(isUserInitiated: Bool) {
+    let now = store.environment.clock.monotonicNanoseconds()
+    let liftsSaves = halts.liftSaves()
+    if halts.liftTypes(at: now, all: isUserInitiated) || liftsSaves { lookAgain() }
+    for id in holds.beginRun(endsOwn: isUserInitiated) { wake(id) }
   }
 
-  /// Whether the day is over for which nothing was sent of what is halted.
-  var haltsAreOver: Bool { !halted.isEmpty && store.environment.clock.monotonicNanoseconds() >= haltsEnd }
+  /// Nothing of a type is sent any more, before a person asks for it or a day is over.
+  mutating func halt(_ type: UploadHalts.HaltedType, because error: CloudError) {
+    halts.halt(type, because: error, at: store.environment.clock.monotonicNanoseconds())
+  }
 
-  /// Lifts every halt.
-  mutating func liftHalts() {
-    guard !halted.isEmpty else { return }
-    halted = [:]
+  /// The storage of a zone's owner is full: nothing is sent in this run to the owner's zones but deletions.
+  mutating func haltSaves(of zone: ZoneID, because error: CloudError) {
+    halts.haltSaves(of: zone, because: error)
     lookAgain()
-  }
-
-  /// The storage of a zone's owner is full: nothing is sent in this run to the owner's zones but deletions, which free it.
-  mutating func stopSaves(of zone: ZoneID, because error: CloudError) {
-    fullStorages[zone.owner] = error
-    overQuota[zone] = error
-    lookAgain()
-  }
-
-  /// A run begins, and the saves are tried again.
-  mutating func sendSavesAgain() {
-    guard !fullStorages.isEmpty else { return }
-    (fullStorages, overQuota) = ([:], [:])
-    lookAgain()
-  }
-
-  /// Whether the server is known to refuse whatever is like this.
-  func isRefused(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
-    halted[HaltedType(zone: id.zone, type: entry.type)] != nil
-      || (!pending.isDeletion && fullStorages[id.zone.owner] != nil)
-  }
-
-  /// A run begins. If a person wants it, what is held for a time that the server has not named is sent again, once.
-  mutating func beginRun(endsOwnHolds: Bool) {
-    (self.endsOwnHolds, wereTried) = (endsOwnHolds, [])
-    if endsOwnHolds { for id in ownHolds.sorted() { wake(id) } }
   }
 
   /// A hold is over by the monotonic clock, whatever the wall clock says.
   mutating func endHold(of id: RecordID) {
-    endedHolds[id] = store.projections.held(id)
+    holds.end(id, store.projections.held(id))
     wake(id)
   }
 
-  /// The holds that were met.
-  mutating func takeHeld() -> [(id: RecordID, held: Held)] {
-    defer { met = [] }
-    return met
-  }
+  /// The holds that were met since the last call.
+  mutating func takeHeld() -> [Held] { holds.takeMet() }
+
+  // MARK: Requests
 
   /// What a request carries that is under way now.
   mutating func leaving(_ items: [UploadItem]) {
@@ -469,12 +426,12 @@ struct UploadQueue: Sendable {
     } else if reading.frozen.contains(id.zone) {
       // When the zone is synced again, everything is looked at again.
       frozenZones.insert(id.zone)
-    } else if isRefused(id, entry, pending) {
-      // `liftHalts` and `sendSavesAgain` have everything looked at again.
-      if !pending.isDeletion, let error = fullStorages[id.zone.owner] { overQuota[id.zone] = error }
+    } else if halts.contains(id, entry, pending) {
+      // When the halt ends, everything is looked at again.
+      halts.met(id, pending)
       keep(id)
-    } else if let held = store.projections.held(id), held.lsn >= pending.newest, !isSentAgain(held),
-      !hasEnded(held, reading)
+    } else if let held = store.projections.held(id), held.lsn >= pending.newest, !holds.endsForPerson(held),
+      !holds.isOver(held, wall: reading.wall)
     {
       try look(at: held, entry, pending, &reading)
     } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
@@ -515,10 +472,8 @@ struct UploadQueue: Sendable {
   ) throws {
     let id = held.id
     guard held.code == CloudError.Code.validatingReferenceError.rawValue else {
-      met.append((id, held))
       wait(id, for: .hold)
-      if held.isOwn { ownHolds.insert(id) }
-      return
+      return holds.begin(held)
     }
     // What has forbidden a deletion may be gone: something has changed, or the process has begun since.
     if !pending.isDeletion {
@@ -526,19 +481,6 @@ struct UploadQueue: Sendable {
       if case .record(let target) = try lack(of: item) { return wait(id, for: .target(target)) }
     }
     try ready(id, entry, pending, &reading)
-  }
-
-  /// Whether a person ends the hold by this run.
-  private mutating func isSentAgain(_ held: Held) -> Bool {
-    guard endsOwnHolds, held.isOwn, wereTried.insert(held.id).inserted else { return false }
-    endedHolds[held.id] = held
-    return true
-  }
-
-  func hasEnded(_ held: Held, _ reading: Reading) -> Bool {
-    endedHolds[held.id] == held || held.hasEnded(wall: reading.wall)
-      // What the server found wrong, another version of the app may send otherwise.
-      || (held.durationMilliseconds == 0 && !appVersion.isEmpty && held.appVersion != appVersion)
   }
 
   /// The record as one to send; nil if it cannot be sent as it is.
@@ -620,16 +562,6 @@ struct UploadQueue: Sendable {
     guard !units.isEmpty else { return nil }
     putBack(Array(units.dropFirst(UploadPlan.operationsMax)), in: zone)
     return .send(zone, Array(units.prefix(UploadPlan.operationsMax)))
-  }
-}
-
-extension Held {
-  /// Whether it lasts for a time that the server has not named.
-  fileprivate var isOwn: Bool { durationMilliseconds > 0 && !isServers }
-
-  /// Whether the wait that the server named is over. A hold without one lasts until the record is edited or released.
-  func hasEnded(wall: Int64) -> Bool {
-    durationMilliseconds > 0 && wall &- wallMilliseconds >= durationMilliseconds
   }
 }
 
