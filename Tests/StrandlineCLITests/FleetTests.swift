@@ -14,7 +14,7 @@ import Testing
 @Suite(.timeLimit(.minutes(30)))
 struct FleetTests {
   @Test func `a seed has one outcome, and without pace the devices overload the server`() async throws {
-    let devices = Campaign.isWhole ? "10" : "4"
+    let devices = Campaign.isWhole ? "10" : "2"
     let words = ["simulate", "--fleet", "--devices", devices, "--days", "2", "--seed", "7", "--json"]
     let screen = await Machine().run(words, input: [])
     let keys = try JSONPage.check(screen.out, of: "simulate")

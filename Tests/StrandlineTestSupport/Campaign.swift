@@ -8,7 +8,7 @@ package enum Campaign {
   package static let isWhole = ProcessEnvironment.value(of: "STRANDLINE_WHOLE_CAMPAIGNS") == "1"
 
   /// Whether a case is taken: every one, or one of so many; which ones depends on `seed`.
-  package static func takes(_ number: Int, _ seed: Int = 0, every part: Int = 4) -> Bool {
+  package static func takes(_ number: Int, _ seed: Int = 0, every part: Int = 6) -> Bool {
     isWhole || (number + seed) % part == 0
   }
 
@@ -18,7 +18,7 @@ package enum Campaign {
   }
 
   /// The seeds that are taken.
-  package static func seeds(_ seeds: ClosedRange<UInt64>, every part: Int = 4) -> [UInt64] {
+  package static func seeds(_ seeds: ClosedRange<UInt64>, every part: Int = 6) -> [UInt64] {
     seeds.filter { takes(Int($0), every: part) }
   }
 }

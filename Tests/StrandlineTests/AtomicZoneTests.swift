@@ -383,7 +383,7 @@ private let refusal = CloudError(.accessDenied, reason: "not yours")
       }
     }
     print("atomic zones: \(seeds.count) seeds, \(moves) transfers, \(requests) requests, the sums after each")
-    let least = Campaign.isWhole ? (500, 700) : (100, 150)
+    let least = Campaign.isWhole ? (500, 700) : (70, 100)
     #expect(given != nil || (requests > least.0 && moves > least.1))
   }
 

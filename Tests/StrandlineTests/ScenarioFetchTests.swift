@@ -288,10 +288,14 @@ import Testing
     try await exchange(b, a)
     let known = try await a.open().projections.withLock { $0.sync.zones[.main]?.token }
     #expect(known != nil)
-    for number in 0..<150 {
-      try await b.put("n\(number)", ["title": .string(String(repeating: "x", count: 50_000))])
+    // More than a store keeps in memory while it cannot write.
+    let title = FieldValue.string(String(repeating: "x", count: 50_000))
+    try await b.open().write { tx in
+      for number in 0..<150 {
+        try tx.save(Record(type: "Note", id: RecordID("n\(number)"), fields: ["title": title]))
+      }
     }
-    try await b.exchange()
+    try await b.sync()
     a.disk.capacity = a.disk.usedBytes + 100_000
     for round in 0..<3 {
       let error = await #expect(throws: StrandlineError.self) { try await a.sync() }

@@ -7,6 +7,7 @@ import Strandline
 import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import StrandlineTesting
 import Testing
 
@@ -152,7 +153,7 @@ private struct Life {
     #expect(life.disk.runs.count > 1)
   }
 
-  @Test(arguments: 1...6 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...6, every: 2))
   func `answers the same when runs are damaged, missing or another store's`(seed: UInt64) throws {
     var life = try Life(seed)
     var damaged = 0

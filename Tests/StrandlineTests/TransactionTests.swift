@@ -8,6 +8,7 @@ import StrandlineServer
 import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
+import StrandlineTestSupport
 import StrandlineTesting
 import Synchronization
 import Testing
@@ -299,7 +300,7 @@ struct `A write` {
 
   @Test func `never leaves fields of two types in one record, and devices agree, whatever the order`() async throws {
     var rejected = 0
-    for seed in UInt64(1)...60 {
+    for seed in Campaign.seeds(1...60, every: 3) {
       let random = SeededRandom(seed: seed)
       let fleet = try Fleet(seed: seed)
       var faults = ServerFaults()
@@ -351,7 +352,7 @@ struct `A write` {
       }
     }
     print("types: \(rejected) creations were rejected")
-    #expect(rejected > 20)
+    #expect(rejected > (Campaign.isWhole ? 20 : 6))
   }
 
   // MARK: Its receipt after relaunches

@@ -10,7 +10,7 @@ import Testing
 @Suite(.timeLimit(.minutes(30)))
 struct `A sorted run` {
   /// Several runs of random entries: each by itself, all together, and what is written of them as one.
-  @Test(arguments: 1...40 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...40, every: 3))
   func `says what a dictionary says`(seed: UInt64) throws {
     let bench = try RunBench(SimulatedDisk(), seed: seed)
     let random = bench.random
