@@ -130,6 +130,19 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     #expect(try await !isAtServer(.main, b))
   }
 
+  @Test func `is gone at the server also if the feed begins with an empty page`() async throws {
+    let (fleet, a, b, cloud) = try await devices()
+    fleet.server.setFaults(expired())
+    cloud.refuse { script in
+      script.pageMax = 1
+      script.hidden = ["n0"]
+    }
+    try await a.open().sync.eraseZone(.main)
+    try await a.exchange()
+    #expect(try await a.state().lostReason == .erased)
+    #expect(try await !isAtServer(.main, b))
+  }
+
   @Test func `what the engine learns while the app ends a zone does not undo that`() async throws {
     let (_, a, _, cloud) = try await devices()
     let store = try await a.open()

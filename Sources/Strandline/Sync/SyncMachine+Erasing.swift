@@ -3,7 +3,8 @@
 // A zone has a name and no number, so after a deletion whose answer was lost a zone of that name may be another one: another
 // device has made it since. Its change tokens tell: those of the old zone are no good for the new one. So a zone is deleted
 // only if the server takes its token; if it refuses it, the token may be of a zone that is gone, or too old, and the records
-// tell: a zone that has none of those that this store knows of it was made since. It is left alone, and is not synced until a
+// tell: a zone that has none of those that this store knows was made since. All of its feed says so, which may begin with many
+// empty pages, and with records that others have made while this device was away. Such a zone is left alone, and is not synced until a
 // person decides.
 
 import StrandlineSystem
@@ -24,10 +25,12 @@ extension SyncMachine {
 
   /// Deletes a zone at the server. One that it does not have was deleted by an earlier request, or by another device.
   mutating func erase(_ zone: ZoneID) async throws -> Bool {
+    var isLeft = false
     do {
       guard let isThere = try await isTheOneToErase(zone) else { return true }
       // The app may have taken it back meanwhile.
       guard self.zone(zone)?.lostReason == .erasing else { return true }
+      isLeft = !isThere
       if isThere {
         let doing = "erasing zone '\(zone)'"
         guard try await ask(.upload, doing, { [database] in try await database.deleteZone(zone) }) != nil else {
@@ -44,10 +47,12 @@ extension SyncMachine {
       }
     }
     pace.succeeded(.upload)
+    let words =
+      isLeft ? "the zone of that name at the server was made since, and was left alone" : "the app has erased it"
     try await store.commit { core in
       // The app may have taken it back meanwhile.
       guard core.projections.sync.zones[zone]?.lostReason == .erasing else { return }
-      try core.append(.zoneChanged(.lost(zone, .erased, words: "the app has erased it", policy: "erase")))
+      try core.append(.zoneChanged(.lost(zone, .erased, words: words, policy: "erase")))
     }
     (fetches[zone], lookups[zone]) = (nil, nil)
     for id in doubts.keys where id.zone == zone { doubts[id] = nil }
@@ -68,18 +73,35 @@ extension SyncMachine {
         isRefused = true
       }
     }
-    let page = try await ask(.upload, doing) { [database] in
-      try await database.zoneChanges(in: zone, since: nil, limit: Self.pageLimit)
+    var fetch = ZoneFetch()
+    var token: ChangeToken?
+    while true {
+      let page = try await ask(.upload, doing) { [database, token] in
+        try await database.zoneChanges(in: zone, since: token, limit: Self.pageLimit)
+      }
+      guard let page else { return nil }
+      if try !isRefused || knowsOne(of: page, in: zone) {
+        try await keep(page.token, of: zone)
+        return true
+      }
+      guard page.moreComing else { return false }
+      try fetch.count(page, of: zone)
+      guard page.token != token else {
+        throw CloudError(
+          .unexpectedServerResponse,
+          reason: "a page of changes of zone '\(zone)' said that more is to come and left the token unchanged")
+      }
+      token = page.token
     }
-    guard let page else { return nil }
-    if isRefused, try !knowsOne(of: page, in: zone) { return false }
-    // This token says later which zone this was. The zone is not synced any more, and an app that takes the erasure back has it
-    // fetched from its beginning.
+  }
+
+  /// The token says later which zone this was. The zone is not synced any more, and an app that takes the erasure back has it
+  /// fetched from its beginning.
+  private func keep(_ token: ChangeToken, of zone: ZoneID) async throws {
     try await store.commit { core in
       guard core.projections.sync.zones[zone]?.lostReason == .erasing else { return }
-      try core.append(.tokenAdvanced(TokenAdvanced(zone: zone, asked: nil, token: page.token, sweepEpoch: 0)))
+      try core.append(.tokenAdvanced(TokenAdvanced(zone: zone, asked: nil, token: token, sweepEpoch: 0)))
     }
-    return true
   }
 
   /// Whether a page shows a record of a zone that this store has synced: by its name and the moment of its creation, which no
