@@ -21,6 +21,36 @@ import Testing
     #expect(try await a.owesNothing)
   }
 
+  @Test func `a record that is held in both directions is released in both, and then shows the server's version`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.write("n", ["title": "one"])
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    try await b.put("n", ["title": "two"])
+    try await b.exchange()
+    var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")
+    unreadable.raw = Array("{}".utf8)
+    let error = unreadable
+    cloud.refuse { script in
+      script.shown["n"] = .failed(name: "n", error)
+      script.items["n"] = [CloudError(.badRequest, reason: "wrong")]
+    }
+    try await a.write("n", ["title": "mine"])
+    #expect(try await a.run() == nil)
+    let store = try await a.open()
+    #expect(try store.status().held.map(\.isDownload).count == 2)
+    cloud.refuse { $0.shown = [:] }
+    try await store.releaseHolds(of: store.status().held.map(\.id))
+    try await store.discardChanges(of: [RecordID("n")])
+    #expect(try await a.run() == nil)
+    #expect(try await a.value("n") == "two")
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `a person who asks again and again has a refused record sent once each time`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

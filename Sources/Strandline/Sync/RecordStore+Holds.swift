@@ -11,16 +11,19 @@ extension RecordStore {
   /// - Throws: `StrandlineError`: `.noSuchRecord` if one of them is not held, and then nothing has changed; as `write`.
   /// - Complexity: O(ids).
   public func releaseHolds(of ids: [RecordID], fileID: String = #fileID, line: Int = #line) async throws {
-    let ids = ids.map(canonical)
+    // A record may be held in both directions, and then the status names it twice.
+    let ids = Set(ids.map(canonical)).sorted()
     try await CallSite(fileID, line).run("releasing held records") {
       try requireWritable()
       try await commit { core in
         for id in ids {
-          guard let held = core.projections.withLock({ $0.sync.held[id] ?? $0.sync.unread[id] }) else {
+          let (held, unread) = core.projections.withLock { ($0.sync.held[id], $0.sync.unread[id]) }
+          guard let hold = held ?? unread else {
             throw StrandlineError(.noSuchRecord, "'\(id)' is not held; nothing was released")
           }
-          try core.append(.released(Released(id: id, lsn: held.lsn)))
-          guard held.direction == .download else { continue }
+          // It ends both.
+          try core.append(.released(Released(id: id, lsn: hold.lsn)))
+          if unread == nil { continue }
           // The token has moved past it: only a lookup brings it.
           try core.append(
             .blocked(
