@@ -53,6 +53,7 @@ extension RecordStore {
       let rules = syncing.zoneLosses
       store.ruledLosses.withLock { $0 = Set(ZoneLoss.allCases.filter { rules[$0] != .ask }) }
       store.driver.withLock { $0 = engine }
+      engine.beginAutomaticRuns()
     }
     return store
   }

@@ -67,10 +67,10 @@ public final class SyncEngine: SyncDriver {
       return try await self.run(options)
     }
     self.runs.withLock { $0 = runs }
-    beginAutomaticRuns()
   }
 
-  private func beginAutomaticRuns() {
+  /// Runs by itself from now on, if the app wants that. The store knows the schema and the rules by then.
+  func beginAutomaticRuns() {
     guard isAutomatic else { return }
     automaticTask.withLock { task in
       let before = task
