@@ -31,9 +31,10 @@ package final class Fleet: Sendable {
 
   /// Makes a device, whose store is created at the first `open`.
   package func device(
-    _ name: String, clockSkewMilliseconds: Int64 = 0, segmentBytesMax: Int? = nil
+    _ name: String, clockSkewMilliseconds: Int64 = 0, segmentBytesMax: Int? = nil, transactionBytesMax: Int? = nil
   ) -> Device {
     var options = Device.options
+    if let transactionBytesMax { options.log.transactionBytesMax = transactionBytesMax }
     if let segmentBytesMax { options.segmentBytesMax = segmentBytesMax }
     var hash: UInt64 = seed
     for byte in name.utf8 { hash = hash &* 31 &+ UInt64(byte) }

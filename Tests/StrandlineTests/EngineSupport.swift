@@ -34,6 +34,8 @@ final class RefusingCloud: CloudDatabase {
     var hidden: Set<String> = []
     /// Records of pages and lookups that are shown in another form.
     var shown: [String: ZoneChange] = [:]
+    /// A conflict brings the server's version along, as the native adapter does.
+    var bringsVersions = false
     /// Pages of zones show no deletions: the server has forgotten them, as CloudKit does in time.
     var hidesDeletions = false
     /// At most so many changes in a page; 0: as many as the engine asks for.
@@ -125,7 +127,17 @@ final class RefusingCloud: CloudDatabase {
       }
       rest = []
     }
-    let results = try await web.modify(rest, in: zone, atomic: atomic)
+    var results = try await web.modify(rest, in: zone, atomic: atomic)
+    if script.withLock({ $0.bringsVersions }) {
+      let conflicts = results.filter { _, result in
+        if case .failed(let error, _) = result { error.code == .conflict } else { false }
+      }
+      let versions = try await web.lookup(conflicts.keys.sorted(), in: zone)
+      for (name, result) in conflicts {
+        guard case .failed(let error, _) = result, case .record(let server)? = versions[name] else { continue }
+        results[name] = .failed(error, serverRecord: server)
+      }
+    }
     if let lost = script.withLock({ $0.lostAnswers.isEmpty ? nil : $0.lostAnswers.removeFirst() }) { throw lost }
     return results.merging(refused) { first, _ in first }
   }

@@ -442,6 +442,116 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.owesNothing)
   }
 
+  @Test(arguments: [CloudError.Code.throttled, .internalError, .accessDenied])
+  func `a lookup whose answer does not say what the server has is made later and later`(_ code: CloudError.Code)
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[.modify] = [CloudError(.networkError, reason: "no answer")] }
+    try await a.write("n")
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    try await a.erase("n")
+    try await a.write("other")
+    let asked = Mutex(0)
+    cloud.refuse { script in
+      script.shown["n"] = .failed(name: "n", CloudError(code, reason: "not this one"))
+      script.refusal = { request, _ in
+        guard request == .lookup else { return nil }
+        return asked.withLock { count in
+          count += 1
+          return count > 50 ? CloudError(.authenticationFailed, reason: "asked without end") : nil
+        }
+      }
+    }
+    let error = try await a.run(waitMillisecondsMax: 0)
+    #expect(error?.message.contains("not this one") == true, "\(String(describing: error))")
+    #expect(asked.withLock { $0 } <= 2)
+    #expect(try await a.unsettled == 1)
+    #expect(cloud.sent.joined().contains("other"))
+    cloud.refuse { $0.shown = [:] }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test(arguments: [false, true])
+  func `versions of conflicts that fit into no transaction together are taken in parts`(areBrought: Bool) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a", transactionBytesMax: 300_000), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.bringsVersions = areBrought }
+    let text = FieldValue.string(String(repeating: "x", count: 8_000))
+    for number in 0..<60 { try await a.write("n\(number)", ["text": text]) }
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    try await b.open().write { tx in
+      for number in 0..<60 {
+        guard var record = try tx.record(RecordID("n\(number)")) else { continue }
+        record["b"] = 1
+        try tx.save(record)
+      }
+    }
+    try await b.exchange()
+    for number in 0..<60 { try await a.write("n\(number)", ["a": 1]) }
+    try await a.sync(.pushOnly)
+    try await exchange(a, b)
+    try await expectAgreement(a, b)
+    #expect(try await a.open().record(RecordID("n59"))?["b"] == 1)
+    #expect(try await b.open().record(RecordID("n59"))?["a"] == 1)
+  }
+
+  @Test func `a record for which the server names a wait in a lookup is not asked for before`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[.modify] = [CloudError(.networkError, reason: "no answer")] }
+    try await a.write("n")
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    try await a.erase("n")
+    cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(.throttled, reason: "later", retryAfter: 40)) }
+    #expect(try await a.run(waitMillisecondsMax: 20_000)?.retryAfter ?? 0 > 30)
+    let asked = cloud.requestCount
+    #expect(try await a.run(waitMillisecondsMax: 20_000) != nil)
+    #expect(cloud.requestCount == asked)
+    cloud.refuse { $0.shown = [:] }
+    #expect(try await a.run(waitMillisecondsMax: 60_000) == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a whole refusal that names a wait is kept, whatever the app writes meanwhile`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[.modify] = [CloudError(.quotaExceeded, reason: "full", retryAfter: 315)] }
+    try await a.write("n")
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    #expect(cloud.count(.modify) == 1)
+    for number in 0..<3 {
+      a.clock.advance(milliseconds: 100_000)
+      try await a.write("m\(number)")
+      #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)?.code == .serverRefused)
+    }
+    #expect(cloud.count(.modify) == 1)
+    a.clock.advance(milliseconds: 16_000)
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a zone that is missing for each record of a request, and there, is asked for later and later`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("other")
+    #expect(try await a.run() == nil)
+    cloud.forgetSent()
+    let missing = CloudError(.zoneNotFound, reason: "no such zone")
+    cloud.refuse { $0.items = ["n": [missing, missing, missing], "m": [missing, missing, missing]] }
+    for name in ["n", "m"] { try await a.write(name) }
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    #expect(cloud.count(.modify) == 1)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `one conflict is settled in the same run`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -77,6 +77,30 @@ extension Device {
     try await expectLife("second", a, b)
   }
 
+  @Test(arguments: [CloudError.Code.conflict, .exists])
+  func `because the server has another version does not end what it wanted to create`(_ code: CloudError.Code)
+    async throws
+  {
+    let (a, b, cloud) = try await pair()
+    cloud.forgetSent()
+    // Nothing is answered any more, so that the other device deletes the version before this one has looked it up.
+    let isCut = Mutex(false)
+    cloud.refuse { script in
+      script.items["n"] = [CloudError(code, reason: "another version")]
+      script.refusal = { request, _ in
+        isCut.withLock { isCut in
+          defer { if request == .modify { isCut = true } }
+          return isCut ? CloudError(.networkError, reason: "no network") : nil
+        }
+      }
+    }
+    try await a.recreate("second")
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .unreachable)
+    #expect(cloud.count(.modify) == 1)
+    cloud.refuse { $0.refusal = nil }
+    try await expectLife("second", a, b)
+  }
+
   @Test func `leaves open what an earlier request does that was never answered`() async throws {
     let (a, b, cloud) = try await pair()
     cloud.refuse { script in

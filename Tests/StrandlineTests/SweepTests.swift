@@ -228,6 +228,47 @@ extension Device {
     try await expectAgreement(a, b)
   }
 
+  @Test func `132: a token that is refused in the middle of uploading again does not make a removal of it`()
+    async throws
+  {
+    let (_, a, b, cloud) = try await devices(6)
+    for name in ["n0", "n1"] { try await a.remove(name) }
+    try await a.exchange()
+    try await b.open().sync.resync(.main, from: .here)
+    cloud.forgetSent()
+    cloud.refuse { script in
+      script.pageMax = 2
+      script.beforePage = { if $0 == 2 { throw expired } }
+    }
+    try await b.exchange()
+    #expect(cloud.count(.zoneChanges) > 3)
+    try await exchange(a, b)
+    #expect(try await b.names() == ["n0", "n1", "n2", "n3", "n4", "n5"])
+    #expect(try await a.names() == b.names())
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `108: what a page could not show is not held when a lookup shows that it is what is here`() async throws {
+    let (_, a, b, cloud) = try await devices(2)
+    try await a.put("n0", ["title": "edited"])
+    try await a.exchange()
+    cloud.refuse { script in
+      script.requests[.zoneChanges] = [expired]
+      script.page = { _, page in
+        var page = page
+        page.changes = page.changes.map { change in
+          guard case .saved(let record) = change, record.name == "n1" else { return change }
+          return .failed(name: "n1", CloudError(.internalError, reason: "trouble"))
+        }
+        return page
+      }
+    }
+    try await b.exchange()
+    #expect(cloud.count(.lookup) == 1)
+    #expect(try await b.open().status().held.isEmpty)
+    #expect(try await b.names() == ["n0", "n1"])
+  }
+
   @Test func `44, 132: a zone that is gone is made anew from here, with what was not sent`() async throws {
     let (fleet, _, b, _) = try await devices(5)
     try fleet.server.deleteZone("Main", in: fleet.database)

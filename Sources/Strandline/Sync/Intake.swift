@@ -79,6 +79,8 @@ package struct Intake {
       taken.report.echoes += 1
       taken.touched.insert(id)
       try closeBlock(of: id, words: "the server agrees with this store", &core)
+      // What could not be read is what is here. The event would end the hold of an edit, too.
+      if source == .lookup, core.projections.held(id) == nil { try endHold(of: id, &core) }
       return
     }
     let base = try entry.flatMap { try core.base(of: $0) }

@@ -226,9 +226,13 @@ extension SyncMachine {
         // Requested with a token that is no longer the zone's: the page may be older than what is here. Drop it whole.
         guard core.projections.sync.zones[zone]?.token == asked else { return false }
         if isReset {
+          // What was decided about the zone is carried out by the fetch that begins anew.
+          let decided = core.projections.sync.zones[zone].flatMap { $0.isDecided ? $0 : nil }
           try core.append(
             .zoneChanged(
-              ZoneChanged(zone: zone, change: .reset, words: "the change token was refused or is in doubt")))
+              ZoneChanged(
+                zone: zone, change: .reset, words: "the change token was refused or is in doubt",
+                policy: decided?.resetPolicy ?? "", ruledMilliseconds: decided?.ruledMilliseconds ?? 0)))
         }
         // Without a token the page is the first one of a full fetch.
         if isReset || asked == nil { try core.beginSweep(of: zone) }
@@ -366,23 +370,46 @@ extension SyncMachine {
       return true
     }
     for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn { throw signIn(error) }
+    do {
+      try await apply(found, to: some, of: zone)
+    } catch let error as StrandlineError where error.code == .tooLarge && some.count > 1 {
+      lookupsMax = some.count / 2
+      return true
+    }
     lookupsMax = UploadPlan.operationsMax
     lookups[zone]?.subtract(some)
     if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
-    try await apply(found, to: some, of: zone)
     return true
   }
 
   private mutating func apply(_ found: [String: CloudResult], to names: [String], of zone: ZoneID) async throws {
-    // What the answer does not say is looked up again in the next run.
     let changes = names.compactMap { ServerChange(RecordID($0, zone: zone), answer: found[$0]) }
     let taken = try await store.take(changes, .lookup, serverOffset: database.serverOffsetMilliseconds)
     report.add(taken.report)
     // The answer may say that the server went back in time.
     noteLoss(of: zone)
     for id in taken.touched.sorted() { try changed(id) }
-    for name in names { looked(up: RecordID(name, zone: zone)) }
+    for name in names {
+      let id = RecordID(name, zone: zone)
+      if let error = CloudError.withoutVersion(found[name]) {
+        try await postponeLookup(of: id, error)
+      } else {
+        if queue.waits[id] == .lookup { postponed[id] = nil }
+        looked(up: id)
+      }
+    }
     for id in taken.absent { doubt(id) }
+  }
+
+  /// The answer to a lookup does not say what the server has of a record: if that is needed to go on, it is looked up again, later
+  /// and later.
+  private mutating func postponeLookup(of id: RecordID, _ error: CloudError) async throws {
+    guard queue.waits[id] == .lookup else { return }
+    postponed[id] = ((postponed[id]?.count ?? 0) + 1, error)
+    sendAgain(id)
+    if let wait = error.retryAfterMilliseconds, wait > 0 {
+      try await pace.failed(.lookup, error, doing: "looking up '\(id)'")
+    }
   }
 
   /// Takes what the queue wants looked up; false if that is nothing.
@@ -442,6 +469,17 @@ extension SyncMachine.ZoneFetch {
       throw CloudError(
         .unexpectedServerResponse,
         reason: "\(emptyPages) pages of changes of zone '\(zone)' in a row were empty and said that more is to come")
+    }
+  }
+}
+
+extension CloudError {
+  /// Why an answer says nothing of what the server has of a record; nil if it does.
+  fileprivate static func withoutVersion(_ result: CloudResult?) -> CloudError? {
+    switch result {
+    case .record?, .deleted?: nil
+    case .failed(let error, _)?: error.code == .notFound ? nil : error
+    case nil: CloudError(.unexpectedServerResponse, reason: "the answer to a lookup says nothing of the record")
     }
   }
 }

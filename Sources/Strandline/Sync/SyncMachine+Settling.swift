@@ -20,12 +20,23 @@ extension SyncMachine {
   mutating func settle(
     _ batch: [Upload], _ results: [String: CloudResult], _ zone: ZoneID, atomic: Bool
   ) async throws {
-    let answer = Answer(batch, results)
+    var answer = Answer(batch, results)
     if let error = answer.tooMuch {
       return atomic ? try await refuseTogether(batch, error) : try await split(batch, zone, error)
     }
     let halted = answer.haltedTypes(in: zone)
     for (type, error) in halted { queue.halt(type, because: error) }
+    do {
+      try await append(answer, halted: Set(halted.keys))
+    } catch let error as StrandlineError where error.code == .tooLarge && !answer.versions.isEmpty {
+      // What the refusals brought along is looked up, in as many requests as it takes.
+      answer.forgetVersions()
+      try await append(answer, halted: Set(halted.keys))
+    }
+    try await goOn(after: answer, zone)
+  }
+
+  private mutating func append(_ answer: Answer, halted: Set<UploadHalts.HaltedType>) async throws {
     let wall = store.environment.clock.wallMilliseconds()
     var done = SyncReport()
     let (offset, policies) = (database.serverOffsetMilliseconds, policies)
@@ -50,7 +61,7 @@ extension SyncMachine {
           try Self.settleDeletion(upload, &core)
           done.uploaded += 1
         case .refused(let error, .hold, _), .refused(let error, .halt, _), .refused(let error, .split, _):
-          if halted[upload.haltedType] != nil { continue }
+          if halted.contains(upload.haltedType) { continue }
           try Self.hold(upload.item, error, wall: wall, policies, &core)
           done.held += 1
         case .refused(let error, .target, _) where try mustShow(upload):
@@ -64,7 +75,6 @@ extension SyncMachine {
     report.add(done)
     report.add(taken.report)
     for id in taken.touched.sorted() { try changed(id) }
-    try await goOn(after: answer, zone)
   }
 
   private static func settleDeletion(_ upload: Upload, _ core: inout StoreCore) throws {
@@ -137,7 +147,7 @@ extension SyncMachine {
     if let missingZone { try await confirmLoss(of: zone, missingZone, kind: isOverloaded ? .upload : nil) }
     if let wait, isOverloaded || wait.retryAfter != nil {
       try await pace.failed(.upload, wait, doing: "uploading to zone '\(zone)'")
-    } else if !answer.isWhole || wait == nil {
+    } else if !answer.isWhole || (wait == nil && missingZone == nil) {
       pace.succeeded(.upload)
       try await growBack(answer.outcomes.count)
     }
@@ -339,11 +349,11 @@ private struct Answer {
     /// With the server's version where the refusal brought it.
     case refused(CloudError, ErrorPolicy, ServerRecord?)
 
-    /// Whether the server did nothing with the record. Of a conflict the lookup tells; a busy server may have done anything.
+    /// Whether the server did nothing with the record. A busy server may have done anything.
     var appliedNothing: Bool {
       switch self {
       case .refused(_, .hold, _), .refused(_, .halt, _), .refused(_, .split, _), .refused(_, .target, _),
-        .refused(_, .signIn, _), .refused(_, .zoneMissing, _), .refused(_, .together, _):
+        .refused(_, .signIn, _), .refused(_, .zoneMissing, _), .refused(_, .together, _), .refused(_, .resolve, _):
         true
       case .saved, .deleted, .refused: false
       }
@@ -391,6 +401,13 @@ private struct Answer {
     outcomes.compactMap { upload, outcome in
       guard case .refused(_, _, let server?) = outcome else { return nil }
       return ServerChange(upload.id, .version(server))
+    }
+  }
+
+  mutating func forgetVersions() {
+    for place in outcomes.indices {
+      guard case .refused(let error, let policy, _) = outcomes[place].outcome else { continue }
+      outcomes[place].outcome = .refused(error, policy, nil)
     }
   }
 

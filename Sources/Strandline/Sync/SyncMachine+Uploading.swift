@@ -263,6 +263,10 @@ extension SyncMachine {
         restoreSize()
         refusedZones[zone] = error
       }
+      // Whatever the server refuses, it may say how long it does not want to be asked.
+      if ErrorPolicy.request(error) != .retry, let wait = error.retryAfterMilliseconds, wait > 0 {
+        try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'")
+      }
       if let failure { throw failure }
       return
     }

@@ -186,8 +186,9 @@ struct SyncMachine: Sendable {
           report.isUnfinished = true
           return
         case .idle:
+          // Nothing is left in hand, unless a zone was given up on the way.
+          hasFailed = !refusedZones.isEmpty || !lostZones.isEmpty
           try finish()
-          hasFailed = false
           return
         }
       }
