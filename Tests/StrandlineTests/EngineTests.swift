@@ -500,6 +500,53 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await b.open().record(RecordID("n59"))?["a"] == 1)
   }
 
+  @Test func `a server that refuses each of its own tokens is given up in this run, with an error`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    for number in 0..<4 { try await b.put("n\(number)", ["title": "t"]) }
+    try await b.exchange()
+    let pages = Mutex(0)
+    cloud.refuse { script in
+      script.pageMax = 1
+      // The first page's token differs each time, as where others change the zone meanwhile.
+      script.page = { number, page in
+        var page = page
+        if page.moreComing { page.token = ChangeToken(rawValue: "other \(number)") }
+        return page
+      }
+      script.refusal = { request, _ in
+        guard request == .zoneChanges else { return nil }
+        return pages.withLock { pages in
+          pages += 1
+          return pages > 60 ? CloudError(.authenticationFailed, reason: "asked without end") : nil
+        }
+      }
+    }
+    try await a.write("mine")
+    let error = try await a.run()
+    #expect(error?.code == .serverRefused, "\(String(describing: error))")
+    #expect(pages.withLock { $0 } < 30)
+  }
+
+  @Test(arguments: [CloudError.Code.authenticationRequired, .authenticationFailed])
+  func `one record that a lookup refuses for its sign-in keeps no other back`(_ code: CloudError.Code) async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[.modify] = [CloudError(.networkError, reason: "no answer")] }
+    try await a.write("n")
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    try await a.erase("n")
+    try await a.write("other")
+    cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(code, reason: "not this one")) }
+    let error = try await a.run(waitMillisecondsMax: 0)
+    #expect(error != nil && error?.code != .needsSignIn, "\(String(describing: error))")
+    #expect(cloud.sent.joined().contains("other"))
+    cloud.refuse { $0.shown = [:] }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `a record for which the server names a wait in a lookup is not asked for before`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

@@ -240,6 +240,35 @@ private func isSettlement(_ placed: Placed) -> Bool {
     #expect(try await b.read(id) == nil)
   }
 
+  @Test func `removes no record that the server does not show, once`() async throws {
+    let (_, a, b) = try await pair()
+    for name in ["kept", "other"] { try await a.save(RecordID(name), ["title": "t"]) }
+    try await exchange(a, b)
+    let isToken: (Placed) -> Bool = { if case .tokenAdvanced = $0.event { true } else { false } }
+    #expect(try await a.damage(isToken) > 0)
+    #expect(try await a.repair().unsettled == 0)
+    try await b.remove(RecordID("kept"))
+    try await b.exchange()
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.hidesDeletions = true
+      script.pageMax = 1
+      // The decision outlives a token that is refused in the middle.
+      script.beforePage = { if $0 == 2 { throw CloudError(.changeTokenExpired, reason: "expired") } }
+    }
+    try await a.exchange(.pullOnly)
+    #expect(try await a.read(RecordID("kept")) == "t")
+    #expect(try await a.open().status().zones.allSatisfy { !$0.ghostsPossible && !$0.isLost })
+    try await b.save(RecordID("other"), ["title": "u"])
+    try await b.exchange()
+    cloud.refuse { script in
+      script.beforePage = nil
+      script.requests[.zoneChanges] = [CloudError(.changeTokenExpired, reason: "expired")]
+    }
+    try await a.exchange(.pullOnly)
+    #expect(try await a.read(RecordID("kept")) == nil)
+  }
+
   @Test func `a store that never synced is not frozen by its repair`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

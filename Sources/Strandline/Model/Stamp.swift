@@ -108,10 +108,9 @@ package struct Stamp: Hashable, Sendable {
       if let ours = seen[writer], ours >= theirs { continue }
       seen[writer] = theirs
     }
-    while seen.count > Stamp.writersMax {
-      guard let least = seen.min(by: { ($0.value.time, $0.key) < ($1.value.time, $1.key) }) else { return }
-      seen[least.key] = nil
-    }
+    guard seen.count > Stamp.writersMax else { return }
+    let oldest = seen.sorted { ($0.value.time, $0.key) < ($1.value.time, $1.key) }
+    for (writer, _) in oldest.prefix(seen.count - Stamp.writersMax) { seen[writer] = nil }
   }
 
   /// Whether this version includes everything that the other includes, as far as both say.

@@ -21,6 +21,8 @@ package struct ZoneState: Hashable, Sendable {
   package var sweepEpoch: UInt64 = 0
   /// What becomes of records that the full fetch does not show: the `policy` of the `reset` that dropped the token.
   package var resetPolicy = ""
+  /// The policy of a reset whose sweep removes nothing: of what the server does not show, this store may have lost the reason.
+  package static let keepsAbsent = "keep"
   /// When a rule of the app (`SyncConfiguration.zoneLosses`) decided about its loss last, by this device's clock; 0: none did,
   /// or a person has since.
   package var ruledMilliseconds: Int64 = 0

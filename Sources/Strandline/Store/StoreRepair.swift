@@ -108,7 +108,9 @@ package struct StoreRepair: Sendable {
       for zone in plan.zonesReset {
         // That the server has it may have been said in a hole.
         try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: Self.reason)))
-        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .reset, words: Self.reason)))
+        try core.append(
+          .zoneChanged(
+            ZoneChanged(zone: zone, change: .reset, words: Self.reason, policy: ZoneState.keepsAbsent)))
       }
     }
     var rest = plan.settlements[...]

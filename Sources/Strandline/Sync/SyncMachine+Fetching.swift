@@ -176,6 +176,9 @@ extension SyncMachine {
     return true
   }
 
+  /// So often a zone's token may be refused in one run. A server that goes on refuses what it has just given.
+  private static let tokenRefusalsMax = 3
+
   /// Requests one page; `isReset`: without the token that this store has. If the server refuses the token, the page is
   /// requested once without it; if that fails too, the token was not the cause and is kept.
   private mutating func requestPage(
@@ -186,6 +189,8 @@ extension SyncMachine {
       if !fromStart, let page = try takePageAhead(of: zone, since: token, limit, lists) { return page }
       return try await requestPage(of: zone, since: fromStart ? nil : token, limit, lists)
     } catch let error as CloudError where token != nil && !fromStart && ErrorPolicy.mayBeExpiredToken(error) {
+      tokenRefusals[zone, default: 0] += 1
+      guard tokenRefusals[zone, default: 0] <= Self.tokenRefusalsMax else { throw error }
       isReset = true
       return try await requestPage(of: zone, since: nil, limit, false)
     }
@@ -227,7 +232,7 @@ extension SyncMachine {
         guard core.projections.sync.zones[zone]?.token == asked else { return false }
         if isReset {
           // What was decided about the zone is carried out by the fetch that begins anew.
-          let decided = core.projections.sync.zones[zone].flatMap { $0.isDecided ? $0 : nil }
+          let decided = core.projections.sync.zones[zone].flatMap { $0.isDirty && !$0.isLost ? $0 : nil }
           try core.append(
             .zoneChanged(
               ZoneChanged(
@@ -263,6 +268,8 @@ extension SyncMachine {
     // What the page could not show is looked up at once.
     for case .failed(let name, _) in page.changes { lookups[zone, default: []].insert(name) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
+    // What it blocked is looked up in this run.
+    if taken.report.blocked > 0 { isReviewDue = true }
     return true
   }
 
@@ -369,7 +376,6 @@ extension SyncMachine {
       }
       return true
     }
-    for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn { throw signIn(error) }
     do {
       try await apply(found, to: some, of: zone)
     } catch let error as StrandlineError where error.code == .tooLarge && some.count > 1 {
@@ -404,8 +410,10 @@ extension SyncMachine {
   /// The answer to a lookup does not say what the server has of a record: if that is needed to go on, it is looked up again, later
   /// and later.
   private mutating func postponeLookup(of id: RecordID, _ error: CloudError) async throws {
+    // If no user is signed in, the next request says so; otherwise it is this record alone.
+    if ErrorPolicy.item(error) == .signIn { isAccountKnown = false }
     guard queue.waits[id] == .lookup else { return }
-    postponed[id] = ((postponed[id]?.count ?? 0) + 1, error)
+    postponed[id] = ((postponed[id]?.count ?? 0) + 1, error.ofOneRecord)
     sendAgain(id)
     if let wait = error.retryAfterMilliseconds, wait > 0 {
       try await pace.failed(.lookup, error, doing: "looking up '\(id)'")
@@ -474,6 +482,14 @@ extension SyncMachine.ZoneFetch {
 }
 
 extension CloudError {
+  /// The refusal of one record by a server that knows the user: to sign in again would change nothing.
+  var ofOneRecord: CloudError {
+    guard ErrorPolicy.item(self) == .signIn else { return self }
+    return CloudError(
+      .accessDenied, reason: "the server refuses this record with \(code.rawValue): \(reason)", retryAfter: retryAfter,
+      requestUUID: requestUUID, httpStatus: httpStatus)
+  }
+
   /// Why an answer says nothing of what the server has of a record; nil if it does.
   fileprivate static func withoutVersion(_ result: CloudResult?) -> CloudError? {
     switch result {

@@ -29,7 +29,8 @@ extension SyncMachine {
   /// Ends the zone's sweep, if one is open: the last page is in.
   mutating func endSweep(of zone: ZoneID) async throws {
     guard let state = self.zone(zone), state.sweepEpoch != 0 else { return }
-    let (absent, living, unread) = try store.absent(from: zone, sinceSweep: state.sweepEpoch)
+    var (absent, living, unread) = try store.absent(from: zone, sinceSweep: state.sweepEpoch)
+    if state.resetPolicy == ZoneState.keepsAbsent { (absent, unread) = ([], []) }
     let source = ResyncSource(rawValue: state.resetPolicy)
     guard source != nil || absent.count <= max(Self.sweptMax, living / Self.sweptPart) else {
       return try await freeze(zone, absent: absent.count, living: living)

@@ -81,6 +81,8 @@ struct SyncMachine: Sendable {
   /// What was refused alone while the halves of a batch were sent, and the types of which this run has sent something.
   var refusedAlone: [(batch: [Upload], error: CloudError)] = []
   var takenTypes: Set<UploadHalts.HaltedType> = []
+  /// How often this run's tokens were refused, by zone.
+  var tokenRefusals: [ZoneID: Int] = [:]
   /// How often batches of this run may still be halved.
   var splitsLeft = 0
   /// What was written up to here is sent in this round, and how many rounds of this run may follow.
@@ -209,7 +211,7 @@ struct SyncMachine: Sendable {
     (roundEnd, roundsLeft) = (store.durableLSN, Self.roundsMax)
     if hasFailed { lookAgain() }
     hasFailed = true
-    (refusedZones, lostZones, splitsLeft, takenTypes) = ([:], [], Self.splitsMax, [])
+    (refusedZones, lostZones, splitsLeft, takenTypes, tokenRefusals) = ([:], [], Self.splitsMax, [], [:])
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
