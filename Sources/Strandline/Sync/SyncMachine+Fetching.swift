@@ -413,7 +413,7 @@ extension SyncMachine {
     // If no user is signed in, the next request says so; otherwise it is this record alone.
     if ErrorPolicy.item(error) == .signIn { isAccountKnown = false }
     guard queue.waits[id] == .lookup else { return }
-    postponed[id] = ((postponed[id]?.count ?? 0) + 1, error.ofOneRecord)
+    postponed[id] = ((postponed[id]?.count ?? 0) + 1, error)
     sendAgain(id)
     if let wait = error.retryAfterMilliseconds, wait > 0 {
       try await pace.failed(.lookup, error, doing: "looking up '\(id)'")
@@ -482,14 +482,6 @@ extension SyncMachine.ZoneFetch {
 }
 
 extension CloudError {
-  /// The refusal of one record by a server that knows the user: to sign in again would change nothing.
-  var ofOneRecord: CloudError {
-    guard ErrorPolicy.item(self) == .signIn else { return self }
-    return CloudError(
-      .accessDenied, reason: "the server refuses this record with \(code.rawValue): \(reason)", retryAfter: retryAfter,
-      requestUUID: requestUUID, httpStatus: httpStatus)
-  }
-
   /// Why an answer says nothing of what the server has of a record; nil if it does.
   fileprivate static func withoutVersion(_ result: CloudResult?) -> CloudError? {
     switch result {

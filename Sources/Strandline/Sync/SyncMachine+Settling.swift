@@ -130,7 +130,7 @@ extension SyncMachine {
         case .signIn:
           // If no user is signed in, the next request says so; otherwise it is this record alone.
           isAccountKnown = false
-          postponed[id] = ((postponed[id]?.count ?? 0) + 1, error.ofOneRecord)
+          postponed[id] = ((postponed[id]?.count ?? 0) + 1, error)
           self.wait(id, milliseconds: Self.holdMilliseconds)
         case .together where answer.refusedCount > 0: queue.wake(id)
         case .together:
