@@ -7,7 +7,7 @@ import StrandlineSystem
 /// What an engine knows of the holds of what it has to send, beyond what the log says.
 struct UploadHolds: Sendable {
   private let appVersion: String
-  /// Those that the queue has met, and whose times nobody has noted yet.
+  /// Those that the queue has met since the engine last asked for them, to be woken when their times are over.
   private var met: [Held] = []
   /// Those that are over though the log and the wall clock may say otherwise.
   private(set) var ended: [RecordID: Held] = [:]

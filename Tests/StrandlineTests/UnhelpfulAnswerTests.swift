@@ -1,0 +1,128 @@
+// Goal: an answer that does not help ends no run and is not asked for without end: lookups that do not say what the server
+// has, versions that fit into no transaction together, tokens that the server refuses as soon as it has given them.
+
+import Strandline
+import StrandlineSyncProofs
+import StrandlineSystem
+import Synchronization
+import Testing
+
+/// A device whose next run has to look "n" up: its creation was not answered, and the app has deleted it since.
+private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
+  let a = try Fleet().device("a")
+  let cloud = try await a.openRefusing()
+  cloud.refuse { $0.requests[.modify] = [CloudError(.networkError, reason: "no answer")] }
+  try await a.write("n")
+  #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+  try await a.erase("n")
+  return (a, cloud)
+}
+
+@Suite(.timeLimit(.minutes(5))) struct UnhelpfulAnswerTests {
+  @Test(arguments: [CloudError.Code.throttled, .internalError, .accessDenied])
+  func `a lookup whose answer does not say what the server has is made later and later`(_ code: CloudError.Code)
+    async throws
+  {
+    let (a, cloud) = try await asking()
+    try await a.write("other")
+    let asked = Mutex(0)
+    cloud.refuse { script in
+      script.shown["n"] = .failed(name: "n", CloudError(code, reason: "not this one"))
+      script.refusal = { request, _ in
+        guard request == .lookup else { return nil }
+        return asked.withLock { count in
+          count += 1
+          return count > 50 ? CloudError(.authenticationFailed, reason: "asked without end") : nil
+        }
+      }
+    }
+    let error = try await a.run(waitMillisecondsMax: 0)
+    #expect(error?.message.contains("not this one") == true, "\(String(describing: error))")
+    #expect(asked.withLock { $0 } <= 2)
+    #expect(try await a.unsettled == 1)
+    #expect(cloud.sent.joined().contains("other"))
+    cloud.refuse { $0.shown = [:] }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test(arguments: [false, true])
+  func `versions of conflicts that fit into no transaction together are taken in parts`(areBrought: Bool) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a", transactionBytesMax: 300_000), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.bringsVersions = areBrought }
+    let text = FieldValue.string(String(repeating: "x", count: 8_000))
+    for number in 0..<60 { try await a.write("n\(number)", ["text": text]) }
+    #expect(try await a.run() == nil)
+    try await b.exchange()
+    try await b.open().write { tx in
+      for number in 0..<60 {
+        guard var record = try tx.record(RecordID("n\(number)")) else { continue }
+        record["b"] = 1
+        try tx.save(record)
+      }
+    }
+    try await b.exchange()
+    for number in 0..<60 { try await a.write("n\(number)", ["a": 1]) }
+    try await a.sync(.pushOnly)
+    try await exchange(a, b)
+    try await expectAgreement(a, b)
+    #expect(try await a.open().record(RecordID("n59"))?["b"] == 1)
+    #expect(try await b.open().record(RecordID("n59"))?["a"] == 1)
+  }
+
+  @Test func `a server that refuses each of its own tokens is given up in this run, with an error`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    for number in 0..<4 { try await b.put("n\(number)", ["title": "t"]) }
+    try await b.exchange()
+    let pages = Mutex(0)
+    cloud.refuse { script in
+      script.pageMax = 1
+      // The first page's token differs each time, as where others change the zone meanwhile.
+      script.page = { number, page in
+        var page = page
+        if page.moreComing { page.token = ChangeToken(rawValue: "other \(number)") }
+        return page
+      }
+      script.refusal = { request, _ in
+        guard request == .zoneChanges else { return nil }
+        return pages.withLock { pages in
+          pages += 1
+          return pages > 60 ? CloudError(.authenticationFailed, reason: "asked without end") : nil
+        }
+      }
+    }
+    try await a.write("mine")
+    let error = try await a.run()
+    #expect(error?.code == .serverRefused, "\(String(describing: error))")
+    #expect(pages.withLock { $0 } < 30)
+  }
+
+  @Test(arguments: [CloudError.Code.authenticationRequired, .authenticationFailed])
+  func `one record that a lookup refuses for its sign-in keeps no other back`(_ code: CloudError.Code) async throws {
+    let (a, cloud) = try await asking()
+    try await a.write("other")
+    cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(code, reason: "not this one")) }
+    let error = try await a.run(waitMillisecondsMax: 0)
+    #expect(error?.code == .needsSignIn, "\(String(describing: error))")
+    #expect(cloud.sent.joined().contains("other"))
+    cloud.refuse { $0.shown = [:] }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test func `a record for which the server names a wait in a lookup is not asked for before`() async throws {
+    let (a, cloud) = try await asking()
+    cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(.throttled, reason: "later", retryAfter: 40)) }
+    #expect(try await a.run(waitMillisecondsMax: 20_000)?.retryAfter ?? 0 > 30)
+    let asked = cloud.requestCount
+    #expect(try await a.run(waitMillisecondsMax: 20_000) != nil)
+    #expect(cloud.requestCount == asked)
+    cloud.refuse { $0.shown = [:] }
+    #expect(try await a.run(waitMillisecondsMax: 60_000) == nil)
+    #expect(try await a.owesNothing)
+  }
+}
