@@ -14,10 +14,23 @@ package import StrandlineSystem
 package struct JournalCounts {
   /// Saves and deletions of records.
   package private(set) var applied = 0
-  /// The names of records to which a change was applied again; one entry for each repetition.
-  package private(set) var duplicated: [String] = []
+  /// Which changes were applied again, each with its place in the journal: see `Repetition`.
+  package private(set) var duplicated: [Repetition] = []
   /// The number of records that exist on the server.
   package private(set) var living = 0
+
+  /// A change of a record that the server applied again.
+  package struct Repetition: CustomStringConvertible {
+    package var name: String
+    /// The event that applies it again, and the one before it of the same record.
+    package var lsn: UInt64
+    package var before: UInt64?
+    package var isDeletion: Bool
+
+    package var description: String {
+      "\(name) (\(isDeletion ? "deleted" : "saved") at LSN \(lsn), last changed at \(before.map { "LSN \($0)" } ?? "none"))"
+    }
+  }
 
   private struct Key: Hashable {
     var zone: UInt64
@@ -28,6 +41,7 @@ package struct JournalCounts {
     let reader = try LogReader.open(at: directory, role: .server, environment: environment)
     var seen: [Key: [WriterID: Seen]] = [:]
     var alive: Set<Key> = []
+    var changed: [Key: UInt64] = [:]
     var result = Self()
     try reader.poll { event in
       switch try JournalEvent.decode(event.body) {
@@ -35,13 +49,20 @@ package struct JournalCounts {
         let key = Key(zone: record.zone, name: record.name)
         result.applied += 1
         alive.insert(key)
+        let last = changed.updateValue(event.lsn, forKey: key)
         guard case .bytes(let bytes)? = record.fields[Names.stampField] else { return }
         let now = try StampCodec.decode(bytes).seen
-        if let before = seen[key], !Self.isNewer(now, than: before) { result.duplicated.append(record.name) }
+        if let before = seen[key], !Self.isNewer(now, than: before) {
+          result.duplicated.append(Repetition(name: record.name, lsn: event.lsn, before: last, isDeletion: false))
+        }
         seen[key] = now
       case .recordDeleted(let zone, let name, _):
         result.applied += 1
-        if alive.remove(Key(zone: zone, name: name)) == nil { result.duplicated.append(name) }
+        let key = Key(zone: zone, name: name)
+        let last = changed.updateValue(event.lsn, forKey: key)
+        if alive.remove(key) == nil {
+          result.duplicated.append(Repetition(name: name, lsn: event.lsn, before: last, isDeletion: true))
+        }
       default: break
       }
     }
