@@ -141,6 +141,7 @@ struct HistoryFold {
       "lostReason": state.lostReason.map { .uint(UInt64($0.rawValue)) } ?? .null, "lostWords": .text(state.lostWords),
       "token": .optional(state.token?.rawValue),
       "tokenLSN": .uint(state.tokenLSN.rawValue), "isFullFetch": .bool(state.isFullFetch),
+      "isNew": .bool(state.isNew),
       "hasGhosts": .bool(state.hasGhosts), "sweepEpoch": .uint(state.sweepEpoch),
       "resetPolicy": .text(state.resetPolicy), "ruled": .int(state.ruledMilliseconds),
     ])

@@ -539,7 +539,7 @@ class State:
 
     def zone(self, zone):
         blank = {"wasSeen": False, "isDirty": False, "lostReason": None, "lostWords": "", "token": None, "tokenLSN": 0}
-        blank.update(isFullFetch=False, hasGhosts=False, sweepEpoch=0, resetPolicy="", ruled=0)
+        blank.update(isFullFetch=False, isNew=False, hasGhosts=False, sweepEpoch=0, resetPolicy="", ruled=0)
         return self.zones.setdefault(zone_key(zone), blank)
 
     # One step a kind
@@ -717,13 +717,13 @@ class State:
     def on_zoneChanged(self, lsn, event):
         zone = self.zone(event["zone"])
         if event["change"] == 1:
-            zone.update(wasSeen=True, lostReason=None, lostWords="")
+            zone.update(wasSeen=True, isNew=event["policy"] == "new", lostReason=None, lostWords="")
         elif event["change"] == 2:
             zone.update(wasSeen=True, isDirty=True)
         elif event["change"] == 3:
-            zone.update(isDirty=False, isFullFetch=False)
+            zone.update(isDirty=False, isFullFetch=False, isNew=False)
         elif event["change"] == 4:
-            zone.update(isDirty=False, lostReason=event["reason"], lostWords=event["words"])
+            zone.update(isDirty=False, isNew=False, lostReason=event["reason"], lostWords=event["words"])
             if event["reason"] in (7, 8):
                 zone["ruled"] = event["ruled"]
                 self.listed.pop(zone_key(event["zone"]), None)

@@ -147,6 +147,24 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == nil)
   }
 
+  @Test func `decision 2: the first record of a zone, whose answer was lost, stays deleted after a deletion elsewhere`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.save(["title": "x"])
+    try await a.syncLosingTheAnswer(fleet)
+    try await b.settle()
+    try await b.open().write { tx in try tx.delete(id) }
+    try await b.settle()
+    let applied = fleet.server.statistics.appliedOperations
+    try await a.settle()
+    #expect(fleet.server.statistics.appliedOperations == applied)
+    try await agree(a, b)
+    #expect(try await a.read() == nil)
+    #expect(try await b.read() == nil)
+  }
+
   @Test func `decision 2: a tombstone of an attempted creation leaves a later life alone`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.replaceLife(["title": "second"])
@@ -201,6 +219,8 @@ private func agree(_ devices: Device...) async throws {
   {
     let fleet = try Fleet()
     let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
+    try await a.open().write { tx in try tx.save(Record(type: "Note", id: RecordID("other"))) }
+    try await a.settle()
     // A creates the record; the answer is lost. B creates it too and saves a merge of both lives; C deletes that.
     try await a.save(["title": "A's"])
     try await a.syncLosingTheAnswer(fleet)
@@ -209,7 +229,12 @@ private func agree(_ devices: Device...) async throws {
     try await c.settle()
     try await c.open().write { tx in try tx.delete(id) }
     try await c.settle()
-    // A has no token yet, so the tombstone may be older than its creation: A creates the record again.
+    // A's token has expired, and in a fetch from the beginning the tombstone may be older than its creation: A creates the record
+    // again.
+    var faults = ServerFaults()
+    faults.expireTokens = true
+    fleet.server.setFaults(faults)
+    fleet.server.setFaults(ServerFaults())
     fleet.serverClock.advance(milliseconds: 1_000)
     try await a.settle()
     // B fetches a record of A's life alone, which lacks what the server once acknowledged to B.

@@ -294,6 +294,7 @@ package struct Projections: Sendable {
     change(changed.zone, at: lsn) { state in
       switch changed.change {
       case .created:
+        state.isNew = changed.policy == ZoneState.newPolicy
         state.wasSeen = true
         (state.lostReason, state.lostWords) = (nil, "")
       case .dirty:
@@ -301,9 +302,9 @@ package struct Projections: Sendable {
         state.isDirty = true
       case .clean:
         state.isDirty = false
-        state.isFullFetch = false
+        (state.isFullFetch, state.isNew) = (false, false)
       case .lost:
-        state.isDirty = false
+        (state.isDirty, state.isNew) = (false, false)
         (state.lostReason, state.lostWords) = (changed.reason, changed.words)
         // What the app ends itself is no matter of its rules.
         if changed.endsZone { state.ruledMilliseconds = changed.ruledMilliseconds }

@@ -15,6 +15,11 @@ package struct ZoneState: Hashable, Sendable {
   /// The zone is being fetched from its beginning and the last page has not come: deletions in it may be older than what is
   /// here.
   package var isFullFetch = false
+  /// This store has created it, after the server's list did not have it, and no fetch of it has ended since: even a fetch from its
+  /// beginning shows no deletion that is older than what this store has sent to it.
+  package var isNew = false
+  /// The policy of the event that says so.
+  package static let newPolicy = "new"
   /// The token was dropped, and the sweep of the full fetch has not ended: records that the server has no more may be here.
   package var hasGhosts = false
   /// The open sweep, which is the LSN of its `sweepBegan`; 0 for none.

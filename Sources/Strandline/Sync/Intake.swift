@@ -52,7 +52,7 @@ package struct Intake {
     do { try decide(change, &core) } catch let error as StrandlineError
       where error.code == .damaged && !error.isOfIndex && core.projections.appliedLSN == before
     {
-      let damage = CloudError(CloudError.Code(rawValue: error.code.rawValue), reason: error.message)
+      let damage = CloudError(CloudError.Code(rawValue: Held.damaged), reason: error.message)
       try hold(change.id, damage, asksAgain: false, &core)
     }
   }
@@ -83,10 +83,9 @@ package struct Intake {
       if source == .lookup, core.projections.held(id) == nil { try endHold(of: id, &core) }
       return
     }
-    let base = try entry.flatMap { try core.base(of: $0) }
-    let arrival = Arrival(
-      server, ancestor: base?.version, knownBirths: try knownBirths(of: id, created: server.system.created, entry, core)
-    )
+    let base = try readableBase(of: entry, core)
+    let lives = try knownBirths(of: id, created: server.system.created, entry, base, core)
+    let arrival = Arrival(server, ancestor: base?.version, knownBirths: lives)
     if source == .query, try !stands(arrival, of: id, entry, base, core) { return }
     replaceWriterIfCloned(arrival.version.stamp, &core)
     let decision = try versionSituation(of: id, arrival, entry, base, core).decide()
@@ -224,6 +223,15 @@ package struct Intake {
     return (known.version, base.version)
   }
 
+  /// The version that a change of the server's is compared with. One that is damaged here keeps no sound version out, nor a deletion,
+  /// unless something unsettled was made from it.
+  private func readableBase(of entry: RecordEntry?, _ core: borrowing StoreCore) throws -> LoadedVersion? {
+    guard let entry else { return nil }
+    do { return try core.base(of: entry) } catch let error as StrandlineError
+      where entry.pending == nil && error.code == .damaged && !error.isOfIndex
+    { return nil }
+  }
+
   /// The newest unsettled mutation, if it is an edit.
   private func pendingEdit(_ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> PendingEdit? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
@@ -237,13 +245,12 @@ package struct Intake {
     of id: RecordID, isConfirmed: Bool, _ core: borrowing StoreCore
   ) throws -> DeletionSituation {
     let entry = try core.projections.entry(id)
-    let births = try entry.flatMap { try core.base(of: $0) }?.version.stamp.births ?? []
+    let births = try readableBase(of: entry, core)?.version.stamp.births ?? []
     var situation = DeletionSituation(
       id: id, source: source, entry: entry, births: births, known: try core.projections.deletion(id),
       isDoubtful: try !isConfirmed && isDoubtfulDeletion(of: id, entry, core))
     if !situation.isDoubtful, let pending = entry?.pending {
-      // A tombstone in a full fetch may be older than the creation, so it says nothing of an upload.
-      situation.attempted = source == .delta || isConfirmed ? core.projections.attempted(pending) : nil
+      situation.attempted = isConfirmed || isAfterCreations(id.zone, core) ? core.projections.attempted(pending) : nil
       if let edit = try pendingEdit(entry, core) {
         situation.edit = edit
         situation.rule = rules[edit.version.type].deletion
@@ -251,6 +258,12 @@ package struct Intake {
       }
     }
     return situation
+  }
+
+  /// Whether a deletion that the feed shows is later than a creation that a request may have carried before. In a fetch from the
+  /// beginning it may be of an earlier life of the name, and says nothing of an upload, unless this store has made the zone.
+  private func isAfterCreations(_ zone: ZoneID, _ core: borrowing StoreCore) -> Bool {
+    source == .delta || (source == .fullFetch && core.projections.sync.zones[zone]?.isNew == true)
   }
 
   /// The newest of some mutations of this store that a version contains, even if no answer acknowledged it: the version's
@@ -285,7 +298,7 @@ package struct Intake {
       let (token, sweep) = (zone?.tokenLSN ?? .none, zone?.sweepEpoch ?? 0)
       if token != .none, base.version > token || entry.pending?.isDeletion == true { return true }
       if page?.isRepeated == true || (sweep > 0 && base.version.rawValue > sweep) { return true }
-    } else if source != .delta || core.projections.attempted(entry.pending) == nil {
+    } else if !isAfterCreations(id.zone, core) || core.projections.attempted(entry.pending) == nil {
       return false
     }
     guard let known = try core.projections.deletion(id) else { return false }
@@ -297,10 +310,10 @@ package struct Intake {
 
   /// The lives that this log knows under a name and a creation time, for a version without a stamp.
   private func knownBirths(
-    of id: RecordID, created: Touch?, _ entry: RecordEntry?, _ core: borrowing StoreCore
+    of id: RecordID, created: Touch?, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
   ) throws -> Set<Birth>? {
     guard let created = created?.milliseconds else { return nil }
-    if let base = entry?.base, base.createdMilliseconds == created { return try core.births(base.content) }
+    if let known = entry?.base, known.createdMilliseconds == created { return base?.version.stamp.births }
     if let deletion = try core.projections.deletion(id), deletion.createdMilliseconds == created {
       return deletion.births
     }

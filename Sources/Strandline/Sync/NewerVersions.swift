@@ -6,6 +6,8 @@ import StrandlineSystem
 extension Held {
   /// The code of a version that was written by a later version of the app.
   package static let newerSchema = "NEWER_SCHEMA"
+  /// The code of a record whose events are damaged in this store.
+  package static let damaged = "DAMAGED"
 
   package var isOfNewerSchema: Bool { direction == .download && code == Self.newerSchema }
 }

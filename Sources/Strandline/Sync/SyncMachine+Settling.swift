@@ -332,7 +332,7 @@ extension SyncMachine {
         try core.append(
           .held(
             Held(
-              id: id, direction: .upload, lsn: lsn, code: "DAMAGED", words: error.message, attempts: 1,
+              id: id, direction: .upload, lsn: lsn, code: Held.damaged, words: error.message, attempts: 1,
               wallMilliseconds: wall, appVersion: appVersion)))
       }
     }

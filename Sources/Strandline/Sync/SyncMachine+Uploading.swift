@@ -125,8 +125,13 @@ extension SyncMachine {
       pace.succeeded(.upload)
       try await store.commit { core in
         // The app may have asked for its end meanwhile: that is carried out next.
-        guard core.projections.sync.zones[zone]?.isErased != true else { return }
-        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .created)))
+        let sync = core.projections.sync
+        guard sync.zones[zone]?.isErased != true else { return }
+        // Apple's default zone is there without having been created, and in no list.
+        let isNew =
+          sync.zones[zone]?.wasSeen != true && sync.databaseTokens[zone.scope] != nil && zone.name != Names.defaultZone
+        let policy = isNew ? ZoneState.newPolicy : ""
+        try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .created, policy: policy)))
       }
     } catch let error as CloudError {
       if ErrorPolicy.request(error) == .signIn { throw signIn(error) }

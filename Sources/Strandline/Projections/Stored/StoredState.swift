@@ -115,7 +115,7 @@ extension StoredState.TypeCount: FieldGroup {
 
 extension StoredState.KnownZone: FieldGroup {
   static var tableName: String { "knownZone" }
-  static var bytesMin: Int { 14 }
+  static var bytesMin: Int { 15 }
   init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
     self.init(zone: try field("zone", .zone, row?.zone), state: ZoneState())
     state.wasSeen = try field("wasSeen", .flag, row?.state.wasSeen)
@@ -125,6 +125,7 @@ extension StoredState.KnownZone: FieldGroup {
     state.token = try field("token", .optional(.token), row?.state.token)
     state.tokenLSN = try field("tokenLSN", .lsn, row?.state.tokenLSN)
     state.isFullFetch = try field("isFullFetch", .flag, row?.state.isFullFetch)
+    state.isNew = try field("isNew", .flag, row?.state.isNew)
     state.hasGhosts = try field("hasGhosts", .flag, row?.state.hasGhosts)
     state.sweepEpoch = try field("sweepEpoch", .varint, row?.state.sweepEpoch)
     state.resetPolicy = try field("resetPolicy", .text, row?.state.resetPolicy)
