@@ -165,6 +165,8 @@ private final class SocketCall: Sendable {
   /// Why the thread ends without an answer, in words that hold no token.
   private struct Failure: Error {
     var words: String
+    /// The answer has more bytes than are taken.
+    var isTooLarge = false
   }
 
   private func run() {
@@ -175,7 +177,7 @@ private final class SocketCall: Sendable {
     } catch {
       // What the connection still carries belongs to no other request.
       cancel()
-      update { $0.complete(.failed(error.words)) }
+      update { $0.complete(error.isTooLarge ? .tooLarge(error.words) : .failed(error.words)) }
     }
   }
 
@@ -287,7 +289,8 @@ private final class SocketCall: Sendable {
     do throws(HTTPDefect) {
       if bytes.isEmpty { try reader.end() } else { try reader.receive(bytes) }
     } catch {
-      throw Failure(words: Self.words(error))
+      let isTooLarge = if case .bodyTooLarge = error { true } else { false }
+      throw Failure(words: Self.words(error), isTooLarge: isTooLarge)
     }
   }
 

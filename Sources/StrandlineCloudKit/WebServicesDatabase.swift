@@ -405,7 +405,8 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     try await queue.run { [self] in
       var query: [String] = []
       if !apiToken.isEmpty { query.append("ckAPIToken=" + PercentEncoding.encode(apiToken)) }
-      let token = try webToken()
+      // A token that cannot be made durable is not sent.
+      let token = try session?.tokenForRequest()
       if let token { query.append("ckWebAuthToken=" + PercentEncoding.encode(token)) }
       let request = HTTPRequest(
         method: method, origin: origin, path: basePath + endpoint, query: query.joined(separator: "&"),
@@ -434,15 +435,6 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
         if let refusal = refusal(response) { throw errors.item(refusal, response, status: response.status) }
         throw errors.unexpected(response, "the answer to \(endpoint) cannot be read: \(error)")
       }
-    }
-  }
-
-  /// The token for a request. A token that cannot be made durable is not sent.
-  private func webToken() throws -> String? {
-    do {
-      return try session?.tokenForRequest()
-    } catch let error as StrandlineError {
-      throw CloudError(CloudError.Code(rawValue: "AUTH_PERSIST_ERROR"), reason: error.description)
     }
   }
 

@@ -95,9 +95,7 @@ struct SessionTests {
         disk.isTearing = true
         let server = server()
         // After the cut the session file cannot be written, so every request fails before it is sent.
-        do { try await run(disk, server) } catch let error as CloudError {
-          #expect(error.code.rawValue == "AUTH_PERSIST_ERROR")
-        }
+        do { try await run(disk, server) } catch let error as StrandlineError { #expect(error.code == .io) }
         let losses = disk.crashLosses()
         guard choice < losses.count else { break }
         let image = disk.imageAfterCrash(losses[choice])
@@ -124,8 +122,8 @@ struct SessionTests {
     let client = WebServicesDatabase.over(transport, session: session)
     disk.capacity = disk.usedBytes
     _ = try await client.zones()
-    let error = try await refusal { _ = try await client.zones() }
-    #expect(error?.code.rawValue == "AUTH_PERSIST_ERROR")
+    let error = await #expect(throws: StrandlineError.self) { _ = try await client.zones() }
+    #expect(error?.code == .diskFull)
     #expect(transport.sent.count == 1)
     disk.capacity = nil
     _ = try await client.zones()

@@ -1,7 +1,9 @@
 // Goal: an answer that does not help ends no run and is not asked for without end: lookups that do not say what the server
 // has, versions that fit into no transaction together, tokens that the server refuses as soon as it has given them.
 
+import Foundation
 import Strandline
+import StrandlineServer
 import StrandlineSyncProofs
 import StrandlineSystem
 import Synchronization
@@ -123,6 +125,65 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     #expect(cloud.requestCount == asked)
     cloud.refuse { $0.shown = [:] }
     #expect(try await a.run(waitMillisecondsMax: 60_000) == nil)
+    #expect(try await a.owesNothing)
+  }
+
+  @Test(arguments: [CloudError.Code.answerTooLarge, .limitExceeded])
+  func `a page that is too large is asked for in smaller parts`(_ code: CloudError.Code) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    for number in 0..<30 { try await b.write("n\(number)") }
+    try await b.run()
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[.zoneChanges] = Array(repeating: CloudError(code, reason: "too much"), count: 4) }
+    #expect(try await a.run(waitMillisecondsMax: 0) == nil)
+    #expect(cloud.count(.zoneChanges) >= 4 + 30 / (200 / 16))
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `no page is small enough for a server whose every answer is too large, and the run says so`() async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n")
+    #expect(try await a.run() == nil)
+    cloud.refuse { script in
+      script.refusal = { request, _ in request == .zoneChanges ? CloudError(.answerTooLarge, reason: "too much") : nil }
+    }
+    try await a.open().resync(.main, from: .server)
+    let error = try await a.run(waitMillisecondsMax: 0)
+    #expect(
+      error?.code == .serverRefused && error?.message.contains("too much") == true, "\(String(describing: error))")
+    #expect(cloud.count(.zoneChanges) < 20)
+  }
+
+  @Test func `a batch whose answer is too large is applied once, and the next ones are smaller`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.lostAnswers = [CloudError(.answerTooLarge, reason: "too much")] }
+    for number in 0..<40 { try await a.write("n\(number)") }
+    #expect(try await a.run(waitMillisecondsMax: 0) == nil)
+    #expect(try await a.owesNothing)
+    #expect(fleet.server.statistics.appliedOperations == 40)
+    for number in 0..<40 { try await a.write("n\(number)", ["title": "new"]) }
+    #expect(try await a.run(waitMillisecondsMax: 0) == nil)
+    #expect(cloud.sent.map(\.count) == [40, 20, 20])
+    try await b.exchange()
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `what fails on this device is no answer of the server's`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("n")
+    for request in [RefusingCloud.Request.user, .databaseChanges, .createZone, .modify] {
+      cloud.refuse { $0.requests[request] = [StrandlineError(.diskFull, "the session's file cannot be written")] }
+      #expect(try await a.run(waitMillisecondsMax: 0)?.code == .diskFull)
+      let status = try await a.open().sync.status
+      #expect(status.sentence(in: .current) == "Not synced: no room on this device" && status.unsettled == 1)
+    }
+    #expect(try await a.run() == nil)
     #expect(try await a.owesNothing)
   }
 }

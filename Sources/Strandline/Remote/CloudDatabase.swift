@@ -6,8 +6,9 @@
 
 /// A CloudKit database as the engine sees it.
 ///
-/// Every call throws `CloudError` for a refusal of the whole request, `CancellationError` if its task is cancelled, and
-/// nothing else: the engine decides by the refusal's code what follows.
+/// Every call throws `CloudError` for a refusal of the whole request, `CancellationError` if its task is cancelled,
+/// `StrandlineError` if this device fails before anything was sent (the file of a session cannot be written, for one), and
+/// nothing else: the engine decides by the refusal's code what follows. A `StrandlineError` ends the run as it is.
 ///
 /// Calls of one credential must not overlap: the web's session token rotates with each answer. The engine
 /// keeps one request in flight; an implementation serializes whatever else shares the credential.

@@ -51,6 +51,8 @@ public struct CloudError: Error, Hashable, Sendable, CustomStringConvertible {
     public static let changeTokenExpired = Code("CHANGE_TOKEN_EXPIRED")
     /// Set by the client, never sent by a server: the server could not be reached, or the connection broke.
     public static let networkError = Code("NETWORK_ERROR")
+    /// Set by the client: an answer larger than it takes. The request may have been carried out.
+    public static let answerTooLarge = Code("ANSWER_TOO_LARGE")
     /// Set by the client: HTTP 503 without a body that can be parsed.
     public static let serviceUnavailable = Code("SERVICE_UNAVAILABLE")
     /// Set by the client: an answer that cannot be parsed.

@@ -51,7 +51,7 @@ package enum ErrorPolicy: Hashable, Sendable {
     case .throttled, .tryAgainLater, .zoneBusy, .internalError, .serviceUnavailable, .networkError: .retry
     case .zoneNotFound: .zoneMissing
     case .authenticationRequired, .authenticationFailed: .signIn
-    case .badRequest, .limitExceeded: .split
+    case .badRequest, .limitExceeded, .answerTooLarge: .split
     // Half a batch would exceed the quota too.
     case .quotaExceeded: .stopSaves
     default:
@@ -68,9 +68,10 @@ package enum ErrorPolicy: Hashable, Sendable {
   }
 
   /// Whether nothing of a request was applied that was refused as a whole with this error. An answer that is none of
-  /// CloudKit's, and that of a server in trouble, leave it open.
+  /// CloudKit's, one that was not read, and that of a server in trouble, leave it open.
   static func appliedNothing(_ error: CloudError) -> Bool {
-    request(error) != .retry && (error.code != .unexpectedServerResponse || error.httpStatus == 413)
+    guard request(error) != .retry, error.code != .answerTooLarge else { return false }
+    return error.code != .unexpectedServerResponse || error.httpStatus == 413
   }
 
   /// Whether a request may have been refused because its change token has expired. CloudKit Web Services has no code for

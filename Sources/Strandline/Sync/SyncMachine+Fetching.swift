@@ -169,6 +169,9 @@ extension SyncMachine {
       switch ErrorPolicy.request(error) {
       case .zoneMissing: try await confirmLoss(of: zone, error)
       case .signIn: throw signIn(error)
+      case .split where error.code != .badRequest && fetch.limit > 1:
+        fetch.limit /= 2
+        fetches[zone] = fetch
       // The other zones are fetched all the same; the run throws this error at its end.
       default: refusedZones[zone] = error
       }

@@ -251,6 +251,11 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         for upload in batch { queue.wake(upload.id) }
         try await confirmLoss(of: zone, error, kind: .upload)
+      case .split where !ErrorPolicy.appliedNothing(error):
+        for upload in batch { queue.wait(upload.id, for: .fetch) }
+        fetch(zone)
+        (operationsMax, answeredFull) = (max(1, min(operationsMax, batch.count / 2)), 0)
+        if batch.count == 1 { try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'") }
       case .split where atomic: try await refuseTogether(batch, error)
       case .split: try await split(batch, zone, error)
       case .signIn:

@@ -469,7 +469,9 @@ struct SyncMachine: Sendable {
         if ErrorPolicy.request(error) == .signIn { isAccountKnown = false }
         throw error
       }
-      // `CloudDatabase` throws `CloudError` alone; another error of an app's own implementation counts as "no answer".
+      // What failed on this device, such as the session's file, is no answer of the server's.
+      if error is StrandlineError { throw error }
+      // Otherwise `CloudDatabase` throws `CloudError` alone; another error of an app's own implementation counts as "no answer".
       foreignError = error
       throw CloudError(.networkError, reason: "the cloud database failed: \(error)")
     }

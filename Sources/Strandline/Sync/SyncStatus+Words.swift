@@ -67,7 +67,7 @@ extension SyncStatus {
       return "\(Self.things(count, "record")) \(verb) tried again at \(Self.timeOfDay(next.time, timeZone)): "
         + Self.words(forCode: next.held.code)
     }
-    if let failureCode { return "Not synced: \(Self.words(forCode: failureCode.rawValue))" }
+    if let failureCode { return "Not synced: \(Self.words(for: failureCode))" }
     if unsettled > 0 { return "\(Self.things(unsettled, "change")) to upload" }
     if let listing = download.listing {
       return "\(Self.things(listing.total - listing.done, "record")) to fetch"
@@ -82,17 +82,31 @@ extension SyncStatus {
     case CloudError.Code.quotaExceeded.rawValue: "over quota"
     case CloudError.Code.accessDenied.rawValue: "not permitted"
     case CloudError.Code.badRequest.rawValue: "refused by the server"
-    case CloudError.Code.limitExceeded.rawValue: "too large"
+    case CloudError.Code.limitExceeded.rawValue, CloudError.Code.answerTooLarge.rawValue: "too large"
     case CloudError.Code.validatingReferenceError.rawValue: "other records refer to it, or it refers to none"
     case CloudError.Code.notFound.rawValue: "missing at the server"
     case Held.newerSchema: "a later version of the app wrote it"
     case Held.parentMissing: "shown when the record above it has come"
     case CloudError.Code.conflict.rawValue: "changed elsewhere again and again"
-    case StrandlineError.Code.damaged.rawValue.uppercased(): "damaged on this device"
+    case Held.damaged: "damaged on this device"
     case StrandlineError.Code.zoneLost.rawValue: "gone at the server"
-    case StrandlineError.Code.unreachable.rawValue: "the server cannot be reached"
-    case StrandlineError.Code.throttled.rawValue: "the server is busy"
     default: "the server answered \(code.oneLine)"
+    }
+  }
+
+  /// What the error of a sync says to a user.
+  static func words(for failure: StrandlineError.Code) -> String {
+    switch failure {
+    case .zoneLost: words(forCode: failure.rawValue)
+    case .unreachable: "the server cannot be reached"
+    case .throttled: "the server is busy"
+    case .serverRefused: "the server refused it"
+    case .diskFull: "no room on this device"
+    case .io, .outcomeUnknown: "this device's storage failed"
+    case .damaged: "damaged on this device"
+    case .temporarilyUnavailable: "this device is locked"
+    case .closed, .suspended: "the app has closed the store"
+    default: "this app met an error (\(failure.rawValue.oneLine))"
     }
   }
 
