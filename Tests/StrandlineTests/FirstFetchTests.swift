@@ -585,6 +585,21 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     try await a.expectComplete(fleet)
   }
 
+  @Test func `a listed record that is refused for its sign-in keeps the others from nothing`() async throws {
+    let fleet = try Fleet()
+    try await fleet.fill(12)
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a, pageMax: 4)
+    cloud.unreadable.withLock { $0["n2"] = CloudError(.authenticationFailed, reason: "not this one") }
+    try await a.open(database: cloud, firstFetch: .recentFirst(types: ["Note"], count: 2))
+    try await a.sync()
+    #expect(try await a.open().status().held.map(\.id.name) == ["n2"])
+    #expect(try await a.listedLeft == 0)
+    cloud.unreadable.withLock { $0 = [:] }
+    try await a.sync()
+    try await a.expectComplete(fleet)
+  }
+
   @Test func `a page that comes when the app has the zone fetched anew does not end its fetch`() async throws {
     let fleet = try Fleet()
     let b = fleet.device("b")

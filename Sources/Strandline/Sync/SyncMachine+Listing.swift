@@ -173,7 +173,8 @@ extension SyncMachine {
       let doing = "fetching \(names.count) listed records of zone '\(zone)'"
       guard let found = try await ask(.listed, doing, { [database] in try await database.lookup(names, in: zone) })
       else { return true }
-      for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn { throw signIn(error) }
+      // If no user is signed in, the next request says so; otherwise it is these records alone, and they are looked up again.
+      for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn { isAccountKnown = false }
       next.take(asked.count)
       try await end(next, zone, names.map { ServerChange(listed: RecordID($0, zone: zone), found[$0]) })
       listedMax = min(UploadPlan.operationsMax, listedMax + max(1, listedMax / 8))
