@@ -280,6 +280,12 @@ struct `The verb zones, erasing,` {
     // The other device finds it gone, and decides for itself.
     _ = await b.sync(server)
     #expect(await b.run("zones", "/A").out.contains("Main: 1 record, lost (deleted)"))
+    let story = await b.lines("why", "/A", "a")
+    #expect(
+      story.suffix(2) == [
+        "now: nothing is owed, and nothing comes: its zone is gone at the server (deleted)",
+        "try: strandline zones /A resume Main",
+      ])
     #expect(await b.run("zones", "/A", "resync-from-server", "Main").code == .done)
     #expect(await b.sync(server).code == .done)
     #expect(await b.run("zones", "/A").out.contains("Main: 0 records, erased ("))
@@ -389,5 +395,25 @@ struct `What a sync leaves` {
     _ = await machine.run("delete", "/A", "far")
     story = await machine.lines("why", "/A", "far")
     #expect(story.contains { $0.hasPrefix("now: its deletion of event ") }, "\(story)")
+  }
+
+  @Test func `says that a version of the server's is not applied yet`() async throws {
+    let server = try await Serving()
+    let machine = Machine()
+    _ = await machine.run("import", "/A", "-", input: note("n", "1"))
+    #expect(await machine.sync(server).code == .done)
+    let store = try RecordStore.openBlocking(at: "/A", environment: machine.storeEnvironment)
+    try store.commitBlocking {
+      try $0.append(
+        .blocked(
+          Blocked(id: RecordID("n"), subject: .version, births: [], consequence: .lookup, words: "an older version")))
+    }
+    try store.closeBlocking()
+    var last = await machine.lines("why", "/A", "n").first { $0.hasPrefix("now: ") }
+    #expect(last == "now: what the server said last is not applied yet, and it is asked again: an older version")
+    #expect(await machine.sync(server).code == .done)
+    last = await machine.lines("why", "/A", "n").first { $0.hasPrefix("now: ") }
+    #expect(last?.hasPrefix("now: nothing is owed: the server has it") == true)
+    await server.end()
   }
 }

@@ -290,6 +290,14 @@ private struct Ending {
           ? ("shelved", "a version of the server is not shown: \(held.words)")
           : ("unreadable", "the server's version could not be read (\(held.code), \(held.words))")
       remedy = sync
+    } else if let zoneState = store.projections.withLock({ $0.sync.zones[id.zone] }), let reason = zoneState.lostReason,
+      known.entry != nil
+    {
+      (state, words) = ("zoneLost", "nothing is owed, and nothing comes: its zone is gone at the server (\(reason))")
+      remedy = "strandline zones \(path) \(reason.verb) \(ShellWord.quote(id.zone.name))"
+    } else if let block = store.projections.withLock({ $0.sync.openBlocks[id] }), block.consequence != .none {
+      (state, words) = ("asked", "what the server said last is not applied yet, and it is asked again: \(block.words)")
+      remedy = sync
     } else if let base = known.entry?.base {
       (state, words) = ("synced", "nothing is owed: the server has it, as version '\(base.changeTag)'")
     } else if let listed, store.projections.sync.listed[id.zone]?.events[listed] != nil,
