@@ -302,6 +302,56 @@ import Testing
     #expect(try await a.owesNothing)
   }
 
+  @Test func `50: a full storage is not tried again with each write, but after its wait, a deletion, or for a person`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    for name in ["old", "older"] { try await a.write(name) }
+    try await a.exchange()
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.refusal = { request, operations in
+        request == .modify && operations.contains { $0.kind != .delete } ? CloudError(.quotaExceeded) : nil
+      }
+    }
+    /// Runs as the engine does by itself, and returns how many requests with saves it made.
+    func tries(isUserInitiated: Bool = false) async throws -> Int {
+      cloud.forgetSent()
+      #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: isUserInitiated)?.code == .serverRefused)
+      return cloud.script.withLock { $0.batches.count { $0.contains { $0.kind != .delete } } }
+    }
+    try await a.write("n0")
+    #expect(try await tries() == 1)
+    for number in 1..<5 {
+      try await a.write("n\(number)")
+      #expect(try await tries() == 0)
+    }
+    #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    // Five minutes, then ten.
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 1)
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 0)
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 1)
+    // What a deletion frees may be enough: the next run finds out.
+    try await a.erase("old")
+    #expect(try await tries() == 0)
+    #expect(try await tries() == 1)
+    #expect(try await tries() == 0)
+    #expect(try await tries(isUserInitiated: true) == 1)
+    // What the app takes back is owed no more, and no error.
+    for number in 0..<5 { try await a.erase("n\(number)") }
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
+    #expect(try await a.owesNothing)
+    #expect(try await a.open().sync.status.halts.isEmpty)
+    try await a.write("n")
+    #expect(try await tries() == 0)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `50: deletions that are refused over quota stop as well`() async throws {
     let (a, _, cloud) = try await deleted(childType: "Note") { _ in CloudError(.quotaExceeded, reason: "full") }
     #expect(try await a.run()?.code == .serverRefused)

@@ -19,7 +19,7 @@ package enum ErrorPolicy: Hashable, Sendable {
   case split
   /// Another record of the request was refused, and with it all of them: send it again with that one.
   case together
-  /// The storage of the zone's owner is full: nothing but deletions is sent to the owner's zones in this run.
+  /// The storage of the zone's owner is full: nothing but deletions is sent to the owner's zones for a while.
   case stopSaves
   /// The user has to sign in.
   case signIn

@@ -101,6 +101,7 @@ extension SyncMachine {
       case .saved, .deleted:
         (contention[id], postponed[id]) = (nil, nil)
         takenTypes.insert(upload.haltedType)
+        queue.taken(id, isDeletion: upload.operation.kind == .delete)
         try changed(id)
         if upload.isPreparation { queue.wake(id) }
       case .refused(let error, let policy, let server):

@@ -266,7 +266,9 @@ extension SyncMachine {
         try await noteRefusal(of: batch, error)
         parts.removeAll { $0.zone == zone }
         restoreSize()
-        queue.haltSaves(of: zone, because: error)
+        if let save = batch.first(where: { $0.operation.kind != .delete }) {
+          queue.haltSaves(of: save.id, because: error, policies.overQuota)
+        }
       // The other zones are sent to all the same; the run throws this error at its end.
       default:
         try await noteRefusal(of: batch, error)

@@ -188,6 +188,7 @@ struct SyncMachine: Sendable {
           report.isUnfinished = true
           return
         case .idle:
+          if try queue.checkHalts() { continue }
           // Nothing is left in hand, unless a zone was given up on the way.
           hasFailed = !refusedZones.isEmpty || !lostZones.isEmpty
           try finish()
@@ -325,7 +326,7 @@ struct SyncMachine: Sendable {
       pace.wait(for: kind).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
     }
     let now = store.environment.clock.monotonicNanoseconds()
-    for moment in [times.first?.nanoseconds, holdEnds.first?.nanoseconds] {
+    for moment in [times.first?.nanoseconds, holdEnds.first?.nanoseconds, queue.halts.nextSaves] {
       guard let moment else { continue }
       let rest = moment > now ? Int64((moment - now + 999_999) / 1_000_000) : 0
       dues.append(NextDue(milliseconds: rest, isServers: false))

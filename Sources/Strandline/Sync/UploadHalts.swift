@@ -1,8 +1,9 @@
 // What the server refuses whatever a record says: every record of a type, and every save to a storage that is full. To hold
 // such records one by one would ask the server once for each; so nothing of the kind is sent until the halt ends.
 //
-// A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began; that of a full storage
-// when the next run begins, for deletions free it, and so does what is done elsewhere.
+// A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of a full storage ends by
+// the same two, when a deletion has freed some of it, and by itself after the wait of `OverQuotaWait`, which doubles while the
+// storage stays full: else each write of the app would send a whole request to have it refused.
 
 import StrandlineSystem
 
@@ -18,10 +19,28 @@ struct UploadHalts: Sendable {
   private(set) var types: [HaltedType: CloudError] = [:]
   /// When each is tried again, by the monotonic clock.
   private var ends: [HaltedType: UInt64] = [:]
-  /// The owners of zones whose storage is full, as the server has said in this run.
-  private var fullStorages: [String: CloudError] = [:]
-  /// The zones of which saves are owed that are not sent because of that.
-  private(set) var overQuota: [ZoneID: CloudError] = [:]
+  /// The owners of zones whose storage is full, as the server has said.
+  private var fullStorages: [String: FullStorage] = [:]
+  /// How often in a row each owner's storage was full.
+  private var timesFull: [String: UInt64] = [:]
+  /// The zones of which saves are owed that are not sent because of that, each with one of these saves.
+  private var unsent: [ZoneID: RecordID] = [:]
+
+  private struct FullStorage: Sendable {
+    var error: CloudError
+    /// When it is tried again, by the monotonic clock.
+    var end: UInt64
+  }
+
+  /// The zones of which saves are owed that are not sent because their owner's storage is full.
+  var overQuota: [ZoneID: CloudError] {
+    var refusals: [ZoneID: CloudError] = [:]
+    for zone in unsent.keys { refusals[zone] = fullStorages[zone.owner]?.error }
+    return refusals
+  }
+
+  /// When a full storage is tried again.
+  var nextSaves: UInt64? { fullStorages.values.map(\.end).min() }
 
   mutating func halt(_ type: HaltedType, because error: CloudError, at now: UInt64) {
     types[type] = error
@@ -38,17 +57,42 @@ struct UploadHalts: Sendable {
   }
 
   /// The storage of a zone's owner is full: no save goes to the owner's zones, but deletions, which free it.
-  mutating func haltSaves(of zone: ZoneID, because error: CloudError) {
-    fullStorages[zone.owner] = error
-    overQuota[zone] = error
+  ///
+  /// - Parameter id: one of the saves.
+  mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
+    let owner = id.zone.owner
+    let times = (timesFull[owner] ?? 0) + 1
+    timesFull[owner] = times
+    fullStorages[owner] = FullStorage(
+      error: error, end: now &+ UInt64(wait.milliseconds(attempts: times)) &* 1_000_000)
+    unsent[id.zone] = id
   }
 
-  /// Lifts the halts of saves.
+  /// The server has taken a change. After a save the storage is not full; a deletion may have freed some of it.
+  mutating func taken(_ id: RecordID, isDeletion: Bool) {
+    if timesFull.isEmpty { return }
+    if isDeletion { fullStorages[id.zone.owner]?.end = 0 } else { timesFull[id.zone.owner] = nil }
+  }
+
+  /// Lifts the halts of saves whose wait is over, or all of them.
   ///
   /// - Returns: whether there was one.
-  mutating func liftSaves() -> Bool {
-    defer { (fullStorages, overQuota) = ([:], [:]) }
-    return !fullStorages.isEmpty
+  mutating func liftSaves(at now: UInt64, all: Bool) -> Bool {
+    let over = fullStorages.filter { all || now >= $0.value.end }.keys
+    for owner in over {
+      fullStorages[owner] = nil
+      unsent = unsent.filter { $0.key.owner != owner }
+    }
+    return !over.isEmpty
+  }
+
+  /// Forgets the zones whose save, the one that was remembered, is not owed any more: another one may be.
+  ///
+  /// - Returns: whether there was one.
+  mutating func forgetSent(_ owes: (RecordID) throws -> Bool) rethrows -> Bool {
+    let left = try unsent.filter { try owes($0.value) }
+    defer { unsent = left }
+    return left.count < unsent.count
   }
 
   /// Whether the server is known to refuse whatever is like this.
@@ -59,6 +103,6 @@ struct UploadHalts: Sendable {
 
   /// A change is owed that is not sent because of a halt.
   mutating func met(_ id: RecordID, _ pending: Pending) {
-    if !pending.isDeletion, let error = fullStorages[id.zone.owner] { overQuota[id.zone] = error }
+    if !pending.isDeletion, fullStorages[id.zone.owner] != nil { unsent[id.zone] = id }
   }
 }

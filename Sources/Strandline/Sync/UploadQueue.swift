@@ -222,7 +222,7 @@ struct UploadQueue: Sendable {
   /// A run begins. If a person wants it, what the server refused before is tried once more, unless it has named the time.
   mutating func beginRun(isUserInitiated: Bool) {
     let now = store.environment.clock.monotonicNanoseconds()
-    let liftsSaves = halts.liftSaves()
+    let liftsSaves = halts.liftSaves(at: now, all: isUserInitiated)
     if halts.liftTypes(at: now, all: isUserInitiated) || liftsSaves { lookAgain() }
     for id in holds.beginRun(endsOwn: isUserInitiated) { wake(id) }
   }
@@ -232,10 +232,24 @@ struct UploadQueue: Sendable {
     halts.halt(type, because: error, at: store.environment.clock.monotonicNanoseconds())
   }
 
-  /// The storage of a zone's owner is full: nothing is sent in this run to the owner's zones but deletions.
-  mutating func haltSaves(of zone: ZoneID, because error: CloudError) {
-    halts.haltSaves(of: zone, because: error)
+  /// The storage of a zone's owner is full: nothing is sent to the owner's zones but deletions, until the halt ends.
+  ///
+  /// - Parameter id: one of the saves.
+  mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait) {
+    halts.haltSaves(of: id, because: error, wait, at: store.environment.clock.monotonicNanoseconds())
     lookAgain()
+  }
+
+  /// The server has taken a change of a record.
+  mutating func taken(_ id: RecordID, isDeletion: Bool) { halts.taken(id, isDeletion: isDeletion) }
+
+  /// A save by which a zone was known to be over quota may not be owed any more; then what is owed is looked at again.
+  ///
+  /// - Returns: whether it is looked at again.
+  mutating func checkHalts() throws -> Bool {
+    let isOver = try halts.forgetSent { id in try store.projections.entry(id)?.pending?.isDeletion == false }
+    if isOver { lookAgain() }
+    return isOver
   }
 
   /// A hold is over by the monotonic clock, whatever the wall clock says.
