@@ -4,6 +4,7 @@
 import Foundation
 import Strandline
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
 import Synchronization
@@ -171,6 +172,24 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     #expect(cloud.sent.map(\.count) == [40, 20, 20])
     try await b.exchange()
     try await expectAgreement(a, b)
+  }
+
+  @Test func `a run of one zone waits for no record of another one`() async throws {
+    let a = try Fleet().device("a")
+    let (one, two) = (ZoneID("One"), ZoneID("Two"))
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["later"] = Array(repeating: CloudError(.tryAgainLater, reason: "later"), count: 3) }
+    try await a.write("later", zone: two)
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    try await a.write("n", zone: one)
+    var options = CycleOptions()
+    (options.zone, options.waitMillisecondsMax) = (one, 0)
+    a.clock.advance(milliseconds: 2_000)
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
+    #expect(try await a.open().sync.cycle(options).waitedMilliseconds == 0)
+    #expect(try await a.unsettled == 1)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
   }
 
   @Test func `what fails on this device is no answer of the server's`() async throws {

@@ -61,12 +61,22 @@ public struct Receipt: Sendable {
 
 /// Those mutations of a transaction that the server may still be owed.
 package struct OpenMutations: Sendable {
-  fileprivate(set) var mutations: [(id: RecordID, lsn: LSN)] = []
+  private(set) var mutations: [(id: RecordID, lsn: LSN)] = []
+  /// The last one of each record, and the zones of all.
+  private var lsns: [RecordID: LSN] = [:]
+  private var zones: Set<ZoneID> = []
   /// So many of them, from the first, may be owed still.
   fileprivate var count = 0
   /// Compaction has removed mutations of the transaction, which a later one of a record stands for, and with them which
   /// record that is: nothing that is as old may be owed.
   fileprivate var compacted: LSN?
+
+  fileprivate mutating func append(_ id: RecordID, _ lsn: LSN) {
+    mutations.append((id, lsn))
+    lsns[id] = lsn
+    zones.insert(id.zone)
+    count += 1
+  }
 
   /// Whether nothing is owed.
   package mutating func isSettled(in projections: SharedProjections) throws(StrandlineError) -> Bool {
@@ -81,23 +91,31 @@ package struct OpenMutations: Sendable {
 
   /// Why one of them does not leave before a person does something; nil if all may.
   ///
+  /// Each commit of the engine asks this for each receipt that is awaited, so what is held is looked for among the mutations, or
+  /// they among what is held, whichever are fewer.
+  ///
   /// - Parameter ruled: the losses of zones about which a rule decides: the run that carries it out says what it came to.
   fileprivate func obstacle(
     in projections: SharedProjections, ruled: Set<ZoneLoss>
   ) throws(StrandlineError) -> StrandlineError? {
-    let mayBeStuck = projections.withLock { state in
-      !state.sync.held.isEmpty || state.sync.zones.values.contains { $0.isLost }
+    let (holds, lost) = projections.withLock { state in
+      let holds =
+        state.sync.held.count < count
+        ? state.sync.held.values.filter { lsns[$0.id] != nil }
+        : mutations.prefix(count).compactMap { state.sync.held[$0.id] }
+      let lost = zones.compactMap { id in state.sync.zones[id].map { (id: id, state: $0) } }.filter { zone in
+        zone.state.lostReason.map { !zone.state.isFollowed && !ruled.contains($0) } ?? false
+      }
+      return (holds, lost)
     }
-    guard mayBeStuck else { return nil }
-    for (id, lsn) in mutations.prefix(count) {
-      let (held, zone) = projections.withLock { ($0.sync.held[id], $0.sync.zones[id.zone]) }
-      let obstacle =
-        if let zone, let reason = zone.lostReason, !zone.isFollowed, !ruled.contains(reason) {
-          StrandlineError.loss(of: id.zone, zone)
-        } else {
-          held.flatMap { StrandlineError.held($0) }
-        }
-      if let obstacle, try projections.owes(id, lsn) { return obstacle }
+    for zone in lost {
+      for (id, lsn) in mutations.prefix(count) where id.zone == zone.id {
+        if try projections.owes(id, lsn) { return StrandlineError.loss(of: zone.id, zone.state) }
+      }
+    }
+    for held in holds {
+      guard let error = StrandlineError.held(held), let lsn = lsns[held.id] else { continue }
+      if try projections.owes(held.id, lsn) { return error }
     }
     return nil
   }
@@ -199,15 +217,14 @@ extension RecordStore {
     var lsn = lsns.lowerBound
     while lsn <= lsns.upperBound {
       switch try source.eventIfKept(at: lsn) {
-      case .saved(let saved): open.mutations.append((saved.id, lsn))
-      case .superseded(let saved): open.mutations.append((saved.id, lsn))
-      case .deleted(let deleted): open.mutations.append((deleted.id, lsn))
+      case .saved(let saved): open.append(saved.id, lsn)
+      case .superseded(let saved): open.append(saved.id, lsn)
+      case .deleted(let deleted): open.append(deleted.id, lsn)
       case nil: open.compacted = lsns.upperBound
       default: break
       }
       lsn = lsn.advanced(by: 1)
     }
-    open.count = open.mutations.count
     return open
   }
 

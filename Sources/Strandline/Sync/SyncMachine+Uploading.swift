@@ -72,7 +72,8 @@ extension SyncMachine {
     return true
   }
 
-  private var frozenZones: Set<ZoneID> {
+  /// The zones to which this run sends nothing.
+  var frozenZones: Set<ZoneID> {
     let zones = store.projections.withLock { $0.sync.zones }
     return Set(zones.filter { $0.value.isLost }.keys).union(refusedZones.keys)
   }

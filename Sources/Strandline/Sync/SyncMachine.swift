@@ -373,25 +373,24 @@ struct SyncMachine: Sendable {
   /// Nothing is due but what waits for a moment.
   private mutating func waitForTime() -> Step {
     guard sends else { return .idle }
-    while let (id, nanoseconds) = times.first {
-      guard queue.waits[id] == .time else {
-        times.removeFirst()
-        continue
-      }
-      let now = store.environment.clock.monotonicNanoseconds()
-      let error =
-        postponed[id]?.error
-        ?? CloudError(
-          .conflict,
-          reason:
-            "'\(id)' was refused \(contention[id] ?? 0) times, each time after the server was asked for its newest version"
-        )
-      return .waits(
-        RequestPace.Wait(
-          milliseconds: nanoseconds > now ? Int64((nanoseconds - now + 999_999) / 1_000_000) : 0, error: error,
-          doing: "uploading to zone '\(id.zone)'", isServers: false))
-    }
-    return .idle
+    while let (id, _) = times.first, queue.waits[id] != .time { times.removeFirst() }
+    if times.isEmpty { return .idle }
+    // What this run would not send then either is not waited for.
+    let (waits, only, frozen) = (queue.waits, options.zone, frozenZones)
+    let next = times.first { waits[$0] == .time && (only == nil || $0.zone == only) && !frozen.contains($0.zone) }
+    guard let (id, nanoseconds) = next else { return .idle }
+    let now = store.environment.clock.monotonicNanoseconds()
+    let error =
+      postponed[id]?.error
+      ?? CloudError(
+        .conflict,
+        reason:
+          "'\(id)' was refused \(contention[id] ?? 0) times, each time after the server was asked for its newest version"
+      )
+    return .waits(
+      RequestPace.Wait(
+        milliseconds: nanoseconds > now ? Int64((nanoseconds - now + 999_999) / 1_000_000) : 0, error: error,
+        doing: "uploading to zone '\(id.zone)'", isServers: false))
   }
 
   /// A record is tried again in so many milliseconds.
@@ -553,6 +552,11 @@ struct Deadlines: Sendable {
       if order[middle].nanoseconds > nanoseconds { low = middle + 1 } else { high = middle }
     }
     order.insert((id, nanoseconds), at: low)
+  }
+
+  /// The next one of those that `isWanted` names. O(those before it).
+  func first(where isWanted: (RecordID) -> Bool) -> (id: RecordID, nanoseconds: UInt64)? {
+    order.last { byID[$0.id] == $0.nanoseconds && isWanted($0.id) }
   }
 
   mutating func removeFirst() {
