@@ -77,7 +77,7 @@ package struct Exchange<Caller: Sendable>: Sendable {
     guard isOpen else { return [] }
     guard piece.count <= answerBytesMax - response.body.count else {
       response.body = []
-      return end(failure("the answer is larger than \(answerBytesMax) bytes", .answerTooLarge), cancelling: true)
+      return end(tooLarge(response), cancelling: true)
     }
     response.body.append(contentsOf: piece)
     return []
@@ -88,7 +88,7 @@ package struct Exchange<Caller: Sendable>: Sendable {
     switch problem {
     case .cancelled: end(.failure(CancellationError()), cancelling: false)
     case .failed(let words): end(failure(words), cancelling: false)
-    case .tooLarge(let words): end(failure(words, .answerTooLarge), cancelling: false)
+    case .tooLarge(let head): end(tooLarge(head), cancelling: false)
     case nil: end(answer, cancelling: false)
     }
   }
@@ -101,8 +101,8 @@ package struct Exchange<Caller: Sendable>: Sendable {
     case cancelled
     /// In words that hold no token.
     case failed(String)
-    /// The answer has more bytes than are taken; in words that hold no token.
-    case tooLarge(String)
+    /// The body of the answer that begins so has more bytes than are taken.
+    case tooLarge(HTTPResponse)
   }
 
   // MARK: Outcomes
@@ -127,8 +127,13 @@ package struct Exchange<Caller: Sendable>: Sendable {
     }
   }
 
-  private func failure(_ words: String, _ code: CloudError.Code = .networkError) -> Result<HTTPResponse, any Error> {
-    .failure(CloudError(code, reason: "\(origin): \(words)"))
+  private func failure(_ words: String) -> Result<HTTPResponse, any Error> {
+    .failure(CloudError(.networkError, reason: "\(origin): \(words)"))
+  }
+
+  private func tooLarge(_ head: HTTPResponse) -> Result<HTTPResponse, any Error> {
+    .failure(
+      AnswerTooLarge(head: head, description: "\(origin): the answer is larger than \(answerBytesMax) bytes"))
   }
 
   private var answer: Result<HTTPResponse, any Error> {

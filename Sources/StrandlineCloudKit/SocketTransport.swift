@@ -165,8 +165,8 @@ private final class SocketCall: Sendable {
   /// Why the thread ends without an answer, in words that hold no token.
   private struct Failure: Error {
     var words: String
-    /// The answer has more bytes than are taken.
-    var isTooLarge = false
+    /// The beginning of an answer that has more bytes than are taken.
+    var tooLarge: HTTPResponse?
   }
 
   private func run() {
@@ -177,7 +177,7 @@ private final class SocketCall: Sendable {
     } catch {
       // What the connection still carries belongs to no other request.
       cancel()
-      update { $0.complete(error.isTooLarge ? .tooLarge(error.words) : .failed(error.words)) }
+      update { $0.complete(error.tooLarge.map { .tooLarge($0) } ?? .failed(error.words)) }
     }
   }
 
@@ -289,8 +289,8 @@ private final class SocketCall: Sendable {
     do throws(HTTPDefect) {
       if bytes.isEmpty { try reader.end() } else { try reader.receive(bytes) }
     } catch {
-      let isTooLarge = if case .bodyTooLarge = error { true } else { false }
-      throw Failure(words: Self.words(error), isTooLarge: isTooLarge)
+      let tooLarge: HTTPResponse? = if case .bodyTooLarge = error { reader.response } else { nil }
+      throw Failure(words: Self.words(error), tooLarge: tooLarge)
     }
   }
 

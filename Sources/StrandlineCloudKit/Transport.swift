@@ -118,6 +118,16 @@ public struct HTTPResponse: Sendable, CustomStringConvertible {
   public var description: String { "\(status), \(body.count) bytes" }
 }
 
+/// A transport does not take the body of an answer. Status and header have come: the header may bring the session's next token.
+package struct AnswerTooLarge: Error, CustomStringConvertible {
+  /// The answer without its body.
+  package var head: HTTPResponse
+  /// Words that hold no token.
+  package var description: String
+
+  package init(head: HTTPResponse, description: String) { (self.head, self.description) = (head, description) }
+}
+
 /// Carries requests to a server. ``NetworkTransport`` is what a database uses if it is given no other.
 ///
 /// An app conforms a type of its own if requests must go another way. Such a type sends a request at most once (the engine

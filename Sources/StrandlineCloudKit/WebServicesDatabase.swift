@@ -412,12 +412,19 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
         method: method, origin: origin, path: basePath + endpoint, query: query.joined(separator: "&"),
         headers: ["Content-Type": "application/json; charset=utf-8", "Accept": "application/json"], body: body)
       let sent = environment.clock.monotonicNanoseconds()
-      let response = try await transport.send(request)
+      let response: HTTPResponse
+      var tooLarge: AnswerTooLarge?
+      do { response = try await transport.send(request) } catch let error as AnswerTooLarge {
+        (response, tooLarge) = (error.head, error)
+      }
       learnServerTime(response, sent: sent)
       let successor =
         response.headers["x-apple-cloudkit-web-auth-token"] ?? response.headers["x-apple-cloudkit-session"]
       // A successor counts only for a request that carried a token, as in CloudKit JS.
       if token != nil, let successor { session?.rotate(to: successor.trimmingSpaces()) }
+      if let tooLarge, (200...299).contains(response.status) {
+        throw CloudError(.answerTooLarge, reason: tooLarge.description)
+      }
       let errors = WebServicesErrors(
         secrets: [token, successor, apiToken].compactMap { $0 },
         wallMilliseconds: environment.clock.wallMilliseconds())

@@ -728,7 +728,7 @@ class State:
                 zone["ruled"] = event["ruled"]
                 self.listed.pop(zone_key(event["zone"]), None)
         else:
-            zone.update(hasGhosts=True, token=None, isDirty=True, lostReason=None, lostWords="")
+            zone.update(isNew=False, hasGhosts=True, token=None, isDirty=True, lostReason=None, lostWords="")
             zone.update(sweepEpoch=0, resetPolicy=event["policy"])
             if event["policy"]:
                 zone["ruled"] = event["ruled"]

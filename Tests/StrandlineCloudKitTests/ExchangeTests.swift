@@ -65,6 +65,7 @@ import Testing
     switch outcome {
     case .success(let response): "\(response.status) \(String(decoding: response.body, as: UTF8.self))"
     case .failure(let error as CloudError): error.reason
+    case .failure(let error as AnswerTooLarge): error.description
     case .failure(is CancellationError): "cancelled"
     case .failure(let error): "\(error)"
     }

@@ -109,6 +109,24 @@ struct SessionTests {
     }
   }
 
+  @Test func `the token that a too large answer brings is kept`() async throws {
+    let server = server(strict: true)
+    let session = try WebSession(path: "/session", environment: .on(SimulatedDisk()))
+    try session.signIn(token: server.signIn())
+    let inner = InProcessTransport(server)
+    let transport = ScriptedTransport { request, number in
+      let answer = try await inner.send(request)
+      guard number == 2 else { return answer }
+      throw AnswerTooLarge(
+        head: HTTPResponse(status: answer.status, headers: answer.headers), description: "larger than 5 bytes")
+    }
+    let client = WebServicesDatabase.over(transport, session: session)
+    _ = try await client.zones()
+    let error = try await refusal { _ = try await client.zones() }
+    #expect(error?.code == .answerTooLarge && error?.reason == "larger than 5 bytes")
+    #expect(try await refusal { _ = try await client.zones() } == nil)
+  }
+
   @Test func `a token that cannot be written is not sent, and not lost`() async throws {
     let server = server()
     let disk = SimulatedDisk()

@@ -165,6 +165,26 @@ private func agree(_ devices: Device...) async throws {
     #expect(try await b.read() == nil)
   }
 
+  @Test func `decision 2: in a zone that may be older than the list a tombstone ends no creation that never arrived`()
+    async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await b.openRefusing()
+    try await b.settle()
+    try await a.save(["title": "A's"])
+    try await a.settle()
+    try await a.open().write { tx in try tx.delete(id) }
+    try await a.settle()
+    try await b.save(["title": "B's"])
+    cloud.refuse { $0.requests[.modify] = [CloudError(.networkError, reason: "lost on the way")] }
+    await #expect(throws: StrandlineError.self) { try await b.sync(.pushOnly, waitMillisecondsMax: 0) }
+    try await b.settle()
+    #expect(try await b.read() == "B's")
+    try await agree(a, b)
+    #expect(try await a.read() == "B's")
+  }
+
   @Test func `decision 2: a tombstone of an attempted creation leaves a later life alone`() async throws {
     let (fleet, a, b) = try await pair()
     try await a.replaceLife(["title": "second"])

@@ -598,6 +598,22 @@ private func counting() -> ConflictRules {
     #expect(try await a.open().status().unsettled == 0)
   }
 
+  @Test func `a version that is damaged here comes back with the answer to a lookup`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a", segmentBytesMax: 64 << 10), fleet.device("b"))
+    try await b.put("n", ["title": "t"])
+    try await exchange(b, a)
+    try await damageNewest("n", of: a)
+    await #expect(throws: StrandlineError.self) { try await a.open().record(RecordID("n")) }
+    try await a.open().commit { core in
+      try core.append(
+        .blocked(
+          Blocked(id: RecordID("n"), subject: .version, births: [], consequence: .lookup, words: "a test's")))
+    }
+    try await a.sync()
+    #expect(try await a.value("n") == "t")
+  }
+
   /// A new life takes the place of one that another device has edited, and is acknowledged. What it replaced is shown again.
   @Test func `67, 68: an old page undoes no life that has taken another one's place`() async throws {
     let fleet = try Fleet()

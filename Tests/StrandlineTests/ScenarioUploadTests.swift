@@ -302,7 +302,7 @@ import Testing
     #expect(try await a.owesNothing)
   }
 
-  @Test func `50: a full storage is not tried again with each write, but after its wait, a deletion, or for a person`()
+  @Test func `50: a full storage is not tried again with each write, but after its wait, or for a person`()
     async throws
   {
     let a = try Fleet().device("a")
@@ -334,9 +334,13 @@ import Testing
     #expect(try await tries() == 0)
     a.clock.advance(milliseconds: 300_001)
     #expect(try await tries() == 1)
-    // What a deletion frees may be enough: the next run finds out.
+    // What a deletion frees may be enough: that is tried after five minutes, and not after twenty.
     try await a.erase("old")
     #expect(try await tries() == 0)
+    a.clock.advance(milliseconds: 200_000)
+    try await a.erase("older")
+    #expect(try await tries() == 0)
+    a.clock.advance(milliseconds: 100_001)
     #expect(try await tries() == 1)
     #expect(try await tries() == 0)
     #expect(try await tries(isUserInitiated: true) == 1)

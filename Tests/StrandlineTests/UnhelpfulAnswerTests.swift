@@ -174,6 +174,25 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     try await expectAgreement(a, b)
   }
 
+  @Test(arguments: [true, false])
+  func `what goes in one request whose answer is always too large is sent later and later`(_ isSet: Bool) async throws {
+    let a = try Fleet().device("a")
+    try await a.write("old")
+    try await a.exchange()
+    let cloud = try await a.openRefusing(atomicZones: isSet ? [.main] : [])
+    cloud.refuse { script in
+      script.refusal = { request, _ in request == .modify ? CloudError(.answerTooLarge, reason: "too much") : nil }
+    }
+    try await a.open().write { tx in
+      for number in 0..<(isSet ? 3 : 1) { try tx.save(Record(type: "Note", id: RecordID("n\(number)"))) }
+    }
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    #expect(cloud.count(.modify) < 12)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `a run of one zone waits for no record of another one`() async throws {
     let a = try Fleet().device("a")
     let (one, two) = (ZoneID("One"), ZoneID("Two"))
@@ -201,6 +220,8 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
       #expect(try await a.run(waitMillisecondsMax: 0)?.code == .diskFull)
       let status = try await a.open().sync.status
       #expect(status.sentence(in: .current) == "Not synced: no room on this device" && status.unsettled == 1)
+      #expect(status.lastOperation?.failure == "diskFull")
+      #expect(try await a.open().pendingChange(of: RecordID("n"))?.mayHaveArrived == false)
     }
     #expect(try await a.run() == nil)
     #expect(try await a.owesNothing)

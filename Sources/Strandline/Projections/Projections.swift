@@ -312,6 +312,7 @@ package struct Projections: Sendable {
         // Records that were deleted at the server before the fetch that follows stay here until its sweep has ended.
         (state.hasGhosts, state.resetPolicy) = (true, changed.policy)
         if changed.decides { state.ruledMilliseconds = changed.ruledMilliseconds }
+        state.isNew = false
         // A sweep that was under way begins anew with the fetch.
         state.sweepEpoch = 0
         state.token = nil

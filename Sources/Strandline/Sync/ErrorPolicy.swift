@@ -74,6 +74,9 @@ package enum ErrorPolicy: Hashable, Sendable {
     return error.code != .unexpectedServerResponse || error.httpStatus == 413
   }
 
+  /// Whether a request that only asks may be answered if it asks for less. BAD_REQUEST says that something else is wrong with it.
+  static func asksForLess(_ error: CloudError) -> Bool { request(error) == .split && error.code != .badRequest }
+
   /// Whether a request may have been refused because its change token has expired. CloudKit Web Services has no code for
   /// that; the live service was seen to answer BAD_REQUEST for the zone.
   static func mayBeExpiredToken(_ error: CloudError) -> Bool {

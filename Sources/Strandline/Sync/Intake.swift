@@ -71,9 +71,11 @@ package struct Intake {
   /// Applies a version that the server holds.
   package mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
-    // One that brings what the transport has to have back, and that the base lacks, is stored although it is known.
+    // One that brings what the transport has to have back, and that the base lacks, is stored although it is known; and so is the
+    // answer to a lookup, if what is here is damaged.
     if let base = entry?.base, base.changeTag == server.system.changeTag,
       base.modifiedMilliseconds == server.system.modified?.milliseconds,
+      try source != .lookup || readableBase(of: entry, core) != nil,
       try server.system.archive.isEmpty || !core.event(at: base.version).archive.isEmpty
     {
       taken.report.echoes += 1

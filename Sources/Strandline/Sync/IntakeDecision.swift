@@ -164,6 +164,9 @@ struct VersionSituation {
   func decide() -> IntakeDecision {
     if isDead, entry?.view == nil { return decideDead() }
     if isStale { return decideStale() }
+    if base == nil, source != .lookup, wasModifiedBefore {
+      return blocking("an older version than the one that is damaged here", .lookup)
+    }
     if isOlderAnswer { return IntakeDecision() }
     if isUnknownLife {
       return blocking("another life of a name whose last one has not been seen to end", .lookup)

@@ -76,8 +76,14 @@ extension SyncMachine {
     var fetch = ZoneFetch()
     var token: ChangeToken?
     while true {
-      let page = try await ask(.upload, doing) { [database, token] in
-        try await database.zoneChanges(in: zone, since: token, limit: Self.pageLimit)
+      let page: ZonePage?
+      do {
+        page = try await ask(.upload, doing) { [database, token, limit = fetch.limit] in
+          try await database.zoneChanges(in: zone, since: token, limit: limit)
+        }
+      } catch let error as CloudError where ErrorPolicy.asksForLess(error) && fetch.limit > 1 {
+        fetch.limit /= 2
+        continue
       }
       guard let page else { return nil }
       if try !isRefused || knowsOne(of: page, in: zone) {

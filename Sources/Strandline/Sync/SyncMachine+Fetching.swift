@@ -169,7 +169,7 @@ extension SyncMachine {
       switch ErrorPolicy.request(error) {
       case .zoneMissing: try await confirmLoss(of: zone, error)
       case .signIn: throw signIn(error)
-      case .split where error.code != .badRequest && fetch.limit > 1:
+      case .split where ErrorPolicy.asksForLess(error) && fetch.limit > 1:
         fetch.limit /= 2
         fetches[zone] = fetch
       // The other zones are fetched all the same; the run throws this error at its end.
@@ -253,7 +253,9 @@ extension SyncMachine {
               TokenAdvanced(zone: zone, asked: isReset ? nil : asked, token: page.token, sweepEpoch: epoch)))
         }
         // With an open sweep the zone is clean when that has ended, and else when the children of deleted records are settled.
-        if !page.moreComing, epoch == 0, !settlesChildren, core.projections.sync.zones[zone]?.isDirty == true {
+        // A fetch that the server's list did not ask for has ended too.
+        let isFetched = core.projections.sync.zones[zone].map { $0.isDirty || $0.isFullFetch || $0.isNew } == true
+        if !page.moreComing, epoch == 0, !settlesChildren, isFetched {
           try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
         }
       }

@@ -130,6 +130,7 @@ extension SyncMachine {
       case .signIn: throw signIn(error)
       // The page finds out.
       case .zoneMissing: next.skipAll()
+      case .split where ErrorPolicy.asksForLess(error) && limit > 1: next.halve()
       default:
         watch.skips(type, of: zone, error)
         if error.code == .unsupported { next.skipAll() } else { next.skip() }

@@ -101,7 +101,7 @@ extension SyncMachine {
       case .saved, .deleted:
         (contention[id], postponed[id]) = (nil, nil)
         takenTypes.insert(upload.haltedType)
-        queue.taken(id, isDeletion: upload.operation.kind == .delete)
+        queue.taken(id, isDeletion: upload.operation.kind == .delete, policies.overQuota)
         try changed(id)
         if upload.isPreparation { queue.wake(id) }
       case .refused(let error, let policy, let server):

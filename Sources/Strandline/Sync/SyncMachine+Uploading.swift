@@ -124,13 +124,14 @@ extension SyncMachine {
         return true
       }
       pace.succeeded(.upload)
+      // An older list does not say that the zone is a new one.
+      let wasListed = fetchesFeed && options.asksForChanges && !isListDue
       try await store.commit { core in
         // The app may have asked for its end meanwhile: that is carried out next.
         let sync = core.projections.sync
         guard sync.zones[zone]?.isErased != true else { return }
         // Apple's default zone is there without having been created, and in no list.
-        let isNew =
-          sync.zones[zone]?.wasSeen != true && sync.databaseTokens[zone.scope] != nil && zone.name != Names.defaultZone
+        let isNew = wasListed && sync.zones[zone]?.wasSeen != true && zone.name != Names.defaultZone
         let policy = isNew ? ZoneState.newPolicy : ""
         try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .created, policy: policy)))
       }
@@ -241,47 +242,13 @@ extension SyncMachine {
         do { try machine.prepare() } catch { failure = error }
       }
     } catch let error as CloudError {
-      dropPrepared()
-      switch ErrorPolicy.request(error) {
-      case .retry:
-        // The server may have applied any part of the batch: wait, then fetch before anything of it is sent again.
-        for upload in batch { queue.wait(upload.id, for: .fetch) }
-        fetch(zone)
-        try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'")
-      case .zoneMissing:
-        try await noteRefusal(of: batch, error)
-        for upload in batch { queue.wake(upload.id) }
-        try await confirmLoss(of: zone, error, kind: .upload)
-      case .split where !ErrorPolicy.appliedNothing(error):
-        for upload in batch { queue.wait(upload.id, for: .fetch) }
-        fetch(zone)
-        (operationsMax, answeredFull) = (max(1, min(operationsMax, batch.count / 2)), 0)
-        if batch.count == 1 { try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'") }
-      case .split where atomic: try await refuseTogether(batch, error)
-      case .split: try await split(batch, zone, error)
-      case .signIn:
-        try await noteRefusal(of: batch, error)
-        for upload in batch { queue.wake(upload.id) }
-        throw signIn(error)
-      case .stopSaves where batch.contains { $0.operation.kind != .delete }:
-        try await noteRefusal(of: batch, error)
-        parts.removeAll { $0.zone == zone }
-        restoreSize()
-        if let save = batch.first(where: { $0.operation.kind != .delete }) {
-          queue.haltSaves(of: save.id, because: error, policies.overQuota)
-        }
-      // The other zones are sent to all the same; the run throws this error at its end.
-      default:
-        try await noteRefusal(of: batch, error)
-        restoreSize()
-        refusedZones[zone] = error
-      }
-      // Whatever the server refuses, it may say how long it does not want to be asked.
-      if ErrorPolicy.request(error) != .retry, let wait = error.retryAfterMilliseconds, wait > 0 {
-        try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'")
-      }
+      try await takeRefusal(of: batch, zone, atomic: atomic, error)
       if let failure { throw failure }
       return
+    } catch let error as StrandlineError {
+      // This device has failed, and nothing was sent. If that cannot be written either, the feed is asked first, as after a crash.
+      try? await noteUnsent(batch)
+      throw error
     }
     let checked = Self.checked(results, of: batch)
     for case .failed in checked.values { dropPrepared() }
@@ -289,10 +256,65 @@ extension SyncMachine {
     if let failure { throw failure }
   }
 
+  /// A request was refused as a whole, or what became of it is not known.
+  private mutating func takeRefusal(of batch: [Upload], _ zone: ZoneID, atomic: Bool, _ error: CloudError) async throws
+  {
+    dropPrepared()
+    switch ErrorPolicy.request(error) {
+    case .retry:
+      // The server may have applied any part of the batch: wait, then fetch before anything of it is sent again.
+      for upload in batch { queue.wait(upload.id, for: .fetch) }
+      fetch(zone)
+      try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'")
+    case .zoneMissing:
+      try await noteRefusal(of: batch, error)
+      for upload in batch { queue.wake(upload.id) }
+      try await confirmLoss(of: zone, error, kind: .upload)
+    case .split where !ErrorPolicy.appliedNothing(error):
+      for upload in batch {
+        contention[upload.id, default: 0] += 1
+        queue.wait(upload.id, for: .fetch)
+      }
+      fetch(zone)
+      (operationsMax, answeredFull) = (max(1, min(operationsMax, batch.count / 2)), 0)
+      // What goes together does not become less.
+      if atomic || UploadPlan.units(batch.map(\.item)).count == 1 {
+        for upload in batch { sendAgain(upload.id) }
+      }
+    case .split where atomic: try await refuseTogether(batch, error)
+    case .split: try await split(batch, zone, error)
+    case .signIn:
+      try await noteRefusal(of: batch, error)
+      for upload in batch { queue.wake(upload.id) }
+      throw signIn(error)
+    case .stopSaves where batch.contains { $0.operation.kind != .delete }:
+      try await noteRefusal(of: batch, error)
+      parts.removeAll { $0.zone == zone }
+      restoreSize()
+      if let save = batch.first(where: { $0.operation.kind != .delete }) {
+        queue.haltSaves(of: save.id, because: error, policies.overQuota)
+      }
+    // The other zones are sent to all the same; the run throws this error at its end.
+    default:
+      try await noteRefusal(of: batch, error)
+      restoreSize()
+      refusedZones[zone] = error
+    }
+    // Whatever the server refuses, it may say how long it does not want to be asked.
+    if ErrorPolicy.request(error) != .retry, let wait = error.retryAfterMilliseconds, wait > 0 {
+      try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'")
+    }
+  }
+
   /// The server refused a request as a whole, and applied nothing of it.
   private func noteRefusal(of batch: [Upload], _ error: CloudError) async throws {
+    if ErrorPolicy.appliedNothing(error) { try await noteUnsent(batch) }
+  }
+
+  /// No request has carried the first versions of lives that a batch holds.
+  private func noteUnsent(_ batch: [Upload]) async throws {
     let first = batch.filter(\.isFirstOfLife)
-    guard !first.isEmpty, ErrorPolicy.appliedNothing(error) else { return }
+    guard !first.isEmpty else { return }
     try await store.commit { core in
       for upload in first { try core.append(.refused(Refused(id: upload.id, lsn: upload.lsn))) }
     }

@@ -72,7 +72,7 @@ extension SyncMachine {
   ) async throws -> ZonePage? {
     let doing = "verifying zone '\(zone)'"
     do {
-      let limit = Self.pageLimit
+      let limit = fetch.limit
       let answer = try await ask(.page, doing) { [database] in
         try await database.zoneChanges(in: zone, since: token, limit: limit)
       }
@@ -86,6 +86,10 @@ extension SyncMachine {
       }
       return page
     } catch let error as CloudError {
+      if ErrorPolicy.asksForLess(error), fetch.limit > 1 {
+        fetch.limit /= 2
+        return nil
+      }
       guard ErrorPolicy.request(error) == .zoneMissing else { throw error.asStrandlineError(doing) }
       try await confirmLoss(of: zone, error)
       if let state = self.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }

@@ -83,7 +83,9 @@ final class SyncWatch: Sendable {
   /// - Parameter failure: what the request failed with as a whole; nil: it was answered.
   func requestEnded(_ kind: RequestKind, _ failure: (any Error)? = nil) {
     let (now, wall) = (store.environment.clock.monotonicNanoseconds(), wall)
-    let code = failure.map { ($0 as? CloudError)?.code.rawValue ?? "cancelled" }
+    let code = failure.map { failure in
+      (failure as? CloudError)?.code.rawValue ?? (failure as? StrandlineError)?.code.rawValue ?? "cancelled"
+    }
     let duration = state.withLock { state in
       let begin = state.request?.nanoseconds ?? now
       state.request = nil

@@ -2,8 +2,8 @@
 // such records one by one would ask the server once for each; so nothing of the kind is sent until the halt ends.
 //
 // A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of a full storage ends by
-// the same two, when a deletion has freed some of it, and by itself after the wait of `OverQuotaWait`, which doubles while the
-// storage stays full: else each write of the app would send a whole request to have it refused.
+// the same two, and by itself after the wait of `OverQuotaWait`, which doubles while the storage stays full and is the first one again
+// after a deletion: else each write of the app would send a whole request to have it refused.
 
 import StrandlineSystem
 
@@ -68,10 +68,14 @@ struct UploadHalts: Sendable {
     unsent[id.zone] = id
   }
 
-  /// The server has taken a change. After a save the storage is not full; a deletion may have freed some of it.
-  mutating func taken(_ id: RecordID, isDeletion: Bool) {
-    if timesFull.isEmpty { return }
-    if isDeletion { fullStorages[id.zone.owner]?.end = 0 } else { timesFull[id.zone.owner] = nil }
+  /// The server has taken a change. After a save the storage is not full. A deletion may have freed some of it: the wait is the
+  /// shortest one then, and no less, for an app that deletes all the time.
+  mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
+    guard let full = fullStorages[id.zone.owner], isDeletion else {
+      if !isDeletion { timesFull[id.zone.owner] = nil }
+      return
+    }
+    fullStorages[id.zone.owner]?.end = min(full.end, now &+ UInt64(wait.milliseconds(attempts: 1)) &* 1_000_000)
   }
 
   /// Lifts the halts of saves whose wait is over, or all of them.

@@ -241,7 +241,9 @@ struct UploadQueue: Sendable {
   }
 
   /// The server has taken a change of a record.
-  mutating func taken(_ id: RecordID, isDeletion: Bool) { halts.taken(id, isDeletion: isDeletion) }
+  mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait) {
+    halts.taken(id, isDeletion: isDeletion, wait, at: store.environment.clock.monotonicNanoseconds())
+  }
 
   /// A save by which a zone was known to be over quota may not be owed any more; then what is owed is looked at again.
   ///

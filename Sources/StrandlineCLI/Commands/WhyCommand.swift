@@ -282,6 +282,11 @@ private struct Ending {
         let sent = pending.mayHaveArrived ? "was sent, and the answer is not known" : "is not sent yet"
         (state, words, remedy) = ("pending", "\(what) \(sent)", sync)
       }
+    } else if let zoneState = store.projections.withLock({ $0.sync.zones[id.zone] }), let reason = zoneState.lostReason,
+      known.entry != nil || listed != nil || store.projections.withLock({ $0.sync.unread[id] }) != nil
+    {
+      (state, words) = ("zoneLost", "nothing is owed, and nothing comes: its zone is gone at the server (\(reason))")
+      remedy = "strandline zones \(path) \(reason.verb) \(ShellWord.quote(id.zone.name))"
     } else if let held = store.projections.withLock({ $0.sync.unread[id] }) {
       (state, words) =
         held.isShelved
@@ -290,11 +295,6 @@ private struct Ending {
           ? ("shelved", "a version of the server is not shown: \(held.words)")
           : ("unreadable", "the server's version could not be read (\(held.code), \(held.words))")
       remedy = sync
-    } else if let zoneState = store.projections.withLock({ $0.sync.zones[id.zone] }), let reason = zoneState.lostReason,
-      known.entry != nil
-    {
-      (state, words) = ("zoneLost", "nothing is owed, and nothing comes: its zone is gone at the server (\(reason))")
-      remedy = "strandline zones \(path) \(reason.verb) \(ShellWord.quote(id.zone.name))"
     } else if let block = store.projections.withLock({ $0.sync.openBlocks[id] }), block.consequence != .none {
       (state, words) = ("asked", "what the server said last is not applied yet, and it is asked again: \(block.words)")
       remedy = sync

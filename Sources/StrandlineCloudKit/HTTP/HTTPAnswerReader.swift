@@ -16,7 +16,8 @@ package struct HTTPAnswerReader: Sendable {
   private var searched = 0
   /// The bytes of the headers of interim answers, which count toward the limit.
   private var interimBytes = 0
-  private var response = HTTPResponse(status: 0)
+  /// The answer as far as its last header says it; its status is 0 before.
+  package private(set) var response = HTTPResponse(status: 0)
   /// nil before the header has ended.
   private var body: HTTPBodyReader?
   private let isHead: Bool
