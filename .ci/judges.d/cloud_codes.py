@@ -105,6 +105,7 @@ PAGES = {
     "retry": (0, [], 2),
     "confirm": (0, [], 2),
     "split": (69, ["%s: " + SAYS], 1),
+    "less": (0, [], 2),
     "sign in": (77, ["requires a sign-in: " + SAYS], 1),
     "halt": (69, ["%s: " + SAYS], 1),
     "later": (75, ["%s: " + SAYS, "try: the same command in"], 1),
@@ -209,8 +210,10 @@ class Codes:
             folder, {"records/modify": [whole(code)]}, UPLOADS[of_request], "records/modify", code)
         yield "%s: an item of an upload" % name, lambda folder: self.run(
             folder, {"records/modify": [item(code)]}, ITEMS[of_item], "records/modify", code)
+        # What is too much is asked for in smaller parts; BAD_REQUEST says that something else is wrong.
+        of_page = "less" if code == "LIMIT_EXCEEDED" else of_request
         yield "%s: a page" % name, lambda folder: self.run(
-            folder, {"changes/zone": [whole(code)]}, PAGES[of_request], "changes/zone", code, download=True)
+            folder, {"changes/zone": [whole(code)]}, PAGES[of_page], "changes/zone", code, download=True)
         if of_request == "retry":
             # Any part of a refused request may have been applied: the feed is asked before anything is sent again.
             yield "%s: an upload that was applied all the same" % name, lambda folder: self.run(

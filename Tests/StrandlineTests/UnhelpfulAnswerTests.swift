@@ -174,6 +174,20 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     try await expectAgreement(a, b)
   }
 
+  @Test(arguments: [RefusingCloud.Request.user, .databaseChanges])
+  func `what cannot be asked for in smaller parts is asked for again later`(_ request: RefusingCloud.Request)
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[request] = [CloudError(.answerTooLarge, reason: "too much")] }
+    try await a.write("n")
+    #expect(try await a.run(waitMillisecondsMax: 0)?.message.contains("too much") == true)
+    #expect(cloud.count(request) == 1)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test(arguments: [true, false])
   func `what goes in one request whose answer is always too large is sent later and later`(_ isSet: Bool) async throws {
     let a = try Fleet().device("a")

@@ -416,7 +416,9 @@ struct SyncMachine: Sendable {
     _ kind: RequestKind, _ doing: String, _ request: () async throws -> Answer
   ) async throws -> Answer? {
     do { return try await send(kind, request) } catch let error as CloudError {
-      guard ErrorPolicy.request(error) == .retry else { throw error }
+      // Neither the user nor the list of changed zones can be asked for in smaller parts.
+      let isWhole = error.code == .answerTooLarge && (kind == .account || kind == .zoneList)
+      guard isWhole || ErrorPolicy.request(error) == .retry else { throw error }
       try await pace.failed(kind, error, doing: doing)
       return nil
     }
