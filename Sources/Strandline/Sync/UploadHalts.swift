@@ -71,11 +71,12 @@ struct UploadHalts: Sendable {
   /// The server has taken a change. After a save the storage is not full. A deletion may have freed some of it: the wait is the
   /// shortest one then, and no less, for an app that deletes all the time.
   mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
-    guard let full = fullStorages[id.zone.owner], isDeletion else {
-      if !isDeletion { timesFull[id.zone.owner] = nil }
-      return
+    let owner = id.zone.owner
+    if !isDeletion {
+      timesFull[owner] = nil
+    } else if let full = fullStorages[owner] {
+      fullStorages[owner]?.end = min(full.end, now &+ UInt64(wait.milliseconds(attempts: 1)) &* 1_000_000)
     }
-    fullStorages[id.zone.owner]?.end = min(full.end, now &+ UInt64(wait.milliseconds(attempts: 1)) &* 1_000_000)
   }
 
   /// Lifts the halts of saves whose wait is over, or all of them.
