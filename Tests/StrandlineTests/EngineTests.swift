@@ -416,6 +416,33 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.unsettled == 0)
   }
 
+  @Test(arguments: [CloudError.Code.zoneNotFound, .atomicError])
+  func `64: what is held after many refusals names the last of them`(_ code: CloudError.Code) async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    try await a.write("other")
+    #expect(try await a.run() == nil)
+    cloud.refuse {
+      $0.items["n"] = [CloudError(code, reason: "the server's own words", requestUUID: "4711")]
+      $0.isForever = true
+    }
+    try await a.write("n")
+    let first = try #require(try await a.run())
+    #expect(first.code == .throttled && first.message.contains("'Main/n' was refused"), "\(first)")
+    for _ in 0..<20 {
+      if try await !a.open().status().held.isEmpty { break }
+      a.clock.advance(milliseconds: 300_000)
+      _ = try await a.run()
+    }
+    #expect(try await a.open().status().held.map(\.code) == [code.rawValue])
+    let words = try #require(try await a.open().status().held.first?.reason)
+    #expect(words.hasPrefix("refused ") && words.contains("the server's own words"), "\(words)")
+    cloud.refuse { ($0.items, $0.isForever) = ([:], false) }
+    a.clock.advance(milliseconds: 2 * 3_600_000)
+    #expect(try await a.run() == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `what a conflict left to be looked up waits while lookups have to wait, and no step is made in vain`()
     async throws
   {

@@ -466,7 +466,7 @@ extension SyncMachine {
         fetch(zone, startsOver: true)
       } else {
         doubts[id] = nil
-        contention[id, default: 0] += 1
+        countRefusal(of: id)
       }
     }
   }

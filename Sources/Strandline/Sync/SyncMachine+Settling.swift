@@ -110,7 +110,7 @@ extension SyncMachine {
         case .resolve: resolve(upload, isKnown: server != nil)
         case .missing where upload.operation.kind == .create:
           // There is nothing that it could have missed.
-          contention[id, default: 0] += 1
+          countRefusal(of: id, error)
           queue.wait(id, for: .fetch)
           fetch(zone)
         case .missing: doubt(id)
@@ -125,8 +125,8 @@ extension SyncMachine {
         case .target: try waitForTarget(upload)
         case .zoneMissing:
           if answer.isWhole { missingZone = error }
-          contention[id, default: 0] += 1
-          if contention[id] == 1 { isOverloaded = true }
+          countRefusal(of: id, error)
+          if contention[id]?.count == 1 { isOverloaded = true }
           sendAgain(id)
         case .signIn:
           // If no user is signed in, the next request says so; otherwise it is this record alone.
@@ -136,7 +136,7 @@ extension SyncMachine {
         case .together where answer.refusedCount > 0: queue.wake(id)
         case .together:
           // The server does not say which record it refuses.
-          contention[id, default: 0] += 1
+          countRefusal(of: id, error)
           sendAgain(id)
         case .hold, .halt, .stopSaves, .split:
           if answer.outcomes.count == 1 { restoreSize() }
@@ -172,7 +172,7 @@ extension SyncMachine {
   private mutating func resolve(_ upload: Upload, isKnown: Bool) {
     // A create has no tag: if the lookup finds no record, it is sent again.
     if let tag = upload.operation.changeTag { queue.refuse(tag: tag, of: upload.id) }
-    contention[upload.id, default: 0] += 1
+    countRefusal(of: upload.id)
     queue.wait(upload.id, for: .lookup)
     if isKnown {
       looked(up: upload.id)
@@ -199,10 +199,28 @@ extension SyncMachine {
   /// and at last it is held.
   mutating func sendAgain(_ id: RecordID) {
     if let postponed = postponed[id] { return wait(id, milliseconds: backoff(postponed.count - 1)) }
-    let count = contention[id, default: 0]
+    let count = contention[id]?.count ?? 0
     if count < Self.contentionWaitsAt { return queue.wake(id) }
     if count >= Self.contentionHoldsAt { contentious.append(id) }
     wait(id, milliseconds: backoff(count - Self.contentionWaitsAt))
+  }
+
+  /// A record was refused although nothing is known to be wrong with it: with this error, or because it had changed at the
+  /// server meanwhile.
+  mutating func countRefusal(of id: RecordID, _ error: CloudError? = nil) {
+    contention[id] = ((contention[id]?.count ?? 0) + 1, error)
+  }
+
+  /// What the refusals of a record come to: the last of them, if it was none of those that a newer version at the server
+  /// explains.
+  func contentionError(of id: RecordID) -> CloudError {
+    let times = "refused \(contention[id]?.count ?? 0) times"
+    guard let error = contention[id]?.error else {
+      return CloudError(.conflict, reason: times + ", each time after the server was asked for its newest version")
+    }
+    return CloudError(
+      error.code, reason: "\(times), at last with \(error.code.rawValue): \(error.reason)",
+      requestUUID: error.requestUUID)
   }
 
   /// The wait of one record after so many others: from a second it doubles up to about four minutes, and is drawn between
@@ -218,14 +236,12 @@ extension SyncMachine {
     contentious = []
     let wall = store.environment.clock.wallMilliseconds()
     var held: [RecordID] = []
-    let (contention, policies) = (contention, policies)
+    let errors = ids.map { ($0, contentionError(of: $0)) }
+    let policies = policies
     try await store.commit { core in
       held = []
-      for id in ids {
+      for (id, error) in errors {
         guard let pending = try core.projections.entry(id)?.pending else { continue }
-        let error = CloudError(
-          .conflict,
-          reason: "refused \(contention[id] ?? 0) times, each time after the server was asked for its newest version")
         let item = UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: [])
         try Self.hold(item, error, wall: wall, policies, &core)
         held.append(id)
@@ -247,13 +263,13 @@ extension SyncMachine {
       return queue.wait(upload.id, for: .target(target))
     case .record, .circle:
       // What went with it in the same request will go with it again.
-      contention[upload.id, default: 0] += 1
+      countRefusal(of: upload.id)
       return sendAgain(upload.id)
     case .nothing: break
     }
     // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
     // wait for this one, so that its own upload does not find out: if the feed has not said it, once all of it is fetched.
-    if contention[upload.id, default: 0] == 1 {
+    if contention[upload.id]?.count == 1 {
       for name in upload.item.needs where name != upload.id.name {
         let target = RecordID(name, zone: upload.id.zone)
         if try store.projections.entry(target)?.pending?.isDeletion == false { doubt(target) }
@@ -261,7 +277,7 @@ extension SyncMachine {
     }
     queue.wait(upload.id, for: .fetch)
     fetch(upload.id.zone)
-    contention[upload.id, default: 0] += 1
+    countRefusal(of: upload.id)
   }
 
   /// Whether what a record waits for may never come by itself, so that it stands among the held ones: others refer to what is

@@ -272,7 +272,7 @@ extension SyncMachine {
       try await confirmLoss(of: zone, error, kind: .upload)
     case .split where !ErrorPolicy.appliedNothing(error):
       for upload in batch {
-        contention[upload.id, default: 0] += 1
+        countRefusal(of: upload.id)
         queue.wait(upload.id, for: .fetch)
       }
       fetch(zone)

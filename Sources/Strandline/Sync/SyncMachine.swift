@@ -62,8 +62,9 @@ struct SyncMachine: Sendable {
   var isReviewDue = true
   /// Records that the server does not have although it once did, each with what is being asked because of it.
   var doubts: [RecordID: Doubt] = [:]
-  /// How often each record was refused because it had changed at the server meanwhile, or because it existed.
-  var contention: [RecordID: Int] = [:]
+  /// How often each record was refused although nothing is known to be wrong with it, and with what, if not because it had
+  /// changed at the server meanwhile.
+  var contention: [RecordID: (count: Int, error: CloudError?)] = [:]
   /// How often in a row the server asked to try each record again later, and the last of these refusals.
   var postponed: [RecordID: (count: Int, error: CloudError)] = [:]
   /// Those that were refused too often; they are held.
@@ -380,13 +381,9 @@ struct SyncMachine: Sendable {
     let next = times.first { waits[$0] == .time && (only == nil || $0.zone == only) && !frozen.contains($0.zone) }
     guard let (id, nanoseconds) = next else { return .idle }
     let now = store.environment.clock.monotonicNanoseconds()
+    // Whatever it was refused with, it is only later that it is sent again.
     let error =
-      postponed[id]?.error
-      ?? CloudError(
-        .conflict,
-        reason:
-          "'\(id)' was refused \(contention[id] ?? 0) times, each time after the server was asked for its newest version"
-      )
+      postponed[id]?.error ?? CloudError(.conflict, reason: "'\(id)' was \(contentionError(of: id).reason)")
     return .waits(
       RequestPace.Wait(
         milliseconds: nanoseconds > now ? Int64((nanoseconds - now + 999_999) / 1_000_000) : 0, error: error,
