@@ -416,14 +416,14 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
     #expect(try await a.unsettled == 0)
   }
 
-  @Test(arguments: [CloudError.Code.zoneNotFound, .atomicError])
+  @Test(arguments: [CloudError.Code.zoneNotFound, .atomicError, .notFound])
   func `64: what is held after many refusals names the last of them`(_ code: CloudError.Code) async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
     try await a.write("other")
     #expect(try await a.run() == nil)
     cloud.refuse {
-      $0.items["n"] = [CloudError(code, reason: "the server's own words", requestUUID: "4711")]
+      $0.items["n"] = [CloudError(code, reason: "the server's own words")]
       $0.isForever = true
     }
     try await a.write("n")
