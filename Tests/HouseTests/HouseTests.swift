@@ -96,10 +96,10 @@ struct `The house` {
       "struct A { @Test func a() {} }", "@Test func a() {}", "@Suite(.serialized)\nstruct A {\n  @Test func a() {}\n}",
       "extension A { @Test func a() {} }", "struct `A` { // .timeLimit(\n  @Test func a() {} }",
     ] { #expect(Rules.testsAreLimited([SourceText("Tests/A/A.swift", bad)]).count == 1, "\(bad)") }
-    let limited = "@Suite(.timeLimit(.minutes(1))) struct A { @Test func a() {} }\nstruct B { let b = 1 }\n"
+    let limited = "@Suite(.timeLimit(.minutes(30))) struct A { @Test func a() {} }\nstruct B { let b = 1 }\n"
     let elsewhere = SourceText("Tests/A/B.swift", "extension A { @Test func b() {} }")
     #expect(Rules.testsAreLimited([SourceText("Tests/A/A.swift", limited), elsewhere]).isEmpty)
-    let closure = "@Test(.enabled { true }, .timeLimit(.minutes(1))) func a() { if true { } }"
+    let closure = "@Test(.enabled { true }, .timeLimit(.minutes(30))) func a() { if true { } }"
     #expect(Rules.testsAreLimited([SourceText("Tests/A/A.swift", closure)]).isEmpty)
   }
 

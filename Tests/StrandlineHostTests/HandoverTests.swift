@@ -5,7 +5,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(30)))
 struct HandoverTests {
   @Test(arguments: [1, 2, 16])
   func `values come in the order in which they were given, and no more than allowed wait`(ahead: Int) throws {

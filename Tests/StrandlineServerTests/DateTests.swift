@@ -6,7 +6,7 @@ import StrandlineServer
 import StrandlineSystem
 import Testing
 
-@Suite(.timeLimit(.minutes(5)))
+@Suite(.timeLimit(.minutes(30)))
 struct `The time in an answer` {
   @Test func `is written as it is read`() {
     #expect(HTTPDate.text(784_111_777_999) == "Sun, 06 Nov 1994 08:49:37 GMT")

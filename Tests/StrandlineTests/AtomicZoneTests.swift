@@ -29,7 +29,7 @@ extension Device {
 
 private let refusal = CloudError(.accessDenied, reason: "not yours")
 
-@Suite(.timeLimit(.minutes(10))) struct AtomicZoneTests {
+@Suite(.timeLimit(.minutes(30))) struct AtomicZoneTests {
   @Test func `a transaction is a request, and records written alone share one`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing(atomicZones: [.main])

@@ -33,7 +33,7 @@ private func folded(_ events: [LogEvent], upTo limit: UInt64) throws -> Projecti
   return projections
 }
 
-@Suite(.timeLimit(.minutes(10))) struct CompactionPolicyTests {
+@Suite(.timeLimit(.minutes(30))) struct CompactionPolicyTests {
   /// A store in small segments; the disk, the clock and the store live together.
   private struct Scene {
     let disk = SimulatedDisk()

@@ -26,7 +26,7 @@ private func device(_ count: Int) async throws -> (fleet: Fleet, a: Device, clou
   return (fleet, a, cloud)
 }
 
-@Suite(.timeLimit(.minutes(10))) struct DeadlineTests {
+@Suite(.timeLimit(.minutes(30))) struct DeadlineTests {
   @Test func `a run is over before its deadline, says that something is left, and a crash loses nothing of it`()
     async throws
   {

@@ -16,7 +16,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
   CloudError(.serviceUnavailable, reason: "busy", retryAfter: retryAfter, httpStatus: 503)
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `References between unsent records` {
+@Suite(.timeLimit(.minutes(30))) struct `References between unsent records` {
   @Test func `a parent that is edited during the first of two requests does not let its child go before it`()
     async throws
   {
@@ -192,7 +192,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
   }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `Refusals that must not be silent` {
+@Suite(.timeLimit(.minutes(30))) struct `Refusals that must not be silent` {
   @Test func `a type of one zone that is refused as a whole does not stop the other zone`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()
@@ -667,7 +667,7 @@ private func busy(_ retryAfter: Double? = nil) -> CloudError {
   }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `Pages that are older than what is known` {
+@Suite(.timeLimit(.minutes(30))) struct `Pages that are older than what is known` {
   @Test(arguments: [true, false])
   func `a feed that repeats itself is asked again, later and later`(_ isEmpty: Bool) async throws {
     let fleet = try Fleet()
@@ -820,7 +820,7 @@ extension `Pages that are older than what is known` {
   }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `What a person does about a hold` {
+@Suite(.timeLimit(.minutes(30))) struct `What a person does about a hold` {
   @Test func `a released record is sent again, a discarded one shows the server's version, and what waited goes`()
     async throws
   {
@@ -875,7 +875,7 @@ private final class Call: Sendable {
   let task: Mutex<Task<Void, any Error>?> = Mutex(nil)
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `Callers of an engine` {
+@Suite(.timeLimit(.minutes(30))) struct `Callers of an engine` {
   @Test func `122: ten calls during a run are one more`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

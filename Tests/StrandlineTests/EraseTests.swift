@@ -39,7 +39,7 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
   try await device.web().zones().contains { $0.name == zone.name }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct EraseTests {
+@Suite(.timeLimit(.minutes(30))) struct EraseTests {
   @Test func `an erased zone is gone at the server, readable here, and asks no person`() async throws {
     let (_, a, b, cloud) = try await devices()
     try await a.open().sync.eraseZone(.main)

@@ -135,7 +135,7 @@ extension Device {
 
 private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
 
-@Suite(.timeLimit(.minutes(10))) struct FirstFetchTests {
+@Suite(.timeLimit(.minutes(30))) struct FirstFetchTests {
   @Test func `113: a new device has the newest records after three requests, and all within a stated number`()
     async throws
   {

@@ -17,7 +17,7 @@ private struct Knowing: ForwardingDatabase {
   }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `A database around another one` {
+@Suite(.timeLimit(.minutes(30))) struct `A database around another one` {
   @Test func `passes on also what a database need not have`() async throws {
     let device = try Fleet().device("a")
     let cloud: any CloudDatabase = Around(base: Knowing(base: device.web()))

@@ -6,7 +6,7 @@ import StrandlineSimulation
 import StrandlineSyncProofs
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct HoldTests {
+@Suite(.timeLimit(.minutes(30))) struct HoldTests {
   @Test func `51: a person has a refused record sent again at once, and the engine by itself does not`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

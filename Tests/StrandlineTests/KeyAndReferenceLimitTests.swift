@@ -14,7 +14,7 @@ private let noKey: CloudError = {
   return error
 }()
 
-@Suite(.timeLimit(.minutes(5))) struct `A key that is not on this device` {
+@Suite(.timeLimit(.minutes(30))) struct `A key that is not on this device` {
   /// Two devices with a record that has an encrypted field; the second one has no key from now on.
   private func devices() async throws -> (fleet: Fleet, a: Device, b: Device, cloud: RefusingCloud) {
     let fleet = try Fleet()
@@ -85,7 +85,7 @@ private let noKey: CloudError = {
   }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `A record to which more refer than the server takes` {
+@Suite(.timeLimit(.minutes(30))) struct `A record to which more refer than the server takes` {
   @Test func `151: of more references to one record than the server takes, the others go`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

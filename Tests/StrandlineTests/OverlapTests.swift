@@ -9,7 +9,7 @@ import StrandlineTestSupport
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct OverlapTests {
+@Suite(.timeLimit(.minutes(30))) struct OverlapTests {
   private static let batch = 200
 
   /// A run before the one that counts turns the order around: the account is not asked for again.

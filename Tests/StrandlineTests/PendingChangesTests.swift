@@ -5,7 +5,7 @@ import StrandlineSyncProofs
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct `What a store says of what it owes` {
+@Suite(.timeLimit(.minutes(30))) struct `What a store says of what it owes` {
   private func obstacles(_ device: Device) async throws -> [String: String] {
     let store = try await device.open()
     var found: [String: String] = [:]

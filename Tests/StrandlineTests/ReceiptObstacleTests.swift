@@ -47,7 +47,7 @@ private func obstacles(_ receipt: Receipt) throws -> [String] {
   try receipt.pendingChanges().map { "\($0.id.name): \($0.obstacle.map { "\($0)" } ?? "-")" }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `What a receipt waits for` {
+@Suite(.timeLimit(.minutes(30))) struct `What a receipt waits for` {
   @Test func `decision 45: a parent that is held until a person acts ends the wait of its child's child`() async throws
   {
     let a = try Fleet().device("a")

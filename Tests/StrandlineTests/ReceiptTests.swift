@@ -53,7 +53,7 @@ extension Device {
   fileprivate var age: Int64? { get async throws { try await open().status().oldestUnsettledMilliseconds } }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `A receipt` {
+@Suite(.timeLimit(.minutes(30))) struct `A receipt` {
   @Test func `decision 45: of an edit that was merged before it left ends when the merge is at the server`()
     async throws
   {
@@ -183,7 +183,7 @@ extension Device {
   }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `The age of what is owed` {
+@Suite(.timeLimit(.minutes(30))) struct `The age of what is owed` {
   @Test func `is that of the oldest content, which a merge does not make young`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

@@ -35,7 +35,7 @@ private func conflict(
   return (a, b)
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `A record's conflicts` {
+@Suite(.timeLimit(.minutes(30))) struct `A record's conflicts` {
   @Test func `tell both sides, what they were made from, and what they became`() async throws {
     let (a, _) = try await conflict(TypeRules())
     let found = try #require(try await a.open().conflicts(of: id).first)

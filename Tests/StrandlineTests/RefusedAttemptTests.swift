@@ -24,7 +24,7 @@ extension Device {
   fileprivate var title: FieldValue? { get async throws { try await open().record(id)?["title"] } }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `An attempt that the server refused` {
+@Suite(.timeLimit(.minutes(30))) struct `An attempt that the server refused` {
   private func pair() async throws -> (a: Device, b: Device, cloud: RefusingCloud) {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

@@ -34,7 +34,7 @@ private final class PacedCloud: ForwardingDatabase {
   }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct RequestIntervalTests {
+@Suite(.timeLimit(.minutes(30))) struct RequestIntervalTests {
   @Test func `requests of a sync follow each other no faster than the database wants`() async throws {
     let a = try Fleet().device("a")
     let cloud = PacedCloud(a.web(), a.clock)

@@ -6,7 +6,7 @@ import StrandlineSimulation
 import StrandlineSyncProofs
 import Testing
 
-@Suite(.timeLimit(.minutes(10))) struct `A record that is restored` {
+@Suite(.timeLimit(.minutes(30))) struct `A record that is restored` {
   private let id = RecordID("n")
 
   @Test func `holds what it held when it was deleted, on every device, and old pages do not end it`() async throws {

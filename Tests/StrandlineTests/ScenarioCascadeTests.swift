@@ -10,7 +10,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioCascadeTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioCascadeTests {
   @Test func `90: a set with a deletion waits for the save that leaves what it deletes`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

@@ -35,7 +35,7 @@ private func counting() -> ConflictRules {
   return conflicts
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioConflictTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioConflictTests {
   @Test func `56: edits of different fields both survive`() async throws {
     for order in [[0, 1, 0], [1, 0, 1]] {
       let d = try await devices(2, holding: ["title": "t", "body": "b"])

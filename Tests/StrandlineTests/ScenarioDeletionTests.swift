@@ -20,7 +20,7 @@ private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws 
   return (fleet, devices)
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioDeletionTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioDeletionTests {
   @Test func `an old tombstone does not settle the deletion of a later life`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

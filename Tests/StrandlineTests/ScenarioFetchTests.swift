@@ -10,7 +10,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioFetchTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioFetchTests {
   @Test func `100: power that is cut at any call of a first fetch takes no change with it`() async throws {
     let fleet = try Fleet()
     let b = fleet.device("b")
@@ -318,7 +318,7 @@ import Testing
   }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioAccountTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioAccountTests {
   @Test(arguments: [CloudError.Code.authenticationRequired, .authenticationFailed])
   func `124, 125, 138: without an account writes are kept, status says why, and a sign-in uploads them`(
     _ code: CloudError.Code

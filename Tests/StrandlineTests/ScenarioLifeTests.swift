@@ -22,7 +22,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
   var color: String?
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioReferenceTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioReferenceTests {
   @Test func `143: 500 children and then their parent arrive, in requests within the limit`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
@@ -99,7 +99,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
   }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioSchemaTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioSchemaTests {
   @Test func `153: a field of a newer version survives an edit by an older one, here and at the server`() async throws {
     let fleet = try Fleet()
     let (new, old, late) = (fleet.device("new"), fleet.device("old"), fleet.device("late"))
@@ -199,7 +199,7 @@ private struct ColoredLetter: SyncRecord, Equatable {
   }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioScheduleTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioScheduleTests {
   /// An engine that runs by itself, on a clock that stands until the test advances it.
   private func automatic(
     _ device: Device, _ cloud: RefusingCloud, hasJitter: Bool = false

@@ -63,7 +63,7 @@ private final class Counter: Sendable {
   }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioShelfTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioShelfTests {
   @Test func `140: a child that comes before its parent appears with it, in one transaction`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))
@@ -222,7 +222,7 @@ private final class Counter: Sendable {
   }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioChildRuleTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioChildRuleTests {
   @Test func `146: a child is moved below a record that is deleted elsewhere: by the declared rule`() async throws {
     for (rule, place) in [(ChildRule.keep, "x"), (.delete, nil), (.setNil, nil), (.move(to: "inbox"), "inbox")] {
       for field in ["of", nil] {

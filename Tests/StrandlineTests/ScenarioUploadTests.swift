@@ -9,7 +9,7 @@ import StrandlineSystem
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioUploadTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioUploadTests {
   @Test func `27: 1,000 saves and 500 deletions go within the limit, each once`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

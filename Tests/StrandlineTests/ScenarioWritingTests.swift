@@ -18,7 +18,7 @@ extension Device {
   }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct ScenarioWritingTests {
+@Suite(.timeLimit(.minutes(30))) struct ScenarioWritingTests {
   @Test func `1: a record is at the server what it is here, created, changed and deleted`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

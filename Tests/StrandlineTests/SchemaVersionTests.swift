@@ -22,7 +22,7 @@ private struct Rated: SyncRecord {
   var stars: Int?
 }
 
-@Suite(.timeLimit(.minutes(10))) struct SchemaVersionTests {
+@Suite(.timeLimit(.minutes(30))) struct SchemaVersionTests {
   @Test(arguments: [NewerVersionRule.preserve, .haltForUpgrade, .reject])
   func `162: a record of a later version of the app is kept, ends the sync, or waits for the update`(
     _ rule: NewerVersionRule

@@ -6,7 +6,7 @@ import Testing
 
 @testable import Strandline
 
-@Suite(.timeLimit(.minutes(5))) struct `The limit of steps` {
+@Suite(.timeLimit(.minutes(30))) struct `The limit of steps` {
   @Test func `counts those without a request only`() throws {
     var limit = StepLimit(stepsMax: 10)
     func steps(_ count: Int, requests: Int) throws {

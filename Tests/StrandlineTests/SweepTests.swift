@@ -42,7 +42,7 @@ extension Device {
   }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct SweepTests {
+@Suite(.timeLimit(.minutes(30))) struct SweepTests {
   @Test func `106, 108: behind an expired token, what is gone at the server goes, and what is not sent stays`()
     async throws
   {

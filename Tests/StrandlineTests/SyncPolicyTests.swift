@@ -59,7 +59,7 @@ private func device(_ rules: [ZoneLoss: ZoneLossRule]) async throws -> (Fleet, D
 
 private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
 
-@Suite(.timeLimit(.minutes(10))) struct `The rules of an app for lost zones` {
+@Suite(.timeLimit(.minutes(30))) struct `The rules of an app for lost zones` {
   @Test(arguments: losses) func `132, 133, 134: without one a zone is frozen for every reason`(
     _ reason: ZoneLoss
   ) async throws {
@@ -266,7 +266,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
   }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct `The limits of an app` {
+@Suite(.timeLimit(.minutes(30))) struct `The limits of an app` {
   @Test func `a request holds no more operations than the app wants, and one at least`() async throws {
     for (operations, most) in [(7, 7), (1, 1), (0, 1), (500, 200)] {
       let a = try Fleet().device("a")

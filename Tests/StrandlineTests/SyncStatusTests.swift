@@ -25,7 +25,7 @@ private final class Seen: Sendable {
   var all: [SyncStatus] { statuses.withLock { $0 } }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct `The status of an engine` {
+@Suite(.timeLimit(.minutes(30))) struct `The status of an engine` {
   @Test func `says after a relaunch that it has synced before`() async throws {
     let a = try Fleet().device("a")
     let cloud = try await a.openRefusing()

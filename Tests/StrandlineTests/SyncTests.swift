@@ -152,7 +152,7 @@ extension Device {
     fleet.server.setFaults(faults)
     let store = try await a.open()
     let lost = Task { try await store.sync.now() }
-    while fleet.server.statistics.appliedOperations < 3 { await Task.yield() }
+    while fleet.server.statistics.droppedAnswers == 0 { await Task.yield() }
     lost.cancel()
     _ = await lost.result
     fleet.server.setFaults(ServerFaults())

@@ -21,7 +21,7 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
   return (a, cloud)
 }
 
-@Suite(.timeLimit(.minutes(5))) struct UnhelpfulAnswerTests {
+@Suite(.timeLimit(.minutes(30))) struct UnhelpfulAnswerTests {
   @Test(arguments: [CloudError.Code.throttled, .internalError, .accessDenied])
   func `a lookup whose answer does not say what the server has is made later and later`(_ code: CloudError.Code)
     async throws

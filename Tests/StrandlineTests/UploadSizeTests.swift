@@ -6,7 +6,7 @@ import StrandlineSyncProofs
 import Synchronization
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct UploadSizeTests {
+@Suite(.timeLimit(.minutes(30))) struct UploadSizeTests {
   /// Has the cloud refuse requests of more operations than this as too much.
   private func limit(_ cloud: RefusingCloud, _ most: Int?) {
     cloud.refuse { script in

@@ -31,7 +31,7 @@ extension Device {
   fileprivate var lastLSN: LSN { get async throws { try await open().durableLSN } }
 }
 
-@Suite(.timeLimit(.minutes(10))) struct VerifyTests {
+@Suite(.timeLimit(.minutes(30))) struct VerifyTests {
   @Test func `202: a healthy pair has equal digests, and nothing is written`() async throws {
     let (a, b, cloud) = try await devices(7)
     try await b.exchange()
