@@ -356,6 +356,67 @@ import Testing
     #expect(try await a.owesNothing)
   }
 
+  @Test(arguments: [RefusingCloud.Request.modify, .createZone])
+  func `48, 49: a zone that may not be written to is not tried with each write, but fetched, and tried after a wait`(
+    _ refused: RefusingCloud.Request
+  ) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await a.exchange()
+    if refused == .modify {
+      try await b.put("theirs", ["title": "first"])
+      try await b.exchange()
+      try await a.exchange()
+    }
+    cloud.refuse { script in
+      script.refusal = { request, _ in request == refused ? CloudError(.accessDenied, reason: "read only") : nil }
+    }
+    /// Runs as the engine does by itself, and returns how many of the requests it made that are refused.
+    func tries(isUserInitiated: Bool = false) async throws -> Int {
+      let before = cloud.count(refused)
+      let error = try await a.run(waitMillisecondsMax: 0, isUserInitiated: isUserInitiated)
+      #expect(error?.code == .serverRefused && error?.message.contains("read only") == true)
+      return cloud.count(refused) - before
+    }
+    try await a.write("n0")
+    #expect(try await tries() == 1)
+    for number in 1..<4 {
+      try await a.write("n\(number)")
+      #expect(try await tries() == 0)
+    }
+    #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    if refused == .modify {
+      // Deletions are not sent either; what others write is fetched.
+      try await a.erase("n1")
+      try await b.put("theirs", ["title": "second"])
+      try await b.exchange()
+      #expect(try await tries() == 0)
+      #expect(try await a.open().record(RecordID("theirs"))?.fields["title"] == .string("second"))
+    }
+    // Five minutes, then ten.
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 1)
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 0)
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 1)
+    #expect(try await tries(isUserInitiated: true) == 1)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: true) == nil)
+    #expect(try await a.owesNothing)
+    // The next refusal is the first one again.
+    cloud.refuse { script in
+      script.refusal = { request, _ in request == .modify ? CloudError(.accessDenied, reason: "read only") : nil }
+    }
+    try await a.write("later")
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)?.code == .serverRefused)
+    a.clock.advance(milliseconds: 300_001)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
+    #expect(try await a.owesNothing)
+  }
+
   @Test func `50: deletions that are refused over quota stop as well`() async throws {
     let (a, _, cloud) = try await deleted(childType: "Note") { _ in CloudError(.quotaExceeded, reason: "full") }
     #expect(try await a.run()?.code == .serverRefused)

@@ -313,8 +313,13 @@ extension SyncMachine {
     // Not the time ends it, but a change of the other record.
     case .validatingReferenceError: 0
     case .quotaExceeded: overQuota.milliseconds(attempts: attempts)
-    default: min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
+    default: holdMilliseconds(attempts: attempts)
     }
+  }
+
+  /// How long what was refused so often in a row is not tried again, if the server names no time.
+  static func holdMilliseconds(attempts: UInt64) -> Int64 {
+    min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
   }
 
   /// Holds the records of a request that was refused as a whole.

@@ -111,13 +111,13 @@ extension SyncMachine {
     }
   }
 
-  /// Creates the zone at the server if this log never saw it there; false if it is there.
-  private mutating func createZoneIfNew(_ zone: ZoneID) async throws -> Bool {
-    self.zone(zone)?.wasSeen == true ? false : try await createZone(zone)
-  }
+  /// Whether the zone has to be created before anything is sent to it: this log never saw it at the server.
+  private func isNew(_ zone: ZoneID) -> Bool { self.zone(zone)?.wasSeen != true }
 
   /// Creates the zone at the server.
-  mutating func createZone(_ zone: ZoneID) async throws -> Bool {
+  ///
+  /// - Parameter id: what is to be sent to it, if that is why.
+  mutating func createZone(_ zone: ZoneID, for id: RecordID? = nil) async throws -> Bool {
     do {
       let doing = "creating zone '\(zone)'"
       guard try await ask(.upload, doing, { [database] in try await database.createZone(zone) }) != nil else {
@@ -137,7 +137,7 @@ extension SyncMachine {
       }
     } catch let error as CloudError {
       if ErrorPolicy.request(error) == .signIn { throw signIn(error) }
-      refusedZones[zone] = error
+      if let id { refuseChanges(of: id, error) } else { refusedZones[zone] = error }
     }
     return true
   }
@@ -148,8 +148,10 @@ extension SyncMachine {
   ///
   /// - Parameter prepared: the operations, if they were made ahead.
   private mutating func send(_ units: [[UploadItem]], to zone: ZoneID, _ prepared: Batch? = nil) async throws {
-    if try await createZoneIfNew(zone) {
+    if isNew(zone), let id = units.first?.first?.id {
+      // First, for a halt takes them out again.
       queue.putBack(units, in: zone)
+      _ = try await createZone(zone, for: id)
       return
     }
     let batch = try prepared ?? makeBatch(of: units, in: zone)
@@ -161,7 +163,10 @@ extension SyncMachine {
   /// Sends records that go together, and settles the answer.
   private mutating func sendTogether(_ items: [UploadItem], to zone: ZoneID) async throws {
     func wake() { for item in items where queue.waits[item.id] == nil { queue.wake(item.id) } }
-    if try await createZoneIfNew(zone) { return wake() }
+    if isNew(zone), let id = items.first?.id {
+      _ = try await createZone(zone, for: id)
+      return wake()
+    }
     let batch = try makeBatch(of: [items], in: zone)
     if !batch.unreadable.isEmpty { try await holdUnreadable(batch.unreadable) }
     if !batch.tooLarge.isEmpty {
@@ -297,12 +302,23 @@ extension SyncMachine {
     // The other zones are sent to all the same; the run throws this error at its end.
     default:
       try await noteRefusal(of: batch, error)
+      parts.removeAll { $0.zone == zone }
       restoreSize()
-      refusedZones[zone] = error
+      refuseChanges(of: batch[0].id, error)
     }
     // Whatever the server refuses, it may say how long it does not want to be asked.
     if ErrorPolicy.request(error) != .retry, let wait = error.retryAfterMilliseconds, wait > 0 {
       try await pace.failed(.upload, error, doing: "uploading to zone '\(zone)'")
+    }
+  }
+
+  /// The server has refused what was to be sent to a zone, whatever it holds. An answer that is none of CloudKit's says so of this
+  /// run alone.
+  private mutating func refuseChanges(of id: RecordID, _ error: CloudError) {
+    if ErrorPolicy.appliedNothing(error) {
+      queue.haltChanges(of: id, because: error)
+    } else {
+      refusedZones[id.zone] = error
     }
   }
 

@@ -42,8 +42,8 @@ struct SyncMachine: Sendable {
   var fetches: [ZoneID: ZoneFetch] = [:]
   /// The zones whose fetch the server refused in this run, each with its error.
   var refusedZones: [ZoneID: CloudError] = [:]
-  /// The same, with those of which only the saves stop.
-  var allRefusedZones: [ZoneID: CloudError] { refusedZones.merging(queue.halts.overQuota) { known, _ in known } }
+  /// The same, with those to which nothing, or no save, is sent until a halt ends.
+  var allRefusedZones: [ZoneID: CloudError] { refusedZones.merging(queue.halts.refusedZones) { known, _ in known } }
   /// Zones that were fetched to their end, and whose sweep ends when the records have been looked up that the feed showed in
   /// older versions: a server that went back in time must not remove what it does not know yet.
   var sweepsToEnd: Set<ZoneID> = []
@@ -327,7 +327,7 @@ struct SyncMachine: Sendable {
       pace.wait(for: kind).map { NextDue(milliseconds: $0.milliseconds, isServers: $0.isServers) }
     }
     let now = store.environment.clock.monotonicNanoseconds()
-    for moment in [times.first?.nanoseconds, holdEnds.first?.nanoseconds, queue.halts.nextSaves] {
+    for moment in [times.first?.nanoseconds, holdEnds.first?.nanoseconds, queue.halts.nextTry] {
       guard let moment else { continue }
       let rest = moment > now ? Int64((moment - now + 999_999) / 1_000_000) : 0
       dues.append(NextDue(milliseconds: rest, isServers: false))

@@ -1,9 +1,10 @@
-// What the server refuses whatever a record says: every record of a type, and every save to a storage that is full. To hold
-// such records one by one would ask the server once for each; so nothing of the kind is sent until the halt ends.
+// What the server refuses whatever a record says: every record of a type, every save to a storage that is full, every change of a
+// zone that the user may not write to. To hold such records one by one would ask the server once for each; so nothing of the kind
+// is sent until the halt ends.
 //
-// A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of a full storage ends by
-// the same two, and by itself after the wait of `OverQuotaWait`, which doubles while the storage stays full and is the first one again
-// after a deletion: else each write of the app would send a whole request to have it refused.
+// A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of a full storage or of a
+// zone ends by the same two, and by itself after a wait that doubles while the server goes on refusing: else each write of the app
+// would send a whole request to have it refused. A deletion makes the wait for a full storage the first one again.
 
 import StrandlineSystem
 
@@ -15,32 +16,46 @@ struct UploadHalts: Sendable {
     var type: String
   }
 
-  /// Zones and types of which every record was refused with the same words.
-  private(set) var types: [HaltedType: CloudError] = [:]
-  /// When each is tried again, by the monotonic clock.
-  private var ends: [HaltedType: UInt64] = [:]
-  /// The owners of zones whose storage is full, as the server has said.
-  private var fullStorages: [String: FullStorage] = [:]
-  /// How often in a row each owner's storage was full.
-  private var timesFull: [String: UInt64] = [:]
-  /// The zones of which saves are owed that are not sent because of that, each with one of these saves.
-  private var unsent: [ZoneID: RecordID] = [:]
+  /// What the server refuses in whole requests.
+  private enum Kind: Hashable, Sendable {
+    /// Saves to the zones of an owner, whose storage is full.
+    case saves(owner: String)
+    /// Changes of a zone.
+    case changes(ZoneID)
 
-  private struct FullStorage: Sendable {
+    func includes(_ zone: ZoneID) -> Bool {
+      switch self {
+      case .saves(let owner): zone.owner == owner
+      case .changes(let other): zone == other
+      }
+    }
+  }
+
+  private struct Halt: Sendable {
     var error: CloudError
     /// When it is tried again, by the monotonic clock.
     var end: UInt64
   }
 
-  /// The zones of which saves are owed that are not sent because their owner's storage is full.
-  var overQuota: [ZoneID: CloudError] {
-    var refusals: [ZoneID: CloudError] = [:]
-    for zone in unsent.keys { refusals[zone] = fullStorages[zone.owner]?.error }
-    return refusals
+  /// Zones and types of which every record was refused with the same words.
+  private(set) var types: [HaltedType: CloudError] = [:]
+  /// When each is tried again, by the monotonic clock.
+  private var ends: [HaltedType: UInt64] = [:]
+  private var halts: [Kind: Halt] = [:]
+  /// How often in a row each was refused.
+  private var refusals: [Kind: UInt64] = [:]
+  /// The zones of which changes are owed that are not sent because of that, each with one of these.
+  private var unsent: [ZoneID: RecordID] = [:]
+
+  /// The zones of which changes are owed that are not sent because whole requests are refused, each with the refusal.
+  var refusedZones: [ZoneID: CloudError] {
+    var refused: [ZoneID: CloudError] = [:]
+    for zone in unsent.keys { refused[zone] = (halts[.changes(zone)] ?? halts[.saves(owner: zone.owner)])?.error }
+    return refused
   }
 
-  /// When a full storage is tried again.
-  var nextSaves: UInt64? { fullStorages.values.map(\.end).min() }
+  /// When the first of what is refused in whole requests is tried again.
+  var nextTry: UInt64? { halts.values.map(\.end).min() }
 
   mutating func halt(_ type: HaltedType, because error: CloudError, at now: UInt64) {
     types[type] = error
@@ -60,54 +75,71 @@ struct UploadHalts: Sendable {
   ///
   /// - Parameter id: one of the saves.
   mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
-    let owner = id.zone.owner
-    let times = (timesFull[owner] ?? 0) + 1
-    timesFull[owner] = times
-    fullStorages[owner] = FullStorage(
-      error: error, end: now &+ UInt64(wait.milliseconds(attempts: times)) &* 1_000_000)
+    halt(.saves(owner: id.zone.owner), at: id, because: error, at: now) { wait.milliseconds(attempts: $0) }
+  }
+
+  /// The server has refused a request because of its zone: no change of it is sent.
+  ///
+  /// - Parameter id: one of the changes.
+  mutating func haltChanges(of id: RecordID, because error: CloudError, at now: UInt64) {
+    halt(.changes(id.zone), at: id, because: error, at: now) { SyncMachine.holdMilliseconds(attempts: $0) }
+  }
+
+  private mutating func halt(
+    _ kind: Kind, at id: RecordID, because error: CloudError, at now: UInt64, _ milliseconds: (UInt64) -> Int64
+  ) {
+    let count = (refusals[kind] ?? 0) + 1
+    refusals[kind] = count
+    halts[kind] = Halt(error: error, end: now &+ UInt64(milliseconds(count)) &* 1_000_000)
     unsent[id.zone] = id
   }
 
   /// The server has taken a change. After a save the storage is not full. A deletion may have freed some of it: the wait is the
   /// shortest one then, and no less, for an app that deletes all the time.
   mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
-    let owner = id.zone.owner
+    refusals[.changes(id.zone)] = nil
+    let saves = Kind.saves(owner: id.zone.owner)
     if !isDeletion {
-      timesFull[owner] = nil
-    } else if let full = fullStorages[owner] {
-      fullStorages[owner]?.end = min(full.end, now &+ UInt64(wait.milliseconds(attempts: 1)) &* 1_000_000)
+      refusals[saves] = nil
+    } else if let full = halts[saves] {
+      halts[saves]?.end = min(full.end, now &+ UInt64(wait.milliseconds(attempts: 1)) &* 1_000_000)
     }
   }
 
-  /// Lifts the halts of saves whose wait is over, or all of them.
+  /// Lifts the halts of whole requests whose wait is over, or all of them.
   ///
   /// - Returns: whether there was one.
-  mutating func liftSaves(at now: UInt64, all: Bool) -> Bool {
-    let over = fullStorages.filter { all || now >= $0.value.end }.keys
-    for owner in over {
-      fullStorages[owner] = nil
-      unsent = unsent.filter { $0.key.owner != owner }
+  mutating func liftRequests(at now: UInt64, all: Bool) -> Bool {
+    let over = halts.filter { all || now >= $0.value.end }.keys
+    for kind in over {
+      halts[kind] = nil
+      unsent = unsent.filter { !kind.includes($0.key) }
     }
     return !over.isEmpty
   }
 
-  /// Forgets the zones whose save, the one that was remembered, is not owed any more: another one may be.
+  /// Forgets the zones whose change, the one that was remembered, is not owed any more, or would be sent: another one may be owed.
   ///
+  /// - Parameter pending: what is owed of a record.
   /// - Returns: whether there was one.
-  mutating func forgetSent(_ owes: (RecordID) throws -> Bool) rethrows -> Bool {
-    let left = try unsent.filter { try owes($0.value) }
+  mutating func forgetSent(_ pending: (RecordID) throws -> Pending?) rethrows -> Bool {
+    let left = try unsent.filter { _, id in try pending(id).map { isHalted(id, $0) } ?? false }
     defer { unsent = left }
     return left.count < unsent.count
   }
 
   /// Whether the server is known to refuse whatever is like this.
   func contains(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
-    types[HaltedType(zone: id.zone, type: entry.type)] != nil
-      || (!pending.isDeletion && fullStorages[id.zone.owner] != nil)
+    types[HaltedType(zone: id.zone, type: entry.type)] != nil || isHalted(id, pending)
+  }
+
+  private func isHalted(_ id: RecordID, _ pending: Pending) -> Bool {
+    guard !halts.isEmpty else { return false }
+    return halts[.changes(id.zone)] != nil || (!pending.isDeletion && halts[.saves(owner: id.zone.owner)] != nil)
   }
 
   /// A change is owed that is not sent because of a halt.
   mutating func met(_ id: RecordID, _ pending: Pending) {
-    if !pending.isDeletion, fullStorages[id.zone.owner] != nil { unsent[id.zone] = id }
+    if isHalted(id, pending) { unsent[id.zone] = id }
   }
 }

@@ -222,8 +222,8 @@ struct UploadQueue: Sendable {
   /// A run begins. If a person wants it, what the server refused before is tried once more, unless it has named the time.
   mutating func beginRun(isUserInitiated: Bool) {
     let now = store.environment.clock.monotonicNanoseconds()
-    let liftsSaves = halts.liftSaves(at: now, all: isUserInitiated)
-    if halts.liftTypes(at: now, all: isUserInitiated) || liftsSaves { lookAgain() }
+    let liftsRequests = halts.liftRequests(at: now, all: isUserInitiated)
+    if halts.liftTypes(at: now, all: isUserInitiated) || liftsRequests { lookAgain() }
     for id in holds.beginRun(endsOwn: isUserInitiated) { wake(id) }
   }
 
@@ -240,16 +240,24 @@ struct UploadQueue: Sendable {
     lookAgain()
   }
 
+  /// The server has refused a request because of its zone: nothing is sent to it until the halt ends.
+  ///
+  /// - Parameter id: one of the changes.
+  mutating func haltChanges(of id: RecordID, because error: CloudError) {
+    halts.haltChanges(of: id, because: error, at: store.environment.clock.monotonicNanoseconds())
+    lookAgain()
+  }
+
   /// The server has taken a change of a record.
   mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait) {
     halts.taken(id, isDeletion: isDeletion, wait, at: store.environment.clock.monotonicNanoseconds())
   }
 
-  /// A save by which a zone was known to be over quota may not be owed any more; then what is owed is looked at again.
+  /// The change by which a zone was known to be halted may not be owed any more; then what is owed is looked at again.
   ///
   /// - Returns: whether it is looked at again.
   mutating func checkHalts() throws -> Bool {
-    let isOver = try halts.forgetSent { id in try store.projections.entry(id)?.pending?.isDeletion == false }
+    let isOver = try halts.forgetSent { id in try store.projections.entry(id)?.pending }
     if isOver { lookAgain() }
     return isOver
   }
