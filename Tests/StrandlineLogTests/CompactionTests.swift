@@ -8,6 +8,7 @@ import StrandlineLogProofs
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
+import StrandlineTestSupport
 import Testing
 
 /// Events that set a key: the key, and a value that tells which event it is.
@@ -39,7 +40,9 @@ private struct Pairs {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct CompactionTests {
-  @Test(arguments: 1...6) func `at any moment keeps what is alive, and every LSN`(seed: UInt64) throws {
+  @Test(arguments: Campaign.seeds(1...6, every: 3)) func `at any moment keeps what is alive, and every LSN`(
+    seed: UInt64
+  ) throws {
     let random = SeededRandom(seed: seed)
     let disk = SimulatedDisk()
     var pairs = Pairs()

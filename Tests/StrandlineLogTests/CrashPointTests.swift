@@ -5,11 +5,14 @@ import StrandlineLog
 import StrandlineLogProofs
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(30)))
 struct `One long run` {
-  @Test(arguments: 0..<2) func `crashed at the calls of some of its operations`(half: Int) throws {
+  @Test(arguments: 0..<(Campaign.isWhole ? 2 : 1)) func `crashed at the calls of some of its operations`(half: Int)
+    throws
+  {
     var points = CrashPoints(seed: 11)
     points.operations = 60
     points.paths = 120
@@ -73,7 +76,9 @@ struct `One long run` {
 
 @Suite(.timeLimit(.minutes(30)))
 struct `Every damage to a closed store` {
-  @Test(arguments: 0..<2) func `gives its events or an error that names the file`(half: Int) throws {
+  @Test(arguments: 0..<(Campaign.isWhole ? 2 : 1)) func `gives its events or an error that names the file`(half: Int)
+    throws
+  {
     var rot = try BitRot(seed: 1)
     let kinds = rot.kinds
     for kind: RotKind in [

@@ -5,6 +5,7 @@
 import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 extension Log {
@@ -36,7 +37,7 @@ struct `A scan from an event on` {
     }
   }
 
-  @Test(arguments: 1...12 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...12, every: 4))
   func `hands out what single reads do`(seed: UInt64) throws {
     let random = SeededRandom(seed: seed)
     let disk = SimulatedDisk()

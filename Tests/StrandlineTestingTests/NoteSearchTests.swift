@@ -80,7 +80,7 @@ struct `The example of a projection` {
     #expect(try search.appliedPosition()?.lsn == store.durableLSN, comment)
   }
 
-  @Test(arguments: 1...8 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...8, every: 4))
   func `is in step after a crash at any point`(seed: UInt64) async throws {
     let random = SeededRandom(seed: seed)
     let folder = try TemporaryFolder()

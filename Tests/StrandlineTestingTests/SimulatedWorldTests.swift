@@ -11,7 +11,7 @@ import Testing
 struct `Simulated worlds` {
   @Test func `keep every promise`() async {
     let first = ProcessEnvironment.value(of: "STRANDLINE_SEED").flatMap { UInt64($0) } ?? 1
-    let count = ProcessEnvironment.value(of: "STRANDLINE_WORLDS").flatMap { UInt64($0) } ?? (Campaign.isWhole ? 40 : 16)
+    let count = ProcessEnvironment.value(of: "STRANDLINE_WORLDS").flatMap { UInt64($0) } ?? (Campaign.isWhole ? 40 : 8)
     var tally = WorldTally()
     for seed in first..<first + count {
       let outcome = await SimulatedWorld(seed: seed, devices: 2 + Int(seed % 4)).run(keepsHistory: false)

@@ -207,7 +207,7 @@ struct `A backup` {
   }
 
   /// The writer goes on at each file call of the backup: appends, finishes, merges, prepares and compacts segments.
-  @Test(arguments: 1...16 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...16, every: 4))
   func `shows one moment, whatever its writer does at each of its calls`(seed: UInt64) throws {
     let disk = SimulatedDisk()
     let original = try Original(disk, seed: seed)
@@ -591,7 +591,7 @@ struct `A backup beside its original` {
   }
 
   /// Both go on, lose power, sync and compact at random; the backup is made in the middle of it, also during a cycle.
-  @Test(arguments: 1...12 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...12, every: 4))
   func `196, 197: loses nothing and doubles nothing`(seed: UInt64) async throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.next() % count) }

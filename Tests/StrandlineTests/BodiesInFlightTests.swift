@@ -8,7 +8,7 @@ import Testing
 
 @Suite(.timeLimit(.minutes(30)))
 struct `Bodies in flight` {
-  @Test(arguments: Campaign.seeds(1...20))
+  @Test(arguments: Campaign.seeds(1...20, every: 20))
   func `are found until they are durable or undone`(_ seed: UInt64) {
     let random = SeededRandom(seed: seed)
     var bodies = BodiesInFlight()

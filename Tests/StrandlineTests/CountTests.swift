@@ -6,6 +6,7 @@ import Strandline
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(30)))
@@ -23,7 +24,7 @@ struct `Counts by zone and type` {
     }
   }
 
-  @Test(arguments: 1...12 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...12, every: 4))
   func `are those of the records, whatever has happened`(seed: UInt64) throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: Int) -> Int { Int(random.below(UInt64(count))) }

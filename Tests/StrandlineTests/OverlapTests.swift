@@ -122,7 +122,7 @@ import Testing
     try await expectAgreement(a, b)
   }
 
-  @Test(arguments: [0, 1], Campaign.seeds(1...7, every: 2).map { Int($0) })
+  @Test(arguments: [0, 1], Campaign.seeds(1...7, every: 4).map { Int($0) })
   func `a crash behind any answer loses nothing and sends nothing twice that was acknowledged`(
     _ shift: Int, _ point: Int
   ) async throws {

@@ -201,7 +201,7 @@ struct `A view as of an earlier position` {
   }
 
   /// Two devices that edit the same records and sync: what the server said has changed too.
-  @Test(arguments: 1...8 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...8, every: 4))
   func `shows what a syncing store held, with what the server said`(seed: UInt64) async throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.below(count)) }

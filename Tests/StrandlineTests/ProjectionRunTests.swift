@@ -9,6 +9,7 @@ import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTesting
 import Synchronization
+import StrandlineTestSupport
 import Testing
 
 private func open(_ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1) throws -> RecordStore {
@@ -76,7 +77,7 @@ private func code(_ body: () async throws -> Void) async -> StrandlineError.Code
 @Suite(.timeLimit(.minutes(30)))
 struct `A projection` {
   /// Devices that edit the same records and sync, so that records change by merges, refusals and tombstones too.
-  @Test(arguments: 1...6 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...6, every: 3))
   func `102: equals the store, through syncs, failures, compactions and relaunches`(seed: UInt64) async throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.below(count)) }

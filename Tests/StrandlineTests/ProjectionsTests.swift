@@ -5,6 +5,7 @@ import Strandline
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 private let zone = ZoneID("Z")
@@ -72,7 +73,7 @@ private struct Lives {
 
 @Suite(.timeLimit(.minutes(30)))
 struct `Projections of events that are not durable` {
-  @Test(arguments: 1...40 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...40, every: 8))
   func `are undone to what they were, and readers see what was durable`(seed: UInt64) throws {
     var lives = Lives(seed: seed)
     // Everything as it was after each event since the last one that became durable.

@@ -8,6 +8,7 @@ import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 private func open(
@@ -93,7 +94,7 @@ struct `A record's history` {
     var number: FieldValue?
   }
 
-  @Test(arguments: 1...6 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...6, every: 3))
   func `and the changes since a position are what was done`(seed: UInt64) throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.below(count)) }
@@ -147,7 +148,7 @@ struct `A record's history` {
   }
 
   /// Two devices that edit the same records and sync; one of them compacts at the end.
-  @Test(arguments: 1...6 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...6, every: 3))
   func `has what the server said too, and is shortened by a compaction alone`(seed: UInt64) async throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.below(count)) }
@@ -396,7 +397,7 @@ struct `The sequence of changes` {
     #expect(try await changes.next() == nil)
   }
 
-  @Test(arguments: 1...4 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...4, every: 2))
   func `194: gives every change once, whatever writes meanwhile`(seed: UInt64) async throws {
     let store = try open(seed: seed, segmentBytes: 30_000)
     let readers = (0..<3).map { _ in

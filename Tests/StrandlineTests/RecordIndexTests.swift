@@ -148,7 +148,7 @@ private struct Life {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `Declared indexes` {
-  @Test(arguments: Campaign.seeds(1...24, every: 8))
+  @Test(arguments: Campaign.seeds(1...24, every: 24))
   func `answer what reading all records answers`(seed: UInt64) throws {
     var life = try Life(seed)
     func declare() throws {
@@ -336,7 +336,7 @@ private struct Life {
     }
   }
 
-  @Test(arguments: Campaign.seeds(1...12, every: 6))
+  @Test(arguments: Campaign.seeds(1...12, every: 12))
   func `answer the same when runs or the definitions are damaged`(seed: UInt64) throws {
     var life = try Life(seed)
     for index in [RecordIndex("Note", "v"), RecordIndex("Note")] { try life.store.addIndex(index) }

@@ -5,6 +5,7 @@
 import Strandline
 import StrandlineLog
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(30))) struct ShownVersionTests {
@@ -122,7 +123,8 @@ import Testing
   @Test func `bytes that no whole event has are refused when they are read`() throws {
     let maker = Maker(random: SeededRandom(seed: 0xBADF))
     var (refused, accepted) = (0, 0)
-    for _ in 0..<10_000 {
+    let rounds = Campaign.isWhole ? 10_000 : 2_000
+    for _ in 0..<rounds {
       var body = EventCodec.encode(maker.event())
       for _ in 0...maker.below(2) {
         let place = maker.below(body.count)
@@ -145,6 +147,6 @@ import Testing
       accepted += 1
       try expectSame(body)
     }
-    #expect(refused > 2_000 && accepted > 1_000)
+    #expect(refused > rounds / 5 && accepted > rounds / 10)
   }
 }

@@ -141,7 +141,7 @@ private struct Life {
 }
 
 @Suite(.timeLimit(.minutes(30))) struct `A store over sorted runs` {
-  @Test(arguments: 1...6 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...6, every: 3))
   func `answers what the log says`(seed: UInt64) throws {
     var life = try Life(seed)
     for _ in 0..<160 {

@@ -9,6 +9,7 @@ import StrandlineSyncProofs
 import StrandlineSystem
 import StrandlineTesting
 import Synchronization
+import StrandlineTestSupport
 import Testing
 
 private func environment(_ fileSystem: any FileSystem, seed: UInt64) -> StoreEnvironment {
@@ -542,7 +543,7 @@ struct `A suspended store` {
   }
 
   /// Two stores at one place take turns, at random, against a model.
-  @Test(arguments: 1...10 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...10, every: 5))
   func `takes turns with another one`(seed: UInt64) throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.next() % count) }
@@ -581,7 +582,7 @@ struct `A suspended store` {
 
   /// Writers, a compactor, readers and callers of `suspend` and `resume` at once: what was acknowledged is there, what was
   /// refused is not, and nothing waits for ever.
-  @Test(arguments: 1...4 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...4, every: 2))
   func `may be suspended and resumed by several callers at once`(seed: UInt64) async throws {
     let disk = SimulatedDisk()
     let store = try open(disk, seed: seed)

@@ -5,6 +5,7 @@ import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTesting
+import StrandlineTestSupport
 import Testing
 
 private func open(
@@ -75,7 +76,7 @@ struct `A view of a store` {
 
   /// Views taken, held and let go at random, beside writes, failed transactions, compactions and reopenings, against
   /// copies of what the store held.
-  @Test(arguments: 1...6 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...6, every: 3))
   func `agrees with a copy of the store`(seed: UInt64) throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.next() % count) }
@@ -148,7 +149,7 @@ struct `A query` {
     }
   }
 
-  @Test(arguments: 1...6 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...6, every: 3))
   func `finds page by page what its words say, also while others write`(seed: UInt64) throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.next() % count) }
@@ -325,7 +326,7 @@ struct `An observer` {
   }
 
   /// Whatever the order of writes and of looking, the last value is seen.
-  @Test(arguments: 1...10 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...10, every: 5))
   func `never keeps a value that is not the last`(seed: UInt64) async throws {
     let store = try open(seed: seed)
     let observers = (0..<4).map { number in
@@ -400,7 +401,7 @@ struct `A store that another process writes` {
   }
 
   /// A reader that looks now and then, beside writes and compactions, against a reader that was just opened.
-  @Test(arguments: 1...8 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...8, every: 4))
   func `is followed, through compactions too`(seed: UInt64) async throws {
     let random = SeededRandom(seed: seed)
     func below(_ count: UInt64) -> Int { Int(random.next() % count) }

@@ -243,7 +243,7 @@ struct `A decoder written from the page of sorted runs` {
   }
 
   /// Several bytes at once, and every way of reading: an error, never a trap.
-  @Test(arguments: 1...4 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...4, every: 2))
   func `has no part in look-ups, which trap on no crafted bytes either`(seed: UInt64) throws {
     let disk = SimulatedDisk()
     for (name, bytes) in try RunVector.make() { disk.poke("/runs/\(name)", bytes) }

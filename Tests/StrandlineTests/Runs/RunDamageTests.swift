@@ -5,6 +5,7 @@
 import Strandline
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(30)))
@@ -50,7 +51,7 @@ struct `A damaged run` {
     #expect(try !expect(bench, identity, model, "undamaged"))
     var harmless: [Int] = []
     for place in good.indices {
-      for bit in 0..<8 {
+      for bit in 0..<8 where Campaign.takes(bit, place, every: 8) {
         var bytes = good
         bytes[place] ^= 1 << UInt8(bit)
         disk.poke(path, bytes)

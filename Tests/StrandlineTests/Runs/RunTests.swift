@@ -10,7 +10,7 @@ import Testing
 @Suite(.timeLimit(.minutes(30)))
 struct `A sorted run` {
   /// Several runs of random entries: each by itself, all together, and what is written of them as one.
-  @Test(arguments: Campaign.seeds(1...40, every: 3))
+  @Test(arguments: Campaign.seeds(1...40, every: 10))
   func `says what a dictionary says`(seed: UInt64) throws {
     let bench = try RunBench(SimulatedDisk(), seed: seed)
     let random = bench.random
@@ -62,7 +62,7 @@ struct `A sorted run` {
 
   /// All short keys of three letters, with a filter that lets every key through: what a run does not have is found nowhere
   /// between what it has.
-  @Test(arguments: 1...12 as ClosedRange<UInt64>)
+  @Test(arguments: Campaign.seeds(1...12, every: 4))
   func `finds no key between its keys`(seed: UInt64) throws {
     let bench = try RunBench(SimulatedDisk(), seed: seed)
     var keys: [[UInt8]] = [[]]
