@@ -246,6 +246,20 @@ struct `When a call fails` {
     #expect(log.durableLSN == 1)
   }
 
+  /// The first segment is made in the temporary folder of the store, a later one under a temporary name.
+  @Test(arguments: [DiskCall.preallocate, .write, .sync], [false, true])
+  func `an error names the live segment where it is, not where it was made`(_ call: DiskCall, isLater: Bool) throws {
+    let disk = SimulatedDisk()
+    let faults = FaultInjector(disk)
+    let log = try openLog(faults)
+    while isLater && disk.segments.count < 2 { try log.write(body(1, count: 900)) }
+    let path = try #require(disk.segments.last)
+    faults.plan(DiskFault([call], isSticky: true, error: SystemError(call: "", subject: "", errno: 28)))
+    let error = logError { try log.write(body(2, count: 5_000)) }
+    #expect(error?.underlying?.subject == path && error?.underlying?.call == call.systemName)
+    #expect(error?.message.contains(".init-") == false && error?.message.contains(".tmp") == false)
+  }
+
   @Test func `reads that end short are read as the end they pretend, and nothing is invented`() throws {
     let disk = SimulatedDisk()
     let log = try openLog(disk)

@@ -73,7 +73,7 @@ struct StoreCreation {
       moved.path = directory.segment(1)
       return Created(lock: lock, storeUUID: storeUUID, live: moved, keeper: keeper)
     } catch {
-      live?.file.close()
+      live?.close()
       defer { lock?.unlock() }
       do throws(SystemError) {
         if try fileSystem.kind(of: place.path) == .directory { try fileSystem.removeTree(place.path) }

@@ -128,7 +128,7 @@ struct SegmentCreation {
 
 /// The segment that this writer appends to. No other process has written an event to it, or ever will.
 struct LiveSegment: Sendable {
-  let file: any File
+  private let file: any File
   var path: String
   let identity: SegmentIdentity
   /// Where the next frame goes.
@@ -158,5 +158,28 @@ struct LiveSegment: Sendable {
     self.allocated = allocated
     self.firstLSN = firstLSN
     index = IndexBuilder(firstLSN: firstLSN)
+  }
+
+  // Errors of the file name the path under which it was created, where it is not any more: a segment is made under a temporary
+  // name, the first one in the temporary folder of a store. Those of these calls name the segment where it is.
+
+  func write(_ bytes: [UInt8], at offset: UInt64) throws(SystemError) {
+    do throws(SystemError) { try file.write(bytes, at: offset) } catch { throw named(error) }
+  }
+  func preallocate(at offset: UInt64, length: UInt64) throws(SystemError) {
+    do throws(SystemError) { try file.preallocate(at: offset, length: length) } catch { throw named(error) }
+  }
+  func truncate(to size: UInt64) throws(SystemError) {
+    do throws(SystemError) { try file.truncate(to: size) } catch { throw named(error) }
+  }
+  func sync(_ strength: SyncStrength) throws(SystemError) {
+    do throws(SystemError) { try file.sync(strength) } catch { throw named(error) }
+  }
+  func close() { file.close() }
+
+  private func named(_ error: SystemError) -> SystemError {
+    var error = error
+    error.subject = path
+    return error
   }
 }

@@ -86,7 +86,7 @@ struct SegmentWriter: Sendable {
       segmentID = next.identity.segmentID
       durable.offset = next.end
     }
-    live?.file.close()
+    live?.close()
     live = next
     return Rotation(
       table: SegmentTable(path: next.path, identity: next.identity, firstLSN: next.firstLSN),
@@ -178,8 +178,8 @@ struct SegmentWriter: Sendable {
     if !opening.isEmpty { group.prepend(opening) }
     do {
       hasAppended = true
-      try live.file.write(group.frames, at: UInt64(live.end))
-      try live.file.sync(options.strength)
+      try live.write(group.frames, at: UInt64(live.end))
+      try live.sync(options.strength)
     } catch {
       throw .unknown(error)
     }
@@ -216,11 +216,11 @@ struct SegmentWriter: Sendable {
     let step = UInt64(min(doubled, options.preallocationStepBytesMax))
     let end = max(needed, min(live.allocated + step, UInt64(options.segmentBytesMax)))
     do {
-      try live.file.preallocate(at: live.allocated, length: end - live.allocated)
+      try live.preallocate(at: live.allocated, length: end - live.allocated)
       live.allocated = end
     } catch  where error.isFull && end > needed {
       // A whole step does not fit any more; what is needed now may.
-      try live.file.preallocate(at: live.allocated, length: needed - live.allocated)
+      try live.preallocate(at: live.allocated, length: needed - live.allocated)
       live.allocated = needed
     }
     live.steps += 1
@@ -233,7 +233,7 @@ struct SegmentWriter: Sendable {
     guard flushed.lsn < durable.lsn else { return }
     // Of whichever file: a full sync takes along what barriers have covered, in a predecessor too. What an earlier
     // writer left to barriers was made durable by the open, which synced the directory.
-    if let live { try live.file.sync(.durable) }
+    if let live { try live.sync(.durable) }
     noteFlushed()
   }
 
@@ -250,7 +250,7 @@ struct SegmentWriter: Sendable {
     }
     guard hasAppended else {
       // Made by this writer, for nothing or for the copies in it: all of it is synced, and what it reserved is not used.
-      try live.file.truncate(to: UInt64(live.end))
+      try live.truncate(to: UInt64(live.end))
       live.allocated = UInt64(live.end)
       self.live = live
       return
@@ -260,14 +260,14 @@ struct SegmentWriter: Sendable {
       let trailer = SegmentTrailer.encoded(
         live.index.index, at: live.end, lastLSN: durable.lsn, chain: durable.chain, isSynced: true,
         identity: live.identity)
-      try live.file.write(trailer, at: UInt64(live.end))
+      try live.write(trailer, at: UInt64(live.end))
       live.end += UInt32(trailer.count)
       live.isSealed = true
       durable.offset = live.end
     }
     self.live = live
-    try live.file.truncate(to: UInt64(durable.offset))
-    try live.file.sync(.durable)
+    try live.truncate(to: UInt64(durable.offset))
+    try live.sync(.durable)
     noteFlushed()
     let (segmentID, end) = (segmentID, durable.end)
     keeper.noteForNextList { $0.finish(segmentID, end) }
@@ -275,7 +275,7 @@ struct SegmentWriter: Sendable {
   }
 
   mutating func release() {
-    live?.file.close()
+    live?.close()
     live = nil
   }
 }
