@@ -159,6 +159,36 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(try Bench(disk: disk).open().recordCount == written + 1)
   }
 
+  @Test(arguments: [true, false])
+  func `a write that was refused is owed by nobody, and the record is at once what it was`(_ blocks: Bool) async throws
+  {
+    let disk = SimulatedDisk(capacity: 1 << 21)
+    let store = try Bench(disk: disk).open()
+    try store.writeBlocking { tx in try tx.save(record("n", ["title": "old"])) }
+    disk.capacity = disk.usedBytes
+    let large = String(repeating: "x", count: 900_000)
+    func edit(_ tx: inout WriteTransaction) throws {
+      try tx.save(record("n", ["title": .string(large)]))
+      try tx.save(record("m", ["title": .string(large)]))
+    }
+    let refusal = await #expect(throws: StrandlineError.self) {
+      if blocks {
+        try store.writeBlocking { tx in try edit(&tx) }
+      } else {
+        try await store.write { tx in try edit(&tx) }
+      }
+    }
+    #expect(refusal?.code == .diskFull)
+    #expect(store.projections.owed.map(\.rawValue) == [2])
+    #expect(store.projections.withLock { $0.brokenInvariant() } == nil)
+    #expect(try store.record(RecordID("n"))?["title"] == "old")
+    #expect(try store.record(RecordID("m")) == nil)
+    #expect(try store.pendingChanges().changes.map(\.id) == [RecordID("n")])
+    disk.capacity = nil
+    try store.writeBlocking { tx in try tx.save(record("m", ["title": "room again"])) }
+    #expect(try store.recordIDs() == [RecordID("m"), RecordID("n")])
+  }
+
   @Test func `21: after a failed sync the write throws, later writes are refused, and reads succeed`() throws {
     let bench = Bench()
     let store = try bench.open()

@@ -74,7 +74,7 @@ extension RecordStore {
     try await CallSite(fileID, line).run(writing) {
       try Task.checkCancellation()
       let queued = try enqueue(body)
-      try await queued.log?.waitUntilDurable(queued.receipt.durableLSN.rawValue)
+      try await waitUntilDurable(queued.receipt.durableLSN, in: queued.log)
       driver.withLock { $0 }?.localWriteEnded()
       return (queued.value, queued.receipt)
     }
@@ -85,7 +85,7 @@ extension RecordStore {
   ) throws -> (value: Value, receipt: Receipt) {
     try CallSite(fileID, line).run(writing) {
       let queued = try enqueue(body)
-      try queued.log?.waitUntilDurableBlocking(queued.receipt.durableLSN.rawValue)
+      try waitUntilDurableBlocking(queued.receipt.durableLSN, in: queued.log)
       driver.withLock { $0 }?.localWriteEnded()
       return (queued.value, queued.receipt)
     }
@@ -114,7 +114,7 @@ extension RecordStore {
     /// Returns when it is durable.
     package func waitBlocking(fileID: String = #fileID, line: Int = #line) throws -> Receipt {
       try CallSite(fileID, line).run(store.writing) {
-        try log?.waitUntilDurableBlocking(receipt.durableLSN.rawValue)
+        try store.waitUntilDurableBlocking(receipt.durableLSN, in: log)
         store.driver.withLock { $0 }?.localWriteEnded()
         return receipt
       }
@@ -175,7 +175,7 @@ extension RecordStore {
   package func commit(_ body: (inout StoreCore) throws -> Void) async throws -> ClosedRange<LSN>? {
     let (lsns, upTo, log) = try transact(body)
     if lsns != nil, let log {
-      do { try await log.waitUntilDurable(upTo.rawValue) } catch { throw translated(error) }
+      do { try await waitUntilDurable(upTo, in: log) } catch { throw translated(error) }
     }
     settledWaiters.resumeSettled(in: self)
     return lsns
@@ -185,7 +185,34 @@ extension RecordStore {
   package func commitBlocking(_ body: (inout StoreCore) throws -> Void) throws {
     let (lsns, upTo, log) = try transact(body)
     guard lsns != nil, let log else { return }
-    do { try log.waitUntilDurableBlocking(upTo.rawValue) } catch { throw translated(error) }
+    do { try waitUntilDurableBlocking(upTo, in: log) } catch { throw translated(error) }
+  }
+
+  nonisolated(nonsending) private func waitUntilDurable(_ lsn: LSN, in log: Log?) async throws {
+    do {
+      try await log?.waitUntilDurable(lsn.rawValue)
+    } catch {
+      undoRefused(by: log)
+      throw error
+    }
+  }
+
+  fileprivate func waitUntilDurableBlocking(_ lsn: LSN, in log: Log?) throws {
+    do {
+      try log?.waitUntilDurableBlocking(lsn.rawValue)
+    } catch {
+      undoRefused(by: log)
+      throw error
+    }
+  }
+
+  /// Takes back what a log has not taken, at once: until the next write the store would go on owing it.
+  private func undoRefused(by log: Log?) {
+    guard let log else { return }
+    core.withLock { core in
+      // A store that was suspended and resumed has another log. That this one takes nothing any more, its caller is told already.
+      if core.log === log { try? core.reconcile(log) }
+    }
   }
 
   /// One full flush before an event leaves the device: what a server is told must not be ahead of what a power cut
