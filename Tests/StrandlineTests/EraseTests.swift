@@ -78,6 +78,41 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     await #expect(throws: StrandlineError.self) { try await a.open().sync.eraseZone(ZoneID("Never")) }
   }
 
+  @Test func `an erasure that is refused is not asked for with each write, but after a wait, or by a person`()
+    async throws
+  {
+    let (_, a, _, cloud) = try await devices()
+    cloud.refuse { script in
+      script.refusal = { request, _ in request == .deleteZone ? CloudError(.accessDenied, reason: "not yours") : nil }
+    }
+    /// Runs as the engine does by itself, and returns how often it asked for the erasure.
+    func tries(isUserInitiated: Bool = false) async throws -> Int {
+      let before = cloud.count(.deleteZone)
+      let error = try await a.run(waitMillisecondsMax: 0, isUserInitiated: isUserInitiated)
+      #expect(error?.code == .serverRefused && error?.message.contains("not yours") == true)
+      return cloud.count(.deleteZone) - before
+    }
+    try await a.open().sync.eraseZone(.main)
+    #expect(try await tries() == 1)
+    for _ in 0..<3 { #expect(try await tries() == 0) }
+    #expect(try await a.open().sync.status.halts.map(\.zone) == [.main])
+    // Five minutes, then ten.
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 1)
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 0)
+    a.clock.advance(milliseconds: 300_001)
+    #expect(try await tries() == 1)
+    #expect(try await tries(isUserInitiated: true) == 1)
+    // An erasure that the app takes back is not named any more.
+    try await a.open().sync.resumeZone(.main)
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
+    try await a.open().sync.eraseZone(.main)
+    cloud.refuse { $0.refusal = nil }
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: true) == nil)
+    #expect(try await a.state().lostReason == .erased)
+  }
+
   @Test func `a lost answer, a refusal and a crash have the zone deleted once more`() async throws {
     let (_, a, _, cloud) = try await devices()
     // The server has deleted it, and the answer is lost.

@@ -10,17 +10,30 @@
 import StrandlineSystem
 
 extension SyncMachine {
+  /// The zones that the app wants to be erased.
+  private var zonesToErase: [ZoneID] {
+    store.projections.withLock { projections in
+      var zones: [ZoneID] = []
+      for (id, state) in projections.sync.zones where id.scope == scope && state.lostReason == .erasing {
+        zones.append(id)
+      }
+      return zones
+    }
+  }
+
   /// The zone to delete at the server next.
   var zoneToErase: ZoneID? {
     let only = options.zone
-    return store.projections.withLock { projections in
-      var next: ZoneID?
-      for (id, state) in projections.sync.zones where id.scope == scope && state.lostReason == .erasing {
-        guard refusedZones[id] == nil, only == nil || only == id else { continue }
-        if next.map({ id < $0 }) ?? true { next = id }
-      }
-      return next
-    }
+    return zonesToErase.filter { zone in
+      refusedZones[zone] == nil && queue.halts.refusedErasure(of: zone) == nil && (only == nil || only == zone)
+    }.min()
+  }
+
+  /// The zones that the app wants to be erased, and that the server has refused to erase, each with its error.
+  var haltedErasures: [ZoneID: CloudError] {
+    var halted: [ZoneID: CloudError] = [:]
+    for zone in zonesToErase { halted[zone] = queue.halts.refusedErasure(of: zone) }
+    return halted
   }
 
   /// Deletes a zone at the server. One that it does not have was deleted by an earlier request, or by another device.
@@ -42,11 +55,12 @@ extension SyncMachine {
       case .zoneMissing: break
       case .signIn: throw signIn(error)
       default:
-        refusedZones[zone] = error
+        refuseErasure(of: zone, error)
         return true
       }
     }
     pace.succeeded(.upload)
+    queue.erased(zone)
     let words =
       isLeft ? "the zone of that name at the server was made since, and was left alone" : "the app has erased it"
     try await store.commit { core in
@@ -57,6 +71,15 @@ extension SyncMachine {
     (fetches[zone], lookups[zone]) = (nil, nil)
     for id in doubts.keys where id.zone == zone { doubts[id] = nil }
     return true
+  }
+
+  /// An answer that is none of CloudKit's says so of this run alone.
+  private mutating func refuseErasure(of zone: ZoneID, _ error: CloudError) {
+    if ErrorPolicy.appliedNothing(error) {
+      queue.haltErasure(of: zone, because: error)
+    } else {
+      refusedZones[zone] = error
+    }
   }
 
   /// Whether the server's zone of that name is the one that the app wants ended; nil if it did not answer.

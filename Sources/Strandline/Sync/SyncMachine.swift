@@ -42,8 +42,11 @@ struct SyncMachine: Sendable {
   var fetches: [ZoneID: ZoneFetch] = [:]
   /// The zones whose fetch the server refused in this run, each with its error.
   var refusedZones: [ZoneID: CloudError] = [:]
-  /// The same, with those to which nothing, or no save, is sent until a halt ends.
-  var allRefusedZones: [ZoneID: CloudError] { refusedZones.merging(queue.halts.refusedZones) { known, _ in known } }
+  /// The same, with those to which nothing, or no save, is sent, and those that are not erased, until a halt ends.
+  var allRefusedZones: [ZoneID: CloudError] {
+    refusedZones.merging(queue.halts.refusedZones) { known, _ in known }
+      .merging(haltedErasures) { known, _ in known }
+  }
   /// Zones that were fetched to their end, and whose sweep ends when the records have been looked up that the feed showed in
   /// older versions: a server that went back in time must not remove what it does not know yet.
   var sweepsToEnd: Set<ZoneID> = []

@@ -1,9 +1,9 @@
 // What the server refuses whatever a record says: every record of a type, every save to a storage that is full, every change of a
-// zone that the user may not write to. To hold such records one by one would ask the server once for each; so nothing of the kind
+// zone that the user may not write to, the erasure of a zone. To hold such records one by one would ask the server once for each; so nothing of the kind
 // is sent until the halt ends.
 //
-// A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of a full storage or of a
-// zone ends by the same two, and by itself after a wait that doubles while the server goes on refusing: else each write of the app
+// A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of whole requests
+// ends by the same two, and by itself after a wait that doubles while the server goes on refusing: else each write of the app
 // would send a whole request to have it refused. A deletion makes the wait for a full storage the first one again.
 
 import StrandlineSystem
@@ -22,11 +22,13 @@ struct UploadHalts: Sendable {
     case saves(owner: String)
     /// Changes of a zone.
     case changes(ZoneID)
+    /// The end of a zone, which the app wants.
+    case erasure(ZoneID)
 
     func includes(_ zone: ZoneID) -> Bool {
       switch self {
       case .saves(let owner): zone.owner == owner
-      case .changes(let other): zone == other
+      case .changes(let other), .erasure(let other): zone == other
       }
     }
   }
@@ -75,23 +77,35 @@ struct UploadHalts: Sendable {
   ///
   /// - Parameter id: one of the saves.
   mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
-    halt(.saves(owner: id.zone.owner), at: id, because: error, at: now) { wait.milliseconds(attempts: $0) }
+    halt(.saves(owner: id.zone.owner), because: error, at: now) { wait.milliseconds(attempts: $0) }
+    unsent[id.zone] = id
   }
 
   /// The server has refused a request because of its zone: no change of it is sent.
   ///
   /// - Parameter id: one of the changes.
   mutating func haltChanges(of id: RecordID, because error: CloudError, at now: UInt64) {
-    halt(.changes(id.zone), at: id, because: error, at: now) { SyncMachine.holdMilliseconds(attempts: $0) }
+    halt(.changes(id.zone), because: error, at: now) { SyncMachine.holdMilliseconds(attempts: $0) }
+    unsent[id.zone] = id
   }
 
+  /// The server has refused to end a zone: it is not asked again before the halt ends.
+  mutating func haltErasure(of zone: ZoneID, because error: CloudError, at now: UInt64) {
+    halt(.erasure(zone), because: error, at: now) { SyncMachine.holdMilliseconds(attempts: $0) }
+  }
+
+  /// Why a zone is not ended now.
+  func refusedErasure(of zone: ZoneID) -> CloudError? { halts[.erasure(zone)]?.error }
+
+  /// The server has ended a zone.
+  mutating func erased(_ zone: ZoneID) { refusals[.erasure(zone)] = nil }
+
   private mutating func halt(
-    _ kind: Kind, at id: RecordID, because error: CloudError, at now: UInt64, _ milliseconds: (UInt64) -> Int64
+    _ kind: Kind, because error: CloudError, at now: UInt64, _ milliseconds: (UInt64) -> Int64
   ) {
     let count = (refusals[kind] ?? 0) + 1
     refusals[kind] = count
     halts[kind] = Halt(error: error, end: now &+ UInt64(milliseconds(count)) &* 1_000_000)
-    unsent[id.zone] = id
   }
 
   /// The server has taken a change. After a save the storage is not full. A deletion may have freed some of it: the wait is the

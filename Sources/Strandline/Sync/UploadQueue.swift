@@ -248,6 +248,14 @@ struct UploadQueue: Sendable {
     lookAgain()
   }
 
+  /// The server has refused to end a zone: it is not asked again until the halt ends.
+  mutating func haltErasure(of zone: ZoneID, because error: CloudError) {
+    halts.haltErasure(of: zone, because: error, at: store.environment.clock.monotonicNanoseconds())
+  }
+
+  /// The server has ended a zone.
+  mutating func erased(_ zone: ZoneID) { halts.erased(zone) }
+
   /// The server has taken a change of a record.
   mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait) {
     halts.taken(id, isDeletion: isDeletion, wait, at: store.environment.clock.monotonicNanoseconds())
