@@ -349,4 +349,26 @@ private func devices(_ count: Int, _ rule: DeletionRule = .sticky) async throws 
     #expect(try await a.value("n", "body") == "of b", "an acknowledged write that was not deleted")
     #expect(try await a.value("n", "count") == 3)
   }
+  @Test func `an edit does not bring back a life that another device has left out of the record`() async throws {
+    let fleet = try Fleet()
+    let (a, b, c) = (fleet.device("a"), fleet.device("b"), fleet.device("c"))
+    // The server's record has two lives, and a deletes the first, the one that it has seen. The second lives on.
+    try await a.put("n", ["title": "of a"])
+    try await c.put("n", ["body": "of c"])
+    try await exchange(a, c, b)
+    try await a.remove("n")
+    try await a.exchange()
+    #expect(try await a.value("n", "body") == "of c")
+    // Only a knows that the first life has ended. When it merges an edit, it leaves that life out.
+    try await a.put("n", ["title": "edited by a"])
+    try await c.put("n", ["body": "edited by c"])
+    try await exchange(c, a, c)
+    // This device had both lives when it edited the record, and has not sent the edit when the second life is deleted too.
+    try await b.put("n", ["count": 3])
+    try await b.exchange(.pullOnly)
+    try await c.remove("n")
+    try await exchange(c, b, a, c)
+    #expect(try await !b.lives("n"))
+    try await expectAgreement(a, b, c)
+  }
 }

@@ -397,12 +397,20 @@ struct VersionSituation {
     var joined = joined
     // A deleted life does not come back with the life beside it.
     if !joined.stamp.births.isSubset(of: deadLives) { joined.stamp.births.subtract(deadLives) }
+    joined.stamp.births.subtract(livesLeftOut)
     let dirty = Join.difference(joined, from: arrival.version)
     if dirty.isEmpty, joined.stamp.births == births {
       decision.steps.append(.settle(edit.lsn, .merged))
     } else {
       decision.steps.append(.merge(joined, dirty: dirty, of: edit, rule: rule, words: words))
     }
+  }
+
+  /// The lives that the base has and the version, which has seen it, has not: a device that knows them to be deleted has gone on
+  /// with the life beside them. An edit that kept one of them would outlive the deletion of all that the server has.
+  private var livesLeftOut: Set<Birth> {
+    guard arrival.isStamped, let base, arrival.version.stamp.dominates(base.version.stamp) else { return [] }
+    return base.version.stamp.births.subtracting(births)
   }
 
   /// The life that is known here has ended, though no tombstone of it was seen.
