@@ -24,7 +24,8 @@ enum WorldCascades {
     if let broken = try meantForSuccessor(successors, in: zone, store) { return broken }
     for lsn in store.projections.owed where lsn <= store.durableLSN {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == zone, !names.contains(id.name),
-        let entry = try store.projections.entry(id), let pending = entry.pending, !pending.isDeletion,
+        !deleted.contains(id.name), let entry = try store.projections.entry(id), let pending = entry.pending,
+        !pending.isDeletion,
         let edit = try version(at: pending.newest, store)
       else { continue }
       for (field, value) in try atServer(entry, store).flatMap(\.version.fields) {

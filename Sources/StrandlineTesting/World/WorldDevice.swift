@@ -8,6 +8,16 @@ internal import StrandlineSimulation
 internal import StrandlineSystem
 internal import Synchronization
 
+/// Why a device syncs.
+struct WorldCause {
+  /// 0 both directions, 1 only down, 2 only up.
+  var direction = 0
+  /// A person wants it. Else the engine syncs by itself.
+  var isUserInitiated = true
+  /// The server is asked what has changed. Else the engine syncs because the app has written.
+  var asksForChanges = true
+}
+
 /// A device.
 final class WorldDevice: Sendable {
   /// Makes the cloud of a device. The store is open when the cloud is asked for something.
@@ -104,9 +114,11 @@ final class WorldDevice: Sendable {
   }
 
   /// Syncs once. This is the one place that knows how the engine is driven.
-  func syncNow(_ direction: Int) async throws -> SyncReport {
+  func syncNow(_ cause: WorldCause) async throws -> SyncReport {
     var options = CycleOptions()
-    options.direction = direction == 1 ? .pullOnly : direction == 2 ? .pushOnly : .both
+    options.direction = cause.direction == 1 ? .pullOnly : cause.direction == 2 ? .pushOnly : .both
+    options.isUserInitiated = cause.isUserInitiated
+    options.asksForChanges = cause.asksForChanges
     return try await open().sync.cycle(options)
   }
 
@@ -156,7 +168,9 @@ final class WorldDevice: Sendable {
   func replaceDisk(by image: SimulatedDisk, reading: WorldReading) async {
     let store = store
     disk.cutPower()
-    parts.withLock { ($0.disk, $0.store, $0.reading, $0.unjudged) = (image.clone(), nil, reading, []) }
+    let new = image.clone()
+    new.capacity = nil
+    parts.withLock { ($0.disk, $0.store, $0.reading, $0.unjudged) = (new, nil, reading, []) }
     _ = try? await store?.close()
   }
 
@@ -253,6 +267,8 @@ struct WorldReading: Sendable {
   var created: [RecordID: Set<Birth>] = [:]
   /// The births that the device knows to have been on the server.
   var confirmed: [RecordID: Set<Birth>] = [:]
+  /// Records that a fetch without a token showed as deleted: it does not show which life was.
+  var goneInFullFetch: Set<RecordID> = []
   /// The births of own creations that were merged before they were confirmed.
   var mergedUnconfirmed: [RecordID: Set<Birth>] = [:]
   /// Mutations that were given up and not saved: their app can see it.
@@ -279,7 +295,9 @@ struct WorldReading: Sendable {
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: true))
       deleted[event.id, default: []].formUnion(event.births)
     // This event also names the births of a creation that the server may have applied before the deletion.
-    case .fetchedDelete(let event): deleted[event.id, default: []].formUnion(event.births)
+    case .fetchedDelete(let event):
+      deleted[event.id, default: []].formUnion(event.births)
+      if event.reason == .fullFetch { goneInFullFetch.insert(event.id) }
     case .fetchedSave(let event):
       versions[lsn] = event.id
       confirmed[event.id, default: []].formUnion(event.births)

@@ -40,14 +40,25 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   /// A server that is busy, and says how long or does not.
   public static let busy = WorldFaults(rawValue: 1 << 14)
 
+  /// Syncs that no person has asked for: what was refused, or waits, is not tried before its time. In a world without it every
+  /// sync is one that a person wants.
+  public static let automatic = WorldFaults(rawValue: 1 << 15)
+  /// Zones of which the server refuses every change for a while.
+  public static let rights = WorldFaults(rawValue: 1 << 16)
+  /// Disks that are full for a while.
+  public static let space = WorldFaults(rawValue: 1 << 17)
+
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
+
+  /// Groups that draw from random numbers of their own: they were added when seeds had become famous by what the others do.
+  package static let later: WorldFaults = [.automatic, .rights, .space]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
     ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
     ("tokens", .tokens), ("zones", .zones), ("foreign", .foreign), ("references", .references), ("types", .types),
     ("copies", .copies), ("stale", .stale), ("compaction", .compaction), ("app", .app),
-    ("busy", .busy),
+    ("busy", .busy), ("automatic", .automatic), ("rights", .rights), ("space", .space),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -155,6 +166,12 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case compactionInSync
   /// An app's write inside a sync.
   case writeInSync
+  /// A sync that no person has asked for.
+  case automaticSync
+  /// A request that the server refused because of its zone.
+  case deniedRequest
+  /// A write, a sync or a compaction that met a full disk.
+  case fullDisk
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
@@ -179,6 +196,9 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .compaction: .compaction
     case .compactionInSync: .compaction
     case .writeInSync: .app
+    case .automaticSync: .automatic
+    case .deniedRequest: .rights
+    case .fullDisk: .space
     }
   }
 }

@@ -42,8 +42,15 @@ struct WorldHistory {
   private(set) var lostZones: Set<ZoneID> = []
   /// Births of records that were saved again after the server had deleted them.
   private(set) var returned: [RecordID: Set<Birth>] = [:]
+  private var resurrected: (id: RecordID, births: Set<Birth>)?
   /// Births of records that the server deleted along with the record that they refer to, as their references ask for.
   private(set) var cascaded: [RecordID: Set<Birth>] = [:]
+
+  /// The first record that a device has brought back since this was asked last, though all its births were deleted.
+  mutating func takeResurrected() -> (id: RecordID, births: Set<Birth>)? {
+    defer { resurrected = nil }
+    return resurrected
+  }
 
   /// Reads what the server has done since this was called last.
   mutating func readOn(_ server: CloudServer, isForeign: Bool = false) throws {
@@ -97,13 +104,22 @@ struct WorldHistory {
     var dead: Set<Birth> = []
     var living: Set<Birth> = []
     for state in states {
-      // A life ends with the record, or when another one takes its place.
-      let births = state.version?.stamp?.births ?? []
-      dead.formUnion(living.subtracting(births))
-      if state.version != nil { living = births }
+      // A life ends with the record, or when another one takes its place. A version without a stamp goes on with what was there.
+      if let version = state.version {
+        guard let births = version.stamp?.births else { continue }
+        dead.formUnion(living.subtracting(births))
+        living = births
+      } else {
+        dead.formUnion(living)
+        living = []
+      }
     }
     let again = stamp.births.intersection(dead)
     if !again.isEmpty { returned[id, default: []].formUnion(again) }
+    let wasThere = !living.isDisjoint(with: stamp.births)
+    if resurrected == nil, !wasThere, !stamp.births.isEmpty, stamp.births.isSubset(of: dead) {
+      resurrected = (id, stamp.births)
+    }
   }
 
   // MARK: Questions

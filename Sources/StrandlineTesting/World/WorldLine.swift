@@ -269,6 +269,41 @@ final class WorldRefusals: Sendable {
   }
 }
 
+/// The zones of which the server of a world refuses every change for now, from every device.
+final class WorldDenials: Sendable {
+  private let state = Mutex<(now: Set<ZoneID>, ever: Set<ZoneID>, count: Int)>(([], [], 0))
+
+  func set(_ zone: ZoneID, _ isDenied: Bool) {
+    state.withLock { state in
+      if isDenied {
+        state.now.insert(zone)
+        state.ever.insert(zone)
+      } else {
+        state.now.remove(zone)
+      }
+    }
+  }
+  func end() { state.withLock { $0.now = [] } }
+
+  /// Whether the server has ever refused changes of a zone.
+  func hasDenied(_ zone: ZoneID) -> Bool { state.withLock { $0.ever.contains(zone) } }
+  /// How many requests were refused since this was asked last.
+  func takeCount() -> Int {
+    state.withLock { state in
+      defer { state.count = 0 }
+      return state.count
+    }
+  }
+
+  func check(_ zone: ZoneID) throws {
+    try state.withLock { state in
+      guard state.now.contains(zone) else { return }
+      state.count += 1
+      throw CloudError(.accessDenied, reason: "the simulated user may not write here", requestUUID: "simulated")
+    }
+  }
+}
+
 /// Why the zones of a world that are gone at the server are gone, as its list of changes says it.
 final class WorldLosses: Sendable {
   /// What a list of changed zones may say of a zone that is gone.
@@ -288,10 +323,11 @@ final class WorldLosses: Sendable {
   }
 }
 
-/// The server as a device's engine sees it: with refusals of single records.
+/// The server as a device's engine sees it: with refusals of single records, and of zones.
 struct WorldDatabase: ForwardingDatabase {
   let base: any CloudDatabase
   let refusals: WorldRefusals
+  let denials: WorldDenials
   let losses: WorldLosses
   let together: WorldTogether
   let device: Int
@@ -306,9 +342,15 @@ struct WorldDatabase: ForwardingDatabase {
     {
       onDanger(WorldBroken(.noLostWrite, "a request can take an edit along: \(broken)"))
     }
+    try denials.check(zone)
     return try await together.judging(operations, in: zone, of: device, store()) {
       try await answer(operations, in: zone, atomic: atomic)
     }
+  }
+
+  func createZone(_ zone: ZoneID) async throws {
+    try denials.check(zone)
+    try await base.createZone(zone)
   }
 
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage {

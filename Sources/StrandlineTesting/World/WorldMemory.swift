@@ -68,6 +68,7 @@ struct WorldMemory {
   var interrupted: [Int: Interrupted] = [:]
   /// Of each device whose disk was copied to a new one, the last event of each copy.
   private var copies: [Int: [LSN]] = [:]
+  private var forgetful: Set<Int> = []
   /// Records that another tool has written.
   var foreign: Set<RecordID> = []
   /// Records that were created under another type.
@@ -86,7 +87,13 @@ struct WorldMemory {
   mutating func mayBeDead(_ id: RecordID, _ births: Set<Birth>) { perhapsDead[id, default: []].formUnion(births) }
 
   /// A device's disk was copied to another one.
-  mutating func copied(_ device: Int, at lsn: LSN) { copies[device, default: []].append(lsn) }
+  mutating func copied(_ device: Int, to copy: Int, at lsn: LSN) {
+    copies[device, default: []].append(lsn)
+    forgetful.formUnion([device, copy])
+  }
+
+  /// Whether a device's log lacks what was sent from it: its disk was put back, or there is another one with the same past.
+  func hasForgotten(_ device: Int) -> Bool { forgetful.contains(device) }
 
   /// Whether a copy of a device's disk has one event of its log and not another.
   func isCopied(_ device: Int, with lsn: LSN, without later: LSN) -> Bool {
@@ -103,6 +110,7 @@ struct WorldMemory {
     }
     acknowledged[device] = nil
     interrupted[device] = nil
+    forgetful.insert(device)
   }
 
   /// The births whose deletion an app was told of.

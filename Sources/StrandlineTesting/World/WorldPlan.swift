@@ -88,6 +88,10 @@ enum WorldAction: Hashable, Sendable {
   case makeZone(Int)
   case foreign(record: Int, WorldForeignChange)
   case stalePages(Bool)
+  /// The server refuses every change of a zone, or does so no more.
+  case deny(zone: Int, Bool)
+  /// The disk has so many bytes left; nil: as many as it wants.
+  case fillDisk(device: Int, spareBytes: Int?)
   /// A new device begins with a copy of this one's disk.
   case copy(device: Int)
   /// Keeps the disk as it is, for a later `restore`.
@@ -99,9 +103,10 @@ enum WorldAction: Hashable, Sendable {
     switch self {
     case .write(let device, _), .sync(let device, _), .request(let device, _, _), .offline(let device, _),
       .writeMeanwhile(let device, _, _), .compactMeanwhile(let device, _), .cutPower(let device, _),
-      .compact(let device, _), .turnClock(let device, _), .copy(let device), .backUp(let device), .restore(let device):
+      .compact(let device, _), .turnClock(let device, _), .copy(let device), .backUp(let device), .restore(let device),
+      .fillDisk(let device, _):
       device
-    case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages: nil
+    case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages, .deny: nil
     }
   }
 }
@@ -152,14 +157,19 @@ struct WorldPlan: Sendable {
     let random = SeededRandom(seed: seed &* 0x9E37_79B9_7F4A_7C15 ^ 0x5742_4C44)
     var faults: WorldFaults = []
     // Drawn for every group, so that what one group does in a seed does not depend on which others are allowed.
-    for group in WorldFaults.each where random.below(2) == 0 { faults.insert(group) }
+    let early = WorldFaults.each.filter { !WorldFaults.later.contains($0) }
+    for group in early where random.below(2) == 0 { faults.insert(group) }
+    let others = SeededRandom(seed: seed &* 0xD1B5_4A32_D192_ED03 ^ 0x4C41_5445)
+    for group in WorldFaults.each where WorldFaults.later.contains(group) && others.below(2) == 0 {
+      faults.insert(group)
+    }
     self.faults = faults.intersection(allowed)
     hasSmallPages = random.below(2) == 0
     hasLateDevice = random.below(4) == 0
     let years = SeededRandom(seed: random.next())
     for _ in 0..<devices { clockOffsets.append(self.faults.contains(.clocks) ? Self.offset(years) : 0) }
     for number in clockOffsets.indices { clockOffsets[number] += Int64(random.below(20_000)) - 10_000 }
-    var drawing = WorldDrawing(devices: devices, faults: self.faults, random: random)
+    var drawing = WorldDrawing(devices: devices, faults: self.faults.subtracting(WorldFaults.later), random: random)
     let count = days * (50 + Int(random.below(60)))
     let pauseMax = UInt64(2 * 86_400_000 * days / count)
     for _ in 0..<count {
@@ -169,6 +179,25 @@ struct WorldPlan: Sendable {
         steps.append(
           WorldStep(number: steps.count, pause: place == 0 ? Int64(pause) : 0, seed: random.next(), action: action))
       }
+    }
+    if self.faults.contains(.rights) {
+      strew(days, others) { .deny(zone: $0.below(Self.zones.count), $0.below(2) == 0) }
+    }
+    if self.faults.contains(.space) {
+      strew(days, others) {
+        .fillDisk(
+          device: $0.below(devices), spareBytes: $0.below(2) == 0 ? $0.below($0.below(2) == 0 ? 1 : 30_000) : nil)
+      }
+    }
+  }
+
+  /// Puts steps between those that are there, whose numbers stay.
+  private mutating func strew(
+    _ days: Int, _ random: SeededRandom, _ action: (_ random: SeededRandom) -> WorldAction
+  ) {
+    for _ in 0..<days * (4 + random.below(8)) {
+      let step = WorldStep(number: steps.count, pause: 0, seed: random.next(), action: action(random))
+      steps.insert(step, at: random.below(steps.count + 1))
     }
   }
 
@@ -182,6 +211,10 @@ struct WorldPlan: Sendable {
 
   /// Leaves out all steps but these.
   mutating func keep(_ numbers: Set<Int>) { steps.removeAll { !numbers.contains($0.number) } }
+}
+
+extension SeededRandom {
+  fileprivate func below(_ bound: Int) -> Int { Int(below(UInt64(bound))) }
 }
 
 /// Draws the steps of a plan.

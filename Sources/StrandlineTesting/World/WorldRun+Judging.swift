@@ -17,6 +17,11 @@ extension WorldRun {
       throw WorldBroken(
         .trueAncestors, "a version of \(forgetful.id) includes less than the one before: \(forgetful.words)")
     }
+    if let back = history.takeResurrected(), try !mayBringBack(device, back.id, back.births) {
+      throw WorldBroken(
+        .noResurrection, "\(device.name) sent \(back.id) again, though its births were deleted: \(back.births.sorted())"
+      )
+    }
     let line = device.line.takeTally()
     tally.add(line.tally)
     if let broken = line.broken.first { throw WorldBroken(broken.invariant, "\(device.name): \(broken.words)") }
@@ -36,6 +41,19 @@ extension WorldRun {
     {
       try judgeTokens(device, store, reading)
     }
+  }
+
+  /// Whether a device cannot know that a record that it sends was deleted with all its lives. One of them it has begun itself and
+  /// sent before; but it has forgotten that, or it never had an answer, and it had no token, or an expired one: a fetch without
+  /// one shows what is deleted, and not which life.
+  private func mayBringBack(_ device: WorldDevice, _ id: RecordID, _ births: Set<Birth>) throws -> Bool {
+    // As it was before the device sent the record.
+    let confirmed = device.reading.confirmed[id] ?? []
+    if device.store != nil { try device.readOn() }
+    let own = births.intersection(device.reading.created[id] ?? [])
+    if memory.hasForgotten(device.number) { return !own.isEmpty }
+    let hadNoToken = tally[.expiredTokens] > 0 || device.reading.goneInFullFetch.contains(id)
+    return hadNoToken && !own.isSubset(of: confirmed)
   }
 
   private static func isApps(_ event: Event) -> Bool {

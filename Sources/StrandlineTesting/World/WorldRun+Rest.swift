@@ -7,8 +7,11 @@ internal import StrandlineSystem
 internal import Synchronization
 
 extension WorldRun {
-  /// An hour between two rounds: no wait that a fault has caused lasts longer than two of them.
-  private static let roundMilliseconds: Int64 = 3_600_000
+  /// The time between two rounds: no wait that a fault has caused lasts longer than two of them. A person ends most waits; what
+  /// ends them otherwise takes a day at most.
+  private var roundMilliseconds: Int64 { plan.faults.contains(.automatic) ? 13 * 3_600_000 : 3_600_000 }
+  /// Why the devices sync: if the engines sync by themselves, everything has to end without a person.
+  private var restCause: WorldCause { WorldCause(isUserInitiated: !plan.faults.contains(.automatic)) }
   private static let roundsMax = 12
   /// How far a stamp may be ahead of the true time without being corrected; the devices' clocks are off by ten seconds.
   private static let believedMilliseconds: Int64 = 50_000
@@ -42,7 +45,7 @@ extension WorldRun {
   /// Lets all devices sync in turn until nothing changes, `count` times at most.
   private mutating func rounds(_ count: Int, tolerating refused: Set<RecordID>) async throws {
     for round in 1...count {
-      time.advance(milliseconds: Self.roundMilliseconds)
+      time.advance(milliseconds: roundMilliseconds)
       try await makeZones()
       var isQuiet = true
       let before = server.statistics.appliedOperations
@@ -51,7 +54,12 @@ extension WorldRun {
         // In the middle, so that what ends by itself has had its time.
         if round == count / 2, refused.isEmpty { try await releaseHolds(device) }
         let store = try await device.open()
-        let error = await sync(device, 0, owedBefore: try owed(store))
+        let owed = try owed(store)
+        var error = await sync(device, restCause, owedBefore: owed)
+        if (error as? StrandlineError)?.code == .needsSignIn {
+          say("\(device.name): a person signs in")
+          error = await sync(device, WorldCause(), owedBefore: owed)
+        }
         takeCounts()
         try await judge(device)
         if let broken = error as? WorldBroken { throw broken }
@@ -73,7 +81,7 @@ extension WorldRun {
 
   private mutating func mustSync(_ device: WorldDevice) async throws {
     _ = try await device.open()
-    if let error = await sync(device, 0, owedBefore: [:]) {
+    if let error = await sync(device, restCause, owedBefore: [:]) {
       throw error as? WorldBroken ?? WorldBroken(.noStuckState, "\(device.name) cannot sync: \(error)")
     }
   }

@@ -23,6 +23,7 @@ struct WorldRun {
   let time = WorldTime()
   let server: CloudServer
   let refusals = WorldRefusals()
+  let denials = WorldDenials()
   private let losses = WorldLosses()
   let refused = Atomic64()
   private(set) var devices: [WorldDevice] = []
@@ -68,7 +69,7 @@ struct WorldRun {
   @discardableResult
   mutating func addDevice(offMilliseconds: Int64) -> WorldDevice {
     let number = devices.count
-    let (refusals, losses) = (refusals, losses)
+    let (refusals, denials, losses) = (refusals, denials, losses)
     let refused = refused
     let together = together
     let device = WorldDevice(
@@ -79,7 +80,7 @@ struct WorldRun {
           base: WebServicesDatabase(
             address: Self.address, apiToken: "", session: nil, baseURL: "http://cloud.invalid", transport: line,
             environment: environment.system),
-          refusals: refusals, losses: losses, together: together, device: number, store: store,
+          refusals: refusals, denials: denials, losses: losses, together: together, device: number, store: store,
           onRefusal: { refused.add() }, onDanger: { line.note($0) })
       }, configure: app.configure)
     devices.append(device)
@@ -121,7 +122,12 @@ struct WorldRun {
     if let number = next.action.device {
       // The copy that would have made this device may have been left out.
       guard number < devices.count else { return }
-      try await take(next, on: devices[number])
+      let device = devices[number]
+      do {
+        try await take(next, on: device)
+      } catch let error as StrandlineError where isFull(device, error) {
+        say("\(device.name) cannot do it: the disk is full")
+      }
     } else {
       try await disturb(next)
     }
@@ -132,7 +138,7 @@ struct WorldRun {
     case .write(_, let changes):
       if next.seed.isMultiple(of: 3), try await restoreRecord(changes, on: device) { return }
       try await write(changes, on: device)
-    case .sync(_, let direction): try await sync(device, direction)
+    case .sync(_, let direction): try await sync(device, cause(direction, next.seed))
     case .request(_, let number, let fault):
       device.line.plan(fault, request: number)
       say("\(device.name): request \(number) of the next sync: \(fault)")
@@ -160,8 +166,20 @@ struct WorldRun {
       try device.backUp(at: store.durableLSN)
       say("\(device.name) is backed up at \(store.durableLSN)")
     case .restore: try await restore(device)
+    case .fillDisk(_, let spareBytes):
+      device.disk.capacity = spareBytes.map { device.disk.usedBytes + $0 }
+      say("\(device.name): the disk has \(spareBytes.map { "\($0) bytes" } ?? "room")")
     default: break
     }
+  }
+
+  /// Whether an error says that a device's disk is full, and it is.
+  private mutating func isFull(_ device: WorldDevice, _ error: StrandlineError) -> Bool {
+    guard error.code == .diskFull, device.disk.capacity != nil else { return false }
+    tally[.fullDisk] += 1
+    // The wait that the server asked for may not have been written down.
+    device.line.forgetWait()
+    return true
   }
 
   // MARK: The app
@@ -190,6 +208,8 @@ struct WorldRun {
         }
       } else if [.recordWasDeleted, .recordExists, .invalidValue, .typeMismatch].contains(error.code) {
         say("\(device.name) \(Self.words(changes)): \(error.code.rawValue)")
+      } else if isFull(device, error) {
+        say("\(device.name) \(Self.words(changes)): the disk is full")
       } else {
         throw WorldBroken(.honest, "\(device.name) cannot write: \(error)")
       }
@@ -215,6 +235,8 @@ struct WorldRun {
       } else if error.code == .noSuchRecord {
         try await endPowerCut(device)
         return false
+      } else if isFull(device, error) {
+        say("\(device.name) cannot restore \(id): the disk is full")
       } else {
         throw WorldBroken(.honest, "\(device.name) cannot restore \(id): \(error)")
       }
@@ -332,8 +354,9 @@ struct WorldRun {
   private mutating func compact(_ device: WorldDevice, _ milliseconds: Int64?) async throws {
     let store = try await device.open()
     try device.readOn()
-    let report = try store.compactBlocking(keeping: milliseconds.map { .since(.milliseconds($0)) } ?? .latest)
+    // Also one that fails may have done a part of its work.
     memory.acknowledged[device.number] = nil
+    let report = try store.compactBlocking(keeping: milliseconds.map { .since(.milliseconds($0)) } ?? .latest)
     tally[.compaction] += 1
     say("\(device.name) compacts \(report.eventsBefore) events to \(report.eventsAfter)")
   }
@@ -356,7 +379,7 @@ struct WorldRun {
     if device.clock.isUnheard { copy.clock.forgetsTurn() }
     await copy.replaceDisk(by: device.image(), reading: device.reading)
     together.copy(device.number, to: copy.number)
-    memory.copied(device.number, at: device.reading.upTo)
+    memory.copied(device.number, to: copy.number, at: device.reading.upTo)
     tally[.copy] += 1
     say("\(copy.name) begins as a copy of \(device.name)")
   }
@@ -392,6 +415,12 @@ struct WorldRun {
   private mutating func restart(_ device: WorldDevice, seed: UInt64) async throws {
     await device.restart(seed: seed)
     do {
+      do {
+        _ = try await device.open()
+      } catch let error as StrandlineError where isFull(device, error) {
+        say("\(device.name) does not open on a full disk, and a person makes room")
+        device.disk.capacity = nil
+      }
       try judgeRestart(device, in: try await device.open())
     } catch let error as StrandlineError {
       throw WorldBroken(.honest, "\(device.name) does not open after a power cut: \(error)")
@@ -400,11 +429,17 @@ struct WorldRun {
 
   // MARK: Syncing
 
-  private mutating func sync(_ device: WorldDevice, _ direction: Int) async throws {
+  /// Why a device syncs in a step.
+  private func cause(_ direction: Int, _ seed: UInt64) -> WorldCause {
+    guard plan.faults.contains(.automatic), !seed.isMultiple(of: 4) else { return WorldCause(direction: direction) }
+    return WorldCause(direction: direction, isUserInitiated: false, asksForChanges: !seed.isMultiple(of: 3))
+  }
+
+  private mutating func sync(_ device: WorldDevice, _ cause: WorldCause) async throws {
     let store = try await device.open()
     let before = try owed(store)
     armPowerCut(device)
-    let error = await sync(device, direction, owedBefore: before)
+    let error = await sync(device, cause, owedBefore: before)
     // First: what the store does beside the sync could meet the cut after it was asked for.
     device.disk.crashAtCall = nil
     let isOff = device.disk.isOff
@@ -421,12 +456,15 @@ struct WorldRun {
 
   /// Syncs and counts. Returns the error.
   mutating func sync(
-    _ device: WorldDevice, _ direction: Int, owedBefore: [RecordID: LSN]
+    _ device: WorldDevice, _ cause: WorldCause, owedBefore: [RecordID: LSN]
   ) async -> (any Error)? {
     device.line.beginSync()
-    let word = ["", " down", " up"][direction]
+    if !cause.isUserInitiated { tally[.automaticSync] += 1 }
+    let word =
+      ["", " down", " up"][cause.direction]
+      + (cause.isUserInitiated ? "" : cause.asksForChanges ? " by itself" : " after a write")
     do {
-      let report = try await device.syncNow(direction)
+      let report = try await device.syncNow(cause)
       device.clock.heardServer()
       let requests = device.line.endSync()
       tally.requestsMax = max(tally.requestsMax, requests)
@@ -441,7 +479,7 @@ struct WorldRun {
       if step >= 0 || words.contains(",") { say("\(device.name) syncs\(word): \(words)") }
       if requests > 100 { return WorldBroken(.polite, "\(device.name) sent \(requests) requests in one sync") }
       // Only a sync in both directions settles what it meets on the way.
-      if direction == 0 { return silence(device, owedBefore) }
+      if cause.direction == 0 { return silence(device, owedBefore) }
       return nil
     } catch {
       tally[.failedSync] += 1
@@ -461,16 +499,30 @@ struct WorldRun {
   }
 
   /// Whether the world's faults explain that a sync has thrown.
-  private func explain(_ error: any Error, _ device: WorldDevice) throws {
+  private mutating func explain(_ error: any Error, _ device: WorldDevice) throws {
     if let broken = error as? WorldBroken { throw broken }
     guard let error = error as? StrandlineError else {
       throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")
     }
-    if error.code.isTransient { return }
+    if isFull(device, error) || error.code.isTransient { return }
+    // What a person has to end, and a halt, may last longer than the refusal.
+    if error.code == .needsSignIn, plan.faults.contains(.refusals) { return }
+    if error.code == .serverRefused, let halts = try? device.store?.sync.status.halts,
+      halts.contains(where: mayBeHalted)
+    {
+      return
+    }
     let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
     if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
     if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
     throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")
+  }
+
+  /// Whether a fault of the world can have caused a halt.
+  private func mayBeHalted(_ halt: SyncStatus.Halt) -> Bool {
+    if halt.type != nil { return plan.faults.contains(.refusals) }
+    return denials.hasDenied(halt.zone)
+      || (plan.faults.contains(.quota) && halt.code == CloudError.Code.quotaExceeded.rawValue)
   }
 
   mutating func takeCounts() {
@@ -481,6 +533,7 @@ struct WorldRun {
     let count = refused.take()
     tally[.refusal] += count
     memory.hasRefused = count > 0
+    tally[.deniedRequest] += denials.takeCount()
   }
 
   // MARK: The server and other tools
@@ -509,6 +562,7 @@ struct WorldRun {
       refusals.plan(WorldPlan.records[record], code, times: times)
       say("the server refuses \(WorldPlan.records[record]) \(times) times with \(code.rawValue)")
       return
+    case .deny(let zone, let isDenied): denials.set(WorldPlan.zones[zone], isDenied)
     case .deleteZone(let zone):
       guard try server.records(zone: WorldPlan.zones[zone].name, in: Self.key) != nil else { return }
       tally[.deletedZone] += 1
@@ -602,12 +656,16 @@ struct WorldRun {
     for zone in WorldPlan.zones where history.lostZones.contains(zone) { try await tool.createZone(zone) }
   }
 
-  /// All faults of the server end, but for refusals of single records.
+  /// All faults of the server end, but for refusals of single records, and all disks have room.
   mutating func healServer() {
     isQuotaFull = false
+    denials.end()
     tally[.stalePage] += server.statistics.replayedPages
     server.setFaults(ServerFaults())
-    for device in devices { device.line.heal() }
+    for device in devices {
+      device.line.heal()
+      device.disk.capacity = nil
+    }
   }
 }
 

@@ -111,14 +111,17 @@ final class WorldTogether: Sendable {
       return try store.replacesType(id, entry, pending)
     }
     if retyped.isEmpty { return [] }
-    let bound = try ids.map { ($0, try WorldCascades.bound(to: $0, store)) }
-    var apart = retyped.filter { one in bound.contains { $0 != one && $1.contains(one.name) } }
+    var apart: Set<RecordID> = []
     // Which of the records that are owed hang together: by what they were written with, and by references before and after.
     var groups = owed.map { Set($0.keys) }
     for lsn in store.projections.owed where lsn <= store.durableLSN {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == WorldPlan.atomicZone else { continue }
-      let others = try WorldCascades.bound(to: id, store).union(WorldCascades.needs(of: id, store))
-        .map { RecordID($0, zone: id.zone) }
+      let bound = try WorldCascades.bound(to: id, store)
+      let needs = try WorldCascades.needs(of: id, store)
+      if ids.contains(id) || needs.contains(where: { ids.contains(RecordID($0, zone: id.zone)) }) {
+        apart.formUnion(retyped.filter { $0 != id && bound.contains($0.name) })
+      }
+      let others = bound.union(needs).map { RecordID($0, zone: id.zone) }
       groups.append(Set(try others.filter { try store.projections.entry($0)?.pending != nil }).union([id]))
     }
     var count = 0
