@@ -570,8 +570,8 @@ package struct StoreHistory {
             created: Touch(milliseconds: first), modified: Touch(milliseconds: now))))
     }
     guard !events.isEmpty else { return }
-    let upTo = try store.transact { core in for event in events { try core.append(event) } }.upTo
-    try log.waitUntilDurableBlocking(upTo.rawValue)
+    let place = try store.transact { core in for event in events { try core.append(event) } }.place
+    try log.waitUntilDurableBlocking(place.lsn.rawValue)
     tally.settled += events.count
   }
 

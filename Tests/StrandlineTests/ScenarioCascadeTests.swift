@@ -677,7 +677,7 @@ import Testing
     _ = try store.pendingChanges()
     _ = try store.pendingChange(of: RecordID("one"))
     try await a.sync()
-    try await queued.log?.waitUntilDurable(queued.receipt.durableLSN.rawValue)
+    if case .writer(let log) = store.source { try await log.waitUntilDurable(queued.place.lsn.rawValue) }
     #expect(try await a.run() == nil)
     #expect(try await a.owesNothing)
     try await b.exchange()

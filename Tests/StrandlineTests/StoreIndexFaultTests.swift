@@ -49,8 +49,8 @@ extension RecordStore {
 
   /// Appends what the engine would.
   fileprivate func append(_ events: [Event]) throws {
-    let (lsns, upTo, _) = try transact { core in for event in events { try core.append(event) } }
-    if lsns != nil { try log.waitUntilDurableBlocking(upTo.rawValue) }
+    let (lsns, place) = try transact { core in for event in events { try core.append(event) } }
+    if lsns != nil { try log.waitUntilDurableBlocking(place.lsn.rawValue) }
   }
 }
 

@@ -189,6 +189,31 @@ private func code(_ body: () throws -> Void) -> StrandlineError.Code? {
     #expect(try store.recordIDs() == [RecordID("m"), RecordID("n")])
   }
 
+  @Test func `a write that was refused fails, though another one has its place in the log before its caller looks`()
+    throws
+  {
+    let disk = SimulatedDisk(capacity: 1 << 21)
+    let store = try Bench(disk: disk).open()
+    let large = String(repeating: "x", count: 900_000)
+    try store.writeBlocking { tx in try tx.save(record("before", ["title": "safe"])) }
+    disk.capacity = disk.usedBytes
+    let writes = try ["a", "b", "c"].map { name in
+      try store.queueBlocking { tx in
+        for number in 1...2 { try tx.save(record("\(name)\(number)", ["title": .string(large)])) }
+      }
+    }
+    #expect(#expect(throws: StrandlineError.self) { _ = try writes[0].waitBlocking() }?.code == .diskFull)
+    // Nothing has their places.
+    #expect(#expect(throws: StrandlineError.self) { _ = try writes[1].waitBlocking() }?.code == .diskFull)
+    disk.capacity = nil
+    try store.writeBlocking { tx in
+      for number in 1...6 { try tx.save(record("x\(number)", ["title": "later"])) }
+    }
+    // Others have.
+    #expect(#expect(throws: StrandlineError.self) { _ = try writes[2].waitBlocking() }?.code == .diskFull)
+    #expect(try store.recordIDs() == ["before", "x1", "x2", "x3", "x4", "x5", "x6"].map { RecordID($0) })
+  }
+
   @Test func `21: after a failed sync the write throws, later writes are refused, and reads succeed`() throws {
     let bench = Bench()
     let store = try bench.open()

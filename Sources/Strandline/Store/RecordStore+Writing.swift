@@ -1,6 +1,6 @@
 // Writing: a closure becomes one transaction; the call returns when it is durable.
 
-package import StrandlineLog
+import StrandlineLog
 import StrandlineSystem
 import Synchronization
 
@@ -74,7 +74,7 @@ extension RecordStore {
     try await CallSite(fileID, line).run(writing) {
       try Task.checkCancellation()
       let queued = try enqueue(body)
-      try await waitUntilDurable(queued.receipt.durableLSN, in: queued.log)
+      try await waitUntilDurable(queued.place)
       driver.withLock { $0 }?.localWriteEnded()
       return (queued.value, queued.receipt)
     }
@@ -85,7 +85,7 @@ extension RecordStore {
   ) throws -> (value: Value, receipt: Receipt) {
     try CallSite(fileID, line).run(writing) {
       let queued = try enqueue(body)
-      try waitUntilDurableBlocking(queued.receipt.durableLSN, in: queued.log)
+      try waitUntilDurableBlocking(queued.place)
       driver.withLock { $0 }?.localWriteEnded()
       return (queued.value, queued.receipt)
     }
@@ -101,40 +101,54 @@ extension RecordStore {
   ) throws -> QueuedWrite {
     try CallSite(fileID, line).run(writing) {
       let queued = try enqueue(body)
-      return QueuedWrite(receipt: queued.receipt, log: queued.log, store: self)
+      return QueuedWrite(receipt: queued.receipt, place: queued.place, store: self)
     }
   }
 
   /// A transaction that is queued.
   package struct QueuedWrite: Sendable {
     fileprivate let receipt: Receipt
-    fileprivate let log: Log?
+    fileprivate let place: QueuePlace
     fileprivate let store: RecordStore
 
     /// Returns when it is durable.
     package func waitBlocking(fileID: String = #fileID, line: Int = #line) throws -> Receipt {
       try CallSite(fileID, line).run(store.writing) {
-        try store.waitUntilDurableBlocking(receipt.durableLSN, in: log)
+        try store.waitUntilDurableBlocking(place)
         store.driver.withLock { $0 }?.localWriteEnded()
         return receipt
       }
     }
   }
 
+  /// Where a transaction is queued: what has to be known to learn what becomes of it. A log that has refused it, or the next one
+  /// of a store that was suspended and resumed, gives its LSNs to other transactions.
+  package struct QueuePlace: Sendable {
+    fileprivate let log: Log?
+    /// Everything that the transaction could see is durable with this one.
+    package let lsn: LSN
+    /// The log's `resumptions` when it was queued.
+    fileprivate let resumptions: Int
+
+    /// - Precondition: the caller holds the store's lock, and the log is resumed by no one else.
+    fileprivate init(_ core: borrowing StoreCore) {
+      log = core.log
+      lsn = core.projections.appliedLSN
+      resumptions = core.log?.resumptions ?? 0
+    }
+  }
+
   /// Runs the closure under the lock and queues its transaction. The receipt holds when its `durableLSN` is durable. A
   /// transaction that changed nothing may still have looked at what is not durable yet, so its receipt waits for that.
-  ///
-  /// - Returns: also the log that it is queued in, which alone knows what becomes of it: a store that is suspended and
-  ///   resumed has another one, which gives LSNs that failed in this one to other transactions.
   package func enqueue<Value>(
     _ body: (inout WriteTransaction) throws -> Value
-  ) throws -> (value: Value, receipt: Receipt, log: Log?) {
+  ) throws -> (value: Value, receipt: Receipt, place: QueuePlace) {
     try requireOpen()
     try index?.makeRoom()
     // Set in the lock and not returned from it: what a lock gives out has to be Sendable, and the caller's value need not.
     var value: Value?
     do {
-      let (receipt, log) = try core.withLock { core in
+      let (receipt, place) = try core.withLock { core in
         let lsns = try core.transact { core in
           var transaction = WriteTransaction(core: core)
           do {
@@ -150,22 +164,22 @@ extension RecordStore {
         let tenure = lsns == nil ? core.projections.sync.tenure(of: end) : nil
         let receipt = Receipt(
           lsns: lsns, durableLSN: end, position: LogPosition(tenure: tenure ?? core.tenure, lsn: end), store: self)
-        return (receipt, core.log)
+        return (receipt, QueuePlace(core))
       }
       guard let value else { preconditionFailure("a transaction was queued whose closure did not run") }
-      return (value, receipt, log)
+      return (value, receipt, place)
     } catch { throw translated(error) }
   }
 
   /// Runs a transaction of the engine under the lock.
   package func transact(
     _ body: (inout StoreCore) throws -> Void
-  ) throws -> (lsns: ClosedRange<LSN>?, upTo: LSN, log: Log?) {
+  ) throws -> (lsns: ClosedRange<LSN>?, place: QueuePlace) {
     do {
       try index?.makeRoom()
       return try core.withLock { core in
         let lsns = try core.transact(body).lsns
-        return (lsns, core.projections.appliedLSN, core.log)
+        return (lsns, QueuePlace(core))
       }
     } catch { throw translated(error) }
   }
@@ -173,9 +187,9 @@ extension RecordStore {
   /// A transaction of the engine: appended and durable when this returns.
   @discardableResult
   package func commit(_ body: (inout StoreCore) throws -> Void) async throws -> ClosedRange<LSN>? {
-    let (lsns, upTo, log) = try transact(body)
-    if lsns != nil, let log {
-      do { try await waitUntilDurable(upTo, in: log) } catch { throw translated(error) }
+    let (lsns, place) = try transact(body)
+    if lsns != nil {
+      do { try await waitUntilDurable(place) } catch { throw translated(error) }
     }
     settledWaiters.resumeSettled(in: self)
     return lsns
@@ -183,25 +197,25 @@ extension RecordStore {
 
   /// The same on a plain thread.
   package func commitBlocking(_ body: (inout StoreCore) throws -> Void) throws {
-    let (lsns, upTo, log) = try transact(body)
-    guard lsns != nil, let log else { return }
-    do { try waitUntilDurableBlocking(upTo, in: log) } catch { throw translated(error) }
+    let (lsns, place) = try transact(body)
+    guard lsns != nil else { return }
+    do { try waitUntilDurableBlocking(place) } catch { throw translated(error) }
   }
 
-  nonisolated(nonsending) private func waitUntilDurable(_ lsn: LSN, in log: Log?) async throws {
+  nonisolated(nonsending) private func waitUntilDurable(_ place: QueuePlace) async throws {
     do {
-      try await log?.waitUntilDurable(lsn.rawValue)
+      try await place.log?.waitUntilDurable(place.lsn.rawValue, given: place.resumptions)
     } catch {
-      undoRefused(by: log)
+      undoRefused(by: place.log)
       throw error
     }
   }
 
-  fileprivate func waitUntilDurableBlocking(_ lsn: LSN, in log: Log?) throws {
+  fileprivate func waitUntilDurableBlocking(_ place: QueuePlace) throws {
     do {
-      try log?.waitUntilDurableBlocking(lsn.rawValue)
+      try place.log?.waitUntilDurableBlocking(place.lsn.rawValue, given: place.resumptions)
     } catch {
-      undoRefused(by: log)
+      undoRefused(by: place.log)
       throw error
     }
   }

@@ -249,8 +249,10 @@ package struct StoreCore: ~Copyable, Sendable {
 
   /// Updates the projections with what became of the log's last groups: settles durable ones, undoes failed ones.
   package mutating func reconcile(_ log: Log) throws {
+    // In this order: once the log takes nothing, the durable LSN stays what it is.
+    let state = log.state
     let durable = LSN(log.durableLSN)
-    switch log.state {
+    switch state {
     case .open: settle(durable)
     case .rejecting:
       undo(to: durable)

@@ -35,6 +35,10 @@ struct CommitState: ~Copyable {
   private(set) var durableChain: UInt32
   /// What ended the log before it was closed: what became of an LSN that was never durable.
   private var lastFailure: LogError?
+  /// How often appends were taken again after a rejection, each time from the LSN after the durable one on.
+  private(set) var resumptions = 0
+  /// One for each row of resumptions that found the same LSN durable; the LSNs above it were given again.
+  private var takenBack: [TakenBack] = []
   /// The addresses of everything that is durable.
   var tables: [SegmentTable]
   /// A thread is writing, or is about to: no other needs to begin.
@@ -113,7 +117,13 @@ struct CommitState: ~Copyable {
   static let closed = LogError(.closed, "the log was closed")
 
   /// What is known of `lsn`; nil if it is still on its way.
-  func outcome(of lsn: UInt64) -> CommitOutcome? {
+  ///
+  /// - Parameter given: the `resumptions` when it was given; nil: it was not given again since.
+  func outcome(of lsn: UInt64, given: Int? = nil) -> CommitOutcome? {
+    if let given, given < resumptions, let next = takenBack.first(where: { $0.resumptions > given }), lsn > next.durable
+    {
+      return .failed(next.error)
+    }
     if lsn <= durableLSN { return .durable }
     switch phase {
     case .closed: return .failed(lastFailure ?? Self.closed)
@@ -274,9 +284,15 @@ struct CommitState: ~Copyable {
   ///
   /// - Parameter tables: where the events lie now, if the end of the log was copied.
   mutating func resume(with tables: [SegmentTable]? = nil) {
-    guard case .rejecting = phase else { return }
+    guard case .rejecting(let error) = phase else { return }
     if let tables { self.tables = tables }
     phase = .open
+    resumptions += 1
+    if let last = takenBack.last, last.durable == durableLSN {
+      takenBack[takenBack.count - 1].resumptions = resumptions
+    } else {
+      takenBack.append(TakenBack(resumptions: resumptions, durable: durableLSN, error: error))
+    }
     nextLSN = durableLSN + 1
   }
 
@@ -288,6 +304,16 @@ struct CommitState: ~Copyable {
     phase = .closed
     return failAll(Self.closed)
   }
+}
+
+/// What a log has taken back when it took appends again.
+private struct TakenBack {
+  /// How many resumptions there were after the last one of the row.
+  var resumptions: Int
+  /// The last LSN that was kept.
+  let durable: UInt64
+  /// Why the first of the row had to be.
+  let error: LogError
 }
 
 /// A caller that waits for an LSN. It is resumed exactly once.

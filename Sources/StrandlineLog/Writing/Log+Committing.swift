@@ -36,11 +36,13 @@ extension Log {
   /// A task that is cancelled meanwhile still waits: what it asked for happens or fails regardless, and only the
   /// outcome says which. Look at cancellation before `append`.
   ///
+  /// - Parameter given: the log's `resumptions` when `lsn` was given: after a resumption it may be another transaction's. Nil where
+  ///   no one resumes the log before all callers have heard of the rejection.
   /// - Throws: `LogError`: `.rejected` (nothing is on disk), `.outcomeUnknown`, `.noSuchLSN`, `.closed`.
-  package func waitUntilDurable(_ lsn: UInt64) async throws {
+  package func waitUntilDurable(_ lsn: UInt64, given: Int? = nil) async throws {
     let outcome = await withCheckedContinuation { continuation in
       let (known, begins) = queue.withLock { state -> (CommitOutcome?, Bool) in
-        if let known = state.outcome(of: lsn) { return (known, false) }
+        if let known = state.outcome(of: lsn, given: given) { return (known, false) }
         state.wait(for: lsn, WaitingTask(continuation: continuation))
         let begins = !state.isLed && !state.awaitsCallers
         if begins { state.isLed = true }
@@ -56,10 +58,10 @@ extension Log {
   }
 
   /// The same for a plain thread, which writes and syncs itself when no other thread does. Not for tasks: it blocks.
-  package func waitUntilDurableBlocking(_ lsn: UInt64) throws {
+  package func waitUntilDurableBlocking(_ lsn: UInt64, given: Int? = nil) throws {
     while true {
       let (known, waiting) = queue.withLock { state -> (CommitOutcome?, WaitingThread?) in
-        if let known = state.outcome(of: lsn) { return (known, nil) }
+        if let known = state.outcome(of: lsn, given: given) { return (known, nil) }
         guard state.isLed else {
           state.isLed = true
           return (nil, nil)

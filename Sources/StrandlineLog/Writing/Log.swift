@@ -105,6 +105,9 @@ package final class Log: Sendable {
 
   package var state: LogState { queue.withLock { $0.phase } }
 
+  /// How often `resume()` has taken appends again.
+  package var resumptions: Int { queue.withLock { $0.resumptions } }
+
   /// Calls `body` after each group that became durable, on the thread that wrote it and after the callers that waited
   /// for it were woken. `body` must be short; it may look into the log.
   package func observeDurability(_ body: (@Sendable () -> Void)?) {
@@ -130,7 +133,7 @@ package final class Log: Sendable {
   // MARK: Going on, and ending
 
   /// After a clean rejection: takes appends again. `nextLSN` is the one after `durableLSN`, so LSNs of the rejected
-  /// transactions are given anew: call it when no caller will ask for the old ones any more. Does nothing in any
+  /// transactions are given anew, and one who still asks for the old ones has to say so (`waitUntilDurable`). Does nothing in any
   /// other state. A log that was opened on a full disk first copies what its open could not; if there is still no
   /// room, it goes on rejecting.
   package func resume() {

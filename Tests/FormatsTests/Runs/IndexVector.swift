@@ -55,8 +55,8 @@ enum IndexVector {
   static func store(_ stage: Stage) throws -> RecordStore {
     let store = try begin(stage)
     func append(_ events: [Event]) throws {
-      let upTo = try store.transact { core in for event in events { try core.append(event) } }.upTo
-      if case .writer(let log) = store.source { try log.waitUntilDurableBlocking(upTo.rawValue) }
+      let place = try store.transact { core in for event in events { try core.append(event) } }.place
+      if case .writer(let log) = store.source { try log.waitUntilDurableBlocking(place.lsn.rawValue) }
     }
     func newest(_ name: String) throws -> LSN {
       try store.projections.entry(RecordID(name))?.pending?.newest ?? .none
