@@ -19,11 +19,6 @@ package struct DeletionEntry: Hashable, Sendable {
 
   package var isProvisional: Bool { provisional != nil }
 
-  /// Whether a version with these births is of deleted lives only.
-  package func isDead(_ births: Set<Birth>) -> Bool {
-    !births.isEmpty && !self.births.isEmpty && births.isSubset(of: self.births)
-  }
-
   /// The entry without its provisional deletion; nil if nothing else was deleted under the name.
   package var refused: DeletionEntry? {
     guard let provisional else { return self }

@@ -174,16 +174,21 @@ package struct Intake {
     let acknowledged = try acknowledged(in: stamp, id, entry, edit, included, core)
     edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
     let deletion = try core.projections.deletion(id)
+    var deadLives = deletion?.births ?? []
+    if let created = arrival.system.created?.milliseconds {
+      deadLives = FirstLife(created: created).dead(stamp.births, with: deadLives)
+    }
     let isOlder =
       VersionSituation.wasModified(arrival, before: entry?.base) || base?.version.stamp.dominates(stamp) == true
     return VersionSituation(
       id: id, source: source, arrival: arrival, entry: entry, base: base,
-      isDead: deletion?.isDead(stamp.births) ?? false, deadLives: deletion?.births ?? [],
+      isDead: !stamp.births.isEmpty && stamp.births.isSubset(of: deadLives), deadLives: deadLives,
       wasDeleted: base == nil && deletion != nil, included: included,
       acknowledged: acknowledged, edit: edit,
       rules: rules(of: arrival.version.type), writer: core.writer,
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
+      isWhatFeedShows: core.projections.sync.openBlocks[id]?.changeTag == arrival.system.changeTag,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
       namesCopy: isOlder && namesCopy(stamp, core))
   }
@@ -310,7 +315,7 @@ package struct Intake {
     return !known.births.subtracting(provisional).isEmpty
   }
 
-  /// The lives that this log knows under a name and a creation time, for a version without a stamp.
+  /// The lives that this log knows under a name and a creation time.
   private func knownBirths(
     of id: RecordID, created: Touch?, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
   ) throws -> Set<Birth>? {

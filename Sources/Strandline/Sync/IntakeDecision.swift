@@ -83,6 +83,8 @@ struct VersionSituation {
   let answers: ConflictAnswers
   /// Answer to a lookup: the base is a mutation of this store that the server acknowledged, and the version lacks it.
   let lacksAcknowledged: Bool
+  /// The feed has shown this very version, and what it means was left to the answer to a lookup.
+  let isWhatFeedShows: Bool
   /// A person has decided that what is here goes up again, whatever the server has of it.
   let sendsAgain: Bool
   /// It is older than the base by the server's clock or by what it includes, and a copy of this log wrote it, or what it was made
@@ -117,9 +119,10 @@ struct VersionSituation {
     return !isNewer && wasModifiedBefore
   }
 
-  /// The answer to a lookup was modified before the base. If neither has seen the other, the feed says which stands.
+  /// The answer to a lookup was modified before the base. If neither has seen the other, the feed says which stands; if it shows
+  /// the same, the server's clock was set back.
   private var isOlderAnswer: Bool {
-    source == .lookup && wasModifiedBefore
+    source == .lookup && wasModifiedBefore && !isWhatFeedShows
   }
 
   private var wasModifiedBefore: Bool { Self.wasModified(arrival, before: entry?.base) }
@@ -156,7 +159,7 @@ struct VersionSituation {
   /// | is of deleted lives alone, and the app sees no record | the deletion stands: looked up, then deleted again |
   /// | has seen less than the base, and a person lets this store's side stand | becomes the base, and what is here is sent over it |
   /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone went back in time |
-  /// | is an answer that is older than the base | dropped; the feed says which stands |
+  /// | is an answer that is older than the base, and not what the feed shows | dropped; the feed says which stands |
   /// | is of a life that was not met before, from a page | looked up |
   /// | meets nothing unsettled | becomes the base |
   /// | meets a deletion of another life | becomes the base, and the deletion is over |

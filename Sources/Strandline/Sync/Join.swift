@@ -66,7 +66,10 @@ package struct Arrival: Sendable {
       version.stamp.births = knownBirths
     } else {
       let created = server.system.created?.milliseconds ?? modified
-      version.stamp.births = [Birth(time: HybridTime(milliseconds: created), writer: 0)]
+      version.stamp.births = [FirstLife(created: created).unstamped]
+    }
+    if let created = server.system.created?.milliseconds {
+      version.stamp.births = FirstLife(created: created).births(of: version.stamp.births, known: knownBirths ?? [])
     }
     version.stamp.seen = wire?.seen ?? ancestor?.stamp.seen ?? [:]
     version.stamp.unknown = wire?.unknown ?? []
