@@ -23,6 +23,8 @@ final class CountedCloud: ForwardingDatabase {
   let before: Mutex<(@Sendable (Request, Int) async throws -> Void)?> = Mutex(nil)
   /// What lookups say of these names.
   let unreadable: Mutex<[String: CloudError]> = Mutex([:])
+  /// What lookups of these names are refused with as a whole.
+  let refused: Mutex<[String: CloudError]> = Mutex([:])
   let pageMax: Int
   let lookupMax: Int
 
@@ -66,6 +68,8 @@ final class CountedCloud: ForwardingDatabase {
   }
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
     try await begin(.lookup)
+    let refused = refused.withLock { $0 }
+    if let error = names.lazy.compactMap({ refused[$0] }).first { throw error }
     guard names.count <= lookupMax else { throw CloudError(.limitExceeded, reason: "too many for this test") }
     var found = try await base.lookup(names, in: zone)
     answered.withLock { $0 += names }
@@ -596,6 +600,29 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     #expect(try await a.open().status().held.map(\.id.name) == ["n2"])
     #expect(try await a.listedLeft == 0)
     cloud.unreadable.withLock { $0 = [:] }
+    try await a.sync()
+    try await a.expectComplete(fleet)
+  }
+
+  @Test(arguments: [CloudError.Code.accessDenied, .badRequest])
+  func `a listed record that no request may ask for is held by name, and the others come`(_ code: CloudError.Code)
+    async throws
+  {
+    let fleet = try Fleet()
+    try await fleet.fill(12)
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a, pageMax: 4)
+    cloud.refused.withLock { $0["n2"] = CloudError(code, reason: "not this one") }
+    try await a.open(database: cloud, firstFetch: .recentFirst(types: ["Note"], count: 2))
+    try await a.sync()
+    #expect(try await a.open().status().held.map(\.id.name) == ["n2"])
+    #expect(try await a.open().recordCount == 11)
+    #expect(try await a.listedLeft == 0)
+    let asked = cloud.count(.lookup)
+    try await a.sync()
+    #expect(cloud.count(.lookup) == asked)
+    cloud.refused.withLock { $0 = [:] }
+    try await a.open().releaseHolds(of: [RecordID("n2")])
     try await a.sync()
     try await a.expectComplete(fleet)
   }

@@ -117,6 +117,72 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     #expect(try await a.owesNothing)
   }
 
+  @Test(arguments: [CloudError.Code.accessDenied, .badRequest], [1, 5])
+  func `a record that no request may ask for is held by name, and keeps its zone from nothing`(
+    _ code: CloudError.Code, _ count: Int
+  ) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let names = (0..<count).map { "n\($0)" }
+    for name in names + ["m"] { try await b.write(name, ["title": "b"]) }
+    try await b.exchange()
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      for name in names {
+        script.shown[name] = .failed(name: name, CloudError(.unexpectedServerResponse, reason: "cannot be read"))
+      }
+      script.requests[.lookup] = [CloudError(code, reason: "not this one")]
+      script.isForever = true
+    }
+    try await a.write("mine")
+    #expect(try await a.run(waitMillisecondsMax: 0) == nil)
+    #expect(cloud.sent.joined().contains("mine"))
+    #expect(try await a.value("m") == "b")
+    let status = try await a.open().status()
+    #expect(status.held.map(\.id.name) == names && status.held.allSatisfy(\.isDownload))
+    #expect(status.held.allSatisfy { $0.reason.contains("not this one") && $0.code == code.rawValue })
+    #expect(status.openBlocks == 0)
+    #expect(cloud.count(.lookup) <= count + 3)
+    // It is not asked for with each write.
+    let asked = cloud.count(.lookup)
+    try await a.write("mine", ["title": "two"])
+    #expect(try await a.run(waitMillisecondsMax: 0) == nil)
+    #expect(cloud.count(.lookup) == asked)
+    cloud.refuse { ($0.shown, $0.requests) = ([:], [:]) }
+    try await a.open().releaseHolds(of: names.map { RecordID($0) })
+    try await exchange(a, b)
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `a record that fits into no transaction keeps no other zone waiting, and the run says so`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a", transactionBytesMax: 100_000), fleet.device("b"))
+    let big = ZoneID("Big")
+    try await b.write("n", ["text": .string(String(repeating: "x", count: 200_000))], zone: big)
+    try await b.write("m", ["title": "b"])
+    try await b.exchange()
+    try await a.write("mine")
+    let error = try await a.run(waitMillisecondsMax: 0)
+    #expect(error?.code == .serverRefused && error?.message.contains("'n'") == true, "\(String(describing: error))")
+    #expect(try await a.value("m") == "b")
+    #expect(try await a.unsettled == 0)
+  }
+
+  @Test func `a list of changed zones may name the default zone, which has no feed`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      script.list = { _, page in
+        var page = page
+        page.zones.append(DatabasePage.Zone(id: ZoneID(Names.defaultZone)))
+        return page
+      }
+    }
+    try await a.write("n")
+    for _ in 0..<2 { #expect(try await a.run(waitMillisecondsMax: 0) == nil) }
+    #expect(try await a.open().status().zones.map(\.id) == [.main])
+  }
+
   @Test func `a record for which the server names a wait in a lookup is not asked for before`() async throws {
     let (a, cloud) = try await asking()
     cloud.refuse { $0.shown["n"] = .failed(name: "n", CloudError(.throttled, reason: "later", retryAfter: 40)) }

@@ -77,6 +77,14 @@ package enum ErrorPolicy: Hashable, Sendable {
   /// Whether a request that only asks may be answered if it asks for less. BAD_REQUEST says that something else is wrong with it.
   static func asksForLess(_ error: CloudError) -> Bool { request(error) == .split && error.code != .badRequest }
 
+  /// Whether a request for several records may be refused so because of one of them, and is again for that one alone.
+  static func mayBeOfOneRecord(_ error: CloudError) -> Bool {
+    switch item(error) {
+    case .hold, .split, .target, .resolve: true
+    case .retry, .missing, .zoneMissing, .together, .stopSaves, .signIn, .halt: false
+    }
+  }
+
   /// Whether a request may have been refused because its change token has expired. CloudKit Web Services has no code for
   /// that; the live service was seen to answer BAD_REQUEST for the zone.
   static func mayBeExpiredToken(_ error: CloudError) -> Bool {

@@ -64,7 +64,9 @@ package struct Intake {
     case .deletion: try apply(deletionOf: change.id, to: &core)
     case .absence: try apply(absenceOf: change.id, to: &core)
     case .unseen(let unseen): try apply(unseen, change.id, to: &core)
-    case .unreadable(let error): try hold(change.id, error, asksAgain: source != .lookup || error.raw.isEmpty, &core)
+    case .unreadable(let error):
+      let isFinal = !error.raw.isEmpty || ErrorPolicy.mayBeOfOneRecord(error)
+      try hold(change.id, error, asksAgain: source != .lookup || !isFinal, &core)
     }
   }
 
@@ -139,8 +141,8 @@ package struct Intake {
   }
 
   /// Holds a record that cannot be read. The token moves past it, so it is looked up. If its bytes came with the answer to
-  /// a lookup too, it is not asked for any more: it is read again when another version comes, or this program is a newer
-  /// one.
+  /// a lookup too, or the server refuses to show it, it is not asked for any more: it is read again when another version comes, a
+  /// person releases it, or this program is a newer one.
   private mutating func hold(
     _ id: RecordID, _ error: CloudError, asksAgain: Bool, _ core: inout StoreCore
   ) throws {

@@ -81,7 +81,8 @@ extension SyncMachine {
   ) throws -> [ZoneID] {
     let account = Account(core.projections.sync)
     var lost: [ZoneID] = []
-    for zone in zones {
+    // The default zone has no feed, and nothing in it is this store's.
+    for zone in zones where zone.id.name != Names.defaultZone {
       var id = zone.id
       id.scope = scope
       id = account.canonical(id)
@@ -259,7 +260,8 @@ extension SyncMachine {
           try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
         }
       }
-    } catch let error as StrandlineError where error.code == .tooLarge && fetch.limit > 1 {
+    } catch let error as StrandlineError where error.code == .tooLarge {
+      guard fetch.limit > 1 else { throw Self.fitsIntoNoTransaction(page, error) }
       fetch.limit /= 2
       fetches[zone] = fetch
       return false
@@ -276,6 +278,13 @@ extension SyncMachine {
     // What it blocked is looked up in this run.
     if taken.report.blocked > 0 { isReviewDue = true }
     return true
+  }
+
+  /// What ends the fetch of a zone whose smallest page is still too large to be applied.
+  private static func fitsIntoNoTransaction(_ page: ZonePage, _ error: StrandlineError) -> CloudError {
+    let names = page.changes.prefix(3).map { "'\($0.name)'" }.joined(separator: ", ")
+    let reason = "the changes of \(names), which the server shows together, fit into no transaction here"
+    return CloudError(.limitExceeded, reason: "\(reason): \(error.message)")
   }
 
   /// The zone has been fetched to its end.
@@ -346,8 +355,8 @@ extension SyncMachine {
 
   // MARK: Lookups
 
-  /// Looks up the next records, those of one zone; the answers of one request are one transaction. A request whose answer is
-  /// too large for the server is made again for half of its records.
+  /// Looks up the next records, those of one zone; the answers of one request are one transaction. A request that is refused, perhaps
+  /// because of one of its records, or because its answer is too large, is made again for half of them.
   mutating func lookUpNext() async throws -> Bool {
     collectLookups()
     guard let (zone, names) = lookups.min(by: { $0.key < $1.key }) else {
@@ -357,6 +366,7 @@ extension SyncMachine {
     }
     let some = Array(names.sorted().prefix(lookupsMax))
     let found: [String: CloudResult]
+    var isRefused = false
     do {
       let doing = "looking up \(some.count) records of zone '\(zone)'"
       guard let answer = try await ask(.lookup, doing, { [database] in try await database.lookup(some, in: zone) })
@@ -364,22 +374,22 @@ extension SyncMachine {
       found = answer
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {
-      case .split where some.count > 1:
-        lookupsMax = some.count / 2
-        return true
-      case .zoneMissing:
-        lookups[zone] = nil
-        try await confirmLoss(of: zone, error)
       case .signIn: throw signIn(error)
+      case .zoneMissing:
+        try await confirmLoss(of: zone, error)
+        lookUpLater(zone)
+        return true
+      case _ where ErrorPolicy.mayBeOfOneRecord(error):
+        guard some.count == 1 else {
+          lookupsMax = some.count / 2
+          return true
+        }
+        (found, isRefused) = ([some[0]: .failed(error, serverRecord: nil)], true)
       default:
-        lookups[zone] = nil
         refusedZones[zone] = error
+        lookUpLater(zone)
+        return true
       }
-      for name in names where queue.waits[RecordID(name, zone: zone)] == .lookup {
-        // What could not be asked is asked again by the next run.
-        wait(RecordID(name, zone: zone), milliseconds: Self.lookupRetryMilliseconds)
-      }
-      return true
     }
     do {
       try await apply(found, to: some, of: zone)
@@ -387,14 +397,30 @@ extension SyncMachine {
       lookupsMax = some.count / 2
       return true
     }
-    lookupsMax = UploadPlan.operationsMax
+    // Others may be refused as well.
+    if !isRefused { lookupsMax = min(UploadPlan.operationsMax, lookupsMax * 2) }
     lookups[zone]?.subtract(some)
     if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
     return true
   }
 
+  /// What could not be asked of a zone is asked again by the next run.
+  private mutating func lookUpLater(_ zone: ZoneID) {
+    for name in lookups[zone] ?? [] where queue.waits[RecordID(name, zone: zone)] == .lookup {
+      wait(RecordID(name, zone: zone), milliseconds: Self.lookupRetryMilliseconds)
+    }
+    lookups[zone] = nil
+  }
+
   private mutating func apply(_ found: [String: CloudResult], to names: [String], of zone: ZoneID) async throws {
-    let changes = names.compactMap { ServerChange(RecordID($0, zone: zone), answer: found[$0]) }
+    let changes = names.compactMap { name in
+      let id = RecordID(name, zone: zone)
+      // What is owed of a record is sent again, or held; without that the record itself is held, and asked for no more.
+      if case .failed(let error, _)? = found[name], ErrorPolicy.mayBeOfOneRecord(error), queue.waits[id] != .lookup {
+        return ServerChange(id, .unreadable(error))
+      }
+      return ServerChange(id, answer: found[name])
+    }
     let taken = try await store.take(changes, .lookup, serverOffset: database.serverOffsetMilliseconds)
     report.add(taken.report)
     // The answer may say that the server went back in time.

@@ -183,9 +183,15 @@ extension SyncMachine {
       listedMax = names.count / 2
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {
-      case .split where names.count > 1: listedMax = names.count / 2
       case .zoneMissing: try await confirmLoss(of: zone, error, kind: .listed)
       case .signIn: throw signIn(error)
+      case _ where ErrorPolicy.mayBeOfOneRecord(error):
+        if names.count > 1 {
+          listedMax = names.count / 2
+        } else {
+          next.take(asked.count)
+          try await end(next, zone, [ServerChange(RecordID(names[0], zone: zone), .unreadable(error))])
+        }
       // The other zones go on; the run throws this error at its end.
       default: refusedZones[zone] = error
       }
