@@ -2,6 +2,7 @@
 // scenarios. The pages have one change each, in the order in which the server was told of it.
 
 import Strandline
+import StrandlineCloudKit
 import StrandlineLog
 import StrandlineSyncProofs
 import StrandlineSystem
@@ -279,6 +280,31 @@ private final class Counter: Sendable {
     try await exchange(a, b)
     #expect(try await a.lives("n"))
     #expect(try await a.place("n") == nil)
+    try await expectAgreement(a, b)
+  }
+
+  @Test func `146: a child that a tool has made larger than a save may be goes as declared`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    try await a.open(schema: schema(.setNil))
+    try await a.put("x", ["title": "t"])
+    try await exchange(a, b)
+    var fields: [String: FieldValue?] = ["of": link("x", .none)]
+    for number in 0..<300 { fields["field\(number)"] = .string("x") }
+    let large = CloudOperation(.create, name: "n", type: "Note", fields: fields)
+    guard case .record? = try await b.web().modify([large], in: .main, atomic: false)["n"] else {
+      Issue.record("the server refuses it")
+      return
+    }
+    try await exchange(a, b)
+    await #expect(throws: StrandlineError.self) { try await a.write("n", ["more": 1]) }
+    try await b.remove("x")
+    try await b.exchange()
+    try await a.put("mine", ["title": "t"])
+    #expect(try await a.run() == nil)
+    #expect(try await a.place("n") == nil)
+    #expect(try await a.owesNothing)
+    try await b.exchange()
     try await expectAgreement(a, b)
   }
 

@@ -143,7 +143,7 @@ public struct WriteTransaction: ~Copyable {
     return true
   }
 
-  mutating func put(_ record: Record, creating: Bool) throws {
+  mutating func put(_ record: Record, creating: Bool, checksSize: Bool = true) throws {
     let id = account.canonical(record.id)
     let (known, current) = try look(id, record.type, creating: creating)
     guard let current else {
@@ -156,7 +156,7 @@ public struct WriteTransaction: ~Copyable {
     var desired = record.fields
     for (name, value) in record.fields where value.namesZone { desired[name] = try local(value, name, of: id) }
     if let parent = record.parent { desired[Version.parentField] = .reference(Reference(parent)) }
-    try edit(id, desired, record.nulls, current, known)
+    try edit(id, desired, record.nulls, current, known, checksSize: checksSize)
   }
 
   /// The same for a record that does not live, by its fields: no name twice.
@@ -243,7 +243,7 @@ public struct WriteTransaction: ~Copyable {
   /// Edits a living record: the fields that differ get a new stamp, and those that are null for the first time.
   private mutating func edit(
     _ id: RecordID, _ given: [String: FieldValue], _ nulls: Set<String>, _ current: LoadedVersion,
-    _ known: KnownRecord
+    _ known: KnownRecord, checksSize: Bool = true
   ) throws {
     let entry = known.entry
     var version = current.version
@@ -277,7 +277,7 @@ public struct WriteTransaction: ~Copyable {
       dirty[name] = LSN.none
     }
     let content = EncodedContent(version, dirty: dirty)
-    try Self.checkSize(fields: version.fields.count, content.byteCount, id)
+    if checksSize { try Self.checkSize(fields: version.fields.count, content.byteCount, id) }
     try append(
       .saved(
         Saved(

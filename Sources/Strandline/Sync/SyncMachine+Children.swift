@@ -92,7 +92,8 @@ extension RecordStore {
 }
 
 extension WriteTransaction {
-  /// Does with a child whose parent was deleted what is declared, unless the app has moved it meanwhile.
+  /// Does with a child whose parent was deleted what is declared, unless the app has moved it meanwhile. Another tool may have made
+  /// it larger than a save may be: then the server says whether it takes it.
   fileprivate mutating func settleOrphan(_ id: RecordID, _ parent: ParentSchema) throws {
     guard var record = try find(id), let name = parent.parentName(record), try isGone(RecordID(name, zone: id.zone))
     else { return }
@@ -101,10 +102,10 @@ extension WriteTransaction {
     case .delete: try delete(id)
     case .setNil:
       parent.put(&record, below: nil)
-      try put(record, creating: false)
+      try put(record, creating: false, checksSize: false)
     case .move(let target):
       parent.put(&record, below: try target == id.name || isGone(RecordID(target, zone: id.zone)) ? nil : target)
-      try put(record, creating: false)
+      try put(record, creating: false, checksSize: false)
     }
   }
 }
