@@ -107,9 +107,42 @@ private func isAtServer(_ zone: ZoneID, _ device: Device) async throws -> Bool {
     // An erasure that the app takes back is not named any more.
     try await a.open().sync.resumeZone(.main)
     #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
+    // What it wants then is another erasure, which waits for nothing.
     try await a.open().sync.eraseZone(.main)
+    #expect(try await tries() == 1)
+    #expect(try await tries() == 0)
     cloud.refuse { $0.refusal = nil }
     #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: true) == nil)
+    #expect(try await a.state().lostReason == .erased)
+  }
+
+  @Test func `an erasure is not asked for before a wait that the server names is over`() async throws {
+    let (_, a, _, cloud) = try await devices()
+    cloud.refuse { $0.requests[.deleteZone] = [CloudError(.accessDenied, reason: "not now", retryAfter: 3_600)] }
+    try await a.open().sync.eraseZone(.main)
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
+    for minutes in [10, 20, 25] as [Int64] {
+      a.clock.advance(milliseconds: minutes * 60_000)
+      #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
+      #expect(cloud.count(.deleteZone) == 1)
+    }
+    a.clock.advance(milliseconds: 6 * 60_000)
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
+    #expect(try await a.state().lostReason == .erased)
+  }
+
+  @Test func `an answer to an erasure that is none of the server's is followed by a wait as well`() async throws {
+    let (_, a, _, cloud) = try await devices()
+    cloud.refuse { script in
+      script.requests[.deleteZone] = [CloudError(.unexpectedServerResponse, reason: "a page of a hotel")]
+      script.isForever = true
+    }
+    try await a.open().sync.eraseZone(.main)
+    for _ in 0..<3 { #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil) }
+    #expect(cloud.count(.deleteZone) == 1)
+    a.clock.advance(milliseconds: 300_001)
+    cloud.refuse { $0.requests = [:] }
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) == nil)
     #expect(try await a.state().lostReason == .erased)
   }
 

@@ -11,7 +11,7 @@ import StrandlineSystem
 
 extension SyncMachine {
   /// The zones that the app wants to be erased.
-  private var zonesToErase: [ZoneID] {
+  var zonesToErase: [ZoneID] {
     store.projections.withLock { projections in
       var zones: [ZoneID] = []
       for (id, state) in projections.sync.zones where id.scope == scope && state.lostReason == .erasing {
@@ -55,12 +55,14 @@ extension SyncMachine {
       case .zoneMissing: break
       case .signIn: throw signIn(error)
       default:
-        refuseErasure(of: zone, error)
+        queue.haltErasure(of: zone, because: error)
+        if let wait = error.retryAfterMilliseconds, wait > 0 {
+          try await pace.failed(.upload, error, doing: "erasing zone '\(zone)'")
+        }
         return true
       }
     }
     pace.succeeded(.upload)
-    queue.erased(zone)
     let words =
       isLeft ? "the zone of that name at the server was made since, and was left alone" : "the app has erased it"
     try await store.commit { core in
@@ -71,15 +73,6 @@ extension SyncMachine {
     (fetches[zone], lookups[zone]) = (nil, nil)
     for id in doubts.keys where id.zone == zone { doubts[id] = nil }
     return true
-  }
-
-  /// An answer that is none of CloudKit's says so of this run alone.
-  private mutating func refuseErasure(of zone: ZoneID, _ error: CloudError) {
-    if ErrorPolicy.appliedNothing(error) {
-      queue.haltErasure(of: zone, because: error)
-    } else {
-      refusedZones[zone] = error
-    }
   }
 
   /// Whether the server's zone of that name is the one that the app wants ended; nil if it did not answer.

@@ -221,7 +221,7 @@ struct SyncMachine: Sendable {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
     }
-    queue.beginRun(isUserInitiated: options.isUserInitiated)
+    queue.beginRun(isUserInitiated: options.isUserInitiated, erasures: zonesToErase)
   }
 
   /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.

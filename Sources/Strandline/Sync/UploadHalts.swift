@@ -1,6 +1,6 @@
 // What the server refuses whatever a record says: every record of a type, every save to a storage that is full, every change of a
-// zone that the user may not write to, the erasure of a zone. To hold such records one by one would ask the server once for each; so nothing of the kind
-// is sent until the halt ends.
+// zone that the user may not write to, the erasure of a zone. To hold such records one by one would ask the server once for each;
+// so nothing of the kind is sent until the halt ends.
 //
 // A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of whole requests
 // ends by the same two, and by itself after a wait that doubles while the server goes on refusing: else each write of the app
@@ -97,8 +97,14 @@ struct UploadHalts: Sendable {
   /// Why a zone is not ended now.
   func refusedErasure(of zone: ZoneID) -> CloudError? { halts[.erasure(zone)]?.error }
 
-  /// The server has ended a zone.
-  mutating func erased(_ zone: ZoneID) { refusals[.erasure(zone)] = nil }
+  /// Forgets the refusals of erasures that are over, or that the app has taken back.
+  ///
+  /// - Parameter wanted: the zones that the app wants ended.
+  mutating func keepErasures(of wanted: [ZoneID]) {
+    func isOver(_ kind: Kind) -> Bool { if case .erasure(let zone) = kind { !wanted.contains(zone) } else { false } }
+    halts = halts.filter { !isOver($0.key) }
+    refusals = refusals.filter { !isOver($0.key) }
+  }
 
   private mutating func halt(
     _ kind: Kind, because error: CloudError, at now: UInt64, _ milliseconds: (UInt64) -> Int64

@@ -220,7 +220,10 @@ struct UploadQueue: Sendable {
   // MARK: Holds and halts
 
   /// A run begins. If a person wants it, what the server refused before is tried once more, unless it has named the time.
-  mutating func beginRun(isUserInitiated: Bool) {
+  ///
+  /// - Parameter erasures: the zones that the app wants ended.
+  mutating func beginRun(isUserInitiated: Bool, erasures: [ZoneID]) {
+    halts.keepErasures(of: erasures)
     let now = store.environment.clock.monotonicNanoseconds()
     let liftsRequests = halts.liftRequests(at: now, all: isUserInitiated)
     if halts.liftTypes(at: now, all: isUserInitiated) || liftsRequests { lookAgain() }
@@ -252,9 +255,6 @@ struct UploadQueue: Sendable {
   mutating func haltErasure(of zone: ZoneID, because error: CloudError) {
     halts.haltErasure(of: zone, because: error, at: store.environment.clock.monotonicNanoseconds())
   }
-
-  /// The server has ended a zone.
-  mutating func erased(_ zone: ZoneID) { halts.erased(zone) }
 
   /// The server has taken a change of a record.
   mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait) {
