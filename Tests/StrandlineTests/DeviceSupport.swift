@@ -101,7 +101,12 @@ final class LateCloud: ForwardingDatabase {
   /// This version can read what was kept of the notes.
   let canRead = Mutex(false)
 
+  private let readAgain = Mutex(0)
+  /// How often what was kept was read again.
+  var readAgainCount: Int { readAgain.withLock { $0 } }
+
   func record(readingAgain raw: [UInt8], in zone: ZoneID) -> ServerRecord? {
+    readAgain.withLock { $0 += 1 }
     guard canRead.withLock({ $0 }) else { return nil }
     return unreadable.withLock { $0[String(decoding: raw, as: UTF8.self)] }
   }

@@ -535,8 +535,18 @@ private func counting() -> ConflictRules {
     #expect(try await a.value("n") == "t")
     #expect(cloud.lookupCount == 1)
     #expect(try await a.open().status().openBlocks == 0)
+    // Only another version of the program can read what this one has kept.
+    #expect(cloud.readAgainCount == 0)
+    try await a.close()
+    try await a.open(database: cloud)
+    for _ in 0..<2 { try await a.exchange() }
+    #expect(cloud.readAgainCount == 1)
+    #expect(try await a.value("n") == "t")
+    try await a.close()
     cloud.canRead.withLock { $0 = true }
+    try await a.open(database: cloud)
     try await a.exchange()
+    #expect(cloud.readAgainCount == 2)
     #expect(try await a.value("n") == "of a newer version")
     #expect(cloud.lookupCount == 1)
     try await expectAgreement(a, b)

@@ -130,6 +130,20 @@ struct RequestPace: Sendable {
     if pace.isServers { servers = until } else { all = until }
   }
 
+  /// A run begins. Where the wall clock was turned back since a wait began, the log learns that its rest begins now: else a process
+  /// that is relaunched before the end would have it begin anew, each time.
+  mutating func begin() async throws {
+    let (scope, wall) = (scope, store.environment.clock.wallMilliseconds())
+    guard var pace = store.projections.withLock({ $0.sync.paces[scope] }), pace.durationMilliseconds > 0,
+      pace.wallMilliseconds > wall
+    else { return }
+    let rest = longestWait()
+    (pace.durationMilliseconds, pace.wallMilliseconds) = (rest?.milliseconds ?? 0, wall)
+    pace.isServers = rest?.isServers ?? false
+    let begun = pace
+    try await store.commit { try $0.append(.pace(begun)) }
+  }
+
   /// A request was answered.
   mutating func succeeded(_ kind: RequestKind) {
     guard !failures.isEmpty || !kinds.isEmpty else { return }

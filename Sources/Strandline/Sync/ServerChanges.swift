@@ -138,14 +138,13 @@ extension RecordStore {
   }
 
   /// Reads the records again that an earlier version could not read and whose bytes were kept, and applies those that
-  /// `read` can read now; and those that a later version of the app wrote, if this one knows them. Versions that wait for their parent in a zone of which nothing is being fetched, because it was lost
-  /// meanwhile, are shown as they are.
+  /// `read` can read now; and those that a later version of the app wrote, if this one knows them. O(what was kept).
   ///
   /// - Throws: as `take`.
-  package func takeKept(_ read: (_ raw: [UInt8], ZoneID) -> ServerRecord?) async throws -> TakenChanges {
-    let sync = projections.sync
+  package func readKept(_ read: (_ raw: [UInt8], ZoneID) -> ServerRecord?) async throws -> TakenChanges {
+    let unread = projections.withLock { $0.sync.unread }
     let schema = core.withLock { $0.schema }
-    let changes = sync.unread.sorted { $0.key < $1.key }.compactMap { id, held -> ServerChange? in
+    let changes = unread.sorted { $0.key < $1.key }.compactMap { id, held -> ServerChange? in
       if held.isShelved || held.raw.isEmpty { return nil }
       guard held.isOfNewerSchema else { return read(held.raw, id.zone).map { ServerChange(id, .version($0)) } }
       do throws(CloudError) {
@@ -153,7 +152,16 @@ extension RecordStore {
         return schema.refusing(server) == nil ? ServerChange(id, .version(server)) : nil
       } catch { return ServerChange(id, .unreadable(error)) }
     }
-    var taken = changes.isEmpty ? TakenChanges() : try await take(changes, .delta)
+    return changes.isEmpty ? TakenChanges() : try await take(changes, .delta)
+  }
+
+  /// Shows versions as they are that wait for their parent in a zone of which nothing is being fetched, because it was lost
+  /// meanwhile.
+  ///
+  /// - Throws: as `take`.
+  package func showWaiting() async throws -> TakenChanges {
+    let sync = projections.sync
+    var taken = TakenChanges()
     let waiting = Set(sync.unread.values.lazy.filter(\.isShelved).map(\.id.zone))
     for zone in waiting.sorted() where sync.zones[zone]?.isDirty != true {
       // What was listed may bring their parents.

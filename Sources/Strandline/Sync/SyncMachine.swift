@@ -102,6 +102,8 @@ struct SyncMachine: Sendable {
   var sizeBefore: (operations: Int, growsAfter: Int)?
   /// Before that no request leaves, by the monotonic clock.
   private(set) var nextDeparture: UInt64 = 0
+  /// What was kept because an earlier version of the program could not read it was read again. What this one keeps it cannot read.
+  private var hasReadKept = false
   /// The most records in a lookup.
   var lookupsMax = UploadPlan.operationsMax
   /// What the last request failed with, if it was no `CloudError`.
@@ -174,10 +176,8 @@ struct SyncMachine: Sendable {
   /// Makes steps until nothing is due. `report` says what the run has done, also when it throws.
   mutating func run(_ options: CycleOptions) async throws {
     begin(options)
-    // What an earlier version could not read is read again.
-    let kept = try await store.takeKept { [database] in database.record(readingAgain: $0, in: $1) }
-    report.add(kept.report)
-    for id in kept.touched.sorted() { try changed(id) }
+    try await pace.begin()
+    try await takeKept()
     // No request is under way at the end of a run.
     defer { store.projections.endsSending() }
     var limit = StepLimit(stepsMax: stepsMax)
@@ -204,6 +204,19 @@ struct SyncMachine: Sendable {
     }
   }
 
+  /// Applies what an earlier version of the program could not read, and shows what waits for a parent that no page will bring.
+  private mutating func takeKept() async throws {
+    var taken = TakenChanges()
+    if !hasReadKept {
+      taken = try await store.readKept { [database] in database.record(readingAgain: $0, in: $1) }
+      hasReadKept = true
+    }
+    let shown = try await store.showWaiting()
+    report.add(taken.report)
+    report.add(shown.report)
+    for id in taken.touched.union(shown.touched).sorted() { try changed(id) }
+  }
+
   private mutating func begin(_ options: CycleOptions) {
     self.options = options
     report = SyncReport()
@@ -222,6 +235,8 @@ struct SyncMachine: Sendable {
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
     }
     queue.beginRun(isUserInitiated: options.isUserInitiated, erasures: zonesToErase)
+    // Also in a run that ends before its first step: else it would be made again at once, for the same moment.
+    wakeWhatIsDue()
   }
 
   /// A run ended early: whatever it had taken in hand and not brought to an end is asked for again.

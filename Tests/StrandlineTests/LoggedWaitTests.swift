@@ -1,0 +1,58 @@
+// Goal: a wait that outlasts the process ends on time, whatever the user does to the clock and however often the app is relaunched;
+// and a run that cannot even begin is not made again at once for a moment that is over.
+
+import Strandline
+import StrandlineSimulation
+import StrandlineSyncProofs
+import StrandlineSystem
+import Testing
+
+@Suite(.timeLimit(.minutes(30))) struct LoggedWaitTests {
+  private let busy = CloudError(.throttled, reason: "busy", retryAfter: 3_600)
+
+  @Test
+  func `a wait that the server names ends on time, though the clock was turned back and the app is relaunched often`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    try await a.openRefusing().refuse { $0.requests[.databaseChanges] = [busy] }
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    a.clock.setWall(milliseconds: a.clock.wallMilliseconds() - 86_400_000)
+    for _ in 0..<3 {
+      let cloud = try await a.openRefusing()
+      #expect(try await a.run(waitMillisecondsMax: 0)?.code == .throttled)
+      #expect(cloud.count(.databaseChanges) == 0)
+      a.clock.advance(milliseconds: 25 * 60_000)
+    }
+    _ = try await a.openRefusing()
+    #expect(try await a.run(waitMillisecondsMax: 0) == nil)
+  }
+
+  @Test func `a run that ends before it has done anything is not made again at once for a moment that is over`()
+    async throws
+  {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.items["p"] = [CloudError(.zoneBusy, reason: "later", retryAfter: 600)] }
+    try await a.write("p")
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
+    a.clock.setWall(milliseconds: a.clock.wallMilliseconds() - 86_400_000)
+    a.clock.advance(milliseconds: 600_000)
+    // So full that not even the log of a wait has room.
+    a.disk.capacity = a.disk.usedBytes
+    for bytes in [900_000, 9_000, 90, 1] {
+      await #expect(throws: StrandlineError.self) {
+        for number in 0..<1_000 {
+          try await a.write("\(bytes)-\(number)", ["text": .string(String(repeating: "x", count: bytes))])
+        }
+      }
+    }
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false)?.code == .diskFull)
+    #expect(try await a.open().sync.nextDue == nil)
+    a.disk.capacity = nil
+    // The index tries its disk again.
+    a.clock.advance(milliseconds: 600_000)
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(try await a.owesNothing)
+  }
+}
