@@ -271,6 +271,8 @@ struct WorldReading: Sendable {
   var goneInFullFetch: Set<RecordID> = []
   /// The births of own creations that were merged before they were confirmed.
   var mergedUnconfirmed: [RecordID: Set<Birth>] = [:]
+  /// The births of own creations that were deleted before they were confirmed.
+  var deletedUnconfirmed: [RecordID: Set<Birth>] = [:]
   /// Mutations that were given up and not saved: their app can see it.
   var givenUp: [RecordID: Set<Birth>] = [:]
   /// The births of the newest version of the server's.
@@ -294,6 +296,7 @@ struct WorldReading: Sendable {
     case .deleted(let event):
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: true))
       deleted[event.id, default: []].formUnion(event.births)
+      deletedUnconfirmed[event.id, default: []].formUnion(unconfirmed(event.births, of: event.id))
     // This event also names the births of a creation that the server may have applied before the deletion.
     case .fetchedDelete(let event):
       deleted[event.id, default: []].formUnion(event.births)
@@ -305,8 +308,7 @@ struct WorldReading: Sendable {
     case .settled(let event): settle(event, at: lsn)
     case .merged(let event):
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: false))
-      let own = event.births.intersection(created[event.id] ?? [])
-      mergedUnconfirmed[event.id, default: []].formUnion(own.subtracting(confirmed[event.id] ?? []))
+      mergedUnconfirmed[event.id, default: []].formUnion(unconfirmed(event.births, of: event.id))
     case .listed(let event): listed[lsn] = event
     case .listedEnded(let event): for lsn in event.lsns { listed[lsn] = nil }
     case .zoneChanged(let event) where event.change == .reset: listed = listed.filter { $0.value.zone != event.zone }
@@ -321,6 +323,11 @@ struct WorldReading: Sendable {
     listed.values.contains { event in
       event.zone == id.zone && event.items.contains { $0.name == id.name && $0.changeTag == tag }
     }
+  }
+
+  /// Of some births those of creations on this device that it does not know to have been on the server.
+  private func unconfirmed(_ births: Set<Birth>, of id: RecordID) -> Set<Birth> {
+    births.intersection(created[id] ?? []).subtracting(confirmed[id] ?? [])
   }
 
   private mutating func add(_ lsn: LSN, _ mutation: Mutation) {

@@ -3,6 +3,7 @@
 
 internal import Strandline
 internal import StrandlineServer
+internal import StrandlineSystem
 
 /// The history of the server's records.
 struct WorldHistory {
@@ -20,10 +21,27 @@ struct WorldHistory {
     var tag: String
     var type: String
     var parent: String?
+    /// The record's creation time.
+    var created: Int64
     /// Without the stamp.
     var fields: [String: FieldValue]
     /// nil if the stamp is missing or cannot be read.
     var stamp: WireStamp?
+
+    /// The births of its lives; nil if it does not say.
+    ///
+    /// The life that the record was created with has two names where a tool has dropped the stamp: that of the stamp, and the
+    /// creation time by no writer. Which one a version has depends on what its device had seen before.
+    ///
+    /// - Parameter living: the births of the lives of the version that it replaces.
+    func lives(after living: Set<Birth>) -> Set<Birth>? {
+      guard var births = stamp?.births else { return nil }
+      let unstamped = Birth(time: HybridTime(milliseconds: created), writer: 0)
+      let isFirst = { (birth: Birth) in birth.time.milliseconds <= created }
+      if births.contains(unstamped) { births.formUnion(living.filter(isFirst)) }
+      if living.contains(unstamped), births.contains(where: isFirst) { births.insert(unstamped) }
+      return births
+    }
   }
   /// One life of a zone.
   struct Zone {
@@ -83,7 +101,8 @@ struct WorldHistory {
       let states = zone.records[record.name] ?? []
       if !isForeign, let stamp { judge(stamp, of: id, after: states) }
       let version = Version(
-        tag: record.tag, type: record.type, parent: record.parent, fields: fields, stamp: stamp)
+        tag: record.tag, type: record.type, parent: record.parent, created: record.created.milliseconds, fields: fields,
+        stamp: stamp)
       zones[record.zone]?.records[record.name, default: []].append(
         State(lsn: lsn, version: version, isForeign: isForeign))
     }
@@ -106,7 +125,7 @@ struct WorldHistory {
     for state in states {
       // A life ends with the record, or when another one takes its place. A version without a stamp goes on with what was there.
       if let version = state.version {
-        guard let births = version.stamp?.births else { continue }
+        guard let births = version.lives(after: living) else { continue }
         dead.formUnion(living.subtracting(births))
         living = births
       } else {

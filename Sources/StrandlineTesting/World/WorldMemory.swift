@@ -66,7 +66,7 @@ struct WorldMemory {
   /// Events that were acknowledged and have not been compacted since, with their records, by device.
   var acknowledged: [Int: [LSN: RecordID?]] = [:]
   var interrupted: [Int: Interrupted] = [:]
-  /// Of each device whose disk was copied to a new one, the last event of each copy.
+  /// Of each device whose disk was copied to a new one, or put back, the last event of each copy.
   private var copies: [Int: [LSN]] = [:]
   private var forgetful: Set<Int> = []
   /// Records that another tool has written.
@@ -95,13 +95,14 @@ struct WorldMemory {
   /// Whether a device's log lacks what was sent from it: its disk was put back, or there is another one with the same past.
   func hasForgotten(_ device: Int) -> Bool { forgetful.contains(device) }
 
-  /// Whether a copy of a device's disk has one event of its log and not another.
+  /// Whether a copy of a device's disk, or the disk of before, has one event of its log and not another.
   func isCopied(_ device: Int, with lsn: LSN, without later: LSN) -> Bool {
     copies[device]?.contains { $0 >= lsn && $0 < later } ?? false
   }
 
   /// A device's disk was put back: what it was told after an event may be gone.
   mutating func forfeit(_ device: Int, after lsn: LSN) {
+    copies[device, default: []].append(lsn)
     for index in writes.indices where writes[index].device == device && writes[index].lsn > lsn {
       writes[index].isForfeit = true
     }

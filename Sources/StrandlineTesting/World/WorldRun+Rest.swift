@@ -201,6 +201,9 @@ extension WorldRun {
       for (id, births) in reading.deleted { dead[id, default: []].formUnion(births) }
       for (id, births) in reading.mergedUnconfirmed { unconfirmed[id, default: []].formUnion(births) }
       for (id, births) in reading.givenUp { givenUp[id, default: []].formUnion(births) }
+      // Of two logs with one past, one may owe a creation that the other has ended before it was sent: no server tells.
+      guard memory.hasForgotten(device.number) else { continue }
+      for (id, births) in reading.deletedUnconfirmed { unconfirmed[id, default: []].formUnion(births) }
     }
     let store = try await devices[0].open()
     var logs: [[Tenure]] = []
@@ -255,11 +258,12 @@ extension WorldRun {
       // What a copy of a log has sent under its name does not tell the original how much of its own the server has. Then the
       // times decide, and one of them is of a wrong clock.
       let known = last.errorMilliseconds > 30_000 ? [] : logs
-      // A copy that still owes the one does not know of the other. Its clock was ahead, so its time became less when it came to
-      // the server. Where the clock was put right before the other one, or a third device has replaced that one or sent it on
-      // with a lesser time, nothing tells which is the later.
-      if last.errorMilliseconds > 30_000, other.device == last.device,
-        memory.isCopied(last.device, with: last.lsn, without: other.lsn), !history.hasReplaced(last, other)
+      // A copy that still owes the one, or the disk of before, does not know of the other. Its clock was ahead, so its time became
+      // less when it came to the server. Where the clock was put right before the other one, or a third device has replaced that
+      // one or sent it on with a lesser time, or made the other one from it, nothing tells which is the later.
+      let later = other.device == last.device ? other.lsn : LSN(rawValue: .max)
+      if last.errorMilliseconds > 30_000, memory.isCopied(last.device, with: last.lsn, without: later),
+        !history.hasReplaced(last, other)
       {
         continue
       }

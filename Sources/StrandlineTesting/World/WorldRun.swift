@@ -228,7 +228,11 @@ struct WorldRun {
       let receipt = try await store.restore(id)
       say("\(device.name) restores \(id): \(receipt.lsns.map { "\($0)" } ?? "unchanged")")
       tally[.restoredRecord] += 1
-      try remember(receipt, changes, [:], on: device, in: store)
+      // It writes each field that the record had.
+      let fields = WorldPlan.fields.indices.map { field in
+        WorldChange.set(record: record, field: field, isNil: false, revives: true)
+      }
+      try remember(receipt, fields, [:], on: device, in: store)
     } catch let error as StrandlineError {
       if device.disk.isOff {
         tally[.powerCutInWrite] += 1
@@ -300,7 +304,7 @@ struct WorldRun {
     in store: RecordStore
   ) throws {
     tally[.write] += 1
-    if changes.count > 1 { tally[.together] += 1 }
+    if Set(changes.map(\.record)).count > 1 { tally[.together] += 1 }
     guard let lsns = receipt.lsns else { return }
     for change in changes {
       let id = WorldPlan.records[change.record]

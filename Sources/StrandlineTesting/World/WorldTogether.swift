@@ -71,7 +71,7 @@ final class WorldTogether: Sendable {
     let transactions = state.withLock { $0.transactions[device] ?? [] }
     // The power may be cut: then nothing can be read any more, and nothing is sent.
     guard let owed = try? transactions.map({ try Self.owed($0, in: store) }).filter({ $0.count > 1 }), !owed.isEmpty,
-      let apart = try? Self.apart(owed, in: store)
+      let apart = try? Self.apart(transactions, in: store)
     else { return try await send() }
     _ = applied()
     let answer: Result<Answer, any Error>
@@ -104,16 +104,20 @@ final class WorldTogether: Sendable {
   /// The records that no request can hold whole with what they were written with: one gets another type that the save of another one
   /// leaves. That save has to be taken before the old life is deleted, and the new one is saved after it. What hangs together with
   /// such a record goes as it does.
-  private static func apart(_ owed: [[RecordID: Bool]], in store: RecordStore) throws -> Set<RecordID> {
-    let ids = Set(owed.flatMap(\.keys))
+  private static func apart(_ transactions: [Transaction], in store: RecordStore) throws -> Set<RecordID> {
+    // Which of the records that are owed hang together: by what they were written with, a merge of that too, and by references
+    // before and after.
+    var groups = try transactions.map { changes in
+      Set(try changes.keys.filter { try store.projections.entry($0)?.pending != nil })
+    }
+    groups.removeAll { $0.count < 2 }
+    let ids = Set(groups.joined())
     let retyped = try ids.filter { id in
       guard let entry = try store.projections.entry(id), let pending = entry.pending else { return false }
       return try store.replacesType(id, entry, pending)
     }
     if retyped.isEmpty { return [] }
     var apart: Set<RecordID> = []
-    // Which of the records that are owed hang together: by what they were written with, and by references before and after.
-    var groups = owed.map { Set($0.keys) }
     for lsn in store.projections.owed where lsn <= store.durableLSN {
       guard let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == WorldPlan.atomicZone else { continue }
       let bound = try WorldCascades.bound(to: id, store)
