@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineServer
 import StrandlineSyncProofs
 import StrandlineSystem
 import Synchronization
@@ -48,6 +49,14 @@ extension Device {
   func verify() async throws {
     let broken = try await brokenInvariant()
     #expect(broken == nil)
+  }
+}
+
+extension Fleet {
+  /// The private database of the user.
+  var database: DatabaseKey {
+    DatabaseKey(
+      container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
   }
 }
 

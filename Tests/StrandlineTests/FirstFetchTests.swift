@@ -121,10 +121,7 @@ extension Device {
   fileprivate func expectComplete(
     _ fleet: Fleet, replays: Bool = true, sourceLocation: SourceLocation = #_sourceLocation
   ) async throws {
-    let records = try fleet.server.records(
-      zone: "Main",
-      in: DatabaseKey(
-        container: "iCloud.test", environment: "development", scope: .private, user: CloudServer.defaultUser))
+    let records = try fleet.server.records(zone: "Main", in: fleet.database)
     let store = try await open()
     var here: [String: FieldValue?] = [:]
     try store.forEachRecord { here[$0.id.name] = $0["title"] }

@@ -24,13 +24,6 @@ private func devices(_ count: Int) async throws -> (fleet: Fleet, a: Device, b: 
   return (fleet, a, b, cloud)
 }
 
-extension Fleet {
-  fileprivate var database: DatabaseKey {
-    DatabaseKey(
-      container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
-  }
-}
-
 extension Device {
   fileprivate func zone() async throws -> StoreStatus.Zone {
     try #require(try await open().status().zones.first { $0.id == .main })

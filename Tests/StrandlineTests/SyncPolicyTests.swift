@@ -8,13 +8,6 @@ import StrandlineSyncProofs
 import Synchronization
 import Testing
 
-extension Fleet {
-  fileprivate var database: DatabaseKey {
-    DatabaseKey(
-      container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
-  }
-}
-
 extension Device {
   fileprivate func zone() async throws -> StoreStatus.Zone {
     try #require(try await open().status().zones.first { $0.id == .main })

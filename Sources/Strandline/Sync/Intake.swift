@@ -356,9 +356,9 @@ package struct Intake {
       case .merge(let joined, let dirty, let edit, let rule, let words):
         try append(joined, dirty: dirty, of: edit, base: version, rule, words, id, &core)
       case .revive(let edit, let words):
-        var version = edit.version
-        version.stamp.births = [Birth(time: core.tick(), writer: core.writer)]
-        try append(version, dirty: Set(version.names), of: edit, base: .none, Merged.reviveRule, words, id, &core)
+        var revived = edit.version
+        revived.stamp.births = [Birth(time: core.tick(), writer: core.writer)]
+        try append(revived, dirty: Set(revived.names), of: edit, base: version, Merged.reviveRule, words, id, &core)
       case .create(let loaded):
         let time = core.tick()
         var version = loaded.version

@@ -20,7 +20,7 @@ struct IntakeDecision {
     case giveUp(LSN, words: String)
     /// Append what an unsettled edit and the version that was stored merge to.
     case merge(Version, dirty: Set<String>, of: PendingEdit, rule: String, words: String)
-    /// Append the edit as the first version of a life that begins with it.
+    /// Append the edit as the first version of a life that begins with it, in the place of the version that was stored, if one was.
     case revive(PendingEdit, words: String)
     /// Append the version as the first one of a life that begins with it.
     case create(LoadedVersion)
@@ -161,6 +161,7 @@ struct VersionSituation {
   /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone went back in time |
   /// | is an answer that is older than the base, and not what the feed shows | dropped; the feed says which stands |
   /// | is of a life that was not met before, from a page | looked up |
+  /// | is of deleted lives alone, and of another one than what the app sees | that one has ended, and the deletion stands |
   /// | meets nothing unsettled | becomes the base |
   /// | meets a deletion of another life | becomes the base, and the deletion is over |
   /// | meets an edit | as `decide(against:)` says |
@@ -174,6 +175,7 @@ struct VersionSituation {
     if isUnknownLife {
       return blocking("another life of a name whose last one has not been seen to end", .lookup)
     }
+    if isReturned { return decideReturned() }
     if let edit { return decide(against: edit) }
     guard let pending = entry?.pending else { return decideUnopposed() }
     // The server holds another life than the one that was deleted here, or one more: that one lives.
@@ -197,9 +199,44 @@ struct VersionSituation {
       return IntakeDecision(steps: [.store(arrival), .deleteAgain(births.union(deadLives))])
     }
     guard source == .lookup else { return blocking("a version of a deleted record", .lookup) }
-    // It does live at the server, with dead lives alone: delete it there, with the tag that it has now.
+    return deletingAgain()
+  }
+
+  /// The record does live at the server, with dead lives alone: it is deleted there, with the tag that it has now.
+  private func deletingAgain() -> IntakeDecision {
     var decision = blocking("the server still holds a deleted record", .deleteAgain)
     decision.steps += [.store(arrival), .deleteAgain(births)]
+    return decision
+  }
+
+  /// The version is dead, and the base lives: what the app sees has lost its place to a life that was deleted before. An edit of
+  /// another life than the base's is not what the app sees of that.
+  private var isReturned: Bool {
+    guard isDead, let lives = base?.version.stamp.births, !lives.isSubset(of: deadLives) else { return false }
+    return edit.map { included == nil && $0.version.stamp.births.isSubset(of: lives) } ?? true
+  }
+
+  /// The life of the base has ended, and an edit of it ends with it, or goes up as another life where edits revive.
+  private func decideReturned() -> IntakeDecision {
+    guard source == .lookup else {
+      return blocking("a version of a deleted life under a name that lives again here", .lookup)
+    }
+    var decision = endingBase()
+    if let edit, rules.deletion == .editRevives {
+      var edited = edit
+      edited.loaded.version.stamp.joinSeen(arrival.version.stamp.seen)
+      decision.steps += [
+        .store(arrival),
+        .revive(
+          edited, words: "a deleted record has taken the record's place, and its type's edits win over deletions"),
+      ]
+      decision.counts.merged = 1
+      return decision
+    }
+    if let edit { decision.steps.append(.settle(edit.lsn, .deletedOnServer)) }
+    let again = deletingAgain()
+    decision.steps += again.steps
+    decision.counts.add(again.counts)
     return decision
   }
 
