@@ -271,8 +271,10 @@ struct WorldReading: Sendable {
   var goneInFullFetch: Set<RecordID> = []
   /// The births of own creations that were merged before they were confirmed.
   var mergedUnconfirmed: [RecordID: Set<Birth>] = [:]
-  /// The births of own creations that were deleted before they were confirmed.
-  var deletedUnconfirmed: [RecordID: Set<Birth>] = [:]
+  /// The events that began lives on this device.
+  var begun: [Birth: LSN] = [:]
+  /// Own creations that were deleted before they were confirmed, with the events of both.
+  var deletedUnconfirmed: [(id: RecordID, birth: Birth, begun: LSN, ended: LSN)] = []
   /// Mutations that were given up and not saved: their app can see it.
   var givenUp: [RecordID: Set<Birth>] = [:]
   /// The births of the newest version of the server's.
@@ -292,11 +294,16 @@ struct WorldReading: Sendable {
         lsn,
         Mutation(
           id: event.id, births: event.births, tenure: event.tenure, isDeletion: false, isCreation: event.isCreation))
-      if event.isCreation { created[event.id, default: []].formUnion(event.births) }
+      if event.isCreation {
+        created[event.id, default: []].formUnion(event.births)
+        for birth in event.births { begun[birth] = lsn }
+      }
     case .deleted(let event):
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: true))
       deleted[event.id, default: []].formUnion(event.births)
-      deletedUnconfirmed[event.id, default: []].formUnion(unconfirmed(event.births, of: event.id))
+      for birth in unconfirmed(event.births, of: event.id) {
+        deletedUnconfirmed.append((event.id, birth, begun[birth] ?? .none, lsn))
+      }
     // This event also names the births of a creation that the server may have applied before the deletion.
     case .fetchedDelete(let event):
       deleted[event.id, default: []].formUnion(event.births)

@@ -66,7 +66,7 @@ struct WorldMemory {
   /// Events that were acknowledged and have not been compacted since, with their records, by device.
   var acknowledged: [Int: [LSN: RecordID?]] = [:]
   var interrupted: [Int: Interrupted] = [:]
-  /// Of each device whose disk was copied to a new one, or put back, the last event of each copy.
+  /// Of each device whose disk was copied to a new one, or is such a copy, or was put back, the last event that both logs have.
   private var copies: [Int: [LSN]] = [:]
   private var forgetful: Set<Int> = []
   /// Records that another tool has written.
@@ -89,13 +89,14 @@ struct WorldMemory {
   /// A device's disk was copied to another one.
   mutating func copied(_ device: Int, to copy: Int, at lsn: LSN) {
     copies[device, default: []].append(lsn)
+    copies[copy, default: []].append(lsn)
     forgetful.formUnion([device, copy])
   }
 
   /// Whether a device's log lacks what was sent from it: its disk was put back, or there is another one with the same past.
   func hasForgotten(_ device: Int) -> Bool { forgetful.contains(device) }
 
-  /// Whether a copy of a device's disk, or the disk of before, has one event of its log and not another.
+  /// Whether another log with the same past, or the disk of before, has one event of a device's log and not another.
   func isCopied(_ device: Int, with lsn: LSN, without later: LSN) -> Bool {
     copies[device]?.contains { $0 >= lsn && $0 < later } ?? false
   }

@@ -202,8 +202,10 @@ extension WorldRun {
       for (id, births) in reading.mergedUnconfirmed { unconfirmed[id, default: []].formUnion(births) }
       for (id, births) in reading.givenUp { givenUp[id, default: []].formUnion(births) }
       // Of two logs with one past, one may owe a creation that the other has ended before it was sent: no server tells.
-      guard memory.hasForgotten(device.number) else { continue }
-      for (id, births) in reading.deletedUnconfirmed { unconfirmed[id, default: []].formUnion(births) }
+      for (id, birth, begun, ended) in reading.deletedUnconfirmed
+      where memory.isCopied(device.number, with: begun, without: ended) {
+        unconfirmed[id, default: []].insert(birth)
+      }
     }
     let store = try await devices[0].open()
     var logs: [[Tenure]] = []
