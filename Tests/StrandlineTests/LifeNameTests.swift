@@ -109,6 +109,49 @@ extension Fleet {
   }
 }
 
+@Suite(.timeLimit(.minutes(30))) struct `A life under the creation time of another one` {
+  @Test func `that has taken its place is not taken for it when a tool has dropped that name, too`() async throws {
+    let world = try await TwoNames()
+    try await world.b.remove("n")
+    try await world.b.create("n", ["title": "new"])
+    try await world.rest(world.b, world.c)
+    try await world.fleet.tool(world.a, "n", ["place": "tool again", Names.stampField: nil])
+    world.pass()
+    let new = world.fleet.device("new")
+    try await new.exchange()
+    try await new.put("n", ["body": "of a device that knows no names"])
+    try await new.exchange()
+    world.pass()
+    try await world.rest(world.c, world.b)
+    for device in [world.a, world.b, world.c] {
+      #expect(try await device.value("n") == "new")
+      #expect(try await device.value("n", "body") == "of a device that knows no names")
+    }
+  }
+
+  @Test func `that a device began under the name of a tool's record does not die with that`() async throws {
+    let fleet = try Fleet()
+    let (c, d) = (fleet.device("c"), fleet.device("d"))
+    try await d.put("n", ["title": "d"])
+    for clock in [c.clock, d.clock, fleet.serverClock] { clock.advance(milliseconds: 60_000) }
+    try await c.put("other", ["title": "makes the zone"])
+    try await c.exchange()
+    let made = CloudOperation(.create, name: "n", type: "Note", fields: ["place": .string("tool")])
+    guard case .record? = try await c.web().modify([made], in: .main, atomic: false)["n"] else {
+      Issue.record("the server refuses it")
+      return
+    }
+    try await c.exchange()
+    #expect(try await c.value("n", "place") == "tool")
+    try await c.remove("n")
+    try await d.exchange()
+    #expect(try await d.value("n", "place") == "tool")
+    for _ in 0..<3 { try await exchange(c, d) }
+    for device in [c, d] { #expect(try await device.value("n") == "d") }
+    try await expectAgreement(c, d)
+  }
+}
+
 extension Device {
   /// Whether a note lives here, after a sync.
   fileprivate func syncedLives(_ name: String) async throws -> Bool {

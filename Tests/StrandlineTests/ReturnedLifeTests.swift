@@ -113,3 +113,36 @@ extension JournalRecord {
     #expect(try await a.value("n", "body") == "edited")
   }
 }
+
+@Suite(.timeLimit(.minutes(30))) struct `A server that was put back to a record that was deleted since` {
+  /// - Parameter resyncs: a person decides for what is here.
+  @Test(arguments: [false, true])
+  func `takes nothing from the record that has its name now`(_ resyncs: Bool) async throws {
+    let fleet = try Fleet()
+    let a = fleet.device("a")
+    try await a.put("n", ["title": "first"])
+    try await a.exchange()
+    fleet.serverClock.advance(milliseconds: 60_000)
+    let image = fleet.serverDisk.imageAfterCrash(.all)
+    try await a.remove("n")
+    try await a.exchange()
+    try await a.create("n", ["title": "second"])
+    try await a.exchange()
+    let old = try CloudServer(
+      directory: "/cloud",
+      environment: SystemEnvironment(fileSystem: image, clock: fleet.serverClock, random: SeededRandom(seed: 9)),
+      controlIntervalMilliseconds: nil)
+    try await a.close()
+    try await a.open(through: InProcessTransport(old))
+    for _ in 0..<3 { _ = try await a.run() }
+    #expect(try await a.value("n") == "second")
+    #expect(try old.records(zone: "Main", in: fleet.database)?["n"]?.fields["title"] == .string("first"))
+    guard resyncs else { return }
+    try await a.open().sync.resync(.main, from: .here)
+    for _ in 0..<3 {
+      _ = try await a.run()
+      for clock in [a.clock, fleet.serverClock] { clock.advance(milliseconds: 600_000) }
+    }
+    #expect(try await a.value("n") == "second")
+  }
+}

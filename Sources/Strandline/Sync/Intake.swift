@@ -177,7 +177,8 @@ package struct Intake {
     edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
     let deletion = try core.projections.deletion(id)
     var deadLives = deletion?.births ?? []
-    if let created = arrival.system.created?.milliseconds {
+    // A stamp that has both names has those of two lives: another device has begun one under the name of a tool's record.
+    if let created = arrival.system.created?.milliseconds, !arrival.isOfUnstampedLife {
       deadLives = FirstLife(created: created).dead(stamp.births, with: deadLives)
     }
     let isOlder =
@@ -187,10 +188,11 @@ package struct Intake {
       isDead: !stamp.births.isEmpty && stamp.births.isSubset(of: deadLives), deadLives: deadLives,
       wasDeleted: base == nil && deletion != nil, included: included,
       acknowledged: acknowledged, edit: edit,
-      rules: rules(of: arrival.version.type), writer: core.writer,
+      rules: rules(of: arrival.version.type), editRule: rules[edit?.version.type ?? arrival.version.type].deletion,
+      writer: core.writer,
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
-      isWhatFeedShows: core.projections.sync.openBlocks[id]?.changeTag == arrival.system.changeTag,
+      isWhatFeedShows: core.projections.sync.openBlocks[id].map { $0.changeTag == arrival.system.changeTag } == true,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
       namesCopy: isOlder && namesCopy(stamp, core))
   }

@@ -77,6 +77,8 @@ struct VersionSituation {
   let edit: PendingEdit?
   /// The rules of the arrival's type.
   let rules: TypeRules
+  /// What becomes of the edit when its record was deleted, by the rules of its own type.
+  let editRule: DeletionRule
   /// Who writes a value that is neither side's.
   let writer: WriterID
   /// What resolvers have answered.
@@ -120,9 +122,9 @@ struct VersionSituation {
   }
 
   /// The answer to a lookup was modified before the base. If neither has seen the other, the feed says which stands; if it shows
-  /// the same, the server's clock was set back.
+  /// the same, the server's clock was set back. A deleted life that both show is that of a server that was put back.
   private var isOlderAnswer: Bool {
-    source == .lookup && wasModifiedBefore && !isWhatFeedShows
+    source == .lookup && wasModifiedBefore && !(isWhatFeedShows && !isDead)
   }
 
   private var wasModifiedBefore: Bool { Self.wasModified(arrival, before: entry?.base) }
@@ -161,7 +163,7 @@ struct VersionSituation {
   /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone went back in time |
   /// | is an answer that is older than the base, and not what the feed shows | dropped; the feed says which stands |
   /// | is of a life that was not met before, from a page | looked up |
-  /// | is of deleted lives alone, and of another one than what the app sees | that one has ended, and the deletion stands |
+  /// | is of deleted lives alone, and was created after what the app sees | that has ended, and the deletion stands |
   /// | meets nothing unsettled | becomes the base |
   /// | meets a deletion of another life | becomes the base, and the deletion is over |
   /// | meets an edit | as `decide(against:)` says |
@@ -209,10 +211,13 @@ struct VersionSituation {
     return decision
   }
 
-  /// The version is dead, and the base lives: what the app sees has lost its place to a life that was deleted before. An edit of
-  /// another life than the base's is not what the app sees of that.
+  /// The version is dead, the base lives, and the server's record was created after that of the base: what the app sees has lost
+  /// its place to a life that was deleted before. (An older one is that of a server that was put back.) An edit of another life
+  /// than the base's is not what the app sees of that.
   private var isReturned: Bool {
-    guard isDead, let lives = base?.version.stamp.births, !lives.isSubset(of: deadLives) else { return false }
+    guard isDead, let lives = base?.version.stamp.births, !lives.isSubset(of: deadLives),
+      let begun = entry?.base?.createdMilliseconds, let created = arrival.system.created?.milliseconds, created > begun
+    else { return false }
     return edit.map { included == nil && $0.version.stamp.births.isSubset(of: lives) } ?? true
   }
 
@@ -222,7 +227,7 @@ struct VersionSituation {
       return blocking("a version of a deleted life under a name that lives again here", .lookup)
     }
     var decision = endingBase()
-    if let edit, rules.deletion == .editRevives {
+    if let edit, editRule == .editRevives {
       var edited = edit
       edited.loaded.version.stamp.joinSeen(arrival.version.stamp.seen)
       decision.steps += [

@@ -40,6 +40,8 @@ package struct Arrival: Sendable {
   package var version: Version
   package var system: SystemFields
   package var isStamped: Bool
+  /// The stamp itself names the life that the record was created with by its creation time.
+  package var isOfUnstampedLife = false
   /// Of the fields whose times were from the future, the stamps that their writers gave them.
   package var disbelieved: [String: FieldStamp] = [:]
 
@@ -69,7 +71,9 @@ package struct Arrival: Sendable {
       version.stamp.births = [FirstLife(created: created).unstamped]
     }
     if let created = server.system.created?.milliseconds {
-      version.stamp.births = FirstLife(created: created).births(of: version.stamp.births, known: knownBirths ?? [])
+      let first = FirstLife(created: created)
+      isOfUnstampedLife = wire?.births.contains(first.unstamped) == true
+      version.stamp.births = first.births(of: version.stamp.births, known: knownBirths ?? [])
     }
     version.stamp.seen = wire?.seen ?? ancestor?.stamp.seen ?? [:]
     version.stamp.unknown = wire?.unknown ?? []

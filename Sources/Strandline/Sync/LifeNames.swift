@@ -26,6 +26,11 @@ struct FirstLife {
   ///
   /// - Parameter known: the births that the store knows of the record with this creation time.
   func births(of version: Set<Birth>, known: Set<Birth>) -> Set<Birth> {
+    // All that is known under this creation time began later: who met the record without its stamp could not tell.
+    if version == [unstamped], !known.isEmpty, known.allSatisfy({ $0.time.milliseconds > unstamped.time.milliseconds })
+    {
+      return known
+    }
     var births = version
     if births.contains(unstamped) { births.formUnion(stamped(known)) }
     guard !stamped(births).isEmpty else { return births }
