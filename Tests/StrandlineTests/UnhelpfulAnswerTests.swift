@@ -154,11 +154,48 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     try await expectAgreement(a, b)
   }
 
-  @Test func `a record that fits into no transaction keeps no other zone waiting, and the run says so`() async throws {
+  @Test func `where every lookup is refused, few are made, nothing is held, and it is tried again later`() async throws
+  {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let names = (0..<300).map { "n\($0)" }
+    for name in names { try await b.write(name, ["title": "b"]) }
+    try await b.exchange()
+    let cloud = try await a.openRefusing()
+    cloud.refuse { script in
+      for name in names {
+        script.shown[name] = .failed(name: name, CloudError(.unexpectedServerResponse, reason: "cannot be read"))
+      }
+      script.requests[.lookup] = [CloudError(.accessDenied, reason: "not now")]
+      script.isForever = true
+    }
+    try await a.write("mine")
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .serverRefused)
+    #expect(cloud.count(.lookup) <= 20)
+    // Each was held by the page that could not show it, and is asked for again.
+    #expect(try await a.open().status().openBlocks == 300)
+    let asked = cloud.count(.lookup)
+    #expect(try await a.run(waitMillisecondsMax: 0, isUserInitiated: false) != nil)
+    #expect(cloud.count(.lookup) == asked && cloud.sent.joined().contains("mine"))
+    cloud.refuse { ($0.shown, $0.requests) = ([:], [:]) }
+    a.clock.advance(milliseconds: 60_000)
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    try await b.exchange()
+    try await expectAgreement(a, b)
+  }
+
+  @Test(arguments: [false, true])
+  func `a record that fits into no transaction keeps no other zone waiting, and the run says so`(_ isLast: Bool)
+    async throws
+  {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a", transactionBytesMax: 100_000), fleet.device("b"))
     let big = ZoneID("Big")
     try await b.write("n", ["text": .string(String(repeating: "x", count: 200_000))], zone: big)
+    if !isLast {
+      try await b.exchange()
+      for number in 0..<3 { try await b.write("later\(number)", zone: big) }
+    }
     try await b.write("m", ["title": "b"])
     try await b.exchange()
     try await a.write("mine")

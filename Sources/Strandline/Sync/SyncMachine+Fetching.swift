@@ -261,7 +261,7 @@ extension SyncMachine {
         }
       }
     } catch let error as StrandlineError where error.code == .tooLarge {
-      guard fetch.limit > 1 else { throw Self.fitsIntoNoTransaction(page, error) }
+      guard fetch.limit > 1 else { return refuse(page, of: zone, error) }
       fetch.limit /= 2
       fetches[zone] = fetch
       return false
@@ -280,11 +280,13 @@ extension SyncMachine {
     return true
   }
 
-  /// What ends the fetch of a zone whose smallest page is still too large to be applied.
-  private static func fitsIntoNoTransaction(_ page: ZonePage, _ error: StrandlineError) -> CloudError {
+  /// Ends the fetch of a zone whose smallest page is still too large to be applied; false, as it is not. Nothing is thrown: the
+  /// request for the page behind it may be under way.
+  private mutating func refuse(_ page: ZonePage, of zone: ZoneID, _ error: StrandlineError) -> Bool {
     let names = page.changes.prefix(3).map { "'\($0.name)'" }.joined(separator: ", ")
     let reason = "the changes of \(names), which the server shows together, fit into no transaction here"
-    return CloudError(.limitExceeded, reason: "\(reason): \(error.message)")
+    refusedZones[zone] = CloudError(.limitExceeded, reason: "\(reason): \(error.message)")
+    return false
   }
 
   /// The zone has been fetched to its end.
@@ -360,18 +362,28 @@ extension SyncMachine {
   mutating func lookUpNext() async throws -> Bool {
     collectLookups()
     guard let (zone, names) = lookups.min(by: { $0.key < $1.key }) else {
+      if let (zone, refused) = lookupsRefused.min(by: { $0.key < $1.key }) {
+        // There was nothing else to ask for.
+        lookupsRefused[zone] = nil
+        try await apply(refused.answers, to: refused.names, of: zone)
+        return true
+      }
       guard let zone = sweepsToEnd.filter({ refusedZones[$0] == nil }).min() else { return false }
       if self.zone(zone)?.isLost == true { sweepsToEnd.remove(zone) } else { try await endFetch(of: zone) }
       return true
     }
-    let some = Array(names.sorted().prefix(lookupsMax))
-    let found: [String: CloudResult]
-    var isRefused = false
+    var some = Array(names.sorted().prefix(lookupsMax))
+    var found: [String: CloudResult]
     do {
       let doing = "looking up \(some.count) records of zone '\(zone)'"
       guard let answer = try await ask(.lookup, doing, { [database] in try await database.lookup(some, in: zone) })
       else { return true }
       found = answer
+      // The server answers, so it was those records that were refused.
+      if let refused = lookupsRefused[zone] {
+        some += refused.names
+        found.merge(refused.answers) { found, _ in found }
+      }
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {
       case .signIn: throw signIn(error)
@@ -380,11 +392,12 @@ extension SyncMachine {
         lookUpLater(zone)
         return true
       case _ where ErrorPolicy.mayBeOfOneRecord(error):
-        guard some.count == 1 else {
+        if some.count == 1 {
+          try await refuseLookup(of: some[0], in: zone, error)
+        } else {
           lookupsMax = some.count / 2
-          return true
         }
-        (found, isRefused) = ([some[0]: .failed(error, serverRecord: nil)], true)
+        return true
       default:
         refusedZones[zone] = error
         lookUpLater(zone)
@@ -397,11 +410,25 @@ extension SyncMachine {
       lookupsMax = some.count / 2
       return true
     }
-    // Others may be refused as well.
-    if !isRefused { lookupsMax = min(UploadPlan.operationsMax, lookupsMax * 2) }
+    lookupsRefused[zone] = nil
+    lookupsMax = min(UploadPlan.operationsMax, lookupsMax * 2)
     lookups[zone]?.subtract(some)
     if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
     return true
+  }
+
+  /// A lookup of one record was refused. If it was the record, the server answers for another one; if it refuses so many of them
+  /// alike, one by one, it is the zone, and none of them is held.
+  private mutating func refuseLookup(of name: String, in zone: ZoneID, _ error: CloudError) async throws {
+    lookupsRefused[zone, default: RefusedLookups()].add(name, error)
+    lookups[zone]?.remove(name)
+    if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
+    guard let refused = lookupsRefused[zone], refused.isOfAll else { return }
+    lookupsRefused[zone] = nil
+    lookups[zone, default: []].formUnion(refused.names)
+    (refusedZones[zone], lookupsMax) = (error, UploadPlan.operationsMax)
+    lookUpLater(zone)
+    try await pace.failed(.lookup, error, doing: "looking up records of zone '\(zone)'")
   }
 
   /// What could not be asked of a zone is asked again by the next run.
@@ -463,10 +490,24 @@ extension SyncMachine {
     _ = takeQueuedLookups()
     guard isReviewDue, options.direction != .pushOnly else { return }
     isReviewDue = false
-    let (blocks, zones) = store.projections.withLock { ($0.sync.openBlocks, $0.sync.zones) }
-    for (id, block) in blocks where block.consequence == .lookup && zones[id.zone]?.isLost != true {
-      if id.zone.scope == scope { lookups[id.zone, default: []].insert(id.name) }
+    for id in blockedRecords { lookups[id.zone, default: []].insert(id.name) }
+  }
+
+  /// What the log says is to be looked up. O(blocked records).
+  private var blockedRecords: [RecordID] {
+    let scope = scope
+    return store.projections.withLock { projections in
+      let sync = projections.sync
+      return sync.openBlocks.compactMap { id, block in
+        block.consequence == .lookup && id.zone.scope == scope && sync.zones[id.zone]?.isLost != true ? id : nil
+      }
     }
+  }
+
+  /// Whether a record is to be looked up.
+  var owesLookups: Bool {
+    if !lookups.isEmpty || !lookupsRefused.isEmpty { return true }
+    return isReviewDue && options.direction != .pushOnly && !blockedRecords.isEmpty
   }
 
   // MARK: Not found

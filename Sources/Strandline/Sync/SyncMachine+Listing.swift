@@ -177,7 +177,9 @@ extension SyncMachine {
       // If no user is signed in, the next request says so; otherwise it is these records alone, and they are looked up again.
       for case .failed(let error, _) in found.values where ErrorPolicy.item(error) == .signIn { isAccountKnown = false }
       next.take(asked.count)
-      try await end(next, zone, names.map { ServerChange(listed: RecordID($0, zone: zone), found[$0]) })
+      // The server answers, so it was those records that were refused.
+      let changes = names.map { ServerChange(listed: RecordID($0, zone: zone), found[$0]) }
+      try await end(next, zone, takeRefused(of: zone) + changes)
       listedMax = min(UploadPlan.operationsMax, listedMax + max(1, listedMax / 8))
     } catch let error as StrandlineError where error.code == .tooLarge && names.count > 1 {
       listedMax = names.count / 2
@@ -190,13 +192,35 @@ extension SyncMachine {
           listedMax = names.count / 2
         } else {
           next.take(asked.count)
-          try await end(next, zone, [ServerChange(RecordID(names[0], zone: zone), .unreadable(error))])
+          try await refuseListed(names[0], next, zone, error)
         }
       // The other zones go on; the run throws this error at its end.
       default: refusedZones[zone] = error
       }
     }
     return true
+  }
+
+  /// A lookup of one listed record was refused; the same as `refuseLookup`.
+  private mutating func refuseListed(
+    _ name: String, _ next: ListedRecords, _ zone: ZoneID, _ error: CloudError
+  ) async throws {
+    listedRefused[zone, default: RefusedLookups()].add(name, error)
+    listings[zone] = next
+    if listedRefused[zone]?.isOfAll == true {
+      (listedRefused[zone], listings[zone], refusedZones[zone]) = (nil, nil, error)
+      listedMax = UploadPlan.operationsMax
+      try await pace.failed(.listed, error, doing: "fetching listed records of zone '\(zone)'")
+    } else if next.isEmpty {
+      try await end(next, zone, takeRefused(of: zone))
+    }
+  }
+
+  private mutating func takeRefused(of zone: ZoneID) -> [ServerChange] {
+    defer { listedRefused[zone] = nil }
+    return listedRefused[zone]?.refusals.map { name, error in
+      ServerChange(RecordID(name, zone: zone), .unreadable(error))
+    } ?? []
   }
 
   /// Whether a zone has listed nothing else: a page that came meanwhile may have.

@@ -104,6 +104,10 @@ struct SyncMachine: Sendable {
   private(set) var nextDeparture: UInt64 = 0
   /// What was kept because an earlier version of the program could not read it was read again. What this one keeps it cannot read.
   private var hasReadKept = false
+  /// By zone, the records of which a lookup was refused, each alone, while none of another one was answered.
+  var lookupsRefused: [ZoneID: RefusedLookups] = [:]
+  /// The same of listed records.
+  var listedRefused: [ZoneID: RefusedLookups] = [:]
   /// The most records in a lookup.
   var lookupsMax = UploadPlan.operationsMax
   /// What the last request failed with, if it was no `CloudError`.
@@ -230,6 +234,10 @@ struct SyncMachine: Sendable {
     if hasFailed { lookAgain() }
     hasFailed = true
     (refusedZones, lostZones, splitsLeft, takenTypes, tokenRefusals) = ([:], [], Self.splitsMax, [], [:])
+    // A run that ended early has not said whose fault it was.
+    for (zone, refused) in lookupsRefused { lookups[zone, default: []].formUnion(refused.names) }
+    for zone in listedRefused.keys { listings[zone] = nil }
+    (lookupsRefused, listedRefused) = ([:], [:])
     if options.isUserInitiated {
       pace.endOwnWaits()
       for (id, wait) in queue.waits where wait == .time && postponed[id] != nil { queue.wake(id) }
@@ -299,7 +307,7 @@ struct SyncMachine: Sendable {
     case .query: zoneToQuery != nil
     case .page: nextZoneToFetch() != nil
     case .listed: zoneWithListing != nil
-    case .lookup: !lookups.isEmpty
+    case .lookup: owesLookups
     case .upload:
       sends && (zoneToErase != nil || store.projections.withLock { $0.outbox.newest.isEmpty } == false)
     }
@@ -370,6 +378,7 @@ struct SyncMachine: Sendable {
       "waits": queue.waits.count, "tags": queue.refusedTags.count, "ended holds": queue.holds.ended.count,
       "kept": queue.keptCount, "contention": contention.count, "postponed": postponed.count,
       "contentious": contentious.count, "doubts": doubts.count, "lookups": lookups.count, "parts": parts.count,
+      "lookupsRefused": lookupsRefused.count, "listedRefused": listedRefused.count,
       "refusedAlone": refusedAlone.count, "prepared": prepared == nil ? 0 : 1,
     ].filter { $0.value > 0 }
   }
