@@ -28,6 +28,19 @@ import Testing
     #expect(try await a.run(waitMillisecondsMax: 0) == nil)
   }
 
+  @Test func `a wait that the server names does not end early because the clock was turned forward`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    cloud.refuse { $0.requests[.databaseChanges] = [busy] }
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    a.clock.setWall(milliseconds: a.clock.wallMilliseconds() + 86_400_000)
+    a.clock.advance(milliseconds: 3_599_000)
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .throttled)
+    #expect(cloud.count(.databaseChanges) == 1)
+    a.clock.advance(milliseconds: 1_000)
+    #expect(try await a.run(waitMillisecondsMax: 0) == nil)
+  }
+
   @Test func `a run that ends before it has done anything is not made again at once for a moment that is over`()
     async throws
   {

@@ -218,7 +218,9 @@ package struct StoreCore: ~Copyable, Sendable {
   private mutating func add(_ given: Event, known: KnownRecord? = nil) throws(StrandlineError) -> LSN {
     var event = given
     if case .pace(var pace) = event {
-      pace.serverOffsetMilliseconds = serverMilliseconds &- environment.clock.wallMilliseconds()
+      // A time that has only passed there says nothing of how far the server's clock is ahead.
+      let isKnown = clock.sample.map { $0.isHeard || $0.isNow } == true
+      pace.serverOffsetMilliseconds = isKnown ? serverMilliseconds &- environment.clock.wallMilliseconds() : 0
       event = .pace(pace)
     }
     let lsn = try projections.withLock { (state) throws(StrandlineError) in

@@ -49,24 +49,21 @@ struct RequestPace: Sendable {
   }
 
   private struct Until: Sendable {
-    /// By the monotonic clock, which a user cannot turn back, and which does not run while the device sleeps.
+    /// By the monotonic clock, which runs on while the device sleeps, and which no one can turn.
     var nanoseconds: UInt64
-    /// By the wall clock.
-    var wallMilliseconds: Int64
     var error: CloudError
     var doing: String
     var isServers: Bool
 
     init(_ milliseconds: Int64, _ clock: any SystemClock, _ error: CloudError, doing: String, isServers: Bool) {
       nanoseconds = clock.monotonicNanoseconds() &+ UInt64(milliseconds) &* 1_000_000
-      wallMilliseconds = clock.wallMilliseconds() &+ milliseconds
       (self.error, self.doing, self.isServers) = (error, doing, isServers)
     }
 
-    /// What is left of it: nothing once either clock says so. Nil if nothing is.
-    func rest(_ now: UInt64, _ wall: Int64) -> Wait? {
-      guard nanoseconds > now, wallMilliseconds > wall else { return nil }
-      let rest = min(Int64((nanoseconds - now + 999_999) / 1_000_000), wallMilliseconds &- wall)
+    /// What is left of it; nil if nothing is.
+    func rest(_ now: UInt64) -> Wait? {
+      guard nanoseconds > now else { return nil }
+      let rest = Int64((nanoseconds - now + 999_999) / 1_000_000)
       return Wait(milliseconds: rest, error: error, doing: doing, isServers: isServers)
     }
   }
@@ -98,9 +95,8 @@ struct RequestPace: Sendable {
     takeFromLog()
     // Mostly nothing waits, and it is asked for each kind at each step.
     if servers == nil, all == nil, kinds.isEmpty { return nil }
-    let clock = store.environment.clock
-    let (now, wall) = (clock.monotonicNanoseconds(), clock.wallMilliseconds())
-    return [servers, all, kinds[kind]].compactMap { $0?.rest(now, wall) }.max { $0.milliseconds < $1.milliseconds }
+    let now = store.environment.clock.monotonicNanoseconds()
+    return [servers, all, kinds[kind]].compactMap { $0?.rest(now) }.max { $0.milliseconds < $1.milliseconds }
   }
 
   /// The longest wait that is not over, the server's before the engine's own; nil if there is none.
@@ -165,8 +161,8 @@ struct RequestPace: Sendable {
     self.operationsMax = operationsMax
     let clock = store.environment.clock
     let (now, wall) = (clock.monotonicNanoseconds(), clock.wallMilliseconds())
-    let own = (kinds.values + [all].compactMap(\.self)).compactMap { $0.rest(now, wall) }
-    let wait = servers?.rest(now, wall) ?? own.max { $0.milliseconds < $1.milliseconds }
+    let own = (kinds.values + [all].compactMap(\.self)).compactMap { $0.rest(now) }
+    let wait = servers?.rest(now) ?? own.max { $0.milliseconds < $1.milliseconds }
     let pace = Pace(
       scope: scope, durationMilliseconds: wait?.milliseconds ?? 0, wallMilliseconds: wall,
       batchSize: UInt64(operationsMax), isServers: wait?.isServers ?? false,
