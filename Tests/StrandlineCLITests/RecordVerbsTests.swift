@@ -282,7 +282,7 @@ struct RecordVerbsTests {
         all settled to  1
         log             N bytes
         account         none: never synced
-        zone Main       2 records, never fetched
+        zone Main       2 records, not fetched yet
 
         """)
     #expect(

@@ -34,6 +34,15 @@ private final class Serving: Sendable {
   }
 }
 
+/// What helps with zone 'Main' of the store '/A', which the server does not have.
+private let lostRemedy =
+  "try: strandline zones /A resume Main (asks the server once more), or, if it does not have the zone, "
+  + sidesRemedy
+/// The same where there is nothing to ask.
+private let sidesRemedy =
+  "strandline zones /A resync-from-here Main (uploads these records), or "
+  + "strandline zones /A resync-from-server Main (removes here what the server does not have)"
+
 extension Machine {
   fileprivate func sync(_ server: Serving, _ words: String...) async -> Screen {
     await run(["sync", "--url", server.url, "--container", "iCloud.test"] + words + ["/A"], input: [])
@@ -183,13 +192,36 @@ struct `The verb zones` {
     await server.end()
   }
 
+  @Test func `names the verbs that end an erasure, before it is carried out and after`() async throws {
+    let machine = Machine()
+    let server = try await Serving()
+    _ = await machine.run("put", "/A", #"{"recordType":"Note","recordName":"a","fields":{"title":"1"}}"#)
+    #expect(await machine.sync(server).code == .done)
+    // What was uploaded is compared, though the zone was never fetched.
+    let compared = await machine.run(
+      ["verify", "--against", server.url, "--container", "iCloud.test", "/A"], input: [])
+    #expect(compared.code == .done && compared.out.contains("Main: "), "\(compared)")
+    #expect(await machine.run("zones", "/A", "erase", "Main", "--yes").code == .done)
+    let asked = await machine.lines("why", "/A", "a")
+    #expect(asked.last == "try: strandline zones /A resume Main (takes the erasure back)", "\(asked)")
+    #expect(await machine.sync(server).code == .done)
+    _ = await machine.run("put", "/A", #"{"recordName":"a","fields":{"title":"2"}}"#)
+    let late = await machine.sync(server)
+    #expect(late.code == .unreachable && late.err.contains("'resync' makes it anew"), "\(late)")
+    let story = await machine.lines("why", "/A", "a")
+    #expect(story.last == "try: " + sidesRemedy, "\(story)")
+    #expect(await machine.run("zones", "/A", "resync-from-here", "Main").code == .done)
+    #expect(await machine.sync(server).code == .done)
+    await server.end()
+  }
+
   @Test func `lists zones, and has a lost one synced again`() async throws {
     let machine = Machine()
     let other = #"{"recordType":"Note","recordName":"o","zoneName":"Other","fields":{"title":"x"}}"# + "\n"
     _ = await machine.run("import", "/A", "-", input: note("a", "1") + other)
     #expect(
       await machine.run("zones", "/A")
-        == Screen(code: .done, out: "Main: 1 record, never fetched\nOther: 1 record, never fetched\n", err: ""))
+        == Screen(code: .done, out: "Main: 1 record, not fetched yet\nOther: 1 record, not fetched yet\n", err: ""))
     try JSONPage.check(await machine.run("zones", "--json", "/A").out, of: "zones")
     let needless = await machine.run("zones", "/A", "resume", "Main")
     #expect(needless.code == .noSuchStore && needless.err.contains("try: strandline zones /A\n"), "\(needless)")
@@ -209,10 +241,10 @@ struct `The verb zones` {
     #expect(lost.code == .unreachable, "\(lost)")
     #expect(lost.err.contains("strandline zones /A resume Main"), "\(lost)")
     let listed = await machine.run("zones", "/A")
-    #expect(listed.out.contains("Main: 1 record, lost (") && listed.err == "try: strandline zones /A resume Main\n")
+    #expect(listed.out.contains("Main: 1 record, lost (") && listed.err == lostRemedy + "\n")
     let story = await machine.lines("why", "/A", "a")
-    #expect(story.contains { $0.contains("its zone was found to be gone at the server: ") }, "\(story)")
-    #expect(story.last == "try: strandline zones /A resume Main")
+    #expect(story.contains { $0.contains("its zone was lost: ") }, "\(story)")
+    #expect(story.last == lostRemedy)
     #expect(await machine.run("zones", "/A", "resume", "Main") == Screen(code: .done, out: "", err: ""))
     #expect(await machine.run("zones", "/A").out.contains("Main: 1 record, has changes to fetch"))
     #expect(await machine.run("zones", "/A", "resync-from-here", "Nowhere").code == .noSuchStore)
@@ -283,8 +315,8 @@ struct `The verb zones, erasing,` {
     let story = await b.lines("why", "/A", "a")
     #expect(
       story.suffix(2) == [
-        "now: nothing is owed, and nothing comes: its zone is gone at the server (deleted)",
-        "try: strandline zones /A resume Main",
+        "now: nothing is owed, and nothing comes, because its zone is not synced: the server does not have it (deleted)",
+        lostRemedy,
       ])
     #expect(await b.run("zones", "/A", "resync-from-server", "Main").code == .done)
     #expect(await b.sync(server).code == .done)

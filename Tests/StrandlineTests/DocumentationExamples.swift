@@ -221,6 +221,14 @@ func wake(_ store: RecordStore) async throws -> Bool {
   }
 }
 
+func syncSuspended(_ store: RecordStore) async throws -> Bool {
+  do { try await store.resume() } catch StrandlineError.Code.storeHeld { return true }  // the extension has the store
+  let outcome: Result<SyncReport, any Error>
+  do { outcome = .success(try await store.sync.now(deadline: .seconds(25))) } catch { outcome = .failure(error) }
+  try await store.suspend()
+  return try !outcome.get().isUnfinished
+}
+
 func openWhileLocked(at folder: String, isUnlocked: @escaping @Sendable () -> Bool) async throws -> RecordStore? {
   do {
     return try await RecordStore.open(at: folder, environment: .real(isProtectedDataAvailable: isUnlocked))

@@ -157,7 +157,7 @@ private final class Seen: Sendable {
     #expect(status.held[0].nextTryMilliseconds == nil)
     #expect(try #require(status.held[1].nextTryMilliseconds) - status.milliseconds <= 60_000)
     #expect(status.waits.hold == 4 && status.waits.total == 4)
-    #expect(try await a.sentence == "4 records need attention: refused by the server")
+    #expect(try await a.sentence == "4 records need attention: refused by the server, over quota")
     try await a.open().discardChanges(of: [RecordID("z"), RecordID("child")])
     #expect(try await a.sentence == "2 records need attention: over quota")
     a.clock.advance(milliseconds: 61_000)
@@ -192,6 +192,7 @@ private final class Seen: Sendable {
     }
     #expect(try await a.run()?.code == .serverRefused)
     #expect(try await a.status.halts.map(\.type) == ["Note"])
+    #expect(try await a.status.halts.map(\.nextTryMilliseconds) == [a.clock.wallMilliseconds() + 86_400_000])
     #expect(try await a.sentence == "The server refuses every 'Note': not permitted")
     #expect(try await a.run() == nil)
     #expect(try await a.status.halts.isEmpty)
@@ -206,7 +207,26 @@ private final class Seen: Sendable {
     try fleet.server.deleteZone(ZoneID.main.name, in: key)
     _ = try await a.run()
     #expect(try await a.status.halts.map(\.code) == ["zoneLost"])
-    #expect(try await a.sentence == "A zone needs attention: gone at the server")
+    #expect(try await a.sentence == "A zone needs attention: the server does not have it")
+  }
+
+  @Test func `says when what the server refuses whole is tried again`() async throws {
+    let a = try Fleet().device("a")
+    let cloud = try await a.openRefusing()
+    #expect(try await a.run() == nil)
+    cloud.refuse { $0.requests[.modify] = [CloudError(.quotaExceeded, reason: "full")] }
+    try await a.write("n")
+    #expect(try await a.run()?.code == .serverRefused)
+    let halt = try #require(try await a.status.halts.first)
+    #expect(halt.type == nil && halt.code == "QUOTA_EXCEEDED")
+    let rest = try #require(halt.nextTryMilliseconds) - a.clock.wallMilliseconds()
+    #expect((299_000...300_000).contains(rest), "\(rest)")
+    let sentence = try await a.sentence
+    #expect(sentence.hasPrefix("1 zone not uploaded until ") && sentence.hasSuffix(": over quota"), "\(sentence)")
+    #expect(try await a.status.diagnostics().contains("halt: a zone, QUOTA_EXCEEDED, next try in "))
+    a.clock.advance(milliseconds: rest)
+    #expect(try await a.run(isUserInitiated: false) == nil)
+    #expect(try await a.status.halts.isEmpty)
   }
 
   @Test func `of a store that is suspended or closed says so`() async throws {

@@ -48,7 +48,7 @@ public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, Codable, CaseI
   public static func < (left: DatabaseScope, right: DatabaseScope) -> Bool { left.rawValue < right.rawValue }
 }
 
-/// Why the server no longer has a zone.
+/// Why a zone is not synced: the server no longer has it, or has less of it than before, or the app has ended it.
 public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
   /// It was deleted: by another device, or by one that shared it.
   case deleted = 1
@@ -66,6 +66,18 @@ public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
   case erasing = 7
   /// The app has ended it: by `SyncEngine.eraseZone`, or by letting the server's side stand when it was gone there.
   case erased = 8
+
+  /// What has become of the zone, in words for a person.
+  package var words: String {
+    switch self {
+    case .deleted, .purged, .notFound: "the server does not have it"
+    case .encryptedDataReset: "its encrypted data was reset at the server"
+    case .wentBack: "the server holds older versions than it once confirmed"
+    case .missingRecords: "the server lists far fewer records than before"
+    case .erasing: "the next sync deletes it at the server"
+    case .erased: "it was erased at the server"
+    }
+  }
 }
 
 /// A record zone: a name, its owner, and the database it lies in.

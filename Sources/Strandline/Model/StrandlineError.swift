@@ -46,7 +46,9 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let recordWasDeleted = Code("recordWasDeleted")
     /// `create` was asked for a record that exists.
     public static let recordExists = Code("recordExists")
-    /// The position is of another store, or of a history that a restored backup has replaced.
+    /// What the call names is not there: a position of another store, or of a history that a restored backup has replaced; a
+    /// record that is not held (`RecordStore.releaseHolds`), that owes nothing (`discardChanges`), or of which the log has no
+    /// version (`restore`). Nothing was changed.
     public static let noSuchRecord = Code("noSuchRecord")
     /// Compaction has removed events after the position: not all that changed since then can be told. Begin with a view
     /// of the store, and go on after its position.

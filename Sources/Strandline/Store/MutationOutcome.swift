@@ -150,7 +150,8 @@ extension StrandlineError {
     let words =
       state.isErased
       ? "zone '\(zone)' is ended (\(state.lostWords)); \(kept) 'resync' makes it anew from here"
-      : "zone '\(zone)' is gone at the server (\(state.lostWords)); \(kept) 'resync' says which side stands"
+      : "zone '\(zone)' is lost: \(state.lostReason?.words ?? "it is not synced") (\(state.lostWords)); "
+        + "\(kept) 'resync' says which side stands"
     return StrandlineError(.zoneLost, words)
   }
 }

@@ -47,8 +47,7 @@ public struct Receipt: Sendable {
   /// What became of each record of the transaction, when nothing of it is owed any more. Ask before `compact()` has removed
   /// the events that say so: a record whose are gone is left out.
   ///
-  /// - Throws: `StrandlineError.notUploaded` if a change is held until the app edits, releases or discards it; `.zoneLost`,
-  ///   `.notSyncing`, `.closed`, `.damaged`, `.io` and `CancellationError` as `uploaded()`.
+  /// - Throws: as `uploaded()`, but a change that was rejected, given up, or ended with a deletion is a value here.
   /// - Complexity: O(events from the write to its end).
   public func outcome(fileID: String = #fileID, line: Int = #line) async throws -> [RecordID: MutationOutcome] {
     guard let lsns else { return [:] }
@@ -230,8 +229,11 @@ extension RecordStore {
 
   /// A receipt again, from a position that an earlier one gave, perhaps before a relaunch.
   ///
+  /// Returns at once.
+  ///
   /// - Throws: `StrandlineError.noSuchRecord` if the position is not of this log: the store was restored from a backup
-  ///   or is another one.
+  ///   or is another one. `.damaged` and `.io` if an event of the transaction cannot be read; `.closed`.
+  /// - Complexity: O(events of the transaction).
   public func receipt(at position: LogPosition, fileID: String = #fileID, line: Int = #line) throws -> Receipt {
     try CallSite(fileID, line).run("looking for the write at event \(position.lsn)") {
       try requireOpen()

@@ -107,7 +107,7 @@ extension RecordStore {
     if position.lsn == .none || sync.owns(position.lsn, tenure: position.tenure, upTo: durable) { return }
     throw StrandlineError(
       .noSuchRecord,
-      "position \(position.lsn) of tenure \(position.tenure) is not in the log at '\(path)': "
+      "position \(position.lsn) was not given by the log at '\(path)': "
         + "the store was restored from a backup, or is another one")
   }
 }

@@ -10,9 +10,9 @@ public struct StoreStatus: Hashable, Sendable {
   public struct Held: Hashable, Sendable {
     /// Which.
     public var id: RecordID
-    /// The server's code.
+    /// The server's code; or `DAMAGED`, `NEWER_SCHEMA` or `PARENT_MISSING`, as in `SyncStatus.HeldGroup.code`.
     public var code: String
-    /// The server's reason, as it sent it.
+    /// Why, in words: the server's, as it sent them, or the store's for a code of its own.
     public var reason: String
     /// How often it was tried.
     public var attempts: Int
@@ -33,7 +33,7 @@ public struct StoreStatus: Hashable, Sendable {
     public var records: Int
     /// It has changes to fetch.
     public var isDirty: Bool
-    /// It is gone at the server; frozen here.
+    /// The server does not have it, or has less of it than it once confirmed; it stays readable here, and is not synced.
     public var isLost: Bool { lostReason != nil }
     /// Why it is gone; nil if it is not.
     public var lostReason: ZoneLoss?
@@ -88,7 +88,7 @@ public struct StoreStatus: Hashable, Sendable {
   }
   /// The newest durable event.
   public var durableLSN: LSN
-  /// Everything at or below is settled.
+  /// The newest event at or below which nothing is owed to the server.
   public var checkpoint: LSN
   /// Living records.
   public var records: Int
@@ -99,7 +99,7 @@ public struct StoreStatus: Hashable, Sendable {
   public var oldestUnsettledMilliseconds: Int64?
   /// Names in the deletion index.
   public var deleted: Int
-  /// Blocks that have not ended in agreement yet.
+  /// Records of which the server has shown a version or a deletion that may be an old one: the next run looks each up.
   public var openBlocks: Int
   /// What is set aside.
   public var held: [Held]

@@ -18,7 +18,7 @@ public struct PendingChange: Hashable, Sendable {
     case referrer(RecordID)
     /// A transaction that is uploaded as a whole wrote it, and that record of it cannot go.
     case together(RecordID)
-    /// Its zone is gone at the server.
+    /// Its zone is not synced, because it is lost or was erased.
     case zoneLost(ZoneLoss)
     /// The server refuses every record of its type, or everything of its zone, as the engine of this store has found.
     case halted(SyncStatus.Halt)

@@ -9,8 +9,9 @@ public struct SyncConfiguration: Sendable {
   /// Makes the database for a store, given the store's folder (which may hold a session file).
   package var makeDatabase: @Sendable (_ storePath: String, _ environment: StoreEnvironment) throws -> any CloudDatabase
 
-  /// Whether the engine starts cycles by itself: after a write, at the latest each minute, and when a wait is over. If
-  /// false, only `SyncEngine.now()` syncs.
+  /// Whether the engine starts runs by itself: after a write, about each minute (`SyncPace.poll`), and when a wait is over. While
+  /// runs fail, the next one comes after a second, and then after twice as long each time, up to five minutes. If false, only
+  /// `SyncEngine.now()` syncs, and `wake(_:)` does nothing.
   public var isAutomatic = true
 
   /// What becomes of records that were changed on two devices. By default every field keeps the change that was made last,
@@ -43,7 +44,7 @@ public struct SyncConfiguration: Sendable {
   /// When the engine runs by itself, and how long it waits while requests fail.
   public var pace = SyncPace()
 
-  /// What the engine does by itself about a zone that is gone at the server: by default nothing, so that a person decides.
+  /// What the engine does by itself about a zone that is lost: by default nothing, so that a person decides.
   public var zoneLosses = ZoneLossRules()
 
   /// How large an upload may be.

@@ -13,8 +13,8 @@ public enum SyncCause: Hashable, Sendable {
   /// The network is back. The same waits end as with `foreground`. Many devices may hear it at the same
   /// moment, so each waits a little first (`SyncPace.spread`).
   case networkReturned
-  /// The app came to the foreground. The engine's own waits end, those of held records too, and what was given up because the
-  /// server refused every record of a type is tried again. What the server named is waited for.
+  /// The app came to the foreground. The engine's own waits end, those of held records too, and what the server refuses whole, a
+  /// type, a zone or every save to a full storage, is tried again. What the server named is waited for.
   case foreground
 }
 
@@ -132,8 +132,9 @@ public final class SyncEngine: SyncDriver {
   ///   `.needsSignIn`, `.accountMismatch`, `.serverRefused`, `.zoneLost`, `.fromTheFuture` (a record needs a later version
   ///   of the app, `NewerVersionRule.haltForUpgrade`), `.suspended` (also if the store is suspended meanwhile), `.closed`,
   ///   `.noProgress` (a fault of this library has ended the run); of the store's disk `.diskFull`, `.io`, `.outcomeUnknown`
-  ///   and `.damaged`. What the run did before stays done, and unsent changes stay in the store. Without an error nothing is owed
-  ///   but what `StoreStatus.held` lists. `CancellationError` at once if the task is cancelled.
+  ///   and `.damaged`. What the run did before stays done, and unsent changes stay in the store. Without an error, what is still
+  ///   owed is held (`StoreStatus.held`), waits for a record that is (`RecordStore.pendingChanges` names it), or was written during
+  ///   the run. `CancellationError` at once if the task is cancelled.
   /// - Complexity: a request for each 200 changes, either way; O(changes) in time, and two batches and two pages in memory.
   @discardableResult
   public func now(fileID: String = #fileID, line: Int = #line) async throws -> SyncReport {
@@ -320,9 +321,10 @@ public final class SyncEngine: SyncDriver {
   /// Ends a zone: the next run deletes it at the server with all its records, for every device of the user.
   ///
   /// Here its records stay readable and nothing of the zone is synced any more, as with any zone that is gone; the status
-  /// asks no person for it. `resync` from here makes it anew with these records, which takes the erasure back, on this
-  /// device only; `resync` from the server removes them here too. What is written to the zone afterwards stays here, and
-  /// a run throws `.zoneLost` for it. Other devices find the zone gone, and keep what they have until a person decides.
+  /// asks no person for it. Until a run has carried it out, `resumeZone` takes it back. Afterwards `resync` from here makes it
+  /// anew with these records, for this device only; `resync` from the server removes them here too. What is written to the zone
+  /// stays here, and a run throws `.zoneLost` for it. Other devices find the zone gone, and keep what they have until a person
+  /// decides.
   ///
   /// What becomes of the zone at the server is carried out once more after a crash or a lost answer, until the server
   /// confirms it or does not have the zone. A zone that another device has made under the same name meanwhile is left alone:

@@ -16,8 +16,9 @@ public enum SyncLogLevel: Int, Hashable, Comparable, Sendable, CaseIterable {
 
 /// Takes the lines of the engine's log.
 ///
-/// Lines of the level `notice` and above may name records and quote the server. `write` is called on the engine's task, once a
-/// request and once a hold, freeze, halt or wait; it must return soon, and must not call the store.
+/// Lines of the level `info` and above may name records and zones, and quote the server: show them to the user before they leave
+/// the device. `write` is called on the engine's task, twice a request at the level `debug`, and once a hold, freeze, halt, wait
+/// or end of a run; it must return soon, and must not call the store.
 public struct SyncLog: Sendable {
   /// Lines below this level are not made.
   public var level: SyncLogLevel

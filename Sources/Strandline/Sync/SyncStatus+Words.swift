@@ -38,34 +38,34 @@ extension SyncStatus {
   private func rest(_ timeZone: TimeZone) -> String {
     switch failureCode {
     case .needsSignIn?: return "Sign in to go on syncing"
-    case .accountMismatch?: return "Not synced: another account is signed in"
+    case .accountMismatch?: return "Not synced: this data belongs to another account, or to another app container"
     case .fromTheFuture?: return "Update this app to go on syncing"
     default: break
     }
     if let lost = halts.first(where: { $0.type == nil }) {
       let count = halts.count { $0.type == nil }
-      let what = count == 1 ? "A zone needs attention" : "\(Self.number(count)) zones need attention"
-      return "\(what): \(Self.words(forCode: lost.code))"
+      let why = lost.lostReason?.words ?? Self.words(forCode: lost.code)
+      if let next = lost.nextTryMilliseconds {
+        return "\(Self.things(count, "zone")) not uploaded until \(Self.timeOfDay(next, timeZone)): \(why)"
+      }
+      return "\(count == 1 ? "A zone needs" : "\(Self.number(count)) zones need") attention: \(why)"
     }
     let attention = held.filter {
       ($0.nextTryMilliseconds == nil && $0.code != Held.parentMissing)
         || $0.code == CloudError.Code.quotaExceeded.rawValue
     }
-    if let most = attention.first {
+    if !attention.isEmpty {
       let count = attention.reduce(0) { $0 + $1.count }
-      let verb = count == 1 ? "needs" : "need"
-      return "\(Self.things(count, "record")) \(verb) attention: \(Self.words(forCode: most.code))"
+      return "\(Self.things(count, "record")) \(count == 1 ? "needs" : "need") attention: \(Self.causes(of: attention))"
     }
     if let halt = halts.first, let type = halt.type {
       return "The server refuses every '\(type.oneLine)': \(Self.words(forCode: halt.code))"
     }
-    if let next = held.compactMap({ held in held.nextTryMilliseconds.map { (held: held, time: $0) } }).min(by: {
-      $0.time < $1.time
-    }) {
-      let count = held.reduce(0) { $0 + $1.count }
-      let verb = count == 1 ? "is" : "are"
-      return "\(Self.things(count, "record")) \(verb) tried again at \(Self.timeOfDay(next.time, timeZone)): "
-        + Self.words(forCode: next.held.code)
+    let timed = held.filter { $0.nextTryMilliseconds != nil }
+    if let next = timed.compactMap(\.nextTryMilliseconds).min() {
+      let count = timed.reduce(0) { $0 + $1.count }
+      return "\(Self.things(count, "record")) \(count == 1 ? "is" : "are") tried again from "
+        + "\(Self.timeOfDay(next, timeZone)) on: \(Self.causes(of: timed))"
     }
     if let failureCode { return "Not synced: \(Self.words(for: failureCode))" }
     if unsettled > 0 { return "\(Self.things(unsettled, "change")) to upload" }
@@ -74,6 +74,13 @@ extension SyncStatus {
     }
     guard lastFetchMilliseconds == nil, lastUploadMilliseconds == nil else { return "Synced" }
     return account == nil ? "Not synced yet" : "Not synced since the start"
+  }
+
+  /// Why records are held, each cause once.
+  private static func causes(of groups: [HeldGroup]) -> String {
+    var causes: [String] = []
+    for words in groups.map({ Self.words(forCode: $0.code) }) where !causes.contains(words) { causes.append(words) }
+    return causes.joined(separator: ", ")
   }
 
   /// What a code says to a user.
@@ -89,7 +96,7 @@ extension SyncStatus {
     case Held.parentMissing: "shown when the record above it has come"
     case CloudError.Code.conflict.rawValue: "changed elsewhere again and again"
     case Held.damaged: "damaged on this device"
-    case StrandlineError.Code.zoneLost.rawValue: "gone at the server"
+    case StrandlineError.Code.zoneLost.rawValue: "changes of a zone that is not synced stay on this device"
     default: "the server answered \(code.oneLine)"
     }
   }
@@ -135,7 +142,10 @@ extension SyncStatus {
       let whose = wait.isServers ? "the server's" : "the engine's"
       lines.append(("wait", "\(wait.untilMilliseconds &- milliseconds) ms, \(whose), \(wait.code.oneLine)"))
     }
-    for halt in halts { lines.append(("halt", "\(halt.type == nil ? "a zone" : "a type"), \(halt.code.oneLine)")) }
+    for halt in halts {
+      let next = halt.nextTryMilliseconds.map { ", next try in \($0 &- milliseconds) ms" } ?? ""
+      lines.append(("halt", "\(halt.type == nil ? "a zone" : "a type"), \(halt.code.oneLine)\(next)"))
+    }
     for decision in lossesDecided {
       lines.append(
         (

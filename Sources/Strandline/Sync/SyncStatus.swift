@@ -13,7 +13,8 @@ public struct SyncStatus: Hashable, Sendable {
     case uploading
     /// A request has failed or was refused, and the next one waits: `wait` says until when and why.
     case waiting
-    /// It can do nothing before a person acts: `sentence` says what about.
+    /// Something waits for a person, or for the server to take what it refuses whole (`halts`, `held`): `sentence` says what.
+    /// All the rest goes on being synced, except after `StrandlineError.Code.needsSignIn`, `accountMismatch` and `fromTheFuture`.
     case needsPerson
     /// The store is suspended.
     case paused
@@ -87,18 +88,22 @@ public struct SyncStatus: Hashable, Sendable {
     public var isServers: Bool
   }
 
-  /// Something of which nothing is sent or fetched for now.
+  /// A zone, or a type of records in it, that is lost or that the server refuses whole. Nothing of it is sent, but for deletions
+  /// where the storage is full; of a lost zone nothing is fetched either.
   public struct Halt: Hashable, Sendable {
     /// Where.
     public var zone: ZoneID
     /// The type of which the server refuses every record; nil if it is the whole zone.
     public var type: String?
-    /// The server's code, or `zoneLost` for a zone that is gone there.
+    /// The server's code, or `zoneLost` for a zone that is lost.
     public var code: String
     /// The same in words.
     public var reason: String
     /// Why the zone is lost; nil if it is not.
     public var lostReason: ZoneLoss?
+    /// When the engine sends it again by itself. Any run that a person wants does before (`SyncEngine.now(deadline:)`,
+    /// `SyncCause.foreground`), and so does a relaunch. Nil if the next run does, or, of a lost zone, if a person has to decide.
+    public var nextTryMilliseconds: Int64?
   }
 
   /// Failures in a row.

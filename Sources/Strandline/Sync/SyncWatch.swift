@@ -105,11 +105,18 @@ final class SyncWatch: Sendable {
   func stepEnded(_ machine: borrowing SyncMachine) {
     let (report, waits, wall) = (machine.report, machine.queue.waitCounts, wall)
     let retry = machine.pace.retry.map { SyncStatus.Retry(count: $0.count, code: $0.error.code.rawValue) }
-    var refused = machine.queue.halts.types.map { type, error in
-      SyncStatus.Halt(zone: type.zone, type: type.type, code: error.code.rawValue, reason: error.reason)
+    let now = store.environment.clock.monotonicNanoseconds()
+    func moment(_ end: UInt64?) -> Int64? { end.map { wall + Int64($0 > now ? ($0 - now) / 1_000_000 : 0) } }
+    let halts = machine.queue.halts
+    var refused = halts.types.map { type, error in
+      SyncStatus.Halt(
+        zone: type.zone, type: type.type, code: error.code.rawValue, reason: error.reason,
+        nextTryMilliseconds: moment(halts.nextTry(of: type)))
     }
     refused += machine.allRefusedZones.map { zone, error in
-      SyncStatus.Halt(zone: zone, type: nil, code: error.code.rawValue, reason: error.reason)
+      SyncStatus.Halt(
+        zone: zone, type: nil, code: error.code.rawValue, reason: error.reason,
+        nextTryMilliseconds: moment(halts.nextTry(of: zone)))
     }
     let holdsMore = state.withLock { state in
       defer { (state.report, state.waits, state.retry, state.refused) = (report, waits, retry, refused) }
@@ -199,7 +206,13 @@ final class SyncWatch: Sendable {
       (holdsMore ? projections.sync.held : [:], Self.lost(projections.sync, scope))
     }
     let (new, halts) = state.withLock { state -> ([Held], [SyncStatus.Halt]) in
-      let all = Set(lost + state.refused)
+      // The moment of the next try is no news.
+      let all = Set(
+        (lost + state.refused).map { halt in
+          var halt = halt
+          halt.nextTryMilliseconds = nil
+          return halt
+        })
       let halts = all.subtracting(state.named.halts)
       state.named.halts = all
       guard holdsMore else { return ([], Array(halts)) }

@@ -59,6 +59,14 @@ struct UploadHalts: Sendable {
   /// When the first of what is refused in whole requests is tried again.
   var nextTry: UInt64? { halts.values.map(\.end).min() }
 
+  /// When what is refused of a zone in whole requests is tried again; nil if nothing is.
+  func nextTry(of zone: ZoneID) -> UInt64? {
+    [.changes(zone), .saves(owner: zone.owner), .erasure(zone)].lazy.compactMap { halts[$0]?.end }.first
+  }
+
+  /// When a type is tried again; nil if it is not refused.
+  func nextTry(of type: HaltedType) -> UInt64? { ends[type] }
+
   mutating func halt(_ type: HaltedType, because error: CloudError, at now: UInt64) {
     types[type] = error
     ends[type] = now &+ UInt64(SyncMachine.holdMillisecondsMax) &* 1_000_000

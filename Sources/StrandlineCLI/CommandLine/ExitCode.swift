@@ -25,16 +25,18 @@ package enum ExitCode: Int32, CaseIterable, Sendable {
     case .done: "success; verify: the store is sound"
     case .recoverable:
       "verify: a torn tail, which the next open sets aside; repair: a plan was printed and nothing written; sync: "
-        + "records are held; demo, crash-test, simulate: a check failed"
+        + "records are held, or a zone is lost; verify --against: something differs; demo, crash-test, simulate: a check failed"
     case .usage: "wrong usage: an unknown option or an invalid value"
-    case .dataDamaged: "bad data: a damaged store, or input that cannot be stored"
+    case .dataDamaged: "bad data: a damaged store, one of a later version, or input that cannot be stored"
     case .noSuchStore: "no such store, file or record"
-    case .unreachable: "the server cannot be reached, or refuses the request permanently"
+    case .unreachable:
+      "the server cannot be reached, or refuses all of a request, type or zone; a lost zone has unsent changes"
     case .ourBug: "an internal error of strandline; please report it"
     case .cannotCreate: "a file or directory cannot be created"
     case .inputOutput: "input/output error, including a full disk and a closed standard output"
     case .tryLater: "try again later: the server throttles requests, or another process has locked the store"
-    case .notPermitted: "not permitted: a sign-in is needed, or the system denies access"
+    case .notPermitted:
+      "not permitted: a sign-in is needed, the store is another account's, or the system denies access"
     }
   }
 }

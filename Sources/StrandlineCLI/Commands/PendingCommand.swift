@@ -107,7 +107,7 @@ extension PendingChange.Obstacle {
     case .referrer(let referrer): return "'\(printable(referrer.name))' refers to it at the server, and cannot be sent"
     case .together(let other):
       return "it was written together with '\(printable(other.name))', which cannot be sent"
-    case .zoneLost(let reason): return "its zone is gone at the server (\(reason))"
+    case .zoneLost(let reason): return reason.sentence
     case .halted(let halt): return "the server refuses all like it: \(printable(halt.code)), \(printable(halt.reason))"
     }
   }

@@ -60,8 +60,7 @@ extension SyncStatus {
     return halts.map { halt in
       let what = halt.type.map { "every '\($0)' of zone '\(halt.zone)'" } ?? "zone '\(halt.zone)'"
       let verb =
-        halt.lostReason.map { "strandline zones \(store) \($0.verb) \(ShellWord.quote(halt.zone.name))" }
-        ?? "the same command when the server takes it"
+        halt.lostReason.map { $0.remedy(store, halt.zone) } ?? "the same command later; each one asks the server again"
       return "left: \(printable(what)), \(printable(halt.code)): \(printable(halt.reason))\ntry: \(verb)"
     }
   }

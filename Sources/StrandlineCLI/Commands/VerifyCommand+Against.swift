@@ -39,12 +39,13 @@ struct ServerComparison {
 
   private func compare(_ store: RecordStore, _ session: SessionBox) async throws -> [ZoneVerification] {
     let engine = try store.sync
-    let known = try store.status().zones.filter { $0.hasToken || $0.isLost }
+    let atServer = Set(store.projections.withLock { $0.sync.zones.filter(\.value.wasSeen).keys })
+    let known = try store.status().zones.filter { atServer.contains($0.id) || $0.isLost }
     let zones = zone.map { [$0] } ?? known.filter { ![.erased, .erasing].contains($0.lostReason) }.map(\.id)
     guard !zones.isEmpty else {
       throw Failure(
         .noSuchStore, "nothing of the store at '\(target.storePath)' was ever synced; there is nothing to compare",
-        try: "strandline sync")
+        try: "strandline sync --url URL --container ID \(ShellWord.quote(target.storePath))")
     }
     var found: [ZoneVerification] = []
     for zone in zones {

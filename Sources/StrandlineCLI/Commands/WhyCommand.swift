@@ -93,7 +93,7 @@ private struct Story {
       switch changed.change {
       case .lost where changed.reason == .erasing: return ("its zone is to be deleted at the server", nil)
       case .lost where changed.reason == .erased: return ("its zone was ended: \(changed.words)", nil)
-      case .lost: return ("its zone was found to be gone at the server: \(changed.words); nothing of it is synced", nil)
+      case .lost: return ("its zone was lost: \(changed.words); nothing of it is synced", nil)
       case .reset: return ("its zone is fetched again from its beginning: \(changed.words)", nil)
       default: return nil
       }
@@ -251,8 +251,8 @@ private struct Ending {
       let what = "\(pending.isDeletion ? "its deletion" : "its change") of event \(pending.lsn)"
       switch pending.obstacle {
       case .zoneLost(let reason)?:
-        (state, words) = ("zoneLost", "\(what) is not sent, because its zone is gone at the server (\(reason))")
-        remedy = "strandline zones \(path) \(reason.verb) \(ShellWord.quote(id.zone.name))"
+        (state, words) = ("zoneLost", "\(what) is not sent, because \(reason.sentence)")
+        remedy = reason.remedy(path, id.zone)
       case .held(let held)?:
         let next =
           held.retryMilliseconds.map { "it is tried again in \(Words.duration(milliseconds: $0))" }
@@ -285,8 +285,8 @@ private struct Ending {
     } else if let zoneState = store.projections.withLock({ $0.sync.zones[id.zone] }), let reason = zoneState.lostReason,
       known.entry != nil || listed != nil || store.projections.withLock({ $0.sync.unread[id] }) != nil
     {
-      (state, words) = ("zoneLost", "nothing is owed, and nothing comes: its zone is gone at the server (\(reason))")
-      remedy = "strandline zones \(path) \(reason.verb) \(ShellWord.quote(id.zone.name))"
+      (state, words) = ("zoneLost", "nothing is owed, and nothing comes, because \(reason.sentence)")
+      remedy = reason.remedy(path, id.zone)
     } else if let held = store.projections.withLock({ $0.sync.unread[id] }) {
       (state, words) =
         held.isShelved

@@ -19,7 +19,7 @@ extension Command {
     operandsMin: 1,
     details: [
       "Without a verb: lists the zones, how many records live in each, and whether it can be synced.",
-      "A zone that is gone at the server, or lists much less than before, is lost: its records stay readable here, and",
+      "A zone that the server does not have, or has less of than before, is lost: its records stay readable here, and",
       "nothing of it is synced until the next sync is told what to do:",
       "  resume              fetch it from its beginning; if the server still does not have it, it is lost again",
       "  resync-from-server  the same, and remove the records that the server does not have",
@@ -96,19 +96,30 @@ extension Command {
     if !isJSON, let lost = zones.first(where: { $0.isLost && $0.lostReason != .erased && $0.lostReason != .erasing }),
       let reason = lost.lostReason
     {
-      console.say("try: strandline zones \(ShellWord.quote(path)) \(reason.verb) \(ShellWord.quote(lost.id.name))")
+      console.say("try: \(reason.remedy(ShellWord.quote(path), lost.id))")
     }
     return .done
   }
 }
 
 extension ZoneLoss {
-  /// The verb of `zones` that ends it without a loss here. What a server that has less than before shows once more would have the
-  /// zone lost again.
-  var verb: String {
-    switch self {
-    case .wentBack, .missingRecords: "resync-from-here"
-    case .deleted, .purged, .encryptedDataReset, .notFound, .erasing, .erased: "resume"
+  /// What it does to a record of the zone.
+  var sentence: String { "its zone is not synced: \(words) (\(self))" }
+
+  /// The verbs of `zones` that end it, the one that loses nothing here first. What a server that has less than before shows once
+  /// more would have the zone lost again, and so would a server that does not have the zone.
+  ///
+  /// - Parameter path: the store's, as a word of a shell.
+  func remedy(_ path: String, _ zone: ZoneID) -> String {
+    let command = { (verb: String) in "strandline zones \(path) \(verb) \(ShellWord.quote(zone.name))" }
+    let sides =
+      "\(command("resync-from-here")) (uploads these records), or \(command("resync-from-server")) (removes here what the "
+      + "server does not have)"
+    return switch self {
+    case .wentBack, .missingRecords, .erased: sides
+    case .deleted, .purged, .encryptedDataReset, .notFound:
+      "\(command("resume")) (asks the server once more), or, if it does not have the zone, \(sides)"
+    case .erasing: "\(command("resume")) (takes the erasure back)"
     }
   }
 }
@@ -136,7 +147,7 @@ extension StoreStatus.Zone {
     }
     if listed > 0 { words.append("\(Words.plural(listed, "record")) still to fetch") }
     if isDirty { words.append("has changes to fetch") }
-    if !hasToken { words.append("never fetched") }
+    if !hasToken { words.append("not fetched yet") }
     if ghostsPossible { words.append("may hold records that the server has deleted") }
     return words.joined(separator: ", ")
   }
