@@ -624,6 +624,22 @@ private let recent = FirstFetch.recentFirst(types: ["Note"], count: 20)
     try await a.expectComplete(fleet)
   }
 
+  @Test func `where every lookup of listed records is refused, few are made, and nothing is held`() async throws {
+    let fleet = try Fleet()
+    try await fleet.fill(40)
+    let a = fleet.device("a")
+    let cloud = CountedCloud(a, pageMax: 4)
+    for number in 0..<40 { cloud.refused.withLock { $0["n\(number)"] = CloudError(.accessDenied, reason: "not now") } }
+    try await a.open(database: cloud, firstFetch: .recentFirst(types: ["Note"], count: 2))
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .serverRefused)
+    #expect(try await a.open().status().held.isEmpty)
+    #expect(cloud.count(.lookup) <= 20)
+    cloud.refused.withLock { $0 = [:] }
+    a.clock.advance(milliseconds: 60_000)
+    try await a.sync()
+    try await a.expectComplete(fleet)
+  }
+
   @Test func `a page that comes when the app has the zone fetched anew does not end its fetch`() async throws {
     let fleet = try Fleet()
     let b = fleet.device("b")

@@ -5,6 +5,7 @@ import Strandline
 import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
+import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(30))) struct LoggedWaitTests {
@@ -39,6 +40,22 @@ import Testing
     #expect(cloud.count(.databaseChanges) == 1)
     a.clock.advance(milliseconds: 1_000)
     #expect(try await a.run(waitMillisecondsMax: 0) == nil)
+  }
+
+  @Test func `a clock that is turned back during a wait, and put right, is not behind the server's`() async throws {
+    let hours: Int64 = 3 * 3_600_000
+    let a = try Fleet().device("a")
+    try await a.openRefusing().refuse { $0.requests[.databaseChanges] = [busy] }
+    #expect(try await a.run(waitMillisecondsMax: 0) != nil)
+    a.clock.setWall(milliseconds: a.clock.wallMilliseconds() - hours)
+    _ = try await a.openRefusing()
+    #expect(try await a.run(waitMillisecondsMax: 0)?.code == .throttled)
+    a.clock.setWall(milliseconds: a.clock.wallMilliseconds() + hours)
+    let store = try await a.open()
+    try await store.close()
+    _ = try await a.openRefusing()
+    let server = try await a.open().core.withLock { $0.serverMilliseconds }
+    #expect(abs(server - a.clock.wallMilliseconds()) < 5_000)
   }
 
   @Test func `a run that ends before it has done anything is not made again at once for a moment that is over`()

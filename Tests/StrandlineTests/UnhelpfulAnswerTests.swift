@@ -154,6 +154,35 @@ private func asking() async throws -> (a: Device, cloud: RefusingCloud) {
     try await expectAgreement(a, b)
   }
 
+  @Test func `a record of which no lookup says whether it is deleted is asked for until one does`() async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await a.openRefusing()
+    try await b.put("n", ["title": "one"])
+    try await exchange(b, a)
+    try await b.remove("n")
+    try await exchange(b, a)
+    try await b.create("n", ["title": "two"])
+    try await exchange(b, a)
+    #expect(try await a.value("n") == "two")
+    cloud.refuse { script in
+      script.requests[.lookup] = [CloudError(.accessDenied, reason: "not this one")]
+      script.isForever = true
+    }
+    try await b.remove("n")
+    try await b.exchange()
+    #expect(try await a.run() == nil)
+    #expect(try await a.open().status().held.map(\.id.name) == ["n"])
+    let events = try await a.open().durableLSN
+    for _ in 0..<2 { #expect(try await a.run() == nil) }
+    #expect(try await a.open().durableLSN == events)
+    cloud.refuse { $0.requests = [:] }
+    try await a.open().releaseHolds(of: [RecordID("n")])
+    try await a.exchange()
+    #expect(try await !a.lives("n"))
+    try await expectAgreement(a, b)
+  }
+
   @Test func `where every lookup is refused, few are made, nothing is held, and it is tried again later`() async throws
   {
     let fleet = try Fleet()

@@ -142,10 +142,18 @@ package struct Intake {
 
   /// Holds a record that cannot be read. The token moves past it, so it is looked up. If its bytes came with the answer to
   /// a lookup too, or the server refuses to show it, it is not asked for any more: it is read again when another version comes, a
-  /// person releases it, or this program is a newer one.
+  /// person releases it, or this program is a newer one. Only where the feed has said that it is deleted is it asked for in each
+  /// run: no page will say so again.
   private mutating func hold(
     _ id: RecordID, _ error: CloudError, asksAgain: Bool, _ core: inout StoreCore
   ) throws {
+    let mayBeGone = core.projections.sync.openBlocks[id]?.subject == .deletion
+    // The same refusal once more is no news.
+    if mayBeGone, let held = core.projections.sync.unread[id], held.code == error.code.rawValue,
+      held.words == error.reason
+    {
+      return
+    }
     taken.report.held += 1
     taken.touched.insert(id)
     try core.append(
@@ -154,7 +162,10 @@ package struct Intake {
           id: id, direction: .download, lsn: .none, raw: error.raw, code: error.code.rawValue, words: error.reason,
           requestUUID: error.requestUUID ?? "", attempts: (core.projections.sync.unread[id]?.attempts ?? 0) + 1,
           wallMilliseconds: core.environment.clock.wallMilliseconds())))
-    guard asksAgain else { return try closeBlock(of: id, words: "asking again does not make it readable", &core) }
+    guard asksAgain else {
+      if !mayBeGone { try closeBlock(of: id, words: "asking again does not make it readable", &core) }
+      return
+    }
     try core.append(
       .blocked(
         Blocked(
