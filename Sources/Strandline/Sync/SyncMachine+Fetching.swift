@@ -372,18 +372,13 @@ extension SyncMachine {
       if self.zone(zone)?.isLost == true { sweepsToEnd.remove(zone) } else { try await endFetch(of: zone) }
       return true
     }
-    var some = Array(names.sorted().prefix(lookupsMax))
-    var found: [String: CloudResult]
+    let some = Array(names.sorted().prefix(lookupsMax))
+    let found: [String: CloudResult]
     do {
       let doing = "looking up \(some.count) records of zone '\(zone)'"
       guard let answer = try await ask(.lookup, doing, { [database] in try await database.lookup(some, in: zone) })
       else { return true }
       found = answer
-      // The server answers, so it was those records that were refused.
-      if let refused = lookupsRefused[zone] {
-        some += refused.names
-        found.merge(refused.answers) { found, _ in found }
-      }
     } catch let error as CloudError {
       switch ErrorPolicy.request(error) {
       case .signIn: throw signIn(error)
@@ -405,7 +400,9 @@ extension SyncMachine {
       }
     }
     do {
-      try await apply(found, to: some, of: zone)
+      // The server answers, so it was the records themselves that were refused before.
+      let refused = lookupsRefused[zone] ?? RefusedLookups()
+      try await apply(found.merging(refused.answers) { found, _ in found }, to: some + refused.names, of: zone)
     } catch let error as StrandlineError where error.code == .tooLarge && some.count > 1 {
       lookupsMax = some.count / 2
       return true
@@ -424,7 +421,6 @@ extension SyncMachine {
     lookups[zone]?.remove(name)
     if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
     guard let refused = lookupsRefused[zone], refused.isOfAll else { return }
-    lookupsRefused[zone] = nil
     lookups[zone, default: []].formUnion(refused.names)
     (refusedZones[zone], lookupsMax) = (error, UploadPlan.operationsMax)
     lookUpLater(zone)
@@ -436,7 +432,7 @@ extension SyncMachine {
     for name in lookups[zone] ?? [] where queue.waits[RecordID(name, zone: zone)] == .lookup {
       wait(RecordID(name, zone: zone), milliseconds: Self.lookupRetryMilliseconds)
     }
-    lookups[zone] = nil
+    (lookups[zone], lookupsRefused[zone]) = (nil, nil)
   }
 
   private mutating func apply(_ found: [String: CloudResult], to names: [String], of zone: ZoneID) async throws {
