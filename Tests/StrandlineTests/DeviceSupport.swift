@@ -4,6 +4,7 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineServer
+import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem
 import Synchronization
@@ -57,6 +58,14 @@ extension Fleet {
   var database: DatabaseKey {
     DatabaseKey(
       container: address.container, environment: address.environment, scope: .private, user: CloudServer.defaultUser)
+  }
+
+  /// A server that has what the disk of this one had when the image was made.
+  func server(of image: SimulatedDisk) throws -> CloudServer {
+    try CloudServer(
+      directory: "/cloud",
+      environment: SystemEnvironment(fileSystem: image, clock: serverClock, random: SeededRandom(seed: 9)),
+      controlIntervalMilliseconds: nil)
   }
 }
 

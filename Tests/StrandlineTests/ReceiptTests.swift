@@ -172,8 +172,7 @@ extension Device {
     let a = fleet.device("a")
     _ = try await a.put(["a": "1"])
     try await a.run()
-    let key = DatabaseKey(
-      container: "iCloud.test", environment: "development", scope: .private, user: CloudServer.defaultUser)
+    let key = fleet.database
     try fleet.server.deleteZone(ZoneID.main.name, in: key)
     let receipt = try await a.put(["a": "2"])
     let waiting = try await a.waiting(for: receipt)

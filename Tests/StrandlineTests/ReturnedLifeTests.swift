@@ -128,10 +128,7 @@ extension JournalRecord {
     try await a.exchange()
     try await a.create("n", ["title": "second"])
     try await a.exchange()
-    let old = try CloudServer(
-      directory: "/cloud",
-      environment: SystemEnvironment(fileSystem: image, clock: fleet.serverClock, random: SeededRandom(seed: 9)),
-      controlIntervalMilliseconds: nil)
+    let old = try fleet.server(of: image)
     try await a.close()
     try await a.open(through: InProcessTransport(old))
     for _ in 0..<3 { _ = try await a.run() }

@@ -172,10 +172,7 @@ import Testing
     try await a.put("n", ["title": "two"])
     try await a.exchange()
     try await a.exchange()
-    let old = try CloudServer(
-      directory: "/cloud",
-      environment: SystemEnvironment(fileSystem: image, clock: fleet.serverClock, random: SeededRandom(seed: 9)),
-      controlIntervalMilliseconds: nil)
+    let old = try fleet.server(of: image)
     try await a.close()
     try await a.open(through: InProcessTransport(old))
     var error: StrandlineError?
@@ -211,10 +208,7 @@ import Testing
     try await a.put("deleted here", ["title": "two"])
     try await a.put("same", ["title": "two"])
     try await exchange(a, b)
-    let old = try CloudServer(
-      directory: "/cloud",
-      environment: SystemEnvironment(fileSystem: image, clock: fleet.serverClock, random: SeededRandom(seed: 9)),
-      controlIntervalMilliseconds: nil)
+    let old = try fleet.server(of: image)
     for device in [a, b] {
       try await device.close()
       try await device.open(through: InProcessTransport(old))
@@ -390,8 +384,7 @@ import Testing
     let (first, second) = (ZoneID("A"), ZoneID("B"))
     for zone in [first, second] { try await a.write("n", ["title": "one"], zone: zone) }
     try await exchange(a, b)
-    let key = DatabaseKey(
-      container: "iCloud.test", environment: "development", scope: .private, user: CloudServer.defaultUser)
+    let key = fleet.database
     try fleet.server.deleteZone(first.name, in: key)
     try await a.write("n", ["title": "two"], zone: second)
     // The loss is said where nothing is owed too.

@@ -202,8 +202,7 @@ private final class Seen: Sendable {
     #expect(try await a.status.phase == .needsPerson)
     #expect(try await a.sentence == "Sign in to go on syncing")
 
-    let key = DatabaseKey(
-      container: "iCloud.test", environment: "development", scope: .private, user: CloudServer.defaultUser)
+    let key = fleet.database
     try fleet.server.deleteZone(ZoneID.main.name, in: key)
     _ = try await a.run()
     #expect(try await a.status.halts.map(\.code) == ["zoneLost"])

@@ -233,7 +233,7 @@ extension RecordStore {
   ///
   /// - Throws: `StrandlineError.noSuchRecord` if the position is not of this log: the store was restored from a backup
   ///   or is another one. `.damaged` and `.io` if an event of the transaction cannot be read; `.closed`.
-  /// - Complexity: O(events of the transaction).
+  /// - Complexity: O(events of the transaction), and of the stretch before it that a compaction has removed.
   public func receipt(at position: LogPosition, fileID: String = #fileID, line: Int = #line) throws -> Receipt {
     try CallSite(fileID, line).run("looking for the write at event \(position.lsn)") {
       try requireOpen()

@@ -26,7 +26,7 @@ struct FirstLife {
   ///
   /// - Parameter known: the births that the store knows of the record with this creation time.
   func births(of version: Set<Birth>, known: Set<Birth>) -> Set<Birth> {
-    // All that is known under this creation time began later: who met the record without its stamp could not tell.
+    // All that is known under this creation time began later: a device that fetched the record without its stamp could not read it.
     if version == [unstamped], !known.isEmpty, known.allSatisfy({ $0.time.milliseconds > unstamped.time.milliseconds })
     {
       return known
