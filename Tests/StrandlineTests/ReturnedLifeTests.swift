@@ -141,5 +141,7 @@ extension JournalRecord {
       for clock in [a.clock, fleet.serverClock] { clock.advance(milliseconds: 600_000) }
     }
     #expect(try await a.value("n") == "second")
+    #expect(try old.records(zone: "Main", in: fleet.database)?["n"]?.fields["title"] == .string("second"))
+    #expect(try await a.owesNothing)
   }
 }

@@ -161,6 +161,7 @@ struct VersionSituation {
   /// | is of deleted lives alone, and the app sees no record | the deletion stands: looked up, then deleted again |
   /// | has seen less than the base, and a person lets this store's side stand | becomes the base, and what is here is sent over it |
   /// | has seen less than the base | from a page: looked up; from a lookup: dropped, or the zone went back in time |
+  /// | is an older answer of another life, and a person lets this store's side stand | what is here is sent in its place |
   /// | is an answer that is older than the base, and not what the feed shows | dropped; the feed says which stands |
   /// | is of a life that was not met before, from a page | looked up |
   /// | is of deleted lives alone, and was created after what the app sees | that has ended, and the deletion stands |
@@ -173,7 +174,7 @@ struct VersionSituation {
     if base == nil, source != .lookup, wasModifiedBefore {
       return blocking("an older version than the one that is damaged here", .lookup)
     }
-    if isOlderAnswer { return IntakeDecision() }
+    if isOlderAnswer { return sendsAgain && endsBase ? decideToSendAgain() : IntakeDecision() }
     if isUnknownLife {
       return blocking("another life of a name whose last one has not been seen to end", .lookup)
     }
