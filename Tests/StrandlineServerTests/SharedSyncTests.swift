@@ -215,11 +215,11 @@ struct SharedSyncTests {
     disk.disarm()
     #expect(try first.wait()?.get().records.first?.error == nil)
     // There may be room for some of them.
-    var expected: [String: [String: FieldValue]] = ["a": ["value": 1], "old": ["value": 1]]
+    var expected: [CloudName: [String: FieldValue]] = ["a": ["value": 1], "old": ["value": 1]]
     var refusals = 0
     for (name, other) in zip(names, others) {
       switch other.wait() {
-      case .success: expected[name, default: [:]]["big"] = big
+      case .success: expected[CloudName(name), default: [:]]["big"] = big
       case .failure(let refusal):
         refusals += 1
         #expect(refusal.error.serverErrorCode == "TRY_AGAIN_LATER")

@@ -487,13 +487,13 @@ struct CountingDatabase: ForwardingDatabase {
   let base: any CloudDatabase
   let count: @Sendable (_ request: String) -> Void
 
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     count("lookup")
     return try await base.lookup(names, in: zone)
   }
   func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] {
+  ) async throws -> [CloudName: CloudResult] {
     count("modify")
     return try await base.modify(operations, in: zone, atomic: atomic)
   }

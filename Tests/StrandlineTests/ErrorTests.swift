@@ -434,8 +434,8 @@ private struct FailingDatabase: CloudDatabase {
   func deleteZone(_ zone: ZoneID) async throws { throw Failure() }
   func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] { throw Failure() }
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] { throw Failure() }
+  ) async throws -> [CloudName: CloudResult] { throw Failure() }
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] { throw Failure() }
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage { throw Failure() }
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw Failure() }
 }

@@ -1,5 +1,7 @@
 // A record: a type, named fields, and, kept apart, the server's metadata.
 
+import StrandlineSystem
+
 /// A creation or change of a record at the server: its user and its time.
 public struct Touch: Hashable, Sendable, Codable {
   /// Milliseconds since 1970 by the server's clock.
@@ -41,6 +43,21 @@ public struct SystemFields: Hashable, Sendable, Codable {
     self.modified = modified
     self.unknown = unknown
     self.archive = archive
+  }
+
+  /// Equal to the byte, the tag too.
+  public static func == (left: SystemFields, right: SystemFields) -> Bool {
+    left.changeTag.equalsUTF8(right.changeTag) && left.created == right.created && left.modified == right.modified
+      && left.unknown == right.unknown && left.archive == right.archive
+  }
+
+  /// Hashes what is compared.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(changeTag.map { CloudName($0) })
+    hasher.combine(created)
+    hasher.combine(modified)
+    hasher.combine(unknown)
+    hasher.combine(archive)
   }
 }
 
@@ -135,15 +152,15 @@ public struct Record: Hashable, Sendable {
 
   /// Equal in all that can be read of them.
   public static func == (left: Record, right: Record) -> Bool {
-    left.id == right.id && left.type == right.type && left.parent == right.parent && left.fields == right.fields
-      && left.system == right.system
+    left.id == right.id && left.type == right.type && left.parent.equalsUTF8(right.parent)
+      && left.fields == right.fields && left.system == right.system
   }
 
   /// Hashes what is compared.
   public func hash(into hasher: inout Hasher) {
     hasher.combine(id)
     hasher.combine(type)
-    hasher.combine(parent)
+    hasher.combine(parent.map { CloudName($0) })
     hasher.combine(fields)
     hasher.combine(system)
   }

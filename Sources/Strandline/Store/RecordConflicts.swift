@@ -110,8 +110,8 @@ extension RecordConflict {
   /// Whether both sides changed the record, to different values. If not, the edit was only moved to a newer version.
   fileprivate var isOfBothSides: Bool {
     guard rule == "join", let server, let local else { return true }
-    if server.fields == local.fields, server.parent == local.parent { return false }
-    return ancestor.map { $0.fields != server.fields || $0.parent != server.parent } ?? true
+    if server.fields == local.fields, server.parent.equalsUTF8(local.parent) { return false }
+    return ancestor.map { $0.fields != server.fields || !$0.parent.equalsUTF8(server.parent) } ?? true
   }
 }
 

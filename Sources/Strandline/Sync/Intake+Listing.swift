@@ -28,7 +28,7 @@ extension Intake {
   mutating func list(_ server: ServerRecord, _ id: RecordID, _ core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
     let (tag, modified) = (server.system.changeTag ?? "", server.system.modified?.milliseconds)
-    if let base = entry?.base, base.changeTag == tag, base.modifiedMilliseconds == modified {
+    if let base = entry?.base, base.changeTag.equalsUTF8(tag), base.modifiedMilliseconds == modified {
       taken.report.echoes += 1
       taken.touched.insert(id)
       return

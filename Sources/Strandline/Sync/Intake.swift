@@ -75,7 +75,7 @@ package struct Intake {
     let entry = try core.projections.entry(id)
     // One that brings what the transport has to have back, and that the base lacks, is stored although it is known; and so is the
     // answer to a lookup, if what is here is damaged.
-    if let base = entry?.base, base.changeTag == server.system.changeTag,
+    if let base = entry?.base, server.system.changeTag.equalsUTF8(base.changeTag),
       base.modifiedMilliseconds == server.system.modified?.milliseconds,
       try source != .lookup || readableBase(of: entry, core) != nil,
       try server.system.archive.isEmpty || !core.event(at: base.version).archive.isEmpty
@@ -203,7 +203,8 @@ package struct Intake {
       writer: core.writer,
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
-      isWhatFeedShows: core.projections.sync.openBlocks[id].map { $0.changeTag == arrival.system.changeTag } == true,
+      isWhatFeedShows: core.projections.sync.openBlocks[id].map { arrival.system.changeTag.equalsUTF8($0.changeTag) }
+        == true,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
       namesCopy: isOlder && namesCopy(stamp, core))
   }

@@ -122,7 +122,7 @@ extension Intake {
     do {
       // What is shown below a record that is not here has waited long enough.
       if let base = try entry.flatMap({ try core.base(of: $0) }),
-        declared.parentName(base.version, of: change.id) == name
+        declared.parentName(base.version, of: change.id).equalsUTF8(name)
       {
         return false
       }

@@ -271,9 +271,9 @@ extension SyncMachine {
     report.add(taken.report)
     for id in taken.touched.sorted() { try changed(id) }
     // What is owed here is not sent before the server's version has come.
-    for name in taken.listedAndOwed { lookups[zone, default: []].insert(name) }
+    for name in taken.listedAndOwed { lookups[zone, default: []].insert(CloudName(name)) }
     // What the page could not show is looked up at once.
-    for case .failed(let name, _) in page.changes { lookups[zone, default: []].insert(name) }
+    for case .failed(let name, _) in page.changes { lookups[zone, default: []].insert(CloudName(name)) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     // What it blocked is looked up in this run.
     if taken.report.blocked > 0 { isReviewDue = true }
@@ -373,10 +373,11 @@ extension SyncMachine {
       return true
     }
     let some = Array(names.sorted().prefix(lookupsMax))
-    let found: [String: CloudResult]
+    let found: [CloudName: CloudResult]
     do {
       let doing = "looking up \(some.count) records of zone '\(zone)'"
-      guard let answer = try await ask(.lookup, doing, { [database] in try await database.lookup(some, in: zone) })
+      guard
+        let answer = try await ask(.lookup, doing, { [database] in try await database.lookup(some.texts, in: zone) })
       else { return true }
       found = answer
     } catch let error as CloudError {
@@ -416,7 +417,7 @@ extension SyncMachine {
 
   /// A lookup of one record was refused. If it was the record, the server answers for another one; if it refuses so many of them
   /// alike, one by one, it is the zone, and none of them is held.
-  private mutating func refuseLookup(of name: String, in zone: ZoneID, _ error: CloudError) async throws {
+  private mutating func refuseLookup(of name: CloudName, in zone: ZoneID, _ error: CloudError) async throws {
     lookupsRefused[zone, default: RefusedLookups()].add(name, error)
     lookups[zone]?.remove(name)
     if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
@@ -435,7 +436,7 @@ extension SyncMachine {
     (lookups[zone], lookupsRefused[zone]) = (nil, nil)
   }
 
-  private mutating func apply(_ found: [String: CloudResult], to names: [String], of zone: ZoneID) async throws {
+  private mutating func apply(_ found: [CloudName: CloudResult], to names: [CloudName], of zone: ZoneID) async throws {
     let changes = names.compactMap { name in
       let id = RecordID(name, zone: zone)
       // What is owed of a record is sent again, or held; without that the record itself is held, and asked for no more.
@@ -477,7 +478,7 @@ extension SyncMachine {
   /// Takes what the queue wants looked up; false if that is nothing.
   mutating func takeQueuedLookups() -> Bool {
     let ids = queue.takeLookups()
-    for id in ids { lookups[id.zone, default: []].insert(id.name) }
+    for id in ids { lookups[id.zone, default: []].insert(id.key) }
     return !ids.isEmpty
   }
 
@@ -486,7 +487,7 @@ extension SyncMachine {
     _ = takeQueuedLookups()
     guard isReviewDue, options.direction != .pushOnly else { return }
     isReviewDue = false
-    for id in blockedRecords { lookups[id.zone, default: []].insert(id.name) }
+    for id in blockedRecords { lookups[id.zone, default: []].insert(id.key) }
   }
 
   /// What the log says is to be looked up. O(blocked records).

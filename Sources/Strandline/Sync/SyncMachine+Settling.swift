@@ -18,7 +18,7 @@ extension SyncMachine {
 
   /// Appends what the answer says, in one transaction.
   mutating func settle(
-    _ batch: [Upload], _ results: [String: CloudResult], _ zone: ZoneID, atomic: Bool
+    _ batch: [Upload], _ results: [CloudName: CloudResult], _ zone: ZoneID, atomic: Bool
   ) async throws {
     var answer = Answer(batch, results)
     if let error = answer.tooMuch {
@@ -177,7 +177,7 @@ extension SyncMachine {
     if isKnown {
       looked(up: upload.id)
     } else {
-      lookups[upload.id.zone, default: []].insert(upload.id.name)
+      lookups[upload.id.zone, default: []].insert(upload.id.key)
     }
   }
 
@@ -186,7 +186,7 @@ extension SyncMachine {
   mutating func looked(up id: RecordID) {
     guard queue.waits[id] == .lookup else { return }
     if let refused = queue.refusedTag(of: id), let entry = try? store.projections.entry(id),
-      entry.base?.changeTag == refused
+      (entry.base?.changeTag).equalsUTF8(refused)
     {
       queue.wait(id, for: .fetch)
       fetch(id.zone)
@@ -270,7 +270,7 @@ extension SyncMachine {
     // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
     // wait for this one, so that its own upload does not find out: if the feed has not said it, once all of it is fetched.
     if contention[upload.id]?.count == 1 {
-      for name in upload.item.needs where name != upload.id.name {
+      for name in upload.item.needs where name != upload.id.key {
         let target = RecordID(name, zone: upload.id.zone)
         if try store.projections.entry(target)?.pending?.isDeletion == false { doubt(target) }
       }
@@ -389,7 +389,7 @@ private struct Answer {
   /// Whether a record was deleted.
   var deletes = false
 
-  init(_ batch: [SyncMachine.Upload], _ results: [String: CloudResult]) {
+  init(_ batch: [SyncMachine.Upload], _ results: [CloudName: CloudResult]) {
     for upload in batch {
       switch results[upload.id.name] {
       case .record(let server): outcomes.append((upload, .saved(server)))
@@ -442,7 +442,7 @@ private struct Answer {
   func haltedTypes(in zone: ZoneID) -> [UploadHalts.HaltedType: CloudError] {
     var errors: [UploadHalts.HaltedType: (error: CloudError, count: Int)] = [:]
     // A record that the words name and that all of them refer to may be the cause: others of the type are not refused then.
-    var named: [UploadHalts.HaltedType: Set<String>] = [:]
+    var named: [UploadHalts.HaltedType: Set<CloudName>] = [:]
     var others: Set<UploadHalts.HaltedType> = []
     for (upload, outcome) in outcomes {
       let type = upload.haltedType

@@ -169,12 +169,12 @@ extension RecordStore {
       switch try EventSource.kind(found) {
       case .confirmed:
         guard case .confirmed(let event) = try EventSource.decode(found), event.zone == zone else { break }
-        for name in event.names { confirmed.insert(name.hashValue) }
+        for name in event.names { confirmed.insert(CloudName(name).hashValue) }
       case .held:
         // What came since and could not be read was shown, by a page or by the answer to a lookup.
         guard case .held(let held) = try EventSource.decode(found), held.direction == .download, held.id.zone == zone
         else { break }
-        confirmed.insert(held.id.name.hashValue)
+        confirmed.insert(held.id.key.hashValue)
       default: break
       }
       return true
@@ -184,12 +184,12 @@ extension RecordStore {
     try view().forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { id, found in
       guard let base = found.entry.base else { return true }
       living += 1
-      if base.version.rawValue <= epoch, !confirmed.contains(id.name.hashValue) { absent.append(id) }
+      if base.version.rawValue <= epoch, !confirmed.contains(id.key.hashValue) { absent.append(id) }
       return true
     }
     let unread = projections.withLock { state in
       state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id).sorted()
     }
-    return (absent, living, unread.filter { !confirmed.contains($0.name.hashValue) })
+    return (absent, living, unread.filter { !confirmed.contains($0.key.hashValue) })
   }
 }

@@ -129,7 +129,7 @@ private struct ZoneComparison {
   /// The digest of each record that is listed, by the hash of its name. A record that two hashes hide is not missed.
   var listed: [Int: UInt64] = [:]
   /// By name.
-  var differences: [String: Difference] = [:]
+  var differences: [CloudName: Difference] = [:]
   /// What was synced and is not listed, with the digest of each.
   var absent: [RecordID: UInt64] = [:]
   /// How many synced records live here.
@@ -140,20 +140,20 @@ private struct ZoneComparison {
   init(_ zone: ZoneID, upTo end: LSN) { (self.zone, self.end) = (zone, end) }
 
   var isEqual: Bool { differences.isEmpty && absent.isEmpty }
-  var names: Set<String> { Set(differences.keys).union(absent.keys.map(\.name)) }
+  var names: Set<CloudName> { Set(differences.keys).union(absent.keys.map(\.key)) }
 
   /// Takes in what the server lists of one record. It may be listed again, if it has changed meanwhile.
   mutating func take(_ change: ZoneChange, _ store: RecordStore) throws {
-    forget(change.name)
+    forget(CloudName(change.name))
     let base = try store.projections.entry(RecordID(change.name, zone: zone))?.base
     switch change {
     case .deleted: break
     case .failed:
-      listed[change.name.hashValue] = 0
+      listed[CloudName(change.name).hashValue] = 0
       differences[change.name] = Difference(kind: .unreadable, base: base?.version)
     case .saved(let record):
       let there = record.contentDigest
-      listed[record.name.hashValue] = there
+      listed[CloudName(record.name).hashValue] = there
       digestThere &+= there
       guard let base else {
         differences[record.name] = Difference(kind: .missingHere, there: there)
@@ -161,7 +161,7 @@ private struct ZoneComparison {
       }
       let here = try store.digest(of: base, RecordID(record.name, zone: zone))
       digestHere &+= here
-      if here != there || base.changeTag != record.system.changeTag
+      if here != there || !record.system.changeTag.equalsUTF8(base.changeTag)
         || base.modifiedMilliseconds != record.system.modified?.milliseconds
       {
         differences[record.name] = Difference(kind: .different, base: base.version, here: here, there: there)
@@ -169,7 +169,7 @@ private struct ZoneComparison {
     }
   }
 
-  private mutating func forget(_ name: String) {
+  private mutating func forget(_ name: CloudName) {
     guard let there = listed.removeValue(forKey: name.hashValue) else { return }
     let known = differences.removeValue(forKey: name)
     digestThere &-= there
@@ -180,7 +180,7 @@ private struct ZoneComparison {
   mutating func end(_ store: RecordStore) throws {
     for (id, base) in try store.synced(in: zone) {
       living += 1
-      guard base.version <= end, listed[id.name.hashValue] == nil else { continue }
+      guard base.version <= end, listed[id.key.hashValue] == nil else { continue }
       let here = try store.digest(of: base, id)
       absent[id] = here
       digestHere &+= here
@@ -202,15 +202,15 @@ private struct ZoneComparison {
     }
   }
 
-  func result(_ store: RecordStore, mended: Set<String>) throws -> ZoneVerification {
+  func result(_ store: RecordStore, mended: Set<CloudName>) throws -> ZoneVerification {
     func names(_ kind: Kind) -> [String] {
-      differences.filter { $0.value.kind == kind }.keys.sorted { $0.precedesByUTF8($1) }
+      differences.filter { $0.value.kind == kind }.keys.sorted().texts
     }
     var result = ZoneVerification(zone: zone)
     (result.missingHere, result.different) = (names(.missingHere), names(.different))
     result.unreadable = names(.unreadable)
     result.missingThere = absent.keys.sorted().map(\.name)
-    result.mended = mended.sorted { $0.precedesByUTF8($1) }
+    result.mended = mended.sorted().texts
     (result.records, result.equal) = (listed.count, listed.count - differences.count)
     (result.digestHere, result.digestThere) = (digestHere, digestThere)
     for lsn in store.projections.owed(.max, after: .none, upTo: store.durableLSN) {

@@ -57,7 +57,7 @@ struct SyncMachine: Sendable {
   /// The most records in a lookup of those.
   var listedMax = UploadPlan.operationsMax
   /// Records to look up, by zone.
-  var lookups: [ZoneID: Set<String>] = [:]
+  var lookups: [ZoneID: Set<CloudName>] = [:]
   /// Zones in which children of deleted records may be that the app's rules for them were not applied to; nil before the
   /// first run.
   var childReviews: Set<ZoneID>?
@@ -253,7 +253,7 @@ struct SyncMachine: Sendable {
     restoreSize()
     (parts, prepared, refusedAlone, sizeBefore) = ([], nil, [], nil)
     for (id, wait) in queue.waits {
-      if wait == .lookup { lookups[id.zone, default: []].insert(id.name) }
+      if wait == .lookup { lookups[id.zone, default: []].insert(id.key) }
       if wait == .fetch { fetch(id.zone) }
     }
     for zone in fetches.keys {

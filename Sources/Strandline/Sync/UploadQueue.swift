@@ -146,7 +146,7 @@ struct UploadQueue: Sendable {
     // If it is still not sent, it may leave more now that the server has a new version.
     if lanes[id.zone]?.kept.forget(id) == true { keep(id) }
     // What waited for others through this one may wait for none now.
-    for keeper in lanes[id.zone]?.kept.changed(id.name) ?? [] { wakeAll(.record(keeper)) }
+    for keeper in lanes[id.zone]?.kept.changed(id.key) ?? [] { wakeAll(.record(keeper)) }
   }
 
   func remembers(_ id: RecordID) -> Bool {
@@ -285,12 +285,12 @@ struct UploadQueue: Sendable {
   mutating func leaving(_ items: [UploadItem]) {
     leaving = Dictionary(items.map { ($0.id, $0.lsn) }) { _, last in last }
     // From now on the server may have them.
-    for item in items { lanes[item.id.zone]?.kept.forgetLinks(of: item.id.name) }
+    for item in items { lanes[item.id.zone]?.kept.forgetLinks(of: item.id.key) }
   }
 
   /// The names of a zone that are under way.
-  func leavingNames(in zone: ZoneID) -> Set<String> {
-    Set(leaving.keys.lazy.filter { $0.zone == zone }.map(\.name))
+  func leavingNames(in zone: ZoneID) -> Set<CloudName> {
+    Set(leaving.keys.lazy.filter { $0.zone == zone }.map(\.key))
   }
 
   /// The records that have to be looked up before anything can be said of them.
@@ -466,7 +466,7 @@ struct UploadQueue: Sendable {
       !holds.isOver(held, wall: reading.wall)
     {
       try look(at: held, entry, pending, &reading)
-    } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
+    } else if let refused = refusedTags[id], (entry.base?.changeTag).equalsUTF8(refused) {
       // The lookup that was to follow has failed.
       wait(id, for: .lookup)
       lookups.append(id)
@@ -526,12 +526,12 @@ struct UploadQueue: Sendable {
       var item = UploadItem(
         id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
       Self.forEachTarget(of: shown.record(id, system: nil)) { name, action in
-        item.targets.append(name)
-        if action != .none, !pending.isDeletion { item.needs.append(name) }
+        item.targets.append(CloudName(name))
+        if action != .none, !pending.isDeletion { item.needs.append(CloudName(name)) }
       }
       // What it replaces is deleted first, and that needs nothing.
       if !item.needs.isEmpty, try store.replacesType(id, entry, pending) { item.needs = [] }
-      if item.targets.count > 1 { item.targets.sort { $0.precedesByUTF8($1) } }
+      if item.targets.count > 1 { item.targets.sort() }
       return item
     } catch {
       guard error.isOfOneRecord else { throw error }
@@ -574,7 +574,7 @@ struct UploadQueue: Sendable {
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }
       if entry.base != nil {
-        if let saved = lanes[zone]?.kept.keeper(of: id.name) {
+        if let saved = lanes[zone]?.kept.keeper(of: id.key) {
           wait(id, for: .target(saved))
         } else if let item = try item(of: id, entry, pending, &reading) {
           items.append(item)

@@ -102,7 +102,7 @@ struct LogDump {
     if !kinds.isEmpty, !kinds.contains(view.kind), !(kinds.contains("unknown") && view.kind.hasPrefix("unknown-")) {
       return
     }
-    if let record, view.recordName != record { return }
+    if let record, !view.recordName.equalsUTF8(record) { return }
     let segment = String(event.segmentID, radix: 16)
     if isJSON {
       var members = view.json

@@ -29,7 +29,7 @@ extension Command {
       Option(
         "--faults", "PLAN",
         "The faults that worlds may have: all, none, or some of network, power, clocks, refusals, quota, tokens, zones,"
-          + " foreign, references, types, copies, stale, compaction, app, busy, automatic, rights and space, with commas between"
+          + " foreign, references, types, copies, stale, compaction, app, busy, automatic, rights, space and names, with commas between"
           + " them. Default: all."),
       Option("--steps", "LIST", "With --seed: only these steps of one world, as a failure printed them."),
       Option("--fleet", "The load of many devices on one server instead of worlds."),

@@ -83,7 +83,7 @@ private struct Story {
       let company = others == 0 ? "alone" : "with \(Words.plural(others, "other record"))"
       return ("event \(mutation) was sent to the server, \(company)", nil)
     case .listed(let page) where page.zone == id.zone:
-      guard let item = page.items.first(where: { $0.name == id.name }) else { return nil }
+      guard let item = page.items.first(where: { $0.name.equalsUTF8(id.name) }) else { return nil }
       listed = lsn
       return (
         "the server's list of its zone names version '\(item.changeTag)', which is fetched with the others of the list",

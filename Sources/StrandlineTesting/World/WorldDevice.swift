@@ -103,7 +103,7 @@ final class WorldDevice: Sendable {
     // With small pages, children come before what they hang below.
     configuration.schema["Note"].parent = ParentSchema()
     configuration.schema["Task"].parent = ParentSchema(WorldPlan.linkField)
-    configuration.atomicZones = [WorldPlan.atomicZone]
+    configuration.atomicZones = WorldNames.atomicZones
     // Half of the devices list a zone first.
     if seed.isMultiple(of: 2) { configuration.firstFetch = .recentFirst(types: ["Note"], count: 2) }
     configure(&configuration)
@@ -328,7 +328,7 @@ struct WorldReading: Sendable {
   /// Whether the device has still to fetch a version, and says so.
   func lists(_ id: RecordID, _ tag: String?) -> Bool {
     listed.values.contains { event in
-      event.zone == id.zone && event.items.contains { $0.name == id.name && $0.changeTag == tag }
+      event.zone == id.zone && event.items.contains { $0.name.equalsUTF8(id.name) && tag.equalsUTF8($0.changeTag) }
     }
   }
 

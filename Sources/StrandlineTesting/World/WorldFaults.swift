@@ -48,17 +48,21 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   /// Disks that are full for a while.
   public static let space = WorldFaults(rawValue: 1 << 17)
 
+  /// Zones and records whose names Unicode calls equal, most of them made by another tool.
+  public static let names = WorldFaults(rawValue: 1 << 22)
+
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
 
   /// Groups that draw from random numbers of their own: they were added when seeds had become famous by what the others do.
-  package static let later: WorldFaults = [.automatic, .rights, .space]
+  package static let later: WorldFaults = [.automatic, .rights, .space, .names]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
     ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
     ("tokens", .tokens), ("zones", .zones), ("foreign", .foreign), ("references", .references), ("types", .types),
     ("copies", .copies), ("stale", .stale), ("compaction", .compaction), ("app", .app),
     ("busy", .busy), ("automatic", .automatic), ("rights", .rights), ("space", .space),
+    ("names", .names),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -172,6 +176,8 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case deniedRequest
   /// A write, a sync or a compaction that met a full disk.
   case fullDisk
+  /// A record under a name that Unicode calls equal to another one, or in such a zone, made by another tool.
+  case equalName
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
@@ -199,6 +205,7 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .automaticSync: .automatic
     case .deniedRequest: .rights
     case .fullDisk: .space
+    case .equalName: .names
     }
   }
 }

@@ -46,7 +46,7 @@ struct WorldHistory {
   /// One life of a zone.
   struct Zone {
     var id: ZoneID
-    var records: [String: [State]] = [:]
+    var records: [CloudName: [State]] = [:]
     var isDeleted = false
   }
 
@@ -89,7 +89,7 @@ struct WorldHistory {
         let births = zone.records[name]?.last?.version?.stamp?.births ?? []
         cascaded[RecordID(name, zone: zone.id), default: []].formUnion(births)
       }
-      zones[life]?.records[name, default: []].append(State(lsn: lsn, version: nil, isForeign: isForeign))
+      zones[life]?.records[CloudName(name), default: []].append(State(lsn: lsn, version: nil, isForeign: isForeign))
     case .recordSaved(let record):
       guard let zone = zones[record.zone] else { return }
       let id = RecordID(record.name, zone: zone.id)
@@ -103,7 +103,7 @@ struct WorldHistory {
       let version = Version(
         tag: record.tag, type: record.type, parent: record.parent, created: record.created.milliseconds, fields: fields,
         stamp: stamp)
-      zones[record.zone]?.records[record.name, default: []].append(
+      zones[record.zone]?.records[CloudName(record.name), default: []].append(
         State(lsn: lsn, version: version, isForeign: isForeign))
     }
   }

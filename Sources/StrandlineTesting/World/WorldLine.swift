@@ -136,8 +136,10 @@ final class WorldLine: Transport {
 
   /// The zone that the body of a request for changes names.
   private static func zone(in body: [UInt8]) -> ZoneID? {
-    let text = String(decoding: body, as: UTF8.self)
-    return WorldPlan.zones.first { text.contains("\"\($0.name)\"") }
+    return WorldNames.each.flatMap(\.zones).first { zone in
+      let name = Array("\"\(zone.name)\"".utf8)
+      return body.indices.contains { body[$0...].starts(with: name) }
+    }
   }
 
   /// Whether a request asks for records without fields.
@@ -336,7 +338,7 @@ struct WorldDatabase: ForwardingDatabase {
   /// Called with what is wrong with a request that could delete more than it says.
   let onDanger: @Sendable (WorldBroken) -> Void
 
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult] {
     // The power may be cut: then nothing can be read any more, and nothing is sent.
     if let store = store(), let broken = (try? WorldCascades.broken(operations, in: zone, atomic: atomic, store)) ?? nil
     {
@@ -359,8 +361,8 @@ struct WorldDatabase: ForwardingDatabase {
 
   private func answer(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] {
-    var refused: [String: CloudResult] = [:]
+  ) async throws -> [CloudName: CloudResult] {
+    var refused: [CloudName: CloudResult] = [:]
     for operation in operations {
       guard let error = refusals.take(RecordID(operation.name, zone: zone), operation.kind) else { continue }
       onRefusal()

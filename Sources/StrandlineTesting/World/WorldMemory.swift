@@ -140,7 +140,7 @@ extension WorldMemory.Write {
       let lsn = LSN(rawValue: number)
       let event = try store.source.event(at: lsn)
       guard let loaded = try LoadedVersion(event, at: lsn), let id = event.recordID else { continue }
-      for change in changes where WorldPlan.records[change.record] == id {
+      for change in changes where WorldNames.each.contains(where: { $0.records[change.record] == id }) {
         let field: String
         switch change {
         case .set(_, let number, _, _), .create(_, _, let number): field = WorldPlan.fields[number]

@@ -130,10 +130,8 @@ struct WorldPlan: Sendable {
   static let fields = ["title", "body", "count"]
   static let namesPerZone = 4
   static let linkField = "link"
-  /// All records that there can be. A few, so that devices meet at the same ones.
-  static let records: [RecordID] = zones.flatMap { zone in
-    (0..<namesPerZone).map { RecordID("r\($0)", zone: zone) }
-  }
+  /// A few, so that devices meet at the same ones.
+  static let recordCount = zones.count * namesPerZone
 
   /// The type under which a record is created unless a step says another one.
   static func type(of record: Int) -> Int { record % 2 }
@@ -143,6 +141,8 @@ struct WorldPlan: Sendable {
   let devices: Int
   /// The groups that this world has.
   let faults: WorldFaults
+  /// What its zones and records are called.
+  var names: WorldNames { faults.contains(.names) ? .equal : .usual }
   /// How far each device's wall clock is off at first, in milliseconds.
   private(set) var clockOffsets: [Int64] = []
   /// Whether pages of changes hold two records at most.
@@ -234,7 +234,7 @@ private struct WorldDrawing {
 
   private func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
   private func device() -> Int { below(devices + copies) }
-  private func record() -> Int { below(WorldPlan.records.count) }
+  private func record() -> Int { below(WorldPlan.recordCount) }
   private func field() -> Int { below(WorldPlan.fields.count) }
 
   /// A record of the same zone.

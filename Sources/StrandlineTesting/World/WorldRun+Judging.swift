@@ -115,7 +115,7 @@ extension WorldRun {
     fields[Version.parentField] = nil
     let isTrue = history.states(of: event.id).contains { state in
       guard let held = state.version else { return false }
-      return held.tag == event.changeTag && held.type == event.type && held.parent == version.parent
+      return held.tag.equalsUTF8(event.changeTag) && held.type == event.type && held.parent.equalsUTF8(version.parent)
         && held.fields == fields
     }
     if !isTrue {
@@ -145,7 +145,8 @@ extension WorldRun {
         // A page that is behind showed it once more, to a device that deletes it, or puts another life in its place: the answer
         // to that says that it is gone.
         if last.version == nil, let entry, let pending = entry.pending {
-          let shown = states.last { $0.version != nil && $0.version?.tag == entry.base?.changeTag }?.version?.stamp?
+          let shown = states.last { $0.version != nil && ($0.version?.tag).equalsUTF8(entry.base?.changeTag) }?.version?
+            .stamp?
             .births
           let births = reading.mutations[pending.newest]?.births ?? []
           let replaces =
@@ -164,7 +165,9 @@ extension WorldRun {
     let last = states.last?.version
     if let base {
       // A tag that the server never gave is judged elsewhere.
-      guard base.changeTag != last?.tag, states.contains(where: { $0.version?.tag == base.changeTag }) else { return }
+      guard !(last?.tag).equalsUTF8(base.changeTag),
+        states.contains(where: { ($0.version?.tag).equalsUTF8(base.changeTag) })
+      else { return }
       throw WorldBroken(
         .tokenAfterData, "\(words()), \(last?.tag ?? "a deletion"), but the device has \(base.changeTag)")
     }

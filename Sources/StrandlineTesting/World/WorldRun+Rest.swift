@@ -172,19 +172,19 @@ extension WorldRun {
 
   private mutating func judgeConvergence() async throws {
     var lines: [String] = []
-    for zone in WorldPlan.zones {
+    for zone in plan.names.zones {
       for (name, record) in try server.records(zone: zone.name, in: Self.key) ?? [:] {
         var fields = record.fields
         fields[Names.stampField] = nil
         lines.append(WorldDevice.line(RecordID(name, zone: zone), record.type, record.parent, fields))
       }
     }
-    lines.sort()
+    lines.sort { $0.precedesByUTF8($1) }
     for device in devices {
-      let dump = try await device.dump().sorted()
-      guard dump != lines else { continue }
-      let here = Set(dump).subtracting(lines).sorted().joined(separator: "\n    ")
-      let there = Set(lines).subtracting(dump).sorted().joined(separator: "\n    ")
+      let dump = try await device.dump().sorted { $0.precedesByUTF8($1) }
+      guard dump.map({ CloudName($0) }) != lines.map({ CloudName($0) }) else { continue }
+      let here = Set(texts: dump).subtracting(Set(texts: lines)).sorted().texts.joined(separator: "\n    ")
+      let there = Set(texts: lines).subtracting(Set(texts: dump)).sorted().texts.joined(separator: "\n    ")
       throw WorldBroken(
         .converged, "only \(device.name) has\n    \(here)\n  and only the server has\n    \(there)")
     }
@@ -210,7 +210,7 @@ extension WorldRun {
     let store = try await devices[0].open()
     var logs: [[Tenure]] = []
     for device in devices { logs.append(try await device.open().projections.withLock { $0.sync.tenures }) }
-    for id in WorldPlan.records where !history.lostZones.contains(id.zone) && !memory.foreign.contains(id) {
+    for id in plan.names.records where !history.lostZones.contains(id.zone) && !memory.foreign.contains(id) {
       let version = try store.core.withLock { core in try core.view(id)?.version }
       // The server may have applied a creation whose answer was lost, and another device may have deleted it before this
       // device had its first token: a fetch without one cannot say which births a tombstone is of, and the creation is

@@ -92,6 +92,7 @@ struct WorldRun {
   /// Runs the steps and the rest. Returns what was broken first.
   mutating func run() async -> WorldBroken? {
     do {
+      try await makeForeignRecords()
       for next in plan.steps {
         step = next.number
         tally.steps += 1
@@ -190,9 +191,10 @@ struct WorldRun {
     let before = store.durableLSN
     let known = try births(of: changes, in: store)
     armPowerCut(device)
+    let names = plan.names
     do {
       let receipt = try store.writeBlocking { tx in
-        for change in changes { try Self.apply(change, mark: mark, number: Int64(step), to: &tx) }
+        for change in changes { try Self.apply(change, names, mark: mark, number: Int64(step), to: &tx) }
       }
       say("\(device.name) \(Self.words(changes)): \(receipt.lsns.map { "\($0)" } ?? "unchanged")")
       try remember(receipt, changes, known, on: device, in: store)
@@ -204,9 +206,11 @@ struct WorldRun {
         memory.interrupted[device.number] =
           isPlain ? WorldMemory.Interrupted(before: before, mark: mark, count: changes.count) : nil
         for change in changes {
-          memory.mayBeDead(WorldPlan.records[change.record], known[change.record] ?? [])
+          memory.mayBeDead(plan.names.records[change.record], known[change.record] ?? [])
         }
-      } else if [.recordWasDeleted, .recordExists, .invalidValue, .typeMismatch].contains(error.code) {
+      } else if [.recordWasDeleted, .recordExists, .invalidValue, .typeMismatch].contains(error.code)
+        || isForeignName(error)
+      {
         say("\(device.name) \(Self.words(changes)): \(error.code.rawValue)")
       } else if isFull(device, error) {
         say("\(device.name) \(Self.words(changes)): the disk is full")
@@ -221,7 +225,7 @@ struct WorldRun {
   private mutating func restoreRecord(_ changes: [WorldChange], on device: WorldDevice) async throws -> Bool {
     guard case .set(let record, _, _, true)? = changes.first, changes.count == 1 else { return false }
     let store = try await device.open()
-    let id = WorldPlan.records[record]
+    let id = plan.names.records[record]
     guard try store.record(id) == nil else { return false }
     armPowerCut(device)
     do {
@@ -236,7 +240,7 @@ struct WorldRun {
     } catch let error as StrandlineError {
       if device.disk.isOff {
         tally[.powerCutInWrite] += 1
-      } else if error.code == .noSuchRecord {
+      } else if error.code == .noSuchRecord || isForeignName(error) {
         try await endPowerCut(device)
         return false
       } else if isFull(device, error) {
@@ -249,21 +253,26 @@ struct WorldRun {
     return true
   }
 
+  /// Whether an app was told that it cannot begin a record under one of the names that only other tools make.
+  private func isForeignName(_ error: StrandlineError) -> Bool {
+    error.code == .invalidName && plan.faults.contains(.names)
+  }
+
   /// The births of the records that a transaction changes, as the app sees them before it.
   private func births(of changes: [WorldChange], in store: RecordStore) throws -> [Int: Set<Birth>] {
     try store.core.withLock { core in
       var births: [Int: Set<Birth>] = [:]
       for change in changes {
-        births[change.record] = try core.view(WorldPlan.records[change.record])?.version.stamp.births
+        births[change.record] = try core.view(plan.names.records[change.record])?.version.stamp.births
       }
       return births
     }
   }
 
   static func apply(
-    _ change: WorldChange, mark: String, number: Int64, to tx: inout WriteTransaction
+    _ change: WorldChange, _ names: WorldNames, mark: String, number: Int64, to tx: inout WriteTransaction
   ) throws {
-    let id = WorldPlan.records[change.record]
+    let id = names.records[change.record]
     func found() throws -> Record {
       try tx.record(id) ?? Record(type: WorldPlan.types[WorldPlan.type(of: change.record)], id: id)
     }
@@ -276,12 +285,12 @@ struct WorldRun {
       if isThere || !revives { try tx.save(record) } else { try tx.create(record) }
     case .parent(_, let target):
       var record = try found()
-      record.parent = try target.flatMap { try tx.record(WorldPlan.records[$0]) }?.id.name
+      record.parent = try target.flatMap { try tx.record(names.records[$0]) }?.id.name
       try tx.save(record)
     case .link(_, let target, let action):
       var record = try found()
       // An app refers only to what it sees.
-      let visible = try target.flatMap { try tx.record(WorldPlan.records[$0]) }
+      let visible = try target.flatMap { try tx.record(names.records[$0]) }
       record[WorldPlan.linkField] = visible.map { .reference(Reference($0.id.name, action: action)) }
       try tx.save(record)
     case .create(_, let type, let field):
@@ -307,7 +316,7 @@ struct WorldRun {
     if Set(changes.map(\.record)).count > 1 { tally[.together] += 1 }
     guard let lsns = receipt.lsns else { return }
     for change in changes {
-      let id = WorldPlan.records[change.record]
+      let id = plan.names.records[change.record]
       switch change {
       case .delete: if bury(id, known[change.record], by: device, at: lsns.upperBound) { tally[.delete] += 1 }
       case .create(_, let type, _):
@@ -336,12 +345,12 @@ struct WorldRun {
   }
 
   private func planWrite(_ change: WorldChange, on device: WorldDevice, afterAnswer number: Int) {
-    let (step, meanwhile, time) = (step, memory.meanwhile, time)
+    let (step, meanwhile, time, names) = (step, memory.meanwhile, time, plan.names)
     device.line.plan(afterAnswer: number) {
       guard let store = device.store else { return }
       // The write throws if the name was deleted meanwhile, and if the power was cut; both are as they must be.
       let written = try? store.writeBlocking { tx in
-        try Self.apply(change, mark: "\(device.name).\(step)", number: Int64(step), to: &tx)
+        try Self.apply(change, names, mark: "\(device.name).\(step)", number: Int64(step), to: &tx)
       }
       guard let lsns = written?.lsns else { return }
       // The power may be cut by now, and the events cannot be read.
@@ -543,6 +552,7 @@ struct WorldRun {
   // MARK: The server and other tools
 
   private mutating func disturb(_ next: WorldStep) async throws {
+    let names = plan.names
     var faults = server.faults
     faults.expireTokens = false
     switch next.action {
@@ -563,25 +573,25 @@ struct WorldRun {
       server.setFaults(faults)
     case .refuse(let record, let code, let times):
       let code = WorldRefusals.codes[code % WorldRefusals.codes.count]
-      refusals.plan(WorldPlan.records[record], code, times: times)
-      say("the server refuses \(WorldPlan.records[record]) \(times) times with \(code.rawValue)")
+      refusals.plan(names.records[record], code, times: times)
+      say("the server refuses \(names.records[record]) \(times) times with \(code.rawValue)")
       return
-    case .deny(let zone, let isDenied): denials.set(WorldPlan.zones[zone], isDenied)
+    case .deny(let zone, let isDenied): denials.set(names.zones[zone], isDenied)
     case .deleteZone(let zone):
-      guard try server.records(zone: WorldPlan.zones[zone].name, in: Self.key) != nil else { return }
+      guard try server.records(zone: names.zones[zone].name, in: Self.key) != nil else { return }
       tally[.deletedZone] += 1
-      losses.name(WorldLosses.reasons[Int(next.seed % 3)], for: WorldPlan.zones[zone])
-      try server.deleteZone(WorldPlan.zones[zone].name, in: Self.key)
+      losses.name(WorldLosses.reasons[Int(next.seed % 3)], for: names.zones[zone])
+      try server.deleteZone(names.zones[zone].name, in: Self.key)
       try history.readOn(server)
     case .makeZone(let zone):
       // The tool is not throttled: it is not what is tested.
       server.setFaults(ServerFaults())
       defer { server.setFaults(faults) }
-      try await tool.createZone(WorldPlan.zones[zone])
+      try await tool.createZone(names.zones[zone])
     case .foreign(let record, let change):
       server.setFaults(ServerFaults())
       defer { server.setFaults(faults) }
-      try await foreign(change, WorldPlan.records[record], mark: "tool.\(next.number)", number: Int64(next.number))
+      try await foreign(change, names.records[record], mark: "tool.\(next.number)", number: Int64(next.number))
       return
     default: break
     }
@@ -614,6 +624,16 @@ struct WorldRun {
     say("another tool: \(change) of \(id): \(result.map { "\($0)".prefix(60) } ?? "-")")
   }
 
+  /// Another tool makes what no app can begin.
+  private mutating func makeForeignRecords() async throws {
+    guard plan.faults.contains(.names) else { return }
+    for zone in plan.names.zones { try await tool.createZone(zone) }
+    for (number, id) in plan.names.foreign.enumerated() {
+      try await foreign(.write(field: 0), id, mark: "tool.begin.\(number)", number: Int64(number))
+      tally[.equalName] += 1
+    }
+  }
+
   /// A person looks at what a device cannot send because of a reference, and takes the reference away: to a record that is
   /// not there any more, or that another device wants to delete.
   mutating func mendReferences() async throws {
@@ -631,7 +651,7 @@ struct WorldRun {
     for device in devices {
       let store = try await device.open()
       let ids = owing.first { $0.device.number == device.number }?.ids ?? []
-      for id in WorldPlan.records {
+      for id in plan.names.records {
         guard var record = try store.record(id) else { continue }
         func isGone(_ name: String) throws -> Bool {
           let target = RecordID(name, zone: id.zone)
@@ -657,7 +677,7 @@ struct WorldRun {
 
   /// The zones that do not exist are made again, as a person would let a tool do it.
   mutating func makeZones() async throws {
-    for zone in WorldPlan.zones where history.lostZones.contains(zone) { try await tool.createZone(zone) }
+    for zone in plan.names.zones where history.lostZones.contains(zone) { try await tool.createZone(zone) }
   }
 
   /// All faults of the server end, but for refusals of single records, and all disks have room.
