@@ -103,6 +103,31 @@ struct `The house` {
     #expect(Rules.testsAreLimited([SourceText("Tests/A/A.swift", closure)]).isEmpty)
   }
 
+  @Test func `compares names by their bytes`() throws {
+    let sources = try House.swift()
+    expectNone(sources.flatMap(Rules.namesAreNoTextKeys))
+    expectNone(sources.flatMap(Rules.namesAreComparedByBytes))
+    expectNone(Rules.unneededExceptions(sources))
+    for bad in [
+      "var found: [String: CloudResult] = [:]", "let names: Set<String> = []", "var all: [ZoneID: [String: Int]]",
+      "let known: Dictionary<String, Int>",
+    ] { #expect(Rules.namesAreNoTextKeys(SourceText("Sources/Strandline/Sync/A.swift", bad)).count == 1, "\(bad)") }
+    for bad in [
+      "if id.name == other.name { return }", "guard zone.owner != user else { return }",
+      "where base.changeTag == tag {", "entries.first { $0.zoneID?.name == zone.name }",
+      "left.parent == right.parent && a",
+    ] {
+      #expect(Rules.namesAreComparedByBytes(SourceText("Sources/StrandlineServer/A.swift", bad)).count == 1, "\(bad)")
+    }
+    for good in [
+      "var fields: [String: FieldValue] = [:]", "let keys: Set<CloudName>", "if id.name == Names.defaultZone {}",
+      "if zone.owner == \"\" {}", "guard record.parent != nil else { return }", "left.name.equalsUTF8(right.name)",
+    ] {
+      let source = SourceText("Sources/Strandline/Sync/A.swift", good)
+      #expect((Rules.namesAreNoTextKeys(source) + Rules.namesAreComparedByBytes(source)).isEmpty, "\(good)")
+    }
+  }
+
   @Test func `opens every Swift file with why it exists`() throws {
     expectNone(try House.swift().flatMap(Rules.opensWithAComment))
     #expect(Rules.opensWithAComment(SourceText("Sources/A/A.swift", "import Foundation\n")).count == 1)
