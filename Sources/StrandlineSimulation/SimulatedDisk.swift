@@ -21,6 +21,7 @@ internal import Synchronization
 /// An open store uses the disk that it was opened on; `afterPowerCut` returns another disk.
 public final class SimulatedDisk: FileSystem {
   let state: Mutex<SimulatedDiskState>
+  package let openStores = OpenStores()
 
   init(_ state: SimulatedDiskState) { self.state = Mutex(state) }
 
@@ -228,6 +229,9 @@ public final class SimulatedDisk: FileSystem {
       state.directories[location.directory].durable[location.name] = nil
     }
   }
+
+  /// Mounts the disk again: every file and directory gets another identity, as on network drives. What is open stays open.
+  package func remount() { state.withLock { $0.device += 1 } }
 
   // MARK: Access to the state
 

@@ -4,6 +4,7 @@
 
 import Strandline
 import StrandlineLog
+import StrandlineHost
 import StrandlineSystem
 import StrandlineSimulation
 import StrandlineSyncProofs

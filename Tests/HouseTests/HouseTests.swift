@@ -1,5 +1,6 @@
 // Applies the rules of the house to the whole package. Each test also checks that its rule finds a planted violation.
 
+import StrandlineHost
 import StrandlineSystem
 import Testing
 

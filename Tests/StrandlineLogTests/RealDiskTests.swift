@@ -1,6 +1,7 @@
 // The log on the real disk: what every other suite proves on simulated disks must at least happen here.
 
 import StrandlineLog
+import StrandlineHost
 import StrandlineSystem
 import StrandlineTestSupport
 import Testing

@@ -1,6 +1,7 @@
 // What outlives damage at rest to the segment that a writer was appending to: everything that was acknowledged when
 // CONTROL was last raised. The window that is left is measured here, and named in Formats/log.md, "The window".
 
+import StrandlineHost
 import StrandlineLog
 import StrandlineLogProofs
 import StrandlineSimulation

@@ -21,8 +21,8 @@ private final class GatedDisk: ForwardingFileSystem {
 
   init(_ base: any FileSystem) { self.base = base }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    GatedFile(base: try base.open(path, mode), disk: self)
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    GatedFile(base: try folder.open(name, mode), disk: self)
   }
 
   func arm() { isArmed.store(true, ordering: .sequentiallyConsistent) }

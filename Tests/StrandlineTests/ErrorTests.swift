@@ -6,6 +6,7 @@ import Foundation
 import Strandline
 import StrandlineCloudKit
 import StrandlineLog
+import StrandlineHost
 import StrandlineServer
 import StrandlineSystem
 import StrandlineSyncProofs

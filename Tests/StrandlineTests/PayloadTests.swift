@@ -7,6 +7,7 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineLog
+import StrandlineHost
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSyncProofs

@@ -128,7 +128,8 @@ private struct Life {
 
   /// The projections against those that the log alone gives.
   func compareWithLog() throws {
-    let files = IndexFiles("/store", .simulated(disk, seed: 2), cacheBytesMax: 0)
+    let files = IndexFiles(
+      try disk.folder("/store"), .simulated(disk, seed: 2), cache: BlockCache(bytesMax: 0))
     let folded = try IndexOpening.folding(files, spillingAt: nil).opened.projections
     let difference = try store.projections.withLock { (state) throws(StrandlineError) in
       try folded.difference(from: state)
@@ -213,10 +214,11 @@ private struct Life {
     }
     try store.closeBlocking()
     var handedOut = 0
-    let files = IndexFiles("/store", .simulated(disk, seed: 2), cacheBytesMax: 1 << 20)
-    var opening = IndexOpening(files, ignoringRuns: false, spillingAt: nil)
-    let reader = try LogReader.open(at: "/store", role: .store, environment: .simulated(disk, seed: 2)) { uuid in
-      opening.begin(uuid, isRefused: false)
+    let cache = BlockCache(bytesMax: 1 << 20)
+    var opening = IndexOpening(.simulated(disk, seed: 2), cache, ignoringRuns: false, spillingAt: nil)
+    let folder = try disk.folder("/store")
+    let reader = try LogReader.open(in: folder, role: .store, environment: .simulated(disk, seed: 2)) { uuid in
+      opening.begin(folder, uuid, isRefused: false)
     }
     try reader.poll { _ in handedOut += 1 }
     #expect(handedOut == 0 && opening.projections.records.count == 400)

@@ -1,12 +1,20 @@
 // Where events are read from by their LSN: a log that this store holds, or one that another process writes.
 
 package import StrandlineLog
-import StrandlineSystem
+package import StrandlineSystem
 
 /// A log, for reading.
 package enum EventSource: Sendable {
   case writer(Log)
   case reader(LogReader)
+
+  /// The folder of the log.
+  package var folder: any Folder {
+    switch self {
+    case .writer(let log): log.folder
+    case .reader(let reader): reader.folder
+    }
+  }
 
   /// Whether another process may write and compact the log.
   var isReader: Bool { if case .reader = self { true } else { false } }

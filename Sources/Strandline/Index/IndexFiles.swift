@@ -5,19 +5,30 @@ package import StrandlineSystem
 
 /// The folder of a store's runs, and what reading and writing them needs.
 package struct IndexFiles: Sendable {
-  let storePath: String
+  /// The folder that the log has open.
+  let storeFolder: any Folder
   let environment: SystemEnvironment
-  /// nil until the log has said it.
-  var storeUUID: [UInt8] = []
+  let storeUUID: [UInt8]
   let cache: BlockCache
 
-  package init(_ storePath: String, _ environment: SystemEnvironment, cacheBytesMax: Int) {
-    self.storePath = storePath
+  package init(
+    _ storeFolder: any Folder, _ environment: SystemEnvironment, storeUUID: [UInt8] = [], cache: BlockCache
+  ) {
+    self.storeFolder = storeFolder
     self.environment = environment
-    cache = BlockCache(bytesMax: cacheBytesMax)
+    self.storeUUID = storeUUID
+    self.cache = cache
   }
 
-  var folder: RunFolder { RunFolder(environment.fileSystem, "\(storePath)/\(StoreIndex.folderName)") }
+  /// The same of a store whose log says its UUID.
+  func named(_ storeUUID: [UInt8]) -> IndexFiles {
+    IndexFiles(storeFolder, environment, storeUUID: storeUUID, cache: cache)
+  }
+
+  /// Where the store was found: for messages.
+  var storePath: String { storeFolder.path }
+
+  var folder: RunFolder { RunFolder(storeFolder, StoreIndex.folderName) }
 
   // MARK: Reading
 
@@ -116,9 +127,9 @@ package struct IndexFiles: Sendable {
 
   func makeFolder() throws(RunError) {
     do throws(SystemError) {
-      guard try environment.fileSystem.kind(of: folder.path) == .absent else { return }
-      try environment.fileSystem.makeDirectory(folder.path)
-      try environment.fileSystem.syncDirectory(storePath)
+      guard try storeFolder.kind(of: StoreIndex.folderName) == .absent else { return }
+      try storeFolder.makeFolder(StoreIndex.folderName)
+      try storeFolder.sync()
     } catch {
       throw RunError(error, file: folder.path)
     }
@@ -127,11 +138,11 @@ package struct IndexFiles: Sendable {
   /// Removes what interrupted writers left, before the first run is written.
   func clearUp(keeping runs: RunSet?, isListed: Bool) throws {
     do throws(SystemError) {
-      guard try environment.fileSystem.kind(of: folder.path) == .directory else { return }
-      if !isListed, try environment.fileSystem.kind(of: folder.list) == .file {
+      guard try storeFolder.kind(of: StoreIndex.folderName) == .directory else { return }
+      if !isListed, try storeFolder.kind(of: folder.listFile) == .file {
         // It names runs that cannot be used.
-        try environment.fileSystem.unlink(folder.list)
-        try environment.fileSystem.syncDirectory(folder.path)
+        try storeFolder.unlink(folder.listFile)
+        try folder.sync()
       }
       try folder.removeLeftovers(keeping: runs?.list.runNumbers ?? [], ofFiles: [IndexDefinitions.fileName])
     } catch {
@@ -156,8 +167,8 @@ package struct IndexFiles: Sendable {
   /// Removes the list: no run counts any more.
   func removeList() throws {
     do throws(SystemError) {
-      try environment.fileSystem.unlink(folder.list)
-      try environment.fileSystem.syncDirectory(folder.path)
+      try storeFolder.unlink(folder.listFile)
+      try folder.sync()
     } catch  where error.isAbsent {
       return
     } catch {

@@ -73,6 +73,7 @@ extension StoreIndex {
     guard new.indexes.count <= RunBinding.indexCountMax else {
       throw StrandlineError(.invalidValue, "a store has at most \(RunBinding.indexCountMax) indexes")
     }
+    try log.checkPlace()
     try clearUp()
     // A number must be known as given before a row has it: the list cannot say it of runs that were discarded.
     state.withLock { $0.isDefinitionsFileKnown = false }

@@ -328,6 +328,7 @@ package final class StoreIndex: Sendable {
   func newRunNumber() throws -> UInt64 {
     try state.withLock { state in
       guard !state.isRebuilding else { throw RunsAreMadeAnew() }
+      try log.checkPlace()
       try clearUp(&state)
       defer { state.nextRunNumber += 1 }
       return state.nextRunNumber
@@ -347,7 +348,8 @@ package final class StoreIndex: Sendable {
   ///
   /// - Parameter indexes: the declared indexes of which the runs have every row.
   func change(to runs: [Run], end: LogEnd, indexes: [StoredIndex]) throws -> RunSet {
-    try state.withLock { state in
+    try log.checkPlace()
+    return try state.withLock { state in
       // One that a flush could not keep has no number any more, also if that flush then failed.
       let indexes = indexes.filter { state.definitions.indexes.contains($0) }
       let set = files.set(

@@ -72,13 +72,14 @@ extension RecordStore {
       try requireOpen()
       // Says in the log how far it is durable; a log that cannot say it now said it with its last groups.
       if case .writer(let log) = source, case .open = log.state {
+        try log.checkPlace()
         try log.flushBlocking()
         try log.raiseControl()
       }
     }
-    return try Self.backupBlocking(
-      at: path, to: newPath, environment: StoreEnvironment(environment), fileID: fileID, line: line,
-      progress: progress)
+    return try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
+      try Self.backup(of: source.folder, to: newPath, environment, progress)
+    }
   }
 
   package static func backupBlocking(
@@ -86,14 +87,22 @@ extension RecordStore {
     progress: (LogBackupProgress) throws -> Void = { _ in }
   ) throws -> StoreBackup {
     try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
-      let report = try LogBackup.make(
-        of: path, at: newPath, role: .store, environment: environment.system,
-        ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress
-      ) { copy in
-        try IndexFiles(path, environment.system, cacheBytesMax: 0).copyDefinitions(toStoreAt: copy)
-      }
-      return StoreBackup(lsn: LSN(report.lastLSN), bytes: report.bytes, segments: report.segments)
+      let system = environment.system
+      return try backup(of: try LogReader.folder(of: path, environment: system), to: newPath, system, progress)
     }
+  }
+
+  private static func backup(
+    of folder: any Folder, to newPath: String, _ environment: SystemEnvironment,
+    _ progress: (LogBackupProgress) throws -> Void
+  ) throws -> StoreBackup {
+    let report = try LogBackup.make(
+      of: folder, at: newPath, role: .store, environment: environment,
+      ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress
+    ) { source, copy in
+      try IndexFiles(source, environment, cache: BlockCache(bytesMax: 0)).copyDefinitions(to: copy)
+    }
+    return StoreBackup(lsn: LSN(report.lastLSN), bytes: report.bytes, segments: report.segments)
   }
 
   /// Copying blocks its thread, so it does not run on the cooperative pool; a task that is cancelled sets the flag.

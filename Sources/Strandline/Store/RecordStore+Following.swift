@@ -62,7 +62,8 @@ extension RecordStore {
   }
 
   private func makeAnew() throws {
-    let files = IndexFiles(path, environment, cacheBytesMax: IndexOptions().cacheBytesMax)
+    let files = IndexFiles(
+      source.folder, environment, cache: BlockCache(bytesMax: IndexOptions().cacheBytesMax))
     projections.replace(with: try IndexOpening.reading(files).opened.projections)
     indexRows.removeAll()
   }

@@ -12,8 +12,8 @@ extension RecordStore {
     try CallSite(fileID, line).run("listing the indexes of the store at '\(path)'") {
       try requireOpen()
       if let index { return index.declared }
-      var files = IndexFiles(path, environment, cacheBytesMax: 0)
-      files.storeUUID = source.storeUUID
+      let files = IndexFiles(
+        source.folder, environment, storeUUID: source.storeUUID, cache: BlockCache(bytesMax: 0))
       let ready = projections.withLock { $0.runs }?.indexes ?? []
       return try files.loadDefinitions().indexes.map { RecordIndexStatus(index: $0.index, isReady: ready.contains($0)) }
     }

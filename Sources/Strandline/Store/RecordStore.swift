@@ -97,16 +97,18 @@ public final class RecordStore: Sendable {
       // A log that does nothing by itself is not compacted by itself either.
       var compaction = options.compaction
       if logOptions.upkeep != .inBackground { compaction.deadRatio = nil }
-      var files = IndexFiles(path, environment.system, cacheBytesMax: options.index.cacheBytesMax)
-      var opening = IndexOpening(files, ignoringRuns: false, spillingAt: options.index.unstoredCountMax)
+      let cache = BlockCache(bytesMax: options.index.cacheBytesMax)
+      var opening = IndexOpening(
+        environment.system, cache, ignoringRuns: false, spillingAt: options.index.unstoredCountMax)
       let log: Log
       do {
         log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
       } catch  where opening.hasFailed {
-        opening = IndexOpening(files, ignoringRuns: true, spillingAt: options.index.unstoredCountMax)
+        opening = IndexOpening(
+          environment.system, cache, ignoringRuns: true, spillingAt: options.index.unstoredCountMax)
         log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
       }
-      files.storeUUID = log.storeUUID
+      let files = IndexFiles(log.folder, environment.system, storeUUID: log.storeUUID, cache: cache)
       do {
         if let failure = opening.definitionsFailure { throw failure }
         try files.syncDefinitions()
@@ -118,9 +120,9 @@ public final class RecordStore: Sendable {
       let opened = opening.finish(at: log.durableLSN)
       let copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
       let store = RecordStore(
-        path: path, source: .writer(log), environment: environment.system, projections: opened.projections,
+        path: log.path, source: .writer(log), environment: environment.system, projections: opened.projections,
         compaction: compaction
-      ) { [files] projections in
+      ) { projections in
         StoreIndex(
           opened, files: files, options: options.index, log: log, projections: projections)
       }
@@ -140,7 +142,7 @@ public final class RecordStore: Sendable {
     defer { opening = shared.withLock { $0 } }
     return try Log.open(
       at: path, role: .store, options: options, environment: environment, createIfAbsent: createIfAbsent,
-      behind: { uuid, isRefused in shared.withLock { $0.begin(uuid, isRefused: isRefused) } }
+      behind: { folder, uuid, isRefused in shared.withLock { $0.begin(folder, uuid, isRefused: isRefused) } }
     ) { found in
       try shared.withLock { try $0.apply(found) }
     }
@@ -150,7 +152,7 @@ public final class RecordStore: Sendable {
   private func rebuild(_ failed: RunSet) throws(StrandlineError) {
     do {
       if let index, try index.rebuild(failed) { return }
-      let files = IndexFiles(path, environment, cacheBytesMax: 0)
+      let files = IndexFiles(source.folder, environment, cache: BlockCache(bytesMax: 0))
       let applied = projections.appliedLSN
       let (opened, reader) = try IndexOpening.folding(files, spillingAt: nil, upTo: applied)
       // What was compacted behind what is shown here gives another moment: views of this one have expired then.
@@ -176,10 +178,12 @@ public final class RecordStore: Sendable {
     at path: String, environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot read the store at '\(path)'") {
+      let system = environment.system
+      let folder = try LogReader.folder(of: path, environment: system)
       let (opened, reader) = try IndexOpening.reading(
-        IndexFiles(path, environment.system, cacheBytesMax: IndexOptions().cacheBytesMax))
+        IndexFiles(folder, system, cache: BlockCache(bytesMax: IndexOptions().cacheBytesMax)))
       return RecordStore(
-        path: path, source: .reader(reader), environment: environment.system, projections: opened.projections)
+        path: reader.path, source: .reader(reader), environment: system, projections: opened.projections)
     }
   }
 

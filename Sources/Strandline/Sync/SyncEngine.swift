@@ -368,7 +368,7 @@ public final class SyncEngine: SyncDriver {
       } catch let error as StrandlineError {
         hasFailed = true
         // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic runs anew.
-        if [.closed, .outcomeUnknown, .suspended].contains(error.code) { return }
+        if [.closed, .outcomeUnknown, .storeReplaced, .suspended].contains(error.code) { return }
       } catch {
         // Its own cancellation alone ends it. Any other error is one failed run.
         if Task.isCancelled { return }

@@ -106,6 +106,7 @@ struct CommitState: ~Copyable {
     switch phase {
     case .open: return
     case .rejecting(let error): throw error
+    case .poisoned(let error) where error.code == .replaced: throw error
     case .poisoned(let error):
       throw LogError(
         .poisoned, "the log takes no more, because an earlier write failed; open it again (\(error))",
@@ -268,6 +269,21 @@ struct CommitState: ~Copyable {
         + "again, because a failed sync cannot be repeated", file: cause.subject, lsns: lsns, underlying: cause)
     phase = .poisoned(error)
     return failAll(error)
+  }
+
+  /// The store is not at its path any more. Nothing of what was taken was written, and nothing is written any more.
+  mutating func poison(_ error: LogError) -> CommitNews {
+    switch phase {
+    case .open, .rejecting:
+      var error = error
+      if nextLSN > durableLSN + 1 {
+        error.lsns = durableLSN + 1...nextLSN - 1
+        error.message = "LSNs \(durableLSN + 1) to \(nextLSN - 1) were not written: \(error.message)"
+      }
+      phase = .poisoned(error)
+      return failAll(error)
+    case .poisoned, .closed: return CommitNews(waiters: [], outcome: .durable)
+    }
   }
 
   private mutating func failAll(_ error: LogError) -> CommitNews {

@@ -64,14 +64,35 @@ extension Log {
     if let failure = upkeep.failure(of: .raising) { throw failure }
   }
 
+  /// Says in CONTROL that a group is durable, before its writers hear of it. The caller holds the disk, so no close ends it.
+  ///
+  /// - Returns: whether CONTROL says so. A failure is upkeep's, not a writer's: the watch tries again.
+  func publish(_ bound: LogBound) -> Bool {
+    guard upkeep.isDue(.raising, now: clock.monotonicNanoseconds()) else { return false }
+    do throws(SystemError) {
+      try keeper.hold.raise(bound)
+    } catch {
+      let failure = LogError.system("cannot raise the bound in '\(keeper.directory.control)'", error)
+      upkeep.failed(.raising, failure, now: clock.monotonicNanoseconds())
+      return false
+    }
+    if upkeep.failure(of: .raising) != nil { upkeep.succeeded(.raising) }
+    return true
+  }
+
   /// A failure is upkeep's, not a writer's.
   private func raise(to bound: LogBound) {
     guard upkeep.isDue(.raising, now: clock.monotonicNanoseconds()) else { return }
     do throws(LogError) {
       try upkeep.enter()
       defer { upkeep.leave() }
+      do throws(LogError) {
+        try keeper.hold.checkIfDue(now: clock.monotonicNanoseconds())
+      } catch {
+        return queue.withLock { $0.poison(error) }.tell()
+      }
       do throws(SystemError) {
-        guard try keeper.raise(bound) else { return }
+        try keeper.hold.raise(bound)
       } catch {
         throw .system("cannot raise the bound in '\(keeper.directory.control)'", error)
       }

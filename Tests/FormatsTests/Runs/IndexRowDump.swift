@@ -2,6 +2,7 @@
 // code's encoder makes the same bytes of it.
 
 import Strandline
+import StrandlineHost
 import StrandlineSystem
 
 extension IndexVector {

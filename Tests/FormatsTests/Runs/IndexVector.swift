@@ -132,7 +132,7 @@ enum IndexVector {
   // MARK: What the code understands
 
   static func dump(_ path: String, storeUUID: [UInt8]) throws -> [JSON] {
-    let folder = RunFolder(Repository.disk, "\(path)/\(StoreIndex.folderName)")
+    let folder = RunFolder(try Repository.disk.folder(path), StoreIndex.folderName)
     guard let list = try RunList.load(folder, storeUUID: storeUUID) else { throw PageError("there is no list") }
     let binding = try RunBinding.decode(list, path: folder.path)
     let definitions = try definitions(path, storeUUID: storeUUID)
