@@ -78,7 +78,13 @@ extension RecordStore {
       }
     }
     return try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
-      try Self.backup(of: source.folder, to: newPath, environment, progress)
+      do {
+        return try Self.backup(of: source.folder, to: newPath, environment, progress)
+      } catch {
+        // A folder that was removed has no files: why says more.
+        if case .writer(let log) = source, case .open = log.state { try log.checkPlace() }
+        throw error
+      }
     }
   }
 

@@ -121,12 +121,13 @@ extension Log {
         upkeep.add(rotation.predecessor)
         return nil
       } catch {
-        switch error {
+        let failure = keeper.named(error)
+        switch failure {
         case .unknown(let cause): queue.withLock { $0.poison(cause) }.tell()
         case .replaced(let error): queue.withLock { $0.poison(error) }.tell()
         case .refused: break
         }
-        return Self.failure("cannot go on in another segment of '\(path)'", error)
+        return Self.failure("cannot go on in another segment of '\(path)'", failure)
       }
     }
     if let failure { throw failure }

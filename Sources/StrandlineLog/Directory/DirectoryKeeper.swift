@@ -51,6 +51,12 @@ final class DirectoryKeeper: Sendable {
   /// - Throws: `.replaced`.
   func check() throws(LogError) { try hold.check(now: environment.clock.monotonicNanoseconds()) }
 
+  /// Why a write failed: a folder that was removed takes no new name, and that says more than the call that failed.
+  func named(_ failure: WriteFailure) -> WriteFailure {
+    do throws(LogError) { try check() } catch { return .replaced(error) }
+    return failure
+  }
+
   /// Changes the list. When this returns, the new one is on the medium.
   ///
   /// - Parameters:

@@ -22,6 +22,7 @@ final class StoreHold: Sendable {
   /// Why nothing is written any more.
   private let found = Mutex<LogError?>(nil)
   private let isReplaced = Atomic<Bool>(false)
+  private let isClaimed = Atomic<Bool>(false)
   /// By the monotonic clock: when the last look found that all is well.
   private let lastLook: Atomic<UInt64>
 
@@ -43,24 +44,29 @@ final class StoreHold: Sendable {
     lastLook = Atomic(now)
   }
 
-  /// Takes the store's path for this process.
+  /// Takes the store's path for this process. The caller has the lock.
   ///
-  /// - Throws: `.held` if a part of this process writes the store that was there last.
-  static func claim(_ place: StorePlace) throws(LogError) {
-    guard !place.fileSystem.openStores.add(place.path) else { return }
-    throw LogError(
-      .held,
-      "'\(place.path)' is open for writing in another part of this process, even if its folder was moved or removed "
-        + "since; close it there", file: place.path)
+  /// - Throws: `.held` if a part of this process has a store open that was there before this one.
+  func claim() throws(LogError) {
+    guard directory.place.fileSystem.openStores.add(directory.place.path) else { throw Self.isOpen(directory.place) }
+    isClaimed.store(true, ordering: .releasing)
   }
 
-  static func giveBack(_ place: StorePlace) { place.fileSystem.openStores.remove(place.path) }
+  /// A store whose folder was moved or removed, and that this process has open at a path.
+  static func isOpen(_ place: StorePlace) -> LogError {
+    LogError(
+      .held,
+      "another part of this process still writes the store that lay at '\(place.path)' before its folder was moved or "
+        + "removed; close it there", file: place.path)
+  }
 
-  /// Gives the lock and the path back. A second call does nothing.
+  /// Gives the path and the lock back, in this order: who finds the lock free may take the path. A second call does nothing.
   func release() {
+    if isClaimed.exchange(false, ordering: .acquiringAndReleasing) {
+      directory.place.fileSystem.openStores.remove(directory.place.path)
+    }
     control.close()
     lock.unlock()
-    Self.giveBack(directory.place)
   }
 
   // MARK: CONTROL

@@ -37,17 +37,11 @@ extension Log {
     let opening = LogOpening(
       place: place, role: role, options: options, environment: environment, tenure: environment.random.next(),
       consumers: consumers)
-    try StoreHold.claim(place)
-    do {
-      let unfinished = place.removeUnfinishedStores()
-      let log = try open(opening, createIfAbsent, firstLSN, known, replay)
-      // The store can be served without that: it is in the report of upkeep, and the next open tries again.
-      if let unfinished { log.upkeep.failed(.freeing, unfinished, now: environment.clock.monotonicNanoseconds()) }
-      return log
-    } catch {
-      StoreHold.giveBack(place)
-      throw error
-    }
+    let unfinished = place.removeUnfinishedStores()
+    let log = try open(opening, createIfAbsent, firstLSN, known, replay)
+    // The store can be served without that: it is in the report of upkeep, and the next open tries again.
+    if let unfinished { log.upkeep.failed(.freeing, unfinished, now: environment.clock.monotonicNanoseconds()) }
+    return log
   }
 
   /// See `open`.
@@ -63,6 +57,7 @@ extension Log {
       switch try opening.place.contents() {
       case .absent, .empty:
         guard createIfAbsent else { throw LogError.absent(path) }
+        guard !opening.place.fileSystem.openStores.contains(path) else { throw StoreHold.isOpen(opening.place) }
         if let log = try opening.create() { return log }
       case .log(let directory, let files):
         // Refused before anything is touched, the lock file included.
@@ -101,6 +96,13 @@ private struct LogOpening {
     let begun = environment.clock.monotonicNanoseconds()
     let creation = StoreCreation(environment: environment, place: place, role: role, options: options)
     guard let created = try creation.create() else { return nil }
+    do throws(LogError) {
+      try created.keeper.hold.claim()
+    } catch {
+      created.live.close()
+      created.keeper.hold.release()
+      throw error
+    }
     let live = created.live
     let writer = SegmentWriter(
       keeper: created.keeper, preparation: PreparedSegments(keeper: created.keeper), options: options, segmentID: 1,
@@ -166,6 +168,9 @@ private struct RecoveringLog {
     // Again under the lock: the last writer may have gone on until now.
     let files = try directory.files()
     try settleNames(files)
+    guard !directory.place.fileSystem.openStores.contains(directory.place.path) else {
+      throw StoreHold.isOpen(directory.place)
+    }
     let end = try knownEnd?(directory.folder, seen.manifest.storeUUID, false)
     let believed = knownEnd == nil ? firstLSN ?? .max : (end?.lsn ?? 0) + 1
     let list = try SegmentList.read(
@@ -188,7 +193,15 @@ private struct RecoveringLog {
     let keeper = keeper(list, recovered, files, control)
     var recovery = TailRecovery(
       keeper: keeper, preparation: PreparedSegments(keeper: keeper), options: options)
-    let (writer, stalled) = try continued(&recovery, &recovered)
+    try keeper.hold.claim()
+    let writer: SegmentWriter
+    let stalled: StalledRecovery?
+    do {
+      (writer, stalled) = try continued(&recovery, &recovered)
+    } catch {
+      keeper.hold.release()
+      throw error
+    }
     recovered.report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
     let log = Log(
       tenure: opening.tenure, writer: writer, tables: recovered.tables, chain: recovered.end.chain,

@@ -51,8 +51,6 @@ struct CommitState: ~Copyable {
   private var flushed: LogBound?
   /// The last LSN that the watch has put into CONTROL.
   private var raisedLSN: UInt64 = 0
-  /// What was written since then.
-  private var unraisedBytes = 0
 
   /// Each but the last is as large as a group may be.
   private var queue: [PendingGroup] = []
@@ -171,7 +169,6 @@ struct CommitState: ~Copyable {
     durableChain = chain
     tables[tables.count - 1].append(offsets, end: end)
     self.flushed = flushed
-    unraisedBytes += group.frames.count
     if spare == nil {
       group.reset(firstLSN: 0)
       var emptied = PendingGroup(firstLSN: 0)
@@ -214,17 +211,15 @@ struct CommitState: ~Copyable {
     }
   }
 
-  /// The same; nil also if CONTROL covers it, or if it is less than `minimumBytes` behind.
-  func boundToRaise(minimumBytes: Int = 0) -> LogBound? {
-    guard unraisedBytes >= minimumBytes, let bound, bound.lsn > raisedLSN else { return nil }
+  /// The same; nil also if CONTROL covers it.
+  func boundToRaise() -> LogBound? {
+    guard let bound, bound.lsn > raisedLSN else { return nil }
     return bound
   }
 
   /// CONTROL covers everything up to `bound`.
   mutating func raised(to bound: LogBound) {
     raisedLSN = max(raisedLSN, bound.lsn)
-    // Of a group that became durable meanwhile nothing is covered; then all of them count until the next time.
-    if bound == flushed { unraisedBytes = 0 }
   }
 
   /// The log goes on in another segment.

@@ -108,8 +108,9 @@ extension Log {
           return news
         }
       } catch {
+        let failure = keeper.named(error)
         return queue.withLock { state in
-          switch error {
+          switch failure {
           case .refused(let cause): state.reject(cause)
           case .unknown(let cause): state.poison(cause)
           case .replaced(let error): state.poison(error)
@@ -124,7 +125,6 @@ extension Log {
     // Callers are woken without a lock: one that writes again at once finds both free.
     news?.tell()
     if !tellsFirst, news != nil { tellDurability() }
-    raiseControlIfFar()
     return news?.waiters.count ?? 0
   }
 

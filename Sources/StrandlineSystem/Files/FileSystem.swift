@@ -174,6 +174,8 @@ package final class OpenStores: Sendable {
   /// - Returns: false if it is there already.
   package func add(_ path: String) -> Bool { paths.withLock { $0.insert(path).inserted } }
 
+  package func contains(_ path: String) -> Bool { paths.withLock { $0.contains(path) } }
+
   package func remove(_ path: String) { paths.withLock { _ = $0.remove(path) } }
 }
 
