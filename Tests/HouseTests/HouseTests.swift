@@ -83,6 +83,20 @@ struct `The house` {
     #expect(Rules.noLeftovers(SourceText("Sources/A/A.swift", "// todo lists are records")).isEmpty)
   }
 
+  @Test func `reaches no file of a store by a path`() throws {
+    expectNone(try House.swift().flatMap(Rules.filesAreReachedThroughFolders))
+    for bad in [
+      "open(\"\\(path)/\\(LogFormat.controlName)\", .read)", "kind(of: path + \"/LOCK\")",
+      "\"\\(store)/runs/\\(name)\"", "list(path + \"/\" + StoreIndex.folderName)",
+    ] {
+      let source = SourceText("Sources/StrandlineLog/A.swift", bad)
+      #expect(Rules.filesAreReachedThroughFolders(source).count == 1, "\(bad)")
+      #expect(Rules.filesAreReachedThroughFolders(SourceText("Tests/A/A.swift", bad)).isEmpty)
+    }
+    let good = "  // \"\\(path)/LOCK\"\nfolder.open(LogFormat.lockName, .read)\nfolder.path(of: SegmentName.name(id))\n"
+    #expect(Rules.filesAreReachedThroughFolders(SourceText("Sources/StrandlineLog/A.swift", good)).isEmpty)
+  }
+
   @Test func `reads no clock that a test cannot replace`() throws {
     expectNone(try House.swift().flatMap(Rules.clocksAreInjected))
     for bad in ["try await Task.sleep(for: .seconds(1))", "let now = Date()", "ContinuousClock().now"] {

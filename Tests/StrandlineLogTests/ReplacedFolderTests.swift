@@ -7,6 +7,7 @@ import StrandlineLogProofs
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport
+import Synchronization
 import Testing
 
 @Suite(.timeLimit(.minutes(30))) struct `A folder that is replaced while it is written` {
@@ -59,13 +60,34 @@ import Testing
     try other.close()
   }
 
+  /// The trial of a process that changes its directory.
+  @Test func `is the one that a relative path named at open, wherever the process is later`() throws {
+    let disk = SimulatedDisk()
+    for folder in ["/a", "/b"] { try disk.makeDirectory(folder) }
+    let process = WanderingProcess(disk)
+    let there = try openLog(disk, path: "/b/n.strand")
+    try there.write(body(1))
+    try there.close()
+    let before = disk.paths.filter { $0.hasPrefix("/b/") }.map { disk.peek($0) }
+    let log = try openLog(process, path: "n.strand")
+    #expect(log.path == "/a/n.strand")
+    process.directory.withLock { $0 = "/b" }
+    for number in 0..<60 { try log.write(body(number, count: 700)) }
+    try log.close()
+    #expect(disk.paths.filter { $0.hasPrefix("/b/") }.map { disk.peek($0) } == before)
+    var seen = 0
+    try openLog(disk, seed: 9, path: "/a/n.strand") { _ in seen += 1 }.close()
+    #expect(seen == 60)
+  }
+
   @Test func `makes a look that fails stop nothing`() throws {
     let disk = SimulatedDisk()
     let faults = FaultInjector(disk)
     let clock = SimulatedClock()
     let log = try Log.open(
       at: storePath, role: .store, options: publishing,
-      environment: SystemEnvironment(fileSystem: faults, clock: clock, random: SeededRandom(seed: 3))) { _ in }
+      environment: SystemEnvironment(fileSystem: faults, clock: clock, random: SeededRandom(seed: 3))
+    ) { _ in }
     try log.write(body(1))
     faults.plan(DiskFault([.folder, .identity], isSticky: true, error: .device("", "")))
     clock.advance(milliseconds: 1_000)
@@ -129,5 +151,15 @@ import Testing
       #expect(try recovered(image) == bodies)
     }
     try log.close()
+  }
+}
+
+/// A process that changes its directory.
+private final class WanderingProcess: ForwardingFileSystem {
+  let base: any FileSystem
+  let directory = Mutex("/a")
+  init(_ base: any FileSystem) { self.base = base }
+  func absolutePath(_ path: String) throws(SystemError) -> String {
+    path.hasPrefix("/") ? path : directory.withLock { $0 } + "/" + path
   }
 }

@@ -27,8 +27,8 @@ extension RecordStore {
   /// Declared indexes are declared in the copy too; its first writer builds them. Files beside the events, such as a
   /// sign-in, are not copied.
   ///
-  /// Works on a suspended store, and on one that was opened for reading only; then it holds at least what was durable a
-  /// fifth of a second before the call.
+  /// Works on a suspended store, and on one that was opened for reading only; then it holds at least what the writing
+  /// process has acknowledged before the call.
   ///
   /// At `newPath` there must be nothing, or an empty folder, whose parent exists and is no store.
   ///
@@ -47,7 +47,7 @@ extension RecordStore {
   }
 
   /// Copies the store at `path` to a new folder, whichever process has it open. See `backup(to:)`; of a store that another
-  /// process writes, the copy holds at least what was durable a fifth of a second before the call.
+  /// process writes, the copy holds at least what that has acknowledged before the call.
   ///
   /// - Throws: `StrandlineError` as `backup(to:)`, and `.noSuchStore`.
   @discardableResult

@@ -169,8 +169,8 @@ public final class RecordStore: Sendable {
 
   /// Opens the store for reading only: takes no lock, changes no byte, and works while another process writes.
   ///
-  /// It shows what was promised durable when it was opened, at most a fifth of a second old then, until `refresh()` brings
-  /// it up to date.
+  /// It shows what was durable when it was opened, all that a `write` had returned for before, until `refresh()` brings it up
+  /// to date. Of a store that is written with `durability: .ordered` it shows what the last full sync has covered.
   ///
   /// - Throws: `StrandlineError`: `.noSuchStore`, `.notAStore`, `.damaged`, `.fromTheFuture`, `.io`.
   /// - Complexity: O(events since the writing process wrote its index last), or O(bytes of the log) if it has written none.

@@ -11,6 +11,12 @@
 import StrandlineSystem
 import Synchronization
 
+/// How often a writer looks.
+package enum StoreLook {
+  /// No commit is further behind the last look than this.
+  package static let milliseconds = 200
+}
+
 /// The open files of a store that this process writes.
 final class StoreHold: Sendable {
   let directory: StoreDirectory
@@ -25,9 +31,6 @@ final class StoreHold: Sendable {
   private let isClaimed = Atomic<Bool>(false)
   /// By the monotonic clock: when the last look found that all is well.
   private let lastLook: Atomic<UInt64>
-
-  /// No commit is further behind the last look than this.
-  static let lookNanoseconds: UInt64 = 200_000_000
 
   /// - Parameters:
   ///   - control: open for writing.
@@ -98,7 +101,7 @@ final class StoreHold: Sendable {
   /// - Throws: `.replaced`, also if an earlier look has found it.
   func checkIfDue(now: UInt64) throws(LogError) {
     if let replacement { throw replacement }
-    guard now &- lastLook.load(ordering: .relaxed) >= Self.lookNanoseconds else { return }
+    guard now &- lastLook.load(ordering: .relaxed) >= UInt64(StoreLook.milliseconds) * 1_000_000 else { return }
     try check(now: now)
   }
 
