@@ -185,7 +185,7 @@ extension RecordStore {
           if let failure = disk.definitionsFailure { throw failure }
           guard let files = disk.files else { preconditionFailure("a log that was opened has said where it is") }
           try files.syncDefinitions()
-          copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
+          copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: log.folder)
           try catchUp(with: log, since: suspended, wasReplaced: disk.isLogReplaced)
           index = try takeRuns(from: disk, files, suspended, log)
         } catch {

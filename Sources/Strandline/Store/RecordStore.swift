@@ -118,7 +118,7 @@ public final class RecordStore: Sendable {
         throw error
       }
       let opened = opening.finish(at: log.durableLSN)
-      let copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
+      let copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: log.folder)
       let store = RecordStore(
         path: log.path, source: .writer(log), environment: environment.system, projections: opened.projections,
         compaction: compaction

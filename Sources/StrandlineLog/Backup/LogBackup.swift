@@ -164,7 +164,7 @@ private struct LogCopy {
     manifest.entries = copied
     manifest.nextSegmentID = max(manifest.nextSegmentID, (copied.map(\.segmentID).max() ?? 0) + 1)
     manifest.ownerBytes = ownerBytes(end.lastLSN, manifest.ownerBytes)
-    do throws(WriteFailure) { try manifest.write(to: place.folder) } catch { throw error.cause }
+    do throws(WriteFailure) { try manifest.replace(in: place.folder) } catch { throw error.cause }
     let (bytes, _) = ControlFile.new(
       Control(
         storeUUID: manifest.storeUUID,

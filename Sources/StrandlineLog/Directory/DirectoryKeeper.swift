@@ -78,7 +78,7 @@ final class DirectoryKeeper: Sendable {
       }
       do throws(LogError) { try check() } catch { throw .replaced(error) }
       do throws(WriteFailure) {
-        try changed(before.manifest).write(to: directory.folder)
+        try changed(before.manifest).replace(in: directory.folder)
       } catch {
         if case .unknown(let cause) = error { state.withLock { $0.failure = cause } }
         throw error

@@ -1,7 +1,7 @@
 // The folder of a log: where it is looked for, its names, what may stand there, and its lock.
 //
 // A path is used once, to find the folder. From then on every file of the store is reached through the folder that was
-// opened, so that whatever lies at the path later is not touched (decision 50). Paths of files are for messages alone.
+// opened, so that whatever lies at the path later is not touched. Paths of files are for messages alone.
 
 import StrandlineSystem
 

@@ -4,7 +4,7 @@
 // Everything is written through them, so a folder that was moved or removed takes the writer along, and a store that has
 // taken its place is never written by it. But an app that writes into a folder that nobody finds any more, or into files
 // that another copy was put over, has to hear of it: so a writer looks, a fifth of a second apart at the most while it
-// commits, and before each larger step. From the first look that finds another store, nothing is written (decision 50).
+// commits, and before each larger step. From the first look that finds another store, nothing is written.
 //
 // Locks: the one around CONTROL is held during a write; the one around what was found for a moment, taken after it.
 

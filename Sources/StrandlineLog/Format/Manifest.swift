@@ -203,7 +203,7 @@ package struct Manifest: Hashable, Sendable {
   /// Replaces the manifest of a directory. When this returns, the new list is on the medium.
   ///
   /// - Throws: `.refused` if the old list still holds, `.unknown` if either may.
-  func write(to folder: any Folder) throws(WriteFailure) {
+  func replace(in folder: any Folder) throws(WriteFailure) {
     let temporary = LogFormat.manifestName + LogFormat.temporarySuffix
     do {
       let file = try SegmentCreation.createFile(folder, temporary)

@@ -109,7 +109,7 @@ struct StoreCreation {
     var manifest = Manifest(storeUUID: header.storeUUID, role: role, nextSegmentID: header.segmentID + 1)
     manifest.add(ManifestEntry(segmentID: header.segmentID, salt: header.salt, firstLSN: 1))
     do throws(WriteFailure) {
-      try manifest.write(to: folder)
+      try manifest.replace(in: folder)
     } catch {
       throw error.cause
     }

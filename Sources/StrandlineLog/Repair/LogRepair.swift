@@ -198,7 +198,7 @@ struct RepairOutput {
     var manifest = Manifest(storeUUID: storeUUID, role: role, nextSegmentID: tail + 1)
     manifest.entries = entries
     do throws(WriteFailure) {
-      try manifest.write(to: folder)
+      try manifest.replace(in: folder)
     } catch {
       throw error.cause
     }

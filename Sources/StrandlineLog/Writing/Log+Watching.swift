@@ -2,7 +2,7 @@
 //
 // What promises a group inside its segment lies behind that group, so a segment that is cut takes the promise along. So
 // CONTROL says of each group that it is durable, before its writers hear of it: readers in other processes find by it what
-// was acknowledged (decisions L10, L21, 62). It is one write without a sync; the system brings it to the medium in its
+// was acknowledged (decisions L10, L21). It is one write without a sync; the system brings it to the medium in its
 // own time. The watch does it again where it failed, and says what a flush has made durable. It also writes what was
 // appended and what no caller waits for.
 
