@@ -134,6 +134,7 @@ private struct SessionFile: Sendable {
     } catch {
       throw StrandlineError(.io, "cannot tell where the session file '\(path)' is", file: path, underlying: error)
     }
+    guard self.path != "/" else { throw StrandlineError(.io, "the session file '/' is a folder", file: "/") }
     self.fileSystem = fileSystem
     let slash = self.path.lastIndex(of: "/") ?? self.path.startIndex
     parent = slash == self.path.startIndex ? "/" : String(self.path[..<slash])
