@@ -2,6 +2,7 @@
 // values are those of sysexits(3).
 
 import Strandline
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 
