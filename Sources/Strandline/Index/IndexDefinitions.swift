@@ -23,12 +23,7 @@ package struct IndexDefinitions: Hashable, Sendable {
     var body = ByteWriter()
     for stored in indexes {
       body.u32(stored.number)
-      body.string(stored.index.recordType)
-      body.varint(UInt64(stored.index.fields.count))
-      for field in stored.index.fields {
-        body.string(field.field)
-        body.u8(field.ascending ? 1 : 0)
-      }
+      stored.index.encode(into: &body)
     }
     var writer = ByteWriter()
     RunCommonHeader.encode(Self.magic, headerBytes: Self.headerBytes, storeUUID: storeUUID, into: &writer)
@@ -66,6 +61,24 @@ package struct IndexDefinitions: Hashable, Sendable {
       guard reader.isAtEnd else { throw ByteReaderError(offset: reader.offset, what: "bytes behind the end") }
       return result
     }
+  }
+}
+
+extension RecordIndex {
+  fileprivate func encode(into writer: inout ByteWriter) {
+    writer.string(recordType)
+    writer.varint(UInt64(fields.count))
+    for field in fields {
+      writer.string(field.field)
+      writer.u8(field.ascending ? 1 : 0)
+    }
+  }
+
+  /// Tells one definition from another: the hash of its bytes in the file.
+  package var digest: UInt64 {
+    var writer = ByteWriter()
+    encode(into: &writer)
+    return XXH64.hash(writer.bytes)
   }
 }
 

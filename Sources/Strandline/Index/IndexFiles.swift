@@ -32,7 +32,7 @@ package struct IndexFiles: Sendable {
     for entry in list.entries { runs.append(try open(entry.run)) }
     return RunSet(
       runs: runs, list: list, end: binding.end,
-      indexes: definitions.indexes.filter { $0.number != 0 && binding.indexes.contains($0.number) })
+      indexes: definitions.indexes.filter { $0.number != 0 && binding.indexes.contains(RunBinding.Complete($0)) })
   }
 
   private func open(_ run: RunIdentity) throws(RunError) -> Run {
@@ -50,7 +50,7 @@ package struct IndexFiles: Sendable {
     var list = RunList(storeUUID: storeUUID, nextRunNumber: nextRunNumber)
     list.entries = runs.map { RunList.Entry($0.identity) }
     list.binding =
-      RunBinding(end: end, nextIndexNumber: nextIndexNumber, indexes: indexes.map(\.number)).encoded
+      RunBinding(end: end, nextIndexNumber: nextIndexNumber, indexes: indexes.map(RunBinding.Complete.init)).encoded
     return RunSet(runs: runs, list: list, end: end, indexes: indexes)
   }
 
@@ -88,19 +88,34 @@ package struct IndexFiles: Sendable {
 
   /// Writes what several runs say together into one; nil if that was cancelled.
   ///
-  /// - Parameter indexes: the numbers of indexes; rows of others are left out.
+  /// - Parameters:
+  ///   - indexes: the numbers of indexes; rows of others are left out.
+  ///   - met: how many rows of each table there were, by their numbers.
   func merge(
-    _ runs: [Run], number: UInt64, dropsTombstones: Bool, indexes: Set<UInt32>, isCancelled: @Sendable () -> Bool
+    _ runs: [Run], number: UInt64, dropsTombstones: Bool, indexes: Set<UInt32>, isCancelled: @Sendable () -> Bool,
+    met: inout [UInt8: UInt64]
   ) throws(RunError) -> Run? {
     let writer = try RunWriter(
       folder, runNumber: number, storeUUID: storeUUID, keyCount: runs.reduce(0) { $0 + $1.entryCount },
       properties: RunProperties(hasDeletions: runs.contains { RunProperties($0.properties).hasDeletions }).bytes,
       random: environment.random)
-    let isKept: ([UInt8]) -> Bool = { key in StoredIndex.number(key).map { indexes.contains($0) } ?? true }
-    guard
-      try writer.merge(runs, dropsTombstones: dropsTombstones, isKept: isKept, isCancelled: isCancelled)
-    else { return nil }
+    let isWhole = try writer.merge(
+      runs, dropsTombstones: dropsTombstones,
+      isKept: { key in
+        if let table = key.first { met[table, default: 0] += 1 }
+        return StoredIndex.number(key).map { indexes.contains($0) } ?? true
+      }, isCancelled: isCancelled)
+    guard isWhole else { return nil }
     return try open(try writer.finish())
+  }
+
+  /// The same, where nothing is counted.
+  func merge(
+    _ runs: [Run], number: UInt64, dropsTombstones: Bool, indexes: Set<UInt32>, isCancelled: @Sendable () -> Bool
+  ) throws(RunError) -> Run? {
+    var met: [UInt8: UInt64] = [:]
+    return try merge(
+      runs, number: number, dropsTombstones: dropsTombstones, indexes: indexes, isCancelled: isCancelled, met: &met)
   }
 
   /// Writes rows of an index into a run that no list names yet.

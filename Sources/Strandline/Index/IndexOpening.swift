@@ -25,14 +25,14 @@ package struct IndexOpening {
   private(set) var definitions = IndexDefinitions()
   /// Why the declared indexes could not be read. A writer must not go on without them.
   private(set) var definitionsFailure: StrandlineError?
-  /// So many changes in memory are written into a run before the log has been read to its end; nil: never.
-  private var spillCount: Int?
+  /// What is written of many changes before the log has been read to its end; nil: nothing.
+  private var spilled: SpilledRuns?
   private var hasSpilled = false
 
   package init(_ files: IndexFiles, ignoringRuns: Bool, spillingAt count: Int?, nextRunNumber: UInt64 = 1) {
     self.files = files
     ignoresRuns = ignoringRuns
-    spillCount = count
+    spilled = count.map { SpilledRuns(every: $0) }
     self.nextRunNumber = nextRunNumber
   }
 
@@ -68,19 +68,27 @@ package struct IndexOpening {
   /// Applies the next event of the log.
   package mutating func apply(_ found: LogEvent) throws {
     try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
-    if let spillCount, found.isLast, projections.unstoredCount >= spillCount { spill() }
+    if let spilled, found.isLast, projections.unstoredCount >= spilled.count { spill() }
   }
 
   /// Writes a run that no list names. What fails here is tried again by the first flush.
   private mutating func spill() {
+    guard var spilled else { return }
     do {
       if !hasSpilled { try files.clearUp(keeping: projections.runs, isListed: isListed) }
       hasSpilled = true
-      try projections.spill(into: files, number: nextRunNumber, nextIndexNumber: definitions.nextNumber)
-      nextRunNumber += 1
-      isListed = false
+      let before = projections.runs
+      // The list on the medium does not name them.
+      defer { if projections.runs !== before { isListed = false } }
+      var number = nextRunNumber
+      defer { nextRunNumber = number }
+      try spilled.spill(&projections, into: files, nextIndexNumber: definitions.nextNumber) {
+        defer { number += 1 }
+        return number
+      }
+      self.spilled = spilled
     } catch {
-      spillCount = nil
+      self.spilled = nil
     }
   }
 

@@ -239,7 +239,12 @@ extension StoreIndex {
 
   /// The record that an event holds; nil if the log does not have it.
   private func version(_ lsn: LSN, of id: RecordID) throws(StrandlineError) -> Record? {
-    try EventSource.writer(log).versionIfKept(at: lsn)?.record(id, system: nil)
+    do {
+      return try EventSource.writer(log).versionIfKept(at: lsn, of: id)?.record(id, system: nil)
+    } catch {
+      if error.isOfLyingIndex { state.withLock { $0.current }?.lied(error.message) }
+      throw error
+    }
   }
 
   /// What becomes of the rows of indexes by what lies in memory of projections, in the order of their keys; and the

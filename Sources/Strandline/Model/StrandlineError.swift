@@ -119,6 +119,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   public var underlying: (any Error)?
   /// A run of the index failed, and the runs have to be made anew.
   package var isOfIndex = false
+  /// The index said what the log does not say: nothing that was made of its runs is believed. It is of the index then.
+  package var isOfLyingIndex = false
   /// One record cannot be read, and others can: what failed is neither the index nor the file system.
   var isOfOneRecord: Bool { !isOfIndex && (code == .damaged || code == .fromTheFuture) }
   /// How long to wait before the next try, in seconds, where the server said so.

@@ -101,7 +101,7 @@ extension RecordStore {
   private func version(of id: RecordID, at lsn: LSN) throws(StrandlineError) -> Record? {
     var place = lsn
     if case .settled(let settled)? = try source.eventIfKept(at: lsn) { place = settled.lsn }
-    guard let shown = try source.versionIfKept(at: place) else { return nil }
+    guard let shown = try source.versionIfKept(at: place, of: id) else { return nil }
     return shown.record(id, system: shown.system)
   }
 }

@@ -98,7 +98,8 @@ public final class RecordStore: Sendable {
       var compaction = options.compaction
       if logOptions.upkeep != .inBackground { compaction.deadRatio = nil }
       var files = IndexFiles(path, environment.system, cacheBytesMax: options.index.cacheBytesMax)
-      var opening = IndexOpening(files, ignoringRuns: false, spillingAt: options.index.unstoredCountMax)
+      var opening = IndexOpening(
+        files, ignoringRuns: options.index.ignoresRuns, spillingAt: options.index.unstoredCountMax)
       let log: Log
       do {
         log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
@@ -155,7 +156,9 @@ public final class RecordStore: Sendable {
       let (opened, reader) = try IndexOpening.folding(files, spillingAt: nil, upTo: applied)
       // What was compacted behind what is shown here gives another moment: views of this one have expired then.
       if reader.rewrittenLSN <= applied.rawValue, opened.projections.appliedLSN == applied {
-        projections.withLock { $0.adopt(opened.projections) }
+        projections.withLock { state in
+          if failed.hasLied { _ = state.replace(with: opened.projections) } else { state.adopt(opened.projections) }
+        }
       } else {
         projections.replace(with: try IndexOpening.folding(files, spillingAt: nil).opened.projections)
       }

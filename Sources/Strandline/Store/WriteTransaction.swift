@@ -43,7 +43,7 @@ public struct WriteTransaction: ~Copyable {
   /// The record as this transaction sees it.
   func find(_ id: RecordID) throws -> Record? {
     let id = account.canonical(id)
-    guard let entry = try core.projections.entry(id), let shown = try core.shown(entry) else { return nil }
+    guard let (entry, shown) = try core.shown(id) else { return nil }
     let system = entry.base.map {
       SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { Touch(milliseconds: $0) })
     }
@@ -138,7 +138,7 @@ public struct WriteTransaction: ~Copyable {
     try append(
       .deleted(
         Deleted(
-          id: id, births: try core.births(view), base: entry.base?.version ?? .none, time: core.tick(),
+          id: id, births: try core.births(view, of: id), base: entry.base?.version ?? .none, time: core.tick(),
           tenure: core.tenure)), known: known)
     return true
   }
@@ -173,8 +173,7 @@ public struct WriteTransaction: ~Copyable {
   private func look(
     _ id: RecordID, _ type: String, creating: Bool
   ) throws -> (known: KnownRecord, current: LoadedVersion?) {
-    let known = try core.projections.look(id)
-    let current = try known.entry.flatMap { try core.view($0) }
+    let (known, current) = try core.look(id)
     if creating, current != nil {
       throw StrandlineError(
         .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it anew")
@@ -225,7 +224,7 @@ public struct WriteTransaction: ~Copyable {
     }
     for field in fields { try Self.check(field.name, field.value, in: id) }
     let count = fields.count
-    let seen = try known.entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
+    let seen = try known.entry.flatMap { try core.base(of: id, $0) }?.version.stamp.seen ?? [:]
     var time = core.tick()
     // A clock that was set back may show the time at which a life began that is over.
     while known.deletion?.births.contains(Birth(time: time, writer: core.writer)) == true { time = core.tick() }

@@ -77,7 +77,7 @@ package struct Intake {
     // answer to a lookup, if what is here is damaged.
     if let base = entry?.base, base.changeTag == server.system.changeTag,
       base.modifiedMilliseconds == server.system.modified?.milliseconds,
-      try source != .lookup || readableBase(of: entry, core) != nil,
+      try source != .lookup || readableBase(of: id, entry, core) != nil,
       try server.system.archive.isEmpty || !core.event(at: base.version).archive.isEmpty
     {
       taken.report.echoes += 1
@@ -87,7 +87,7 @@ package struct Intake {
       if source == .lookup, core.projections.held(id) == nil { try endHold(of: id, &core) }
       return
     }
-    let base = try readableBase(of: entry, core)
+    let base = try readableBase(of: id, entry, core)
     let lives = try knownBirths(of: id, created: server.system.created, entry, base, core)
     let arrival = Arrival(server, ancestor: base?.version, knownBirths: lives)
     if source == .query, try !stands(arrival, of: id, entry, base, core) { return }
@@ -118,7 +118,9 @@ package struct Intake {
   private mutating func apply(_ unseen: ServerChange.Unseen, _ id: RecordID, to core: inout StoreCore) throws {
     let situation = try deletionSituation(of: id, isConfirmed: true, core)
     var again: LoadedVersion?
-    if unseen == .createdAgain, let entry = situation.entry, entry.pending == nil { again = try core.base(of: entry) }
+    if unseen == .createdAgain, let entry = situation.entry, entry.pending == nil {
+      again = try core.base(of: id, entry)
+    }
     try perform(situation.decide(unseen, again: again), on: id, &core)
   }
 
@@ -183,7 +185,7 @@ package struct Intake {
       lacksAcknowledged = try newestIncluded(in: stamp, of: [content], core) == nil
     }
     let included = try newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
-    var edit = try pendingEdit(entry, core)
+    var edit = try pendingEdit(of: id, entry, core)
     let acknowledged = try acknowledged(in: stamp, id, entry, edit, included, core)
     edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
     let deletion = try core.projections.deletion(id)
@@ -247,17 +249,20 @@ package struct Intake {
 
   /// The version that a change of the server's is compared with. One that is damaged here keeps no sound version out, nor a deletion,
   /// unless something unsettled was made from it.
-  private func readableBase(of entry: RecordEntry?, _ core: borrowing StoreCore) throws -> LoadedVersion? {
+  private func readableBase(
+    of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore
+  ) throws -> LoadedVersion? {
     guard let entry else { return nil }
-    do { return try core.base(of: entry) } catch let error as StrandlineError
-      where entry.pending == nil && error.code == .damaged && !error.isOfIndex
-    { return nil }
+    do throws(StrandlineError) { return try core.base(of: id, entry) } catch {
+      guard entry.pending == nil, error.code == .damaged, !error.isOfIndex else { throw error }
+      return nil
+    }
   }
 
   /// The newest unsettled mutation, if it is an edit.
-  private func pendingEdit(_ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> PendingEdit? {
+  private func pendingEdit(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> PendingEdit? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
-    var loaded = try core.load(pending.newest)
+    var loaded = try core.load(pending.newest, of: id)
     // The app may have saved it while this device's clock was ahead.
     let disbelieved = loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
     return PendingEdit(lsn: pending.newest, loaded: loaded, disbelieved: disbelieved)
@@ -267,16 +272,16 @@ package struct Intake {
     of id: RecordID, isConfirmed: Bool, _ core: borrowing StoreCore
   ) throws -> DeletionSituation {
     let entry = try core.projections.entry(id)
-    let births = try readableBase(of: entry, core)?.version.stamp.births ?? []
+    let births = try readableBase(of: id, entry, core)?.version.stamp.births ?? []
     var situation = DeletionSituation(
       id: id, source: source, entry: entry, births: births, known: try core.projections.deletion(id),
       isDoubtful: try !isConfirmed && isDoubtfulDeletion(of: id, entry, core))
     if !situation.isDoubtful, let pending = entry?.pending {
       situation.attempted = isConfirmed || isAfterCreations(id.zone, core) ? core.projections.attempted(pending) : nil
-      if let edit = try pendingEdit(entry, core) {
+      if let edit = try pendingEdit(of: id, entry, core) {
         situation.edit = edit
         situation.rule = rules[edit.version.type].deletion
-        situation.attemptedBirths = try situation.attempted.map { try core.births($0) } ?? []
+        situation.attemptedBirths = try situation.attempted.map { try core.births($0, of: id) } ?? []
       }
     }
     return situation

@@ -182,7 +182,7 @@ struct KnownObstacles {
     var names: [String] = []
     if lsn > store.durableLSN { return [] }
     do throws(StrandlineError) {
-      guard let shown = try store.source.versionIfKept(at: lsn) else { return [] }
+      guard let shown = try store.source.versionIfKept(at: lsn, of: id) else { return [] }
       UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, action in
         if action != .none { names.append(name) }
       }

@@ -121,7 +121,7 @@ extension Intake {
     guard entry?.pending == nil, try !isKnown(RecordID(name, zone: change.id.zone), core) else { return false }
     do {
       // What is shown below a record that is not here has waited long enough.
-      if let base = try entry.flatMap({ try core.base(of: $0) }),
+      if let base = try entry.flatMap({ try core.base(of: change.id, $0) }),
         declared.parentName(base.version, of: change.id) == name
       {
         return false

@@ -81,7 +81,7 @@ extension SyncMachine {
     guard !upload.isPreparation else {
       // The old life of the name is gone; the new one, of another type, is sent next.
       if let base = try core.projections.entry(upload.id)?.base {
-        let births = try core.births(base.content)
+        let births = try core.births(base.content, of: upload.id)
         try core.append(.fetchedDelete(FetchedDelete(id: upload.id, births: births, reason: .feed)))
       }
       return

@@ -104,7 +104,7 @@ extension RecordStore {
     var found: Set<Bond> = []
     for lsn in lsns {
       do {
-        guard let shown = try source.versionIfKept(at: lsn) else { continue }
+        guard let shown = try source.versionIfKept(at: lsn, of: id) else { continue }
         UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, action in
           if action != .none { found.insert(Bond(name: name, action: action)) }
         }
@@ -137,7 +137,8 @@ extension RecordStore {
   package func replacesType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
     guard !pending.isDeletion, let base = entry.base, pending.newest <= durableLSN else { return false }
     do {
-      guard let new = try source.versionIfKept(at: pending.newest), let old = try source.versionIfKept(at: base.content)
+      guard let new = try source.versionIfKept(at: pending.newest, of: id),
+        let old = try source.versionIfKept(at: base.content, of: id)
       else { return false }
       return new.type != old.type
     } catch {

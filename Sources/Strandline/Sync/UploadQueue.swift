@@ -422,10 +422,17 @@ struct UploadQueue: Sendable {
   private mutating func look(at lsn: LSN, _ reading: inout Reading) throws {
     do {
       // Another mutation or an outcome may have followed, and a compaction.
-      guard let found = try store.source.readIfKept(lsn.rawValue) else { return }
-      guard let id = try EventSource.decode(found).recordID else { return }
+      guard let found = try store.source.readIfKept(lsn.rawValue) else {
+        return try store.projections.checkIsNotOwed(lsn)
+      }
+      guard let id = try EventSource.decode(found).recordID else { return try store.projections.checkIsNotOwed(lsn) }
+      try store.projections.checkOwed(lsn, by: id)
       reading.event = found
       try look(at: id, &reading, met: lsn)
+    } catch let error as StrandlineError where error.isOfLyingIndex {
+      // The next run reads what is owed by the log.
+      try store.projections.discardIndex(error)
+      throw error
     } catch let error as StrandlineError where error.isOfOneRecord {
       // Which record it is of does not stand in the damaged event; the index knows.
       guard let id = try store.owner(of: lsn) else { throw error }
@@ -522,7 +529,7 @@ struct UploadQueue: Sendable {
     guard let source = pending.isDeletion ? entry.base?.content : pending.newest else { return nil }
     do throws(StrandlineError) {
       // Nil: a newer mutation replaced it and compaction removed it. The cursor comes to the newer one.
-      guard let shown = try version(at: source, reading) else { return nil }
+      guard let shown = try version(at: source, of: id, reading) else { return nil }
       var item = UploadItem(
         id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
       Self.forEachTarget(of: shown.record(id, system: nil)) { name, action in
@@ -540,9 +547,11 @@ struct UploadQueue: Sendable {
     }
   }
 
-  private func version(at lsn: LSN, _ reading: Reading) throws(StrandlineError) -> ShownVersion? {
-    if let event = reading.event, event.lsn == lsn.rawValue { return try ShownVersion(event) }
-    return try store.source.versionIfKept(at: lsn)
+  private func version(
+    at lsn: LSN, of id: RecordID, _ reading: Reading
+  ) throws(StrandlineError) -> ShownVersion? {
+    if let event = reading.event, event.lsn == lsn.rawValue { return try ShownVersion(event, of: id) }
+    return try store.source.versionIfKept(at: lsn, of: id)
   }
 
   /// Calls `body` with each name in the record's zone that it refers to, and what becomes of the record when that one is deleted. Only what may hold a

@@ -141,10 +141,13 @@ enum IndexVector {
         "bound": .object([
           "lsn": .uint(binding.end.lsn), "chain": .uint(UInt64(binding.end.chain)),
           "nextIndexNumber": .uint(UInt64(binding.nextIndexNumber)),
-          "numbers": .list(binding.indexes.map { .uint(UInt64($0)) }),
+          "numbers": .list(
+            binding.indexes.map {
+              .object(["number": .uint(UInt64($0.number)), "definition": .uint($0.definition)])
+            }),
         ])
       ]),
-      line(definitions),
+      line(definitions, binding),
     ]
     let cache = BlockCache()
     for entry in list.entries {

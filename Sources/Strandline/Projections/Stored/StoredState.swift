@@ -7,14 +7,14 @@ import StrandlineSystem
 package struct StoredState: Sendable {
   /// The event.
   var lsn: LSN
-  var recordCount: UInt64
+  package var recordCount: UInt64
   var living: [ZoneCount]
-  var deletionCount: UInt64
+  package var deletionCount: UInt64
   /// The keys of the hashes under which deleted names stand. New rows stand under the first.
   var deletionKeys: [HashKey]
 
-  var newest: LSNSet
-  var since: LSNSet
+  package var newest: LSNSet
+  package var since: LSNSet
   var attempted: LSNSet
 
   var bounds: [Bound]
