@@ -150,6 +150,14 @@ enum EventSamples {
       .sweepEnded(SweepEnded(zone: zone, epoch: 1, seen: 130, removed: 2)),
       .assetUploaded(
         AssetUploaded(id: id, lsn: LSN(3), field: "file", receipt: "p", wallMilliseconds: wall)),
+      .conflicted(
+        Conflicted(
+          id: id, local: LSN(3), server: LSN(8), ancestor: LSN(2), wallMilliseconds: wall, rule: "join",
+          words: "joined, because the resolver failed",
+          fields: [
+            Conflicted.Field(name: "count", rule: "counter", loser: .none),
+            Conflicted.Field(name: "title", rule: "join", loser: .here),
+          ])),
       .accountChanged(AccountChanged(userHash: 5, isParked: true)),
       .pace(Pace.sample(1)),
       .deletions(

@@ -271,6 +271,13 @@ private struct RandomHistory {
     case .sweepEnded: return .sweepEnded(SweepEnded(zone: zone(), epoch: 1, seen: 1, removed: 0))
     case .assetUploaded:
       return .assetUploaded(AssetUploaded(id: id(), lsn: earlier(), field: "f", receipt: "r", wallMilliseconds: 0))
+    case .conflicted:
+      let (local, id) = mutation()
+      let fields = [Conflicted.Field(name: "a", rule: "join", loser: some(Conflicted.Loser.allCases))]
+      return .conflicted(
+        Conflicted(
+          id: id, local: local, server: earlier(), ancestor: earlier(), wallMilliseconds: 5, rule: "join", words: "",
+          fields: below(2) == 0 ? [] : fields))
     case .accountChanged: return .accountChanged(AccountChanged(userHash: 5, isParked: below(2) == 0))
     case .pace: return .pace(Pace.sample(below(9), scope: scope()))
     case .deletions: return .deletions(deletions())

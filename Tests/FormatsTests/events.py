@@ -253,6 +253,9 @@ class Events(Reader):
             raise Bad("deleted names out of order")
         return names
 
+    def conflictedField(self):
+        return {"name": self.text(), "rule": self.text(), "loser": self.choice(1, 4)}
+
     def listedItem(self):
         return {"name": self.text(), "changeTag": self.text(), "modified": self.zigzag()}
 
@@ -278,7 +281,7 @@ STORE = {
     " content:content",
     4: "deleted record:id births:births base:varint time:u64 tenure:u64",
     5: "sent batch:u64 zone:zone lsns:lsns",
-    6: "settled record:id lsn:varint outcome:1-8 changeTag:text? created:touch? modified:touch? archive:hex code:text"
+    6: "settled record:id lsn:varint outcome:1-9 changeTag:text? created:touch? modified:touch? archive:hex code:text"
     " words:text",
     7: "merged record:id recordType:text births:births base:varint local:varint ancestor:varint time:u64"
     " editCount:varint tenure:u64 rule:text words:text content:content",
@@ -306,6 +309,8 @@ STORE = {
     26: "refused record:id lsn:varint",
     27: "joined record:id set:varint",
     28: "listedEnded zone:zone lsns:lsns",
+    29: "conflicted record:id local:varint server:varint ancestor:varint wall:zigzag rule:text words:text"
+    " fields:conflictedField*",
 }
 
 JOURNAL = {

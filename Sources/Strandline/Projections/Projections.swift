@@ -123,7 +123,7 @@ package struct Projections: Sendable {
     case .listed(let listed):
       if !listed.items.isEmpty { change(.listed(listed.zone, lsn, listed.items.count), at: lsn) }
     case .listedEnded(let ended): for listed in ended.lsns { change(.listed(ended.zone, listed, nil), at: lsn) }
-    case .confirmed, .assetUploaded, .unknown: break
+    case .confirmed, .assetUploaded, .conflicted, .unknown: break
     }
     appliedLSN = lsn
   }
@@ -202,7 +202,7 @@ package struct Projections: Sendable {
     case .rejected, .discarded:
       // A deletion that the server refused or the app gave up: the record is alive again.
       if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
-    case .merged, .superseded, .cancelled: break
+    case .merged, .superseded, .cancelled, .lost: break
     }
     settle(&entry, upTo: settled.lsn, at: lsn)
     if entry?.pending == nil { deletion?.provisional = nil }

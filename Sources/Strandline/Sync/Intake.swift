@@ -205,6 +205,7 @@ package struct Intake {
       lacksAcknowledged: lacksAcknowledged,
       isWhatFeedShows: core.projections.sync.openBlocks[id].map { $0.changeTag == arrival.system.changeTag } == true,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
+      mayHaveArrived: core.projections.attempted(entry?.pending) != nil,
       namesCopy: isOlder && namesCopy(stamp, core))
   }
 
@@ -233,10 +234,12 @@ package struct Intake {
   ) throws -> (lsn: LSN, version: Version)? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
     // A mutation of this store that the server has, and whose answer was lost, is what both sides went on from. Of those
-    // that a copy of this log may have sent, compaction may have removed the first.
-    if acknowledged != .none, acknowledged != pending.newest, let event = try core.source.eventIfKept(at: acknowledged),
-      let version = try LoadedVersion(event, at: acknowledged)?.version
-    {
+    // that a copy of this log may have sent, compaction may have removed the first: then it is not known any more. By an
+    // older version what came between would be counted twice.
+    if acknowledged != .none, acknowledged != pending.newest {
+      guard let event = try core.source.eventIfKept(at: acknowledged),
+        let version = try LoadedVersion(event, at: acknowledged)?.version
+      else { return nil }
       return (acknowledged, version)
     }
     guard let known = entry?.base, let base, !base.version.stamp.births.isDisjoint(with: arrived.births) else {
@@ -347,7 +350,8 @@ package struct Intake {
   private mutating func perform(_ decision: IntakeDecision, on id: RecordID, _ core: inout StoreCore) throws {
     taken.report.add(decision.counts)
     if !decision.steps.isEmpty { taken.touched.insert(id) }
-    var version = LSN.none
+    // The version that was stored, and what the server has now: that, or nothing.
+    var (version, server) = (LSN.none, LSN.none)
     for step in decision.steps {
       switch step {
       case .store(let arrival):
@@ -356,8 +360,15 @@ package struct Intake {
             FetchedSave(
               id: id, version: arrival.version, system: arrival.system, source: source.ofVersion,
               isStamped: arrival.isStamped)))
+        server = version
       case .endLives(let births, let reason):
-        try core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
+        server = try core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
+      case .tell(let lsn, let ancestor, let fields, let rule, let words):
+        try core.append(
+          .conflicted(
+            Conflicted(
+              id: id, local: lsn, server: server, ancestor: ancestor,
+              wallMilliseconds: core.environment.clock.wallMilliseconds(), rule: rule, words: words, fields: fields)))
       case .settle(let lsn, let outcome): try core.append(.settled(Settled(id: id, lsn: lsn, outcome: outcome)))
       case .refuse(let lsn, let code, let words):
         try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .rejected, code: code.rawValue, words: words)))
@@ -428,7 +439,7 @@ package struct Intake {
   /// Whether a version names a mutation under a writer number of this log's, now or before, that is not of this log.
   ///
   /// - Complexity: O(tenures): asked only of a version that is older than the base by the server's clock or by what it includes.
-  private func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
+  func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
     let sync = core.projections.sync
     return Set(sync.tenures.map(\.writer)).contains { writer in
       guard let seen = stamp.seen[writer] else { return false }

@@ -106,9 +106,26 @@ extension SyncMachine {
       return false
     }
     try await remove(absent, from: found.zone, nil)
+    try await noteOlder(found)
     let names = found.differences.filter { $0.value.kind != .unreadable }.keys
     if !names.isEmpty { lookups[found.zone, default: []].formUnion(names) }
     return true
+  }
+
+  /// Writes down of each version that is older than the one here by the server's clock alone that the list shows it: if the
+  /// answer to the lookup is the same, it is what the server has, and no answer that is late.
+  private mutating func noteOlder(_ found: ZoneComparison) async throws {
+    let older = found.differences.compactMap { name, difference in difference.olderTag.map { (name, $0) } }
+    guard !older.isEmpty else { return }
+    try await store.commit { core in
+      for (name, tag) in older.sorted(by: { $0.0.precedesByUTF8($1.0) }) {
+        try core.append(
+          .blocked(
+            Blocked(
+              id: RecordID(name, zone: found.zone), subject: .version, changeTag: tag, births: [],
+              consequence: .lookup, words: "the list of the zone shows another version than the one here")))
+      }
+    }
   }
 }
 
@@ -121,6 +138,8 @@ private struct ZoneComparison {
     var base: LSN?
     var here: UInt64 = 0
     var there: UInt64 = 0
+    /// The tag of a version that the server changed before the one here, by its clock.
+    var olderTag: String?
   }
 
   let zone: ZoneID
@@ -164,7 +183,12 @@ private struct ZoneComparison {
       if here != there || base.changeTag != record.system.changeTag
         || base.modifiedMilliseconds != record.system.modified?.milliseconds
       {
-        differences[record.name] = Difference(kind: .different, base: base.version, here: here, there: there)
+        var difference = Difference(kind: .different, base: base.version, here: here, there: there)
+        if let known = base.modifiedMilliseconds, let modified = record.system.modified?.milliseconds, modified < known
+        {
+          difference.olderTag = record.system.changeTag
+        }
+        differences[record.name] = difference
       }
     }
   }

@@ -107,6 +107,7 @@ final class WorldDevice: Sendable {
     // Half of the devices list a zone first.
     if seed.isMultiple(of: 2) { configuration.firstFetch = .recentFirst(types: ["Note"], count: 2) }
     configure(&configuration)
+    configuration.conflicts[WorldPlan.tallyType] = WorldTallyChange.rules
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Self.options, environment: environment)
     parts.withLock { $0.store = store }
@@ -354,7 +355,7 @@ struct WorldReading: Sendable {
       if living[event.id]?.isSubset(of: births) ?? true { wronglySpared.append(event.lsn) }
     case .cancelled, .superseded, .deletedOnServer, .rejected, .discarded:
       givenUp[event.id, default: []].formUnion(births)
-    case .deleted, .merged: break
+    case .deleted, .merged, .lost: break
     }
   }
 }

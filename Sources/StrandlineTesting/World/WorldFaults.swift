@@ -48,17 +48,25 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   /// Disks that are full for a while.
   public static let space = WorldFaults(rawValue: 1 << 17)
 
+  /// Changes that several devices make alike: the same increment, the same item of a set, the same number.
+  public static let equal = WorldFaults(rawValue: 1 << 18)
+  /// A server of two nodes, the clock of one of which is behind that of the other: its times go back from request to request.
+  public static let nodes = WorldFaults(rawValue: 1 << 19)
+
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
 
   /// Groups that draw from random numbers of their own: they were added when seeds had become famous by what the others do.
-  package static let later: WorldFaults = [.automatic, .rights, .space]
+  package static let later: WorldFaults = [.automatic, .rights, .space, .equal, .nodes]
+  /// Of these the groups that came after the others, and draw apart from them for the same reason.
+  static let newest: [WorldFaults] = [.equal, .nodes]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
     ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
     ("tokens", .tokens), ("zones", .zones), ("foreign", .foreign), ("references", .references), ("types", .types),
     ("copies", .copies), ("stale", .stale), ("compaction", .compaction), ("app", .app),
     ("busy", .busy), ("automatic", .automatic), ("rights", .rights), ("space", .space),
+    ("equal", .equal), ("nodes", .nodes),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -172,6 +180,10 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case deniedRequest
   /// A write, a sync or a compaction that met a full disk.
   case fullDisk
+  /// A change that other devices make too.
+  case equalWrite
+  /// A request that reached another node of the server than the one before.
+  case otherNode
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
@@ -199,6 +211,8 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .automaticSync: .automatic
     case .deniedRequest: .rights
     case .fullDisk: .space
+    case .equalWrite: .equal
+    case .otherNode: .nodes
     }
   }
 }

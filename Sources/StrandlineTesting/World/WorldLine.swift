@@ -26,8 +26,10 @@ final class WorldLine: Transport {
   private let server: InProcessTransport
   private let cloud: CloudServer
   private let time: WorldTime
+  private let clock: WorldServerClock
 
-  init(_ server: CloudServer, _ time: WorldTime) {
+  init(_ server: CloudServer, _ time: WorldTime, _ clock: WorldServerClock) {
+    self.clock = clock
     cloud = server
     self.server = InProcessTransport(server, waitsForDroppedAnswers: false)
     self.time = time
@@ -82,9 +84,7 @@ final class WorldLine: Transport {
 
   func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     try Task.checkCancellation()
-    // The server never gives two records one creation time, by which a client tells a record from one that was deleted and
-    // created again.
-    time.advance(milliseconds: 1)
+    if clock.nextRequest() { state.withLock { $0.tally[.otherNode] += 1 } }
     let way = begin(request)
     let broken = CloudError(.networkError, reason: "the simulated network lost it")
     if way.isOffline { throw broken }

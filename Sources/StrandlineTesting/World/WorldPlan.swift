@@ -17,11 +17,13 @@ enum WorldChange: Hashable, Sendable {
   /// Begins a new life of a record, with one field. If it lives, that life is deleted first.
   case create(record: Int, type: Int, field: Int)
   case delete(record: Int)
+  /// A change that other devices make too, of a record that has no other changes.
+  case tally(record: Int, WorldTallyChange)
 
   var record: Int {
     switch self {
     case .set(let record, _, _, _), .parent(let record, _), .link(let record, _, _), .create(let record, _, _),
-      .delete(let record):
+      .delete(let record), .tally(let record, _):
       record
     }
   }
@@ -131,9 +133,11 @@ struct WorldPlan: Sendable {
   static let namesPerZone = 4
   static let linkField = "link"
   /// All records that there can be. A few, so that devices meet at the same ones.
-  static let records: [RecordID] = zones.flatMap { zone in
-    (0..<namesPerZone).map { RecordID("r\($0)", zone: zone) }
-  }
+  static let records: [RecordID] =
+    zones.flatMap { zone in (0..<namesPerZone).map { RecordID("r\($0)", zone: zone) } } + tallies
+  /// The records that several devices change alike, and their type.
+  static let tallies = zones.map { RecordID("tally", zone: $0) }
+  static let tallyType = "Tally"
 
   /// The type under which a record is created unless a step says another one.
   static func type(of record: Int) -> Int { record % 2 }
@@ -142,7 +146,7 @@ struct WorldPlan: Sendable {
   /// Devices at the beginning.
   let devices: Int
   /// The groups that this world has.
-  let faults: WorldFaults
+  private(set) var faults: WorldFaults
   /// How far each device's wall clock is off at first, in milliseconds.
   private(set) var clockOffsets: [Int64] = []
   /// Whether pages of changes hold two records at most.
@@ -150,6 +154,8 @@ struct WorldPlan: Sendable {
   /// Whether a new device joins when the world has come to rest.
   let hasLateDevice: Bool
   private(set) var steps: [WorldStep] = []
+  /// How far the clock of one of the server's nodes is behind that of the other one; 0: there is one node.
+  private(set) var lagMilliseconds: Int64 = 0
 
   init(seed: UInt64, devices: Int, days: Int, allowed: WorldFaults) {
     self.seed = seed
@@ -160,7 +166,8 @@ struct WorldPlan: Sendable {
     let early = WorldFaults.each.filter { !WorldFaults.later.contains($0) }
     for group in early where random.below(2) == 0 { faults.insert(group) }
     let others = SeededRandom(seed: seed &* 0xD1B5_4A32_D192_ED03 ^ 0x4C41_5445)
-    for group in WorldFaults.each where WorldFaults.later.contains(group) && others.below(2) == 0 {
+    for group in WorldFaults.each
+    where WorldFaults.later.contains(group) && !WorldFaults.newest.contains(group) && others.below(2) == 0 {
       faults.insert(group)
     }
     self.faults = faults.intersection(allowed)
@@ -183,6 +190,11 @@ struct WorldPlan: Sendable {
     if self.faults.contains(.rights) {
       strew(days, others) { .deny(zone: $0.below(Self.zones.count), $0.below(2) == 0) }
     }
+    let newest = SeededRandom(seed: seed &* 0xA24B_AED4_963E_E407 ^ 0x4E4F_4445)
+    // Drawn for both, as above.
+    for group in WorldFaults.newest where newest.below(2) == 0 && allowed.contains(group) { self.faults.insert(group) }
+    lagMilliseconds = self.faults.contains(.nodes) ? Self.lag(newest) : 0
+    if self.faults.contains(.equal) { strewEqual(days, newest) }
     if self.faults.contains(.space) {
       strew(days, others) {
         .fillDisk(
@@ -199,6 +211,36 @@ struct WorldPlan: Sendable {
       let step = WorldStep(number: steps.count, pause: 0, seed: random.next(), action: action(random))
       steps.insert(step, at: random.below(steps.count + 1))
     }
+  }
+
+  /// Puts changes between the steps that two or three devices make alike, one after the other.
+  private mutating func strewEqual(_ days: Int, _ random: SeededRandom) {
+    for _ in 0..<days * (8 + random.below(12)) {
+      let record = Self.records.count - 1 - random.below(Self.tallies.count)
+      let what: WorldTallyChange =
+        switch random.below(4) {
+        case 0, 1: .add(1 + random.below(2))
+        case 2: .tag(random.below(6))
+        default: .raise
+        }
+      let first = random.below(devices)
+      let place = random.below(steps.count + 1)
+      for offset in 0..<min(devices, 2 + random.below(2)) {
+        let change = WorldChange.tally(record: record, what)
+        let device = (first + offset) % devices
+        let action: WorldAction =
+          random.below(8) == 0
+          ? .writeMeanwhile(device: device, number: 1 + random.below(6), change) : .write(device: device, [change])
+        steps.insert(
+          WorldStep(number: steps.count, pause: 0, seed: random.next(), action: action), at: place + offset)
+      }
+    }
+  }
+
+  /// How far a node's clock may be behind: some milliseconds, seconds, or minutes.
+  private static func lag(_ random: SeededRandom) -> Int64 {
+    let most = [100, 5_000, 40_000, 240_000][random.below(4)]
+    return Int64(1 + random.below(most))
   }
 
   /// How far a clock may be off: minutes to years, before or after.
@@ -234,7 +276,7 @@ private struct WorldDrawing {
 
   private func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
   private func device() -> Int { below(devices + copies) }
-  private func record() -> Int { below(WorldPlan.records.count) }
+  private func record() -> Int { below(WorldPlan.zones.count * WorldPlan.namesPerZone) }
   private func field() -> Int { below(WorldPlan.fields.count) }
 
   /// A record of the same zone.

@@ -295,6 +295,9 @@ extension WorldRun {
     case .fetchedSave(let event): "\(name)births \(event.births.sorted()) tag \(event.changeTag) by \(event.source)"
     case .fetchedDelete(let event): "\(name)births \(event.births.sorted()) by \(event.reason)"
     case .settled(let event): "\(name)\(event.lsn) \(event.outcome) tag \(event.changeTag ?? "-") \(event.code)"
+    case .conflicted(let event):
+      "\(name)\(event.local) with \(event.server) from \(event.ancestor) by \(event.rule): "
+        + event.fields.map { "\($0.name) by \($0.rule), lost \($0.loser)" }.joined(separator: ", ")
     case .blocked(let event): "\(name)births \(event.births.sorted()) tag \(event.changeTag) \(event.words)"
     case .held(let event): "\(name)\(event.lsn) \(event.code): \(event.words)"
     case .sent(let event): "\(event.lsns)"

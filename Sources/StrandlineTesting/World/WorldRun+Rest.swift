@@ -37,6 +37,10 @@ extension WorldRun {
       if let broken = try await device.brokenProjection() { throw WorldBroken(.honest, "\(device.name): \(broken)") }
     }
     try await judgeWrites()
+    for id in WorldPlan.tallies {
+      let record = try await devices[0].open().record(id)
+      if let broken = tallies.broken(id, record) { throw WorldBroken(.noLostWrite, broken) }
+    }
     if let broken = try await app.check(devices.map { $0.store }.compactMap { $0 }) {
       throw WorldBroken(.app, broken)
     }
@@ -242,7 +246,9 @@ extension WorldRun {
       // It was replaced knowingly since, perhaps by a clock that was set back.
       if (writes + arrived).contains(where: { $0.field == write.field && $0.replaces(write, logs) }) { continue }
       // A time from the future is not believed, so such a stamp may have become less.
-      if write.stamp.time.milliseconds > write.milliseconds + Self.believedMilliseconds { continue }
+      if write.stamp.time.milliseconds > write.milliseconds + Self.believedMilliseconds - plan.lagMilliseconds {
+        continue
+      }
       guard let stamp = version.stamp.fields[write.field], stamp >= write.stamp else {
         let found = version.stamp.fields[write.field].map { "\($0)" } ?? "no stamp"
         throw WorldBroken(
@@ -276,7 +282,7 @@ extension WorldRun {
       // What was written knowing the other by a clock that was wrong took its place, and counts from then on.
       let isReplaced = writes.contains { $0.errorMilliseconds > 30_000 && $0.replaces(other, logs) }
       // A time that goes on from one that was ahead, before the server's clock was known, counts from when it was sent.
-      let goesOn = last.stamp.time.milliseconds > last.milliseconds + Self.believedMilliseconds
+      let goesOn = last.stamp.time.milliseconds > last.milliseconds + Self.believedMilliseconds - plan.lagMilliseconds
       if last.errorMilliseconds <= 30_000, other.errorMilliseconds <= 30_000, !isReplaced, !goesOn,
         other.milliseconds > last.milliseconds + 600_000
       {

@@ -35,7 +35,8 @@ struct WorldRun {
   /// Whether `trace` is written: words for each step cost a tenth of the world, and few worlds are read.
   private let isTold: Bool
   private(set) var step = -1
-  private let serverClock: WorldClock
+  private let serverClock: WorldServerClock
+  let tallies = WorldTallies()
   /// The tool that others use at the server.
   private let tool: WebServicesDatabase
   /// The call of a power cut that is planned and has not happened, by device.
@@ -53,7 +54,7 @@ struct WorldRun {
     self.plan = plan
     self.app = app
     self.isTold = isTold
-    serverClock = WorldClock(time)
+    serverClock = WorldServerClock(time, lagMilliseconds: plan.lagMilliseconds, seed: plan.seed ^ 0x4C_41_47)
     var limits = ServerLimits()
     if plan.hasSmallPages { limits.resultsMax = 2 }
     let environment = SystemEnvironment(
@@ -74,7 +75,8 @@ struct WorldRun {
     let together = together
     let device = WorldDevice(
       number: number, seed: plan.seed &* 31 &+ UInt64(number) &* 0x9E37_79B9,
-      clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time), executor: executor,
+      clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time, serverClock),
+      executor: executor,
       database: { environment, line, store in
         WorldDatabase(
           base: WebServicesDatabase(
@@ -186,6 +188,9 @@ struct WorldRun {
 
   private mutating func write(_ changes: [WorldChange], on device: WorldDevice) async throws {
     let store = try await device.open()
+    if case .tally(let record, _)? = changes.first, try !tallies.mayChange(WorldPlan.records[record], in: store) {
+      return
+    }
     let mark = "\(device.name).\(step)"
     let before = store.durableLSN
     let known = try births(of: changes, in: store)
@@ -201,6 +206,7 @@ struct WorldRun {
       if device.disk.isOff {
         tally[.powerCutInWrite] += 1
         say("\(device.name) \(Self.words(changes)): the power is cut")
+        tallies.interrupt(changes, on: device.number)
         memory.interrupted[device.number] =
           isPlain ? WorldMemory.Interrupted(before: before, mark: mark, count: changes.count) : nil
         for change in changes {
@@ -290,6 +296,13 @@ struct WorldRun {
         Record(
           type: WorldPlan.types[type], id: id, fields: [WorldPlan.fields[field]: value(field, mark, number)]))
     case .delete: try tx.delete(id)
+    case .tally(_, let what):
+      if var record = try tx.record(id) {
+        what.apply(to: &record)
+        try tx.save(record)
+      } else {
+        try tx.save(Record(type: WorldPlan.tallyType, id: id, fields: WorldTallyChange.beginning))
+      }
     }
   }
 
@@ -317,11 +330,13 @@ struct WorldRun {
           memory.retyped.insert(id)
         }
       case .link, .parent: tally[.reference] += 1
+      case .tally: tally[.equalWrite] += 1
       case .set: break
       }
     }
     memory.remember(try WorldMemory.Write.all(lsns, changes, on: device, in: store, at: time.milliseconds))
     try together.remember(lsns, on: device.number, in: store)
+    try tallies.remember(lsns, changes, on: device.number, in: store)
     for lsn in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
       memory.acknowledged[device.number, default: [:]][LSN(rawValue: lsn)] =
         try store.source.event(at: LSN(rawValue: lsn)).recordID
@@ -336,14 +351,26 @@ struct WorldRun {
   }
 
   private func planWrite(_ change: WorldChange, on device: WorldDevice, afterAnswer number: Int) {
-    let (step, meanwhile, time) = (step, memory.meanwhile, time)
+    let (step, meanwhile, time, tallies) = (step, memory.meanwhile, time, tallies)
     device.line.plan(afterAnswer: number) {
       guard let store = device.store else { return }
+      if case .tally(let record, _) = change,
+        (try? tallies.mayChange(WorldPlan.records[record], in: store)) != true
+      {
+        return
+      }
       // The write throws if the name was deleted meanwhile, and if the power was cut; both are as they must be.
       let written = try? store.writeBlocking { tx in
         try Self.apply(change, mark: "\(device.name).\(step)", number: Int64(step), to: &tx)
       }
-      guard let lsns = written?.lsns else { return }
+      guard let lsns = written?.lsns else {
+        if written == nil { tallies.interrupt([change], on: device.number) }
+        return
+      }
+      // The power may be cut by now, and what was acknowledged is there all the same.
+      if (try? tallies.remember(lsns, [change], on: device.number, in: store)) == nil {
+        tallies.interrupt([change], on: device.number)
+      }
       // The power may be cut by now, and the events cannot be read.
       meanwhile.add((try? WorldMemory.Write.all(lsns, [change], on: device, in: store, at: time.milliseconds)) ?? [])
     }
@@ -383,6 +410,7 @@ struct WorldRun {
     if device.clock.isUnheard { copy.clock.forgetsTurn() }
     await copy.replaceDisk(by: device.image(), reading: device.reading)
     together.copy(device.number, to: copy.number)
+    tallies.copy()
     memory.copied(device.number, to: copy.number, at: device.reading.upTo)
     tally[.copy] += 1
     say("\(copy.name) begins as a copy of \(device.name)")
@@ -394,6 +422,7 @@ struct WorldRun {
     try device.readOn()
     memory.forfeit(device.number, after: backup.lsn)
     together.forfeit(device.number, after: backup.lsn)
+    tallies.forfeit(device.number, after: backup.lsn)
     var reading = device.reading
     (reading.upTo, reading.listed) = (backup.lsn, backup.listed)
     await device.replaceDisk(by: backup.disk, reading: reading)
@@ -570,6 +599,7 @@ struct WorldRun {
     case .deleteZone(let zone):
       guard try server.records(zone: WorldPlan.zones[zone].name, in: Self.key) != nil else { return }
       tally[.deletedZone] += 1
+      tallies.delete(WorldPlan.zones[zone])
       losses.name(WorldLosses.reasons[Int(next.seed % 3)], for: WorldPlan.zones[zone])
       try server.deleteZone(WorldPlan.zones[zone].name, in: Self.key)
       try history.readOn(server)
@@ -607,6 +637,7 @@ struct WorldRun {
       operation = CloudOperation(.forceDelete, name: id.name)
       tally[.foreignDelete] += 1
     }
+    if plan.lagMilliseconds > 0, serverClock.nextRequest() { tally[.otherNode] += 1 }
     try history.readOn(server)
     let result = try await tool.modify([operation], in: id.zone, atomic: false)[id.name]
     try history.readOn(server, isForeign: true)
