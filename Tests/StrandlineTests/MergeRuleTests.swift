@@ -120,7 +120,7 @@ private let rows: [Row] = [
   Row(.union, nil, .wrote(list("b")), .wrote(list("a")), gives: list("a", "b"), lost: Conflicted.Loser.none),
 ]
 
-@Suite struct `The rules of a merge` {
+@Suite(.timeLimit(.minutes(30))) struct `The rules of a merge` {
   @Test func `give what the table says, and who lost`() {
     for row in rows {
       let merge = row.merge(isLater: false)
@@ -190,7 +190,7 @@ private let rows: [Row] = [
   }
 }
 
-@Suite struct `Which of two versions is newer` {
+@Suite(.timeLimit(.minutes(30))) struct `Which of two versions is newer` {
   private static func stamp(_ seen: [WriterID: UInt64], tenure: UInt64 = 1) -> Stamp {
     Stamp(
       seen: seen.mapValues {

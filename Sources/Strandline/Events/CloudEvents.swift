@@ -191,7 +191,6 @@ package struct Conflicted: EventPayload, Hashable {
 
     init(here: Bool, there: Bool) { self = here ? (there ? .both : .here) : there ? .there : .none }
     package var isHere: Bool { self == .here || self == .both }
-    package var isThere: Bool { self == .there || self == .both }
   }
   package struct Field: Hashable, FieldGroup {
     package static let tableName = "conflictedField"
