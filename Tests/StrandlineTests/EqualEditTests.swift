@@ -148,6 +148,25 @@ extension Device {
     try await expectAgreement(d[0], d[1], copy)
   }
 
+  /// The copy has merged the increment before it sent it, so that the original does not know it by its stamp.
+  @Test func `are one where a copy of a disk has merged and sent the same write`() async throws {
+    let (fleet, d) = try await devices(2, holding: ["count": 5])
+    try await d[0].add(1)
+    let image = d[0].disk.clone()
+    // Rewritten with the value that it had, so that the copy's increment gets a new stamp.
+    for number in [7, 5] {
+      for clock in [d[0].clock, d[1].clock, fleet.serverClock] { clock.advance(milliseconds: 600_000) }
+      try await d[1].put("n", ["count": .int64(Int64(number))])
+      try await d[1].exchange()
+    }
+    let copy = fleet.device("copy")
+    copy.restore(from: image)
+    try await copy.open(on: fleet, rules)
+    try await exchange(copy, d[0], d[1], copy)
+    for device in [d[0], d[1], copy] { #expect(try await device.value("n", "count") == 6) }
+    try await expectAgreement(d[0], d[1], copy)
+  }
+
   /// Compaction has taken the increment that the copy has sent, and with it what both sides went on from.
   @Test func `are not counted twice where compaction has taken what both went on from`() async throws {
     let (fleet, d) = try await devices(2, holding: ["count": 5])

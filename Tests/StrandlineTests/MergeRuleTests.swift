@@ -174,6 +174,15 @@ private let rows: [Row] = [
     #expect(!merge.isConflict(rules), "no resolver is asked")
   }
 
+  @Test func `count nothing twice that a copy of this store may have sent`() {
+    func merged(_ ours: FieldValue, _ theirs: FieldValue) -> FieldValue? {
+      var merge = Row(.counter, 5, .wrote(ours), .wrote(theirs), gives: nil).merge(isLater: true)
+      merge.mayBeOfCopy = true
+      return merge.byField(["f": .counter]).fields["f"]
+    }
+    #expect(merged(6, 6) == 6 && merged(6, 8) == 8 && merged(8, 6) == 8)
+  }
+
   @Test(arguments: [true, false]) func `decide where both sides changed the record, equal or not`(_ isEqual: Bool) {
     let both = Row(.counter, 5, .wrote(6), .wrote(isEqual ? 6 : 7), gives: nil).merge(isLater: true)
     let one = Row(.counter, 5, .wrote(6), .unchanged, gives: nil).merge(isLater: true)

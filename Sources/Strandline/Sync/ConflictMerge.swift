@@ -21,6 +21,11 @@ package struct ConflictMerge {
   /// copy of this store has sent it. There is nothing to decide about them.
   package var own: Set<String> = []
 
+  /// A copy of this store wrote the server's version, or what it was made from, and may have sent the edit: what the two count
+  /// cannot be told apart. Of equal values there is one write then, and a counter takes the greater number, so that nothing is
+  /// counted twice.
+  package var mayBeOfCopy = false
+
   package init(edit: Version, changed: Set<String>, server: Version, ancestor: Version?, writer: WriterID) {
     (self.edit, self.changed, self.server, self.ancestor, self.writer) = (edit, changed, server, ancestor, writer)
   }
@@ -132,6 +137,7 @@ package struct ConflictMerge {
   /// Whether both sides changed a field since they had it in common, each by a write of its own.
   private func isOfBoth(_ name: String) -> Bool {
     changed.contains(name) && !own.contains(name) && serverChanged(name) == true
+      && !(mayBeOfCopy && edit.fields[name] == server.fields[name])
   }
 
   /// Whether the server's side changed a field since both had it in common, if only to the same value; nil without an ancestor.
@@ -158,7 +164,7 @@ package struct ConflictMerge {
     case .union, .counter, .greatest:
       // A null of one side is a removal of the whole value, by which these rules do not go.
       guard let ours, let theirs else { return .later }
-      let before = ancestor.map { $0.fields[name] }
+      let before = mayBeOfCopy && rule == .counter ? nil : ancestor.map { $0.fields[name] }
       switch rule {
       case .union: return Self.union(ours, theirs, before).map { .both($0) } ?? .later
       case .counter: return Self.sum(ours, theirs, before)

@@ -206,6 +206,7 @@ package struct Intake {
       isWhatFeedShows: core.projections.sync.openBlocks[id].map { $0.changeTag == arrival.system.changeTag } == true,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
       mayHaveArrived: core.projections.attempted(entry?.pending) != nil,
+      mayBeOfCopy: entry?.pending.map { mayBeOfCopy(stamp, $0, core) } ?? false,
       namesCopy: isOlder && namesCopy(stamp, core))
   }
 
@@ -434,6 +435,16 @@ package struct Intake {
     let sync = core.projections.sync
     guard let seen = stamp.seen[core.writer] else { return }
     if !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN) { core.renameWriter() }
+  }
+
+  /// Whether a version names a mutation that is not of this log, under the writer number of what is owed and behind it. The log
+  /// that wrote it has its beginning in common with this one, and nothing says up to where.
+  private func mayBeOfCopy(_ stamp: Stamp, _ pending: Pending, _ core: borrowing StoreCore) -> Bool {
+    let sync = core.projections.sync
+    guard let writer = sync.tenures.last(where: { $0.first <= pending.first })?.writer, let seen = stamp.seen[writer]
+    else { return false }
+    return seen.lsn >= pending.first
+      && !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
   }
 
   /// Whether a version names a mutation under a writer number of this log's, now or before, that is not of this log.

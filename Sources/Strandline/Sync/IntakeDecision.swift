@@ -103,6 +103,9 @@ struct VersionSituation {
   let sendsAgain: Bool
   /// A request may have carried the edit, and its answer is not known.
   let mayHaveArrived: Bool
+  /// It names a mutation that a copy of this log wrote under the writer number of the edit, and that came after the edit or
+  /// what it was merged from: the copy may have sent those.
+  let mayBeOfCopy: Bool
   /// It is older than the base by the server's clock or by what it includes, and a copy of this log wrote it, or what it was made
   /// from, under this log's writer number: which of two mutations is the later does not follow from their LSNs.
   let namesCopy: Bool
@@ -425,6 +428,7 @@ struct VersionSituation {
       edit: rebased(edit, changed: changed), changed: changed, server: arrival.version,
       ancestor: edit.ancestor?.version, writer: writer)
     merge.own = changed.filter { isOwn($0, of: edit) }
+    merge.mayBeOfCopy = mayBeOfCopy
     guard merge.isConflict(rules) else {
       // The same values on both sides, or a new tag for the values that the edit was made from: its base is another one,
       // and no one is asked.
