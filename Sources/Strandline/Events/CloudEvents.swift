@@ -255,14 +255,18 @@ package struct Confirmed: EventPayload, Hashable {
   package static let kind = EventKind.confirmed
   package var zone: ZoneID
   package var names: [String]
+  /// Something says that the zone is the one that this store has synced, and not another one of that name.
+  package var isSameZone: Bool
 
-  package init(zone: ZoneID, names: [String]) {
+  package init(zone: ZoneID, names: [String], isSameZone: Bool) {
     self.zone = zone
     self.names = names
+    self.isSameZone = isSameZone
   }
   package init<Coder: FieldCoder>(_ confirmed: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, confirmed?.zone)
     names = try field("names", .list(.text), confirmed?.names)
+    isSameZone = try field("isSameZone", .flag, confirmed?.isSameZone)
   }
 }
 
@@ -324,7 +328,8 @@ package struct Blocked: EventPayload, Hashable {
   package enum Consequence: UInt8, Sendable, CaseIterable { case none = 1, lookup = 2, deleteAgain = 3 }
   package var id: RecordID
   package var subject: Subject
-  /// The mutation; none for a version.
+  /// The mutation. For a version that shows that the server went back in time: the event of the version here that the server
+  /// once acknowledged; none for any other version.
   package var lsn: LSN
   /// The version's tag; empty for a mutation.
   package var changeTag: String

@@ -254,7 +254,8 @@ struct VersionSituation {
     // A lookup shows no old page. An answer that lacks what the server acknowledged to this store means that the server
     // went back in time; one that lacks what other devices wrote may come from a replica that lags.
     guard lacksAcknowledged else { return IntakeDecision() }
-    var decision = blocking("the server answers with an older version than it once acknowledged", .none)
+    var decision = blocking(
+      "the server answers with an older version than it once acknowledged", .none, lacking: entry?.base?.version)
     decision.steps.append(
       .loseZone(
         words: "the server went back in time: it holds an older version of '\(id)' than it once acknowledged"))
@@ -466,11 +467,14 @@ struct VersionSituation {
     return decision
   }
 
-  private func blocking(_ words: String, _ consequence: Blocked.Consequence) -> IntakeDecision {
+  /// - Parameter lacking: what the server once acknowledged and does not have any more.
+  private func blocking(
+    _ words: String, _ consequence: Blocked.Consequence, lacking: LSN? = nil
+  ) -> IntakeDecision {
     var decision = IntakeDecision(steps: [
       .block(
         Blocked(
-          id: id, subject: .version, changeTag: arrival.system.changeTag ?? "", births: births,
+          id: id, subject: .version, lsn: lacking ?? .none, changeTag: arrival.system.changeTag ?? "", births: births,
           consequence: consequence, words: words))
     ])
     decision.counts.blocked = 1

@@ -118,7 +118,7 @@ extension SyncMachine {
       var next: (repeats: Int, id: ZoneID)?
       for (id, state) in projections.sync.zones where id.scope == scope && !state.isLost {
         guard fetches[id]?.isForced == true || (state.isDirty && fetchesFeed && (only == nil || only == id)),
-          refusedZones[id] == nil, !sweepsToEnd.contains(id)
+          refusedZones[id] == nil, sweeps[id] == nil
         else { continue }
         // One that repeats itself keeps no other one waiting.
         let candidate = (repeats: fetches[id]?.repeats ?? 0, id: id)
@@ -129,9 +129,13 @@ extension SyncMachine {
   }
 
   /// The zone is fetched to its end before anything that waits for it goes on.
+  ///
+  /// - Parameter startsOver: from its beginning. The server has just taken the token that it has.
   mutating func fetch(_ zone: ZoneID, startsOver: Bool = false) {
     fetches[zone, default: ZoneFetch()].isForced = true
-    if startsOver { fetches[zone]?.startsOver = true }
+    guard startsOver else { return }
+    fetches[zone]?.startsOver = true
+    fetches[zone]?.hadToken = true
   }
 
   /// Fetches a page of the next zone, from its token on. The old token stays until the first page without it is durable.
@@ -140,6 +144,8 @@ extension SyncMachine {
     var fetch = fetches[zone] ?? ZoneFetch()
     let asked = self.zone(zone)?.token
     var isReset = fetch.startsOver && asked != nil
+    // A token that is refused with this page says nothing.
+    let isSameZone = isReset && fetch.hadToken
     var isApplied = false
     let lists = !isReset && listsFirst(zone)
     do {
@@ -148,7 +154,8 @@ extension SyncMachine {
       }
       try fetch.count(page, of: zone)
       let commit = { (machine: inout SyncMachine) async throws in
-        isApplied = try await machine.apply(page, of: zone, asked: asked, isReset: isReset, &fetch)
+        isApplied = try await machine.apply(
+          page, of: zone, asked: asked, isReset: isReset, isSameZone: isSameZone, &fetch)
       }
       if page.moreComing, page.token != asked {
         try await askAhead(of: zone, since: page.token, fetch.limit, lists && !isReset, meanwhile: commit)
@@ -156,7 +163,7 @@ extension SyncMachine {
         try await commit(&self)
       }
       guard isApplied else { return true }
-      fetch.startsOver = false
+      (fetch.startsOver, fetch.hadToken) = (false, false)
       // The server may repeat an old page; one that goes on is in a loop.
       fetch.repeats = page.moreComing && page.token == asked ? fetch.repeats + 1 : 0
       fetches[zone] = fetch
@@ -211,7 +218,7 @@ extension SyncMachine {
   /// Applies a page and its token in one transaction; false if it exceeds one and is to be asked again in halves, or if the zone has
   /// another token by now.
   private mutating func apply(
-    _ page: ZonePage, of zone: ZoneID, asked: ChangeToken?, isReset: Bool, _ fetch: inout ZoneFetch
+    _ page: ZonePage, of zone: ZoneID, asked: ChangeToken?, isReset: Bool, isSameZone: Bool, _ fetch: inout ZoneFetch
   ) async throws -> Bool {
     let isFullFetch = isReset || asked == nil || self.zone(zone)?.isFullFetch == true
     let changes = page.changes.map { change in
@@ -229,6 +236,7 @@ extension SyncMachine {
         zone: zone, isLast: !page.moreComing, waitsForListed: true, startsOver: isReset || asked == nil,
         isRepeated: page.token == asked)
       let settlesChildren = try reviewsChildren(of: zone, after: page)
+      var knowsZone = false
       taken = try await store.take(
         changes, isFullFetch ? .fullFetch : .delta, serverOffset: offset, page: place
       ) { core in
@@ -245,9 +253,10 @@ extension SyncMachine {
         }
         // Without a token the page is the first one of a full fetch.
         if isReset || asked == nil { try core.beginSweep(of: zone) }
+        knowsZone = try isSameZone || core.knowsOne(of: changes)
         return true
       } after: { core in
-        let epoch = try core.confirm(changes, in: zone)
+        let epoch = try core.confirm(changes, in: zone, isSameZone: knowsZone)
         if page.token != asked || isReset {
           try core.append(
             .tokenAdvanced(
@@ -291,15 +300,14 @@ extension SyncMachine {
 
   /// The zone has been fetched to its end.
   private mutating func endFetch(of zone: ZoneID) async throws {
-    if options.direction != .pushOnly, !sweepsToEnd.contains(zone), showedOlder(zone) {
-      sweepsToEnd.insert(zone)
+    if options.direction != .pushOnly, sweeps[zone] == nil, showedOlder(zone) {
+      sweeps[zone] = OpenSweep()
       isReviewDue = true
       return
     }
     try await settleChildren(of: zone)
-    try await endSweep(of: zone)
-    sweepsToEnd.remove(zone)
-    fetches[zone] = nil
+    guard try await endSweep(of: zone) else { return }
+    (sweeps[zone], fetches[zone]) = (nil, nil)
     try endDoubts(in: zone)
     // What is still in doubt goes on waiting, for the feed from its beginning.
     for id in queue.fetched(zone) where doubts[id] == nil { sendAgain(id) }
@@ -368,8 +376,8 @@ extension SyncMachine {
         try await apply(refused.answers, to: refused.names, of: zone)
         return true
       }
-      guard let zone = sweepsToEnd.filter({ refusedZones[$0] == nil }).min() else { return false }
-      if self.zone(zone)?.isLost == true { sweepsToEnd.remove(zone) } else { try await endFetch(of: zone) }
+      guard let zone = sweepToGoOnWith else { return false }
+      if self.zone(zone)?.isLost == true { sweeps[zone] = nil } else { try await endFetch(of: zone) }
       return true
     }
     let some = Array(names.sorted().prefix(lookupsMax))
@@ -384,7 +392,7 @@ extension SyncMachine {
       case .signIn: throw signIn(error)
       case .zoneMissing:
         try await confirmLoss(of: zone, error)
-        lookUpLater(zone)
+        lookUpLater(zone, error)
         return true
       case _ where ErrorPolicy.mayBeOfOneRecord(error):
         if some.count == 1 {
@@ -395,7 +403,7 @@ extension SyncMachine {
         return true
       default:
         refusedZones[zone] = error
-        lookUpLater(zone)
+        lookUpLater(zone, error)
         return true
       }
     }
@@ -423,16 +431,22 @@ extension SyncMachine {
     guard let refused = lookupsRefused[zone], refused.isOfAll else { return }
     lookups[zone, default: []].formUnion(refused.names)
     (refusedZones[zone], lookupsMax) = (error, UploadPlan.operationsMax)
-    lookUpLater(zone)
+    lookUpLater(zone, error)
     try await pace.failed(.lookup, error, doing: "looking up records of zone '\(zone)'")
   }
 
   /// What could not be asked of a zone is asked again by the next run.
-  private mutating func lookUpLater(_ zone: ZoneID) {
+  private mutating func lookUpLater(_ zone: ZoneID, _ error: CloudError) {
     for name in lookups[zone] ?? [] where queue.waits[RecordID(name, zone: zone)] == .lookup {
       wait(RecordID(name, zone: zone), milliseconds: Self.lookupRetryMilliseconds)
     }
     (lookups[zone], lookupsRefused[zone]) = (nil, nil)
+    sweeps[zone]?.refusal = error
+  }
+
+  /// A zone whose sweep has waited for lookups that are answered by now.
+  private var sweepToGoOnWith: ZoneID? {
+    sweeps.filter { refusedZones[$0.key] == nil && !$0.value.isPaused }.keys.min()
   }
 
   private mutating func apply(_ found: [String: CloudResult], to names: [String], of zone: ZoneID) async throws {
@@ -444,8 +458,25 @@ extension SyncMachine {
       }
       return ServerChange(id, answer: found[name])
     }
+    var known: Set<RecordID> = []
+    if sweeps[zone]?.proof != nil {
+      for name in names {
+        let id = RecordID(name, zone: zone)
+        guard case .record(let server)? = found[name] else { continue }
+        if try store.projections.entry(id)?.base?.isOfLife(of: server) ?? false { known.insert(id) }
+      }
+    }
     let taken = try await store.take(changes, .lookup, serverOffset: database.serverOffsetMilliseconds)
     report.add(taken.report)
+    // A deletion may be settled by that, for which others wait.
+    if names.contains(where: { found[$0]?.isNotFound == true }) { queue.referencesMayHaveChanged(in: zone) }
+    var absent = Set(taken.absent)
+    for name in names {
+      let id = RecordID(name, zone: zone)
+      let isProof = sweeps[zone]?.proof?.take(found[name], of: id, isKnown: known.contains(id)) ?? false
+      // What the list did not show, no page will: the end of the sweep decides about it.
+      if isProof, queue.waits[id] != .lookup { absent.remove(id) }
+    }
     // The answer may say that the server went back in time.
     noteLoss(of: zone)
     for id in taken.touched.sorted() { try changed(id) }
@@ -458,7 +489,7 @@ extension SyncMachine {
         looked(up: id)
       }
     }
-    for id in taken.absent { doubt(id) }
+    for id in taken.absent where absent.contains(id) { doubt(id) }
   }
 
   /// The answer to a lookup does not say what the server has of a record: if that is needed to go on, it is looked up again, later
@@ -502,7 +533,7 @@ extension SyncMachine {
 
   /// Whether a record is to be looked up.
   var owesLookups: Bool {
-    if !lookups.isEmpty || !lookupsRefused.isEmpty { return true }
+    if !lookups.isEmpty || !lookupsRefused.isEmpty || sweepToGoOnWith != nil { return true }
     return isReviewDue && options.direction != .pushOnly && !blockedRecords.isEmpty
   }
 
@@ -545,6 +576,17 @@ extension SyncMachine.ZoneFetch {
       throw CloudError(
         .unexpectedServerResponse,
         reason: "\(emptyPages) pages of changes of zone '\(zone)' in a row were empty and said that more is to come")
+    }
+  }
+}
+
+extension CloudResult {
+  /// Whether the server does not have the record.
+  var isNotFound: Bool {
+    switch self {
+    case .deleted: true
+    case .failed(let error, _): error.code == .notFound
+    case .record: false
     }
   }
 }

@@ -113,6 +113,11 @@ extension SyncMachine {
           countRefusal(of: id, error)
           queue.wait(id, for: .fetch)
           fetch(zone)
+        case .missing where upload.operation.kind == .delete:
+          // A server that lags may not find what it has. If a lookup finds it, it is sent again, later and later.
+          countRefusal(of: id, error)
+          queue.wait(id, for: .lookup)
+          lookups[zone, default: []].insert(id.name)
         case .missing: doubt(id)
         case .retry:
           queue.wait(id, for: .fetch)
@@ -153,7 +158,8 @@ extension SyncMachine {
       try await growBack(answer.outcomes.count)
     }
     // What other devices have done may be the cause.
-    if options.direction == .both, answer.refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
+    let refusedCount = answer.refusedCount - answer.notFoundCount
+    if options.direction == .both, refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
       (isListDue, listPages) = (true, 0)
     }
   }
@@ -386,6 +392,8 @@ private struct Answer {
   /// How many were refused for a reason of their own.
   var refusedCount = 0
   var hasConflicts = false
+  /// How many of the refused ones are deletions of what the server did not find: it has most likely been deleted already.
+  var notFoundCount = 0
   /// Whether a record was deleted.
   var deletes = false
 
@@ -398,10 +406,12 @@ private struct Answer {
         outcomes.append((upload, .deleted))
       case .failed(let error, let server):
         let policy = ErrorPolicy.item(error)
-        if policy == .missing, upload.operation.kind == .delete {
+        if policy == .missing, upload.isPreparation {
+          // If the old life is there after all, the new one is refused because of it.
           outcomes.append((upload, .deleted))
         } else {
           if policy != .together { refusedCount += 1 }
+          if policy == .missing, upload.operation.kind == .delete { notFoundCount += 1 }
           if policy == .resolve { hasConflicts = true }
           outcomes.append((upload, .refused(error, policy, server)))
         }

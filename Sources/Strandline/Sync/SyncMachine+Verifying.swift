@@ -1,9 +1,9 @@
 // Compares a zone with what the server lists of it, from the beginning, and mends what is wrong here. Where both agree,
 // nothing is written: the pages are read beside the feed, whose token stays.
 //
-// A name that differs is looked up, and the answer enters as the answer to any lookup does. What was synced and is not
-// listed is removed as at the end of a sweep, with the same limit. Then both are compared once more: what still differs is for a
-// person to see.
+// A name that differs is looked up, and the answer enters as the answer to any lookup does. If it says that the server went
+// back in time, nothing is removed. What was synced and is not listed is looked up next, and removed as at the end of a
+// sweep, with the same limit. Then both are compared once more: what still differs is for a person to see.
 
 import StrandlineSystem
 
@@ -97,18 +97,62 @@ extension SyncMachine {
     }
   }
 
-  /// Has what differs looked up, and removes what the server does not have; false if that is so much that the zone is lost
-  /// instead.
+  /// Has what differs looked up, and then what is absent, and removes what the server does not have; false if the zone is
+  /// lost instead, because that is much, or everything.
   private mutating func mend(_ found: ZoneComparison) async throws -> Bool {
-    let absent = found.absent.keys.sorted()
-    guard absent.count <= max(Self.sweptMax, found.living / Self.sweptPart) else {
-      try await freeze(found.zone, absent: absent.count, living: found.living)
+    let zone = found.zone
+    let names = found.differences.filter { $0.value.kind != .unreadable }.keys
+    if !names.isEmpty { lookups[zone, default: []].formUnion(names) }
+    try await lookUpAll(of: zone)
+    guard !found.absent.isEmpty else { return true }
+    let isSameZone: Bool
+    if found.knowsZone { isSameZone = true } else { isSameZone = try await takesToken(of: zone) }
+    sweeps[zone] = OpenSweep(
+      proof: AbsenceProof(
+        living: found.living, isSameZone: isSameZone, absent: found.absent.map { ($0.key, $0.value.version) }))
+    defer { sweeps[zone] = nil }
+    while var proof = sweeps[zone]?.proof {
+      let step = try await prove(&proof, in: zone, nil)
+      sweeps[zone] = OpenSweep(proof: proof)
+      switch step {
+      case .lookUp: try await lookUpAll(of: zone)
+      case .ask, .lose: return false
+      case .wait, .remove, .end: return true
+      }
+    }
+    return true
+  }
+
+  /// Looks up what is to be looked up of a zone.
+  ///
+  /// - Throws: what refuses that; `.zoneLost` if an answer says that the server went back in time.
+  private mutating func lookUpAll(of zone: ZoneID) async throws {
+    while lookups[zone] != nil || lookupsRefused[zone] != nil {
+      try Task.checkCancellation()
+      try store.requireWritable()
+      if let wait = pace.wait(for: .lookup) { try await sleep(wait) } else { _ = try await lookUpNext() }
+    }
+    if let state = self.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
+    if let refusal = refusedZones[zone] ?? sweeps[zone]?.refusal {
+      throw refusal.asStrandlineError("verifying zone '\(zone)'")
+    }
+  }
+
+  /// Whether the server takes the token that this store has of a zone, as it does for no other zone of that name.
+  private mutating func takesToken(of zone: ZoneID) async throws -> Bool {
+    guard let token = self.zone(zone)?.token else { return false }
+    var fetch = ZoneFetch()
+    fetch.limit = 1
+    do {
+      while true {
+        if let wait = pace.wait(for: .page) { try await sleep(wait) }
+        if try await list(zone, since: token, &fetch) != nil { return true }
+      }
+    } catch let error as StrandlineError
+      where (error.underlying as? CloudError).map(ErrorPolicy.mayBeExpiredToken) ?? false
+    {
       return false
     }
-    try await remove(absent, from: found.zone, nil)
-    let names = found.differences.filter { $0.value.kind != .unreadable }.keys
-    if !names.isEmpty { lookups[found.zone, default: []].formUnion(names) }
-    return true
   }
 }
 
@@ -130,8 +174,10 @@ private struct ZoneComparison {
   var listed: [Int: UInt64] = [:]
   /// By name.
   var differences: [String: Difference] = [:]
-  /// What was synced and is not listed, with the digest of each.
-  var absent: [RecordID: UInt64] = [:]
+  /// What was synced and is not listed, with the version and the digest of each.
+  var absent: [RecordID: (version: LSN, digest: UInt64)] = [:]
+  /// The list shows a record that this store has, or one that it knows to be deleted.
+  var knowsZone = false
   /// How many synced records live here.
   var living = 0
   var digestHere: UInt64 = 0
@@ -145,9 +191,10 @@ private struct ZoneComparison {
   /// Takes in what the server lists of one record. It may be listed again, if it has changed meanwhile.
   mutating func take(_ change: ZoneChange, _ store: RecordStore) throws {
     forget(change.name)
-    let base = try store.projections.entry(RecordID(change.name, zone: zone))?.base
+    let known = try store.projections.look(RecordID(change.name, zone: zone))
+    let base = known.entry?.base
     switch change {
-    case .deleted: break
+    case .deleted: if known.isOfServer { knowsZone = true }
     case .failed:
       listed[change.name.hashValue] = 0
       differences[change.name] = Difference(kind: .unreadable, base: base?.version)
@@ -155,6 +202,7 @@ private struct ZoneComparison {
       let there = record.contentDigest
       listed[record.name.hashValue] = there
       digestThere &+= there
+      if base?.isOfLife(of: record) == true { knowsZone = true }
       guard let base else {
         differences[record.name] = Difference(kind: .missingHere, there: there)
         return
@@ -182,7 +230,7 @@ private struct ZoneComparison {
       living += 1
       guard base.version <= end, listed[id.name.hashValue] == nil else { continue }
       let here = try store.digest(of: base, id)
-      absent[id] = here
+      absent[id] = (base.version, here)
       digestHere &+= here
     }
   }
@@ -195,7 +243,7 @@ private struct ZoneComparison {
       digestHere &-= known.here
       digestThere &-= known.there
     }
-    for (id, here) in absent {
+    for (id, (_, here)) in absent {
       if let base = try store.projections.entry(id)?.base, base.version <= end { continue }
       absent[id] = nil
       digestHere &-= here

@@ -1,0 +1,162 @@
+// What follows from what a full fetch, or a comparison, did not list.
+//
+// A list that lacks a record is no proof: a server may leave a page out, or say too early that it was the last one. So the
+// server is asked for each absent record by name, and only what it does not find then is gone. If nothing is left of all that
+// this store has synced, it may be another zone under the same name, which no deletion has emptied: then nothing is removed
+// either, unless something says that it is the same one.
+
+/// What is known of a zone when its list has ended, and of the records of this store that it lacks.
+package struct AbsenceKnowledge: Hashable, Sendable {
+  /// How many synced records live here, the absent ones among them.
+  package var living = 0
+  /// Absent records for which the server has not been asked by name.
+  package var unasked = 0
+  /// Those for which it was asked, and whose answer does not say whether it has them.
+  package var untold = 0
+  /// Those that it does not have.
+  package var gone = 0
+  /// Names of which nothing is here but that they could not be read, and that are still to be asked for.
+  package var unread = 0
+  /// Something says that the zone is the one that this store has synced: the server has taken its change token since, or has
+  /// shown a record that this store had, or that it knows to be deleted.
+  package var isSameZone = false
+  /// A person, or a rule of the app's, has said which side stands.
+  package var isDecided = false
+  /// The app follows such a zone if it was made anew, without a question.
+  package var followsRemade = false
+
+  /// What is done next.
+  package enum Step: Hashable, Sendable {
+    /// Absent records are looked up.
+    case lookUp
+    /// What is gone is removed, and the rest is done later.
+    case remove
+    /// So much is absent that a person is asked.
+    case ask
+    /// Nothing of what this store knows is left: the zone is lost.
+    case lose
+    /// Some answers did not say it: they are asked for again by the next run.
+    case wait
+    /// Nothing is absent.
+    case end
+  }
+
+  /// So many records are removed without a question, or this part of the zone's if that is more.
+  static let removedMax = 100
+  static let removedPart = 5
+
+  package init() {}
+
+  private var isMuch: Bool { unasked + untold + gone > max(Self.removedMax, living / Self.removedPart) }
+
+  /// What follows. The first line that applies decides.
+  ///
+  /// | known | follows |
+  /// | --- | --- |
+  /// | it is the same zone, nobody has decided, much is absent | a person is asked |
+  /// | it is the same zone, or somebody has decided; something is to be asked for | look up |
+  /// | the same; something is gone | remove |
+  /// | nothing says that it is the same zone; much is absent, and the first lookups have found none that was known here | lost |
+  /// | the same; something is to be asked for | look up |
+  /// | the same; something is gone, and all is told | lost, or removed if the app follows such zones |
+  /// | some answers did not say it | wait |
+  /// | nothing is absent | end |
+  package func next() -> Step {
+    if isSameZone || isDecided {
+      if !isDecided, isMuch { return .ask }
+      if unasked + unread > 0 { return .lookUp }
+      if gone > 0 { return .remove }
+    } else {
+      if gone > 0, isMuch, !followsRemade { return .lose }
+      if unasked + unread > 0 { return .lookUp }
+      if gone > 0, untold == 0 { return followsRemade ? .remove : .lose }
+    }
+    return untold > 0 ? .wait : .end
+  }
+}
+
+/// The absent records of one zone while they are looked up.
+struct AbsenceProof: Sendable {
+  /// How many synced records live here.
+  let living: Int
+  /// See `AbsenceKnowledge`.
+  private(set) var isSameZone: Bool
+  /// What is to be asked for; the next one last.
+  private var order: [RecordID]
+  /// What has no answer, with the event of the version that is absent; `.none` if only the name is known.
+  private var open: [RecordID: LSN] = [:]
+  private var untold: Set<RecordID> = []
+  private var unread: Int
+  /// What the server does not have, with the event of the version that is absent.
+  private(set) var gone: [(id: RecordID, version: LSN)] = []
+  /// How many of those were removed.
+  private(set) var removed = 0
+  /// The last answer that did not say whether the server has a record.
+  private(set) var failure: CloudError?
+  /// All are asked for, and some answers are missing: this run asks no more.
+  var isPaused = false
+
+  /// - Parameters:
+  ///   - absent: the synced records that were not listed, each with the event of the version that is here.
+  ///   - unread: the records that could not be read and were not listed either.
+  init(living: Int, isSameZone: Bool, absent: [(id: RecordID, version: LSN)], unread: [RecordID] = []) {
+    (self.living, self.isSameZone) = (living, isSameZone)
+    for id in unread { open[id] = LSN.none }
+    for (id, version) in absent { open[id] = version }
+    self.unread = open.values.count { $0 == .none }
+    order = open.keys.sorted(by: >)
+  }
+
+  /// What is known by now.
+  var knowledge: AbsenceKnowledge {
+    var known = AbsenceKnowledge()
+    (known.living, known.isSameZone) = (living, isSameZone)
+    (known.unasked, known.untold) = (open.count - unread - untold.count, untold.count)
+    (known.gone, known.unread) = (gone.count, unread)
+    return known
+  }
+
+  /// The names to ask for next.
+  mutating func names(_ count: Int) -> [String] {
+    while let last = order.last, open[last] == nil || untold.contains(last) { order.removeLast() }
+    return order.suffix(count).map(\.name)
+  }
+
+  /// Takes what an answer to a lookup says of a record; false if this is not about it.
+  ///
+  /// - Parameter isKnown: the answer shows the record that this store has, and not another life under its name.
+  mutating func take(_ answer: CloudResult?, of id: RecordID, isKnown: Bool) -> Bool {
+    guard let version = open[id] else { return false }
+    let isOfName = version == .none
+    func close() {
+      open[id] = nil
+      untold.remove(id)
+      if isOfName { unread -= 1 }
+    }
+    func fail(_ error: CloudError) {
+      failure = error
+      if isOfName { close() } else { untold.insert(id) }
+    }
+    switch answer {
+    case .record?:
+      close()
+      if isKnown { isSameZone = true }
+    case let answer? where answer.isNotFound:
+      close()
+      if !isOfName { gone.append((id, version)) }
+    case .failed(let error, _)? where !error.raw.isEmpty || ErrorPolicy.mayBeOfOneRecord(error):
+      // The server has it, and does not show it: it is held by its name.
+      close()
+    case .failed(let error, _)?: fail(error)
+    case .deleted?, nil:
+      fail(CloudError(.unexpectedServerResponse, reason: "the answer to a lookup says nothing of '\(id.name)'"))
+    }
+    return true
+  }
+
+  /// What is gone has been removed.
+  mutating func removedGone() {
+    removed += gone.count
+    gone = []
+  }
+}
