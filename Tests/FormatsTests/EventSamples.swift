@@ -146,7 +146,7 @@ enum EventSamples {
       .zoneChanged(
         ZoneChanged(
           zone: zone, change: .reset, words: "lost", policy: "server", ruledMilliseconds: 1_780_000_000_000)),
-      .sweepBegan(SweepBegan(zone: zone, epoch: 1)),
+      .sweepBegan(SweepBegan(zone: zone, epoch: 7, since: 4)),
       .sweepEnded(SweepEnded(zone: zone, epoch: 1, seen: 130, removed: 2)),
       .assetUploaded(
         AssetUploaded(id: id, lsn: LSN(3), field: "file", receipt: "p", wallMilliseconds: wall)),

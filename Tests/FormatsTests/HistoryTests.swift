@@ -267,7 +267,8 @@ private struct RandomHistory {
       return .zoneChanged(
         ZoneChanged(
           zone: zone(), change: change, words: tag(), policy: some(["", "server", "here"]), ruledMilliseconds: ruled))
-    case .sweepBegan: return .sweepBegan(SweepBegan(zone: zone(), epoch: 1 + random.below(9)))
+    case .sweepBegan:
+      return .sweepBegan(SweepBegan(zone: zone(), epoch: 1 + random.below(9), since: 1 + random.below(9)))
     case .sweepEnded: return .sweepEnded(SweepEnded(zone: zone(), epoch: 1, seen: 1, removed: 0))
     case .assetUploaded:
       return .assetUploaded(AssetUploaded(id: id(), lsn: earlier(), field: "f", receipt: "r", wallMilliseconds: 0))

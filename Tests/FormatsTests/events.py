@@ -293,8 +293,8 @@ STORE = {
     14: "released record:id lsn:varint",
     15: "discarded record:id lsn:varint",
     16: "tokenAdvanced zone:zone asked:text? token:text sweepEpoch:varint",
-    17: "zoneChanged zone:zone change:1-5 reason:1-8? words:text policy:text ruled:zigzag",
-    18: "sweepBegan zone:zone epoch:varint",
+    17: "zoneChanged zone:zone change:1-6 reason:1-8? words:text policy:text ruled:zigzag",
+    18: "sweepBegan zone:zone epoch:varint since:varint",
     19: "sweepEnded zone:zone epoch:varint seen:varint removed:varint",
     20: "assetUploaded record:id lsn:varint field:text receipt:text wall:zigzag",
     21: "accountChanged userHash:u64 isParked:flag",
@@ -539,7 +539,7 @@ class State:
 
     def zone(self, zone):
         blank = {"wasSeen": False, "isDirty": False, "lostReason": None, "lostWords": "", "token": None, "tokenLSN": 0}
-        blank.update(isFullFetch=False, isNew=False, hasGhosts=False, sweepEpoch=0, resetPolicy="", ruled=0)
+        blank.update(isFullFetch=False, isNew=False, hasGhosts=False, sweepEpoch=0, unprovedSince=0, resetPolicy="", ruled=0)
         return self.zones.setdefault(zone_key(zone), blank)
 
     # One step a kind
@@ -715,6 +715,9 @@ class State:
             zone["isFullFetch"] = True
 
     def on_zoneChanged(self, lsn, event):
+        if event["change"] == 6:
+            self.zones.pop(zone_key(event["zone"]), None)
+            return
         zone = self.zone(event["zone"])
         if event["change"] == 1:
             zone.update(wasSeen=True, isNew=event["policy"] == "new", lostReason=None, lostWords="")
@@ -744,10 +747,10 @@ class State:
             listed.pop(one, None)
 
     def on_sweepBegan(self, lsn, event):
-        self.zone(event["zone"])["sweepEpoch"] = event["epoch"]
+        self.zone(event["zone"]).update(sweepEpoch=event["epoch"], unprovedSince=event["since"])
 
     def on_sweepEnded(self, lsn, event):
-        self.zone(event["zone"]).update(sweepEpoch=0, hasGhosts=False, resetPolicy="")
+        self.zone(event["zone"]).update(sweepEpoch=0, unprovedSince=0, hasGhosts=False, resetPolicy="")
 
     def on_accountChanged(self, lsn, event):
         self.parked = event["isParked"]

@@ -28,7 +28,7 @@ ROWS = {
     "zoneCount": "zone:zone count:varint types:typeCount*",
     "typeCount": "type:text count:varint",
     "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-8? lostWords:text token:text? tokenLSN:varint"
-    " isFullFetch:flag isNew:flag hasGhosts:flag sweepEpoch:varint resetPolicy:text ruled:zigzag",
+    " isFullFetch:flag isNew:flag hasGhosts:flag sweepEpoch:varint unprovedSince:varint resetPolicy:text ruled:zigzag",
     "listing": "zone:zone lsn:varint names:varint",
     "tenure": "tenure:u64 writer:u64 first:varint",
     "declaredIndex": "number:u32 type:text fields:declaredField*",

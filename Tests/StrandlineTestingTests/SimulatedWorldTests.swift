@@ -208,7 +208,7 @@ struct FamousWorld: CustomTestStringConvertible, Sendable {
 
   init(_ story: String, seed: UInt64, devices: Int, steps: Set<Int>, without missing: WorldFaults = []) {
     (self.story, self.seed, self.devices, self.steps) = (story, seed, devices, steps)
-    faults = WorldFaults.all.subtracting(missing).subtracting(.later)
+    faults = WorldFaults.all.subtracting(missing).subtracting(.later.union(.alone))
   }
 
   var testDescription: String { "\(seed): \(story)" }

@@ -346,6 +346,7 @@ func openWithPolicies(at folder: String, cloud: any CloudDatabase) async throws 
   var configuration = SyncConfiguration(cloud)
   configuration.zoneLosses[.purged] = .removeHere  // the user had the app's data removed from iCloud
   configuration.zoneLosses[.encryptedDataReset] = .uploadAgain
+  configuration.zoneLosses.remadeFollowedMax = 20  // if so few records of it are here, and nothing is unsent
   configuration.batch.operations = 50
   configuration.overQuota.longest = .seconds(3_600)
   return try await RecordStore.open(at: folder, syncing: configuration)

@@ -147,10 +147,7 @@ final class RefusingCloud: CloudDatabase {
     var results = try await web.lookup(names, in: zone)
     let shown = script.withLock { $0.shown }
     for name in names {
-      // What the server does not have, it does not show in another form.
-      if case .record? = results[name], case .failed(_, let error)? = shown[name] {
-        results[name] = .failed(error, serverRecord: nil)
-      }
+      if case .failed(_, let error)? = shown[name] { results[name] = .failed(error, serverRecord: nil) }
     }
     return results
   }

@@ -58,6 +58,8 @@ package struct ZoneChanged: EventPayload, Hashable {
     case lost = 4
     /// Its token was dropped; a full fetch follows.
     case reset = 5
+    /// A list named it, the server does not have it, and nothing of it is here: it is as if it had not been named.
+    case forgotten = 6
   }
   package var zone: ZoneID
   package var change: Change
@@ -115,14 +117,18 @@ package struct SweepBegan: EventPayload, Hashable {
   package static let kind = EventKind.sweepBegan
   package var zone: ZoneID
   package var epoch: UInt64
+  /// The epoch of the first sweep of the zone since one has ended. What was fetched after it may be of another zone of that name.
+  package var since: UInt64
 
-  package init(zone: ZoneID, epoch: UInt64) {
+  package init(zone: ZoneID, epoch: UInt64, since: UInt64) {
     self.zone = zone
     self.epoch = epoch
+    self.since = since
   }
   package init<Coder: FieldCoder>(_ began: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, began?.zone)
     epoch = try field("epoch", .varint, began?.epoch)
+    since = try field("since", .varint, began?.since)
   }
 }
 

@@ -50,7 +50,8 @@ public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, Codable, CaseI
 
 /// Why a zone is not synced: the server no longer has it, or has less of it than before, or the app has ended it.
 public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
-  /// It was deleted: by another device, or by one that shared it.
+  /// It was deleted: by another device, or by one that shared it. If there is a zone of that name all the same, it was emptied, or
+  /// deleted and made again: nothing is left of what this store knew of it.
   case deleted = 1
   /// The user had the app's data removed from iCloud.
   case purged = 2

@@ -20,8 +20,8 @@ package struct AbsenceKnowledge: Hashable, Sendable {
   /// Something says that the zone is the one that this store has synced: the server has taken its change token since, or has
   /// shown a record that this store had, or that it knows to be deleted.
   package var isSameZone = false
-  /// A person, or a rule of the app's, has said which side stands.
-  package var isDecided = false
+  /// The side that a person, or a rule of the app's, lets stand.
+  package var decided: ResyncSource?
   /// The app follows such a zone if it was made anew, without a question.
   package var followsRemade = false
 
@@ -35,7 +35,9 @@ package struct AbsenceKnowledge: Hashable, Sendable {
     case ask
     /// Nothing of what this store knows is left: the zone is lost.
     case lose
-    /// Some answers did not say it: they are asked for again by the next run.
+    /// Some answers did not say it: each of these records is asked for in each run until one does.
+    case setAside
+    /// The same, and nothing more can be done about the zone before: the next run goes on.
     case wait
     /// Nothing is absent.
     case end
@@ -56,16 +58,18 @@ package struct AbsenceKnowledge: Hashable, Sendable {
   /// | it is the same zone, nobody has decided, much is absent | a person is asked |
   /// | it is the same zone, or somebody has decided; something is to be asked for | look up |
   /// | the same; something is gone | remove |
+  /// | the same; some answers did not say it | set them aside, or wait if this store's side stands |
   /// | nothing says that it is the same zone; much is absent, and the first lookups have found none that was known here | lost |
   /// | the same; something is to be asked for | look up |
   /// | the same; something is gone, and all is told | lost, or removed if the app follows such zones |
   /// | some answers did not say it | wait |
   /// | nothing is absent | end |
   package func next() -> Step {
-    if isSameZone || isDecided {
-      if !isDecided, isMuch { return .ask }
+    if isSameZone || decided != nil {
+      if decided == nil, isMuch { return .ask }
       if unasked + unread > 0 { return .lookUp }
       if gone > 0 { return .remove }
+      if untold > 0, decided != .here { return .setAside }
     } else {
       if gone > 0, isMuch, !followsRemade { return .lose }
       if unasked + unread > 0 { return .lookUp }
@@ -81,6 +85,7 @@ struct AbsenceProof: Sendable {
   let living: Int
   /// See `AbsenceKnowledge`.
   private(set) var isSameZone: Bool
+  private let knownUpTo: LSN
   /// What is to be asked for; the next one last.
   private var order: [RecordID]
   /// What has no answer, with the event of the version that is absent; `.none` if only the name is known.
@@ -97,10 +102,14 @@ struct AbsenceProof: Sendable {
   var isPaused = false
 
   /// - Parameters:
+  ///   - knownUpTo: what came here later may be of another zone of that name.
   ///   - absent: the synced records that were not listed, each with the event of the version that is here.
   ///   - unread: the records that could not be read and were not listed either.
-  init(living: Int, isSameZone: Bool, absent: [(id: RecordID, version: LSN)], unread: [RecordID] = []) {
-    (self.living, self.isSameZone) = (living, isSameZone)
+  init(
+    living: Int, isSameZone: Bool, knownUpTo: LSN = LSN(rawValue: .max), absent: [(id: RecordID, version: LSN)],
+    unread: [RecordID] = []
+  ) {
+    (self.living, self.isSameZone, self.knownUpTo) = (living, isSameZone, knownUpTo)
     for id in unread { open[id] = LSN.none }
     for (id, version) in absent { open[id] = version }
     self.unread = open.values.count { $0 == .none }
@@ -140,18 +149,28 @@ struct AbsenceProof: Sendable {
     switch answer {
     case .record?:
       close()
-      if isKnown { isSameZone = true }
+      if isKnown, version <= knownUpTo { isSameZone = true }
     case let answer? where answer.isNotFound:
       close()
       if !isOfName { gone.append((id, version)) }
-    case .failed(let error, _)? where !error.raw.isEmpty || ErrorPolicy.mayBeOfOneRecord(error):
-      // The server has it, and does not show it: it is held by its name.
+    case .failed(let error, _)? where !error.raw.isEmpty:
+      // The server has it, and it cannot be read: it is held by its name.
       close()
     case .failed(let error, _)?: fail(error)
     case .deleted?, nil:
       fail(CloudError(.unexpectedServerResponse, reason: "the answer to a lookup says nothing of '\(id.name)'"))
     }
     return true
+  }
+
+  /// The records whose answers did not say whether the server has them, each with the event of its version. They are left to
+  /// others.
+  mutating func takeUntold() -> [(id: RecordID, version: LSN)] {
+    defer {
+      for id in untold { open[id] = nil }
+      untold = []
+    }
+    return untold.sorted().compactMap { id in open[id].map { (id, $0) } }
   }
 
   /// What is gone has been removed.

@@ -42,6 +42,11 @@ extension SyncMachine {
     isListDue = page.moreComing
     guard page.token != asked || !page.zones.isEmpty else { return true }
     var lost: [ZoneID] = []
+    var unknown: Set<ZoneID> = []
+    for gone in page.zones where gone.loss != nil {
+      let zone = Self.zone(gone, scope, of: store.projections.sync)
+      if try store.hasNothing(of: zone) { unknown.insert(zone) }
+    }
     try await store.commit { core in
       lost = []
       guard core.projections.sync.databaseTokens[scope] == asked else { return }
@@ -52,7 +57,7 @@ extension SyncMachine {
             .zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: "the database's token expired")))
         }
       }
-      lost = try Self.apply(page.zones, scope, &core)
+      lost = try Self.apply(page.zones, scope, unknown: unknown, &core)
       try core.append(.databaseTokenAdvanced(DatabaseTokenAdvanced(scope: scope, asked: token, token: page.token)))
     }
     for zone in lost { noteLoss(of: zone) }
@@ -75,23 +80,33 @@ extension SyncMachine {
     }
   }
 
+  /// A zone of a list, as this store names it.
+  private static func zone(_ zone: DatabasePage.Zone, _ scope: DatabaseScope, of sync: SyncState) -> ZoneID {
+    var id = zone.id
+    id.scope = scope
+    return Account(sync).canonical(id)
+  }
+
   /// Marks the zones that have changed, and returns those that are gone.
+  ///
+  /// - Parameter unknown: those of which nothing is here.
   private static func apply(
-    _ zones: [DatabasePage.Zone], _ scope: DatabaseScope, _ core: inout StoreCore
+    _ zones: [DatabasePage.Zone], _ scope: DatabaseScope, unknown: Set<ZoneID>, _ core: inout StoreCore
   ) throws -> [ZoneID] {
-    let account = Account(core.projections.sync)
     var lost: [ZoneID] = []
     // The default zone has no feed, and nothing in it is this store's.
     for zone in zones where zone.id.name != Names.defaultZone {
-      var id = zone.id
-      id.scope = scope
-      id = account.canonical(id)
+      let id = Self.zone(zone, scope, of: core.projections.sync)
       if var loss = zone.loss {
         // That the app ended it is this store's to say.
         if loss == .erasing || loss == .erased { loss = .deleted }
         // A zone that this log never saw at the server has nothing here to freeze, and of one that a person has decided about
         // the fetch finds out.
         if let state = core.projections.sync.zones[id], state.wasSeen, !state.isErased, !state.isDecided {
+          guard !unknown.contains(id) else {
+            try core.append(.zoneChanged(ZoneChanged(zone: id, change: .forgotten)))
+            continue
+          }
           try core.append(.zoneChanged(.lost(id, loss, words: "the list of changed zones says that it is gone")))
           lost.append(id)
         }
@@ -253,7 +268,7 @@ extension SyncMachine {
         }
         // Without a token the page is the first one of a full fetch.
         if isReset || asked == nil { try core.beginSweep(of: zone) }
-        knowsZone = try isSameZone || core.knowsOne(of: changes)
+        knowsZone = try isSameZone || core.knowsOne(of: changes, in: zone)
         return true
       } after: { core in
         let epoch = try core.confirm(changes, in: zone, isSameZone: knowsZone)
@@ -277,6 +292,12 @@ extension SyncMachine {
     }
     // It says nothing of the feed that begins anew.
     if taken.wasDropped { return false }
+    try goOn(after: page, of: zone, taken)
+    return true
+  }
+
+  /// A page was applied.
+  private mutating func goOn(after page: ZonePage, of zone: ZoneID, _ taken: TakenChanges) throws {
     report.add(taken.report)
     for id in taken.touched.sorted() { try changed(id) }
     // What is owed here is not sent before the server's version has come.
@@ -286,7 +307,6 @@ extension SyncMachine {
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     // What it blocked is looked up in this run.
     if taken.report.blocked > 0 { isReviewDue = true }
-    return true
   }
 
   /// Ends the fetch of a zone whose smallest page is still too large to be applied; false, as it is not. Nothing is thrown: the
@@ -350,6 +370,12 @@ extension SyncMachine {
       return
     }
     if self.zone(zone)?.resetPolicy == ResyncSource.server.rawValue { return try await removeAll(of: zone) }
+    if try store.hasNothing(of: zone) {
+      // There is nothing to ask a person about.
+      try await store.commit { try $0.append(.zoneChanged(ZoneChanged(zone: zone, change: .forgotten))) }
+      fetches[zone] = nil
+      return
+    }
     try await store.commit { core in
       try core.appendLoss(of: zone, .notFound, words: "the server does not have it: \(error)")
     }

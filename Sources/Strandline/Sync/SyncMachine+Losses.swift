@@ -96,6 +96,16 @@ extension StoreCore {
 }
 
 extension RecordStore {
+  /// Whether nothing of a zone is here but its name, which a list has named: no token, no record, and nothing that is owed or held.
+  func hasNothing(of zone: ZoneID) throws -> Bool {
+    let isKnown = projections.withLock { projections in
+      let sync = projections.sync
+      return sync.zones[zone]?.token != nil || projections.records.living[zone]?.total ?? 0 > 0
+        || sync.unread.keys.contains { $0.zone == zone }
+    }
+    return try !isKnown && owed(in: zone) == 0
+  }
+
   /// How many records of a zone owe something. O(all that do): asked when a zone is lost.
   func owed(in zone: ZoneID) throws -> Int {
     let lsns = projections.owed(.max, after: .none, upTo: source.durableLSN)

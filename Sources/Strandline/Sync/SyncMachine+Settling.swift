@@ -108,17 +108,7 @@ extension SyncMachine {
         if policy != .retry, policy != .signIn { postponed[id] = nil }
         switch policy {
         case .resolve: resolve(upload, isKnown: server != nil)
-        case .missing where upload.operation.kind == .create:
-          // There is nothing that it could have missed.
-          countRefusal(of: id, error)
-          queue.wait(id, for: .fetch)
-          fetch(zone)
-        case .missing where upload.operation.kind == .delete:
-          // A server that lags may not find what it has. If a lookup finds it, it is sent again, later and later.
-          countRefusal(of: id, error)
-          queue.wait(id, for: .lookup)
-          lookups[zone, default: []].insert(id.name)
-        case .missing: doubt(id)
+        case .missing: miss(upload, error)
         case .retry:
           queue.wait(id, for: .fetch)
           fetch(zone)
@@ -161,6 +151,24 @@ extension SyncMachine {
     let refusedCount = answer.refusedCount - answer.notFoundCount
     if options.direction == .both, refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
       (isListDue, listPages) = (true, 0)
+    }
+  }
+
+  /// The server did not find what a request was about.
+  private mutating func miss(_ upload: Upload, _ error: CloudError) {
+    let id = upload.id
+    switch upload.operation.kind {
+    case .create:
+      // There is nothing that it could have missed.
+      countRefusal(of: id, error)
+      queue.wait(id, for: .fetch)
+      fetch(id.zone)
+    case .delete:
+      // A server that lags may not find what it has. If a lookup finds it, it is sent again, later and later.
+      countRefusal(of: id, error)
+      queue.wait(id, for: .lookup)
+      lookups[id.zone, default: []].insert(id.name)
+    default: doubt(id)
     }
   }
 
@@ -406,15 +414,10 @@ private struct Answer {
         outcomes.append((upload, .deleted))
       case .failed(let error, let server):
         let policy = ErrorPolicy.item(error)
-        if policy == .missing, upload.isPreparation {
-          // If the old life is there after all, the new one is refused because of it.
-          outcomes.append((upload, .deleted))
-        } else {
-          if policy != .together { refusedCount += 1 }
-          if policy == .missing, upload.operation.kind == .delete { notFoundCount += 1 }
-          if policy == .resolve { hasConflicts = true }
-          outcomes.append((upload, .refused(error, policy, server)))
-        }
+        if policy != .together { refusedCount += 1 }
+        if policy == .missing, upload.operation.kind == .delete { notFoundCount += 1 }
+        if policy == .resolve { hasConflicts = true }
+        outcomes.append((upload, .refused(error, policy, server)))
       case nil: break
       }
     }

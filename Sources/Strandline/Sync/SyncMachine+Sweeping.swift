@@ -53,7 +53,7 @@ extension SyncMachine {
     }
     let source = ResyncSource(rawValue: state.resetPolicy)
     switch try await prove(&proof, in: zone, source) {
-    case .lookUp, .wait, .remove:
+    case .lookUp, .wait, .remove, .setAside:
       sweeps[zone] = OpenSweep(proof: proof)
       return false
     case .ask, .lose: return true
@@ -79,7 +79,7 @@ extension SyncMachine {
   ) async throws -> AbsenceKnowledge.Step {
     while true {
       var known = proof.knowledge
-      known.isDecided = source != nil
+      known.decided = source
       if !known.isSameZone, known.gone > 0, known.living <= policies.losses.remadeFollowedMax {
         known.followsRemade = try store.owed(in: zone) == 0
       }
@@ -96,16 +96,40 @@ extension SyncMachine {
         let absent = String.count(known.unasked + known.untold + known.gone, "record")
         try await freeze(
           zone, .deleted,
-          "it was emptied, or deleted and made again: the server has none of the \(absent) that this store knows of it")
+          "it was emptied, or deleted and made again: the server has nothing of what this store knows of it (\(absent))"
+        )
       case .remove:
         let gone = try proof.gone.filter { try store.projections.entry($0.id)?.base?.version == $0.version }
         try await remove(gone.map(\.id), from: zone, source)
         proof.removedGone()
         if known.followsRemade { sayFollowed(zone) }
         continue
+      case .setAside:
+        try await setAside(proof.takeUntold())
+        continue
       case .end: break
       }
       return step
+    }
+  }
+
+  /// Notes that records may be gone. They are looked up in each run until an answer says it.
+  private mutating func setAside(_ records: [(id: RecordID, version: LSN)]) async throws {
+    for start in stride(from: 0, to: records.count, by: Self.removedAtOnce) {
+      let some = records[start..<min(records.count, start + Self.removedAtOnce)]
+      try await store.commit { core in
+        for (id, version) in some {
+          // Of what was edited meanwhile, the answer to the edit says it.
+          guard let entry = try core.projections.entry(id), entry.base?.version == version, entry.pending == nil else {
+            continue
+          }
+          try core.append(
+            .blocked(
+              Blocked(
+                id: id, subject: .deletion, births: [], consequence: .lookup,
+                words: "a full fetch did not show it, and the server did not say whether it has it")))
+        }
+      }
     }
   }
 
@@ -183,7 +207,9 @@ extension StoreCore {
       )
     }
     guard hasGhosts == true || living ?? 0 > 0 || isUnread else { return }
-    try append(.sweepBegan(SweepBegan(zone: zone, epoch: projections.appliedLSN.rawValue + 1)))
+    let epoch = projections.appliedLSN.rawValue + 1
+    let unproved = projections.sync.zones[zone]?.unprovedSince ?? 0
+    try append(.sweepBegan(SweepBegan(zone: zone, epoch: epoch, since: unproved == 0 ? epoch : unproved)))
   }
 
   /// Appends which of a page's records the open sweep has seen, as far as their bases do not say it. Returns the sweep's
@@ -206,16 +232,19 @@ extension StoreCore {
     return epoch
   }
 
-  /// Whether changes that are not applied yet show a record that this store has, of the same life by its creation at the
-  /// server, or one that it knows to be deleted.
-  func knowsOne(of changes: [ServerChange]) throws -> Bool {
-    try changes.contains { change in
+  /// Whether changes that are not applied yet show a record that this store had before the zone came into doubt, of the same life
+  /// by its creation at the server, or one that it knew to be deleted.
+  func knowsOne(of changes: [ServerChange], in zone: ZoneID) throws -> Bool {
+    let since = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
+    return try changes.contains { change in
       switch change.kind {
       case .version(let server), .listed(let server):
-        try projections.entry(change.id)?.base?.isOfLife(of: server) ?? false
+        guard let base = try projections.entry(change.id)?.base, base.version <= since else { return false }
+        return base.isOfLife(of: server)
       case .deletion:
-        try projections.look(change.id).isOfServer
-      case .absence, .unseen, .unreadable: false
+        let known = try projections.look(change.id)
+        return known.entry?.base.map { $0.version <= since } ?? known.deletion.map { $0.lsn <= since } ?? false
+      case .absence, .unseen, .unreadable: return false
       }
     }
   }
@@ -240,6 +269,7 @@ extension RecordStore {
     // A record that two names' hashes hide stays until the next sweep.
     var confirmed: Set<Int> = []
     var isSameZone = false
+    let since = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
     try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
       switch try EventSource.kind(found) {
       case .confirmed:
@@ -267,7 +297,7 @@ extension RecordStore {
       state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id)
     }
     return AbsenceProof(
-      living: living, isSameZone: isSameZone, absent: absent,
+      living: living, isSameZone: isSameZone, knownUpTo: since, absent: absent,
       unread: unread.filter { !confirmed.contains($0.name.hashValue) })
   }
 }

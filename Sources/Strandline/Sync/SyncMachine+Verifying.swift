@@ -117,7 +117,7 @@ extension SyncMachine {
       switch step {
       case .lookUp: try await lookUpAll(of: zone)
       case .ask, .lose: return false
-      case .wait, .remove, .end: return true
+      case .wait, .remove, .setAside, .end: return true
       }
     }
     return true

@@ -48,17 +48,25 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   /// Disks that are full for a while.
   public static let space = WorldFaults(rawValue: 1 << 17)
 
+  /// Zones that are deleted and made again, or emptied by a device, between two polls of the others.
+  public static let remade = WorldFaults(rawValue: 1 << 20)
+  /// Feeds from the beginning that leave records out, and deletions that the server does not find although the record lives.
+  public static let omissions = WorldFaults(rawValue: 1 << 21)
+
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
 
   /// Groups that draw from random numbers of their own: they were added when seeds had become famous by what the others do.
   package static let later: WorldFaults = [.automatic, .rights, .space]
+  /// The same, each from its own: one more changes nothing of the others.
+  package static let alone: WorldFaults = [.remade, .omissions]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
     ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
     ("tokens", .tokens), ("zones", .zones), ("foreign", .foreign), ("references", .references), ("types", .types),
     ("copies", .copies), ("stale", .stale), ("compaction", .compaction), ("app", .app),
     ("busy", .busy), ("automatic", .automatic), ("rights", .rights), ("space", .space),
+    ("remade", .remade), ("omissions", .omissions),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -172,6 +180,14 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case deniedRequest
   /// A write, a sync or a compaction that met a full disk.
   case fullDisk
+  /// A zone that was deleted and made again at once.
+  case remadeZone
+  /// A zone of which a device deleted every record that it saw.
+  case emptiedZone
+  /// A feed from the beginning that left records out.
+  case omittedRecords
+  /// A comparison with the server after such a feed.
+  case verifiedZone
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
@@ -199,6 +215,8 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .automaticSync: .automatic
     case .deniedRequest: .rights
     case .fullDisk: .space
+    case .remadeZone, .emptiedZone: .remade
+    case .omittedRecords, .verifiedZone: .omissions
     }
   }
 }

@@ -149,6 +149,31 @@ struct WorldHistory {
     return lives.count == 1 ? lives[0] : lives.flatMap(\.self).sorted { $0.lsn < $1.lsn }
   }
 
+  /// Whether the server may have ended lives of a record: it was deleted, or another life took its place. A tool's version does not
+  /// say of which life it is. Of a zone that was made again this also counts of any of its names: a device that knew the name
+  /// takes it for the zone that it knows.
+  func hasEnded(_ id: RecordID, _ births: Set<Birth>) -> Bool {
+    let mayHave = states(of: id).contains { state in
+      state.version?.stamp?.births.isDisjoint(with: births) ?? true
+    }
+    let newest = zones.filter { $0.value.id == id.zone }.max { $0.key < $1.key }?.value
+    return mayHave || newest?.records.values.contains { $0.contains { $0.version == nil } } == true
+  }
+
+  /// Whether the server has a zone now.
+  func isThere(_ id: ZoneID) -> Bool {
+    zones.filter { $0.value.id == id }.max { $0.key < $1.key }?.value.isDeleted == false
+  }
+
+  /// Whether the server has a record now, with one of some births.
+  func has(_ id: RecordID, oneOf births: Set<Birth>) -> Bool {
+    let newest = zones.filter { $0.value.id == id.zone }.max { $0.key < $1.key }?.value
+    guard newest?.isDeleted == false, let living = newest?.records[id.name]?.last?.version?.stamp?.births else {
+      return false
+    }
+    return !living.isDisjoint(with: births)
+  }
+
   /// Whether the version that the value of a write replaced had the field as another write gave it, with its time, which was later.
   func hasReplaced(_ write: WorldMemory.Write, _ other: WorldMemory.Write) -> Bool {
     let versions = states(of: write.id).compactMap(\.version)

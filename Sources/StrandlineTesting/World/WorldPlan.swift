@@ -53,6 +53,16 @@ enum WorldOldAnswer: Hashable, Sendable, CaseIterable {
   case tombstones
 }
 
+/// What a page of a feed from the beginning leaves out.
+enum WorldOmission: Hashable, Sendable, CaseIterable {
+  /// Everything, and it says that it was the last one.
+  case all
+  /// Every second record.
+  case half
+  /// Nothing, but it says too early that it was the last one.
+  case rest
+}
+
 /// What another tool does at the server.
 enum WorldForeignChange: Hashable, Sendable {
   case write(field: Int)
@@ -88,6 +98,12 @@ enum WorldAction: Hashable, Sendable {
   case makeZone(Int)
   case foreign(record: Int, WorldForeignChange)
   case stalePages(Bool)
+  /// The zone is deleted and made again.
+  case remakeZone(Int)
+  /// The device deletes every record of a zone that it sees.
+  case emptyZone(device: Int, zone: Int)
+  /// The next page of a feed from the beginning that the device asks for leaves records out.
+  case omit(device: Int, WorldOmission)
   /// The server refuses every change of a zone, or does so no more.
   case deny(zone: Int, Bool)
   /// The disk has so many bytes left; nil: as many as it wants.
@@ -104,9 +120,11 @@ enum WorldAction: Hashable, Sendable {
     case .write(let device, _), .sync(let device, _), .request(let device, _, _), .offline(let device, _),
       .writeMeanwhile(let device, _, _), .compactMeanwhile(let device, _), .cutPower(let device, _),
       .compact(let device, _), .turnClock(let device, _), .copy(let device), .backUp(let device), .restore(let device),
-      .fillDisk(let device, _):
+      .fillDisk(let device, _), .emptyZone(let device, _), .omit(let device, _):
       device
-    case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages, .deny: nil
+    case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages, .deny,
+      .remakeZone:
+      nil
     }
   }
 }
@@ -157,10 +175,13 @@ struct WorldPlan: Sendable {
     let random = SeededRandom(seed: seed &* 0x9E37_79B9_7F4A_7C15 ^ 0x5742_4C44)
     var faults: WorldFaults = []
     // Drawn for every group, so that what one group does in a seed does not depend on which others are allowed.
-    let early = WorldFaults.each.filter { !WorldFaults.later.contains($0) }
+    let early = WorldFaults.each.filter { !WorldFaults.later.union(.alone).contains($0) }
     for group in early where random.below(2) == 0 { faults.insert(group) }
     let others = SeededRandom(seed: seed &* 0xD1B5_4A32_D192_ED03 ^ 0x4C41_5445)
     for group in WorldFaults.each where WorldFaults.later.contains(group) && others.below(2) == 0 {
+      faults.insert(group)
+    }
+    for group in WorldFaults.each where WorldFaults.alone.contains(group) && Self.random(seed, group).below(2) == 0 {
       faults.insert(group)
     }
     self.faults = faults.intersection(allowed)
@@ -169,7 +190,8 @@ struct WorldPlan: Sendable {
     let years = SeededRandom(seed: random.next())
     for _ in 0..<devices { clockOffsets.append(self.faults.contains(.clocks) ? Self.offset(years) : 0) }
     for number in clockOffsets.indices { clockOffsets[number] += Int64(random.below(20_000)) - 10_000 }
-    var drawing = WorldDrawing(devices: devices, faults: self.faults.subtracting(WorldFaults.later), random: random)
+    let drawn = self.faults.subtracting(WorldFaults.later.union(.alone))
+    var drawing = WorldDrawing(devices: devices, faults: drawn, random: random)
     let count = days * (50 + Int(random.below(60)))
     let pauseMax = UInt64(2 * 86_400_000 * days / count)
     for _ in 0..<count {
@@ -188,6 +210,58 @@ struct WorldPlan: Sendable {
         .fillDisk(
           device: $0.below(devices), spareBytes: $0.below(2) == 0 ? $0.below($0.below(2) == 0 ? 1 : 30_000) : nil)
       }
+    }
+    if self.faults.contains(.remade) { strewRemade(days) }
+    if self.faults.contains(.omissions) { strewOmissions(days) }
+  }
+
+  /// The random numbers of one group.
+  private static func random(_ seed: UInt64, _ group: WorldFaults) -> SeededRandom {
+    SeededRandom(seed: (seed ^ UInt64(group.rawValue) << 32) &* 0xA24B_AED4_963E_E407)
+  }
+
+  /// Zones that are made again, or emptied.
+  private mutating func strewRemade(_ days: Int) {
+    let random = Self.random(seed, .remade)
+    _ = random.next()
+    for _ in 0..<days * (1 + random.below(3)) {
+      let zone = random.below(Self.zones.count)
+      let device = random.below(devices)
+      if random.below(2) == 0 {
+        insert([.remakeZone(zone)], random)
+      } else {
+        insert([.emptyZone(device: device, zone: zone), .sync(device: device, direction: 0)], random)
+      }
+    }
+  }
+
+  /// Feeds that leave records out, which follow upon refused tokens; and deletions that the server does not find.
+  private mutating func strewOmissions(_ days: Int) {
+    let random = Self.random(seed, .omissions)
+    _ = random.next()
+    for _ in 0..<days * (2 + random.below(4)) {
+      let device = random.below(devices)
+      let omission = WorldOmission.allCases[random.below(WorldOmission.allCases.count)]
+      insert([.omit(device: device, omission), .expireTokens, .sync(device: device, direction: 0)], random)
+    }
+    guard let code = WorldRefusals.codes.firstIndex(of: .notFound) else { return }
+    for _ in 0..<days * (2 + random.below(4)) {
+      let record = random.below(Self.records.count)
+      let device = random.below(devices)
+      insert(
+        [
+          .refuse(record: record, code: code, times: 1 + random.below(2)),
+          .write(device: device, [.delete(record: record)]), .sync(device: device, direction: 0),
+        ], random)
+    }
+  }
+
+  /// Puts steps that follow each other between those that are there, whose numbers stay.
+  private mutating func insert(_ actions: [WorldAction], _ random: SeededRandom) {
+    let place = random.below(steps.count + 1)
+    for (offset, action) in actions.enumerated() {
+      let step = WorldStep(number: steps.count, pause: 0, seed: random.next(), action: action)
+      steps.insert(step, at: place + offset)
     }
   }
 

@@ -69,9 +69,14 @@ extension WorldRun {
     switch event {
     case .settled(let event) where event.outcome == .saved: try judgeSaved(event, lsn, reading, device)
     case .settled(let event) where event.outcome == .deleted: try judgeDeleted(event, lsn, reading, device)
+    case .settled(let event) where event.outcome == .deletedOnServer: try judgeEnded(event, lsn, reading, device)
+    case .fetchedDelete(let event) where event.reason == .sweep: try judgeRemoved(event, lsn, reading, device)
     case .fetchedSave(let event): try judgeVersion(event, lsn, device)
     case .merged(let event):
-      guard reading.versions[event.base] == event.id else {
+      // What is uploaded again as another life was made from no version that the server has.
+      let isAnew =
+        event.rule == Merged.reviveRule && event.base == .none && memory.hasDecided(device.number, event.id.zone)
+      guard isAnew || reading.versions[event.base] == event.id else {
         throw WorldBroken(
           .trueAncestors, "\(device.name) \(lsn): \(event.id) was merged with \(event.base), no version of the server's"
         )
@@ -109,6 +114,27 @@ extension WorldRun {
       "\(device.name) \(lsn): the deletion \(event.lsn) of \(event.id) is settled, and the server has that life")
   }
 
+  /// An edit ends as deleted only if the server may have deleted its record, or a person has decided about the zone.
+  private func judgeEnded(_ event: Settled, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
+    guard let mutation = reading.mutations[event.lsn], !memory.hasDecided(device.number, event.id.zone),
+      !history.hasEnded(event.id, mutation.births)
+    else { return }
+    throw WorldBroken(
+      .noSilence, "\(device.name) \(lsn): the edit \(event.lsn) of \(event.id) ended, and the server never deleted it")
+  }
+
+  /// What is removed because a full fetch did not show it, the server does not have, and has deleted, unless a person has decided.
+  private func judgeRemoved(_ event: FetchedDelete, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
+    guard !memory.hasDecided(device.number, event.id.zone) else { return }
+    // Of what the app has begun since, nothing was removed.
+    let births = (reading.confirmed[event.id] ?? []).filter { reading.begun[$0] ?? .none < lsn }
+    let words = "\(device.name) \(lsn): \(event.id) was removed because a list did not show it, and the server"
+    guard !history.has(event.id, oneOf: births) else { throw WorldBroken(.noLostWrite, "\(words) has it") }
+    guard history.hasEnded(event.id, births) else {
+      throw WorldBroken(.noSilence, "\(words) never deleted it")
+    }
+  }
+
   private func judgeVersion(_ event: FetchedSave, _ lsn: LSN, _ device: WorldDevice) throws {
     let version = try event.content.decoded(type: event.type, births: event.births, this: lsn).version
     var fields = version.fields
@@ -130,6 +156,8 @@ extension WorldRun {
   private func judgeTokens(_ device: WorldDevice, _ store: RecordStore, _ reading: WorldReading) throws {
     let sync = store.projections.sync
     for (id, zone) in sync.zones.sorted(by: { $0.key < $1.key }) {
+      // A page left out what no page will bring; the comparison at rest mends it.
+      if device.line.omitted.contains(id) { continue }
       guard let token = zone.token, let place = server.place(ofToken: token.rawValue),
         let records = history.zones[place.life]?.records
       else { continue }

@@ -69,6 +69,10 @@ extension WorldRun {
             throw WorldBroken(.noStuckState, "\(device.name) cannot sync although no fault is left: \(error)")
           }
         }
+        if error == nil, refused.isEmpty, !device.line.omitted.isEmpty {
+          isQuiet = false
+          try await compareZones(device)
+        }
         let status = try store.status()
         if status.unsettled > 0 || status.openBlocks > 0 || status.zones.contains(where: \.isLost) { isQuiet = false }
       }
@@ -91,9 +95,38 @@ extension WorldRun {
     let store = try await device.open()
     for zone in try store.status().zones where zone.isLost {
       tally[.resumedZone] += 1
+      // Asked again, it may be there; one that was made again is not what it was.
+      guard resumed[device.number, default: []].insert(zone.id).inserted else {
+        let source: ResyncSource = (plan.seed &+ UInt64(device.number)).isMultiple(of: 2) ? .here : .server
+        try await store.sync.resync(zone.id, from: source)
+        memory.decided(device.number, zone.id)
+        say("\(device.name): a person has \(zone.id) synced anew, from \(source)")
+        continue
+      }
       try await store.sync.resumeZone(zone.id)
       say("\(device.name): a person resumes \(zone.id)")
     }
+  }
+
+  /// A person has a device compare the zones of which a page left records out: no page will bring them. One that does not agree yet
+  /// is compared again later.
+  private mutating func compareZones(_ device: WorldDevice) async throws {
+    let store = try await device.open()
+    for zone in device.line.omitted.sorted() {
+      let state = store.projections.withLock { $0.sync.zones[zone] }
+      guard let state, state.wasSeen, !state.isLost else { continue }
+      device.line.beginSync()
+      defer { _ = device.line.endSync() }
+      let found: ZoneVerification
+      do { found = try await store.sync.verify(zone) } catch let error as StrandlineError {
+        say("\(device.name) compares: throws \(error)")
+        continue
+      }
+      tally[.verifiedZone] += 1
+      say("\(device.name) compares: \(found)")
+      if found.isEqual { device.line.omitted.remove(zone) }
+    }
+    try await judge(device)
   }
 
   /// A person has the device send again what the server refused for good.
@@ -159,6 +192,9 @@ extension WorldRun {
     if status.openBlocks > 0 { throw WorldBroken(.noStuckState, "\(name) has \(status.openBlocks) open blocks") }
     if let zone = status.zones.first(where: \.isLost) {
       throw WorldBroken(.noStuckState, "\(name) has frozen \(zone.id), which exists")
+    }
+    if let zone = device.line.omitted.min(), store.projections.withLock({ $0.sync.zones[zone]?.wasSeen == true }) {
+      throw WorldBroken(.converged, "\(name) cannot mend what a page of \(zone) left out")
     }
     if let left = try store.sync.remembered, !left.isEmpty {
       throw WorldBroken(.bounded, "\(name) owes nothing and remembers \(left)")

@@ -41,6 +41,8 @@ struct WorldRun {
   /// The call of a power cut that is planned and has not happened, by device.
   private var plannedCuts: [Int: (call: Int, seed: UInt64)] = [:]
   private var isQuotaFull = false
+  /// The zones that a person has had each device ask for again.
+  var resumed: [Int: Set<ZoneID>] = [:]
   /// Which start of each device the judge of tokens has seen last.
   var judgedStarts: [Int: UInt64] = [:]
 
@@ -138,7 +140,9 @@ struct WorldRun {
     case .write(_, let changes):
       if next.seed.isMultiple(of: 3), try await restoreRecord(changes, on: device) { return }
       try await write(changes, on: device)
-    case .sync(_, let direction): try await sync(device, cause(direction, next.seed))
+    case .sync(_, let direction):
+      try await sync(device, cause(direction, next.seed))
+      try await decideLosses(on: device, next.seed)
     case .request(_, let number, let fault):
       device.line.plan(fault, request: number)
       say("\(device.name): request \(number) of the next sync: \(fault)")
@@ -166,6 +170,10 @@ struct WorldRun {
       try device.backUp(at: store.durableLSN)
       say("\(device.name) is backed up at \(store.durableLSN)")
     case .restore: try await restore(device)
+    case .emptyZone(_, let zone): try await emptyZone(zone, on: device)
+    case .omit(_, let omission):
+      device.line.plan(omission)
+      say("\(device.name): the next feed from the beginning leaves out \(omission)")
     case .fillDisk(_, let spareBytes):
       device.disk.capacity = spareBytes.map { device.disk.usedBytes + $0 }
       say("\(device.name): the disk has \(spareBytes.map { "\($0) bytes" } ?? "room")")
@@ -215,6 +223,18 @@ struct WorldRun {
       }
     }
     try await endPowerCut(device)
+  }
+
+  /// A person deletes every record of a zone.
+  private mutating func emptyZone(_ zone: Int, on device: WorldDevice) async throws {
+    let store = try await device.open()
+    var changes: [WorldChange] = []
+    for (number, id) in WorldPlan.records.enumerated() where id.zone == WorldPlan.zones[zone] {
+      if try store.record(id) != nil { changes.append(.delete(record: number)) }
+    }
+    guard !changes.isEmpty else { return }
+    tally[.emptiedZone] += 1
+    try await write(changes, on: device)
   }
 
   /// A person has a deleted record back as it was last, instead of an app creating it; false if it is there, or never was.
@@ -382,6 +402,7 @@ struct WorldRun {
     let copy = addDevice(offMilliseconds: device.clock.offMilliseconds)
     if device.clock.isUnheard { copy.clock.forgetsTurn() }
     await copy.replaceDisk(by: device.image(), reading: device.reading)
+    copy.line.omitted = device.line.omitted
     together.copy(device.number, to: copy.number)
     memory.copied(device.number, to: copy.number, at: device.reading.upTo)
     tally[.copy] += 1
@@ -458,6 +479,18 @@ struct WorldRun {
     if let error, !isOff { try explain(error, device) }
   }
 
+  /// Now and then a person decides at once about a zone that was emptied, or made again.
+  private mutating func decideLosses(on device: WorldDevice, _ seed: UInt64) async throws {
+    guard !plan.faults.isDisjoint(with: .alone), seed.isMultiple(of: 3), let store = device.store else { return }
+    try history.readOn(server)
+    for zone in try store.status().zones where zone.lostReason == .deleted && history.isThere(zone.id) {
+      let source: ResyncSource = seed.isMultiple(of: 2) ? .here : .server
+      try await store.sync.resync(zone.id, from: source)
+      memory.decided(device.number, zone.id)
+      say("\(device.name): a person has \(zone.id) synced again, from \(source)")
+    }
+  }
+
   /// Syncs and counts. Returns the error.
   mutating func sync(
     _ device: WorldDevice, _ cause: WorldCause, owedBefore: [RecordID: LSN]
@@ -519,6 +552,8 @@ struct WorldRun {
     let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
     if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
     if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
+    // A feed that left out the deletions of all that the device knows.
+    if !device.line.omitted.isEmpty, error.code == .zoneLost { return }
     throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")
   }
 
@@ -578,6 +613,14 @@ struct WorldRun {
       server.setFaults(ServerFaults())
       defer { server.setFaults(faults) }
       try await tool.createZone(WorldPlan.zones[zone])
+    case .remakeZone(let zone):
+      guard try server.records(zone: WorldPlan.zones[zone].name, in: Self.key) != nil else { return }
+      tally[.remadeZone] += 1
+      try server.deleteZone(WorldPlan.zones[zone].name, in: Self.key)
+      server.setFaults(ServerFaults())
+      defer { server.setFaults(faults) }
+      try await tool.createZone(WorldPlan.zones[zone])
+      try history.readOn(server)
     case .foreign(let record, let change):
       server.setFaults(ServerFaults())
       defer { server.setFaults(faults) }
