@@ -36,7 +36,7 @@ private final class Serving: Sendable {
 
 /// What helps with zone 'Main' of the store '/A', which the server does not have.
 private let lostRemedy =
-  "try: strandline zones /A resume Main (asks the server once more), or, if it does not have the zone, "
+  "try: strandline zones /A resume Main (asks the server once more), or, if the zone is lost again, "
   + sidesRemedy
 /// The same where there is nothing to ask.
 private let sidesRemedy =

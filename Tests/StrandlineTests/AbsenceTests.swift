@@ -268,7 +268,8 @@ enum WrongPage: CaseIterable, Sendable {
       again.refuse { $0.hidesDeletions = true }
       try await b.open(database: again)
       // The crash came before the token was refused: then it is refused now.
-      if try await !isWhole && !b.zone().ghostsPossible { again.refuse { $0.requests[.zoneChanges] = [expired] } }
+      let isOpen = try await b.zone().ghostsPossible
+      if !isWhole, !isOpen { again.refuse { $0.requests[.zoneChanges] = [expired] } }
       try await exchange(b, a, b)
       #expect(try await b.names() == allNames(30).subtracting(["n3"]), "request \(request)")
       #expect(try await !b.zone().ghostsPossible, "request \(request)")
@@ -428,6 +429,29 @@ enum WrongPage: CaseIterable, Sendable {
     #expect(try await b.run()?.code == .zoneLost)
     #expect(try await b.zone().lostReason == .deleted)
     #expect(try await b.names().count == count)
+  }
+
+  @Test(arguments: [false, true]) func `is not known by what this device has uploaded to it since`(
+    _ hasToken: Bool
+  ) async throws {
+    let (fleet, b): (Fleet, Device)
+    if hasToken {
+      let made = try await devices(3)
+      (fleet, b) = (made.fleet, made.b)
+    } else {
+      fleet = try Fleet()
+      b = fleet.device("b")
+      for name in allNames(3).sorted() { try await b.put(name, ["title": "t"]) }
+      try await b.exchange()
+      #expect(try await b.open().projections.withLock { $0.sync.zones[.main]?.token } == nil)
+    }
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    try await b.web().createZone(.main)
+    try await b.put("mine", ["title": "new"])
+    try await b.exchange(.pushOnly)
+    #expect(try await b.unsettled == 0)
+    #expect(try await b.run()?.code == .zoneLost)
+    #expect(try await b.names() == allNames(3).union(["mine"]))
   }
 
   @Test(arguments: [0, 29, 30]) func `is followed without a question where the app wants that, and says so`(

@@ -255,18 +255,19 @@ package struct Confirmed: EventPayload, Hashable {
   package static let kind = EventKind.confirmed
   package var zone: ZoneID
   package var names: [String]
-  /// Something says that the zone is the one that this store has synced, and not another one of that name.
-  package var isSameZone: Bool
+  /// Since when the zone is known to have been there, by the server's clock in milliseconds since 1970: another one of that name was
+  /// made later. 0: it is the one that this store has fetched; nil: nothing says it.
+  package var knownSince: Int64?
 
-  package init(zone: ZoneID, names: [String], isSameZone: Bool) {
+  package init(zone: ZoneID, names: [String], knownSince: Int64?) {
     self.zone = zone
     self.names = names
-    self.isSameZone = isSameZone
+    self.knownSince = knownSince
   }
   package init<Coder: FieldCoder>(_ confirmed: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, confirmed?.zone)
     names = try field("names", .list(.text), confirmed?.names)
-    isSameZone = try field("isSameZone", .flag, confirmed?.isSameZone)
+    knownSince = try field("knownSince", .optional(.zigzag), confirmed?.knownSince)
   }
 }
 

@@ -117,7 +117,8 @@ package struct SweepBegan: EventPayload, Hashable {
   package static let kind = EventKind.sweepBegan
   package var zone: ZoneID
   package var epoch: UInt64
-  /// The epoch of the first sweep of the zone since one has ended. What was fetched after it may be of another zone of that name.
+  /// The event of the last token before the first sweep since one has ended; 1 if there was none. What came here after it may be of
+  /// another zone of that name.
   package var since: UInt64
 
   package init(zone: ZoneID, epoch: UInt64, since: UInt64) {

@@ -24,8 +24,8 @@ package struct ZoneState: Hashable, Sendable {
   package var hasGhosts = false
   /// The open sweep, which is the LSN of its `sweepBegan`; 0 for none.
   package var sweepEpoch: UInt64 = 0
-  /// The epoch of the first sweep since one has ended; 0 for none. Until one ends, it is not known whether what was fetched after
-  /// that is of the zone that this store had synced, or of another one of that name.
+  /// The event of the last token before the first sweep since one has ended; 0 if the last sweep has ended. Until then it is not
+  /// known whether what came here after that event is of the zone that this store had fetched, or of another one of that name.
   package var unprovedSince: UInt64 = 0
   /// What becomes of records that the full fetch does not show: the `policy` of the `reset` that dropped the token.
   package var resetPolicy = ""

@@ -83,9 +83,26 @@ package struct AbsenceKnowledge: Hashable, Sendable {
 struct AbsenceProof: Sendable {
   /// How many synced records live here.
   let living: Int
-  /// See `AbsenceKnowledge`.
-  private(set) var isSameZone: Bool
-  private let knownUpTo: LSN
+  /// A synced record that was not listed, as this store has it.
+  struct Absent {
+    let id: RecordID
+    /// The event of its version.
+    let version: LSN
+    /// When the server had it last, by its clock.
+    let milliseconds: Int64
+
+    init(_ id: RecordID, _ base: Base) {
+      (self.id, version) = (id, base.version)
+      milliseconds = base.modifiedMilliseconds ?? base.createdMilliseconds ?? 0
+    }
+  }
+
+  /// Since when the zone is known to have been there, by the server's clock; 0: it is the one that this store has fetched.
+  private var knownSince: Int64?
+  /// What came here later may be of another zone of that name.
+  private let provedUpTo: LSN
+  /// When the server had the oldest of the absent records last.
+  private let oldest: Int64
   /// What is to be asked for; the next one last.
   private var order: [RecordID]
   /// What has no answer, with the event of the version that is absent; `.none` if only the name is known.
@@ -102,16 +119,17 @@ struct AbsenceProof: Sendable {
   var isPaused = false
 
   /// - Parameters:
-  ///   - knownUpTo: what came here later may be of another zone of that name.
-  ///   - absent: the synced records that were not listed, each with the event of the version that is here.
+  ///   - knownSince: since when the zone is known to have been there; 0: it is the one that this store has fetched.
+  ///   - provedUpTo: what came here later may be of another zone of that name.
+  ///   - absent: the synced records that were not listed.
   ///   - unread: the records that could not be read and were not listed either.
   init(
-    living: Int, isSameZone: Bool, knownUpTo: LSN = LSN(rawValue: .max), absent: [(id: RecordID, version: LSN)],
-    unread: [RecordID] = []
+    living: Int, knownSince: Int64?, provedUpTo: LSN = LSN(rawValue: .max), absent: [Absent], unread: [RecordID] = []
   ) {
-    (self.living, self.isSameZone, self.knownUpTo) = (living, isSameZone, knownUpTo)
+    (self.living, self.knownSince, self.provedUpTo) = (living, knownSince, provedUpTo)
+    oldest = absent.map(\.milliseconds).min() ?? 0
     for id in unread { open[id] = LSN.none }
-    for (id, version) in absent { open[id] = version }
+    for one in absent { open[one.id] = one.version }
     self.unread = open.values.count { $0 == .none }
     order = open.keys.sorted(by: >)
   }
@@ -119,7 +137,7 @@ struct AbsenceProof: Sendable {
   /// What is known by now.
   var knowledge: AbsenceKnowledge {
     var known = AbsenceKnowledge()
-    (known.living, known.isSameZone) = (living, isSameZone)
+    (known.living, known.isSameZone) = (living, knownSince.map { $0 == 0 || $0 < oldest } ?? false)
     (known.unasked, known.untold) = (open.count - unread - untold.count, untold.count)
     (known.gone, known.unread) = (gone.count, unread)
     return known
@@ -133,8 +151,9 @@ struct AbsenceProof: Sendable {
 
   /// Takes what an answer to a lookup says of a record; false if this is not about it.
   ///
-  /// - Parameter isKnown: the answer shows the record that this store has, and not another life under its name.
-  mutating func take(_ answer: CloudResult?, of id: RecordID, isKnown: Bool) -> Bool {
+  /// - Parameter created: the moment of its creation at the server, if the answer shows the record that this store has, and not
+  ///   another life under its name.
+  mutating func take(_ answer: CloudResult?, of id: RecordID, created: Int64?) -> Bool {
     guard let version = open[id] else { return false }
     let isOfName = version == .none
     func close() {
@@ -149,7 +168,7 @@ struct AbsenceProof: Sendable {
     switch answer {
     case .record?:
       close()
-      if isKnown, version <= knownUpTo { isSameZone = true }
+      if let created { knownSince = min(knownSince ?? .max, version <= provedUpTo ? 0 : created) }
     case let answer? where answer.isNotFound:
       close()
       if !isOfName { gone.append((id, version)) }

@@ -251,7 +251,7 @@ extension SyncMachine {
         zone: zone, isLast: !page.moreComing, waitsForListed: true, startsOver: isReset || asked == nil,
         isRepeated: page.token == asked)
       let settlesChildren = try reviewsChildren(of: zone, after: page)
-      var knowsZone = false
+      var knownSince: Int64?
       taken = try await store.take(
         changes, isFullFetch ? .fullFetch : .delta, serverOffset: offset, page: place
       ) { core in
@@ -268,10 +268,10 @@ extension SyncMachine {
         }
         // Without a token the page is the first one of a full fetch.
         if isReset || asked == nil { try core.beginSweep(of: zone) }
-        knowsZone = try isSameZone || core.knowsOne(of: changes, in: zone)
+        knownSince = try isSameZone ? 0 : core.knownSince(changes, in: zone)
         return true
       } after: { core in
-        let epoch = try core.confirm(changes, in: zone, isSameZone: knowsZone)
+        let epoch = try core.confirm(changes, in: zone, knownSince: knownSince)
         if page.token != asked || isReset {
           try core.append(
             .tokenAdvanced(
@@ -484,12 +484,14 @@ extension SyncMachine {
       }
       return ServerChange(id, answer: found[name])
     }
-    var known: Set<RecordID> = []
+    var created: [RecordID: Int64] = [:]
     if sweeps[zone]?.proof != nil {
       for name in names {
         let id = RecordID(name, zone: zone)
         guard case .record(let server)? = found[name] else { continue }
-        if try store.projections.entry(id)?.base?.isOfLife(of: server) ?? false { known.insert(id) }
+        if try store.projections.entry(id)?.base?.isOfLife(of: server) ?? false {
+          created[id] = server.system.created?.milliseconds
+        }
       }
     }
     let taken = try await store.take(changes, .lookup, serverOffset: database.serverOffsetMilliseconds)
@@ -499,7 +501,7 @@ extension SyncMachine {
     var absent = Set(taken.absent)
     for name in names {
       let id = RecordID(name, zone: zone)
-      let isProof = sweeps[zone]?.proof?.take(found[name], of: id, isKnown: known.contains(id)) ?? false
+      let isProof = sweeps[zone]?.proof?.take(found[name], of: id, created: created[id]) ?? false
       // What the list did not show, no page will: the end of the sweep decides about it.
       if isProof, queue.waits[id] != .lookup { absent.remove(id) }
     }

@@ -47,7 +47,7 @@ extension SyncMachine {
     if let begun = sweeps[zone]?.proof {
       proof = begun
     } else if state.resetPolicy == ZoneState.keepsAbsent {
-      proof = AbsenceProof(living: 0, isSameZone: true, absent: [])
+      proof = AbsenceProof(living: 0, knownSince: 0, absent: [])
     } else {
       proof = try store.absences(from: zone, sinceSweep: state.sweepEpoch)
     }
@@ -208,15 +208,16 @@ extension StoreCore {
     }
     guard hasGhosts == true || living ?? 0 > 0 || isUnread else { return }
     let epoch = projections.appliedLSN.rawValue + 1
-    let unproved = projections.sync.zones[zone]?.unprovedSince ?? 0
-    try append(.sweepBegan(SweepBegan(zone: zone, epoch: epoch, since: unproved == 0 ? epoch : unproved)))
+    let state = projections.sync.zones[zone] ?? ZoneState()
+    let since = state.unprovedSince == 0 ? max(1, state.tokenLSN.rawValue) : state.unprovedSince
+    try append(.sweepBegan(SweepBegan(zone: zone, epoch: epoch, since: since)))
   }
 
   /// Appends which of a page's records the open sweep has seen, as far as their bases do not say it. Returns the sweep's
   /// epoch; 0 if none is open.
   ///
-  /// - Parameter isSameZone: something says that the zone is the one that this store has synced.
-  mutating func confirm(_ changes: [ServerChange], in zone: ZoneID, isSameZone: Bool) throws -> UInt64 {
+  /// - Parameter knownSince: since when the zone is known to have been there; nil if nothing says it.
+  mutating func confirm(_ changes: [ServerChange], in zone: ZoneID, knownSince: Int64?) throws -> UInt64 {
     guard let epoch = projections.sync.zones[zone]?.sweepEpoch, epoch != 0 else { return 0 }
     let names = try changes.filter { change in
       switch change.kind {
@@ -226,27 +227,41 @@ extension StoreCore {
       case .deletion, .absence, .unseen: false
       }
     }.map(\.id.name)
-    if isSameZone || !names.isEmpty {
-      try append(.confirmed(Confirmed(zone: zone, names: names, isSameZone: isSameZone)))
+    if knownSince != nil || !names.isEmpty {
+      try append(.confirmed(Confirmed(zone: zone, names: names, knownSince: knownSince)))
     }
     return epoch
   }
 
-  /// Whether changes that are not applied yet show a record that this store had before the zone came into doubt, of the same life
-  /// by its creation at the server, or one that it knew to be deleted.
-  func knowsOne(of changes: [ServerChange], in zone: ZoneID) throws -> Bool {
-    let since = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
-    return try changes.contains { change in
+  /// Since when a zone is known to have been there, by what changes show that are not applied yet: a record that this store has, of
+  /// the same life by its creation at the server, or one that it knows to be deleted. 0 if that came here before the zone came into
+  /// doubt; else the moment of its creation, as it may have been uploaded to another zone of that name. Nil without any.
+  func knownSince(_ changes: [ServerChange], in zone: ZoneID) throws -> Int64? {
+    let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
+    var since: Int64?
+    for change in changes where since != 0 {
+      let known: (lsn: LSN, created: Int64?)?
       switch change.kind {
       case .version(let server), .listed(let server):
-        guard let base = try projections.entry(change.id)?.base, base.version <= since else { return false }
-        return base.isOfLife(of: server)
+        let base = try projections.entry(change.id)?.base
+        known = base.flatMap { base in
+          base.isOfLife(of: server) ? (lsn: base.version, created: base.createdMilliseconds) : nil
+        }
       case .deletion:
-        let known = try projections.look(change.id)
-        return known.entry?.base.map { $0.version <= since } ?? known.deletion.map { $0.lsn <= since } ?? false
-      case .absence, .unseen, .unreadable: return false
+        let look = try projections.look(change.id)
+        known =
+          look.entry?.base.map { (lsn: $0.version, created: $0.createdMilliseconds) }
+          ?? look.deletion.map { (lsn: $0.lsn, created: $0.createdMilliseconds) }
+      case .absence, .unseen, .unreadable: known = nil
+      }
+      guard let found = known else { continue }
+      if found.lsn <= proved {
+        since = 0
+      } else if let created = found.created {
+        since = min(since ?? created, created)
       }
     }
+    return since
   }
 }
 
@@ -268,14 +283,14 @@ extension RecordStore {
   fileprivate func absences(from zone: ZoneID, sinceSweep epoch: UInt64) throws -> AbsenceProof {
     // A record that two names' hashes hide stays until the next sweep.
     var confirmed: Set<Int> = []
-    var isSameZone = false
-    let since = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
+    var knownSince: Int64?
+    let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
     try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
       switch try EventSource.kind(found) {
       case .confirmed:
         guard case .confirmed(let event) = try EventSource.decode(found), event.zone == zone else { break }
         for name in event.names { confirmed.insert(name.hashValue) }
-        if event.isSameZone { isSameZone = true }
+        if let since = event.knownSince { knownSince = min(knownSince ?? since, since) }
       case .held:
         // What came since and could not be read was shown, by a page or by the answer to a lookup.
         guard case .held(let held) = try EventSource.decode(found), held.direction == .download, held.id.zone == zone
@@ -285,19 +300,21 @@ extension RecordStore {
       }
       return true
     }
-    var absent: [(id: RecordID, version: LSN)] = []
+    var absent: [AbsenceProof.Absent] = []
     var living = 0
     try view().forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { id, found in
       guard let base = found.entry.base else { return true }
       living += 1
-      if base.version.rawValue <= epoch, !confirmed.contains(id.name.hashValue) { absent.append((id, base.version)) }
+      if base.version.rawValue <= epoch, !confirmed.contains(id.name.hashValue) {
+        absent.append(AbsenceProof.Absent(id, base))
+      }
       return true
     }
     let unread = projections.withLock { state in
       state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id)
     }
     return AbsenceProof(
-      living: living, isSameZone: isSameZone, knownUpTo: since, absent: absent,
+      living: living, knownSince: knownSince, provedUpTo: proved, absent: absent,
       unread: unread.filter { !confirmed.contains($0.name.hashValue) })
   }
 }
@@ -308,9 +325,4 @@ extension Base {
     guard let createdMilliseconds else { return false }
     return createdMilliseconds == server.system.created?.milliseconds
   }
-}
-
-extension KnownRecord {
-  /// Whether the server once had the record.
-  var isOfServer: Bool { entry?.base != nil || deletion != nil }
 }

@@ -47,7 +47,7 @@ extension SyncMachine {
         .noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to compare")
     }
     guard !state.isLost else { throw StrandlineError.loss(of: zone, state) }
-    var comparison = ZoneComparison(zone, upTo: store.durableLSN)
+    var comparison = ZoneComparison(zone, fetched: state.tokenLSN, upTo: store.durableLSN)
     var fetch = ZoneFetch()
     var token: ChangeToken?
     while true {
@@ -109,7 +109,7 @@ extension SyncMachine {
     if found.knowsZone { isSameZone = true } else { isSameZone = try await takesToken(of: zone) }
     sweeps[zone] = OpenSweep(
       proof: AbsenceProof(
-        living: found.living, isSameZone: isSameZone, absent: found.absent.map { ($0.key, $0.value.version) }))
+        living: found.living, knownSince: isSameZone ? 0 : nil, absent: found.absent.values.map { $0.record }))
     defer { sweeps[zone] = nil }
     while var proof = sweeps[zone]?.proof {
       let step = try await prove(&proof, in: zone, nil)
@@ -174,16 +174,19 @@ private struct ZoneComparison {
   var listed: [Int: UInt64] = [:]
   /// By name.
   var differences: [String: Difference] = [:]
-  /// What was synced and is not listed, with the version and the digest of each.
-  var absent: [RecordID: (version: LSN, digest: UInt64)] = [:]
-  /// The list shows a record that this store has, or one that it knows to be deleted.
+  /// What was synced and is not listed, with the digest of each.
+  var absent: [RecordID: (record: AbsenceProof.Absent, digest: UInt64)] = [:]
+  /// The list shows a record that this store had when it fetched the zone last.
   var knowsZone = false
   /// How many synced records live here.
   var living = 0
   var digestHere: UInt64 = 0
   var digestThere: UInt64 = 0
 
-  init(_ zone: ZoneID, upTo end: LSN) { (self.zone, self.end) = (zone, end) }
+  /// The event of the zone's token: what was here by then is of the zone that gave it.
+  let fetched: LSN
+
+  init(_ zone: ZoneID, fetched: LSN, upTo end: LSN) { (self.zone, self.fetched, self.end) = (zone, fetched, end) }
 
   var isEqual: Bool { differences.isEmpty && absent.isEmpty }
   var names: Set<String> { Set(differences.keys).union(absent.keys.map(\.name)) }
@@ -191,10 +194,9 @@ private struct ZoneComparison {
   /// Takes in what the server lists of one record. It may be listed again, if it has changed meanwhile.
   mutating func take(_ change: ZoneChange, _ store: RecordStore) throws {
     forget(change.name)
-    let known = try store.projections.look(RecordID(change.name, zone: zone))
-    let base = known.entry?.base
+    let base = try store.projections.entry(RecordID(change.name, zone: zone))?.base
     switch change {
-    case .deleted: if known.isOfServer { knowsZone = true }
+    case .deleted: break
     case .failed:
       listed[change.name.hashValue] = 0
       differences[change.name] = Difference(kind: .unreadable, base: base?.version)
@@ -202,7 +204,7 @@ private struct ZoneComparison {
       let there = record.contentDigest
       listed[record.name.hashValue] = there
       digestThere &+= there
-      if base?.isOfLife(of: record) == true { knowsZone = true }
+      if let base, base.version <= fetched, base.isOfLife(of: record) { knowsZone = true }
       guard let base else {
         differences[record.name] = Difference(kind: .missingHere, there: there)
         return
@@ -230,7 +232,7 @@ private struct ZoneComparison {
       living += 1
       guard base.version <= end, listed[id.name.hashValue] == nil else { continue }
       let here = try store.digest(of: base, id)
-      absent[id] = (base.version, here)
+      absent[id] = (AbsenceProof.Absent(id, base), here)
       digestHere &+= here
     }
   }
