@@ -246,6 +246,19 @@ private struct PublicCall: Sendable {
     PublicCall("WriteTransaction.save<>(_:)") {
       try await $0.store.write { tx in try tx.save(Memo(id: "n", title: "second")) }
     },
+    PublicCall("WriteTransaction.save<>(_:from:)") {
+      try await $0.store.write { tx in try tx.save(Memo(id: "n", title: "second"), from: Memo(id: "n", title: "first")) }
+    },
+    PublicCall("WriteTransaction.update<>(_:_:_:)") {
+      try await $0.store.write { tx in try tx.update(Memo.self, "n") { $0.title = "second" } }
+    },
+    PublicCall("RecordStore.update<>(_:_:_:)") { try await $0.store.update(Memo.self, "n") { $0.title = "second" } },
+    PublicCall("RecordStore.updateBlocking<>(_:_:_:)") {
+      try $0.store.updateBlocking(Memo.self, "n") { $0.title = "second" }
+    },
+    PublicCall("RecordStore.migrateAll<>(_:progress:)") {
+      try throwFirst(try await $0.store.migrateAll(Memo.self).failed)
+    },
     PublicCall("WriteTransaction.create<>(_:)") {
       try await $0.store.write { tx in try tx.create(Memo(id: "n", title: "second")) }
     },

@@ -121,6 +121,15 @@ public struct Record: Hashable, Sendable {
     self.undecoded = nil
   }
 
+  /// Whether neither a field nor the parent was changed since `other`, a copy of this record as it was read.
+  func isUnchanged(since other: Record) -> Bool {
+    guard let undecoded, undecoded === other.undecoded else { return self == other }
+    return parent == other.parent
+  }
+
+  /// The lives that the version continues from which the record was read; nil if it was not read from a store.
+  var births: Set<Birth>? { undecoded?.births }
+
   /// A field's value, nil within for one that was written as null; nil for one that was never written.
   func find(_ field: String) -> FieldValue?? {
     if let undecoded { return undecoded.find(field) }
@@ -178,6 +187,8 @@ protocol UndecodedFields: AnyObject, Sendable {
   func forEachInPlace(_ body: (FieldInPlace) -> Void)
   /// About how many bytes of memory they take.
   var byteCount: Int { get }
+  /// The lives that the version with these fields continues; nil if they are in no event.
+  var births: Set<Birth>? { get }
 }
 
 /// A field of a record that was read, in the bytes of the event that holds it.

@@ -48,7 +48,7 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let recordExists = Code("recordExists")
     /// What the call names is not there: a position of another store, or of a history that a restored backup has replaced; a
     /// record that is not held (`RecordStore.releaseHolds`), that owes nothing (`discardChanges`), or of which the log has no
-    /// version (`restore`). Nothing was changed.
+    /// version (`restore`); a record that is edited and never was here (`update`). Nothing was changed.
     public static let noSuchRecord = Code("noSuchRecord")
     /// Compaction has removed events after the position: not all that changed since then can be told. Begin with a view
     /// of the store, and go on after its position.
@@ -70,6 +70,10 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let typeMismatch = Code("typeMismatch")
     /// A record lacks a field for a property that is not optional, and the type has no prototype with a value for it.
     public static let missingField = Code("missingField")
+    /// A call that cannot be made where or as it was: inside a closure of `write` one that would wait for that closure, which
+    /// the message names with the call; a closure of `update` that gives the value another ID; a value whose version is that
+    /// of a transaction that failed. Nothing was changed.
+    public static let misuse = Code("misuse")
     /// The store was opened without `syncing:`.
     public static let notSyncing = Code("notSyncing")
     /// The store belongs to another container, environment or user.

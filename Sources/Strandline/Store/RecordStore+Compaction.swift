@@ -65,7 +65,8 @@ extension RecordStore {
   package func compactBlocking(
     keeping history: HistoryRetention = .latest, fileID: String = #fileID, line: Int = #line
   ) throws -> StoreCompaction {
-    try CallSite(fileID, line).run("compacting the store at '\(path)'") {
+    try requireNoClosure(of: "compact", CallSite(fileID, line))
+    return try CallSite(fileID, line).run("compacting the store at '\(path)'") {
       try compactRebuilding(history, worthIf: nil) { try self.requireWritable() } ?? StoreCompaction()
     }
   }

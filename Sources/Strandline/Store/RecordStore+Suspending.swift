@@ -129,6 +129,7 @@ extension RecordStore {
 
   /// `suspend` on a plain thread, for a store without an engine.
   package func suspendBlocking(fileID: String = #fileID, line: Int = #line) throws {
+    try requireNoClosure(of: "suspend", CallSite(fileID, line))
     try CallSite(fileID, line).run("suspending the store at '\(path)'") {
       try suspension.withLock { suspension in
         try requireOpen()
@@ -164,6 +165,7 @@ extension RecordStore {
 
   /// `resume` on a plain thread.
   package func resumeBlocking(fileID: String = #fileID, line: Int = #line) throws {
+    try requireNoClosure(of: "resume", CallSite(fileID, line))
     try CallSite(fileID, line).run("cannot resume the store at '\(path)'") {
       try suspension.withLock { suspension in
         try requireOpen()

@@ -23,7 +23,7 @@ public final class RecordStore: Sendable {
   private let place: Mutex<EventSource>
   package let environment: SystemEnvironment
   /// The writer's state. Held as long as a closure of `write` runs, so no reader takes it.
-  package let core: Mutex<StoreCore>
+  package let core: WriterLock
   /// What readers look into.
   package let projections: SharedProjections
   /// The compaction that the store runs by itself; nil in one that was opened for reading only.
@@ -63,7 +63,7 @@ public final class RecordStore: Sendable {
     self.environment = environment
     self.projections = SharedProjections(projections)
     indexPlace = Mutex(index(self.projections))
-    self.core = Mutex(StoreCore(projections: self.projections, source: source, environment: environment))
+    self.core = WriterLock(StoreCore(projections: self.projections, source: source, environment: environment))
     consumers = if case .writer(let log) = source { log.consumers } else { LogConsumers() }
     self.projections.onFailure { [weak self] failed throws(StrandlineError) in try self?.rebuild(failed) }
     if case .writer(let log) = source { observe(log) }
@@ -201,6 +201,7 @@ public final class RecordStore: Sendable {
   ///   failing disk while it closed; then all that was acknowledged is safe, and the message says so. The store is closed
   ///   all the same.
   public func close(fileID: String = #fileID, line: Int = #line) async throws {
+    try requireNoClosure(of: "close", CallSite(fileID, line))
     isClosed.store(true, ordering: .releasing)
     let driver = driver.withLock { driver in
       defer { driver = nil }
@@ -211,7 +212,10 @@ public final class RecordStore: Sendable {
   }
 
   /// The same on a plain thread, for a store without an engine.
+  ///
+  /// - Throws: as `close`; `.misuse` inside a closure of `write`, and nothing was closed.
   public func closeBlocking(fileID: String = #fileID, line: Int = #line) throws {
+    try requireNoClosure(of: "closeBlocking", CallSite(fileID, line))
     isClosed.store(true, ordering: .releasing)
     settledWaiters.close()
     observers.close()
@@ -223,6 +227,11 @@ public final class RecordStore: Sendable {
       _ = try? index?.close(Self.closed(path))
       try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
     }
+  }
+
+  /// Refuses a call inside a closure of `write` that would wait until the closure has ended.
+  func requireNoClosure(of name: String, _ site: CallSite) throws {
+    try site.run(name) { try core.requireFree(for: name, instead: "call it when that has returned") }
   }
 
   /// Refuses a call after `close`, also where it would need nothing from the log.

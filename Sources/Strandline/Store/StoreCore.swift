@@ -28,6 +28,8 @@ package struct StoreCore: ~Copyable, Sendable {
   private var hasOpened = false
   /// The bodies of events that are appended and not known to be durable.
   private var inFlight = BodiesInFlight()
+  /// The versions of values that show what is not known to be durable.
+  let versions = VersionsInFlight()
   private var openTransaction: (first: LSN, log: LogTransaction)?
   /// Where an event is encoded: its memory is used again for the next one.
   private var body = ByteWriter(capacity: 1024)
@@ -145,6 +147,7 @@ package struct StoreCore: ~Copyable, Sendable {
     } catch {
       projections.withLock { $0.undo(to: before) }
       inFlight.removeLast(after: before)
+      versions.undo(after: before)
       hasOpened = opened
       writer = name
       throw error
@@ -269,6 +272,7 @@ package struct StoreCore: ~Copyable, Sendable {
   private mutating func settle(_ durable: LSN) {
     projections.withLock { $0.trim(upTo: durable) }
     inFlight.removeFirst(through: durable)
+    versions.settle(through: durable)
   }
 
   private mutating func undo(to durable: LSN) {
@@ -278,6 +282,7 @@ package struct StoreCore: ~Copyable, Sendable {
       return state.sync.tenures.last
     }
     inFlight.removeLast(after: durable)
+    versions.undo(after: durable)
     hasOpened = last?.tenure == tenure && last?.writer == writer
   }
 

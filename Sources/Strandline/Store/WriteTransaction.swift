@@ -19,7 +19,7 @@ extension StoreCore {
 
 /// A transaction that is being written. It sees everything that was written before it, durable or not.
 public struct WriteTransaction: ~Copyable {
-  private var core: StoreCore
+  private(set) var core: StoreCore
   /// Whose store this is, as far as it was known when the transaction began.
   private let account: Account
   /// What it has changed in zones in which it is uploaded together.
@@ -41,13 +41,32 @@ public struct WriteTransaction: ~Copyable {
   }
 
   /// The record as this transaction sees it.
-  func find(_ id: RecordID) throws -> Record? {
+  func find(_ id: RecordID) throws -> Record? { try findPlaced(id)?.record }
+
+  /// The same, and the event that holds it.
+  func findPlaced(_ id: RecordID) throws -> (record: Record, lsn: LSN)? {
     let id = account.canonical(id)
-    guard let entry = try core.projections.entry(id), let shown = try core.shown(entry) else { return nil }
+    guard let entry = try core.projections.entry(id), let lsn = entry.view, let shown = try core.shown(entry) else {
+      return nil
+    }
     let system = entry.base.map {
       SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { Touch(milliseconds: $0) })
     }
-    return shown.record(id, system: shown.system ?? system)
+    return (shown.record(id, system: shown.system ?? system), lsn)
+  }
+
+  /// Refuses an edit of a record that does not live.
+  func requireLiving(_ id: RecordID) throws -> (record: Record, lsn: LSN) {
+    if let found = try findPlaced(id) { return found }
+    if let deletion = try core.projections.look(account.canonical(id)).deletion { throw Self.wasDeleted(id, deletion) }
+    throw StrandlineError(.noSuchRecord, "there is no record '\(id)' to edit; create it, if it is to be")
+  }
+
+  private static func wasDeleted(_ id: RecordID, _ deletion: DeletionEntry) -> StrandlineError {
+    StrandlineError(
+      .recordWasDeleted,
+      "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
+        + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
   }
 
   /// Whether a record was deleted and no life of it is left, as this transaction sees it.
@@ -179,12 +198,7 @@ public struct WriteTransaction: ~Copyable {
       throw StrandlineError(
         .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it anew")
     }
-    if current == nil, !creating, let deletion = known.deletion {
-      throw StrandlineError(
-        .recordWasDeleted,
-        "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
-          + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
-    }
+    if current == nil, !creating, let deletion = known.deletion { throw Self.wasDeleted(id, deletion) }
     if let current, current.version.type != type {
       throw StrandlineError(
         .typeMismatch,

@@ -90,59 +90,11 @@ struct ConflictMerge {
       guard let ours, let theirs else { return nil }
       let merged =
         switch rule {
-        case .union: Self.union(ours, theirs, ancestor.map { $0.fields[name] })
-        case .counter: Self.sum(ours, theirs, ancestor.map { $0.fields[name] })
-        default: Self.greatest(ours, theirs)
+        case .union: FieldMerge.union(ours, theirs, ancestor.map { $0.fields[name] })
+        case .counter: FieldMerge.sum(ours, theirs, ancestor.map { $0.fields[name] })
+        default: FieldMerge.greatest(ours, theirs)
         }
       return merged.map { .some($0) }
-    }
-  }
-
-  /// Three-way, an addition wins. In the order of the items' bytes, so that every order of merges gives one list.
-  ///
-  /// - Parameter before: the ancestor's value, which may be null; nil: there is no ancestor.
-  private static func union(_ left: FieldValue, _ right: FieldValue, _ before: FieldValue??) -> FieldValue? {
-    guard case .list(let kind, let ours) = left, case .list(let otherKind, let theirs) = right,
-      kind == otherKind || ours.isEmpty || theirs.isEmpty
-    else { return nil }
-    var ancestor: Set<FieldValue> = []
-    if case .list(_, let items)?? = before { ancestor = Set(items) }
-    let (mine, other) = (Set(ours), Set(theirs))
-    let kept = mine.union(other).filter { !ancestor.contains($0) || (mine.contains($0) && other.contains($0)) }
-    let ordered = kept.map { item in
-      var writer = ByteWriter()
-      FieldCodec.encode(item, into: &writer)
-      return (bytes: writer.bytes, item: item)
-    }.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
-    return .list(ours.isEmpty ? otherKind : kind, ordered.map(\.item))
-  }
-
-  /// - Parameter before: as of `union`. A null is 0.
-  private static func sum(_ left: FieldValue, _ right: FieldValue, _ before: FieldValue??) -> FieldValue? {
-    guard let before else { return greatest(left, right) }
-    switch (left, right, before) {
-    case (.int64(let ours), .int64(let theirs), .int64), (.int64(let ours), .int64(let theirs), nil):
-      var ancestor: Int64 = 0
-      if case .int64(let number)? = before { ancestor = number }
-      let (added, wraps) = ours.subtractingReportingOverflow(ancestor)
-      let (sum, overflows) = theirs.addingReportingOverflow(added)
-      return wraps || overflows ? greatest(left, right) : .int64(sum)
-    case (.double(let ours), .double(let theirs), .double), (.double(let ours), .double(let theirs), nil):
-      var ancestor = 0.0
-      if case .double(let number)? = before { ancestor = number }
-      let sum = theirs + (ours - ancestor)
-      return sum.isFinite ? .double(sum) : greatest(left, right)
-    default: return nil
-    }
-  }
-
-  private static func greatest(_ left: FieldValue, _ right: FieldValue) -> FieldValue? {
-    switch (left, right) {
-    case (.int64(let ours), .int64(let theirs)): .int64(max(ours, theirs))
-    case (.double(let ours), .double(let theirs)): .double(max(ours, theirs))
-    case (.date(let ours), .date(let theirs)): .date(milliseconds: max(ours, theirs))
-    case (.string(let ours), .string(let theirs)): ours.precedesByUTF8(theirs) ? right : left
-    default: nil
     }
   }
 }

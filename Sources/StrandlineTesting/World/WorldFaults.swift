@@ -47,18 +47,21 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   public static let rights = WorldFaults(rawValue: 1 << 16)
   /// Disks that are full for a while.
   public static let space = WorldFaults(rawValue: 1 << 17)
+  /// Values that an app read steps ago, and saves with what a person has changed in them since.
+  public static let screens = WorldFaults(rawValue: 1 << 23)
 
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
 
   /// Groups that draw from random numbers of their own: they were added when seeds had become famous by what the others do.
-  package static let later: WorldFaults = [.automatic, .rights, .space]
+  package static let later: WorldFaults = [.automatic, .rights, .space, .screens]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
     ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
     ("tokens", .tokens), ("zones", .zones), ("foreign", .foreign), ("references", .references), ("types", .types),
     ("copies", .copies), ("stale", .stale), ("compaction", .compaction), ("app", .app),
     ("busy", .busy), ("automatic", .automatic), ("rights", .rights), ("space", .space),
+    ("screens", .screens),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -172,6 +175,8 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case deniedRequest
   /// A write, a sync or a compaction that met a full disk.
   case fullDisk
+  /// A save of a value that was read some steps before.
+  case screenSave
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
@@ -199,6 +204,7 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .automaticSync: .automatic
     case .deniedRequest: .rights
     case .fullDisk: .space
+    case .screenSave: .screens
     }
   }
 }

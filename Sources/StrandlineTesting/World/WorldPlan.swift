@@ -97,6 +97,11 @@ enum WorldAction: Hashable, Sendable {
   /// Keeps the disk as it is, for a later `restore`.
   case backUp(device: Int)
   case restore(device: Int)
+  /// A person looks at a record.
+  case show(device: Int, record: Int)
+  /// A person changes fields of what a screen shows, and the app saves it, and goes on with what the save returned or with what it
+  /// saved.
+  case editScreen(device: Int, record: Int, fields: [Int], keeps: Bool)
 
   /// The device that the step is about, if it is about one.
   var device: Int? {
@@ -104,7 +109,7 @@ enum WorldAction: Hashable, Sendable {
     case .write(let device, _), .sync(let device, _), .request(let device, _, _), .offline(let device, _),
       .writeMeanwhile(let device, _, _), .compactMeanwhile(let device, _), .cutPower(let device, _),
       .compact(let device, _), .turnClock(let device, _), .copy(let device), .backUp(let device), .restore(let device),
-      .fillDisk(let device, _):
+      .fillDisk(let device, _), .show(let device, _), .editScreen(let device, _, _, _):
       device
     case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages, .deny: nil
     }
@@ -188,6 +193,21 @@ struct WorldPlan: Sendable {
         .fillDisk(
           device: $0.below(devices), spareBytes: $0.below(2) == 0 ? $0.below($0.below(2) == 0 ? 1 : 30_000) : nil)
       }
+    }
+    if self.faults.contains(.screens) {
+      let screens = SeededRandom(seed: seed &* 0xA076_1D64_78BD_642F ^ 0x5343_5245)
+      for _ in 0..<6 { strew(days, screens, Self.screen(of: devices)) }
+    }
+  }
+
+  /// What happens at a screen: few records, so that they are looked at, changed and saved again and again.
+  private static func screen(of devices: Int) -> (_ random: SeededRandom) -> WorldAction {
+    { random in
+      let (device, record) = (random.below(devices), random.below(records.count))
+      if random.below(3) == 0 { return .show(device: device, record: record) }
+      let first = random.below(fields.count)
+      let both = random.below(3) == 0 ? [first, (first + 1) % fields.count] : [first]
+      return .editScreen(device: device, record: record, fields: both, keeps: random.below(2) == 0)
     }
   }
 

@@ -31,6 +31,7 @@ struct WorldRun {
   var tally = WorldTally()
   var memory = WorldMemory()
   let together: WorldTogether
+  var screens = WorldScreens()
   private(set) var trace: [String] = []
   /// Whether `trace` is written: words for each step cost a tenth of the world, and few worlds are read.
   private let isTold: Bool
@@ -169,12 +170,15 @@ struct WorldRun {
     case .fillDisk(_, let spareBytes):
       device.disk.capacity = spareBytes.map { device.disk.usedBytes + $0 }
       say("\(device.name): the disk has \(spareBytes.map { "\($0) bytes" } ?? "room")")
+    case .show(_, let record): try await show(record, on: device)
+    case .editScreen(_, let record, let fields, let keeps):
+      try await editScreen(record, fields, keeps: keeps, on: device)
     default: break
     }
   }
 
   /// Whether an error says that a device's disk is full, and it is.
-  private mutating func isFull(_ device: WorldDevice, _ error: StrandlineError) -> Bool {
+  mutating func isFull(_ device: WorldDevice, _ error: StrandlineError) -> Bool {
     guard error.code == .diskFull, device.disk.capacity != nil else { return false }
     tally[.fullDisk] += 1
     // The wait that the server asked for may not have been written down.
@@ -294,12 +298,12 @@ struct WorldRun {
   }
 
   /// A value that no other write has.
-  private static func value(_ field: Int, _ mark: String, _ number: Int64) -> FieldValue {
+  static func value(_ field: Int, _ mark: String, _ number: Int64) -> FieldValue {
     WorldPlan.fields[field] == "count"
       ? .int64(number * 1_000 + Int64(mark.utf8.reduce(0) { ($0 &* 31 &+ Int($1)) % 1_000 })) : .string(mark)
   }
 
-  private mutating func remember(
+  mutating func remember(
     _ receipt: Receipt, _ changes: [WorldChange], _ known: [Int: Set<Birth>], on device: WorldDevice,
     in store: RecordStore
   ) throws {
@@ -404,13 +408,13 @@ struct WorldRun {
   }
 
   /// Lets a planned power cut count the calls of what follows.
-  private func armPowerCut(_ device: WorldDevice) {
+  func armPowerCut(_ device: WorldDevice) {
     guard let cut = plannedCuts[device.number] else { return }
     device.disk.cutPower(atCall: device.disk.callCount + cut.call)
   }
 
   /// After what a power cut was planned for: the device starts again if it was cut.
-  private mutating func endPowerCut(_ device: WorldDevice) async throws {
+  mutating func endPowerCut(_ device: WorldDevice) async throws {
     guard let cut = plannedCuts.removeValue(forKey: device.number) else { return }
     device.disk.crashAtCall = nil
     if device.disk.isOff { try await restart(device, seed: cut.seed) }
