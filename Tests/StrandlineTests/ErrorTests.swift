@@ -160,8 +160,10 @@ private struct PublicCall: Sendable {
     },
     PublicCall("RecordStore.write(_:)", damaged: nil) { try await $0.store.write { _ in } },
     PublicCall("RecordStore.writeBlocking(_:)", damaged: nil) { try $0.store.writeBlocking { _ in } },
-    PublicCall("RecordStore.write<>(_:)") { try await $0.store.write { tx in try tx.record(id) } },
-    PublicCall("RecordStore.writeBlocking<>(_:)") { try $0.store.writeBlocking { tx in try tx.record(id) } },
+    PublicCall("RecordStore.write<>(_:)") { _ = try await $0.store.write { tx in try tx.record(id) }.value },
+    PublicCall("RecordStore.writeBlocking<>(_:)") {
+      _ = try $0.store.writeBlocking { tx in try tx.record(id) }.value
+    },
     PublicCall("RecordStore.compact(keeping:)") { try await $0.store.compact() },
     PublicCall("RecordStore.record(_:)") { _ = try $0.store.record(id) },
     PublicCall("RecordStore.records(_:)") { _ = try $0.store.records([id]) },

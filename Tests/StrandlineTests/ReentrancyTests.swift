@@ -108,7 +108,9 @@ private struct Place: Sendable {
       try await store.write { tx in try tx.update(Probe.self, "n") { _ in call() } }
     },
     Place("migrate in write", under: "write") { store, call in
-      try await Probe.$whileReading.withValue(call) { try await store.write { _ = try $0.value(Probe.self, "n") } }
+      try await Probe.$whileReading.withValue(call) {
+        _ = try await store.write { _ = try $0.value(Probe.self, "n") }
+      }
     },
     Place("migrate in update", under: "updateBlocking") { store, call in
       _ = try Probe.$whileReading.withValue(call) { try store.updateBlocking(Probe.self, "n") { _ in } }
@@ -120,7 +122,7 @@ private struct Place: Sendable {
       _ = try Probe.$whileReading.withValue(call) { try store.values(Probe.self).count }
     },
     Place("migrate in migrateAll") { store, call in
-      try await Probe.$whileReading.withValue(call) { try await store.migrateAll(Probe.self) }
+      _ = try await Probe.$whileReading.withValue(call) { try await store.migrateAll(Probe.self) }
     },
     Place("progress of migrateAll") { store, call in
       try await store.migrateAll(Probe.self) { _ in call() }

@@ -144,6 +144,13 @@ extension RecordStore {
     }
   }
 
+  /// For tests: runs the closure as `write` does, and does not wait.
+  package func enqueue<Value>(
+    fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
+  ) throws -> (value: Value, receipt: Receipt, place: QueuePlace) {
+    try enqueue(WriterCall("enqueue", CallSite(fileID, line)), body)
+  }
+
   /// Runs the closure under the lock and queues its transaction. The receipt holds when its `durableLSN` is durable. A
   /// transaction that changed nothing may still have looked at what is not durable yet, so its receipt waits for that.
   private func enqueue<Value>(
