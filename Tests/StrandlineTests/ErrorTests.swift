@@ -249,7 +249,8 @@ private struct PublicCall: Sendable {
       try await $0.store.write { tx in try tx.save(Memo(id: "n", title: "second")) }
     },
     PublicCall("WriteTransaction.save<>(_:from:)") {
-      try await $0.store.write { tx in try tx.save(Memo(id: "n", title: "second"), from: Memo(id: "n", title: "first")) }
+      try await $0.store.write { tx in try tx.save(Memo(id: "n", title: "second"), from: Memo(id: "n", title: "first"))
+      }
     },
     PublicCall("WriteTransaction.update<>(_:_:_:)") {
       try await $0.store.write { tx in try tx.update(Memo.self, "n") { $0.title = "second" } }

@@ -97,7 +97,9 @@ struct MigrationTests {
     }
   }
 
-  @Test func `an edit of another field stores what migration makes, and one that changes nothing does not`() async throws {
+  @Test func `an edit of another field stores what migration makes, and one that changes nothing does not`()
+    async throws
+  {
     let store = try await store(holding: ["note": "old"])
     #expect(try await store.update(Renamed.self, "n") { $0.body = "old" }.receipt.lsns == nil)
     #expect(try store.record(RecordID("n"))?.fields == ["note": "old"])

@@ -155,17 +155,20 @@ private final class Outcome: Sendable {
   var error: (any Error)? { state.withLock { $0.error } }
 
   func make(_ body: () throws -> Void) {
-    guard state.withLock({ state in
-      state.count += 1
-      return state.count == 1
-    }) else { return }
+    guard
+      state.withLock({ state in
+        state.count += 1
+        return state.count == 1
+      })
+    else { return }
     do { try body() } catch { state.withLock { $0.error = error } }
   }
 }
 
 @Suite(.timeLimit(.minutes(30)))
 struct ReentrancyTests {
-  @Test(arguments: Place.all.indices) func `a call inside a closure works, or names both calls`(place: Int) async throws {
+  @Test(arguments: Place.all.indices) func `a call inside a closure works, or names both calls`(place: Int) async throws
+  {
     let place = Place.all[place]
     for call in Call.all {
       let store = try await open()
@@ -176,7 +179,8 @@ struct ReentrancyTests {
       if let holder = place.holder, call.waits {
         let error = outcome.error as? StrandlineError
         #expect(error?.code == .misuse, "\(place.name), \(call.name): \(error.map { "\($0)" } ?? "nothing")")
-        let words = "'\(call.name)' was called inside the closure of '\(holder)' at StrandlineTests/ReentrancyTests.swift:"
+        let words =
+          "'\(call.name)' was called inside the closure of '\(holder)' at StrandlineTests/ReentrancyTests.swift:"
         #expect(error?.message.contains(words) == true, "\(place.name), \(call.name): \(error?.message ?? "")")
         // Nothing of it has happened, and the store goes on.
         #expect(try store.value(Probe.self, "n")?.title == "outer" && !store.isSuspended)
@@ -208,10 +212,12 @@ struct ReentrancyTests {
       let failure = Mutex<(any Error)?>(nil)
       let isMade = Mutex(false)
       let once: @Sendable () async -> Void = {
-        guard !isMade.withLock({ made in
-          defer { made = true }
-          return made
-        }) else { return }
+        guard
+          !isMade.withLock({ made in
+            defer { made = true }
+            return made
+          })
+        else { return }
         do { try await call(store) } catch { failure.withLock { $0 = error } }
       }
       // The last one closes the store, of which the projection hears.

@@ -51,7 +51,9 @@ private struct Screen {
     keepsReturned = random.below(2) == 0
     var rules = ConflictRules()
     rules["Item"].fields = ["tags": .union, "opens": .counter, "best": .greatest]
-    try await here.open(conflicts: rules).write { try $0.save(Item(title: "0", tags: ["a", "b", "c"], opens: 5, best: 10)) }
+    try await here.open(conflicts: rules).write {
+      try $0.save(Item(title: "0", tags: ["a", "b", "c"], opens: 5, best: 10))
+    }
     try await there.open(conflicts: rules)
     try await sync(here, there)
   }

@@ -42,7 +42,8 @@ extension RecordVersion: Codable {
   /// Fails: a read of the store fills a version, and no other data holds one.
   public init(from decoder: any Decoder) throws {
     throw DecodingError.dataCorrupted(
-      .init(codingPath: decoder.codingPath, debugDescription: "a record's version comes from a read of the store alone"))
+      .init(codingPath: decoder.codingPath, debugDescription: "a record's version comes from a read of the store alone")
+    )
   }
 }
 

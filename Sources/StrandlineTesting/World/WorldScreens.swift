@@ -70,7 +70,9 @@ struct WorldScreens {
   /// Reads a record; nil if it does not live, or is of another type than its name says.
   static func read(_ record: Int, in store: RecordStore) throws -> (any WorldScreen)? {
     let id = WorldPlan.records[record]
-    guard let found = try store.record(id), found.type == WorldPlan.types[WorldPlan.type(of: record)] else { return nil }
+    guard let found = try store.record(id), found.type == WorldPlan.types[WorldPlan.type(of: record)] else {
+      return nil
+    }
     let isNote = WorldPlan.type(of: record) == 0
     if id.zone == WorldPlan.zones[0] {
       return isNote ? try shown(MainNote.self, id, store) : try shown(MainTask.self, id, store)
