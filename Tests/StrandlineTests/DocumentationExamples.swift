@@ -34,7 +34,7 @@ func rename(_ id: String, to title: String, in store: RecordStore) async throws 
 
 struct Draft: SyncRecord, Equatable {
   var id = RecordName.random()
-  var version: RecordVersion?  // filled by each read
+  var version = RecordVersion()  // filled by each read
   var title: String
   var tags: Set<String> = []
 }

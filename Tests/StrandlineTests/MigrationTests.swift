@@ -14,7 +14,7 @@ private struct Renamed: SyncRecord, Equatable {
     if let note = record["note"] { (record["body"], record["note"]) = (note, nil) }
   }
   var id = "n"
-  var version: RecordVersion?
+  var version = RecordVersion()
   var body: String
   var stars: Int?
 }

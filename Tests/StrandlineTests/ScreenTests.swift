@@ -14,7 +14,7 @@ import Testing
 
 private struct Item: SyncRecord, Equatable {
   var id = "n"
-  var version: RecordVersion?
+  var version = RecordVersion()
   var title = ""
   var body: String?
   var tags: Set<String> = []

@@ -13,7 +13,7 @@ package struct EncodedRecord {
   /// The parent's name, or that there is none; nil if the type has no such property.
   var parent: String??
   /// The version that the value was read from, or that it was read from none; nil if the type has no such property.
-  var version: RecordVersion??
+  var version: HeldVersion??
 
   init(zone: ZoneID) { self.zone = zone }
 

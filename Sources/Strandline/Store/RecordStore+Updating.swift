@@ -57,16 +57,16 @@ extension RecordStore {
     while true {
       try Task.checkCancellation()
       let batch = try site.run("migrating records of type '\(Value.recordType)'") {
-        try MigrationBatch(after: last, of: type, in: self)
+        try MigrationBatch(after: last, of: type, in: self, site)
       }
       guard batch.examined > 0 else { return report }
       last = batch.last
       report.examined += batch.examined
-      report.failed += batch.failed
+      report.failed += batch.failed.map { $0.located(site) }
       if !batch.ids.isEmpty {
         let written = try await commit("migrateAll", fileID, line) { try batch.write(type, &$0) }.value
         report.migrated += written.migrated
-        report.failed += written.failed
+        report.failed += written.failed.map { $0.located(site) }
       }
       progress(report)
     }
@@ -107,10 +107,12 @@ private struct MigrationBatch {
   private(set) var ids: [RecordID] = []
   private(set) var failed: [UnreadableRecord] = []
 
-  init<Value: SyncRecord>(after last: RecordID?, of type: Value.Type, in store: RecordStore) throws {
+  init<Value: SyncRecord>(
+    after last: RecordID?, of type: Value.Type, in store: RecordStore, _ site: CallSite
+  ) throws {
     self.last = last
     var bytes = 0
-    let view = try store.view()
+    let view = try store.view(fileID: site.fileID, line: site.line)
     let range = EntryScan.Range(zone: Value.zone, after: last)
     try view.forEachLiving(ofType: Value.recordType, in: range) { id, entry in
       self.last = id
@@ -143,6 +145,15 @@ private struct MigrationBatch {
       }
     }
     return (migrated, failed)
+  }
+}
+
+extension UnreadableRecord {
+  /// The same with the line of the app that asked.
+  fileprivate func located(_ site: CallSite) -> Self {
+    var result = self
+    result.error.location = "\(site.fileID):\(site.line)"
+    return result
   }
 }
 

@@ -8,21 +8,27 @@ import Synchronization
 
 /// The version of its record that a ``SyncRecord`` was read from.
 ///
-/// A type that declares an optional property for it, of any name, gets it from each read, and a save of such a value changes
-/// the fields that were changed in it since:
+/// A type that declares a property for it, of any name, gets it from each read, and a save of such a value changes the fields
+/// that were changed in it since:
 ///
 /// ```swift
 /// struct Note: SyncRecord {
 ///   var id = RecordName.random()
-///   var version: RecordVersion?
+///   var version = RecordVersion()
 ///   var title: String
 /// }
 /// ```
 ///
-/// It says nothing of the value: all versions are equal. It is not stored, in no field and in no other encoding, so a value
-/// that an app has kept in a file has none.
+/// It says nothing of the value: all versions are equal, also that of a new value. (Of a `RecordVersion?`, which works as well,
+/// nil is none of them.) It is not stored, in no field and in no other encoding, so a value that an app has kept in a file was
+/// read from none.
 public struct RecordVersion: Sendable {
-  let held: HeldVersion
+  /// Nil: the value was not read.
+  let held: HeldVersion?
+
+  init(held: HeldVersion) { self.held = held }
+  /// The version of a value that was not read: a save writes it whole.
+  public init() { held = nil }
 }
 
 extension RecordVersion: Hashable {
@@ -39,11 +45,13 @@ extension RecordVersion: Codable {
     try container.encodeNil()
   }
 
-  /// Fails: a read of the store fills a version, and no other data holds one.
+  /// Reads a null: a version comes from a read of the store alone.
   public init(from decoder: any Decoder) throws {
-    throw DecodingError.dataCorrupted(
-      .init(codingPath: decoder.codingPath, debugDescription: "a record's version comes from a read of the store alone")
-    )
+    guard try decoder.singleValueContainer().decodeNil() else {
+      throw DecodingError.dataCorrupted(
+        .init(codingPath: decoder.codingPath, debugDescription: "a version comes from a read of the store alone"))
+    }
+    self.init()
   }
 }
 
@@ -53,7 +61,7 @@ extension RecordVersion: CustomStringConvertible {
 }
 
 extension RecordVersion: RecordPart {
-  static func write(_ part: RecordVersion?, to record: inout EncodedRecord) { record.version = .some(part) }
+  static func write(_ part: RecordVersion?, to record: inout EncodedRecord) { record.version = .some(part?.held) }
   static func read(from fields: RecordFields) -> RecordVersion? { fields.version() }
 }
 

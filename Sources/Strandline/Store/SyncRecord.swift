@@ -28,7 +28,7 @@
 /// | an optional of one of these | the same; nil is null |
 /// | ``Parent`` | none: the record's parent |
 /// | `SystemFields?` | none: the server's metadata, when the record was read; a save leaves it as it is |
-/// | ``RecordVersion```?` | none: what the record was when it was read, so that a save changes what was changed since |
+/// | ``RecordVersion`` | none: what the record was when it was read, so that a save changes what was changed since |
 ///
 /// Anything else cannot be in a CloudKit field: a save throws `.typeMismatch` and names the property.
 ///

@@ -31,12 +31,12 @@ extension WriteTransaction {
   ) throws -> Value {
     try CallSite(fileID, line).run("saving record '\(value.recordID)'") {
       let encoded = try RecordEncoder.encode(value)
-      guard case .some(.some(let version)) = encoded.version else { return try put(value, encoded, creating: false) }
-      let states = try version.held.states(of: Value.self)
+      guard case .some(.some(let held)) = encoded.version else { return try put(value, encoded, creating: false) }
+      let states = try held.states(of: Value.self)
       // A transaction that failed had made it: it is new.
       if states.isEmpty, try find(value.recordID) == nil { return try put(value, encoded, creating: false) }
       let found = try requireLiving(value.recordID)
-      try requireSameLife(found.record, version.held)
+      try requireSameLife(found.record, held)
       let fields = encoded.byName
       guard let origin = HeldVersion.origin(of: fields, in: states) else {
         throw StrandlineError(
@@ -44,7 +44,7 @@ extension WriteTransaction {
           "record '\(value.recordID)': the value was read in a transaction that failed, so what was changed in it is not "
             + "known; read it again")
       }
-      return try edit(value, fields, from: origin, found, core.conflictRules[Value.recordType], version.held)
+      return try edit(value, fields, from: origin, found, core.conflictRules[Value.recordType], held)
     }
   }
 
@@ -67,8 +67,7 @@ extension WriteTransaction {
       try requireSameID(value, old.recordID, "save")
       let (encoded, before) = try (RecordEncoder.encode(value), RecordEncoder.encode(old))
       let found = try requireLiving(value.recordID)
-      var held: HeldVersion?
-      if case .some(.some(let version)) = before.version { held = version.held }
+      let held = before.version ?? nil
       if let held { try requireSameLife(found.record, held) }
       return try edit(value, encoded.byName, from: before.byName, found, core.conflictRules[Value.recordType], held)
     }
@@ -163,8 +162,8 @@ extension WriteTransaction {
         id, Value.recordType, keepsNulls ? encoded.fields : encoded.fields.filter { $0.value != nil },
         parent: encoded.parent ?? nil, creating: creating)
     }
-    guard case .some(let version) = encoded.version else { return value }
-    return try shown(asStored: id, Value.self, after: creating ? nil : version?.held)
+    guard case .some(let held) = encoded.version else { return value }
+    return try shown(asStored: id, Value.self, after: creating ? nil : held)
   }
 
   /// The record that lives, with a value's fields in it.
