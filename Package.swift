@@ -84,7 +84,8 @@ let package = Package(
       swiftSettings: strict),
 
     .target(
-      name: "StrandlineTestSupport", dependencies: ["StrandlineSystem"], path: "Tests/StrandlineTestSupport",
+      name: "StrandlineTestSupport", dependencies: ["StrandlineHost", "StrandlineSystem"],
+      path: "Tests/StrandlineTestSupport",
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineSystemTests",
@@ -107,14 +108,14 @@ let package = Package(
       name: "StrandlineTests",
       dependencies: [
         "Strandline", "StrandlineLog", "StrandlineSystem", "StrandlineSimulation", "StrandlineTesting",
-        "StrandlineSyncProofs", "StrandlineServer", "StrandlineCloudKit", "StrandlineTestSupport",
+        "StrandlineSyncProofs", "StrandlineServer", "StrandlineCloudKit", "StrandlineTestSupport", "StrandlineHost",
       ],
       swiftSettings: strict),
     .testTarget(
       name: "StrandlineCloudKitTests",
       dependencies: [
         "StrandlineCloudKit", "Strandline", "StrandlineServer", "StrandlineJSON", "StrandlineSystem",
-        "StrandlineSimulation", "StrandlineTestSupport",
+        "StrandlineSimulation", "StrandlineTestSupport", "StrandlineHost",
       ],
       swiftSettings: strict),
     .testTarget(

@@ -116,7 +116,9 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
       .init(operationType: operation, zone: .init(zoneID: WireZoneID(zone)))
     ])
     let answer = try await ask(ZonesReply.self, "POST", scoped("zones/modify"), request)
-    guard let result = answer.value.zones.first(where: { $0.zoneID?.name == zone.name }) ?? unnamed(answer.value.zones)
+    guard
+      let result = answer.value.zones.first(where: { ($0.zoneID?.name).equalsUTF8(zone.name) })
+        ?? unnamed(answer.value.zones)
     else {
       throw answer.errors.unexpected(
         answer.response, "the answer to '\(operation)' of zone '\(zone.name)' does not name it")
@@ -132,15 +134,15 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   /// Applies operations to records of one zone.
   public func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] {
+  ) async throws -> [CloudName: CloudResult] {
     guard !operations.isEmpty else { return [:] }
     guard operations.count <= Self.operationsMax else {
       throw CloudError(
         .badRequest, reason: "\(operations.count) operations in one request; the limit is \(Self.operationsMax)")
     }
-    var kinds: [String: CloudOperation.Kind] = [:]
+    var kinds: [CloudName: CloudOperation.Kind] = [:]
     for operation in operations {
-      guard kinds.updateValue(operation.kind, forKey: operation.name) == nil else {
+      guard kinds.updateValue(operation.kind, forKey: CloudName(operation.name)) == nil else {
         throw CloudError(.badRequest, reason: "two operations on '\(operation.name)' in one request")
       }
       for (field, value) in operation.fields {
@@ -161,7 +163,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   }
 
   /// The current versions of records of one zone.
-  public func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  public func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     guard !names.isEmpty else { return [:] }
     guard names.count <= Self.operationsMax else {
       throw CloudError(
@@ -196,7 +198,7 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
     let answer = try await ask(ZoneChangesReply.self, "POST", scoped("changes/zone"), request)
     let entries = answer.value.zones
     guard
-      let entry = entries.first(where: { $0.zoneID?.name == zone.name })
+      let entry = entries.first(where: { ($0.zoneID?.name).equalsUTF8(zone.name) })
         ?? (entries.count == 1 && entries[0].zoneID == nil ? entries[0] : nil)
     else {
       throw answer.errors.unexpected(
@@ -241,7 +243,8 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
   ) async throws -> NewestPage {
     let request = QueryRequest(
       zoneID: WireZoneID(zone),
-      query: .init(recordType: type, sortBy: [.init(systemFieldName: "modifiedTimestamp", ascending: false)]),
+      query: .init(
+        recordType: WireName.wire(type), sortBy: [.init(systemFieldName: "modifiedTimestamp", ascending: false)]),
       resultsLimit: min(max(limit, 1), Self.operationsMax), continuationMarker: marker)
     let answer = try await ask(QueryReply.self, "POST", scoped("records/query"), request)
     let records = answer.value.records.compactMap { record -> ServerRecord? in
@@ -282,9 +285,9 @@ public final class WebServicesDatabase: CloudDatabase, CustomStringConvertible {
 
   private func results(
     _ answer: Answer<RecordsReply>, names: [String], in zone: ZoneID, asked: (String) -> Asked
-  ) -> [String: CloudResult] {
-    var results: [String: CloudResult] = [:]
-    let wanted = Set(names)
+  ) -> [CloudName: CloudResult] {
+    var results: [CloudName: CloudResult] = [:]
+    let wanted = Set(texts: names)
     for record in answer.value.records {
       guard let name = record.recordName, wanted.contains(name) else { continue }
       guard results[name] == nil else {
@@ -492,7 +495,7 @@ extension WireJSON {
       json.key("fields")
       json.beginObject()
       for (name, value) in operation.fields.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
-        json.key(name)
+        json.key(WireName.wire(name))
         WireField.write(value, to: &json, .wire)
       }
       json.endObject()
@@ -505,7 +508,7 @@ extension WireJSON {
     }
     json.member("recordChangeTag", operation.changeTag)
     json.member("recordName", operation.name)
-    json.member("recordType", operation.type.isEmpty ? nil : operation.type)
+    json.member("recordType", operation.type.isEmpty ? nil : WireName.wire(operation.type))
     json.endObject()
   }
 }

@@ -11,6 +11,7 @@ package import StrandlineSystem
 /// The credential of one user, shared by all databases of that user.
 public final class WebSession: Sendable, CustomStringConvertible {
   private struct State {
+    var file: SessionFile
     var token: String?
     /// The token is not durable yet: no request may be sent before it is.
     var isUnsaved = false
@@ -19,7 +20,6 @@ public final class WebSession: Sendable, CustomStringConvertible {
   }
 
   private let path: String
-  private let fileSystem: any FileSystem
   private let state: Mutex<State>
   /// Keeps one request in flight, over all databases of the user.
   let queue = RequestQueue()
@@ -31,12 +31,12 @@ public final class WebSession: Sendable, CustomStringConvertible {
   package init(
     path: String, environment: SystemEnvironment, fileID: String = #fileID, line: Int = #line
   ) throws {
-    self.path = path
-    self.fileSystem = environment.fileSystem
-    let token = try CallSite(fileID, line).run("opening the session") {
-      try WebSession.read(path, environment.fileSystem)
+    var file = try CallSite(fileID, line).run("opening the session") {
+      try SessionFile(path, environment.fileSystem)
     }
-    self.state = Mutex(State(token: token))
+    self.path = file.path
+    let token = try CallSite(fileID, line).run("opening the session") { try file.read() }
+    self.state = Mutex(State(file: file, token: token))
   }
 
   /// Opens the session kept in a file of this machine; a missing file is a session without a token.
@@ -66,8 +66,8 @@ public final class WebSession: Sendable, CustomStringConvertible {
             + "ASCII; pass the token as the sign-in page returned it")
       }
       try state.withLock { state in
-        try WebSession.write(token, path, fileSystem)
-        state = State(token: token)
+        try state.file.write(token)
+        state = State(file: state.file, token: token)
       }
     }
   }
@@ -76,11 +76,11 @@ public final class WebSession: Sendable, CustomStringConvertible {
   func tokenForRequest() throws -> String? {
     try state.withLock { state in
       if state.isUnsaved, let token = state.token {
-        try WebSession.write(token, path, fileSystem)
+        try state.file.write(token)
         state.isUnsaved = false
       }
       if state.isRefused || state.token == nil {
-        state.token = try WebSession.read(path, fileSystem)
+        state.token = try state.file.read()
         state.isRefused = false
       }
       return state.token
@@ -96,7 +96,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
       state.token = token
       state.isRefused = false
       do {
-        try WebSession.write(token, path, fileSystem)
+        try state.file.write(token)
         state.isUnsaved = false
       } catch {
         // `tokenForRequest` tries again and throws if it fails.
@@ -113,19 +113,45 @@ public final class WebSession: Sendable, CustomStringConvertible {
   /// The session file's path, without the token.
   public var description: String { "session in \(path)" }
 
-  private static func isToken(_ text: String) -> Bool {
+  fileprivate static func isToken(_ text: String) -> Bool {
     !text.isEmpty && text.utf8.count <= bytesMax && text.utf8.allSatisfy { (0x21...0x7E).contains($0) }
   }
+}
 
-  private static func read(_ path: String, _ fileSystem: any FileSystem) throws -> String? {
+/// The file of a session. From the first time that it was found or written, it is reached through the folder that it was
+/// in then: so a store that takes the place of the one beside it never gets its token.
+private struct SessionFile: Sendable {
+  /// Absolute.
+  let path: String
+  private let fileSystem: any FileSystem
+  private let parent: String
+  private let name: String
+  private var folder: (any Folder)?
+
+  init(_ path: String, _ fileSystem: any FileSystem) throws {
     do {
-      guard try fileSystem.kind(of: path) != .absent else { return nil }
-      let file = try fileSystem.open(path, .read)
+      self.path = try fileSystem.absolutePath(path)
+    } catch {
+      throw StrandlineError(.io, "cannot tell where the session file '\(path)' is", file: path, underlying: error)
+    }
+    guard self.path != "/" else { throw StrandlineError(.io, "the session file '/' is a folder", file: "/") }
+    self.fileSystem = fileSystem
+    let slash = self.path.lastIndex(of: "/") ?? self.path.startIndex
+    parent = slash == self.path.startIndex ? "/" : String(self.path[..<slash])
+    name = String(self.path[self.path.index(after: slash)...])
+  }
+
+  mutating func read() throws -> String? {
+    do {
+      guard let folder = try opened() else { return nil }
+      guard try folder.kind(of: name) != .absent else { return nil }
+      self.folder = folder
+      let file = try folder.open(name, .read)
       defer { file.close() }
-      let bytes = try file.read(at: 0, count: bytesMax + 1)
+      let bytes = try file.read(at: 0, count: WebSession.bytesMax + 1)
       let text = String(decoding: bytes, as: UTF8.self).trimmingSpaces()
       if text.isEmpty { return nil }
-      guard isToken(text) else {
+      guard WebSession.isToken(text) else {
         throw StrandlineError(
           .io, "the session file '\(path)' holds something other than a web auth token; sign in again or remove it",
           file: path)
@@ -136,27 +162,31 @@ public final class WebSession: Sendable, CustomStringConvertible {
     }
   }
 
+  /// nil if nothing lies there yet.
+  private func opened() throws(SystemError) -> (any Folder)? {
+    if let folder { return folder }
+    guard try fileSystem.kind(of: parent) != .absent else { return nil }
+    return try fileSystem.folder(parent)
+  }
+
   /// Writes a temporary file, syncs it, renames it, syncs the folder: after a crash the session file holds the old token
   /// or the new one.
-  private static func write(_ token: String, _ path: String, _ fileSystem: any FileSystem) throws {
-    let temporary = path + ".tmp"
-    do {
-      if try fileSystem.kind(of: temporary) != .absent { try fileSystem.unlink(temporary) }
-      let file = try fileSystem.open(temporary, .createPrivate)
+  mutating func write(_ token: String) throws {
+    let temporary = name + ".tmp"
+    do throws(SystemError) {
+      let folder = if let held = self.folder { held } else { try fileSystem.folder(parent) }
+      if try folder.kind(of: temporary) != .absent { try folder.unlink(temporary) }
+      let file = try folder.open(temporary, .createPrivate)
       defer { file.close() }
       try file.write(Array((token + "\n").utf8), at: 0)
       try file.sync(.durable)
-      try fileSystem.rename(temporary, to: path)
-      try fileSystem.syncDirectory(folder(of: path))
+      try folder.rename(temporary, to: name)
+      try folder.sync()
+      self.folder = folder
     } catch {
       throw StrandlineError(
         error.isFull ? .diskFull : .io, "cannot write the session's new token to '\(path)'", file: path,
         underlying: error)
     }
-  }
-
-  private static func folder(of path: String) -> String {
-    guard let slash = path.lastIndex(of: "/") else { return "." }
-    return slash == path.startIndex ? "/" : String(path[..<slash])
   }
 }

@@ -49,6 +49,8 @@ package struct LogError: Error, Sendable, CustomStringConvertible {
     case compacted
     /// The files change faster than they can be copied.
     case changing
+    /// The store that was open does not lie at its path any more, or other bytes were put into its files.
+    case replaced
     /// A registered consumer still needs what compaction would remove.
     case consumerHolds
   }
@@ -132,6 +134,10 @@ extension LogError {
   var finding: String {
     guard let fault else { return message }
     return lsns.map { "\(fault) (\(Self.words(of: $0)))" } ?? fault
+  }
+
+  static func absent(_ path: String) -> LogError {
+    LogError(.absent, "there is no store at '\(path)'", file: path)
   }
 
   static func compacted(_ lsn: UInt64) -> LogError {

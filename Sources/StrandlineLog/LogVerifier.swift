@@ -71,7 +71,13 @@ package enum LogVerifier {
   /// - Throws: `LogError` if there is no log there or a read fails; what is wrong with the bytes is in the report.
   /// - Complexity: O(bytes), twice if something is found.
   package static func verify(at path: String, environment: SystemEnvironment) throws(LogError) -> VerificationReport {
-    let directory = StoreDirectory(path)
+    try verify(try StorePlace(path, environment.fileSystem).log(), environment)
+  }
+
+  /// The same of a folder that is open.
+  static func verify(
+    _ directory: StoreDirectory, _ environment: SystemEnvironment
+  ) throws(LogError) -> VerificationReport {
     let begun = environment.clock.monotonicNanoseconds()
     // A store that is being written does not stand still, and its writer may be gone again before this looks whether
     // there is one: only what two passes in a row agree on is a finding.
@@ -107,11 +113,11 @@ private struct Verification {
   }
 
   mutating func run() throws(LogError) {
-    let (fileSystem, directory) = (environment.fileSystem, directory)
+    let directory = directory
     let survey = try LogSurvey(
-      fileSystem, directory, try directory.files(fileSystem), untilUnwritten: false)
+      directory, try directory.files(), untilUnwritten: false)
     report.isControlTorn = survey.control?.isTorn ?? false
-    report.quarantine = try directory.quarantined(fileSystem)
+    report.quarantine = try directory.quarantined()
     report.segments = survey.segments.count
     for problem in survey.listProblems + survey.segmentProblems {
       guard problem.code != .fromTheFuture else { throw problem }
@@ -140,13 +146,13 @@ private struct Verification {
   private mutating func addStrays(_ survey: LogSurvey) throws(LogError) {
     guard !survey.unplaced.isEmpty, !report.isDamaged else { return }
     // What a writer is making has a name before the list has it.
-    guard try !directory.isHeld(environment.fileSystem) else {
+    guard try !directory.isHeld() else {
       report.isHeldByWriter = true
       return
     }
     let leftovers = try Leftovers(
       survey.unplaced, covering: survey.segments.first?.summary?.opening.firstLSN ?? 1, to: report.lastLSN,
-      environment.fileSystem)
+      in: directory)
     for id in leftovers.redundant {
       addStray(
         directory.segment(id),
@@ -214,7 +220,7 @@ private struct Verification {
   private mutating func verify(
     _ summary: SegmentSummary, _ sealed: SegmentEnd?, _ bound: LogBound?, isLast: Bool
   ) throws(LogError) {
-    let file = try SegmentFile.open(environment.fileSystem, summary.path)
+    let file = try SegmentFile.open(directory.folder, summary.segmentID)
     defer { file.close() }
     let size = try SegmentFile.size(of: file)
     try checkHeaderPage(file, summary.path)
@@ -297,7 +303,7 @@ private struct Verification {
   }
 
   private mutating func judgeTail(_ walk: SegmentWalk, _ size: UInt64, isLast: Bool) throws(LogError) {
-    let isHeld = isLast ? try directory.isHeld(environment.fileSystem) : false
+    let isHeld = isLast ? try directory.isHeld() : false
     report.isHeldByWriter = report.isHeldByWriter || isHeld
     let verdict = try TailVerdict.judge(walk)
     report.bytes += verdict.bytesRead - walk.scanner.bytesRead

@@ -31,7 +31,8 @@ package struct BitRot {
 
   private static let options = LogOptions(
     segmentBytesMax: 12 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-    lockWaitMilliseconds: 0, controlIntervalMilliseconds: nil, ballastBytes: 8 << 10, mergeWidth: 3, upkeep: .onDemand)
+    lockWaitMilliseconds: 0, publishesGroups: false, controlIntervalMilliseconds: nil, ballastBytes: 8 << 10,
+    mergeWidth: 3, upkeep: .onDemand)
   /// A file's bytes may be read through a window of this much more.
   private static let windowBytes: Int64 = 256 << 10
 

@@ -113,7 +113,8 @@ package struct CrashPoints {
   /// Several segments in the run, and several steps of a reservation in a segment.
   static let options = LogOptions(
     segmentBytesMax: 16 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-    lockWaitMilliseconds: 0, controlIntervalMilliseconds: nil, ballastBytes: 4 << 10, mergeWidth: 3, upkeep: .onDemand)
+    lockWaitMilliseconds: 0, publishesGroups: false, controlIntervalMilliseconds: nil, ballastBytes: 4 << 10,
+    mergeWidth: 3, upkeep: .onDemand)
 
   package init(seed: UInt64, strength: SyncStrength = .durable) {
     self.seed = seed

@@ -132,7 +132,7 @@ package struct LogHistories {
 
   static let options = LogOptions(
     segmentBytesMax: 8 << 10, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-    lockWaitMilliseconds: 0, controlIntervalMilliseconds: nil, ballastBytes: 0,
+    lockWaitMilliseconds: 0, publishesGroups: false, controlIntervalMilliseconds: nil, ballastBytes: 0,
     upkeep: .onDemand)
 
   /// How the run that is under way is asked for.

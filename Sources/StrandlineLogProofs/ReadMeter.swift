@@ -22,8 +22,8 @@ final class ReadMeter: ForwardingFileSystem {
     excess.withLock { $0 = max($0, more) }
   }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    MeteredFile(self, try base.open(path, mode))
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    MeteredFile(self, try folder.open(name, mode))
   }
 }
 

@@ -22,7 +22,7 @@ extension CloudServer {
   struct StaleRecords: Sendable {
     /// Each as JSON.
     var records: [[UInt8]] = []
-    var names: Set<String> = []
+    var names: Set<CloudName> = []
     /// The LSNs of deletions of these records that no stale page has followed yet.
     var deletions: [UInt64] = []
   }
@@ -170,7 +170,7 @@ extension CloudServer {
   ) throws(ServerRefusal) {
     let form = AnswerForm(wireZone(name, key), own: ZoneID(name, owner: key.user, scope: key.scope))
     let numbersAsStrings = asked.numbersAsStrings ?? message.numbersAsStrings ?? false
-    let types = (asked.desiredRecordTypes ?? message.desiredRecordTypes).map(Set.init)
+    let types = (asked.desiredRecordTypes ?? message.desiredRecordTypes).map { Set(texts: $0) }
     var shown: [(name: String, json: Range<Int>)] = []
     json.beginObject()
     json.key("records")
@@ -254,7 +254,7 @@ extension CloudServer {
         let change = zone.feed[index]
         part.changes.append(
           FeedPart.Change(
-            lsn: change.lsn, name: change.name, isDeleted: zone.entries[change.name]?.isDeleted ?? true))
+            lsn: change.lsn, name: change.name.text, isDeleted: zone.entries[change.name]?.isDeleted ?? true))
         next = zone.nextCurrent(from: index + 1)
       }
       part.hasMore = next != nil
@@ -271,7 +271,7 @@ extension CloudServer {
       guard core.staleRecords != nil else { return }
       var stale = core.staleRecords?[life] ?? StaleRecords()
       for record in records where stale.records.count < limits.resultsMax {
-        guard stale.names.insert(record.name).inserted else { continue }
+        guard stale.names.insert(CloudName(record.name)).inserted else { continue }
         stale.records.append(record.json)
       }
       core.staleRecords?[life] = stale

@@ -224,7 +224,7 @@ extension CloudServer {
         WireError(
           .badRequest, "\(message.operations.count) operations in one request; the limit is \(limits.operationsMax)"))
     }
-    var names: Set<String> = []
+    var names: Set<CloudName> = []
     var result: [Prepared] = []
     result.reserveCapacity(message.operations.count)
     for operation in message.operations {
@@ -235,7 +235,7 @@ extension CloudServer {
       let record = operation.record
       let name =
         record.recordName ?? RecordName.random(high: environment.random.next(), low: environment.random.next())
-      guard names.insert(name).inserted else {
+      guard names.insert(CloudName(name)).inserted else {
         throw ServerRefusal(400, WireError(.badRequest, "more than one operation for the record '\(name)'"))
       }
       var prepared = Prepared(
@@ -326,9 +326,9 @@ extension CloudServer {
     /// The bytes of the events.
     private var bytes = 0
     /// The changed records by name, each with the index of its last operation.
-    private var changed: [String: (entry: RecordEntry, operation: Int)] = [:]
+    private var changed: [CloudName: (entry: RecordEntry, operation: Int)] = [:]
     /// By target: the records that this request made refer to it.
-    private var addedSources: [String: Set<String>] = [:]
+    private var addedSources: [CloudName: Set<CloudName>] = [:]
 
     init(
       server: CloudServer, zone: ZoneState, requestUUID: [UInt8], touch: Touch, createConflicts: Bool, schema: Schema?
@@ -342,18 +342,18 @@ extension CloudServer {
     }
 
     /// A record in the draft; nil if it is deleted or was never there.
-    private func living(_ name: String) -> RecordEntry? {
+    private func living(_ name: CloudName) -> RecordEntry? {
       guard let entry = changed[name]?.entry ?? zone.entries[name], !entry.isDeleted else { return nil }
       return entry
     }
 
     /// The undeleted records that refer to a target with an action.
-    private func sources(of target: String, _ action: Reference.Action) -> [String] {
+    private func sources(of target: CloudName, _ action: Reference.Action) -> [CloudName] {
       guard zone.sources[target] != nil || addedSources[target] != nil else { return [] }
       let candidates = (zone.sources[target] ?? []).union(addedSources[target] ?? [])
       return candidates.filter { name in
         living(name)?.links.contains { $0.target == target && $0.action == action } ?? false
-      }.sorted { $0.precedesByUTF8($1) }
+      }.sorted()
     }
 
     /// Applies one operation. Returns the refusal, or nil.
@@ -362,7 +362,8 @@ extension CloudServer {
     mutating func apply(
       _ operation: Prepared, _ index: Int, _ built: inout Built?
     ) throws(ServerRefusal) -> WireError? {
-      let current = living(operation.name)
+      let name = CloudName(operation.name)
+      let current = living(name)
       let isDeletion = operation.kind == .delete || operation.kind == .forceDelete
       switch operation.kind {
       case .create:
@@ -372,8 +373,8 @@ extension CloudServer {
       case .update, .replace, .delete:
         guard let current else {
           // What it refers to was deleted before it, and has taken it along.
-          if operation.kind == .delete, let taken = zone.entries[operation.name], !taken.isDeleted,
-            taken.tag == operation.changeTag
+          if operation.kind == .delete, let taken = zone.entries[name], !taken.isDeleted,
+            operation.changeTag.equalsUTF8(taken.tag)
           {
             return nil
           }
@@ -381,14 +382,14 @@ extension CloudServer {
             .notFound,
             isDeletion ? "Record not found" : "recordChangeTag specified, but record not found")
         }
-        guard current.tag == operation.changeTag else {
+        guard operation.changeTag.equalsUTF8(current.tag) else {
           return WireError(.conflict, "client oplock error updating record")
         }
       case .forceUpdate, .forceReplace: break
       case .forceDelete: if current == nil { return nil }
       }
       if isDeletion {
-        delete(operation.name, index)
+        delete(name, index)
         applied += 1
         return nil
       }
@@ -399,6 +400,7 @@ extension CloudServer {
       _ operation: Prepared, _ current: RecordEntry?, _ index: Int, _ built: inout Built?
     ) throws(ServerRefusal) -> WireError? {
       let base = current?.lsn ?? 0
+      let name = CloudName(operation.name)
       let record: Built
       if let built, built.base == base {
         record = built
@@ -411,7 +413,7 @@ extension CloudServer {
       }
       if let error = checkKinds(of: operation, record.type) { return error }
       for target in Set(record.links.lazy.filter { $0.action == .deleteSelf }.map(\.target)) {
-        let others = sources(of: target, .deleteSelf).count { $0 != operation.name }
+        let others = sources(of: target, .deleteSelf).count { $0 != name }
         if others >= server.limits.deleteSelfSourcesMax {
           return WireError(
             .badRequest,
@@ -433,8 +435,8 @@ extension CloudServer {
           if let kind = field.kind { schema?.learn([(field.name, kind)], in: record.type) }
         }
       }
-      changed[operation.name] = (RecordEntry(lsn: 0, isDeleted: false, tag: record.tag, links: record.links), index)
-      for link in record.links { addedSources[link.target, default: []].insert(operation.name) }
+      changed[name] = (RecordEntry(lsn: 0, isDeleted: false, tag: record.tag, links: record.links), index)
+      for link in record.links { addedSources[link.target, default: []].insert(name) }
       saved[index] = events.count
       events.append(record.event)
       applied += 1
@@ -551,7 +553,7 @@ extension CloudServer {
     }
 
     /// Deletes a record and the records that refer to it with DELETE_SELF, and so on.
-    private mutating func delete(_ name: String, _ operation: Int) {
+    private mutating func delete(_ name: CloudName, _ operation: Int) {
       var pending = [(name: name, isCascade: false)]
       while let next = pending.popLast() {
         guard living(next.name) != nil else { continue }
@@ -559,7 +561,7 @@ extension CloudServer {
         events.append(
           NewEvent(
             .recordDeleted(
-              zone: zone.life, name: next.name,
+              zone: zone.life, name: next.name.text,
               JournalCause(
                 requestUUID: requestUUID, operation: UInt16(clamping: operation), isCascade: next.isCascade))))
         for source in sources(of: next.name, .deleteSelf).reversed() { pending.append((source, true)) }
@@ -569,7 +571,7 @@ extension CloudServer {
     /// The refusals, by operation, of those that leave a VALIDATE reference without its target.
     func brokenReferences() -> [Int: WireError] {
       var broken: [Int: WireError] = [:]
-      for (name, change) in changed.sorted(by: { $0.key.precedesByUTF8($1.key) }) {
+      for (name, change) in changed.sorted(by: { $0.key < $1.key }) {
         if change.entry.isDeleted {
           for source in sources(of: name, .validate) {
             guard let link = living(source)?.links.first(where: { $0.target == name && $0.action == .validate })

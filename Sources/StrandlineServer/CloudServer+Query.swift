@@ -174,8 +174,8 @@ extension CloudServer {
       var part = QueryPart(tenures: core.state.tenures, generation: core.generation)
       part.life = zone?.life ?? 0
       for (name, entry) in zone?.entries ?? [:]
-      where !entry.isDeleted && entry.type.utf8.elementsEqual(query.type.utf8) {
-        part.entries.append(.init(lsn: entry.lsn, name: name, modified: entry.modified))
+      where !entry.isDeleted && entry.type.equalsUTF8(query.type) {
+        part.entries.append(.init(lsn: entry.lsn, name: name.text, modified: entry.modified))
       }
       let schema = core.state.schemas[Schema.Key(key)]
       guard !part.entries.isEmpty || schema?.knows(query.type) == true else {

@@ -16,7 +16,7 @@ extension CloudServer {
     }
     // As the model spells owners: the placeholder for the current user is empty.
     let zone = ZoneID(id?.name ?? Names.defaultZone, owner: owner, scope: key.scope)
-    guard key.scope != .shared, zone.owner.isEmpty || zone.owner == key.user else {
+    guard key.scope != .shared, zone.owner.isEmpty || zone.owner.equalsUTF8(key.user) else {
       throw ServerRefusal(404, WireError(.zoneNotFound, "Zone does not exist"))
     }
     return zone.name
@@ -35,7 +35,7 @@ extension CloudServer {
       var zones: [WireZone] = []
       if key.scope != .shared { zones.append(WireZone(zoneID: wireZone(Names.defaultZone, key), atomic: false)) }
       let lives = core.state.databases[key]?.zones ?? [:]
-      for name in lives.keys.sorted(by: { $0.precedesByUTF8($1) }) where name != Names.defaultZone {
+      for name in lives.keys.sorted().texts where name != Names.defaultZone {
         guard let zone = core.state.zone(name, in: key) else { continue }
         zones.append(WireZone(zoneID: wireZone(name, key), syncToken: token(zone, zone.lastLSN, core), atomic: true))
       }
@@ -148,11 +148,11 @@ extension CloudServer {
       let database = core.state.databases[key] ?? DatabaseState()
       // The life is nil if the zone was deleted. Names of deleted zones have no limit, so only those of the page are shown.
       var changes: [(lsn: UInt64, name: String, life: UInt64?)] = []
-      for (name, life) in database.zones where name != Names.defaultZone {
+      for (name, life) in database.zones where name.text != Names.defaultZone {
         guard let zone = core.state.zones[life], zone.lastLSN > since else { continue }
-        changes.append((zone.lastLSN, name, life))
+        changes.append((zone.lastLSN, name.text, life))
       }
-      for (name, lsn) in database.deleted where lsn > since { changes.append((lsn, name, nil)) }
+      for (name, lsn) in database.deleted where lsn > since { changes.append((lsn, name.text, nil)) }
       changes.sort { $0.lsn < $1.lsn }
       let limit = min(max(message.resultsLimit ?? limits.resultsMax, 1), limits.resultsMax)
       let page = changes.prefix(limit)

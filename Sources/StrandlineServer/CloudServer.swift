@@ -11,7 +11,7 @@
 // the tables are built anew from what is durable. From then on one writer at a time tries, under the lock, until one
 // succeeds. If the journal fails, the server stops.
 
-internal import Strandline
+package import Strandline
 package import StrandlineCloudKit
 package import StrandlineSystem
 internal import Synchronization
@@ -201,8 +201,8 @@ public final class CloudServer: Sendable {
   }
 
   /// All undeleted records of a zone, by name; nil if there is no such zone.
-  package func records(zone: String, in key: DatabaseKey) throws -> [String: JournalRecord]? {
-    try look { core throws(ServerRefusal) -> ([String: UInt64]?, UInt64) in
+  package func records(zone: String, in key: DatabaseKey) throws -> [CloudName: JournalRecord]? {
+    try look { core throws(ServerRefusal) -> ([CloudName: UInt64]?, UInt64) in
       guard let zone = core.state.zone(zone, in: key) else { return (nil, core.state.lastLSN) }
       return (zone.entries.filter { !$0.value.isDeleted }.mapValues(\.lsn), core.state.lastLSN)
     }?.mapValues { lsn in try decodedRecord(lsn) }

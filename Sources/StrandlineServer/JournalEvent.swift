@@ -31,6 +31,16 @@ package struct DatabaseKey: Hashable, Sendable {
     self.scope = scope
     self.user = user
   }
+
+  package static func == (left: DatabaseKey, right: DatabaseKey) -> Bool {
+    left.scope == right.scope && left.user.equalsUTF8(right.user) && left.container.equalsUTF8(right.container)
+      && left.environment.equalsUTF8(right.environment)
+  }
+
+  package func hash(into hasher: inout Hasher) {
+    hasher.combine(scope)
+    for text in [user, container, environment] { text.hashUTF8(into: &hasher) }
+  }
 }
 
 /// The cause of a change: an operation of a request, or the deletion of a record that this one referred to.

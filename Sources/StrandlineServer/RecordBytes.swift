@@ -189,7 +189,7 @@ extension RecordLink {
   /// Adds those references of a field that bind records of one zone.
   static func append(_ references: [Reference], of field: @autoclosure () -> String, to links: inout [RecordLink]) {
     for reference in references where reference.action != .none && reference.zone == nil {
-      links.append(RecordLink(field: field(), target: reference.name, action: reference.action))
+      links.append(RecordLink(field: field(), target: CloudName(reference.name), action: reference.action))
     }
   }
 }

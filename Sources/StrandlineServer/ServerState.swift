@@ -11,7 +11,7 @@ import StrandlineSystem
 /// A reference that binds two records: DELETE_SELF or VALIDATE.
 struct RecordLink: Hashable, Sendable {
   var field: String
-  var target: String
+  var target: CloudName
   var action: Reference.Action
 }
 
@@ -56,9 +56,11 @@ enum StateChange: Sendable {
 /// one does; CloudKit's would have to be deployed.
 struct Schema: Sendable {
   struct Key: Hashable, Sendable {
-    var container: String
-    var environment: String
-    init(_ key: DatabaseKey) { (container, environment) = (key.container, key.environment) }
+    var container: CloudName
+    var environment: CloudName
+    init(_ key: DatabaseKey) {
+      (container, environment) = (CloudName(key.container), CloudName(key.environment))
+    }
   }
 
   private var types: [String: [String: FieldKind]] = [:]
@@ -92,7 +94,7 @@ struct RecordEntry: Sendable {
 struct ZoneState: Sendable {
   struct Change: Sendable {
     var lsn: UInt64
-    var name: String
+    var name: CloudName
   }
 
   let life: UInt64
@@ -100,14 +102,14 @@ struct ZoneState: Sendable {
   let name: String
   /// The event that created the zone.
   let createdLSN: UInt64
-  private(set) var entries: [String: RecordEntry] = [:]
+  private(set) var entries: [CloudName: RecordEntry] = [:]
   private(set) var feed: [Change] = []
   /// How many changes in `feed` are obsolete.
   private var obsoleteChanges = 0
   /// The latest event of this zone.
   private(set) var lastLSN: UInt64
   /// By target: the names of records that may link to it. Check the entry's links.
-  private(set) var sources: [String: Set<String>] = [:]
+  private(set) var sources: [CloudName: Set<CloudName>] = [:]
 
   init(life: UInt64, key: DatabaseKey, name: String, createdLSN: UInt64) {
     self.life = life
@@ -117,7 +119,7 @@ struct ZoneState: Sendable {
     self.lastLSN = createdLSN
   }
 
-  mutating func set(_ name: String, _ entry: RecordEntry) {
+  mutating func set(_ name: CloudName, _ entry: RecordEntry) {
     if let old = entries[name] {
       obsoleteChanges += 1
       for link in old.links {
@@ -160,9 +162,9 @@ struct ZoneState: Sendable {
 /// The zones of one database.
 struct DatabaseState: Sendable {
   /// The lives of the zones that exist, by name.
-  var zones: [String: UInt64] = [:]
+  var zones: [CloudName: UInt64] = [:]
   /// The LSNs at which zones that do not exist were deleted, by name.
-  var deleted: [String: UInt64] = [:]
+  var deleted: [CloudName: UInt64] = [:]
 }
 
 /// The state of all databases.
@@ -218,7 +220,7 @@ struct ServerState: Sendable {
     guard zones[life] != nil else {
       throw JournalEventError(description: "event \(entry.lsn) changes a record of a zone that does not exist")
     }
-    zones[life]?.set(name, entry)
+    zones[life]?.set(CloudName(name), entry)
   }
 
   /// The newest event of a database's zones.

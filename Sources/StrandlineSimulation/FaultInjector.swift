@@ -8,16 +8,17 @@ internal import Synchronization
 
 /// A kind of call that can be counted and made to fail.
 package enum DiskCall: String, Sendable, CaseIterable {
-  case open, create, kind, list, sizes, makeDirectory, rename, unlink, removeDirectory, syncDirectory, lock
+  case folder, open, create, kind, list, sizes, identity, makeDirectory, rename, unlink, removeDirectory, syncDirectory,
+    lock
   case size, read, write, preallocate, truncate, sync
 
   /// The system call that the error names.
   package var systemName: String {
     switch self {
-    case .open, .create: "open"
+    case .folder, .open, .create: "open"
     case .kind: "lstat"
     case .list: "opendir"
-    case .sizes: "fstatat"
+    case .sizes, .identity: "fstatat"
     case .makeDirectory: "mkdir"
     case .rename: "rename"
     case .unlink: "unlink"
@@ -36,7 +37,7 @@ package enum DiskCall: String, Sendable, CaseIterable {
   /// Whether the call changes the disk.
   package var isMutating: Bool {
     switch self {
-    case .open, .kind, .list, .sizes, .lock, .size, .read: false
+    case .folder, .open, .kind, .list, .sizes, .identity, .lock, .size, .read: false
     case .create, .makeDirectory, .rename, .unlink, .removeDirectory, .syncDirectory: true
     case .write, .preallocate, .truncate, .sync: true
     }
@@ -161,42 +162,78 @@ package final class FaultInjector: FileSystem {
     throw fault.error
   }
 
-  package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
+  package func absolutePath(_ path: String) throws(SystemError) -> String { try base.absolutePath(path) }
+  package var openStores: OpenStores { base.openStores }
+  package func folder(_ path: String) throws(SystemError) -> any Folder {
+    FaultyFolder(self, try run(.folder, path) { () throws(SystemError) in try base.folder(path) })
+  }
+  package func kind(of path: String) throws(SystemError) -> PathKind {
+    try run(.kind, path) { () throws(SystemError) in try base.kind(of: path) }
+  }
+  package func makeDirectory(_ path: String) throws(SystemError) {
+    try run(.makeDirectory, path) { () throws(SystemError) in try base.makeDirectory(path) }
+  }
+  package func renameFolder(_ path: String, to newPath: String) throws(SystemError) {
+    // Matched by the new name, because the old one is often random and a test cannot know it.
+    try run(.rename, newPath) { () throws(SystemError) in try base.renameFolder(path, to: newPath) }
+  }
+  package func removeDirectory(_ path: String) throws(SystemError) {
+    try run(.removeDirectory, path) { () throws(SystemError) in try base.removeDirectory(path) }
+  }
+}
+
+/// A folder that the fault injector has opened.
+private final class FaultyFolder: Folder {
+  let injector: FaultInjector
+  let base: any Folder
+  var path: String { base.path }
+
+  init(_ injector: FaultInjector, _ base: any Folder) {
+    self.injector = injector
+    self.base = base
+  }
+
+  func wasMoved(to path: String) { base.wasMoved(to: path) }
+  func open(_ name: String, _ mode: OpenMode) throws(SystemError) -> any File {
     let isCreating =
       switch mode {
       case .read, .readWrite: false
       case .create, .createPrivate: true
       }
-    let file = try run(isCreating ? .create : .open, path) { () throws(SystemError) in try base.open(path, mode) }
-    return FaultyFile(self, file)
+    let file = try injector.run(isCreating ? .create : .open, path(of: name)) { () throws(SystemError) in
+      try base.open(name, mode)
+    }
+    return FaultyFile(injector, file)
   }
-  package func kind(of path: String) throws(SystemError) -> PathKind {
-    try run(.kind, path) { () throws(SystemError) in try base.kind(of: path) }
+  func kind(of name: String) throws(SystemError) -> PathKind {
+    try injector.run(.kind, path(of: name)) { () throws(SystemError) in try base.kind(of: name) }
   }
-  package func list(_ directory: String) throws(SystemError) -> [String] {
-    try run(.list, directory) { () throws(SystemError) in try base.list(directory) }
+  func list(_ name: String) throws(SystemError) -> [String] {
+    try injector.run(.list, path(of: name)) { () throws(SystemError) in try base.list(name) }
   }
-  package func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
-    try run(.sizes, directory) { () throws(SystemError) in try base.sizes(of: names, in: directory) }
+  func sizes(of names: [String]) throws(SystemError) -> [UInt64?] {
+    try injector.run(.sizes, path) { () throws(SystemError) in try base.sizes(of: names) }
   }
-  package func makeDirectory(_ path: String) throws(SystemError) {
-    try run(.makeDirectory, path) { () throws(SystemError) in try base.makeDirectory(path) }
+  func makeFolder(_ name: String) throws(SystemError) {
+    try injector.run(.makeDirectory, path(of: name)) { () throws(SystemError) in try base.makeFolder(name) }
   }
-  package func rename(_ path: String, to newPath: String) throws(SystemError) {
-    // Matched by the new name, because the old one is often random and a test cannot know it.
-    try run(.rename, newPath) { () throws(SystemError) in try base.rename(path, to: newPath) }
+  func rename(_ name: String, to newName: String) throws(SystemError) {
+    try injector.run(.rename, path(of: newName)) { () throws(SystemError) in try base.rename(name, to: newName) }
   }
-  package func unlink(_ path: String) throws(SystemError) {
-    try run(.unlink, path) { () throws(SystemError) in try base.unlink(path) }
+  func unlink(_ name: String) throws(SystemError) {
+    try injector.run(.unlink, path(of: name)) { () throws(SystemError) in try base.unlink(name) }
   }
-  package func removeDirectory(_ path: String) throws(SystemError) {
-    try run(.removeDirectory, path) { () throws(SystemError) in try base.removeDirectory(path) }
+  func removeFolder(_ name: String) throws(SystemError) {
+    try injector.run(.removeDirectory, path(of: name)) { () throws(SystemError) in try base.removeFolder(name) }
   }
-  package func syncDirectory(_ path: String) throws(SystemError) {
-    try run(.syncDirectory, path) { () throws(SystemError) in try base.syncDirectory(path) }
+  func sync(_ name: String) throws(SystemError) {
+    try injector.run(.syncDirectory, path(of: name)) { () throws(SystemError) in try base.sync(name) }
   }
-  package func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
-    try run(.lock, path) { () throws(SystemError) in try base.lock(path, exclusive: exclusive) }
+  func lock(_ name: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+    try injector.run(.lock, path(of: name)) { () throws(SystemError) in try base.lock(name, exclusive: exclusive) }
+  }
+  func identity(of name: String) throws(SystemError) -> FileIdentity? {
+    try injector.run(.identity, path(of: name)) { () throws(SystemError) in try base.identity(of: name) }
   }
 }
 
@@ -211,6 +248,9 @@ private final class FaultyFile: File {
     self.base = base
   }
 
+  func identity() throws(SystemError) -> FileIdentity {
+    try injector.run(.identity, path) { () throws(SystemError) in try base.identity() }
+  }
   func size() throws(SystemError) -> UInt64 {
     try injector.run(.size, path) { () throws(SystemError) in try base.size() }
   }

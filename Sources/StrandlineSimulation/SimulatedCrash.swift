@@ -215,6 +215,7 @@ extension SimulatedDiskState {
     image.isOrderedSyncWeak = isOrderedSyncWeak
     image.capacity = capacity
     image.starts = starts
+    image.device = device
     image.removedContents = removedContents
 
     image.directories = directories.map { SimulatedDirectory(durable: $0.durable, current: [:]) }

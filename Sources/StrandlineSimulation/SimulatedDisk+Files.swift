@@ -1,32 +1,40 @@
-// The calls of `FileSystem` and `File` on the simulated disk.
+// The calls of `FileSystem`, `Folder` and `File` on the simulated disk.
 
 package import StrandlineSystem
 internal import Synchronization
 
 extension SimulatedDisk {
-  package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    switch mode {
-    case .read, .readWrite:
-      let node = try read(path) { (state) throws(SystemError) in
-        let node = try state.file("open", path)
-        state.handles[node, default: 0] += 1
-        return node
+  package func absolutePath(_ path: String) throws(SystemError) -> String {
+    var text = path.hasPrefix("/") ? path : "/" + path
+    while text.utf8.count > 1, text.hasSuffix("/") { text.removeLast() }
+    return text
+  }
+
+  package func folder(_ path: String) throws(SystemError) -> any Folder {
+    let index = try read(path) { (state) throws(SystemError) in try state.directory("open", path) }
+    return SimulatedFolder(disk: self, index: index, path: path)
+  }
+
+  package func kind(of path: String) throws(SystemError) -> PathKind { try kind(of: path, in: 0, path) }
+
+  package func makeDirectory(_ path: String) throws(SystemError) { try makeDirectory(path, in: 0, path) }
+
+  package func removeDirectory(_ path: String) throws(SystemError) { try removeDirectory(path, in: 0, path) }
+
+  package func renameFolder(_ path: String, to newPath: String) throws(SystemError) {
+    try mutate(path) { (state) throws(SystemError) in
+      guard case .directory = try state.entry("rename", path) else {
+        throw try state.entry("rename", path) == nil ? .absent("rename", path) : .notDirectory("rename", path)
       }
-      return SimulatedFile(disk: self, node: node, path: path, isWritable: mode == .readWrite)
-    case .create, .createPrivate:
-      let node = try mutate(path) { (state) throws(SystemError) in
-        let node = try Self.create("open", path, &state)
-        state.handles[node] = 1
-        return node
-      }
-      return SimulatedFile(disk: self, node: node, path: path, isWritable: true)
+      if (newPath + "/").hasPrefix(path + "/"), newPath != path { throw .invalid("rename", path) }
+      try Self.rename(path, to: newPath, in: 0, path, &state)
     }
   }
 
-  private static func create(
-    _ call: String, _ path: String, _ state: inout SimulatedDiskState
+  fileprivate static func create(
+    _ call: String, _ name: String, in root: Int, _ path: String, _ state: inout SimulatedDiskState
   ) throws(SystemError) -> Int {
-    let location = try state.location(call, path)
+    let location = try state.newLocation(call, name, in: root)
     guard state.directories[location.directory].current[location.name] == nil else { throw .taken(call, path) }
     try state.requireRoom(call, path)
     state.nodes.append(SimulatedNode())
@@ -38,9 +46,9 @@ extension SimulatedDisk {
     return node
   }
 
-  package func kind(of path: String) throws(SystemError) -> PathKind {
+  fileprivate func kind(of name: String, in root: Int, _ path: String) throws(SystemError) -> PathKind {
     try read(path) { (state) throws(SystemError) in
-      switch try state.entry("lstat", path) {
+      switch try state.entry("lstat", name, in: root) {
       case .file: .file
       case .directory: .directory
       case nil: .absent
@@ -48,29 +56,9 @@ extension SimulatedDisk {
     }
   }
 
-  package func list(_ directory: String) throws(SystemError) -> [String] {
-    try read(directory) { (state) throws(SystemError) in
-      // Sorted, so that a run does not depend on the order of a hash table.
-      state.directories[try state.directory("opendir", directory)].current.keys.sorted()
-    }
-  }
-
-  package func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
-    try read(directory) { (state) throws(SystemError) in
-      let entries = state.directories[try state.directory("open", directory)].current
-      return names.map { name in
-        switch entries[name] {
-        case .file(let node): UInt64(state.nodes[node].current.size)
-        case .directory: 0
-        case nil: nil
-        }
-      }
-    }
-  }
-
-  package func makeDirectory(_ path: String) throws(SystemError) {
+  fileprivate func makeDirectory(_ name: String, in root: Int, _ path: String) throws(SystemError) {
     try mutate(path) { (state) throws(SystemError) in
-      let location = try state.location("mkdir", path)
+      let location = try state.newLocation("mkdir", name, in: root)
       guard state.directories[location.directory].current[location.name] == nil else { throw .taken("mkdir", path) }
       try state.requireRoom("mkdir", path)
       state.directories.append(SimulatedDirectory())
@@ -84,83 +72,42 @@ extension SimulatedDisk {
     }
   }
 
-  package func rename(_ path: String, to newPath: String) throws(SystemError) {
-    try mutate(path) { (state) throws(SystemError) in
-      guard let entry = try state.entry("rename", path) else { throw .absent("rename", path) }
-      let from = try state.location("rename", path)
-      let to = try state.location("rename", newPath)
-      if case .directory = entry, (newPath + "/").hasPrefix(path + "/"), newPath != path {
-        throw .invalid("rename", path)
-      }
-      switch (entry, state.directories[to.directory].current[to.name]) {
-      case (_, nil): break
-      case (let old, .some(let new)) where old == new: return
-      case (.file, .file(let replaced)): state.release(replaced)
-      case (.directory, .directory(let replaced)):
-        guard state.directories[replaced].current.isEmpty else { throw .notEmpty("rename", path) }
-      case (.file, .directory): throw .isDirectory("rename", path)
-      case (.directory, .file): throw .notDirectory("rename", path)
-      }
-      state.perform(
-        SimulatedNameOperation(
-          call: "rename", path: "\(path) to \(newPath)",
-          edits: [
-            .init(directory: from.directory, name: from.name, entry: nil),
-            .init(directory: to.directory, name: to.name, entry: entry),
-          ]))
+  fileprivate static func rename(
+    _ name: String, to newName: String, in root: Int, _ path: String, _ state: inout SimulatedDiskState
+  ) throws(SystemError) {
+    guard let entry = try state.entry("rename", name, in: root) else { throw .absent("rename", path) }
+    let from = try state.location("rename", name, in: root)
+    let to = try state.newLocation("rename", newName, in: root)
+    switch (entry, state.directories[to.directory].current[to.name]) {
+    case (_, nil): break
+    case (let old, .some(let new)) where old == new: return
+    case (.file, .file(let replaced)): state.release(replaced)
+    case (.directory, .directory(let replaced)):
+      guard state.directories[replaced].current.isEmpty else { throw .notEmpty("rename", path) }
+      state.directories[replaced].isRemoved = true
+    case (.file, .directory): throw .isDirectory("rename", path)
+    case (.directory, .file): throw .notDirectory("rename", path)
     }
+    state.perform(
+      SimulatedNameOperation(
+        call: "rename", path: "\(name) to \(newName)",
+        edits: [
+          .init(directory: from.directory, name: from.name, entry: nil),
+          .init(directory: to.directory, name: to.name, entry: entry),
+        ]))
   }
 
-  package func unlink(_ path: String) throws(SystemError) {
+  fileprivate func removeDirectory(_ name: String, in root: Int, _ path: String) throws(SystemError) {
     try mutate(path) { (state) throws(SystemError) in
-      let node = try state.file("unlink", path)
-      let location = try state.location("unlink", path)
-      state.release(node)
-      state.perform(
-        SimulatedNameOperation(
-          call: "unlink", path: path,
-          edits: [.init(directory: location.directory, name: location.name, entry: nil)]))
-    }
-  }
-
-  package func removeDirectory(_ path: String) throws(SystemError) {
-    try mutate(path) { (state) throws(SystemError) in
-      let location = try state.location("rmdir", path)
-      let directory = try state.directory("rmdir", path)
+      let location = try state.location("rmdir", name, in: root)
+      let directory = try state.directory("rmdir", name, in: root)
       guard state.directories[directory].current.isEmpty else { throw .notEmpty("rmdir", path) }
+      state.directories[directory].isRemoved = true
       state.perform(
         SimulatedNameOperation(
           call: "rmdir", path: path,
           edits: [.init(directory: location.directory, name: location.name, entry: nil)]))
     }
-  }
-
-  package func syncDirectory(_ path: String) throws(SystemError) {
-    try mutate(path, isSync: true) { (state) throws(SystemError) in
-      let directory = try state.directory("open", path)
-      if let failure = state.syncFailures[state.callCount] { throw failure }
-      state.syncNames(of: directory)
-    }
-  }
-
-  package func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
-    let isMissing = try read(path) { (state) throws(SystemError) in try state.entry("open", path) == nil }
-    if isMissing && exclusive {
-      try mutate(path) { (state) throws(SystemError) in
-        // Another thread may have created the file meanwhile; both then try to lock it below.
-        if try state.entry("open", path) == nil { _ = try Self.create("open", path, &state) }
-      }
-    }
-    let node = try read(path) { (state) throws(SystemError) -> Int? in
-      let node = try state.file("open", path)
-      var lock = state.locks[node] ?? .init()
-      guard !lock.isExclusive, !exclusive || lock.shared == 0 else { return nil }
-      if exclusive { lock.isExclusive = true } else { lock.shared += 1 }
-      state.locks[node] = lock
-      return node
-    }
-    guard let node else { return nil }
-    return SimulatedLock(disk: self, node: node, isExclusive: exclusive)
   }
 
   fileprivate func unlock(_ node: Int, isExclusive: Bool) {
@@ -172,18 +119,179 @@ extension SimulatedDisk {
   }
 }
 
+/// An open folder of the simulated disk: its number. It stays the same one when it is moved or removed.
+private final class SimulatedFolder: Folder {
+  private let disk: SimulatedDisk
+  private let index: Int
+  private let currentPath: Mutex<String>
+
+  init(disk: SimulatedDisk, index: Int, path: String) {
+    self.disk = disk
+    self.index = index
+    currentPath = Mutex(path)
+  }
+
+  var path: String { currentPath.withLock { $0 } }
+  func wasMoved(to path: String) { currentPath.withLock { $0 = path } }
+
+  /// - Throws: EINVAL for a name that leads out of the folder.
+  private func checked(_ call: String, _ name: String) throws(SystemError) -> String {
+    let path = path(of: name)
+    guard !name.hasPrefix("/"), !name.split(separator: "/").contains("..") else { throw .invalid(call, path) }
+    return path
+  }
+
+  func open(_ name: String, _ mode: OpenMode) throws(SystemError) -> any File {
+    let path = try checked("open", name)
+    let index = index
+    switch mode {
+    case .read, .readWrite:
+      let (node, device) = try disk.read(path) { (state) throws(SystemError) in
+        let node = try state.file("open", name, in: index)
+        state.handles[node, default: 0] += 1
+        return (node, state.device)
+      }
+      return SimulatedFile(disk: disk, node: node, device: device, path: path, isWritable: mode == .readWrite)
+    case .create, .createPrivate:
+      let (node, device) = try disk.mutate(path) { (state) throws(SystemError) in
+        let node = try SimulatedDisk.create("open", name, in: index, path, &state)
+        state.handles[node] = 1
+        return (node, state.device)
+      }
+      return SimulatedFile(disk: disk, node: node, device: device, path: path, isWritable: true)
+    }
+  }
+
+  func kind(of name: String) throws(SystemError) -> PathKind {
+    try disk.kind(of: name, in: index, try checked("lstat", name))
+  }
+
+  func list(_ name: String) throws(SystemError) -> [String] {
+    let index = index
+    return try disk.read(try checked("opendir", name)) { (state) throws(SystemError) in
+      // Sorted, so that a run does not depend on the order of a hash table.
+      state.directories[try state.directory("opendir", name, in: index)].current.keys.sorted()
+    }
+  }
+
+  func sizes(of names: [String]) throws(SystemError) -> [UInt64?] {
+    let index = index
+    return try disk.read(path) { (state) throws(SystemError) in
+      var result: [UInt64?] = []
+      for name in names {
+        switch try state.entry("fstatat", name, in: index) {
+        case .file(let node): result.append(UInt64(state.nodes[node].current.size))
+        case .directory: result.append(0)
+        case nil: result.append(nil)
+        }
+      }
+      return result
+    }
+  }
+
+  func makeFolder(_ name: String) throws(SystemError) {
+    try disk.makeDirectory(name, in: index, try checked("mkdir", name))
+  }
+
+  func rename(_ name: String, to newName: String) throws(SystemError) {
+    let path = try checked("rename", name)
+    _ = try checked("rename", newName)
+    let index = index
+    try disk.mutate(path) { (state) throws(SystemError) in
+      try SimulatedDisk.rename(name, to: newName, in: index, path, &state)
+    }
+  }
+
+  func unlink(_ name: String) throws(SystemError) {
+    let path = try checked("unlink", name)
+    let index = index
+    try disk.mutate(path) { (state) throws(SystemError) in
+      let node = try state.file("unlink", name, in: index)
+      let location = try state.location("unlink", name, in: index)
+      state.release(node)
+      state.perform(
+        SimulatedNameOperation(
+          call: "unlink", path: path,
+          edits: [.init(directory: location.directory, name: location.name, entry: nil)]))
+    }
+  }
+
+  func removeFolder(_ name: String) throws(SystemError) {
+    try disk.removeDirectory(name, in: index, try checked("rmdir", name))
+  }
+
+  func sync(_ name: String) throws(SystemError) {
+    let index = index
+    try disk.mutate(try checked("open", name), isSync: true) { (state) throws(SystemError) in
+      let directory = try state.directory("open", name, in: index)
+      if let failure = state.syncFailures[state.callCount] { throw failure }
+      state.syncNames(of: directory)
+    }
+  }
+
+  func lock(_ name: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+    let path = try checked("open", name)
+    let index = index
+    let isMissing = try disk.read(path) { (state) throws(SystemError) in
+      try state.entry("open", name, in: index) == nil
+    }
+    if isMissing && exclusive {
+      try disk.mutate(path) { (state) throws(SystemError) in
+        // Another thread may have created the file meanwhile; both then try to lock it below.
+        if try state.entry("open", name, in: index) == nil {
+          _ = try SimulatedDisk.create("open", name, in: index, path, &state)
+        }
+      }
+    }
+    let found = try disk.read(path) { (state) throws(SystemError) -> (Int, UInt64)? in
+      let node = try state.file("open", name, in: index)
+      var lock = state.locks[node] ?? .init()
+      guard !lock.isExclusive, !exclusive || lock.shared == 0 else { return nil }
+      if exclusive { lock.isExclusive = true } else { lock.shared += 1 }
+      state.locks[node] = lock
+      return (node, state.device)
+    }
+    guard let (node, device) = found else { return nil }
+    return SimulatedLock(disk: disk, node: node, device: device, path: path, isExclusive: exclusive)
+  }
+
+  func identity(of name: String) throws(SystemError) -> FileIdentity? {
+    let index = index
+    return try disk.read(try checked("fstatat", name)) { (state) throws(SystemError) in
+      try state.entry("fstatat", name, in: index).map { state.identity(of: $0) }
+    }
+  }
+}
+
+extension SimulatedDisk {
+  /// The identity of an open file: it keeps the device of the time when it was opened.
+  fileprivate func identity(of node: Int, _ device: UInt64, _ path: String) throws(SystemError) -> FileIdentity {
+    try read(path) { (state) throws(SystemError) in
+      var identity = state.identity(of: .file(node))
+      identity.device = device
+      return identity
+    }
+  }
+}
+
 /// A lock on a file of the simulated disk.
 private final class SimulatedLock: FileLock {
   private let disk: SimulatedDisk
   private let node: Int
+  private let device: UInt64
+  private let path: String
   private let isExclusive: Bool
   private let isHeld = Atomic<Bool>(true)
 
-  init(disk: SimulatedDisk, node: Int, isExclusive: Bool) {
+  init(disk: SimulatedDisk, node: Int, device: UInt64, path: String, isExclusive: Bool) {
     self.disk = disk
     self.node = node
+    self.device = device
+    self.path = path
     self.isExclusive = isExclusive
   }
+
+  func identity() throws(SystemError) -> FileIdentity { try disk.identity(of: node, device, path) }
 
   func unlock() {
     if isHeld.exchange(false, ordering: .acquiringAndReleasing) { disk.unlock(node, isExclusive: isExclusive) }
@@ -197,15 +305,17 @@ private final class SimulatedFile: File {
   let path: String
   private let disk: SimulatedDisk
   private let node: Int
+  private let device: UInt64
   private let isWritable: Bool
   private let isOpen = Atomic<Bool>(true)
 
   /// Larger than any file of a test, and small enough that a wrong offset cannot exhaust memory.
   private static let sizeLimit: UInt64 = 1 << 34
 
-  init(disk: SimulatedDisk, node: Int, path: String, isWritable: Bool) {
+  init(disk: SimulatedDisk, node: Int, device: UInt64, path: String, isWritable: Bool) {
     self.disk = disk
     self.node = node
+    self.device = device
     self.path = path
     self.isWritable = isWritable
   }
@@ -218,6 +328,11 @@ private final class SimulatedFile: File {
     let (end, overflow) = offset.addingReportingOverflow(count)
     guard !overflow, end <= Self.sizeLimit else { throw .tooLarge(call, path) }
     return Int(end)
+  }
+
+  func identity() throws(SystemError) -> FileIdentity {
+    try requireOpen("fstat")
+    return try disk.identity(of: node, device, path)
   }
 
   func size() throws(SystemError) -> UInt64 {

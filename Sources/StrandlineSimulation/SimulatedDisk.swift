@@ -21,6 +21,8 @@ internal import Synchronization
 /// An open store uses the disk that it was opened on; `afterPowerCut` returns another disk.
 public final class SimulatedDisk: FileSystem {
   let state: Mutex<SimulatedDiskState>
+  package let openStores = OpenStores()
+  private let interruption = Mutex<(call: Int, body: @Sendable () -> Void)?>(nil)
 
   init(_ state: SimulatedDiskState) { self.state = Mutex(state) }
 
@@ -104,6 +106,11 @@ public final class SimulatedDisk: FileSystem {
   package var history: [SimulatedDisk] {
     let states = state.withLock { $0.history ?? [] }
     return states.map { SimulatedDisk($0) }
+  }
+
+  /// Does something before the call that makes `callCount` this number, once: what another process does meanwhile.
+  package func interrupt(beforeCall number: Int, _ body: @escaping @Sendable () -> Void) {
+    interruption.withLock { $0 = (number, body) }
   }
 
   // MARK: Other faults
@@ -229,6 +236,9 @@ public final class SimulatedDisk: FileSystem {
     }
   }
 
+  /// Mounts the disk again: every file and directory gets another identity, as on network drives. What is open stays open.
+  package func remount() { state.withLock { $0.device += 1 } }
+
   // MARK: Access to the state
 
   /// Runs a call that changes nothing. Throws if the power is off.
@@ -237,7 +247,20 @@ public final class SimulatedDisk: FileSystem {
   ) throws(SystemError) -> Result {
     try state.withLock { (state) throws(SystemError) -> Result in
       if state.isOff { throw .powerIsOff(subject) }
-      return try body(&state)
+      return try naming(subject) { () throws(SystemError) in try body(&state) }
+    }
+  }
+
+  /// An error of a call on a folder names a file by its name there.
+  private func naming<Result>(
+    _ subject: String, _ body: () throws(SystemError) -> Result
+  ) throws(SystemError) -> Result {
+    do throws(SystemError) {
+      return try body()
+    } catch {
+      var error = error
+      if !error.subject.hasPrefix("/") { error.subject = subject }
+      throw error
     }
   }
 
@@ -256,7 +279,13 @@ public final class SimulatedDisk: FileSystem {
   func mutate<Result: Sendable>(
     _ subject: String, isSync: Bool = false, _ body: (inout SimulatedDiskState) throws(SystemError) -> Result
   ) throws(SystemError) -> Result {
-    try state.withLock { (state) throws(SystemError) -> Result in
+    let due = interruption.withLock { interruption -> (@Sendable () -> Void)? in
+      guard let (call, body) = interruption, callCount + 1 == call else { return nil }
+      interruption = nil
+      return body
+    }
+    due?()
+    return try state.withLock { (state) throws(SystemError) -> Result in
       if state.isOff { throw .powerIsOff(subject) }
       if state.history != nil {
         var before = state.detached()
@@ -278,7 +307,7 @@ public final class SimulatedDisk: FileSystem {
         guard isSync else { throw failure }
         state.syncFailures[state.callCount] = failure
       }
-      return try body(&state)
+      return try naming(subject) { () throws(SystemError) in try body(&state) }
     }
   }
 }

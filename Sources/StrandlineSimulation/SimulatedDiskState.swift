@@ -16,6 +16,8 @@ enum SimulatedEntry: Hashable, Sendable {
 struct SimulatedDirectory: Sendable {
   var durable: [String: SimulatedEntry] = [:]
   var current: [String: SimulatedEntry] = [:]
+  /// It has no name any more, and nothing new gets a name in it.
+  var isRemoved = false
 }
 
 /// A change to one or two names, which a crash keeps or loses as a whole.
@@ -45,6 +47,9 @@ struct SimulatedDiskState: Sendable {
     var shared = 0
     var isExclusive = false
   }
+  /// The number of the medium: another one after it was mounted again.
+  var device: UInt64 = 1
+
   struct WriteInFlight: Sendable {
     var node: Int
     var effect: Int
@@ -100,30 +105,34 @@ struct SimulatedDiskState: Sendable {
   }
 
   /// What a path names, or nil if it names nothing.
-  func entry(_ call: String, _ path: String) throws(SystemError) -> SimulatedEntry? {
-    try entry(call, path[...], of: path)
+  ///
+  /// - Parameter root: the directory at which it begins.
+  func entry(_ call: String, _ path: String, in root: Int = 0) throws(SystemError) -> SimulatedEntry? {
+    try entry(call, path[...], of: path, in: root)
   }
 
-  private func entry(_ call: String, _ part: Substring, of path: String) throws(SystemError) -> SimulatedEntry? {
+  private func entry(
+    _ call: String, _ part: Substring, of path: String, in root: Int
+  ) throws(SystemError) -> SimulatedEntry? {
     var parent = part
-    guard let name = Self.popLast(&parent) else { return .directory(0) }
-    switch try entry(call, parent, of: path) {
+    guard let name = Self.popLast(&parent) else { return .directory(root) }
+    switch try entry(call, parent, of: path, in: root) {
     case .directory(let index): return directories[index].current[String(name)]
     case .file: throw .notDirectory(call, path)
     case nil: return nil
     }
   }
 
-  func file(_ call: String, _ path: String) throws(SystemError) -> Int {
-    switch try entry(call, path) {
+  func file(_ call: String, _ path: String, in root: Int = 0) throws(SystemError) -> Int {
+    switch try entry(call, path, in: root) {
     case .file(let node): return node
     case .directory: throw .isDirectory(call, path)
     case nil: throw .absent(call, path)
     }
   }
 
-  func directory(_ call: String, _ path: String) throws(SystemError) -> Int {
-    switch try entry(call, path) {
+  func directory(_ call: String, _ path: String, in root: Int = 0) throws(SystemError) -> Int {
+    switch try entry(call, path, in: root) {
     case .directory(let index): return index
     case .file: throw .notDirectory(call, path)
     case nil: throw .absent(call, path)
@@ -131,10 +140,31 @@ struct SimulatedDiskState: Sendable {
   }
 
   /// The directory of a path, and the name in it.
-  func location(_ call: String, _ path: String) throws(SystemError) -> (directory: Int, name: String) {
+  func location(
+    _ call: String, _ path: String, in root: Int = 0
+  ) throws(SystemError) -> (directory: Int, name: String) {
     var parent = path[...]
     guard let name = Self.popLast(&parent) else { throw .taken(call, path) }
-    return (try directory(call, String(parent)), String(name))
+    return (try directory(call, String(parent), in: root), String(name))
+  }
+
+  /// The same for a new name.
+  func newLocation(
+    _ call: String, _ path: String, in root: Int
+  ) throws(SystemError) -> (directory: Int, name: String) {
+    let location = try location(call, path, in: root)
+    guard !directories[location.directory].isRemoved else { throw .absent(call, path) }
+    return location
+  }
+
+  /// What tells a file or directory from all others, with the number of its names.
+  func identity(of entry: SimulatedEntry) -> FileIdentity {
+    let links = directories.reduce(0) { sum, directory in sum + directory.current.values.count { $0 == entry } }
+    switch entry {
+    case .file(let node): return FileIdentity(device: device, number: UInt64(node) * 2, links: UInt64(links))
+    case .directory(let index):
+      return FileIdentity(device: device, number: UInt64(index) * 2 + 1, links: UInt64(links))
+    }
   }
 
   mutating func perform(_ operation: SimulatedNameOperation) {

@@ -967,7 +967,7 @@ package struct StoreHistory {
     // And all else that it knows, without what failed, is what the log alone says.
     try store.core.withLock { try $0.reconcile(log) }
     try log.raiseControl()
-    let indexFiles = IndexFiles(Self.path, environment.system, cacheBytesMax: 0)
+    let indexFiles = IndexFiles(log.folder, environment.system, cache: BlockCache(bytesMax: 0))
     let folded = try IndexOpening.folding(indexFiles, spillingAt: nil).opened.projections
     let difference = try store.projections.withLock { (state) throws(StrandlineError) in
       try folded.difference(from: state)

@@ -22,20 +22,20 @@ final class StoreHistoryFiles: ForwardingFileSystem {
   /// Forgets what `beforeNextRun` was told, if it was not done.
   func forgetMoment() { moment.withLock { $0 = nil } }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    if case .create = mode, Self.isRun(path) {
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    if case .create = mode, Self.isRun(name) {
       let body = moment.withLock { moment in
         defer { moment = nil }
         return moment
       }
       body?()
     }
-    return try base.open(path, mode)
+    return try folder.open(name, mode)
   }
 
   /// Whether the name is that of a run, which is a number, under a temporary name or not.
-  private static func isRun(_ path: String) -> Bool {
-    let parts = path.split(separator: "/").suffix(2)
+  private static func isRun(_ file: String) -> Bool {
+    let parts = file.split(separator: "/").suffix(2)
     guard parts.count == 2, parts.first.map(String.init) == StoreIndex.folderName, let name = parts.last else {
       return false
     }

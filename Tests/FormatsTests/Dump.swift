@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineLog
+import StrandlineHost
 import StrandlineServer
 import StrandlineSystem
 

@@ -116,7 +116,7 @@ enum EventSamples {
             archive: [0x62, 0x70, 0xFF]),
           source: .lookup, isStamped: true)),
       .fetchedDelete(FetchedDelete(id: id, births: [birth, otherBirth], reason: .fullFetch)),
-      .confirmed(Confirmed(zone: zone, names: ["note-1", "note-2"])),
+      .confirmed(Confirmed(zone: zone, names: ["note-1", "note-2"], knownSince: 1_700_000_000_123)),
       .listed(
         Listed(zone: zone, items: [Listed.Item(name: "note-9", changeTag: "kz3", modifiedMilliseconds: wall)])),
       .listedEnded(ListedEnded(zone: zone, lsns: [LSN(7), LSN(9)])),
@@ -146,10 +146,18 @@ enum EventSamples {
       .zoneChanged(
         ZoneChanged(
           zone: zone, change: .reset, words: "lost", policy: "server", ruledMilliseconds: 1_780_000_000_000)),
-      .sweepBegan(SweepBegan(zone: zone, epoch: 1)),
+      .sweepBegan(SweepBegan(zone: zone, epoch: 7, since: 4)),
       .sweepEnded(SweepEnded(zone: zone, epoch: 1, seen: 130, removed: 2)),
       .assetUploaded(
         AssetUploaded(id: id, lsn: LSN(3), field: "file", receipt: "p", wallMilliseconds: wall)),
+      .conflicted(
+        Conflicted(
+          id: id, local: LSN(3), server: LSN(8), ancestor: LSN(2), wallMilliseconds: wall, rule: "join",
+          words: "joined, because the resolver failed",
+          fields: [
+            Conflicted.Field(name: "count", rule: "counter", loser: .none),
+            Conflicted.Field(name: "title", rule: "join", loser: .here),
+          ])),
       .accountChanged(AccountChanged(userHash: 5, isParked: true)),
       .pace(Pace.sample(1)),
       .deletions(

@@ -143,6 +143,7 @@ struct HistoryFold {
       "tokenLSN": .uint(state.tokenLSN.rawValue), "isFullFetch": .bool(state.isFullFetch),
       "isNew": .bool(state.isNew),
       "hasGhosts": .bool(state.hasGhosts), "sweepEpoch": .uint(state.sweepEpoch),
+      "unprovedSince": .uint(state.unprovedSince),
       "resetPolicy": .text(state.resetPolicy), "ruled": .int(state.ruledMilliseconds),
     ])
   }

@@ -4,6 +4,7 @@
 
 import Strandline
 import StrandlineLog
+import StrandlineHost
 import StrandlineSystem
 import StrandlineSimulation
 import StrandlineSyncProofs
@@ -226,7 +227,7 @@ private struct RandomHistory {
     case .fetchedDelete:
       return .fetchedDelete(
         FetchedDelete(id: id(), births: births(), reason: some(FetchedDelete.Reason.allCases)))
-    case .confirmed: return .confirmed(Confirmed(zone: zone(), names: ["n1"]))
+    case .confirmed: return .confirmed(Confirmed(zone: zone(), names: ["n1"], knownSince: 0))
     case .listed:
       let items = (0..<below(4)).map { Listed.Item(name: "n\($0)", changeTag: tag(), modifiedMilliseconds: 5) }
       return .listed(Listed(zone: zone(), items: items))
@@ -267,10 +268,18 @@ private struct RandomHistory {
       return .zoneChanged(
         ZoneChanged(
           zone: zone(), change: change, words: tag(), policy: some(["", "server", "here"]), ruledMilliseconds: ruled))
-    case .sweepBegan: return .sweepBegan(SweepBegan(zone: zone(), epoch: 1 + random.below(9)))
+    case .sweepBegan:
+      return .sweepBegan(SweepBegan(zone: zone(), epoch: 1 + random.below(9), since: 1 + random.below(9)))
     case .sweepEnded: return .sweepEnded(SweepEnded(zone: zone(), epoch: 1, seen: 1, removed: 0))
     case .assetUploaded:
       return .assetUploaded(AssetUploaded(id: id(), lsn: earlier(), field: "f", receipt: "r", wallMilliseconds: 0))
+    case .conflicted:
+      let (local, id) = mutation()
+      let fields = [Conflicted.Field(name: "a", rule: "join", loser: some(Conflicted.Loser.allCases))]
+      return .conflicted(
+        Conflicted(
+          id: id, local: local, server: earlier(), ancestor: earlier(), wallMilliseconds: 5, rule: "join", words: "",
+          fields: below(2) == 0 ? [] : fields))
     case .accountChanged: return .accountChanged(AccountChanged(userHash: 5, isParked: below(2) == 0))
     case .pace: return .pace(Pace.sample(below(9), scope: scope()))
     case .deletions: return .deletions(deletions())

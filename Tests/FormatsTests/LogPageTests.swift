@@ -207,7 +207,7 @@ struct `The page of the log` {
       "at most \(LogOptions().transactionBytesMax >> 20) MiB of frames",
       "wait \(LogOptions().lockWaitMilliseconds) ms at most",
       "\(LogOptions().controlIntervalMilliseconds ?? 0) ms after the first acknowledged transaction",
-      "after the group with which 4 MiB were acknowledged",
+      "if its last look is \(StoreLook.milliseconds) ms ago",
     ] { #expect(writer.contains(words), "log-writer.md does not say: \(words)") }
     #expect((LogFormat.flagFirst, LogFormat.flagLast, LogFormat.flagSynced) == (1, 2, 4))
     #expect(LogFormat.numberMax == 1 << 62 && text.contains("stay below 2^62"))

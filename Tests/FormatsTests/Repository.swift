@@ -1,6 +1,7 @@
 // Where the pages and the golden bytes lie, and how tests read them: through the package's own disk, by the place of
 // this source file, so that no resource has to be copied anywhere.
 
+import StrandlineHost
 import StrandlineSystem
 import Testing
 

@@ -65,7 +65,7 @@ struct Stage {
   static func options(segmentBytesMax: Int = 1 << 20) -> LogOptions {
     LogOptions(
       segmentBytesMax: segmentBytesMax, preallocationFirstStepBytes: 1, preallocationStepBytesMax: 1,
-      controlIntervalMilliseconds: nil, ballastBytes: 0, upkeep: .onDemand)
+      publishesGroups: false, controlIntervalMilliseconds: nil, ballastBytes: 0, upkeep: .onDemand)
   }
 
   func openLog(

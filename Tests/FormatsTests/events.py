@@ -253,6 +253,9 @@ class Events(Reader):
             raise Bad("deleted names out of order")
         return names
 
+    def conflictedField(self):
+        return {"name": self.text(), "rule": self.text(), "loser": self.choice(1, 4)}
+
     def listedItem(self):
         return {"name": self.text(), "changeTag": self.text(), "modified": self.zigzag()}
 
@@ -278,14 +281,14 @@ STORE = {
     " content:content",
     4: "deleted record:id births:births base:varint time:u64 tenure:u64",
     5: "sent batch:u64 zone:zone lsns:lsns",
-    6: "settled record:id lsn:varint outcome:1-8 changeTag:text? created:touch? modified:touch? archive:hex code:text"
+    6: "settled record:id lsn:varint outcome:1-9 changeTag:text? created:touch? modified:touch? archive:hex code:text"
     " words:text",
     7: "merged record:id recordType:text births:births base:varint local:varint ancestor:varint time:u64"
     " editCount:varint tenure:u64 rule:text words:text content:content",
     8: "fetchedSave record:id recordType:text births:births changeTag:text created:touch? modified:touch? source:1-3"
     " isStamped:flag latest:u64 unknownKeys:hex archive:hex content:content",
     9: "fetchedDelete record:id births:births reason:1-4",
-    10: "confirmed zone:zone names:text*",
+    10: "confirmed zone:zone names:text* knownSince:zigzag?",
     11: "listed zone:zone items:listedItem*",
     12: "blocked record:id subject:1-3 lsn:varint changeTag:text births:births consequence:1-3 words:text",
     13: "held record:id direction:1-2 lsn:varint raw:hex code:text words:text requestUUID:text attempts:varint"
@@ -293,8 +296,8 @@ STORE = {
     14: "released record:id lsn:varint",
     15: "discarded record:id lsn:varint",
     16: "tokenAdvanced zone:zone asked:text? token:text sweepEpoch:varint",
-    17: "zoneChanged zone:zone change:1-5 reason:1-8? words:text policy:text ruled:zigzag",
-    18: "sweepBegan zone:zone epoch:varint",
+    17: "zoneChanged zone:zone change:1-6 reason:1-8? words:text policy:text ruled:zigzag",
+    18: "sweepBegan zone:zone epoch:varint since:varint",
     19: "sweepEnded zone:zone epoch:varint seen:varint removed:varint",
     20: "assetUploaded record:id lsn:varint field:text receipt:text wall:zigzag",
     21: "accountChanged userHash:u64 isParked:flag",
@@ -306,6 +309,8 @@ STORE = {
     26: "refused record:id lsn:varint",
     27: "joined record:id set:varint",
     28: "listedEnded zone:zone lsns:lsns",
+    29: "conflicted record:id local:varint server:varint ancestor:varint wall:zigzag rule:text words:text"
+    " fields:conflictedField*",
 }
 
 JOURNAL = {
@@ -539,7 +544,7 @@ class State:
 
     def zone(self, zone):
         blank = {"wasSeen": False, "isDirty": False, "lostReason": None, "lostWords": "", "token": None, "tokenLSN": 0}
-        blank.update(isFullFetch=False, isNew=False, hasGhosts=False, sweepEpoch=0, resetPolicy="", ruled=0)
+        blank.update(isFullFetch=False, isNew=False, hasGhosts=False, sweepEpoch=0, unprovedSince=0, resetPolicy="", ruled=0)
         return self.zones.setdefault(zone_key(zone), blank)
 
     # One step a kind
@@ -715,6 +720,9 @@ class State:
             zone["isFullFetch"] = True
 
     def on_zoneChanged(self, lsn, event):
+        if event["change"] == 6:
+            self.zones.pop(zone_key(event["zone"]), None)
+            return
         zone = self.zone(event["zone"])
         if event["change"] == 1:
             zone.update(wasSeen=True, isNew=event["policy"] == "new", lostReason=None, lostWords="")
@@ -744,10 +752,10 @@ class State:
             listed.pop(one, None)
 
     def on_sweepBegan(self, lsn, event):
-        self.zone(event["zone"])["sweepEpoch"] = event["epoch"]
+        self.zone(event["zone"]).update(sweepEpoch=event["epoch"], unprovedSince=event["since"])
 
     def on_sweepEnded(self, lsn, event):
-        self.zone(event["zone"]).update(sweepEpoch=0, hasGhosts=False, resetPolicy="")
+        self.zone(event["zone"]).update(sweepEpoch=0, unprovedSince=0, hasGhosts=False, resetPolicy="")
 
     def on_accountChanged(self, lsn, event):
         self.parked = event["isParked"]

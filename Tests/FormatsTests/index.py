@@ -28,7 +28,7 @@ ROWS = {
     "zoneCount": "zone:zone count:varint types:typeCount*",
     "typeCount": "type:text count:varint",
     "knownZone": "zone:zone wasSeen:flag isDirty:flag lostReason:1-8? lostWords:text token:text? tokenLSN:varint"
-    " isFullFetch:flag isNew:flag hasGhosts:flag sweepEpoch:varint resetPolicy:text ruled:zigzag",
+    " isFullFetch:flag isNew:flag hasGhosts:flag sweepEpoch:varint unprovedSince:varint resetPolicy:text ruled:zigzag",
     "listing": "zone:zone lsn:varint names:varint",
     "tenure": "tenure:u64 writer:u64 first:varint",
     "declaredIndex": "number:u32 type:text fields:declaredField*",
@@ -217,10 +217,23 @@ def binding(data):
     lsn, chain = struct.unpack_from("<QI", data)
     following, numbers = 1, []
     if len(data) > 12:
-        following, *numbers = struct.unpack_from("<%dI" % ((len(data) - 12) // 4), data, 12)
-    if len(data) % 4 or lsn == 0:
+        if len(data) < 16 or len(data) % 12 != 4:
+            raise Bad("a binding of a length that none has")
+        following = struct.unpack_from("<I", data, 12)[0]
+        numbers = [struct.unpack_from("<IQ", data, place) for place in range(16, len(data), 12)]
+    if lsn == 0:
         raise Bad("a binding that binds nothing")
-    return {"lsn": lsn, "chain": chain, "nextIndexNumber": following, "numbers": list(numbers)}
+    numbers = [{"number": number, "definition": definition} for number, definition in numbers]
+    return {"lsn": lsn, "chain": chain, "nextIndexNumber": following, "numbers": numbers}
+
+
+def is_complete(index, numbers):
+    """Whether the runs have every row of a declared index."""
+    text = lambda words: bytes([len(words.encode())]) + words.encode()
+    definition = text(index["type"]) + bytes([len(index["fields"])])
+    for field in index["fields"]:
+        definition += text(field["field"]) + bytes([field["ascending"]])
+    return {"number": index["number"], "definition": runs.xxh64(definition)} in numbers
 
 
 def main(arguments):
@@ -231,6 +244,8 @@ def main(arguments):
     bound = binding(bytes.fromhex(found["binding"]))
     runs.show({"bound": bound})
     definitions = declared(folder, uuid)
+    for index in definitions["indexes"]:
+        index["isComplete"] = is_complete(index, bound["numbers"])
     runs.show({"declared": definitions})
     has_state = False
     for one in found["runs"]:

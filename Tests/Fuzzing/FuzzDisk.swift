@@ -19,35 +19,57 @@ final class FuzzDisk: FileSystem {
     SystemEnvironment(fileSystem: self, clock: FuzzClock(), random: SeededRandom(seed: 1))
   }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
+  let openStores = OpenStores()
+  func absolutePath(_ path: String) throws(SystemError) -> String { path }
+  func kind(of path: String) throws(SystemError) -> PathKind {
+    path == Self.folder ? .directory : files[path] == nil ? .absent : .file
+  }
+  func folder(_ path: String) throws(SystemError) -> any Folder {
+    guard path == Self.folder else { throw .absent("open", path) }
+    return FuzzFolder(files, isHeld: isHeld)
+  }
+  func makeDirectory(_ path: String) throws(SystemError) { throw .closed("mkdir", path) }
+  func renameFolder(_ path: String, to newPath: String) throws(SystemError) { throw .closed("rename", path) }
+  func removeDirectory(_ path: String) throws(SystemError) { throw .closed("rmdir", path) }
+}
+
+private final class FuzzFolder: Folder {
+  private let files: [String: [UInt8]]
+  private let isHeld: Bool
+  let path = FuzzDisk.folder
+
+  init(_ files: [String: [UInt8]], isHeld: Bool) {
+    self.files = files
+    self.isHeld = isHeld
+  }
+
+  func wasMoved(to path: String) {}
+  func open(_ name: String, _ mode: OpenMode) throws(SystemError) -> any File {
+    let path = path(of: name)
     guard case .read = mode else { throw .closed("open", path) }
     guard let bytes = files[path] else { throw .absent("open", path) }
     return FuzzFile(path, bytes)
   }
-
-  func kind(of path: String) throws(SystemError) -> PathKind {
-    path == Self.folder ? .directory : files[path] == nil ? .absent : .file
+  func kind(of name: String) throws(SystemError) -> PathKind { files[path(of: name)] == nil ? .absent : .file }
+  func list(_ name: String) throws(SystemError) -> [String] {
+    guard name == "." else { throw .absent("opendir", path(of: name)) }
+    return files.keys.sorted().map { String($0.dropFirst(path.count + 1)) }
   }
-
-  func list(_ directory: String) throws(SystemError) -> [String] {
-    guard directory == Self.folder else { throw .absent("opendir", directory) }
-    return files.keys.sorted().map { String($0.dropFirst(Self.folder.count + 1)) }
+  func sizes(of names: [String]) throws(SystemError) -> [UInt64?] {
+    names.map { files[path(of: $0)].map { UInt64($0.count) } }
   }
-
-  func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
-    names.map { files["\(directory)/\($0)"].map { UInt64($0.count) } }
-  }
-
-  func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
-    guard files[path] != nil else { throw .absent("open", path) }
+  func lock(_ name: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+    guard files[path(of: name)] != nil else { throw .absent("open", path(of: name)) }
     return isHeld ? nil : FuzzLock()
   }
-
-  func makeDirectory(_ path: String) throws(SystemError) { throw .closed("mkdir", path) }
-  func rename(_ path: String, to newPath: String) throws(SystemError) { throw .closed("rename", path) }
-  func unlink(_ path: String) throws(SystemError) { throw .closed("unlink", path) }
-  func removeDirectory(_ path: String) throws(SystemError) { throw .closed("rmdir", path) }
-  func syncDirectory(_ path: String) throws(SystemError) { throw .closed("fsync", path) }
+  func identity(of name: String) throws(SystemError) -> FileIdentity? {
+    name == "." || files[path(of: name)] != nil ? FuzzLock.identity : nil
+  }
+  func makeFolder(_ name: String) throws(SystemError) { throw .closed("mkdir", path(of: name)) }
+  func rename(_ name: String, to newName: String) throws(SystemError) { throw .closed("rename", path(of: name)) }
+  func unlink(_ name: String) throws(SystemError) { throw .closed("unlink", path(of: name)) }
+  func removeFolder(_ name: String) throws(SystemError) { throw .closed("rmdir", path(of: name)) }
+  func sync(_ name: String) throws(SystemError) { throw .closed("fsync", path(of: name)) }
 }
 
 private final class FuzzFile: File {
@@ -59,6 +81,7 @@ private final class FuzzFile: File {
     self.bytes = bytes
   }
 
+  func identity() throws(SystemError) -> FileIdentity { FuzzLock.identity }
   func size() throws(SystemError) -> UInt64 { UInt64(bytes.count) }
   func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
     guard count > 0, offset < UInt64(bytes.count) else { return [] }
@@ -79,6 +102,8 @@ private final class FuzzFile: File {
 }
 
 private final class FuzzLock: FileLock {
+  static let identity = FileIdentity(device: 1, number: 1, links: 1)
+  func identity() throws(SystemError) -> FileIdentity { Self.identity }
   func unlock() {}
 }
 

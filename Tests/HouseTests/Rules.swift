@@ -158,6 +158,24 @@ enum Rules {
     }
   }
 
+  /// A store's files are reached through its folder. A path that is joined to the name of one leads to whatever lies there
+  /// now; `Folder.path(of:)` makes those that a message names.
+  static func filesAreReachedThroughFolders(_ source: SourceText) -> [String] {
+    guard ["StrandlineLog", "Strandline", "StrandlineCloudKit", "StrandlineServer"].contains(source.target) else {
+      return []
+    }
+    let names = ["LOCK", "MANIFEST", "CONTROL", "BALLAST", "RUNS", "INDEXES", "runs", "quarantine"]
+    let constants = ["LogFormat.", "RunFormat.", "SegmentName.", "StoreIndex.folderName", "IndexDefinitions.fileName"]
+    let joined =
+      names.flatMap { [")/\($0)\"", ")/\($0)/", "\"/\($0)"] }
+      + constants.flatMap { [")/\\(\($0)", "\"/\" + \($0)", "\"/\\(\($0)"] }
+    let lines = source.text.split(separator: "\n", omittingEmptySubsequences: false)
+    return lines.enumerated().compactMap { number, line in
+      let isFound = joined.contains { line.contains($0) } && !line.drop { $0 == " " }.hasPrefix("//")
+      return isFound ? "\(source.path):\(number + 1): a path joined to the name of a store's file" : nil
+    }
+  }
+
   static func clocksAreInjected(_ source: SourceText) -> [String] {
     guard source.path.hasPrefix("Sources/"), source.target != "StrandlineSystem" else { return [] }
     return source.findings("a clock or a sleep that no test can replace") { line in

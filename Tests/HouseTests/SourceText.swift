@@ -1,6 +1,7 @@
 // The package's own files, and Swift code without comments and strings, so that a sentence about a rule in a comment does
 // not break the rule.
 
+import StrandlineHost
 import StrandlineSystem
 
 /// A file of the package.

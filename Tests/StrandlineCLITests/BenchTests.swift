@@ -3,6 +3,7 @@
 
 import Foundation
 import StrandlineCLI
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization

@@ -3,6 +3,7 @@
 import Strandline
 import StrandlineCLI
 import StrandlineLog
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
@@ -122,6 +123,46 @@ struct LogVerbsTests {
     let json = await machine().run("verify", "--json", "/A")
     #expect(
       json.out.hasPrefix(#"{"bytes":"#) && json.out.contains(#""events":7"#) && json.out.contains(#""result":"sound""#))
+  }
+
+  @Test func `verify of sorted tables that lie exits with 1, and index rebuild makes them anew`() async throws {
+    let machine = await machine()
+    var options = StoreOptions()
+    options.index.closeCount = 1
+    let store = try RecordStore.openBlocking(at: "/A", options: options, environment: machine.storeEnvironment)
+    for name in ["x", "y"] {
+      try store.writeBlocking { try $0.create(Record(type: "Note", id: RecordID(name), fields: ["n": 1])) }
+    }
+    try store.closeBlocking()
+    #expect(await machine.run("verify", "/A").code == .done)
+
+    // The same tables, without the row of a record.
+    let folder = RunFolder(try machine.disk.folder("/A"), "runs")
+    let uuid = Array(try #require(machine.disk.peek("/A/runs/RUNS"))[32..<48])
+    var list = try #require(try RunList.load(folder, storeUUID: uuid))
+    let run = try Run(folder, try #require(list.entries.first).run, storeUUID: uuid, cache: BlockCache())
+    let writer = try RunWriter(
+      folder, runNumber: list.nextRunNumber, storeUUID: uuid, keyCount: run.entryCount, properties: run.properties,
+      random: SeededRandom(seed: 1))
+    var cursor = try run.cursor()
+    while try cursor.advance() {
+      if RowKey.recordID(cursor.key) != RecordID("x") { try writer.append(cursor.key, cursor.value) }
+    }
+    list.entries[0] = RunList.Entry(try writer.finish())
+    list.nextRunNumber += 1
+    try list.replace(folder)
+
+    let screen = await machine.run("verify", "/A")
+    #expect(screen.code == .recoverable)
+    #expect(screen.out.contains("runs  tables  "))
+    #expect(screen.out.contains("the log is sound; its sorted tables disagree with it"))
+    let json = await machine.run("verify", "--json", "/A")
+    #expect(json.code == .recoverable && json.out.contains(#""result":"tablesDisagree""#))
+    try JSONPage.check(json.out, of: "verify")
+    #expect(await machine.run("index", "/A", "rebuild").code == .done)
+    #expect(await machine.run("verify", "/A").code == .done)
+    #expect(await machine.run("get", "/A", "x").code == .done)
+    #expect(await machine.run("index", "/A", "rebuild", "Note").code == .usage)
   }
 
   /// The last segment's name.

@@ -1,6 +1,7 @@
 // `serve` and `sync` over a loopback socket: the server in one task, the devices in another, disks in memory.
 
 import StrandlineCLI
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport

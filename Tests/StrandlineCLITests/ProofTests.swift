@@ -4,6 +4,7 @@
 import Strandline
 import StrandlineCLI
 import StrandlineLog
+import StrandlineHost
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSystem

@@ -3,6 +3,7 @@
 import Strandline
 import StrandlineCLI
 import StrandlineLog
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization

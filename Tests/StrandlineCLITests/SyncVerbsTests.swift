@@ -36,7 +36,7 @@ private final class Serving: Sendable {
 
 /// What helps with zone 'Main' of the store '/A', which the server does not have.
 private let lostRemedy =
-  "try: strandline zones /A resume Main (asks the server once more), or, if it does not have the zone, "
+  "try: strandline zones /A resume Main (asks the server once more), or, if the zone is lost again, "
   + sidesRemedy
 /// The same where there is nothing to ask.
 private let sidesRemedy =
@@ -129,6 +129,48 @@ struct `The verb why` {
     let keys = try JSONPage.check(json, of: "why")
     #expect(keys == ["lsn", "kind", "milliseconds", "words", "state", "try"])
     #expect(await b.run("why", "/A", "never").code == .noSuchStore)
+    await server.end()
+  }
+
+  @Test func `says who lost a field to whom, and why, also when a compaction has taken both sides`() async throws {
+    let server = try await Serving()
+    let clock = SimulatedClock(wallMilliseconds: 1_767_225_600_000, autoAdvance: true)
+    let (a, b) = (Machine(seed: 1, clock: clock), Machine(seed: 2))
+    _ = await a.run("import", "/A", "-", input: note("a", "1"))
+    _ = await a.sync(server)
+    _ = await b.sync(server)
+    _ = await b.run("import", "/A", "-", input: note("a", "b's"))
+    clock.advance(milliseconds: 10_000)
+    _ = await a.run("import", "/A", "-", input: note("a", "a's"))
+    _ = await a.sync(server)
+    let screen = await b.sync(server)
+    #expect(screen.err.contains("given up: an edit of 'title' of 'Main/a': another device's stands by the rule 'join'"))
+    let history = await b.lines("history", "/A", "a")
+    #expect(history.contains { $0.contains(" conflicted ") && $0.contains("title: lost here by join") }, "\(history)")
+    #expect(history.contains { $0.contains(" settled ") && $0.hasSuffix(", lost") }, "\(history)")
+    let json = await b.run("history", "--json", "/A", "a").out
+    #expect(try JSONPage.check(json, of: "history").contains("fields"))
+    #expect(json.contains(#""fields":[{"lost":"here","name":"title","rule":"join"}]"#))
+    let dump = await b.lines("log-dump", "/A")
+    #expect(dump.contains { $0.contains(" conflicted ") && $0.contains("fields title=join:here") }, "\(dump)")
+    var story = await b.lines("why", "/A", "a")
+    #expect(
+      story.contains {
+        $0.contains("met the server's version of event ") && $0.contains("; of 'title' the server's of writer ")
+          && $0.hasSuffix(" stands, and the one of here is lost, because it was written later")
+      }, "\(story)")
+    #expect(story.contains { $0.hasSuffix(" has lost: nothing of it is at the server") })
+    for number in 0..<20 {
+      _ = await a.run("import", "/A", "-", input: note("a", "\(number)"))
+      _ = await a.sync(server)
+      _ = await b.sync(server)
+    }
+    _ = await b.run("compact", "/A", "--history", "latest")
+    story = await b.lines("why", "/A", "a")
+    #expect(
+      story.contains {
+        $0.contains("; of 'title' the server's stands, and the one of here is lost, because it was written later")
+      }, "\(story)")
     await server.end()
   }
 

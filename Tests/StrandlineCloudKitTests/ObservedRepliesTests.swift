@@ -6,6 +6,7 @@
 import Foundation
 import Strandline
 import StrandlineCloudKit
+import StrandlineHost
 import StrandlineSystem
 import Testing
 

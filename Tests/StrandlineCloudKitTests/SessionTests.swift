@@ -52,6 +52,18 @@ struct SessionTests {
     #expect(try await other.user() == "_alice")
   }
 
+  @Test func `a store that takes the place of the one beside the session does not get its token`() throws {
+    let disk = SimulatedDisk()
+    try disk.makeDirectory("/store")
+    let session = try WebSession(path: "/store/session", environment: .on(disk))
+    try session.signIn(token: "first")
+    try disk.renameFolder("/store", to: "/moved")
+    try disk.makeDirectory("/store")
+    try session.signIn(token: "second")
+    #expect(disk.paths == ["/moved/session"])
+    #expect(disk.peek("/moved/session").map { String(decoding: $0, as: UTF8.self) } == "second\n")
+  }
+
   @Test func `a lost answer does not lose the session, unless the server is strict`() async throws {
     for strict in [false, true] {
       let server = server(strict: strict)

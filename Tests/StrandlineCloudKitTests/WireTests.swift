@@ -287,11 +287,16 @@ private struct RandomRecord {
       record.deleted = true
       return record
     }
-    record.recordType = text()
+    // As a reader names them.
+    record.recordType = WireName.model(text())
     record.recordChangeTag = text()
     var fields: [String: FieldValue] = [:]
     for number in 0..<below(12) {
-      if below(6) == 0 { record.nulls.append("n\(number)") } else { fields["f\(number)\(text())"] = value() }
+      if below(6) == 0 {
+        record.nulls.append("n\(number)")
+      } else {
+        fields[WireName.model("f\(number)\(text())")] = value()
+      }
     }
     record.fields = fields
     if below(3) == 0 { record.parent = text() }

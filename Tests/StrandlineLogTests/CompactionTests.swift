@@ -5,6 +5,7 @@
 import Dispatch
 import StrandlineLog
 import StrandlineLogProofs
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization

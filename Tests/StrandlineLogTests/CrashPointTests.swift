@@ -3,6 +3,7 @@
 
 import StrandlineLog
 import StrandlineLogProofs
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport

@@ -2,6 +2,7 @@
 // lost, doubled or invented an event under the rule that stood before, or raised a false alarm.
 
 import StrandlineLog
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization

@@ -607,8 +607,8 @@ private final class LargestRead: ForwardingFileSystem {
 
   init(_ base: any FileSystem) { self.base = base }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    MeasuredFile(self, try base.open(path, mode))
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    MeasuredFile(self, try folder.open(name, mode))
   }
 
   private final class MeasuredFile: ForwardingFile {

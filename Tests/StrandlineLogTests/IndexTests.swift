@@ -170,9 +170,9 @@ final class CountedReads: ForwardingFileSystem {
   var opened: [String] { counts.withLock { $0.opened } }
   func reset() { counts.withLock { $0 = (0, 0, []) } }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    let file = try base.open(path, mode)
-    counts.withLock { $0.opened.append(path) }
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    let file = try folder.open(name, mode)
+    counts.withLock { $0.opened.append(folder.path(of: name)) }
     return CountedFile(self, file)
   }
 

@@ -57,7 +57,7 @@ import Testing
     var isRefused = false
     let log = try Log.open(
       at: storePath, role: .store, options: tiny, environment: .simulated(disk.clone(), seed: 50),
-      behind: { _, refused in
+      behind: { _, _, refused in
         // Whatever was handed out before counts no more.
         isRefused = refused
         opened = []

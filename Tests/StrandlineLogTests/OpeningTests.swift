@@ -1,6 +1,7 @@
 // How a store comes into being and is opened: what stands in the way is named, and an open leaves nothing behind.
 
 import StrandlineLog
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Synchronization
@@ -234,20 +235,20 @@ final class RacingDisk: ForwardingFileSystem {
     do { try action?() } catch { Issue.record("what happens meanwhile failed: \(error)") }
   }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    RacingFile(self, try base.open(path, mode))
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    RacingFile(self, try folder.open(name, mode))
   }
-  func list(_ directory: String) throws(SystemError) -> [String] {
+  func list(_ name: String, in folder: any Folder) throws(SystemError) -> [String] {
     act(.list)
-    return try base.list(directory)
+    return try folder.list(name)
   }
-  func rename(_ path: String, to newPath: String) throws(SystemError) {
+  func renameFolder(_ path: String, to newPath: String) throws(SystemError) {
     if newPath == storePath { act(.rename, once: true) }
-    try base.rename(path, to: newPath)
+    try base.renameFolder(path, to: newPath)
   }
-  func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+  func lock(_ name: String, exclusive: Bool, in folder: any Folder) throws(SystemError) -> (any FileLock)? {
     act(.lock)
-    return try base.lock(path, exclusive: exclusive)
+    return try folder.lock(name, exclusive: exclusive)
   }
 }
 

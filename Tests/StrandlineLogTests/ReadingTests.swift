@@ -1,6 +1,7 @@
 // Readers of other processes: what they are served while a writer holds the store and when none does, that a live
 // file is never called damaged for being live, and that looking changes nothing.
 
+import StrandlineHost
 import StrandlineLog
 import StrandlineSimulation
 import StrandlineSystem

@@ -3,6 +3,7 @@
 // known from when it was whole; then one damage at a time, so that what must be left is known without asking the code.
 
 import StrandlineLog
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport

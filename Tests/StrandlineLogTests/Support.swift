@@ -10,7 +10,7 @@ import Testing
 /// Small enough that a few appends fill a segment.
 let tiny = LogOptions(
   segmentBytesMax: 7_900, preallocationFirstStepBytes: 4 << 10, preallocationStepBytesMax: 4 << 10,
-  lockWaitMilliseconds: 0, controlIntervalMilliseconds: nil, ballastBytes: 0,
+  lockWaitMilliseconds: 0, publishesGroups: false, controlIntervalMilliseconds: nil, ballastBytes: 0,
   upkeep: .onDemand)
 
 let storePath = "/store"

@@ -394,8 +394,8 @@ final class DiskWithSlowSync: ForwardingFileSystem {
     body?()
   }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    SlowFile(self, try base.open(path, mode))
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    SlowFile(self, try folder.open(name, mode))
   }
 }
 
@@ -431,8 +431,8 @@ private final class HoldingDisk: ForwardingFileSystem {
 
   init(_ base: any FileSystem) { self.base = base }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    HeldFile(disk: self, base: try base.open(path, mode))
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    HeldFile(disk: self, base: try folder.open(name, mode))
   }
 
   func hold(_ log: Log, callers: Int) { state.withLock { ($0.log, $0.callers) = (log, callers) } }

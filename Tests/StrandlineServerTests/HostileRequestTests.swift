@@ -34,7 +34,7 @@ import Testing
   private func names(_ raw: Raw) throws -> [String] {
     let key = DatabaseKey(
       container: "iCloud.test", environment: "development", scope: .private, user: CloudServer.defaultUser)
-    return try (raw.server.cloud.records(zone: "_defaultZone", in: key) ?? [:]).keys.sorted()
+    return try (raw.server.cloud.records(zone: "_defaultZone", in: key) ?? [:]).keys.sorted().texts
   }
 
   @Test func `a body that is no strict JSON, or holds what no record can, is refused and stores nothing`() throws {

@@ -5,6 +5,7 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineLog
+import StrandlineHost
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSystem

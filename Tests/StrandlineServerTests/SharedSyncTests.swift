@@ -21,8 +21,8 @@ private final class GatedDisk: ForwardingFileSystem {
 
   init(_ base: any FileSystem) { self.base = base }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    GatedFile(base: try base.open(path, mode), disk: self)
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    GatedFile(base: try folder.open(name, mode), disk: self)
   }
 
   func arm() { isArmed.store(true, ordering: .sequentiallyConsistent) }
@@ -215,11 +215,11 @@ struct SharedSyncTests {
     disk.disarm()
     #expect(try first.wait()?.get().records.first?.error == nil)
     // There may be room for some of them.
-    var expected: [String: [String: FieldValue]] = ["a": ["value": 1], "old": ["value": 1]]
+    var expected: [CloudName: [String: FieldValue]] = ["a": ["value": 1], "old": ["value": 1]]
     var refusals = 0
     for (name, other) in zip(names, others) {
       switch other.wait() {
-      case .success: expected[name, default: [:]]["big"] = big
+      case .success: expected[CloudName(name), default: [:]]["big"] = big
       case .failure(let refusal):
         refusals += 1
         #expect(refusal.error.serverErrorCode == "TRY_AGAIN_LATER")

@@ -1,5 +1,6 @@
 // The fault injector and the simulated clock: faults hit the planned calls, and time advances when a test says so.
 
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Testing

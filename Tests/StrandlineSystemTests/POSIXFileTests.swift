@@ -168,7 +168,7 @@ struct POSIXFileTests {
     try disk.unlink(folder("plain/x"))
     try disk.removeDirectory(folder("plain"))
     #expect(try disk.list(folder.path) == [])
-    #expect(throws: SystemError.absent("opendir", folder("plain"))) { try disk.list(folder("plain")) }
+    #expect(throws: SystemError.absent("open", folder("plain"))) { try disk.list(folder("plain")) }
     #expect(throws: SystemError.absent("open", folder("plain"))) { try disk.syncDirectory(folder("plain")) }
   }
 
@@ -178,10 +178,10 @@ struct POSIXFileTests {
       try disk.open(folder("d/\(name)"), .create).write([UInt8](repeating: 1, count: count), at: 0)
     }
     try disk.makeDirectory(folder("d/c"))
-    #expect(try disk.sizes(of: ["b", "x", "a", "c"], in: folder("d")) == [0, nil, 3, 0])
-    #expect(try disk.sizes(of: [], in: folder("d")) == [])
-    #expect(throws: SystemError.absent("open", folder("y"))) { try disk.sizes(of: ["a"], in: folder("y")) }
-    #expect(throws: SystemError.self) { try disk.sizes(of: ["a"], in: folder("d/a")) }
+    #expect(try disk.folder(folder("d")).sizes(of: ["b", "x", "a", "c"]) == [0, nil, 3, 0])
+    #expect(try disk.folder(folder("d")).sizes(of: []) == [])
+    #expect(throws: SystemError.absent("open", folder("y"))) { try disk.folder(folder("y")).sizes(of: ["a"]) }
+    #expect(throws: SystemError.self) { try disk.folder(folder("d/a")).sizes(of: ["a"]) }
   }
 
   @Test func `two descriptors exclude each other by lock`() throws {

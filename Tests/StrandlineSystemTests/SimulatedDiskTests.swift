@@ -3,6 +3,7 @@
 // Method: a short history for each guarantee; for the random crashes, a few thousand seeds, whose results are compared
 // with a bound that is computed from the history without the disk's code.
 
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Testing

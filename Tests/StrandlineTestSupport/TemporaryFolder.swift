@@ -1,5 +1,6 @@
 // A directory on the real disk that is removed when its test ends.
 
+internal import StrandlineHost
 internal import StrandlineSystem
 
 /// A new directory in `TMPDIR` (or /tmp), which is removed with everything in it when this object is released.

@@ -40,6 +40,23 @@ struct `Simulated worlds` {
     print("worlds with the check of an app: \(seeds.count)")
   }
 
+  @Test func `count what several devices add alike, and go by no time of two nodes`() async {
+    var tally = WorldTally()
+    let seeds = Campaign.seeds(1...200, every: 20)
+    for seed in seeds {
+      let faults: WorldFaults = [.equal, .nodes, .network, .stale, .power, .compaction]
+      let outcome = await SimulatedWorld(seed: seed, devices: 2 + Int(seed % 3), faults: faults).run(
+        keepsHistory: false)
+      if let failure = outcome.failure {
+        Issue.record(failure)
+        return
+      }
+      tally.add(outcome.tally)
+    }
+    print("worlds of equal edits and two nodes: \(seeds.count), \(tally)")
+    #expect(tally[.equalWrite] > 0 && tally[.otherNode] > 0)
+  }
+
   /// Worlds that once broke a promise, shrunk to the steps that did, and what they show.
   static let famous: [FamousWorld] = [
     FamousWorld(
@@ -208,7 +225,7 @@ struct FamousWorld: CustomTestStringConvertible, Sendable {
 
   init(_ story: String, seed: UInt64, devices: Int, steps: Set<Int>, without missing: WorldFaults = []) {
     (self.story, self.seed, self.devices, self.steps) = (story, seed, devices, steps)
-    faults = WorldFaults.all.subtracting(missing).subtracting(.later)
+    faults = WorldFaults.all.subtracting(missing).subtracting(.later.union(.alone))
   }
 
   var testDescription: String { "\(seed): \(story)" }

@@ -576,7 +576,7 @@ private final class BankCloud: ForwardingDatabase {
 
   init(_ base: any CloudDatabase, _ random: SeededRandom) { (self.base, self.random) = (base, random) }
 
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult] {
     let fault = isFaulty.withLock { $0 } ? random.below(12) : 12
     switch fault {
     case 0: throw CloudError(.networkError, reason: "lost")
@@ -593,7 +593,7 @@ private final class BankCloud: ForwardingDatabase {
     case 2...3:
       let poison = operations[Int(random.below(UInt64(operations.count)))].name
       let code: CloudError.Code = fault == 2 ? .accessDenied : .zoneBusy
-      var results: [String: CloudResult] = [:]
+      var results: [CloudName: CloudResult] = [:]
       if !atomic { results = try await base.modify(operations.filter { $0.name != poison }, in: zone, atomic: false) }
       for operation in operations where results[operation.name] == nil {
         let error =
@@ -626,7 +626,7 @@ private final class LimitedCloud: ForwardingDatabase {
 
   init(_ base: any CloudDatabase) { self.base = base }
 
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult] {
     sent.withLock { $0.append(operations.count) }
     if operations.count > 1 { throw refusal.withLock { $0 } }
     return try await base.modify(operations, in: zone, atomic: atomic)

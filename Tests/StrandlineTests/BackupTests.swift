@@ -115,17 +115,17 @@ private final class CallHook: ForwardingFileSystem {
     self.run = run
   }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
     run()
-    return CallHookFile(base: try base.open(path, mode), run)
+    return CallHookFile(base: try folder.open(name, mode), run)
   }
-  func list(_ directory: String) throws(SystemError) -> [String] {
+  func list(_ name: String, in folder: any Folder) throws(SystemError) -> [String] {
     run()
-    return try base.list(directory)
+    return try folder.list(name)
   }
-  func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+  func lock(_ name: String, exclusive: Bool, in folder: any Folder) throws(SystemError) -> (any FileLock)? {
     run()
-    return try base.lock(path, exclusive: exclusive)
+    return try folder.lock(name, exclusive: exclusive)
   }
 }
 

@@ -4,6 +4,7 @@
 
 import Strandline
 import StrandlineLog
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSyncProofs
 import StrandlineSystem

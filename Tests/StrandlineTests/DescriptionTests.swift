@@ -3,6 +3,7 @@
 
 import Strandline
 import StrandlineCloudKit
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTesting

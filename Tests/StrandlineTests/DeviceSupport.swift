@@ -140,7 +140,7 @@ final class LateCloud: ForwardingDatabase {
     return record
   }
 
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     lookups.withLock { $0 += names.count }
     var found = try await base.lookup(names, in: zone)
     for name in unreadable.withLock({ Array($0.keys) }) where found[name] != nil {

@@ -23,15 +23,50 @@ func keepTwoNotes(at folder: String) async throws -> [String] {
   return titles
 }
 
-func rename(_ note: Note, to title: String, in store: RecordStore) async throws {
-  var changed = note
-  changed.title = title
+func rename(_ id: String, to title: String, in store: RecordStore) async throws {
   do {
-    try await store.write { tx in try tx.save(changed) }
+    try await store.update(Note.self, id) { $0.title = title }  // that field alone
   } catch StrandlineError.Code.recordWasDeleted {
-    // Another device deleted it. To save it anyway is a decision of the app, and a new life of the name.
-    try await store.write { tx in try tx.create(changed) }
+    // Another device deleted it. To have it all the same is a decision of the app, and a new life of the name.
+    try await store.write { try $0.create(Note(id: id, title: title)) }
   }
+}
+
+struct Draft: SyncRecord, Equatable {
+  var id = RecordName.random()
+  var version = RecordVersion()  // filled by each read
+  var title: String
+  var tags: Set<String> = []
+}
+
+func save(_ shown: Draft, in store: RecordStore) async throws -> Draft {
+  try await store.write { try $0.save(shown) }.value  // what was changed in it since it was read
+}
+
+struct Member: SyncRecord {
+  static func migrate(_ record: inout Record) {
+    // Version 1 of the app had one name.
+    guard case .string(let name)? = record["name"] else { return }
+    let parts = name.split(separator: " ", maxSplits: 1).map(String.init)
+    record["first"] = .string(parts.first ?? "")
+    record["last"] = .string(parts.dropFirst().first ?? "")
+    record["name"] = nil
+  }
+
+  enum CodingKeys: String, CodingKey {
+    case id, first, last
+    case city = "town"  // another name of the property is none of the field
+  }
+
+  var id: String
+  var first: String
+  var last: String
+  var city: String?
+}
+
+func migrateMembers(in store: RecordStore) async throws -> [String] {
+  let report = try await store.migrateAll(Member.self) { print("\($0.migrated) of \($0.examined)") }
+  return report.failed.map { "\($0.id): \($0.error)" }  // those stay as they are
 }
 
 func bringBack(_ id: RecordID, in store: RecordStore) async throws {
@@ -242,14 +277,16 @@ func keepCopy(of store: RecordStore, in folder: String) async throws -> LSN {
   return backup.lsn
 }
 
-func countVisit(of page: String, in store: RecordStore) async throws -> (visits: Int64, position: LogPosition) {
+struct PageVisits: SyncRecord {
+  var id: String
+  var visits = 0
+}
+
+func countVisit(of page: String, in store: RecordStore) async throws -> (visits: Int, position: LogPosition) {
   let (visits, receipt) = try await store.write { tx in
-    var record = try tx.record(RecordID(page)) ?? Record(type: "Page", id: RecordID(page))
-    var visits: Int64 = 1
-    if case .int64(let before)? = record["visits"] { visits += before }
-    record["visits"] = .int64(visits)
-    try tx.save(record)
-    return visits
+    if try tx.value(PageVisits.self, page) == nil { try tx.save(PageVisits(id: page)) }
+    let counted = try tx.update(PageVisits.self, page) { $0.visits += 1 }
+    return counted.visits
   }
   return (visits, receipt.position)  // a later process asks `receipt(at:)` whether the server has it
 }
@@ -346,6 +383,7 @@ func openWithPolicies(at folder: String, cloud: any CloudDatabase) async throws 
   var configuration = SyncConfiguration(cloud)
   configuration.zoneLosses[.purged] = .removeHere  // the user had the app's data removed from iCloud
   configuration.zoneLosses[.encryptedDataReset] = .uploadAgain
+  configuration.zoneLosses.remadeFollowedMax = 20  // if so few records of it are here, and nothing is unsent
   configuration.batch.operations = 50
   configuration.overQuota.longest = .seconds(3_600)
   return try await RecordStore.open(at: folder, syncing: configuration)
@@ -487,13 +525,13 @@ struct CountingDatabase: ForwardingDatabase {
   let base: any CloudDatabase
   let count: @Sendable (_ request: String) -> Void
 
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     count("lookup")
     return try await base.lookup(names, in: zone)
   }
   func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] {
+  ) async throws -> [CloudName: CloudResult] {
     count("modify")
     return try await base.modify(operations, in: zone, atomic: atomic)
   }
@@ -533,7 +571,7 @@ struct `The examples of the documentation` {
     let store = try await RecordStore.open(at: "/notes", environment: .simulated(disk: SimulatedDisk(), seed: 1))
     let note = Note(id: "tide", title: "Low tide at six")
     try await store.write { try $0.save(note) }
-    try await rename(note, to: "Low tide at seven", in: store)
+    try await rename(note.id, to: "Low tide at seven", in: store)
     try await renameNote("tide", to: "ebb", in: store)
     #expect(try store.value(Note.self, "tide") == nil)
     #expect(try store.value(Note.self, "ebb")?.title == "Low tide at seven")
@@ -541,8 +579,15 @@ struct `The examples of the documentation` {
     let first = try #require(try store.changes(since: .start).changes.first).position
     #expect(try titles(of: [note.recordID], asOf: first, in: store) == ["Low tide at six"])
 
-    try await rename(note, to: "A new life", in: store)
+    try await rename(note.id, to: "A new life", in: store)
     #expect(try store.value(Note.self, "tide")?.title == "A new life")
+
+    try await store.write { try $0.save(Draft(id: "d", title: "a")) }
+    var shown = try #require(try store.value(Draft.self, "d"))
+    try await store.update(Draft.self, "d") { $0.tags = ["shore"] }
+    shown.title = "b"
+    #expect(try await save(shown, in: store) == Draft(id: "d", title: "b", tags: ["shore"]))
+    try await store.write { try $0.delete(Draft.self, "d") }
 
     _ = try await countVisit(of: "shore", in: store)
     let second = try await countVisit(of: "shore", in: store)
@@ -553,6 +598,24 @@ struct `The examples of the documentation` {
     try await markPlace(of: "ebb", in: store)
     #expect(try store.record(RecordID("ebb"))?.fields["tags"] == .list(.strings, ["shore", "north"]))
     #expect(try summary(of: store).hasPrefix("2 records, "))
+    try await store.close()
+  }
+
+  @Test func `read and edit what an earlier version wrote, and migrate all of it`() async throws {
+    let store = try await RecordStore.open(at: "/members", environment: .simulated(disk: SimulatedDisk(), seed: 1))
+    try await store.write { tx in
+      for (id, name) in [("a", "Ada King"), ("b", "Bea Lo"), ("c", "Cleo")] {
+        let fields: [String: FieldValue] = ["name": .string(name), "town": "Cuxhaven"]
+        try tx.save(Record(type: "Member", id: RecordID(id), fields: fields))
+      }
+      try tx.save(Record(type: "Member", id: RecordID("nobody")))
+    }
+    let ada = try await store.update(Member.self, "a") { $0.last = "Lovelace" }.value
+    #expect(ada.first == "Ada" && ada.last == "Lovelace" && ada.city == "Cuxhaven")
+    #expect(try store.record(RecordID("a"))?.fields == ["first": "Ada", "last": "Lovelace", "town": "Cuxhaven"])
+    #expect(try await migrateMembers(in: store).map { $0.prefix(12) } == ["Main/nobody:"])
+    #expect(try store.record(RecordID("b"))?.fields == ["first": "Bea", "last": "Lo", "town": "Cuxhaven"])
+    #expect(try store.value(Member.self, "c")?.last == "")
     try await store.close()
   }
 

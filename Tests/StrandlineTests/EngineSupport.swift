@@ -104,7 +104,7 @@ final class RefusingCloud: CloudDatabase {
     try await web.deleteZone(zone)
   }
 
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult] {
     let (number, hook) = script.withLock { script in
       script.batches.append(operations)
       script.areAtomic.append(atomic)
@@ -112,7 +112,7 @@ final class RefusingCloud: CloudDatabase {
     }
     try await hook?(number)
     try check(.modify, operations)
-    var refused: [String: CloudResult] = [:]
+    var refused: [CloudName: CloudResult] = [:]
     script.withLock { script in
       for operation in operations {
         if let error = Self.next(operation.name, &script) {
@@ -132,7 +132,7 @@ final class RefusingCloud: CloudDatabase {
       let conflicts = results.filter { _, result in
         if case .failed(let error, _) = result { error.code == .conflict } else { false }
       }
-      let versions = try await web.lookup(conflicts.keys.sorted(), in: zone)
+      let versions = try await web.lookup(conflicts.keys.sorted().texts, in: zone)
       for (name, result) in conflicts {
         guard case .failed(let error, _) = result, case .record(let server)? = versions[name] else { continue }
         results[name] = .failed(error, serverRecord: server)
@@ -142,7 +142,7 @@ final class RefusingCloud: CloudDatabase {
     return results.merging(refused) { first, _ in first }
   }
 
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     try check(.lookup)
     var results = try await web.lookup(names, in: zone)
     let shown = script.withLock { $0.shown }

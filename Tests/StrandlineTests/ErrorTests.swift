@@ -6,6 +6,7 @@ import Foundation
 import Strandline
 import StrandlineCloudKit
 import StrandlineLog
+import StrandlineHost
 import StrandlineServer
 import StrandlineSystem
 import StrandlineSyncProofs
@@ -160,8 +161,10 @@ private struct PublicCall: Sendable {
     },
     PublicCall("RecordStore.write(_:)", damaged: nil) { try await $0.store.write { _ in } },
     PublicCall("RecordStore.writeBlocking(_:)", damaged: nil) { try $0.store.writeBlocking { _ in } },
-    PublicCall("RecordStore.write<>(_:)") { try await $0.store.write { tx in try tx.record(id) } },
-    PublicCall("RecordStore.writeBlocking<>(_:)") { try $0.store.writeBlocking { tx in try tx.record(id) } },
+    PublicCall("RecordStore.write<>(_:)") { _ = try await $0.store.write { tx in try tx.record(id) }.value },
+    PublicCall("RecordStore.writeBlocking<>(_:)") {
+      _ = try $0.store.writeBlocking { tx in try tx.record(id) }.value
+    },
     PublicCall("RecordStore.compact(keeping:)") { try await $0.store.compact() },
     PublicCall("RecordStore.record(_:)") { _ = try $0.store.record(id) },
     PublicCall("RecordStore.records(_:)") { _ = try $0.store.records([id]) },
@@ -245,6 +248,20 @@ private struct PublicCall: Sendable {
     PublicCall("WriteTransaction.delete(_:)") { try await $0.store.write { tx in try tx.delete(id) } },
     PublicCall("WriteTransaction.save<>(_:)") {
       try await $0.store.write { tx in try tx.save(Memo(id: "n", title: "second")) }
+    },
+    PublicCall("WriteTransaction.save<>(_:from:)") {
+      try await $0.store.write { tx in try tx.save(Memo(id: "n", title: "second"), from: Memo(id: "n", title: "first"))
+      }
+    },
+    PublicCall("WriteTransaction.update<>(_:_:_:)") {
+      try await $0.store.write { tx in try tx.update(Memo.self, "n") { $0.title = "second" } }
+    },
+    PublicCall("RecordStore.update<>(_:_:_:)") { try await $0.store.update(Memo.self, "n") { $0.title = "second" } },
+    PublicCall("RecordStore.updateBlocking<>(_:_:_:)") {
+      try $0.store.updateBlocking(Memo.self, "n") { $0.title = "second" }
+    },
+    PublicCall("RecordStore.migrateAll<>(_:progress:)") {
+      try throwFirst(try await $0.store.migrateAll(Memo.self).failed)
     },
     PublicCall("WriteTransaction.create<>(_:)") {
       try await $0.store.write { tx in try tx.create(Memo(id: "n", title: "second")) }
@@ -434,8 +451,8 @@ private struct FailingDatabase: CloudDatabase {
   func deleteZone(_ zone: ZoneID) async throws { throw Failure() }
   func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] { throw Failure() }
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] { throw Failure() }
+  ) async throws -> [CloudName: CloudResult] { throw Failure() }
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] { throw Failure() }
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage { throw Failure() }
   func databaseChanges(since token: ChangeToken?, limit: Int) async throws -> DatabasePage { throw Failure() }
 }

@@ -66,7 +66,7 @@ final class CountedCloud: ForwardingDatabase {
     try await begin(.page)
     return try await base.zoneChanges(in: zone, since: token, limit: min(limit, pageMax))
   }
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     try await begin(.lookup)
     let refused = refused.withLock { $0 }
     if let error = names.lazy.compactMap({ refused[$0] }).first { throw error }
@@ -123,8 +123,8 @@ extension Device {
   ) async throws {
     let records = try fleet.server.records(zone: "Main", in: fleet.database)
     let store = try await open()
-    var here: [String: FieldValue?] = [:]
-    try store.forEachRecord { here[$0.id.name] = $0["title"] }
+    var here: [CloudName: FieldValue?] = [:]
+    try store.forEachRecord { here[$0.id.key] = $0["title"] }
     #expect(here == records?.mapValues { $0.fields["title"] }, "\(name)", sourceLocation: sourceLocation)
     #expect(try await listedLeft == 0, sourceLocation: sourceLocation)
     #expect(try store.sync.status.download.listing == nil, sourceLocation: sourceLocation)

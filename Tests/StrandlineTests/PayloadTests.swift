@@ -7,6 +7,7 @@
 import Strandline
 import StrandlineCloudKit
 import StrandlineLog
+import StrandlineHost
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSyncProofs
@@ -45,7 +46,7 @@ private final class NativeLike: ForwardingDatabase {
 
   func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] {
+  ) async throws -> [CloudName: CloudResult] {
     let lacking = operations.filter { $0.changeTag != nil && $0.archive != Self.archive($0.name, $0.changeTag) }
     wrong.withLock { $0 += lacking.map { "\($0.kind) \($0.name)" } }
     let names = Set(lacking.map(\.name))
@@ -54,13 +55,13 @@ private final class NativeLike: ForwardingDatabase {
     let conflicts = results.filter { _, result in
       if case .failed(let error, _) = result { error.code == .conflict } else { false }
     }
-    for (name, known) in try await base.lookup(conflicts.keys.sorted(), in: zone) {
+    for (name, known) in try await base.lookup(conflicts.keys.sorted().texts, in: zone) {
       if case .record(let record) = known { results[name] = .failed(CloudError(.conflict), serverRecord: record) }
     }
     return results.mapValues(archived)
   }
 
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     try await base.lookup(names, in: zone).mapValues(archived)
   }
 
@@ -289,9 +290,9 @@ private final class ScriptedDatabase: CloudDatabase {
 
   func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] {
+  ) async throws -> [CloudName: CloudResult] {
     script.withLock { script in
-      var results: [String: CloudResult] = [:]
+      var results: [CloudName: CloudResult] = [:]
       for operation in operations {
         let tag = next(&script, "\(operation.kind) \(zone)/\(operation.name)").rawValue
         script.operations.append(operation)
@@ -302,9 +303,10 @@ private final class ScriptedDatabase: CloudDatabase {
     }
   }
 
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     script.withLock { $0.asked += names.map { "lookup \(zone)/\($0)" } }
-    return Dictionary(uniqueKeysWithValues: names.map { ($0, .failed(CloudError(.notFound), serverRecord: nil)) })
+    return Dictionary(
+      uniqueKeysWithValues: names.map { (CloudName($0), .failed(CloudError(.notFound), serverRecord: nil)) })
   }
 
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {

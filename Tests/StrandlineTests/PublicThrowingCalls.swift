@@ -1,6 +1,7 @@
 // Goal: no public call that throws is without a test of what it throws. Method: the sources are read as text, and every
 // public declaration that throws is named; ErrorTests holds the names against its table.
 
+import StrandlineHost
 import StrandlineSystem
 
 /// The public declarations of the products' modules that throw.

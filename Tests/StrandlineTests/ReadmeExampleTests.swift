@@ -4,7 +4,6 @@
 // README begins
 import Strandline
 import StrandlineCloudKit
-
 struct Note: SyncRecord {
   var id = RecordName.random()
   var title: String
@@ -15,6 +14,7 @@ func keepNote(in folder: String) async throws {
   let note = Note(title: "Low tide at six")
   let receipt = try await store.write { try $0.save(note) }  // durable when it returns
   try await receipt.uploaded()  // and now at the server
+  try await store.update(Note.self, note.id) { $0.title = "Low tide at seven" }  // writes that field alone
   print(try store.value(Note.self, note.id)?.title ?? "deleted by another device")
   try await store.close()
 }

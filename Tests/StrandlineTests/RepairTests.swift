@@ -4,6 +4,7 @@
 
 import Strandline
 import StrandlineLog
+import StrandlineHost
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSyncProofs

@@ -18,7 +18,7 @@ private final class PacedCloud: ForwardingDatabase {
 
   private func note() { times.withLock { $0.append(clock.monotonicNanoseconds()) } }
 
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult] {
     note()
     return try await base.modify(operations, in: zone, atomic: atomic)
   }

@@ -95,7 +95,13 @@ import Testing
   }
 
   private func shown(_ body: [UInt8]) throws -> Record? {
-    guard let shown = try ShownVersion(found(body)) else { return nil }
+    // Bytes that are no event are refused whatever the record.
+    var id = RecordID("r")
+    if let event = try? EventSource.decode(found(body)) {
+      guard let owner = event.recordID else { return nil }
+      id = owner
+    }
+    guard let shown = try ShownVersion(found(body), of: id) else { return nil }
     return shown.record(RecordID("r"), system: shown.system)
   }
 
@@ -118,6 +124,27 @@ import Testing
   @Test func `what is read is what was written`() throws {
     let maker = Maker(random: SeededRandom(seed: 0xF1E1D))
     for _ in 0..<1_000 { try expectSame(EventCodec.encode(maker.event())) }
+  }
+
+  @Test func `a version is read for its own record only`() throws {
+    let maker = Maker(random: SeededRandom(seed: 0x1D))
+    for _ in 0..<300 {
+      let event = maker.event()
+      let id = try #require(event.recordID)
+      let zone = id.zone
+      let other: DatabaseScope = zone.scope == .private ? .shared : .private
+      for another in [
+        RecordID(id.name + "x", zone: zone),
+        RecordID(id.name, zone: ZoneID(zone.name + "x", owner: zone.owner, scope: zone.scope)),
+        RecordID(id.name, zone: ZoneID(zone.name, owner: zone.owner + "x", scope: zone.scope)),
+        RecordID(id.name, zone: ZoneID(zone.name, owner: zone.owner, scope: other)),
+      ] {
+        let error = #expect(throws: StrandlineError.self) {
+          try ShownVersion(self.found(EventCodec.encode(event)), of: another)
+        }
+        #expect(error?.isOfIndex == true && error?.isOfLyingIndex == true)
+      }
+    }
   }
 
   @Test func `bytes that no whole event has are refused when they are read`() throws {

@@ -146,7 +146,8 @@ private struct Job: Sendable, CustomTestStringConvertible {
 
   /// What every record has to be, by the log alone.
   func expected(_ disk: SimulatedDisk) throws -> [RecordID: FieldValue] {
-    let files = IndexFiles("/store", .simulated(disk.clone(), seed: 2), cacheBytesMax: 0)
+    let files = IndexFiles(
+      try disk.clone().folder("/store"), .simulated(disk, seed: 2), cache: BlockCache(bytesMax: 0))
     let (opened, reader) = try IndexOpening.folding(files, spillingAt: nil)
     var result: [RecordID: FieldValue] = [:]
     for (id, entry) in try opened.projections.allEntries() {
@@ -175,7 +176,7 @@ private struct Job: Sendable, CustomTestStringConvertible {
     var expected = expected
     expected[note(900).id] = 1
     try check(store, expected, comment)
-    let folder = RunFolder(disk, "/store/runs")
+    let folder = RunFolder(try disk.folder("/store"), "runs")
     let list = try #require(try RunList.load(folder, storeUUID: try store.log.storeUUID))
     let named = list.runNumbers.map { folder.run($0) } + ["/store/runs/RUNS"]
     #expect(disk.paths.filter { $0.hasPrefix("/store/runs/") } == named.sorted(), "\(comment)")
@@ -407,7 +408,7 @@ private struct Job: Sendable, CustomTestStringConvertible {
       try RecordStore.openBlocking(at: "/store", options: tiny(), environment: environment(next, seed: 6)),
     ] {
       // They are believed, and only what was written since is read from the log.
-      #expect(store.projections.withLock { $0.runs?.list.entries.count } == 2)
+      #expect(store.projections.withLock { $0.runs?.list.entries.count } == 1)
       #expect(store.projections.unstoredCount == 1)
       #expect(try store.recordIDs().count == 10)
       #expect(try store.record(note(7).id) == nil && store.record(note(0).id)?["v"] == 5)
@@ -554,17 +555,17 @@ private final class HookedFileSystem: ForwardingFileSystem {
     do { try body() } catch { Issue.record("the writer met \(error)") }
   }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
     count()
-    return HookedFile(self, try base.open(path, mode))
+    return HookedFile(self, try folder.open(name, mode))
   }
-  func kind(of path: String) throws(SystemError) -> PathKind {
+  func kind(of name: String, in folder: any Folder) throws(SystemError) -> PathKind {
     count()
-    return try base.kind(of: path)
+    return try folder.kind(of: name)
   }
-  func list(_ directory: String) throws(SystemError) -> [String] {
+  func list(_ name: String, in folder: any Folder) throws(SystemError) -> [String] {
     count()
-    return try base.list(directory)
+    return try folder.list(name)
   }
 }
 

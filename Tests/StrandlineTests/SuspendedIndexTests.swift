@@ -176,7 +176,8 @@ private struct Lives {
     }
     #expect(try store.recordIDs() == model.keys.sorted(), "\(comment)")
     #expect(store.recordCount == model.count, "\(comment)")
-    let files = IndexFiles("/store", .simulated(disk, seed: 2), cacheBytesMax: 0)
+    let files = IndexFiles(
+      try disk.folder("/store"), .simulated(disk, seed: 2), cache: BlockCache(bytesMax: 0))
     let folded = try IndexOpening.folding(files, spillingAt: nil).opened.projections
     let difference = try store.projections.withLock { (state) throws(StrandlineError) in
       try folded.difference(from: state)
@@ -213,15 +214,15 @@ private final class RunHook: ForwardingFileSystem {
 
   init(base: any FileSystem) { self.base = base }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    if path.contains("/runs/0"), case .create = mode {
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    if name.contains("runs/0"), case .create = mode {
       let body = run.withLock { run in
         defer { run = nil }
         return run
       }
       body?()
     }
-    return try base.open(path, mode)
+    return try folder.open(name, mode)
   }
 }
 

@@ -654,15 +654,15 @@ private final class ReadHook: ForwardingFileSystem {
 
   init(base: any FileSystem) { self.base = base }
 
-  func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    if path.hasSuffix(LogFormat.segmentSuffix), case .read = mode {
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    if name.hasSuffix(LogFormat.segmentSuffix), case .read = mode {
       let body = run.withLock { run in
         defer { run = nil }
         return run
       }
       body?()
     }
-    return try base.open(path, mode)
+    return try folder.open(name, mode)
   }
 }
 

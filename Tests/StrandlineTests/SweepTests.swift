@@ -78,7 +78,7 @@ extension Device {
     #expect(try await b.open().status().held.map(\.id.name) == ["gone", "kept"])
     try await a.remove("gone")
     try await a.exchange()
-    cloud.refuse { $0.requests[.zoneChanges] = [expired] }
+    cloud.refuse { ($0.shown["gone"], $0.requests[.zoneChanges]) = (nil, [expired]) }
     try await b.exchange()
     #expect(try await b.open().status().held.map(\.id.name) == ["kept"])
     #expect(try await !b.zone().ghostsPossible)
@@ -90,7 +90,7 @@ extension Device {
   }
 
   @Test func `108: with the hold of what is gone ends that of its edit, which is sent`() async throws {
-    let (_, a, b, cloud) = try await devices(0)
+    let (_, a, b, cloud) = try await devices(1)
     try await a.put("gone", ["title": "t"])
     try await exchange(a, b)
     var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")

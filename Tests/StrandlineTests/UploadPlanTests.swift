@@ -13,11 +13,11 @@ private let zone = ZoneID("Notes")
 
 @Suite(.timeLimit(.minutes(30)))
 struct UploadPlanTests {
-  private func save(_ name: String, _ lsn: UInt64, _ targets: String...) -> UploadItem {
+  private func save(_ name: String, _ lsn: UInt64, _ targets: CloudName...) -> UploadItem {
     UploadItem(id: RecordID(name, zone: zone), lsn: LSN(lsn), isDeletion: false, targets: targets)
   }
 
-  private func deletion(_ name: String, _ lsn: UInt64, _ targets: String...) -> UploadItem {
+  private func deletion(_ name: String, _ lsn: UInt64, _ targets: CloudName...) -> UploadItem {
     UploadItem(id: RecordID(name, zone: zone), lsn: LSN(lsn), isDeletion: true, targets: targets)
   }
 
@@ -59,15 +59,15 @@ struct UploadPlanTests {
     var order = Array(0..<count)
     for place in order.indices.reversed() { order.swapAt(place, Int(random.below(UInt64(place + 1)))) }
     let items = order.enumerated().map { lsn, number in
-      let targets = (0..<Int(random.below(4))).map { _ in "r\(random.below(UInt64(max(number, 1))))" }
+      let targets = (0..<Int(random.below(4))).map { _ -> CloudName in "r\(random.below(UInt64(max(number, 1))))" }
       return UploadItem(
         id: RecordID("r\(number)", zone: zone), lsn: LSN(UInt64(lsn + 1)), isDeletion: random.below(3) == 0,
         targets: targets.filter { $0 != "r\(number)" })
     }
     let plan = Array(UploadPlan.units(items).joined())
     #expect(plan.count == count && Set(plan) == Set(items))
-    let places = Dictionary(uniqueKeysWithValues: plan.enumerated().map { ($1.id.name, $0) })
-    let deletions = Set(items.filter(\.isDeletion).map(\.id.name))
+    let places = Dictionary(uniqueKeysWithValues: plan.enumerated().map { ($1.id.key, $0) })
+    let deletions = Set(items.filter(\.isDeletion).map(\.id.key))
     let firstDeletion = plan.firstIndex { $0.isDeletion } ?? count
     let lastSave = plan.lastIndex { !$0.isDeletion } ?? -1
     #expect(lastSave < firstDeletion)

@@ -98,6 +98,30 @@ extension Device {
     #expect(try await b.value("n2") == "edited here")
   }
 
+  @Test func `203: what the list leaves out and the server has stays`() async throws {
+    let (_, b, cloud) = try await devices(6)
+    cloud.refuse { $0.hidden = ["n1", "n4"] }
+    let found = try await b.compared()
+    #expect(found.missingThere == ["n1", "n4"] && found.mended == [], "\(found)")
+    #expect(try await b.dump().count == 6)
+    #expect(cloud.count(.lookup) == 1)
+    cloud.refuse { $0.hidden = Set((0..<6).map { "n\($0)" }) }
+    #expect(try await b.compared().missingThere.count == 6)
+    #expect(try await b.dump().count == 6)
+    #expect(try await b.open().status().zones.allSatisfy { !$0.isLost })
+  }
+
+  @Test func `203: the last record of a zone goes if the server takes the zone's token`() async throws {
+    let (a, b, cloud) = try await devices(1)
+    try await b.exchange()
+    try await a.remove("n0")
+    try await a.exchange()
+    cloud.refuse { $0.hidesDeletions = true }
+    let found = try await b.compared()
+    #expect(found.isEqual && found.mended == ["n0"], "\(found)")
+    #expect(try await b.dump().isEmpty)
+  }
+
   @Test func `203: another content under one tag is named, and nothing is made up`() async throws {
     let (_, b, cloud) = try await devices(3)
     try await b.exchange()

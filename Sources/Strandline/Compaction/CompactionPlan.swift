@@ -165,7 +165,7 @@ package struct CompactionPlan {
   /// The same, as far as an event's kind and its LSN tell.
   private func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
     switch kind {
-    case .opened, .assetUploaded, nil: .stays
+    case .opened, .assetUploaded, .conflicted, nil: .stays
     case .listed: keepsMemory || listings.contains(lsn) ? .stays : .goes
     case .listedEnded: keepsMemory ? .stays : .goes
     case .confirmed: lsn.rawValue > oldestSweep ? .stays : .goes

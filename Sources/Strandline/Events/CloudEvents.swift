@@ -56,6 +56,8 @@ package enum Outcome: UInt8, Hashable, Sendable, CaseIterable {
   case rejected = 7
   /// The app gave it up.
   case discarded = 8
+  /// It lost a conflict: nothing of what it changed is at the server, as the `conflicted` beside it says.
+  case lost = 9
 }
 
 /// A mutation, and every earlier one of the same record, is no longer owed to the server.
@@ -166,6 +168,88 @@ package struct Merged: EventPayload {
   }
 }
 
+/// What was changed here met a change of the server's, and one of the two does not stand, or both were put together: which
+/// side lost, in which fields, by which rule. No record follows from it. Compaction keeps it, also when the versions that
+/// it names are gone.
+package struct Conflicted: EventPayload, Hashable {
+  package static let kind = EventKind.conflicted
+  /// The server's version stands as a whole.
+  package static let serverWinsRule = "serverWins"
+  /// The record was deleted, and a deletion wins.
+  package static let deletionRule = "deletion"
+  /// The server keeps the type of a record that lives.
+  package static let typeRule = "type"
+  package enum Loser: UInt8, Hashable, Sendable, CaseIterable {
+    /// Both changes are in the result.
+    case none = 1
+    /// What was changed here does not stand.
+    case here = 2
+    /// What the server had does not stand.
+    case there = 3
+    /// Something else stands in the place of both.
+    case both = 4
+
+    init(here: Bool, there: Bool) { self = here ? (there ? .both : .here) : there ? .there : .none }
+    package var isHere: Bool { self == .here || self == .both }
+  }
+  package struct Field: Hashable, FieldGroup {
+    package static let tableName = "conflictedField"
+    package static let bytesMin = 3
+    package var name: String
+    package var rule: String
+    package var loser: Loser
+
+    package init(name: String, rule: String, loser: Loser) {
+      self.name = name
+      self.rule = rule
+      self.loser = loser
+    }
+    package init<Coder: FieldCoder>(_ one: Self?, _ field: inout Coder) throws(Coder.Failure) {
+      name = try field("name", .text, one?.name)
+      rule = try field("rule", .text, one?.rule)
+      loser = try field("loser", .choice(Loser.self), one?.loser)
+    }
+  }
+  package var id: RecordID
+  /// The mutation of here.
+  package var local: LSN
+  /// The server's version, or its deletion.
+  package var server: LSN
+  /// The event with the version that both sides were made from; none if it is not known.
+  package var ancestor: LSN
+  package var wallMilliseconds: Int64
+  /// The rule of the record.
+  package var rule: String
+  /// Why it is not the rule that the app declared, or which rule gave the mutation up; else empty.
+  package var words: String
+  /// The fields that a rule decided, in the order of their names; none where a deletion lost.
+  package var fields: [Field]
+
+  package init(
+    id: RecordID, local: LSN, server: LSN, ancestor: LSN, wallMilliseconds: Int64, rule: String, words: String,
+    fields: [Field]
+  ) {
+    self.id = id
+    self.local = local
+    self.server = server
+    self.ancestor = ancestor
+    self.wallMilliseconds = wallMilliseconds
+    self.rule = rule
+    self.words = words
+    self.fields = fields
+  }
+  package init<Coder: FieldCoder>(_ conflicted: Self?, _ field: inout Coder) throws(Coder.Failure) {
+    id = try field("record", .id, conflicted?.id)
+    local = try field("local", .lsn, conflicted?.local)
+    server = try field("server", .lsn, conflicted?.server)
+    ancestor = try field("ancestor", .lsn, conflicted?.ancestor)
+    wallMilliseconds = try field("wall", .zigzag, conflicted?.wallMilliseconds)
+    rule = try field("rule", .text, conflicted?.rule)
+    words = try field("words", .text, conflicted?.words)
+    fields = try field("fields", .list(.group(Field.self)), conflicted?.fields)
+  }
+}
+
 /// A version that the server holds. Its stamp was compared with its values and clamped before it was written here, so a
 /// merge compares these stamps as they are.
 package struct FetchedSave: EventPayload {
@@ -255,14 +339,19 @@ package struct Confirmed: EventPayload, Hashable {
   package static let kind = EventKind.confirmed
   package var zone: ZoneID
   package var names: [String]
+  /// Since when the zone is known to have been there, by the server's clock in milliseconds since 1970: another one of that name was
+  /// made later. 0: it is the one that this store has fetched; nil: nothing says it.
+  package var knownSince: Int64?
 
-  package init(zone: ZoneID, names: [String]) {
+  package init(zone: ZoneID, names: [String], knownSince: Int64?) {
     self.zone = zone
     self.names = names
+    self.knownSince = knownSince
   }
   package init<Coder: FieldCoder>(_ confirmed: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, confirmed?.zone)
     names = try field("names", .list(.text), confirmed?.names)
+    knownSince = try field("knownSince", .optional(.zigzag), confirmed?.knownSince)
   }
 }
 
@@ -324,7 +413,8 @@ package struct Blocked: EventPayload, Hashable {
   package enum Consequence: UInt8, Sendable, CaseIterable { case none = 1, lookup = 2, deleteAgain = 3 }
   package var id: RecordID
   package var subject: Subject
-  /// The mutation; none for a version.
+  /// The mutation. For a version that shows that the server went back in time: the event of the version here that the server
+  /// once acknowledged; none for any other version.
   package var lsn: LSN
   /// The version's tag; empty for a mutation.
   package var changeTag: String

@@ -90,6 +90,17 @@ final class EncodedFields: UndecodedFields {
   /// How many bytes the event has that holds the fields.
   var byteCount: Int { bytes.count }
 
+  /// Decodes the event once more: few callers ask.
+  var births: Set<Birth>? {
+    guard let event = try? EventCodec.decode(bytes) else { return nil }
+    return switch event {
+    case .saved(let saved): saved.births
+    case .merged(let merged): merged.births
+    case .fetchedSave(let fetched): fetched.births
+    default: nil
+    }
+  }
+
   func forEachInPlace(_ body: (FieldInPlace) -> Void) {
     for name in names where !Self.isParent(bytes, name) {
       let value = checked(name) { (reader) throws(ByteReaderError) in

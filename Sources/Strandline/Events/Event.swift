@@ -35,6 +35,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   case refused = 26
   case joined = 27
   case listedEnded = 28
+  case conflicted = 29
 
   /// The name that the command prints and takes.
   package var name: String { String(describing: self) }
@@ -42,7 +43,7 @@ package enum EventKind: UInt16, CaseIterable, Sendable {
   /// Whether a reader that does not know this kind may pass over it, because it changes no projection.
   package var isSkippable: Bool {
     switch self {
-    case .assetUploaded: true
+    case .assetUploaded, .conflicted: true
     default: false
     }
   }
@@ -90,6 +91,7 @@ package enum Event: Sendable {
   case refused(Refused)
   case joined(Joined)
   case listedEnded(ListedEnded)
+  case conflicted(Conflicted)
   /// A kind of a later version, that may be passed over; kept byte for byte.
   case unknown(Unknown)
 
@@ -124,6 +126,7 @@ package enum Event: Sendable {
     case .refused(let payload): payload
     case .joined(let payload): payload
     case .listedEnded(let payload): payload
+    case .conflicted(let payload): payload
     case .unknown: nil
     }
   }
@@ -151,6 +154,7 @@ package enum Event: Sendable {
     case .superseded(let event): event.id
     case .refused(let event): event.id
     case .joined(let event): event.id
+    case .conflicted(let event): event.id
     default: nil
     }
   }
@@ -296,6 +300,7 @@ package enum EventCodec {
     case .refused: .refused(try Refused(nil, &reader))
     case .joined: .joined(try Joined(nil, &reader))
     case .listedEnded: .listedEnded(try ListedEnded(nil, &reader))
+    case .conflicted: .conflicted(try Conflicted(nil, &reader))
     }
   }
 

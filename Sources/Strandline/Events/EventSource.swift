@@ -1,12 +1,20 @@
 // Where events are read from by their LSN: a log that this store holds, or one that another process writes.
 
 package import StrandlineLog
-import StrandlineSystem
+package import StrandlineSystem
 
 /// A log, for reading.
 package enum EventSource: Sendable {
   case writer(Log)
   case reader(LogReader)
+
+  /// The folder of the log.
+  package var folder: any Folder {
+    switch self {
+    case .writer(let log): log.folder
+    case .reader(let reader): reader.folder
+    }
+  }
 
   /// Whether another process may write and compact the log.
   var isReader: Bool { if case .reader = self { true } else { false } }
@@ -21,14 +29,20 @@ package enum EventSource: Sendable {
   }
 
   /// The version of a record in the event at `lsn`, which must be durable; nil if the event holds none.
-  func version(at lsn: LSN) throws(StrandlineError) -> ShownVersion? { try ShownVersion(read(lsn.rawValue)) }
+  ///
+  /// - Throws: an error of a lying index if the event is of another record.
+  func version(at lsn: LSN, of id: RecordID) throws(StrandlineError) -> ShownVersion? {
+    try ShownVersion(read(lsn.rawValue), of: id)
+  }
 
   /// The same; nil also if compaction removed the event.
   ///
   /// - Parameter hint: where the event was seen last.
-  func versionIfKept(at lsn: LSN, hint: LogPlace? = nil) throws(StrandlineError) -> ShownVersion? {
+  func versionIfKept(
+    at lsn: LSN, of id: RecordID, hint: LogPlace? = nil
+  ) throws(StrandlineError) -> ShownVersion? {
     guard let found = try readIfKept(lsn.rawValue, hint) else { return nil }
-    return try ShownVersion(found)
+    return try ShownVersion(found, of: id)
   }
 
   /// The first event that is left of the transaction that `lsn` is in; `lsn` itself if none is left before it.
@@ -207,23 +221,28 @@ package struct ShownVersion {
     } catch { throw StrandlineError(undecodable: lsn, error) }
   }
 
-  /// Takes the version in an event that was read; nil if the event holds none.
-  package init?(_ found: LogEvent) throws(StrandlineError) {
-    if found.schema == EventCodec.schema, let saved = Self(saved: found.body) {
+  /// Takes the version of a record in an event that was read; nil if the event holds none.
+  ///
+  /// - Throws: an error of a lying index if the event is of another record.
+  package init?(_ found: LogEvent, of id: RecordID) throws(StrandlineError) {
+    if found.schema == EventCodec.schema, let saved = Self(saved: found.body, of: id) {
       self = saved
       return
     }
-    try self.init(EventSource.decode(found), at: LSN(found.lsn))
+    let event = try EventSource.decode(found)
+    try event.checkIsOf(id, at: LSN(found.lsn))
+    try self.init(event, at: LSN(found.lsn))
   }
 
   /// Takes the version in a `saved` event, and passes over everything else in it: nearly every version that is read was
   /// saved here. nil if it is another event, or if anything is wrong with it, which decoding it will say.
-  private init?(saved body: [UInt8]) {
+  private init?(saved body: [UInt8], of id: RecordID) {
     var reader = ByteReader(body)
     do throws(ByteReaderError) {
       let header = try PayloadHeader(nil, &reader)
       guard header.kind == Saved.kind.rawValue, header.version == EventCodec.payloadVersion else { return nil }
-      type = try Saved.skipToContent(&reader)
+      guard let type = try Saved.skipToContent(&reader, of: id) else { return nil }
+      self.type = type
       fields = try EncodedFields(content: &reader)
     } catch {
       return nil
@@ -293,7 +312,24 @@ extension SystemFields {
   }
 }
 
+extension Event {
+  /// Checks that an event that was read for a record is of that record: where each record lies, sorted tables say, and one
+  /// of them may say what the log does not.
+  func checkIsOf(_ id: RecordID, at lsn: LSN) throws(StrandlineError) {
+    guard recordID != id else { return }
+    throw StrandlineError(
+      lyingIndex: "event \(lsn) should be of record '\(id)' and is of \(recordID.map { "'\($0)'" } ?? "none")",
+      lsns: lsn...lsn)
+  }
+}
+
 extension StrandlineError {
+  /// The index says what the log does not.
+  init(lyingIndex words: String, lsns: ClosedRange<LSN>? = nil) {
+    self.init(.damaged, words, lsns: lsns)
+    (isOfIndex, isOfLyingIndex) = (true, true)
+  }
+
   fileprivate init(undecodable lsn: LSN, _ error: ByteReaderError) {
     self.init(
       .damaged,

@@ -58,6 +58,8 @@ package struct ZoneChanged: EventPayload, Hashable {
     case lost = 4
     /// Its token was dropped; a full fetch follows.
     case reset = 5
+    /// A list named it, the server does not have it, and nothing of it is here: it is as if it had not been named.
+    case forgotten = 6
   }
   package var zone: ZoneID
   package var change: Change
@@ -115,14 +117,19 @@ package struct SweepBegan: EventPayload, Hashable {
   package static let kind = EventKind.sweepBegan
   package var zone: ZoneID
   package var epoch: UInt64
+  /// The event of the last token before the first sweep since one has ended; 1 if there was none. What came here after it may be of
+  /// another zone of that name.
+  package var since: UInt64
 
-  package init(zone: ZoneID, epoch: UInt64) {
+  package init(zone: ZoneID, epoch: UInt64, since: UInt64) {
     self.zone = zone
     self.epoch = epoch
+    self.since = since
   }
   package init<Coder: FieldCoder>(_ began: Self?, _ field: inout Coder) throws(Coder.Failure) {
     zone = try field("zone", .zone, began?.zone)
     epoch = try field("epoch", .varint, began?.epoch)
+    since = try field("since", .varint, began?.since)
   }
 }
 

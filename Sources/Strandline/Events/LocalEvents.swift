@@ -96,11 +96,13 @@ package struct Saved: EventPayload {
 }
 
 extension Saved {
-  /// Passes over the fields before the content, with the checks that the description makes, and returns the type.
-  static func skipToContent(_ reader: inout ByteReader) throws(ByteReaderError) -> String {
-    _ = try ChoiceType<DatabaseScope>().read(from: &reader)
-    // The zone's owner and name, and the record's name.
-    for _ in 0..<3 { try reader.skipString() }
+  /// Passes over the fields before the content, with the checks that the description makes, and returns the type; nil if
+  /// the event is of another record.
+  static func skipToContent(_ reader: inout ByteReader, of id: RecordID) throws(ByteReaderError) -> String? {
+    guard try ChoiceType<DatabaseScope>().read(from: &reader) == id.zone.scope,
+      try reader.skipString(equalTo: id.zone.owner), try reader.skipString(equalTo: id.zone.name),
+      try reader.skipString(equalTo: id.name)
+    else { return nil }
     let type = try reader.string()
     try reader.skip(try reader.count(minimumBytes: Birth.bytesMin) * Birth.bytesMin)
     _ = try reader.varint()

@@ -23,12 +23,7 @@ package struct IndexDefinitions: Hashable, Sendable {
     var body = ByteWriter()
     for stored in indexes {
       body.u32(stored.number)
-      body.string(stored.index.recordType)
-      body.varint(UInt64(stored.index.fields.count))
-      for field in stored.index.fields {
-        body.string(field.field)
-        body.u8(field.ascending ? 1 : 0)
-      }
+      stored.index.encode(into: &body)
     }
     var writer = ByteWriter()
     RunCommonHeader.encode(Self.magic, headerBytes: Self.headerBytes, storeUUID: storeUUID, into: &writer)
@@ -69,8 +64,27 @@ package struct IndexDefinitions: Hashable, Sendable {
   }
 }
 
+extension RecordIndex {
+  fileprivate func encode(into writer: inout ByteWriter) {
+    writer.string(recordType)
+    writer.varint(UInt64(fields.count))
+    for field in fields {
+      writer.string(field.field)
+      writer.u8(field.ascending ? 1 : 0)
+    }
+  }
+
+  /// Tells one definition from another: the hash of its bytes in the file.
+  package var digest: UInt64 {
+    var writer = ByteWriter()
+    encode(into: &writer)
+    return XXH64.hash(writer.bytes)
+  }
+}
+
 extension IndexFiles {
-  private var definitionsPath: String { "\(folder.path)/\(IndexDefinitions.fileName)" }
+  private var definitionsFile: String { folder.file(IndexDefinitions.fileName) }
+  private var definitionsPath: String { folder.path(of: definitionsFile) }
 
   /// The declared indexes. None if there is no such file, or if it is damaged: an index makes queries faster, and no answer
   /// depends on it.
@@ -86,7 +100,7 @@ extension IndexFiles {
   }
 
   private func readDefinitions() throws -> IndexDefinitions {
-    let file = try environment.fileSystem.open(definitionsPath, .read)
+    let file = try storeFolder.open(definitionsFile, .read)
     defer { file.close() }
     let size = try file.size()
     guard size <= UInt64(IndexDefinitions.bytesMax) else {
@@ -102,8 +116,8 @@ extension IndexFiles {
   /// The folder's own name is durable already, because a log that is opened for writing syncs the store's directory.
   func syncDefinitions() throws(StrandlineError) {
     do throws(SystemError) {
-      guard try environment.fileSystem.kind(of: definitionsPath) == .file else { return }
-      try environment.fileSystem.syncDirectory(folder.path)
+      guard try storeFolder.kind(of: definitionsFile) == .file else { return }
+      try folder.sync()
     } catch {
       throw failure(RunError(error, file: definitionsPath))
     }
@@ -111,10 +125,10 @@ extension IndexFiles {
 
   /// Copies the declared indexes as they are, also in a form that this version does not know, into the folder of a copy of
   /// the store. It has no runs yet, so its first writer builds each index. When this returns, they are on the medium.
-  func copyDefinitions(toStoreAt path: String) throws {
+  func copyDefinitions(to copy: any Folder) throws {
     let bytes: [UInt8]
     do throws(SystemError) {
-      let file = try environment.fileSystem.open(definitionsPath, .read)
+      let file = try storeFolder.open(definitionsFile, .read)
       defer { file.close() }
       let size = try file.size()
       // A larger file was not written by this code, and means nothing in the store either.
@@ -125,7 +139,7 @@ extension IndexFiles {
     } catch {
       throw failure(RunError(error, file: definitionsPath))
     }
-    try IndexFiles(path, environment, cacheBytesMax: 0).write(definitionBytes: bytes)
+    try IndexFiles(copy, environment, cache: cache).write(definitionBytes: bytes)
   }
 
   /// Replaces the declared indexes. When this returns, they are on the medium; if it throws, either may be.
@@ -134,7 +148,7 @@ extension IndexFiles {
   }
 
   private func write(definitionBytes bytes: [UInt8]) throws {
-    let temporary = definitionsPath + RunFormat.temporarySuffix
+    let temporary = definitionsFile + RunFormat.temporarySuffix
     do throws(RunError) {
       try makeFolder()
       do throws(SystemError) {
@@ -142,10 +156,10 @@ extension IndexFiles {
         defer { file.close() }
         try file.write(bytes, at: 0)
         try file.sync(.durable)
-        try folder.publish(temporary, as: definitionsPath)
+        try folder.publish(temporary, as: definitionsFile)
         // Runs that are lost are made again, and what is declared is not: so the folder's own name is made durable too, though
         // an attempt that failed may have made the folder.
-        try environment.fileSystem.syncDirectory(storePath)
+        try storeFolder.sync()
       } catch {
         throw RunError(error, file: definitionsPath)
       }

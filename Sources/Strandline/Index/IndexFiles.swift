@@ -5,19 +5,30 @@ package import StrandlineSystem
 
 /// The folder of a store's runs, and what reading and writing them needs.
 package struct IndexFiles: Sendable {
-  let storePath: String
+  /// The folder that the log has open.
+  let storeFolder: any Folder
   let environment: SystemEnvironment
-  /// nil until the log has said it.
-  var storeUUID: [UInt8] = []
+  let storeUUID: [UInt8]
   let cache: BlockCache
 
-  package init(_ storePath: String, _ environment: SystemEnvironment, cacheBytesMax: Int) {
-    self.storePath = storePath
+  package init(
+    _ storeFolder: any Folder, _ environment: SystemEnvironment, storeUUID: [UInt8] = [], cache: BlockCache
+  ) {
+    self.storeFolder = storeFolder
     self.environment = environment
-    cache = BlockCache(bytesMax: cacheBytesMax)
+    self.storeUUID = storeUUID
+    self.cache = cache
   }
 
-  var folder: RunFolder { RunFolder(environment.fileSystem, "\(storePath)/\(StoreIndex.folderName)") }
+  /// The same of a store whose log says its UUID.
+  func named(_ storeUUID: [UInt8]) -> IndexFiles {
+    IndexFiles(storeFolder, environment, storeUUID: storeUUID, cache: cache)
+  }
+
+  /// Where the store was found: for messages.
+  var storePath: String { storeFolder.path }
+
+  var folder: RunFolder { RunFolder(storeFolder, StoreIndex.folderName) }
 
   // MARK: Reading
 
@@ -32,7 +43,7 @@ package struct IndexFiles: Sendable {
     for entry in list.entries { runs.append(try open(entry.run)) }
     return RunSet(
       runs: runs, list: list, end: binding.end,
-      indexes: definitions.indexes.filter { $0.number != 0 && binding.indexes.contains($0.number) })
+      indexes: definitions.indexes.filter { $0.number != 0 && binding.indexes.contains(RunBinding.Complete($0)) })
   }
 
   private func open(_ run: RunIdentity) throws(RunError) -> Run {
@@ -50,7 +61,7 @@ package struct IndexFiles: Sendable {
     var list = RunList(storeUUID: storeUUID, nextRunNumber: nextRunNumber)
     list.entries = runs.map { RunList.Entry($0.identity) }
     list.binding =
-      RunBinding(end: end, nextIndexNumber: nextIndexNumber, indexes: indexes.map(\.number)).encoded
+      RunBinding(end: end, nextIndexNumber: nextIndexNumber, indexes: indexes.map(RunBinding.Complete.init)).encoded
     return RunSet(runs: runs, list: list, end: end, indexes: indexes)
   }
 
@@ -88,19 +99,34 @@ package struct IndexFiles: Sendable {
 
   /// Writes what several runs say together into one; nil if that was cancelled.
   ///
-  /// - Parameter indexes: the numbers of indexes; rows of others are left out.
+  /// - Parameters:
+  ///   - indexes: the numbers of indexes; rows of others are left out.
+  ///   - met: how many rows of each table there were, by their numbers.
   func merge(
-    _ runs: [Run], number: UInt64, dropsTombstones: Bool, indexes: Set<UInt32>, isCancelled: @Sendable () -> Bool
+    _ runs: [Run], number: UInt64, dropsTombstones: Bool, indexes: Set<UInt32>, isCancelled: @Sendable () -> Bool,
+    met: inout [UInt8: UInt64]
   ) throws(RunError) -> Run? {
     let writer = try RunWriter(
       folder, runNumber: number, storeUUID: storeUUID, keyCount: runs.reduce(0) { $0 + $1.entryCount },
       properties: RunProperties(hasDeletions: runs.contains { RunProperties($0.properties).hasDeletions }).bytes,
       random: environment.random)
-    let isKept: ([UInt8]) -> Bool = { key in StoredIndex.number(key).map { indexes.contains($0) } ?? true }
-    guard
-      try writer.merge(runs, dropsTombstones: dropsTombstones, isKept: isKept, isCancelled: isCancelled)
-    else { return nil }
+    let isWhole = try writer.merge(
+      runs, dropsTombstones: dropsTombstones,
+      isKept: { key in
+        if let table = key.first { met[table, default: 0] += 1 }
+        return StoredIndex.number(key).map { indexes.contains($0) } ?? true
+      }, isCancelled: isCancelled)
+    guard isWhole else { return nil }
     return try open(try writer.finish())
+  }
+
+  /// The same, where nothing is counted.
+  func merge(
+    _ runs: [Run], number: UInt64, dropsTombstones: Bool, indexes: Set<UInt32>, isCancelled: @Sendable () -> Bool
+  ) throws(RunError) -> Run? {
+    var met: [UInt8: UInt64] = [:]
+    return try merge(
+      runs, number: number, dropsTombstones: dropsTombstones, indexes: indexes, isCancelled: isCancelled, met: &met)
   }
 
   /// Writes rows of an index into a run that no list names yet.
@@ -116,9 +142,9 @@ package struct IndexFiles: Sendable {
 
   func makeFolder() throws(RunError) {
     do throws(SystemError) {
-      guard try environment.fileSystem.kind(of: folder.path) == .absent else { return }
-      try environment.fileSystem.makeDirectory(folder.path)
-      try environment.fileSystem.syncDirectory(storePath)
+      guard try storeFolder.kind(of: StoreIndex.folderName) == .absent else { return }
+      try storeFolder.makeFolder(StoreIndex.folderName)
+      try storeFolder.sync()
     } catch {
       throw RunError(error, file: folder.path)
     }
@@ -127,11 +153,11 @@ package struct IndexFiles: Sendable {
   /// Removes what interrupted writers left, before the first run is written.
   func clearUp(keeping runs: RunSet?, isListed: Bool) throws {
     do throws(SystemError) {
-      guard try environment.fileSystem.kind(of: folder.path) == .directory else { return }
-      if !isListed, try environment.fileSystem.kind(of: folder.list) == .file {
+      guard try storeFolder.kind(of: StoreIndex.folderName) == .directory else { return }
+      if !isListed, try storeFolder.kind(of: folder.listFile) == .file {
         // It names runs that cannot be used.
-        try environment.fileSystem.unlink(folder.list)
-        try environment.fileSystem.syncDirectory(folder.path)
+        try storeFolder.unlink(folder.listFile)
+        try folder.sync()
       }
       try folder.removeLeftovers(keeping: runs?.list.runNumbers ?? [], ofFiles: [IndexDefinitions.fileName])
     } catch {
@@ -156,8 +182,8 @@ package struct IndexFiles: Sendable {
   /// Removes the list: no run counts any more.
   func removeList() throws {
     do throws(SystemError) {
-      try environment.fileSystem.unlink(folder.list)
-      try environment.fileSystem.syncDirectory(folder.path)
+      try storeFolder.unlink(folder.listFile)
+      try folder.sync()
     } catch  where error.isAbsent {
       return
     } catch {

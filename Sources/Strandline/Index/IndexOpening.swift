@@ -3,7 +3,7 @@
 // never an error of the store: they are made again.
 
 package import StrandlineLog
-import StrandlineSystem
+package import StrandlineSystem
 
 /// One making of projections.
 package struct IndexOpening {
@@ -16,7 +16,10 @@ package struct IndexOpening {
     var definitions: IndexDefinitions
   }
 
-  private(set) var files: IndexFiles
+  private let environment: SystemEnvironment
+  private let cache: BlockCache
+  /// nil until the log has said where it is.
+  private var files: IndexFiles?
   package private(set) var projections = Projections()
   /// Runs are not read: they have failed, or are not bound to this log.
   private var ignoresRuns: Bool
@@ -25,14 +28,18 @@ package struct IndexOpening {
   private(set) var definitions = IndexDefinitions()
   /// Why the declared indexes could not be read. A writer must not go on without them.
   private(set) var definitionsFailure: StrandlineError?
-  /// So many changes in memory are written into a run before the log has been read to its end; nil: never.
-  private var spillCount: Int?
+  /// What is written of many changes before the log has been read to its end; nil: nothing.
+  private var spilled: SpilledRuns?
   private var hasSpilled = false
 
-  package init(_ files: IndexFiles, ignoringRuns: Bool, spillingAt count: Int?, nextRunNumber: UInt64 = 1) {
-    self.files = files
+  package init(
+    _ environment: SystemEnvironment, _ cache: BlockCache, ignoringRuns: Bool, spillingAt count: Int?,
+    nextRunNumber: UInt64 = 1
+  ) {
+    self.environment = environment
+    self.cache = cache
     ignoresRuns = ignoringRuns
-    spillCount = count
+    spilled = count.map { SpilledRuns(every: $0) }
     self.nextRunNumber = nextRunNumber
   }
 
@@ -42,8 +49,9 @@ package struct IndexOpening {
   /// Reads the runs.
   ///
   /// - Returns: the event behind which the log is to be read; nil for all of it.
-  package mutating func begin(_ storeUUID: [UInt8], isRefused: Bool) -> LogEnd? {
-    files.storeUUID = storeUUID
+  package mutating func begin(_ folder: any Folder, _ storeUUID: [UInt8], isRefused: Bool) -> LogEnd? {
+    let files = IndexFiles(folder, environment, storeUUID: storeUUID, cache: cache)
+    self.files = files
     projections = Projections()
     isListed = false
     do throws(StrandlineError) {
@@ -68,19 +76,28 @@ package struct IndexOpening {
   /// Applies the next event of the log.
   package mutating func apply(_ found: LogEvent) throws {
     try projections.apply(EventSource.decode(found), at: LSN(found.lsn), isDurable: true)
-    if let spillCount, found.isLast, projections.unstoredCount >= spillCount { spill() }
+    if let spilled, found.isLast, projections.unstoredCount >= spilled.count { spill() }
   }
 
   /// Writes a run that no list names. What fails here is tried again by the first flush.
   private mutating func spill() {
+    guard let files else { preconditionFailure("an event comes from a log that has said where it is") }
+    guard var spilled else { return }
     do {
       if !hasSpilled { try files.clearUp(keeping: projections.runs, isListed: isListed) }
       hasSpilled = true
-      try projections.spill(into: files, number: nextRunNumber, nextIndexNumber: definitions.nextNumber)
-      nextRunNumber += 1
-      isListed = false
+      let before = projections.runs
+      // The list on the medium does not name them.
+      defer { if projections.runs !== before { isListed = false } }
+      var number = nextRunNumber
+      defer { nextRunNumber = number }
+      try spilled.spill(&projections, into: files, nextIndexNumber: definitions.nextNumber) {
+        defer { number += 1 }
+        return number
+      }
+      self.spilled = spilled
     } catch {
-      spillCount = nil
+      self.spilled = nil
     }
   }
 
@@ -97,9 +114,11 @@ package struct IndexOpening {
   package static func folding(
     _ files: IndexFiles, spillingAt count: Int?, nextRunNumber: UInt64 = 1, upTo limit: LSN = LSN(.max)
   ) throws -> (opened: Opened, reader: LogReader) {
-    var opening = IndexOpening(files, ignoringRuns: true, spillingAt: count, nextRunNumber: nextRunNumber)
-    let reader = try LogReader.open(at: files.storePath, role: .store, environment: files.environment) { uuid in
-      opening.begin(uuid, isRefused: false)
+    let (folder, environment) = (files.storeFolder, files.environment)
+    var opening = IndexOpening(
+      environment, files.cache, ignoringRuns: true, spillingAt: count, nextRunNumber: nextRunNumber)
+    let reader = try LogReader.open(in: folder, role: .store, environment: environment) { uuid in
+      opening.begin(folder, uuid, isRefused: false)
     }
     try reader.poll { if $0.lsn <= limit.rawValue { try opening.apply($0) } }
     return (opening.finish(at: min(limit.rawValue, reader.lastLSN)), reader)
@@ -107,12 +126,13 @@ package struct IndexOpening {
 
   /// Makes projections of a log that another process may be writing, and of its runs as they are now.
   static func reading(_ files: IndexFiles) throws -> (opened: Opened, reader: LogReader) {
+    let (folder, environment) = (files.storeFolder, files.environment)
     // The writing process may replace runs while they are opened.
     for _ in 0..<3 {
-      var opening = IndexOpening(files, ignoringRuns: false, spillingAt: nil)
+      var opening = IndexOpening(environment, files.cache, ignoringRuns: false, spillingAt: nil)
       do {
-        let reader = try LogReader.open(at: files.storePath, role: .store, environment: files.environment) { uuid in
-          opening.begin(uuid, isRefused: false)
+        let reader = try LogReader.open(in: folder, role: .store, environment: environment) { uuid in
+          opening.begin(folder, uuid, isRefused: false)
         }
         try reader.poll { try opening.apply($0) }
         return (opening.finish(at: reader.lastLSN), reader)

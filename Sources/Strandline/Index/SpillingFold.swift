@@ -3,23 +3,51 @@
 
 package import StrandlineLog
 
-extension Projections {
-  /// Writes what lies in memory into a run that no list names, and reads it from there.
+/// The runs that a making of projections has written and that no list names.
+struct SpilledRuns {
+  /// So many changes in memory are written into a run.
+  let count: Int
+  /// How many of the newest runs of the projections they are.
+  private var ownCount = 0
+
+  init(every count: Int) { self.count = count }
+
+  /// Writes what lies in memory into a run that no list names, reads it from there, and makes one of several where that is
+  /// due: so few are open, however long the log is.
   ///
-  /// - Throws: `StrandlineError`; then memory has what it had.
-  mutating func spill(into files: IndexFiles, number: UInt64, nextIndexNumber: UInt32 = 1) throws {
-    let durable = beginFlush(upTo: appliedLSN, key: HashKey(ofStore: files.storeUUID))
+  /// - Throws: `StrandlineError`; then memory has what it had, or its runs say the same.
+  mutating func spill(
+    _ projections: inout Projections, into files: IndexFiles, nextIndexNumber: UInt32 = 1,
+    newRunNumber: () throws -> UInt64
+  ) throws {
+    var number = try newRunNumber()
+    let end = LogEnd(lsn: projections.appliedLSN.rawValue, chain: 0)
+    // Which chain leads up to it, a flush that lists the runs will know. Rows of indexes are not written here: values are
+    // not looked up while events are folded. So indexes are built anew.
+    func set(_ runs: [Run]) -> RunSet {
+      files.set(runs, end: end, nextRunNumber: number + 1, indexes: [], nextIndexNumber: nextIndexNumber)
+    }
+    let durable = projections.beginFlush(upTo: projections.appliedLSN, key: HashKey(ofStore: files.storeUUID))
     do {
-      let run = try files.write(durable, number: number)
-      // Which chain leads up to it, a flush that lists the runs will know. Rows of indexes are not written here: values are
-      // not looked up while events are folded. So indexes are built anew.
-      endFlush(
-        files.set(
-          [run] + (runs?.runs ?? []), end: LogEnd(lsn: appliedLSN.rawValue, chain: 0), nextRunNumber: number + 1,
-          indexes: [], nextIndexNumber: nextIndexNumber))
+      projections.endFlush(set([try files.write(durable, number: number)] + (projections.runs?.runs ?? [])))
     } catch {
-      cancelFlush()
+      projections.cancelFlush()
       throw error
+    }
+    ownCount += 1
+    let tiers = RunTiers(flushCount: count, width: IndexOptions().mergeWidth)
+    while let runs = projections.runs?.runs {
+      let due = tiers.due(runs.prefix(ownCount))
+      guard due > 1 else { return }
+      number = try newRunNumber()
+      let inputs = Array(runs.prefix(due))
+      guard
+        let merged = try files.merge(
+          inputs, number: number, dropsTombstones: due == runs.count, indexes: [], isCancelled: { false })
+      else { return }
+      projections.replaceRuns(set([merged] + runs.dropFirst(due)))
+      ownCount -= due - 1
+      try files.remove(inputs)
     }
   }
 }
@@ -29,13 +57,12 @@ package struct SpillingFold {
   package private(set) var projections = Projections()
   /// The runs that it has written, whole or not: the caller removes them.
   private(set) var runNumbers: Set<UInt64> = []
-  private let spill: Spill?
+  private var spill: Spill?
 
   /// Where to, and when.
   struct Spill {
     let files: IndexFiles
-    /// So many changes in memory are written into a run.
-    let count: Int
+    var runs: SpilledRuns
     let newRunNumber: () throws -> UInt64
   }
 
@@ -53,10 +80,16 @@ package struct SpillingFold {
         lsn: found.lsn, schema: found.schema, body: found.body, indexInTransaction: 0, isFirst: true, isLast: true,
         segmentID: 0, offset: 0))
     try projections.apply(event, at: LSN(found.lsn), isDurable: true)
-    guard let spill, projections.unstoredCount >= spill.count else { return }
-    let number = try spill.newRunNumber()
-    runNumbers.insert(number)
-    try projections.spill(into: spill.files, number: number)
+    guard var spill, projections.unstoredCount >= spill.runs.count else { return }
+    defer { self.spill = spill }
+    var numbers: Set<UInt64> = []
+    defer { runNumbers.formUnion(numbers) }
+    let newRunNumber = spill.newRunNumber
+    try spill.runs.spill(&projections, into: spill.files) {
+      let number = try newRunNumber()
+      numbers.insert(number)
+      return number
+    }
   }
 
   /// The clock was at `time` at least.

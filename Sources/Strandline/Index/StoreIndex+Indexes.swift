@@ -73,6 +73,7 @@ extension StoreIndex {
     guard new.indexes.count <= RunBinding.indexCountMax else {
       throw StrandlineError(.invalidValue, "a store has at most \(RunBinding.indexCountMax) indexes")
     }
+    try log.checkPlace()
     try clearUp()
     // A number must be known as given before a row has it: the list cannot say it of runs that were discarded.
     state.withLock { $0.isDefinitionsFileKnown = false }
@@ -239,7 +240,12 @@ extension StoreIndex {
 
   /// The record that an event holds; nil if the log does not have it.
   private func version(_ lsn: LSN, of id: RecordID) throws(StrandlineError) -> Record? {
-    try EventSource.writer(log).versionIfKept(at: lsn)?.record(id, system: nil)
+    do {
+      return try EventSource.writer(log).versionIfKept(at: lsn, of: id)?.record(id, system: nil)
+    } catch {
+      if error.isOfLyingIndex { state.withLock { $0.current }?.lied(error.message) }
+      throw error
+    }
   }
 
   /// What becomes of the rows of indexes by what lies in memory of projections, in the order of their keys; and the

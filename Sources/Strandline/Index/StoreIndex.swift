@@ -22,6 +22,10 @@ package struct IndexOptions: Sendable {
   package var closeCount: UInt64 = 1_000
   /// So many runs of about the same size become one.
   package var mergeWidth = 4
+  /// A close merges what takes it no longer than a few flushes, and more only if there were more runs than this.
+  package var runsMax = 12
+  /// The runs that there are are not read; all are made from the log.
+  package var ignoresRuns = false
   /// Memory for blocks that were read.
   package var cacheBytesMax = BlockCache.bytesMaxDefault
 
@@ -70,6 +74,9 @@ package final class StoreIndex: Sendable {
     var unlisted: Set<UInt64> = []
     /// All runs are made anew: no other writer of runs begins.
     var isRebuilding = false
+    /// Runs said what the log does not, and events were in flight when they were made anew: some of what they said may be in
+    /// memory still. No list names a run until all is made anew, by this index when it ends, or by the next open.
+    var isSuspect = false
     var isFlushQueued = false
     var isMergeQueued = false
     /// The last flush that failed, if none succeeded since.
@@ -170,6 +177,8 @@ package final class StoreIndex: Sendable {
     }
     if state.withLock({ $0.current != nil && !$0.isListed }) { flushInBackground() }
     durabilityAdvanced()
+    // What earlier sessions left because they ended before.
+    mergeIfDue()
     buildInBackground()
   }
 
@@ -226,8 +235,13 @@ package final class StoreIndex: Sendable {
       mergeQueue?.sync {}
       buildQueue?.sync {}
     }
-    guard case .open = log.state, log.durableLSN >= known + options.closeCount else { return }
-    try flush()
+    guard case .open = log.state else { return }
+    if let suspect = state.withLock({ $0.isSuspect ? $0.current : nil }) {
+      suspect.lied("something of them may be in memory")
+      _ = try rebuild(suspect)
+    }
+    if log.durableLSN >= known + options.closeCount { try flush() }
+    mergeToClose()
   }
 
   // MARK: Flushing
@@ -328,6 +342,7 @@ package final class StoreIndex: Sendable {
   func newRunNumber() throws -> UInt64 {
     try state.withLock { state in
       guard !state.isRebuilding else { throw RunsAreMadeAnew() }
+      try log.checkPlace()
       try clearUp(&state)
       defer { state.nextRunNumber += 1 }
       return state.nextRunNumber
@@ -347,19 +362,22 @@ package final class StoreIndex: Sendable {
   ///
   /// - Parameter indexes: the declared indexes of which the runs have every row.
   func change(to runs: [Run], end: LogEnd, indexes: [StoredIndex]) throws -> RunSet {
-    try state.withLock { state in
+    try log.checkPlace()
+    return try state.withLock { state in
       // One that a flush could not keep has no number any more, also if that flush then failed.
       let indexes = indexes.filter { state.definitions.indexes.contains($0) }
       let set = files.set(
         runs, end: end, nextRunNumber: state.nextRunNumber, indexes: indexes,
         nextIndexNumber: state.definitions.nextNumber)
-      do throws(RunListFailure) { try set.list.replace(files.folder) } catch {
-        // The list on the medium may be either: the runs of both stay until one was written.
-        state.isListed = false
-        throw files.failure(error.cause)
+      if !state.isSuspect {
+        do throws(RunListFailure) { try set.list.replace(files.folder) } catch {
+          // The list on the medium may be either: the runs of both stay until one was written.
+          state.isListed = false
+          throw files.failure(error.cause)
+        }
       }
       state.current = set
-      state.isListed = true
+      state.isListed = !state.isSuspect
       return set
     }
   }
@@ -382,32 +400,32 @@ package final class StoreIndex: Sendable {
   }
 
   /// How many of the newest runs are to become one; 0 for none.
-  ///
-  /// A run's level is how often `mergeWidth` runs became one to make it. As many runs as that of one level are merged, with
-  /// the newer ones before them: so an entry is written again once a level.
-  private func mergeable(_ set: RunSet?) -> Int {
-    guard let runs = set?.runs else { return 0 }
-    func level(_ run: Run) -> Int {
-      var (level, size) = (0, run.entryCount / max(1, options.flushCount))
-      while size >= options.mergeWidth {
-        size /= options.mergeWidth
-        level += 1
-      }
-      return level
+  private func mergeable(_ set: RunSet?) -> Int { set.map { options.tiers.due($0.runs) } ?? 0 }
+
+  /// Merges what is due when the store is closed: background work that a session which ends early has given up would leave
+  /// a run more each time. What is large is left to the next session that lives longer, unless there are too many.
+  private func mergeToClose() {
+    keepingError(in: \.mergeError, "merging the runs") {
+      while try merging.withLock({ _ in try mergeHeldToClose() }) {}
     }
-    for limit in 0...(runs.map(level).max() ?? 0) {
-      let candidates = runs.prefix { level($0) <= limit }
-      if candidates.count(where: { level($0) == limit }) >= options.mergeWidth { return candidates.count }
+  }
+
+  private func mergeHeldToClose() throws -> Bool {
+    let isDue = state.withLock { state in
+      guard let set = state.current else { return false }
+      let entries = set.runs.prefix(mergeable(set)).reduce(0) { $0 + $1.entryCount }
+      return entries <= options.unstoredCountMax || set.runs.count > options.runsMax
     }
-    return 0
+    return try isDue && mergeHeld(isCancelled: { false })
   }
 
   /// - Returns: whether there may be more to merge.
   private func mergeOnce() throws -> Bool {
-    try merging.withLock { _ in isClosing.load(ordering: .acquiring) ? false : try mergeHeld() }
+    let isCancelled: @Sendable () -> Bool = { self.isClosing.load(ordering: .acquiring) }
+    return try merging.withLock { _ in try !isCancelled() && mergeHeld(isCancelled: isCancelled) }
   }
 
-  private func mergeHeld() throws -> Bool {
+  private func mergeHeld(isCancelled: @Sendable () -> Bool) throws -> Bool {
     let (set, count, indexes) = state.withLock { state in
       (state.current, mergeable(state.current), Set(state.definitions.indexes.map(\.number)))
     }
@@ -415,15 +433,19 @@ package final class StoreIndex: Sendable {
     let inputs = Array(set.runs.prefix(count))
     let merged: Run
     let number = try newRunNumber()
+    var met: [UInt8: UInt64] = [:]
     do throws(RunError) {
       guard
         let run = try files.merge(
           inputs, number: number, dropsTombstones: count == set.runs.count, indexes: indexes,
-          isCancelled: { self.isClosing.load(ordering: .acquiring) })
+          isCancelled: isCancelled, met: &met)
       else { return false }
+      // All rows of the store were met.
+      if count == set.runs.count { try set.check(met) }
       merged = run
     } catch {
       noteUnlisted([number])
+      // The next look-up has the runs made anew.
       if error.cause == nil { throw set.fail(error) }
       throw files.failure(error)
     }
@@ -501,7 +523,12 @@ package final class StoreIndex: Sendable {
           state.hasBuildFailed = false
           for place in state.definitions.indexes.indices { state.definitions.indexes[place].number = 0 }
         }
-        projections.withLock { $0.adopt(made.projections) }
+        let isWhole = projections.withLock { state in
+          if failed.hasLied { return state.replace(with: made.projections) }
+          state.adopt(made.projections)
+          return true
+        }
+        state.withLock { $0.isSuspect = !isWhole }
         return true
       }
     }
@@ -512,7 +539,7 @@ package final class StoreIndex: Sendable {
   /// Hands out an empty fold, which writes runs as an open does where it gets large, and removes them afterwards.
   func withFold(_ body: (inout SpillingFold) throws -> Void) throws {
     var fold = SpillingFold(
-      SpillingFold.Spill(files: files, count: options.unstoredCountMax) {
+      SpillingFold.Spill(files: files, runs: SpilledRuns(every: options.unstoredCountMax)) {
         try self.files.makeFolder()
         return try self.newRunNumber()
       })

@@ -1,9 +1,16 @@
 // The server's change token. In the lowest folder because events store it and projections hold it; only Sync sends it.
 
+import StrandlineSystem
+
 /// The server's position in a zone's or the database's history: opaque.
 public struct ChangeToken: RawRepresentable, Hashable, Sendable {
   /// As the server wrote it.
   public let rawValue: String
   /// Wraps the server's text, unchanged.
   public init(rawValue: String) { self.rawValue = rawValue }
+
+  /// Equal to the byte.
+  public static func == (left: ChangeToken, right: ChangeToken) -> Bool { left.rawValue.equalsUTF8(right.rawValue) }
+  /// Hashes what is compared.
+  public func hash(into hasher: inout Hasher) { rawValue.hashUTF8(into: &hasher) }
 }

@@ -8,8 +8,8 @@ import StrandlineSystem
 
 /// The rules by which conflicts end.
 ///
-/// A conflict is a version of the server that meets changes of this store which it does not contain. Each is in the
-/// record's history, with both sides, what came of them, and the rule.
+/// A conflict is a version of the server that meets changes of this store which it does not contain. `conflicts(of:)` tells
+/// each, with both sides, what came of them, the rule, and which side lost in which field.
 public struct ConflictRules: Sendable {
   /// The rules of record types that have no rules of their own.
   public var standard = TypeRules()
@@ -46,13 +46,20 @@ public enum RecordRule: Sendable {
   case serverWins
   /// The fields that were changed here stand, and of all others the server's.
   case clientWins
-  /// What a function of the app makes of both. It must depend on nothing but the conflict. It runs while no lock is held,
+  /// What a function of the app makes of both. It is asked when both sides have changed the record since the version that
+  /// they have in common, to different values or to equal ones, and where that version is not known and they differ. It is not
+  /// asked because of an edit of this store that the server has already, nor where one side alone has changed the record.
+  /// It must depend on nothing but the conflict. It runs while no lock is held,
   /// and again if the record changes meanwhile, three times at most. After that, and if it throws or returns what cannot be
   /// saved, the record is joined, and its history says why.
   case resolver(@Sendable (Conflict) throws -> Record)
 }
 
-/// What becomes of a field that was changed to different values here and at the server.
+/// What becomes of a field that was changed here and at the server.
+///
+/// A rule decides where both sides have changed the field since the version that they have in common, to different values or
+/// to equal ones; and where that version is not known and the values differ. Of a field that one side alone has changed, that
+/// side's value stands.
 public enum FieldRule: Hashable, Sendable {
   /// The change that was made last.
   case join
@@ -63,8 +70,8 @@ public enum FieldRule: Hashable, Sendable {
   /// A list without an order, in which each item stands once: items that either side added are added, those that either
   /// side removed are removed. Without an ancestor, all items of both.
   case union
-  /// A number to which each side adds: the differences of both to their ancestor are summed. Without an ancestor, and if
-  /// the sum is too large, the greater number.
+  /// A number to which each side adds: the differences of both to their ancestor are summed, so that 100 and one more on each
+  /// of two devices are 102. Without an ancestor, and if the sum is too large, the greater number.
   case counter
   /// The greater number, time or text.
   case greatest

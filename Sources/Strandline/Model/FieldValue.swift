@@ -34,7 +34,7 @@ public enum FieldValue: Hashable, Sendable {
   /// Equal to the byte: texts that Unicode calls equivalent are two texts, because the server and a checksum see two.
   public static func == (left: FieldValue, right: FieldValue) -> Bool {
     switch (left, right) {
-    case (.string(let left), .string(let right)): left.utf8.elementsEqual(right.utf8)
+    case (.string(let left), .string(let right)): left.equalsUTF8(right)
     case (.int64(let left), .int64(let right)): left == right
     case (.double(let left), .double(let right)): left == right
     case (.date(let left), .date(let right)): left == right
@@ -95,6 +95,18 @@ public struct Reference: Hashable, Sendable, Codable {
     self.name = name
     self.zone = zone
     self.action = action
+  }
+
+  /// Equal to the byte, as the identities that it names.
+  public static func == (left: Reference, right: Reference) -> Bool {
+    left.name.equalsUTF8(right.name) && left.zone == right.zone && left.action == right.action
+  }
+
+  /// Hashes what is compared.
+  public func hash(into hasher: inout Hasher) {
+    name.hashUTF8(into: &hasher)
+    hasher.combine(zone)
+    hasher.combine(action)
   }
 }
 
@@ -251,12 +263,12 @@ public struct OpaqueValue: Hashable, Comparable, Sendable {
 
   /// Equal to the byte, as `FieldValue`.
   public static func == (left: OpaqueValue, right: OpaqueValue) -> Bool {
-    left.type.utf8.elementsEqual(right.type.utf8) && left.json == right.json
+    left.type.equalsUTF8(right.type) && left.json == right.json
   }
 
   /// Order by the type's UTF-8, then by the JSON's bytes.
   public static func < (left: OpaqueValue, right: OpaqueValue) -> Bool {
-    if !left.type.utf8.elementsEqual(right.type.utf8) { return left.type.precedesByUTF8(right.type) }
+    if !left.type.equalsUTF8(right.type) { return left.type.precedesByUTF8(right.type) }
     return left.json.lexicographicallyPrecedes(right.json)
   }
 }

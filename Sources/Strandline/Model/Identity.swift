@@ -50,7 +50,8 @@ public enum DatabaseScope: UInt8, Hashable, Comparable, Sendable, Codable, CaseI
 
 /// Why a zone is not synced: the server no longer has it, or has less of it than before, or the app has ended it.
 public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
-  /// It was deleted: by another device, or by one that shared it.
+  /// It was deleted: by another device, or by one that shared it. If there is a zone of that name all the same, it was emptied, or
+  /// deleted and made again: nothing is left of what this store knew of it.
   case deleted = 1
   /// The user had the app's data removed from iCloud.
   case purged = 2
@@ -80,7 +81,7 @@ public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
   }
 }
 
-/// A record zone: a name, its owner, and the database it lies in.
+/// A record zone: a name, its owner, and the database it lies in. Equal, and ordered, by the bytes of the names.
 public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
   /// The zone's name, at most 255 ASCII characters.
   public var name: String
@@ -103,10 +104,22 @@ public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
 
   /// One spelling for the user's own zones. Identities are compared and stored in this form alone, so that a zone which an
   /// app and the server spell differently is not kept twice.
-  private static func canonical(_ owner: String) -> String { owner == currentUser ? "" : owner }
+  private static func canonical(_ owner: String) -> String { owner.equalsUTF8(currentUser) ? "" : owner }
 
   /// CloudKit's placeholder for the signed-in user's record name.
   private static let currentUser = "__defaultOwner__"
+
+  /// Equal to the byte: names that Unicode calls equivalent are two, because the server sees two.
+  public static func == (left: ZoneID, right: ZoneID) -> Bool {
+    left.scope == right.scope && left.name.equalsUTF8(right.name) && left.owner.equalsUTF8(right.owner)
+  }
+
+  /// Hashes what is compared.
+  public func hash(into hasher: inout Hasher) {
+    name.hashUTF8(into: &hasher)
+    owner.hashUTF8(into: &hasher)
+    hasher.combine(scope)
+  }
 
   /// Where records go when nothing else is said. CloudKit's own default zone has no change feed, so a
   /// synced store cannot use it.
@@ -115,7 +128,7 @@ public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
   /// Order by scope, owner, name; text by its UTF-8.
   public static func < (left: ZoneID, right: ZoneID) -> Bool {
     if left.scope != right.scope { return left.scope < right.scope }
-    if left.owner != right.owner { return left.owner.precedesByUTF8(right.owner) }
+    if !left.owner.equalsUTF8(right.owner) { return left.owner.precedesByUTF8(right.owner) }
     return left.name.precedesByUTF8(right.name)
   }
 
@@ -128,7 +141,7 @@ public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
   }
 }
 
-/// A record's identity.
+/// A record's identity. Equal, and ordered, by the bytes of the names.
 public struct RecordID: Hashable, Comparable, Sendable, CustomStringConvertible {
   /// The name, unique in its zone.
   public var name: String
@@ -141,9 +154,14 @@ public struct RecordID: Hashable, Comparable, Sendable, CustomStringConvertible 
     self.zone = zone
   }
 
+  /// Equal to the byte: names that Unicode calls equivalent are two, because the server sees two.
+  public static func == (left: RecordID, right: RecordID) -> Bool {
+    left.name.equalsUTF8(right.name) && left.zone == right.zone
+  }
+
   /// Hashes the name, and the zone unless it is `Main`, which most records are in.
   public func hash(into hasher: inout Hasher) {
-    hasher.combine(name)
+    name.hashUTF8(into: &hasher)
     if zone != .main { hasher.combine(zone) }
   }
 

@@ -1,5 +1,7 @@
 // A record: a type, named fields, and, kept apart, the server's metadata.
 
+import StrandlineSystem
+
 /// A creation or change of a record at the server: its user and its time.
 public struct Touch: Hashable, Sendable, Codable {
   /// Milliseconds since 1970 by the server's clock.
@@ -41,6 +43,21 @@ public struct SystemFields: Hashable, Sendable, Codable {
     self.modified = modified
     self.unknown = unknown
     self.archive = archive
+  }
+
+  /// Equal to the byte, the tag too.
+  public static func == (left: SystemFields, right: SystemFields) -> Bool {
+    left.changeTag.equalsUTF8(right.changeTag) && left.created == right.created && left.modified == right.modified
+      && left.unknown == right.unknown && left.archive == right.archive
+  }
+
+  /// Hashes what is compared.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(changeTag.map { CloudName($0) })
+    hasher.combine(created)
+    hasher.combine(modified)
+    hasher.combine(unknown)
+    hasher.combine(archive)
   }
 }
 
@@ -121,6 +138,15 @@ public struct Record: Hashable, Sendable {
     self.undecoded = nil
   }
 
+  /// Whether neither a field nor the parent was changed since `other`, a copy of this record as it was read.
+  func isUnchanged(since other: Record) -> Bool {
+    guard let undecoded, undecoded === other.undecoded else { return self == other }
+    return parent == other.parent
+  }
+
+  /// The lives that the version continues from which the record was read; nil if it was not read from a store.
+  var births: Set<Birth>? { undecoded?.births }
+
   /// A field's value, nil within for one that was written as null; nil for one that was never written.
   func find(_ field: String) -> FieldValue?? {
     if let undecoded { return undecoded.find(field) }
@@ -135,15 +161,15 @@ public struct Record: Hashable, Sendable {
 
   /// Equal in all that can be read of them.
   public static func == (left: Record, right: Record) -> Bool {
-    left.id == right.id && left.type == right.type && left.parent == right.parent && left.fields == right.fields
-      && left.system == right.system
+    left.id == right.id && left.type == right.type && left.parent.equalsUTF8(right.parent)
+      && left.fields == right.fields && left.system == right.system
   }
 
   /// Hashes what is compared.
   public func hash(into hasher: inout Hasher) {
     hasher.combine(id)
     hasher.combine(type)
-    hasher.combine(parent)
+    hasher.combine(parent.map { CloudName($0) })
     hasher.combine(fields)
     hasher.combine(system)
   }
@@ -178,6 +204,8 @@ protocol UndecodedFields: AnyObject, Sendable {
   func forEachInPlace(_ body: (FieldInPlace) -> Void)
   /// About how many bytes of memory they take.
   var byteCount: Int { get }
+  /// The lives that the version with these fields continues; nil if they are in no event.
+  var births: Set<Birth>? { get }
 }
 
 /// A field of a record that was read, in the bytes of the event that holds it.

@@ -1,6 +1,8 @@
 // The one spelling of the zones that references name. A record is compared, stamped and stored in this form alone, on its
 // way from the app as on its way from the server: else the same reference would count as two values.
 
+import StrandlineSystem
+
 extension FieldValue {
   /// Whether a reference in it names its target's zone.
   package var namesZone: Bool {
@@ -29,7 +31,8 @@ extension Reference {
     var result = self
     let absolute = ZoneID(zone.name, owner: own.scope == .shared ? zone.owner : "", scope: own.scope)
     result.zone =
-      absolute.name == own.name && (own.scope != .shared || absolute.owner == own.owner || zone.owner.isEmpty)
+      absolute.name.equalsUTF8(own.name)
+        && (own.scope != .shared || absolute.owner.equalsUTF8(own.owner) || zone.owner.isEmpty)
       ? nil : absolute
     return result
   }

@@ -146,7 +146,7 @@ extension ParentSchema {
     case .string(let text)?: name = text
     default: return nil
     }
-    return name.isEmpty || name == id.name ? nil : name
+    return name.isEmpty || name.equalsUTF8(id.name) ? nil : name
   }
 
   /// The parent's name in a record.

@@ -19,6 +19,10 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let notAStore = Code("notAStore")
     /// Another writer, in this process or another one, has the store open.
     public static let storeHeld = Code("storeHeld")
+    /// The store does not lie at its path any more: its folder was moved, removed or replaced, or a copy was put over its
+    /// files, while it was open. Nothing was written to what lies there now. The message says where what was acknowledged
+    /// is; close the store, and open what is there.
+    public static let storeReplaced = Code("storeReplaced")
     /// Acknowledged data is damaged; nothing was changed.
     public static let damaged = Code("damaged")
     /// The store holds data of a later version of Strandline, or the server a record of a later version of the app
@@ -48,7 +52,7 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let recordExists = Code("recordExists")
     /// What the call names is not there: a position of another store, or of a history that a restored backup has replaced; a
     /// record that is not held (`RecordStore.releaseHolds`), that owes nothing (`discardChanges`), or of which the log has no
-    /// version (`restore`). Nothing was changed.
+    /// version (`restore`); a record that is edited and never was here (`update`). Nothing was changed.
     public static let noSuchRecord = Code("noSuchRecord")
     /// Compaction has removed events after the position: not all that changed since then can be told. Begin with a view
     /// of the store, and go on after its position.
@@ -70,6 +74,10 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
     public static let typeMismatch = Code("typeMismatch")
     /// A record lacks a field for a property that is not optional, and the type has no prototype with a value for it.
     public static let missingField = Code("missingField")
+    /// A call that cannot be made where or as it was: inside a closure of `write` one that would wait for that closure, which
+    /// the message names with the call; a closure of `update` that gives the value another ID; a value whose version is that
+    /// of a transaction that failed. Nothing was changed.
+    public static let misuse = Code("misuse")
     /// The store was opened without `syncing:`.
     public static let notSyncing = Code("notSyncing")
     /// The store belongs to another container, environment or user.
@@ -119,6 +127,8 @@ public struct StrandlineError: Error, Sendable, CustomStringConvertible {
   public var underlying: (any Error)?
   /// A run of the index failed, and the runs have to be made anew.
   package var isOfIndex = false
+  /// The index said what the log does not say: nothing that was made of its runs is believed. It is of the index then.
+  package var isOfLyingIndex = false
   /// One record cannot be read, and others can: what failed is neither the index nor the file system.
   var isOfOneRecord: Bool { !isOfIndex && (code == .damaged || code == .fromTheFuture) }
   /// How long to wait before the next try, in seconds, where the server said so.

@@ -165,6 +165,12 @@ package struct DeletionIndex: Sendable {
     hasRuns = true
   }
 
+  /// As `RecordTable.forget`.
+  mutating func forget(but ids: Set<RecordID>) {
+    changed = changed.filter { ids.contains($0.key) }
+    packed = [:]
+  }
+
   /// As `RecordTable.adopt`.
   mutating func adopt(_ other: DeletionIndex) {
     addOlder(other.changed, other.packed)

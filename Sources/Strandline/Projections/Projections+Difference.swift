@@ -44,6 +44,32 @@ extension Projections {
     return result
   }
 
+  /// How these differ from what the log says, with what they count; nil if they do not. Complexity as of `difference`.
+  package func contradiction(of folded: Projections) throws(StrandlineError) -> String? {
+    let difference = try difference(from: folded)
+    if !difference.isEmpty { return difference.words }
+    if outbox.newest != folded.outbox.newest || outbox.since != folded.outbox.since
+      || outbox.attempted != folded.outbox.attempted
+    {
+      return "what is owed"
+    }
+    if records.count != folded.records.count {
+      return "\(records.count) records are counted, and there are \(folded.records.count)"
+    }
+    for zone in Set(records.living.keys).union(folded.records.living.keys) {
+      let (counted, there) = (records.living[zone] ?? LivingCount(), folded.records.living[zone] ?? LivingCount())
+      // The types of a zone that has had too many are not counted, and which way led there may differ.
+      let areTypesKnown = counted.types != nil && there.types != nil
+      if counted.total != there.total || (areTypesKnown && counted.types != there.types) {
+        return "\(counted.total) living records are counted in zone '\(zone)', and there are \(there.total)"
+      }
+    }
+    if max(deletions.keys.count, folded.deletions.keys.count) < 2, deletions.count != folded.deletions.count {
+      return "\(deletions.count) deleted names are counted, and there are \(folded.deletions.count)"
+    }
+    return nil
+  }
+
   private func addEntries(
     _ other: Projections, _ result: inout ProjectionsDifference
   ) throws(StrandlineError) {

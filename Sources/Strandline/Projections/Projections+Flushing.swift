@@ -57,6 +57,31 @@ extension Projections {
     deletions.adopt(made.deletions)
   }
 
+  /// Others were made from the log, of the events up to `made`'s, because the runs said what the log does not: they take the
+  /// place of all that was made of the runs. Views that are held have expired then.
+  ///
+  /// What has changed behind those events stays, and what is counted.
+  ///
+  /// - Returns: whether nothing is left of what the runs said.
+  mutating func replace(with made: Projections) -> Bool {
+    guard made.appliedLSN == appliedLSN else {
+      var since: Set<RecordID> = []
+      for undo in undos.reversed(after: made.appliedLSN) {
+        if let changed = undo.change.ofRecord { since.insert(changed.id) }
+      }
+      records.forget(but: since)
+      deletions.forget(but: since)
+      adopt(made)
+      return false
+    }
+    views = [:]
+    trim(upTo: appliedLSN)
+    let latest = sync.latest
+    (runs, records, deletions, outbox, sync) = (made.runs, made.records, made.deletions, made.outbox, made.sync)
+    sync.learn(latest)
+    return true
+  }
+
   // MARK: The state beside the tables
 
   /// What a run holds beside the rows of single records.

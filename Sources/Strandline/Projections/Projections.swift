@@ -101,11 +101,14 @@ package struct Projections: Sendable {
     case .databaseTokenAdvanced(let advanced):
       change(.databaseToken(advanced.scope, advanced.token), at: lsn)
     case .zoneChanged(let changed): apply(changed, at: lsn)
-    case .sweepBegan(let began): change(began.zone, at: lsn) { $0.sweepEpoch = began.epoch }
+    case .sweepBegan(let began):
+      change(began.zone, at: lsn) { zone in
+        (zone.sweepEpoch, zone.unprovedSince) = (began.epoch, began.since)
+      }
     case .sweepEnded(let ended):
       change(ended.zone, at: lsn) { zone in
         (zone.sweepEpoch, zone.resetPolicy) = (0, "")
-        zone.hasGhosts = false
+        (zone.hasGhosts, zone.unprovedSince) = (false, 0)
       }
     case .accountChanged(let changed): change(.parked(changed.isParked), at: lsn)
     case .pace(let pace): change(.pace(pace.scope, pace), at: lsn)
@@ -123,7 +126,7 @@ package struct Projections: Sendable {
     case .listed(let listed):
       if !listed.items.isEmpty { change(.listed(listed.zone, lsn, listed.items.count), at: lsn) }
     case .listedEnded(let ended): for listed in ended.lsns { change(.listed(ended.zone, listed, nil), at: lsn) }
-    case .confirmed, .assetUploaded, .unknown: break
+    case .confirmed, .assetUploaded, .conflicted, .unknown: break
     }
     appliedLSN = lsn
   }
@@ -202,7 +205,7 @@ package struct Projections: Sendable {
     case .rejected, .discarded:
       // A deletion that the server refused or the app gave up: the record is alive again.
       if entry?.pending?.isDeletion == true { deletion = deletion?.refused }
-    case .merged, .superseded, .cancelled: break
+    case .merged, .superseded, .cancelled, .lost: break
     }
     settle(&entry, upTo: settled.lsn, at: lsn)
     if entry?.pending == nil { deletion?.provisional = nil }
@@ -291,8 +294,10 @@ package struct Projections: Sendable {
     if changed.change == .reset || changed.endsZone, let listed = sync.listed[changed.zone] {
       for event in listed.events.keys { change(.listed(changed.zone, event, nil), at: lsn) }
     }
+    if changed.change == .forgotten { return change(.zone(changed.zone, nil), at: lsn) }
     change(changed.zone, at: lsn) { state in
       switch changed.change {
+      case .forgotten: break
       case .created:
         state.isNew = changed.policy == ZoneState.newPolicy
         state.wasSeen = true

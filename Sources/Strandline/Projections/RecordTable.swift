@@ -185,6 +185,9 @@ package struct RecordTable: Sendable {
     hasRuns = true
   }
 
+  /// Forgets what has changed, but of some records.
+  mutating func forget(but ids: Set<RecordID>) { changed = changed.filter { ids.contains($0.key) } }
+
   /// Takes another table for what the runs had: what has changed here counts.
   mutating func adopt(_ other: RecordTable) {
     changed.merge(other.changed) { mine, _ in mine }

@@ -54,10 +54,34 @@ package final class SharedProjections: Sendable {
     for _ in 0..<2 {
       do { return try body() } catch {
         guard error.isOfIndex else { throw error }
-        try rebuildIfFailed()
+        try discardIndex(error)
       }
     }
     return try body()
+  }
+
+  /// Makes the runs anew if one of them has failed, or if what was read shows that they say what the log does not.
+  package func discardIndex(_ error: StrandlineError) throws(StrandlineError) {
+    if error.isOfLyingIndex { withLock { $0.runs }?.lied(error.message) }
+    try rebuildIfFailed()
+  }
+
+  /// Checks that a record owes a mutation if the outbox says that it is owed: the two stand in different rows. If it does not,
+  /// the runs are made anew.
+  func checkOwed(_ lsn: LSN, by id: RecordID) throws(StrandlineError) {
+    try withLock { (state) throws(StrandlineError) in
+      guard state.outbox.newest.contains(lsn), try state.entry(id)?.pending?.newest != lsn else { return }
+      throw StrandlineError(lyingIndex: "event \(lsn) is owed, and record '\(id)' does not owe it", lsns: lsn...lsn)
+    }
+  }
+
+  /// Checks that the outbox does not say that an event is owed that is no mutation of a record. If it does, the runs are made
+  /// anew.
+  func checkIsNotOwed(_ lsn: LSN) throws(StrandlineError) {
+    try withLock { (state) throws(StrandlineError) in
+      guard state.outbox.newest.contains(lsn) else { return }
+      throw StrandlineError(lyingIndex: "event \(lsn) is owed and is not a record's", lsns: lsn...lsn)
+    }
   }
 
   /// Makes the runs anew if one of them has failed.
@@ -116,9 +140,11 @@ package final class SharedProjections: Sendable {
   /// Others take their place, made from the log anew. Views that are held have expired then.
   package func replace(with projections: Projections) {
     withLock { state in
-      let countsChanges = state.countsChanges
+      let (countsChanges, nextView) = (state.countsChanges, state.nextView)
       state = projections
       state.countsChanges = countsChanges
+      // One that has expired does not become another.
+      state.nextView = nextView
     }
   }
 

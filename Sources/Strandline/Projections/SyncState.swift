@@ -24,6 +24,9 @@ package struct ZoneState: Hashable, Sendable {
   package var hasGhosts = false
   /// The open sweep, which is the LSN of its `sweepBegan`; 0 for none.
   package var sweepEpoch: UInt64 = 0
+  /// The event of the last token before the first sweep since one has ended; 0 if the last sweep has ended. Until then it is not
+  /// known whether what came here after that event is of the zone that this store had fetched, or of another one of that name.
+  package var unprovedSince: UInt64 = 0
   /// What becomes of records that the full fetch does not show: the `policy` of the `reset` that dropped the token.
   package var resetPolicy = ""
   /// The policy of a reset whose sweep removes nothing: of what the server does not show, this store may have lost the reason.

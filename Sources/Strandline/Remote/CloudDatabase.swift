@@ -4,6 +4,8 @@
 // local server; a native adapter would implement the same protocol. A request throws `CloudError` if the server refuses
 // it as a whole; the results for single records and zones are in the answer.
 
+import StrandlineSystem
+
 /// A CloudKit database as the engine sees it.
 ///
 /// Every call throws `CloudError` for a refusal of the whole request, `CancellationError` if its task is cancelled,
@@ -35,10 +37,10 @@ public protocol CloudDatabase: Sendable {
   ///
   /// `atomic` asks for all or nothing; it is always said explicitly because CloudKit's own default is true.
   /// When this throws, any part of the batch may have been applied.
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult]
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult]
 
   /// The current versions of records of one zone, at most 200 names.
-  func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult]
+  func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult]
 
   /// One page of a zone's changes since a token; from the beginning without one.
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage
@@ -134,6 +136,18 @@ public struct ServerRecord: Hashable, Sendable {
     self.parent = parent
     self.system = system
   }
+
+  /// Equal to the byte.
+  public static func == (left: ServerRecord, right: ServerRecord) -> Bool {
+    left.name.equalsUTF8(right.name) && left.type.equalsUTF8(right.type) && left.parent.equalsUTF8(right.parent)
+      && left.fields == right.fields && left.system == right.system
+  }
+
+  /// Hashes the name and the tag, which no two versions share.
+  public func hash(into hasher: inout Hasher) {
+    name.hashUTF8(into: &hasher)
+    hasher.combine(system)
+  }
 }
 
 /// One change to one record.
@@ -181,6 +195,20 @@ public struct CloudOperation: Hashable, Sendable {
     self.archive = archive
     self.fields = fields
     self.parent = parent
+  }
+
+  /// Equal to the byte.
+  public static func == (left: CloudOperation, right: CloudOperation) -> Bool {
+    left.kind == right.kind && left.name.equalsUTF8(right.name) && left.type.equalsUTF8(right.type)
+      && left.changeTag.equalsUTF8(right.changeTag) && left.archive == right.archive && left.fields == right.fields
+      && left.parent.equalsUTF8(right.parent)
+  }
+
+  /// Hashes the verb, the name and the fields.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(kind)
+    name.hashUTF8(into: &hasher)
+    hasher.combine(fields)
   }
 }
 

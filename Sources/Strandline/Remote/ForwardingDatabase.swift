@@ -31,10 +31,10 @@ extension ForwardingDatabase {
   /// Done by `base`; throws what it throws.
   public func modify(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] { try await base.modify(operations, in: zone, atomic: atomic) }
+  ) async throws -> [CloudName: CloudResult] { try await base.modify(operations, in: zone, atomic: atomic) }
 
   /// As `base` answers; throws what it throws.
-  public func lookup(_ names: [String], in zone: ZoneID) async throws -> [String: CloudResult] {
+  public func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     try await base.lookup(names, in: zone)
   }
 

@@ -36,7 +36,7 @@ package final class Run: Sendable {
     self.identity = identity
     self.cache = cache
     owner = cache.newOwner()
-    file = try Self.open(folder.fileSystem, path)
+    file = try Self.open(folder, identity.runNumber)
     do throws(RunError) {
       (seed, footer) = try Self.footer(file, identity, storeUUID)
       tail = try Self.tail(file, footer, end: identity.fileBytes - UInt64(RunFormat.footerBytes))
@@ -61,13 +61,13 @@ package final class Run: Sendable {
 
   // MARK: Opening
 
-  private static func open(_ fileSystem: any FileSystem, _ path: String) throws(RunError) -> any File {
+  private static func open(_ folder: RunFolder, _ number: UInt64) throws(RunError) -> any File {
     do {
-      return try fileSystem.open(path, .read)
+      return try folder.open(number)
     } catch  where error.isAbsent {
-      throw RunError(.missing, path, "the list of runs names it")
+      throw RunError(.missing, folder.run(number), "the list of runs names it")
     } catch {
-      throw RunError(error, file: path)
+      throw RunError(error, file: folder.run(number))
     }
   }
 

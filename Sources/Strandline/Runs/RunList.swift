@@ -119,7 +119,7 @@ package struct RunList: Hashable, Sendable {
     let path = folder.list
     let bytes: [UInt8]
     do {
-      let file = try folder.fileSystem.open(path, .read)
+      let file = try folder.store.open(folder.listFile, .read)
       defer { file.close() }
       let header = try file.read(at: 0, count: RunFormat.listHeaderBytes)
       // The header's checksum vouches for the counts, and they must be the file's size before so much is read.
@@ -151,7 +151,7 @@ package struct RunList: Hashable, Sendable {
   /// - Throws: `.refused` if the old list still holds, `.unknown` if either may: until one of them was loaded again, the
   ///   runs of both must stay.
   package func replace(_ folder: RunFolder) throws(RunListFailure) {
-    let temporary = folder.temporaryList
+    let temporary = folder.listFile + RunFormat.temporarySuffix
     do throws(SystemError) {
       let file = try folder.create(temporary)
       defer { file.close() }
@@ -159,9 +159,9 @@ package struct RunList: Hashable, Sendable {
       try file.sync(.durable)
     } catch {
       // The next attempt replaces what is left of it, and `removeLeftovers` removes it.
-      throw .refused(RunError(error, file: temporary))
+      throw .refused(RunError(error, file: folder.path(of: temporary)))
     }
-    do throws(SystemError) { try folder.publish(temporary, as: folder.list) } catch {
+    do throws(SystemError) { try folder.publish(temporary, as: folder.listFile) } catch {
       throw .unknown(RunError(error, file: folder.list))
     }
   }

@@ -63,7 +63,7 @@ package final class RunWriter {
     self.folder = folder
     self.runNumber = runNumber
     self.properties = properties
-    temporary = folder.temporaryRun(runNumber)
+    temporary = folder.temporaryRunFile(runNumber)
     filter = RunFilter(keyCount: keyCount)
     let header = RunHeader(
       storeUUID: storeUUID, runNumber: runNumber, salt: UInt32(truncatingIfNeeded: random.next()))
@@ -72,7 +72,7 @@ package final class RunWriter {
     do {
       file = try folder.create(temporary)
     } catch {
-      throw RunError(error, file: temporary)
+      throw RunError(error, file: folder.path(of: temporary))
     }
   }
 
@@ -124,7 +124,7 @@ package final class RunWriter {
   private func addToIndex(_ separator: ArraySlice<UInt8>) throws(RunError) {
     indexKeys.append(contentsOf: separator)
     guard let keyEnd = UInt32(exactly: indexKeys.count), blockCount < .max else {
-      throw fail(.tooLarge("pwrite", temporary))
+      throw fail(.tooLarge("pwrite", folder.path(of: temporary)))
     }
     index.u64(end)
     index.u32(keyEnd)
@@ -175,7 +175,7 @@ package final class RunWriter {
     try writePending()
     do throws(SystemError) {
       try file?.sync(.durable)
-      try folder.publish(temporary, as: folder.run(runNumber))
+      try folder.publish(temporary, asRun: runNumber)
     } catch {
       throw fail(error)
     }
@@ -186,7 +186,7 @@ package final class RunWriter {
 
   /// Ends the writer, and gives the space back.
   private func fail(_ error: SystemError) -> RunError {
-    let failure = RunError(error, file: temporary)
+    let failure = RunError(error, file: folder.path(of: temporary))
     self.failure = failure
     abandon()
     return failure
@@ -197,7 +197,7 @@ package final class RunWriter {
     file.close()
     self.file = nil
     // If this fails too, `removeLeftovers` removes the file; the first failure is the one to report.
-    do { try folder.fileSystem.unlink(temporary) } catch { return }
+    do { try folder.store.unlink(temporary) } catch { return }
   }
 
   deinit { abandon() }

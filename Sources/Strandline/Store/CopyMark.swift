@@ -6,7 +6,7 @@
 // fall between the two.
 
 import StrandlineLog
-import StrandlineSystem
+package import StrandlineSystem
 
 /// Up to which event a store is a copy of another one.
 package struct CopyMark: Hashable, Sendable {
@@ -28,14 +28,14 @@ package struct CopyMark: Hashable, Sendable {
   /// The mark in a store's owner bytes; nil in a store that is no copy.
   ///
   /// - Throws: `.fromTheFuture` if the bytes have a form that this version does not know.
-  package init?(ownerBytes bytes: [UInt8], of path: String) throws(StrandlineError) {
+  package init?(ownerBytes bytes: [UInt8], of folder: any Folder) throws(StrandlineError) {
     guard let form = bytes.first else { return nil }
     guard form == Self.form, bytes.count == Self.byteCount else {
       throw StrandlineError(
         .fromTheFuture,
-        "the list of segments of '\(path)' holds \(bytes.count) bytes of form \(form) for the store, which this version does "
-          + "not know; nothing was changed; use a later version of Strandline",
-        file: "\(path)/\(LogFormat.manifestName)")
+        "the list of segments of '\(folder.path)' holds \(bytes.count) bytes of form \(form) for the store, which this "
+          + "version does not know; nothing was changed; use a later version of Strandline",
+        file: folder.path(of: LogFormat.manifestName))
     }
     lsn = LSN(bytes.u64(at: 1))
   }

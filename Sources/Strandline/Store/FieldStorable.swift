@@ -178,7 +178,7 @@ protocol RecordPart {
   /// Writes the part, or that there is none.
   static func write(_ part: Self?, to record: inout EncodedRecord) throws
   /// Reads the part; nil if the record has none.
-  static func read(from record: Record) throws -> Self?
+  static func read(from fields: RecordFields) throws -> Self?
 }
 
 extension Parent: RecordPart {
@@ -189,13 +189,13 @@ extension Parent: RecordPart {
     if case .some = record.parent { throw FieldDefect("a record has one parent, and this is the second one") }
     record.parent = .some(part?.id.recordName)
   }
-  static func read(from record: Record) throws -> Parent? {
-    try record.parent.map { Parent(id: try Target.id(named: $0)) }
+  static func read(from fields: RecordFields) throws -> Parent? {
+    try fields.record.parent.map { Parent(id: try Target.id(named: $0)) }
   }
 }
 
 extension SystemFields: RecordPart {
   /// The server's metadata is the server's: a save leaves it as it is.
   static func write(_ part: SystemFields?, to record: inout EncodedRecord) {}
-  static func read(from record: Record) -> SystemFields? { record.system }
+  static func read(from fields: RecordFields) -> SystemFields? { fields.record.system }
 }

@@ -2,6 +2,7 @@
 // its outcome is theirs.
 
 import StrandlineLog
+import StrandlineSystem
 
 /// What became of one mutation.
 public enum MutationOutcome: Hashable, Sendable {
@@ -9,6 +10,11 @@ public enum MutationOutcome: Hashable, Sendable {
   case saved
   /// The server has it, in a version that holds another device's edit too.
   case merged
+  /// The server has it but for these fields, which it wrote and in which another device's edit stands; in the order of their
+  /// names. `conflicts(of:)` tells both sides.
+  case partlyLost(fields: [String])
+  /// It lost a conflict: in each field that it wrote, another device's edit stands. `conflicts(of:)` tells both sides.
+  case lost
   /// The server has a later mutation, which stands in its place.
   case superseded(by: LSN)
   /// It never needed to leave: the record was created and deleted before anything was sent.
@@ -23,7 +29,8 @@ public enum MutationOutcome: Hashable, Sendable {
   /// Why the server does not have it; nil if it does, or has what replaced it.
   fileprivate var refusal: String? {
     switch self {
-    case .saved, .merged, .superseded, .cancelled: nil
+    case .saved, .merged, .partlyLost, .superseded, .cancelled: nil
+    case .lost: "another device's edit stands in its place; the record's conflicts tell both"
     case .deletedOnServer: "the record was deleted at the server; the edit is kept in its history"
     case .rejected(let code, let reason): "it cannot be sent (\(code): \(reason))"
     case .discarded: "it was given up"
@@ -60,7 +67,9 @@ extension RecordStore {
       }
       guard lsns.contains(lsn) else { continue }
       switch event {
-      case .saved(let saved): open[saved.id] = OutcomeSearch(lsn)
+      case .saved(let saved):
+        let dirty = try LoadedVersion(event, at: lsn)?.dirty ?? [:]
+        open[saved.id] = OutcomeSearch(lsn, wrote: Set(dirty.filter { $0.value == lsn }.keys))
       case .superseded(let saved): open[saved.id] = OutcomeSearch(lsn)
       case .deleted(let deleted): open[deleted.id] = OutcomeSearch(lsn)
       default: break
@@ -105,12 +114,21 @@ private struct OutcomeSearch {
   /// The mutation, or the merge that carries its content.
   private var mutation: LSN
   private var isMerged = false
+  /// The fields that it wrote; nil where compaction has taken its content.
+  private let wrote: Set<String>?
+  /// The fields in which it lost a conflict.
+  private var lost: Set<String> = []
 
-  init(_ mutation: LSN) { self.mutation = mutation }
+  init(_ mutation: LSN, wrote: Set<String>? = nil) { (self.mutation, self.wrote) = (mutation, wrote) }
 
   /// Takes in the record's next event; what became of the mutation if that says so.
   mutating func take(_ event: Event, at lsn: LSN) -> Found? {
     switch event {
+    case .conflicted(let conflicted) where conflicted.local >= mutation:
+      for field in conflicted.fields where field.loser.isHere && wrote?.contains(field.name) != false {
+        lost.insert(field.name)
+      }
+      return nil
     case .merged(let merged) where merged.local >= mutation:
       (mutation, isMerged) = (lsn, true)
       return nil
@@ -123,12 +141,20 @@ private struct OutcomeSearch {
   private func found(_ settled: Settled) -> Found {
     switch settled.outcome {
     case .discarded: Found(outcome: .discarded, words: settled.words)
-    case .saved where settled.lsn > mutation, .deleted where settled.lsn > mutation:
-      Found(outcome: .superseded(by: settled.lsn))
-    case .saved where isMerged: Found(outcome: .merged)
+    case .saved where settled.lsn > mutation: lostOutcome(else: .superseded(by: settled.lsn))
+    case .saved where isMerged, .merged: lostOutcome(else: .merged)
+    case .deleted where settled.lsn > mutation: Found(outcome: .superseded(by: settled.lsn))
     // All earlier ones end with it.
     default: Found(outcome: settled.mutationOutcome)
     }
+  }
+
+  /// What a mutation came to of which the server has what conflicts have left.
+  private func lostOutcome(else outcome: MutationOutcome) -> Found {
+    if lost.isEmpty { return Found(outcome: outcome) }
+    if let wrote, wrote.isSubset(of: lost) { return Found(outcome: .lost) }
+    guard outcome == .merged else { return Found(outcome: outcome) }
+    return Found(outcome: .partlyLost(fields: lost.sorted { $0.precedesByUTF8($1) }))
   }
 }
 

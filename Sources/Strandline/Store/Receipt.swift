@@ -29,11 +29,11 @@ public struct Receipt: Sendable {
   /// engine that does not run by itself is waited for until the app calls `now()`, and a suspended one until it is resumed.
   ///
   /// - Throws: `StrandlineError.notUploaded` if a change is held until the app edits, releases or discards it, or waits for
-  ///   one that is, and if it was rejected, given up, or ended with a deletion at the server; the message says which, and
-  ///   `outcome()` says it as a value. `.serverRefused` if a run has ended in which the server refused every record of a type,
-  ///   this one's or one's that this one waits for. `.zoneLost` if its zone is frozen; `.needsSignIn`, `.accountMismatch` and
-  ///   `.fromTheFuture` if a run ended with that; `.notSyncing` if the store has no engine; `.closed` if it is closed
-  ///   meanwhile; `.damaged` and `.io` if an event of the transaction cannot be read; `CancellationError`.
+  ///   one that is, and if it was rejected, given up, lost in a conflict as a whole, or ended with a deletion at the server; the
+  ///   message says which, and `outcome()` says it as a value. `.serverRefused` if a run has ended in which the server refused
+  ///   every record of a type, this one's or one's that this one waits for. `.zoneLost` if its zone is frozen; `.needsSignIn`,
+  ///   `.accountMismatch` and `.fromTheFuture` if a run ended with that; `.notSyncing` if the store has no engine; `.closed` if
+  ///   it is closed meanwhile; `.damaged` and `.io` if an event of the transaction cannot be read; `CancellationError`.
   /// - Complexity: O(mutations of the transaction); O(events from the write to its end) where something else than the answer
   ///   to its own upload ended one.
   public func uploaded(fileID: String = #fileID, line: Int = #line) async throws {
@@ -47,7 +47,7 @@ public struct Receipt: Sendable {
   /// What became of each record of the transaction, when nothing of it is owed any more. Ask before `compact()` has removed
   /// the events that say so: a record whose are gone is left out.
   ///
-  /// - Throws: as `uploaded()`, but a change that was rejected, given up, or ended with a deletion is a value here.
+  /// - Throws: as `uploaded()`, but a change that was rejected, given up, lost, or ended with a deletion is a value here.
   /// - Complexity: O(events from the write to its end).
   public func outcome(fileID: String = #fileID, line: Int = #line) async throws -> [RecordID: MutationOutcome] {
     guard let lsns else { return [:] }

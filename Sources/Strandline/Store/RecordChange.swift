@@ -16,6 +16,9 @@ public struct RecordChange: Hashable, Sendable {
     case deleted
     /// What was saved here and a version of the server became one version, which is still to be sent.
     case merged
+    /// What was changed here met another change at the server, and one of them does not stand, or both were put together;
+    /// `fields` says which side lost, and `rule` by which rule.
+    case conflicted
     /// The server's version came.
     case fetched
     /// The server no longer has the record.
@@ -53,20 +56,21 @@ public struct RecordChange: Hashable, Sendable {
   public var milliseconds: Int64?
   /// The record as it was saved, merged or fetched. Nil for other changes, and where compaction has removed it.
   public var record: Record?
-  /// The mutation that was settled, merged, held, released, given up or blocked; nil for other changes.
+  /// The mutation that was settled, merged, held, released, given up or blocked, or that met a conflict; nil for other changes.
   public var mutation: LSN?
   /// What became of the mutation, if it was settled.
   public var outcome: MutationOutcome?
   /// Code and words of a hold, a block or a refusal; why an edit was given up, and why a merge did not go by its rule.
   public var reason: String?
-  /// Of a merge: the rule by which both sides became one: `join`, `clientWins` or `resolver`; `replace` for a new life in
-  /// the place of the server's; `revive` for an edit that began a new life after a deletion. What was saved here is the
+  /// Of a merge or a conflict: the rule by which it was decided, as `RecordConflict.rule` names it. What was saved here is the
   /// change at `mutation`, what came from the server the one at `base`, and both were made from the one at `ancestor`: an
   /// app can show them, and saves what it wants back.
   public var rule: String?
-  /// Of a merge: the change that brought the server's version, or acknowledged it.
+  /// Of a conflict: what became of each field that a rule decided.
+  public var fields: [ConflictField] = []
+  /// Of a merge or a conflict: the change that brought the server's version or deletion, or acknowledged it.
   public var base: LSN?
-  /// Of a merge: the change with the version that both sides were made from; nil if that is not known.
+  /// Of a merge or a conflict: the change with the version that both sides were made from; nil if that is not known.
   public var ancestor: LSN?
   /// Compaction has left nothing of the change but that it happened.
   public var isCompacted = false
@@ -91,6 +95,13 @@ extension RecordChange {
       rule = merged.rule
       base = merged.base == .none ? nil : merged.base
       ancestor = merged.ancestor == .none ? nil : merged.ancestor
+    case .conflicted(let conflicted):
+      self.init(position, id, .conflicted, .local, conflicted.wallMilliseconds, of: conflicted.local)
+      reason = Self.words("", conflicted.words)
+      rule = conflicted.rule
+      fields = conflicted.fields.map(ConflictField.init)
+      base = conflicted.server == .none ? nil : conflicted.server
+      ancestor = conflicted.ancestor == .none ? nil : conflicted.ancestor
     case .fetchedSave(let fetched):
       self.init(position, id, .fetched, .server, fetched.modified?.milliseconds)
     case .fetchedDelete:
@@ -137,7 +148,7 @@ extension Settled {
   /// Who ended the mutation: the server by its answer, or this device, which found that there was nothing to send.
   fileprivate var origin: RecordChange.Origin {
     switch outcome {
-    case .saved, .deleted, .merged, .deletedOnServer, .rejected: .server
+    case .saved, .deleted, .merged, .deletedOnServer, .rejected, .lost: .server
     case .superseded, .cancelled, .discarded: .local
     }
   }
@@ -152,6 +163,7 @@ extension Settled {
     case .deletedOnServer: .deletedOnServer
     case .rejected: .rejected(code: code, reason: words)
     case .discarded: .discarded
+    case .lost: .lost
     }
   }
 }

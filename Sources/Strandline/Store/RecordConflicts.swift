@@ -3,31 +3,67 @@
 
 import StrandlineSystem
 
-/// One conflict of a record: an edit of this device met another one, or a deletion.
+/// One conflict of a record: an edit or a deletion of this device met another device's.
 public struct RecordConflict: Hashable, Sendable {
-  /// Where its outcome stands in the log. `conflicts(of:after:)` goes on after this.
+  /// Where it stands in the log. `conflicts(of:after:)` goes on after this.
   public var position: LogPosition
   /// Which record.
   public var id: RecordID
   /// When it was decided, in milliseconds since 1970 by this device's clock; nil where the log does not say it.
   public var milliseconds: Int64?
   /// The rule that decided: `join`, `clientWins`, `serverWins` or `resolver`; `replace` for a new life in the place of the
-  /// server's; `revive` for an edit that began a new life after a deletion; `deletion` for an edit that ended with its record.
+  /// server's; `revive` for an edit that won over a deletion; `deletion` for one that lost against a deletion; `type` for a
+  /// record that the server has under another type.
   public var rule: String
   /// Why it was not the rule that the app declared, or which rule of it gave the edit up; nil if there is nothing to say.
   public var reason: String?
+  /// Of each field that both sides changed to a different end, or that a rule took from one of them: which side does not
+  /// stand, and by which rule. Empty where both changed other fields, and where a deletion lost.
+  public var fields: [ConflictField] = []
   /// The version that both sides were made from; nil if it is not known, or if compaction has removed it.
   public var ancestor: Record?
-  /// What was saved here; nil if compaction has removed it.
+  /// What was saved here; nil if it was a deletion, or if compaction has removed it.
   public var local: Record?
   /// What the server had; nil if the record was deleted there, or if compaction has removed it.
   public var server: Record?
-  /// What both became; nil if the record is gone.
+  /// What both became; nil if the record is gone, or if compaction has removed it.
   public var result: Record?
 }
 
+/// A field of a conflict.
+public struct ConflictField: Hashable, Sendable {
+  /// Whose value does not stand.
+  public enum Loser: String, Hashable, Sendable, CaseIterable {
+    /// Neither's: both changes are in the result.
+    case none
+    /// The value that this device wrote.
+    case here
+    /// The server's.
+    case there
+    /// Both: something else stands in their place.
+    case both
+
+    /// Whether the value that this device wrote does not stand.
+    public var isHere: Bool { self == .here || self == .both }
+  }
+  /// The field; `___parent` is the record's parent.
+  public var name: String
+  /// The rule that decided: a `FieldRule`, or the rule of the record.
+  public var rule: String
+  /// Whose value does not stand.
+  public var loser: Loser
+
+  package init(name: String, rule: String, loser: Loser) {
+    (self.name, self.rule, self.loser) = (name, rule, loser)
+  }
+}
+
 extension RecordStore {
-  /// The conflicts of a record that the log still knows, the oldest first.
+  /// The conflicts of a record, the oldest first: those that this device met. Of an edit that the server took before another
+  /// device met it, the log of that device tells; here the history has the edit, and the version that came after it.
+  ///
+  /// Which side lost, in which fields and by which rule stays in the log. Compaction removes the versions of both sides, when
+  /// they are older than the history that the store keeps.
   ///
   /// What is here is what was decided: a conflict stays decided until the app saves something else. To take the other side,
   /// save the fields of `local` or `server`.
@@ -59,49 +95,40 @@ extension RecordStore {
     }
   }
 
-  /// The conflict that a change is the outcome of; nil if it is of none.
+  /// The conflict that a change tells of; nil if of none.
   private func conflict(_ change: RecordChange) throws(StrandlineError) -> RecordConflict? {
-    var conflict = RecordConflict(position: change.position, id: change.id, milliseconds: change.milliseconds, rule: "")
-    conflict.reason = change.reason
-    conflict.local = try change.mutation.flatMap { (lsn) throws(StrandlineError) in try version(of: change.id, at: lsn)
-    }
-    switch (change.kind, change.outcome) {
-    case (.merged, _):
-      conflict.rule = change.rule ?? ""
-      conflict.ancestor = try change.ancestor.flatMap { (lsn) throws(StrandlineError) in
-        try version(of: change.id, at: lsn)
+    guard change.kind == .merged || change.kind == .conflicted, let rule = change.rule else { return nil }
+    var conflict = RecordConflict(
+      position: change.position, id: change.id, milliseconds: change.milliseconds, rule: rule, reason: change.reason,
+      fields: change.fields)
+    conflict.local = try version(of: change.id, at: change.mutation)
+    conflict.ancestor = try version(of: change.id, at: change.ancestor)
+    conflict.server = try version(of: change.id, at: change.base)
+    guard change.kind == .conflicted else {
+      // The event before it has told more of it.
+      if case .conflicted(let told)? = try source.eventIfKept(at: LSN(change.position.lsn.rawValue - 1)),
+        told.id == change.id
+      {
+        return nil
       }
-      conflict.server = try change.base.flatMap { (lsn) throws(StrandlineError) in try version(of: change.id, at: lsn) }
       conflict.result = change.record
       return conflict.isOfBothSides ? conflict : nil
-    case (.settled, .discarded):
-      conflict.rule = change.reason == nil ? "" : "serverWins"
-      conflict.server = try arrival(before: change)
+    }
+    if case .merged(let merged)? = try source.eventIfKept(at: change.position.lsn.advanced(by: 1)),
+      merged.id == change.id
+    {
+      conflict.result = try version(of: change.id, at: change.position.lsn.advanced(by: 1))
+    } else if rule != Conflicted.deletionRule {
       conflict.result = conflict.server
-      return conflict.server == nil ? nil : conflict
-    case (.settled, .deletedOnServer):
-      conflict.rule = "deletion"
-      return conflict
-    default: return nil
     }
-  }
-
-  /// The version that the server's answer brought in the transaction of a decision, a few events before it.
-  private func arrival(before change: RecordChange) throws(StrandlineError) -> Record? {
-    for lsn in stride(from: change.position.lsn.rawValue, to: 1, by: -1).prefix(3) {
-      guard case .fetchedSave(let fetched)? = try source.eventIfKept(at: LSN(lsn - 1)), fetched.id == change.id else {
-        continue
-      }
-      return try version(of: change.id, at: LSN(lsn - 1))
-    }
-    return nil
+    return conflict
   }
 
   /// The version in an event, or in the mutation that it acknowledged; nil if compaction has removed it.
-  private func version(of id: RecordID, at lsn: LSN) throws(StrandlineError) -> Record? {
-    var place = lsn
-    if case .settled(let settled)? = try source.eventIfKept(at: lsn) { place = settled.lsn }
-    guard let shown = try source.versionIfKept(at: place) else { return nil }
+  private func version(of id: RecordID, at lsn: LSN?) throws(StrandlineError) -> Record? {
+    guard var place = lsn else { return nil }
+    if case .settled(let settled)? = try source.eventIfKept(at: place) { place = settled.lsn }
+    guard let shown = try source.versionIfKept(at: place, of: id) else { return nil }
     return shown.record(id, system: shown.system)
   }
 }
@@ -109,13 +136,31 @@ extension RecordStore {
 extension RecordConflict {
   /// Whether both sides changed the record, to different values. If not, the edit was only moved to a newer version.
   fileprivate var isOfBothSides: Bool {
-    guard rule == "join", let server, let local else { return true }
-    if server.fields == local.fields, server.parent == local.parent { return false }
-    return ancestor.map { $0.fields != server.fields || $0.parent != server.parent } ?? true
+    guard rule == Merged.joinRule, let server, let local else { return true }
+    if server.fields == local.fields, server.parent.equalsUTF8(local.parent) { return false }
+    return ancestor.map { $0.fields != server.fields || !$0.parent.equalsUTF8(server.parent) } ?? true
   }
 }
 
 extension RecordConflict: CustomStringConvertible {
   /// The record, the rule and the place.
   public var description: String { "conflict of \(id) at event \(position.lsn), by \(rule)".oneLine }
+}
+
+extension ConflictField: CustomStringConvertible {
+  /// The field, its rule and the loser.
+  public var description: String { "\(name) by \(rule), lost: \(loser)".oneLine }
+}
+
+extension ConflictField {
+  init(_ field: Conflicted.Field) {
+    let loser: Loser =
+      switch field.loser {
+      case .none: .none
+      case .here: .here
+      case .there: .there
+      case .both: .both
+      }
+    self.init(name: field.name, rule: field.rule, loser: loser)
+  }
 }

@@ -10,7 +10,13 @@ package enum RecordDecoder {
   /// A value of a record. `prototype` is shared by the records of one call, because it is encoded once.
   static func decode<Value: SyncRecord>(
     _ type: Value.Type, from record: Record, _ prototype: PrototypeFields
-  ) throws(StrandlineError) -> Value {
+  ) throws(StrandlineError) -> Value { try decodeHolding(type, from: record, prototype).value }
+
+  /// The same, and the version that the value holds; nil if the type has no property for it.
+  static func decodeHolding<Value: SyncRecord>(
+    _ type: Value.Type, from read: Record, _ prototype: PrototypeFields
+  ) throws(StrandlineError) -> (value: Value, version: HeldVersion?) {
+    var record = read
     func unreadable(_ code: StrandlineError.Code, _ why: String, _ cause: (any Error)? = nil) -> StrandlineError {
       StrandlineError(
         code, "record '\(record.id)' cannot be read as '\(Value.recordType)': \(why)", underlying: cause)
@@ -19,15 +25,15 @@ package enum RecordDecoder {
       throw StrandlineError(
         .typeMismatch, "record '\(record.id)' is a '\(record.type)', not a '\(Value.recordType)'")
     }
-    var record = record
     Value.migrate(&record)
     do {
       let id = try Value.id(named: record.id.name)
-      let value = try Value(from: FieldsDecoder(fields: RecordFields(record, id, prototype)))
+      let fields = RecordFields(record, read: record.isUnchanged(since: read) ? nil : read, id, prototype)
+      let value = try Value(from: FieldsDecoder(fields: fields))
       guard value.id == id else {
         throw FieldDefect("the value that it gives has another ID, '\(value.id.recordName)'")
       }
-      return value
+      return (value, fields.heldVersion)
     } catch DecodingError.keyNotFound(let key, _) {
       throw unreadable(
         .missingField,
@@ -138,15 +144,27 @@ private func mismatch(_ type: Any.Type, _ field: FieldValue?, _ path: [any Codin
 }
 
 /// A record, as the properties of a type see it. A class: containers and decoders refer to it and are copied often.
-private final class RecordFields {
+final class RecordFields {
   let record: Record
+  /// What was read, where migration has changed it.
+  private let read: Record?
   let id: any RecordNameConvertible
   let prototype: PrototypeFields
+  /// Made when the type asks for it.
+  private(set) var heldVersion: HeldVersion?
 
-  init(_ record: Record, _ id: any RecordNameConvertible, _ prototype: PrototypeFields) {
+  init(_ record: Record, read: Record?, _ id: any RecordNameConvertible, _ prototype: PrototypeFields) {
     self.record = record
+    self.read = read
     self.id = id
     self.prototype = prototype
+  }
+
+  /// The version that the value was read from.
+  func version() -> RecordVersion {
+    let held = heldVersion ?? HeldVersion(read ?? record)
+    heldVersion = held
+    return RecordVersion(held: held)
   }
 
   /// The value for a property; nil for null.
@@ -180,7 +198,7 @@ private final class RecordFields {
     if case .int64(let wide)? = plain(name) { Number(exactly: wide) } else { nil }
   }
 
-  func decoder(_ key: some CodingKey, _ field: FieldValue?) -> OneValueDecoder {
+  fileprivate func decoder(_ key: some CodingKey, _ field: FieldValue?) -> OneValueDecoder {
     OneValueDecoder(
       field: field, codingPath: [key], zone: record.id.zone, depth: 1, isName: key.stringValue == "id")
   }
@@ -275,7 +293,7 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
       return list
     }
     if let part = type as? any RecordPart.Type {
-      guard let value = try part.read(from: fields.record) as? Value else { throw mismatch(type, nil, [key]) }
+      guard let value = try part.read(from: fields) as? Value else { throw mismatch(type, nil, [key]) }
       return value
     }
     let found = try fields.find(key)
@@ -327,7 +345,7 @@ private struct FieldsReadingContainer<Key: CodingKey>: KeyedDecodingContainerPro
     try fields.integer(key.stringValue) ?? present(key)?.decode(type)
   }
   func decodeIfPresent<Value: Decodable>(_ type: Value.Type, forKey key: Key) throws -> Value? {
-    if let part = type as? any RecordPart.Type { return try part.read(from: fields.record) as? Value }
+    if let part = type as? any RecordPart.Type { return try part.read(from: fields) as? Value }
     guard case .some(.some(let field)) = try fields.find(key) else { return nil }
     if key.stringValue == "id", let id = fields.id as? Value { return id }
     return try RecordDecoder.value(type, field, at: [key], in: fields.record.id.zone)

@@ -12,6 +12,8 @@ package struct EncodedRecord {
   private(set) var fields: [NewField] = []
   /// The parent's name, or that there is none; nil if the type has no such property.
   var parent: String??
+  /// The version that the value was read from, or that it was read from none; nil if the type has no such property.
+  var version: HeldVersion??
 
   init(zone: ZoneID) { self.zone = zone }
 
@@ -24,6 +26,15 @@ package struct EncodedRecord {
     } else {
       fields.append(field)
     }
+  }
+
+  /// The fields by their names, the parent among them.
+  var byName: [String: FieldValue?] {
+    var result = Dictionary(fields.map { ($0.name, $0.value) }) { _, last in last }
+    if case .some(let parent) = parent {
+      result[Version.parentField] = .some(parent.map { .reference(Reference($0)) })
+    }
+    return result
   }
 
   /// Few types have more properties.

@@ -27,8 +27,8 @@ extension RecordStore {
   /// Declared indexes are declared in the copy too; its first writer builds them. Files beside the events, such as a
   /// sign-in, are not copied.
   ///
-  /// Works on a suspended store, and on one that was opened for reading only; then it holds at least what was durable a
-  /// fifth of a second before the call.
+  /// Works on a suspended store, and on one that was opened for reading only; then it holds at least what the writing
+  /// process has acknowledged before the call.
   ///
   /// At `newPath` there must be nothing, or an empty folder, whose parent exists and is no store.
   ///
@@ -47,7 +47,7 @@ extension RecordStore {
   }
 
   /// Copies the store at `path` to a new folder, whichever process has it open. See `backup(to:)`; of a store that another
-  /// process writes, the copy holds at least what was durable a fifth of a second before the call.
+  /// process writes, the copy holds at least what that has acknowledged before the call.
   ///
   /// - Throws: `StrandlineError` as `backup(to:)`, and `.noSuchStore`.
   @discardableResult
@@ -72,13 +72,20 @@ extension RecordStore {
       try requireOpen()
       // Says in the log how far it is durable; a log that cannot say it now said it with its last groups.
       if case .writer(let log) = source, case .open = log.state {
+        try log.checkPlace()
         try log.flushBlocking()
         try log.raiseControl()
       }
     }
-    return try Self.backupBlocking(
-      at: path, to: newPath, environment: StoreEnvironment(environment), fileID: fileID, line: line,
-      progress: progress)
+    return try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
+      do {
+        return try Self.backup(of: source.folder, to: newPath, environment, progress)
+      } catch {
+        // A folder that was removed has no files: why says more.
+        if case .writer(let log) = source, case .open = log.state { try log.checkPlace() }
+        throw error
+      }
+    }
   }
 
   package static func backupBlocking(
@@ -86,14 +93,22 @@ extension RecordStore {
     progress: (LogBackupProgress) throws -> Void = { _ in }
   ) throws -> StoreBackup {
     try CallSite(fileID, line).run("backing the store at '\(path)' up to '\(newPath)'") {
-      let report = try LogBackup.make(
-        of: path, at: newPath, role: .store, environment: environment.system,
-        ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress
-      ) { copy in
-        try IndexFiles(path, environment.system, cacheBytesMax: 0).copyDefinitions(toStoreAt: copy)
-      }
-      return StoreBackup(lsn: LSN(report.lastLSN), bytes: report.bytes, segments: report.segments)
+      let system = environment.system
+      return try backup(of: try LogReader.folder(of: path, environment: system), to: newPath, system, progress)
     }
+  }
+
+  private static func backup(
+    of folder: any Folder, to newPath: String, _ environment: SystemEnvironment,
+    _ progress: (LogBackupProgress) throws -> Void
+  ) throws -> StoreBackup {
+    let report = try LogBackup.make(
+      of: folder, at: newPath, role: .store, environment: environment,
+      ownerBytes: { lsn, _ in CopyMark(lsn: LSN(lsn)).bytes }, progress: progress
+    ) { source, copy in
+      try IndexFiles(source, environment, cache: BlockCache(bytesMax: 0)).copyDefinitions(to: copy)
+    }
+    return StoreBackup(lsn: LSN(report.lastLSN), bytes: report.bytes, segments: report.segments)
   }
 
   /// Copying blocks its thread, so it does not run on the cooperative pool; a task that is cancelled sets the flag.

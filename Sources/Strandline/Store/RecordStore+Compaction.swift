@@ -36,6 +36,8 @@ extension RecordStore {
   /// again there. What became of a write whose events were removed can no longer be asked. A view that is held, and a
   /// projection that has not applied them, keep the events that they need.
   ///
+  /// What goes is judged by the log alone. Where the index says something else, it is made anew first.
+  ///
   /// A store compacts itself, as its options say; this does it now. Of the past stays what `history` says, or
   /// `StoreOptions.compaction` if that is nil.
   ///
@@ -43,8 +45,8 @@ extension RecordStore {
   ///   `.damaged` (what stands before the damage was compacted), `.eventsHeld` (so was what is older than a view or a
   ///   projection that holds much), `.io`, `.closed`, `.suspended` (also if the store is
   ///   suspended meanwhile; nothing was removed then).
-  /// - Complexity: O(bytes of the log that may go), read three times and what stays written once; with a part of the
-  ///   history read twice more. Memory for what the index keeps in memory, twice.
+  /// - Complexity: O(bytes of the log that may go), read four times and what stays written once; with a part of the
+  ///   history read once more. Memory for what the index keeps in memory, three times.
   @discardableResult
   public func compact(
     keeping history: HistoryRetention? = nil, fileID: String = #fileID, line: Int = #line
@@ -65,7 +67,8 @@ extension RecordStore {
   package func compactBlocking(
     keeping history: HistoryRetention = .latest, fileID: String = #fileID, line: Int = #line
   ) throws -> StoreCompaction {
-    try CallSite(fileID, line).run("compacting the store at '\(path)'") {
+    try requireNoClosure(of: "compact", CallSite(fileID, line))
+    return try CallSite(fileID, line).run("compacting the store at '\(path)'") {
       try compactRebuilding(history, worthIf: nil) { try self.requireWritable() } ?? StoreCompaction()
     }
   }
@@ -219,24 +222,37 @@ extension RecordStore {
         try body(transaction)
       }
     }
-    func judge(_ state: Projections) throws {
+    try index.withFold { fold in
+      // What goes cannot be made again. So it is judged by the log alone, and never by the word of the index.
+      try read { transaction in for found in transaction { try fold.apply(LogSurvivor(found)) } }
+      fold.advance(to: limit)
+      try compare(&fold, limit)
       let plan = try CompactionPlan(
-        state: state, newKey: HashKey(ofStore: source.storeUUID),
+        state: fold.projections, newKey: HashKey(ofStore: source.storeUUID),
         // Whatever else an event behind the limit points at was, at the limit, a base, a newest mutation or an attempted one.
         needed: projections.sending, read: read,
         folding: { try index.withFold($0) })
       try body(plan)
     }
-    // At the log's end, where it usually is, the state is here; further back it is folded.
-    if let state = projections.withLock({ $0.judged(asOf: limit) }) {
-      // From here on the writer's changes are its own again: the judgement may take long.
-      projections.withLock { $0.endJudgement() }
-      return try judge(state)
+  }
+
+  /// Compares what the log says with what the store knows, where it still knows that moment.
+  ///
+  /// - Throws: an error of the index if they differ: its runs are made anew, and the compaction begins again.
+  private func compare(_ fold: inout SpillingFold, _ limit: LSN) throws {
+    guard let state = projections.withLock({ $0.judged(asOf: limit) }) else { return }
+    // From here on the writer's changes are its own again: the judgement may take long.
+    projections.withLock { $0.endJudgement() }
+    // It has seen the times of transactions that were given up, too.
+    fold.learn(state.sync.latest)
+    guard let words = try state.contradiction(of: fold.projections) else { return }
+    guard let runs = state.runs else {
+      throw StrandlineError(
+        .damaged,
+        "the log was not compacted: it says something else than the store knows (\(words)); nothing was changed; please "
+          + "report this")
     }
-    try index.withFold { fold in
-      try read { transaction in for found in transaction { try fold.apply(LogSurvivor(found)) } }
-      fold.advance(to: limit)
-      try judge(fold.projections)
-    }
+    runs.lied(words)
+    throw StrandlineError(lyingIndex: "the index is not what the log says: \(words)")
   }
 }

@@ -62,7 +62,8 @@ extension RecordStore {
   }
 
   private func makeAnew() throws {
-    let files = IndexFiles(path, environment, cacheBytesMax: IndexOptions().cacheBytesMax)
+    let files = IndexFiles(
+      source.folder, environment, cache: BlockCache(bytesMax: IndexOptions().cacheBytesMax))
     projections.replace(with: try IndexOpening.reading(files).opened.projections)
     indexRows.removeAll()
   }
@@ -148,8 +149,8 @@ extension RecordStore {
   /// Follows the process that writes the store, as long as the sequence is iterated: refreshes this one again and again, so
   /// that reads, observations and `observeChanges` show what is new.
   ///
-  /// - Parameter interval: how long to wait between two looks, a millisecond at least. The writing process says within a
-  ///   fifth of a second what is durable.
+  /// - Parameter interval: how long to wait between two looks, a millisecond at least. The writing process says at
+  ///   once what is durable.
   /// - Complexity: a look costs a few reads of the disk if nothing is new, else as `refresh()`.
   public func refreshes(every interval: Duration = .milliseconds(200)) -> StoreRefreshes {
     StoreRefreshes(self, max(1, interval.wholeMilliseconds))

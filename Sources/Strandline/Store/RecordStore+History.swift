@@ -235,7 +235,7 @@ extension EventKind {
   fileprivate var isOfOneRecord: Bool {
     switch self {
     case .saved, .deleted, .settled, .merged, .fetchedSave, .fetchedDelete, .blocked, .held, .released, .discarded,
-      .superseded, .refused:
+      .superseded, .refused, .conflicted:
       true
     default: false
     }

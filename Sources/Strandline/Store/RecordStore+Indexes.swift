@@ -12,8 +12,8 @@ extension RecordStore {
     try CallSite(fileID, line).run("listing the indexes of the store at '\(path)'") {
       try requireOpen()
       if let index { return index.declared }
-      var files = IndexFiles(path, environment, cacheBytesMax: 0)
-      files.storeUUID = source.storeUUID
+      let files = IndexFiles(
+        source.folder, environment, storeUUID: source.storeUUID, cache: BlockCache(bytesMax: 0))
       let ready = projections.withLock { $0.runs }?.indexes ?? []
       return try files.loadDefinitions().indexes.map { RecordIndexStatus(index: $0.index, isReady: ready.contains($0)) }
     }
@@ -26,7 +26,7 @@ extension RecordStore {
   /// A later call of this or of `dropIndex`, for any index, decides it when it returns.
   ///
   /// - Throws: `StrandlineError`: `.readOnly`, `.diskFull`, `.io`, `.closed`, `.suspended`; `.invalidValue` for a field or
-  ///   a type that has no name, or above a thousand indexes.
+  ///   a type that has no name, or above 340 indexes.
   public func addIndex(_ index: RecordIndex, fileID: String = #fileID, line: Int = #line) throws {
     try CallSite(fileID, line).run("adding the index \(index)") {
       let writer = try requireIndex()
@@ -69,6 +69,27 @@ extension RecordStore {
         throw StrandlineError.suspended
       }
     }
+  }
+
+  /// Opens a store without believing its sorted tables, and makes them from the log anew, with its declared indexes. When
+  /// this returns, they are on the medium; if it throws, or the power goes, the next open makes them.
+  ///
+  /// - Throws: what opening the store, building its indexes and closing it throw.
+  /// - Complexity: O(bytes of the log); reads every record of the types with a declared index once more.
+  package static func makeTablesAnew(
+    at path: String, options: StoreOptions = StoreOptions(), environment: StoreEnvironment = .real
+  ) throws {
+    var options = options
+    options.index.ignoresRuns = true
+    let store = try openBlocking(at: path, options: options, environment: environment, createIfAbsent: false)
+    do {
+      try store.requireIndex().flush(always: true)
+      try store.buildIndexesBlocking()
+    } catch {
+      _ = try? store.closeBlocking()
+      throw error
+    }
+    try store.closeBlocking()
   }
 
   private func requireIndex() throws -> StoreIndex {

@@ -93,17 +93,25 @@ extension RecordStore {
 
   /// The record that an entry points at. A compaction may have removed or packed the event after the entry was copied:
   /// then the record as its entry is now. What a view's entry points at is removed by no compaction of this process.
+  /// An index that told another record's event, or one that is gone, is made anew first.
   func load(_ id: RecordID, _ found: PlacedEntry?, asOf lsn: LSN?) throws -> Record? {
     var found = found
+    var believes = true
     while let known = found?.entry, let place = known.view {
       // A suspension or a resumption may replace it meanwhile.
       let source = source
       do throws(StrandlineError) {
-        if let shown = try source.versionIfKept(at: place, hint: found?.place) {
-          let system = if let fetched = shown.system { fetched } else { try self.system(of: known) }
+        if let shown = try source.versionIfKept(at: place, of: id, hint: found?.place) {
+          let system = if let fetched = shown.system { fetched } else { try self.system(of: id, known) }
           return shown.record(id, system: system)
         }
       } catch {
+        if error.isOfLyingIndex, believes {
+          believes = false
+          try projections.discardIndex(error)
+          found = try entry(id, asOf: lsn)
+          continue
+        }
         var error = error
         error.message = "reading record '\(id)': \(error.message)"
         throw error
@@ -116,16 +124,21 @@ extension RecordStore {
           "reading record '\(id)': event \(place) was removed by another process's compaction; call 'refresh()', or open "
             + "it again, to read what took its place", lsns: place...place)
       }
-      throw StrandlineError(
-        .damaged, "event \(place) should hold a version of '\(id)' and does not", lsns: place...place)
+      let error = StrandlineError(
+        lyingIndex: "event \(place) should hold a version of '\(id)' and does not", lsns: place...place)
+      guard believes else { throw error }
+      believes = false
+      try projections.discardIndex(error)
+      found = try entry(id, asOf: lsn)
     }
     return nil
   }
 
   /// What the server said of a record when it last acknowledged or sent it.
-  private func system(of entry: RecordEntry) throws(StrandlineError) -> SystemFields? {
-    guard let base = entry.base else { return nil }
-    switch try source.eventIfKept(at: base.version) {
+  private func system(of id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> SystemFields? {
+    guard let base = entry.base, let event = try source.eventIfKept(at: base.version) else { return nil }
+    try event.checkIsOf(id, at: base.version)
+    switch event {
     case .settled(let settled):
       return SystemFields(settled)
     case .fetchedSave(let fetched):

@@ -68,7 +68,7 @@ private struct LastVersion {
     case .settled where written != nil && change.mutation == written?.lsn:
       switch change.outcome {
       case .saved, .merged, .deletedOnServer, .cancelled: endWritten()
-      case .rejected, .discarded: written = nil
+      case .rejected, .discarded, .lost: written = nil
       default: break
       }
     default: break

@@ -34,7 +34,12 @@ struct Suspension: Sendable {
 
 /// The runs that are listed on the disk when a log is opened again.
 private struct DiskRuns: Sendable {
-  var files: IndexFiles
+  private let environment: SystemEnvironment
+  private let cache: BlockCache
+  /// That of the store that was suspended.
+  private let storeUUID: [UInt8]
+  /// nil until the log has said where it is.
+  private(set) var files: IndexFiles?
   private(set) var runs: RunSet?
   /// What they hold beside the rows of single records.
   private(set) var state: StoredState?
@@ -45,16 +50,19 @@ private struct DiskRuns: Sendable {
   /// The log does not have the event with which it was suspended.
   private(set) var isLogReplaced = false
 
-  init(_ files: IndexFiles, of storeUUID: [UInt8]) {
-    self.files = files
-    self.files.storeUUID = storeUUID
+  init(_ environment: SystemEnvironment, _ cache: BlockCache, of storeUUID: [UInt8]) {
+    self.environment = environment
+    self.cache = cache
+    self.storeUUID = storeUUID
   }
 
   /// Reads the list, under the log's lock.
   ///
   /// - Parameter end: the event with which the log was suspended.
   /// - Returns: the event behind which the log is to be read.
-  mutating func begin(_ storeUUID: [UInt8], _ end: LogEnd, isRefused: Bool) -> LogEnd? {
+  mutating func begin(_ folder: any Folder, _ storeUUID: [UInt8], _ end: LogEnd, isRefused: Bool) -> LogEnd? {
+    let files = IndexFiles(folder, environment, storeUUID: self.storeUUID, cache: cache)
+    self.files = files
     do { definitions = try files.loadDefinitions() } catch { definitionsFailure = error }
     if isRefused {
       isLogReplaced = runs == nil
@@ -64,7 +72,7 @@ private struct DiskRuns: Sendable {
     }
     // Before the first event every log is the same.
     let end = end.lsn == 0 ? nil : end
-    guard storeUUID == files.storeUUID else { return end }
+    guard storeUUID == self.storeUUID else { return end }
     // Of whatever kind the failure is: all that the runs say stands in the log too.
     do {
       runs = try files.load(&definitions)
@@ -129,6 +137,7 @@ extension RecordStore {
 
   /// `suspend` on a plain thread, for a store without an engine.
   package func suspendBlocking(fileID: String = #fileID, line: Int = #line) throws {
+    try requireNoClosure(of: "suspend", CallSite(fileID, line))
     try CallSite(fileID, line).run("suspending the store at '\(path)'") {
       try suspension.withLock { suspension in
         try requireOpen()
@@ -164,21 +173,23 @@ extension RecordStore {
 
   /// `resume` on a plain thread.
   package func resumeBlocking(fileID: String = #fileID, line: Int = #line) throws {
+    try requireNoClosure(of: "resume", CallSite(fileID, line))
     try CallSite(fileID, line).run("cannot resume the store at '\(path)'") {
       try suspension.withLock { suspension in
         try requireOpen()
         guard let suspended = suspension else { return }
         var disk = DiskRuns(
-          IndexFiles(path, environment, cacheBytesMax: suspended.index.cacheBytesMax), of: source.storeUUID)
+          environment, BlockCache(bytesMax: suspended.index.cacheBytesMax), of: source.storeUUID)
         let log = try open(suspended, &disk)
         let copyMark: CopyMark?
         let index: StoreIndex
         do {
           if let failure = disk.definitionsFailure { throw failure }
-          try disk.files.syncDefinitions()
-          copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
+          guard let files = disk.files else { preconditionFailure("a log that was opened has said where it is") }
+          try files.syncDefinitions()
+          copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: log.folder)
           try catchUp(with: log, since: suspended, wasReplaced: disk.isLogReplaced)
-          index = try takeRuns(from: disk, suspended, log)
+          index = try takeRuns(from: disk, files, suspended, log)
         } catch {
           // What stopped the resumption is the news; the lock is given back in any case.
           _ = Result { try log.close() }
@@ -210,19 +221,23 @@ extension RecordStore {
     defer { disk = shared.withLock { $0 } }
     return try Log.open(
       at: path, role: .store, options: suspended.options, environment: environment, createIfAbsent: false,
-      behind: { uuid, isRefused in shared.withLock { $0.begin(uuid, suspended.end, isRefused: isRefused) } },
+      behind: { folder, uuid, isRefused in
+        shared.withLock { $0.begin(folder, uuid, suspended.end, isRefused: isRefused) }
+      },
       consumers: consumers
     ) { _ in }
   }
 
   /// Puts the runs that are on the disk under the projections, which have caught up with `log`, and makes the index that
   /// writes the next ones.
-  private func takeRuns(from disk: DiskRuns, _ suspended: Suspension, _ log: Log) throws -> StoreIndex {
+  private func takeRuns(
+    from disk: DiskRuns, _ files: IndexFiles, _ suspended: Suspension, _ log: Log
+  ) throws -> StoreIndex {
     let (own, applied) = projections.withLock { ($0.runs, $0.appliedLSN) }
     func index(_ runs: RunSet?, isListed: Bool) -> StoreIndex {
       let next = max(disk.runs?.list.nextRunNumber ?? 1, own?.list.nextRunNumber ?? 1)
       return StoreIndex(
-        runs, nextRunNumber: next, isListed: isListed, definitions: disk.definitions, files: disk.files,
+        runs, nextRunNumber: next, isListed: isListed, definitions: disk.definitions, files: files,
         options: suspended.index, log: log, projections: projections)
     }
     // Memory has everything: a run of it takes the place of what is on the disk.

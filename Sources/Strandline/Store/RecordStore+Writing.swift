@@ -13,6 +13,8 @@ extension RecordStore {
   /// saved, created and deleted becomes durable together or not at all; if it throws, nothing happened. Writers that wait
   /// together share one sync.
   ///
+  /// The closure must not wait for anything. What would wait for the closure, such as another `write`, throws `.misuse` in it.
+  ///
   /// - Returns: a receipt, after the sync: the transaction survives a crash and a power cut.
   /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;
   ///   `StrandlineError.diskFull` (nothing was written; works again when there is room), `.outcomeUnknown` (the sync
@@ -23,68 +25,71 @@ extension RecordStore {
   nonisolated(nonsending) public func write(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
   ) async throws -> Receipt {
-    try await commit(fileID, line, body).receipt
+    try await commit("write", fileID, line, body).receipt
   }
 
   /// Writes one transaction, and returns what the closure returns beside the receipt:
   ///
   /// ```swift
   /// let (visits, receipt) = try await store.write { tx in
-  ///   var page = try tx.value(Page.self, "start") ?? Page(id: "start")
-  ///   page.visits += 1
-  ///   try tx.save(page)
+  ///   let page = try tx.update(Page.self, "start") { $0.visits += 1 }
   ///   return page.visits
   /// }
   /// ```
   ///
-  /// `.value` behind the closure takes the value alone. It is returned after the sync, so it never speaks of a
+  /// `.value` behind the closure takes the value alone. A closure that is one call is the other `write`'s, unless its value is
+  /// used. The value is returned after the sync, so it never speaks of a
   /// transaction that a crash undoes. In all else this is the `write` of a closure without a value.
   ///
   /// - Throws: what the closure threw; `CancellationError` and `StrandlineError` as the other `write`.
   @discardableResult
+  @_disfavoredOverload
   nonisolated(nonsending) public func write<Value>(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
   ) async throws -> (value: Value, receipt: Receipt) {
-    try await commit(fileID, line, body)
+    try await commit("write", fileID, line, body)
   }
 
   /// `write` on a plain thread, which does the sync itself if no other writer is doing one.
   ///
-  /// - Throws: as `write`, but for `CancellationError`.
+  /// - Throws: as `write`, but for `CancellationError`; `.misuse` inside a closure of `write`, which names both calls.
   @discardableResult
   public func writeBlocking(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
   ) throws -> Receipt {
-    try commitBlocking(fileID, line, body).receipt
+    try commitBlocking("writeBlocking", fileID, line, body).receipt
   }
 
   /// `write` of a closure with a value, on a plain thread.
   ///
   /// - Throws: as `write`, but for `CancellationError`.
   @discardableResult
+  @_disfavoredOverload
   public func writeBlocking<Value>(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
   ) throws -> (value: Value, receipt: Receipt) {
-    try commitBlocking(fileID, line, body)
+    try commitBlocking("writeBlocking", fileID, line, body)
   }
 
-  nonisolated(nonsending) private func commit<Value>(
-    _ fileID: String, _ line: Int, _ body: (inout WriteTransaction) throws -> Value
+  nonisolated(nonsending) func commit<Value>(
+    _ name: String, _ fileID: String, _ line: Int, _ body: (inout WriteTransaction) throws -> Value
   ) async throws -> (value: Value, receipt: Receipt) {
-    try await CallSite(fileID, line).run(writing) {
+    let site = CallSite(fileID, line)
+    return try await site.run(writing) {
       try Task.checkCancellation()
-      let queued = try enqueue(body)
+      let queued = try enqueue(WriterCall(name, site), body)
       try await waitUntilDurable(queued.place)
       driver.withLock { $0 }?.localWriteEnded()
       return (queued.value, queued.receipt)
     }
   }
 
-  private func commitBlocking<Value>(
-    _ fileID: String, _ line: Int, _ body: (inout WriteTransaction) throws -> Value
+  func commitBlocking<Value>(
+    _ name: String, _ fileID: String, _ line: Int, _ body: (inout WriteTransaction) throws -> Value
   ) throws -> (value: Value, receipt: Receipt) {
-    try CallSite(fileID, line).run(writing) {
-      let queued = try enqueue(body)
+    let site = CallSite(fileID, line)
+    return try site.run(writing) {
+      let queued = try enqueue(WriterCall(name, site), body)
       try waitUntilDurableBlocking(queued.place)
       driver.withLock { $0 }?.localWriteEnded()
       return (queued.value, queued.receipt)
@@ -99,8 +104,9 @@ extension RecordStore {
   package func queueBlocking(
     fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Void
   ) throws -> QueuedWrite {
-    try CallSite(fileID, line).run(writing) {
-      let queued = try enqueue(body)
+    let site = CallSite(fileID, line)
+    return try site.run(writing) {
+      let queued = try enqueue(WriterCall("queueBlocking", site), body)
       return QueuedWrite(receipt: queued.receipt, place: queued.place, store: self)
     }
   }
@@ -138,17 +144,24 @@ extension RecordStore {
     }
   }
 
+  /// For tests: runs the closure as `write` does, and does not wait.
+  package func enqueue<Value>(
+    fileID: String = #fileID, line: Int = #line, _ body: (inout WriteTransaction) throws -> Value
+  ) throws -> (value: Value, receipt: Receipt, place: QueuePlace) {
+    try enqueue(WriterCall("enqueue", CallSite(fileID, line)), body)
+  }
+
   /// Runs the closure under the lock and queues its transaction. The receipt holds when its `durableLSN` is durable. A
   /// transaction that changed nothing may still have looked at what is not durable yet, so its receipt waits for that.
-  package func enqueue<Value>(
-    _ body: (inout WriteTransaction) throws -> Value
+  private func enqueue<Value>(
+    _ call: WriterCall, _ body: (inout WriteTransaction) throws -> Value
   ) throws -> (value: Value, receipt: Receipt, place: QueuePlace) {
     try requireOpen()
     try index?.makeRoom()
     // Set in the lock and not returned from it: what a lock gives out has to be Sendable, and the caller's value need not.
     var value: Value?
     do {
-      let (receipt, place) = try core.withLock { core in
+      let (receipt, place) = try core.withLock(for: call) { core in
         let lsns = try core.transact { core in
           var transaction = WriteTransaction(core: core)
           do {
@@ -176,6 +189,7 @@ extension RecordStore {
     _ body: (inout StoreCore) throws -> Void
   ) throws -> (lsns: ClosedRange<LSN>?, place: QueuePlace) {
     do {
+      try core.requireFree(for: "commit", instead: "call it when that has returned")
       try index?.makeRoom()
       return try core.withLock { core in
         let lsns = try core.transact(body).lsns

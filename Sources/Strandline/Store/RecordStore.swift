@@ -23,7 +23,7 @@ public final class RecordStore: Sendable {
   private let place: Mutex<EventSource>
   package let environment: SystemEnvironment
   /// The writer's state. Held as long as a closure of `write` runs, so no reader takes it.
-  package let core: Mutex<StoreCore>
+  package let core: WriterLock
   /// What readers look into.
   package let projections: SharedProjections
   /// The compaction that the store runs by itself; nil in one that was opened for reading only.
@@ -63,7 +63,7 @@ public final class RecordStore: Sendable {
     self.environment = environment
     self.projections = SharedProjections(projections)
     indexPlace = Mutex(index(self.projections))
-    self.core = Mutex(StoreCore(projections: self.projections, source: source, environment: environment))
+    self.core = WriterLock(StoreCore(projections: self.projections, source: source, environment: environment))
     consumers = if case .writer(let log) = source { log.consumers } else { LogConsumers() }
     self.projections.onFailure { [weak self] failed throws(StrandlineError) in try self?.rebuild(failed) }
     if case .writer(let log) = source { observe(log) }
@@ -97,16 +97,19 @@ public final class RecordStore: Sendable {
       // A log that does nothing by itself is not compacted by itself either.
       var compaction = options.compaction
       if logOptions.upkeep != .inBackground { compaction.deadRatio = nil }
-      var files = IndexFiles(path, environment.system, cacheBytesMax: options.index.cacheBytesMax)
-      var opening = IndexOpening(files, ignoringRuns: false, spillingAt: options.index.unstoredCountMax)
+      let cache = BlockCache(bytesMax: options.index.cacheBytesMax)
+      var opening = IndexOpening(
+        environment.system, cache, ignoringRuns: options.index.ignoresRuns,
+        spillingAt: options.index.unstoredCountMax)
       let log: Log
       do {
         log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
       } catch  where opening.hasFailed {
-        opening = IndexOpening(files, ignoringRuns: true, spillingAt: options.index.unstoredCountMax)
+        opening = IndexOpening(
+          environment.system, cache, ignoringRuns: true, spillingAt: options.index.unstoredCountMax)
         log = try open(path, logOptions, environment.system, createIfAbsent, &opening)
       }
-      files.storeUUID = log.storeUUID
+      let files = IndexFiles(log.folder, environment.system, storeUUID: log.storeUUID, cache: cache)
       do {
         if let failure = opening.definitionsFailure { throw failure }
         try files.syncDefinitions()
@@ -116,11 +119,11 @@ public final class RecordStore: Sendable {
         throw error
       }
       let opened = opening.finish(at: log.durableLSN)
-      let copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: path)
+      let copyMark = try CopyMark(ownerBytes: log.ownerBytes, of: log.folder)
       let store = RecordStore(
-        path: path, source: .writer(log), environment: environment.system, projections: opened.projections,
+        path: log.path, source: .writer(log), environment: environment.system, projections: opened.projections,
         compaction: compaction
-      ) { [files] projections in
+      ) { projections in
         StoreIndex(
           opened, files: files, options: options.index, log: log, projections: projections)
       }
@@ -140,7 +143,7 @@ public final class RecordStore: Sendable {
     defer { opening = shared.withLock { $0 } }
     return try Log.open(
       at: path, role: .store, options: options, environment: environment, createIfAbsent: createIfAbsent,
-      behind: { uuid, isRefused in shared.withLock { $0.begin(uuid, isRefused: isRefused) } }
+      behind: { folder, uuid, isRefused in shared.withLock { $0.begin(folder, uuid, isRefused: isRefused) } }
     ) { found in
       try shared.withLock { try $0.apply(found) }
     }
@@ -150,12 +153,14 @@ public final class RecordStore: Sendable {
   private func rebuild(_ failed: RunSet) throws(StrandlineError) {
     do {
       if let index, try index.rebuild(failed) { return }
-      let files = IndexFiles(path, environment, cacheBytesMax: 0)
+      let files = IndexFiles(source.folder, environment, cache: BlockCache(bytesMax: 0))
       let applied = projections.appliedLSN
       let (opened, reader) = try IndexOpening.folding(files, spillingAt: nil, upTo: applied)
       // What was compacted behind what is shown here gives another moment: views of this one have expired then.
       if reader.rewrittenLSN <= applied.rawValue, opened.projections.appliedLSN == applied {
-        projections.withLock { $0.adopt(opened.projections) }
+        projections.withLock { state in
+          if failed.hasLied { _ = state.replace(with: opened.projections) } else { state.adopt(opened.projections) }
+        }
       } else {
         projections.replace(with: try IndexOpening.folding(files, spillingAt: nil).opened.projections)
       }
@@ -167,8 +172,8 @@ public final class RecordStore: Sendable {
 
   /// Opens the store for reading only: takes no lock, changes no byte, and works while another process writes.
   ///
-  /// It shows what was promised durable when it was opened, at most a fifth of a second old then, until `refresh()` brings
-  /// it up to date.
+  /// It shows what was durable when it was opened, all that a `write` had returned for before, until `refresh()` brings it up
+  /// to date. Of a store that is written with `durability: .ordered` it shows what the last full sync has covered.
   ///
   /// - Throws: `StrandlineError`: `.noSuchStore`, `.notAStore`, `.damaged`, `.fromTheFuture`, `.io`.
   /// - Complexity: O(events since the writing process wrote its index last), or O(bytes of the log) if it has written none.
@@ -176,10 +181,12 @@ public final class RecordStore: Sendable {
     at path: String, environment: StoreEnvironment = .real, fileID: String = #fileID, line: Int = #line
   ) throws -> RecordStore {
     try CallSite(fileID, line).run("cannot read the store at '\(path)'") {
+      let system = environment.system
+      let folder = try LogReader.folder(of: path, environment: system)
       let (opened, reader) = try IndexOpening.reading(
-        IndexFiles(path, environment.system, cacheBytesMax: IndexOptions().cacheBytesMax))
+        IndexFiles(folder, system, cache: BlockCache(bytesMax: IndexOptions().cacheBytesMax)))
       return RecordStore(
-        path: path, source: .reader(reader), environment: environment.system, projections: opened.projections)
+        path: reader.path, source: .reader(reader), environment: system, projections: opened.projections)
     }
   }
 
@@ -201,6 +208,7 @@ public final class RecordStore: Sendable {
   ///   failing disk while it closed; then all that was acknowledged is safe, and the message says so. The store is closed
   ///   all the same.
   public func close(fileID: String = #fileID, line: Int = #line) async throws {
+    try requireNoClosure(of: "close", CallSite(fileID, line))
     isClosed.store(true, ordering: .releasing)
     let driver = driver.withLock { driver in
       defer { driver = nil }
@@ -211,7 +219,10 @@ public final class RecordStore: Sendable {
   }
 
   /// The same on a plain thread, for a store without an engine.
+  ///
+  /// - Throws: as `close`; `.misuse` inside a closure of `write`, and nothing was closed.
   public func closeBlocking(fileID: String = #fileID, line: Int = #line) throws {
+    try requireNoClosure(of: "closeBlocking", CallSite(fileID, line))
     isClosed.store(true, ordering: .releasing)
     settledWaiters.close()
     observers.close()
@@ -223,6 +234,11 @@ public final class RecordStore: Sendable {
       _ = try? index?.close(Self.closed(path))
       try CallSite(fileID, line).run("closing the store at '\(path)'") { try log.close() }
     }
+  }
+
+  /// Refuses a call inside a closure of `write` that would wait until the closure has ended.
+  func requireNoClosure(of name: String, _ site: CallSite) throws {
+    try site.run(name) { try core.requireFree(for: name, instead: "call it when that has returned") }
   }
 
   /// Refuses a call after `close`, also where it would need nothing from the log.

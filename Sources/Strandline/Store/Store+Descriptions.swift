@@ -36,6 +36,8 @@ extension MutationOutcome: CustomStringConvertible {
     case .deletedOnServer: "deleted on the server"
     case .rejected(let code, let reason): "rejected: \(code)\(reason.isEmpty ? "" : ", \(reason)")".oneLine
     case .discarded: "discarded"
+    case .partlyLost(let fields): "merged, but for \(fields.joined(separator: ", "))".oneLine
+    case .lost: "lost"
     }
   }
 }

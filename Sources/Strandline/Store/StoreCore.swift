@@ -28,6 +28,8 @@ package struct StoreCore: ~Copyable, Sendable {
   private var hasOpened = false
   /// The bodies of events that are appended and not known to be durable.
   private var inFlight = BodiesInFlight()
+  /// The versions of values that show what is not known to be durable.
+  let versions = VersionsInFlight()
   private var openTransaction: (first: LSN, log: LogTransaction)?
   /// Where an event is encoded: its memory is used again for the next one.
   private var body = ByteWriter(capacity: 1024)
@@ -145,6 +147,7 @@ package struct StoreCore: ~Copyable, Sendable {
     } catch {
       projections.withLock { $0.undo(to: before) }
       inFlight.removeLast(after: before)
+      versions.undo(after: before)
       hasOpened = opened
       writer = name
       throw error
@@ -269,6 +272,7 @@ package struct StoreCore: ~Copyable, Sendable {
   private mutating func settle(_ durable: LSN) {
     projections.withLock { $0.trim(upTo: durable) }
     inFlight.removeFirst(through: durable)
+    versions.settle(through: durable)
   }
 
   private mutating func undo(to durable: LSN) {
@@ -278,6 +282,7 @@ package struct StoreCore: ~Copyable, Sendable {
       return state.sync.tenures.last
     }
     inFlight.removeLast(after: durable)
+    versions.undo(after: durable)
     hasOpened = last?.tenure == tenure && last?.writer == writer
   }
 
@@ -307,7 +312,7 @@ package struct StoreCore: ~Copyable, Sendable {
   // MARK: Reading what is appended
 
   /// An event, durable or not.
-  package func event(at lsn: LSN) throws -> Event {
+  package func event(at lsn: LSN) throws(StrandlineError) -> Event {
     if let found = appended(lsn) { return try EventSource.decode(found) }
     return try source.event(at: lsn)
   }
@@ -321,40 +326,68 @@ package struct StoreCore: ~Copyable, Sendable {
     }
   }
 
-  /// The version that an event holds.
-  package func load(_ lsn: LSN) throws -> LoadedVersion {
-    guard let loaded = try LoadedVersion(event(at: lsn), at: lsn) else {
-      throw StrandlineError(.damaged, "event \(lsn) should hold a version of a record and does not")
+  /// An event of a record.
+  ///
+  /// - Throws: an error of a lying index if it is another record's.
+  private func event(at lsn: LSN, of id: RecordID) throws(StrandlineError) -> Event {
+    let event = try event(at: lsn)
+    try event.checkIsOf(id, at: lsn)
+    return event
+  }
+
+  /// The version of a record that an event holds.
+  package func load(_ lsn: LSN, of id: RecordID) throws(StrandlineError) -> LoadedVersion {
+    guard let loaded = try LoadedVersion(event(at: lsn, of: id), at: lsn) else {
+      throw StrandlineError(lyingIndex: "event \(lsn) should hold a version of '\(id)' and does not", lsns: lsn...lsn)
     }
     return loaded
   }
 
-  /// What the app sees of a record by its entry, without stamps; nil if it sees none.
-  func shown(_ entry: RecordEntry) throws -> ShownVersion? {
+  /// What is known of a record, and what the app sees of it.
+  func look(_ id: RecordID) throws(StrandlineError) -> (known: KnownRecord, current: LoadedVersion?) {
+    try projections.rebuilding { () throws(StrandlineError) in
+      let known = try projections.look(id)
+      guard let entry = known.entry else { return (known, nil) }
+      return (known, try view(id, entry))
+    }
+  }
+
+  /// What the app sees of a record, without stamps, and its entry; nil if it sees none.
+  func shown(_ id: RecordID) throws(StrandlineError) -> (entry: RecordEntry, version: ShownVersion)? {
+    try projections.rebuilding { () throws(StrandlineError) in
+      guard let entry = try projections.entry(id), let shown = try shown(id, entry) else { return nil }
+      return (entry, shown)
+    }
+  }
+
+  private func shown(_ id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> ShownVersion? {
     guard let lsn = entry.view else { return nil }
-    let shown = if let found = appended(lsn) { try ShownVersion(found) } else { try source.version(at: lsn) }
+    let shown: ShownVersion?
+    if let found = appended(lsn) {
+      shown = try ShownVersion(found, of: id)
+    } else {
+      shown = try source.version(at: lsn, of: id)
+    }
     guard let shown else {
-      throw StrandlineError(.damaged, "event \(lsn) should hold a version of a record and does not")
+      throw StrandlineError(lyingIndex: "event \(lsn) should hold a version of '\(id)' and does not", lsns: lsn...lsn)
     }
     return shown
   }
 
   /// What the app sees of a record, with everything that is appended; nil if it sees none.
-  package func view(_ id: RecordID) throws -> LoadedVersion? {
-    try projections.entry(id).flatMap { try view($0) }
-  }
+  package func view(_ id: RecordID) throws(StrandlineError) -> LoadedVersion? { try look(id).current }
 
-  /// The same, of a record's entry.
-  package func view(_ entry: RecordEntry) throws -> LoadedVersion? {
+  /// The same, by the record's entry.
+  private func view(_ id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> LoadedVersion? {
     guard let lsn = entry.view else { return nil }
-    if entry.pending == nil { return try base(of: entry) }
-    return try load(lsn)
+    if entry.pending == nil { return try base(of: id, entry) }
+    return try load(lsn, of: id)
   }
 
   /// The base of a record as other devices know it.
-  package func base(of entry: RecordEntry) throws -> LoadedVersion? {
+  package func base(of id: RecordID, _ entry: RecordEntry) throws(StrandlineError) -> LoadedVersion? {
     guard let base = entry.base else { return nil }
-    return try Self.base(base, load(base.content), projections.sync)
+    return try Self.base(base, load(base.content, of: id), projections.sync)
   }
 
   /// An acknowledged mutation as a version of the server: its `seen` names itself, and times from the future are clamped
@@ -371,8 +404,8 @@ package struct StoreCore: ~Copyable, Sendable {
   }
 
   /// The lives that a record of the app's view continues.
-  package func births(_ lsn: LSN) throws -> Set<Birth> {
-    switch try event(at: lsn) {
+  package func births(_ lsn: LSN, of id: RecordID) throws(StrandlineError) -> Set<Birth> {
+    switch try event(at: lsn, of: id) {
     case .saved(let event): event.births
     case .merged(let event): event.births
     case .fetchedSave(let event): event.births

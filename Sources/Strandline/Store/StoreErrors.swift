@@ -101,6 +101,7 @@ extension StrandlineError {
     case .damaged, .missingSegment, .foreignSegment, .noSuchLSN: .damaged
     case .compacted, .changing: .outdated
     case .fromTheFuture: .fromTheFuture
+    case .replaced: .storeReplaced
     case .full: .diskFull
     case .io: .io
     case .rejected: error.isFull ? .diskFull : .io

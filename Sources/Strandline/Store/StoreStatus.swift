@@ -39,7 +39,8 @@ public struct StoreStatus: Hashable, Sendable {
     public var lostReason: ZoneLoss?
     /// The same in words, such as the server's.
     public var lostWords: String
-    /// It is being fetched from its beginning. Until that has ended, what the server has deleted may still stand here.
+    /// It is being fetched from its beginning. Until that has ended, and the server has been asked for each record that the fetch did
+    /// not show, what it has deleted may still stand here.
     public var ghostsPossible: Bool
     /// Records that the server has listed and that are still to be fetched (`FirstFetch.recentFirst`); those of one page count
     /// until the last of them is here.

@@ -29,6 +29,7 @@ struct PastEntries: Sendable {
       guard let event = try source.eventIfKept(at: place), let shown = try ShownVersion(event, at: place) else {
         throw StrandlineError(expired: lsn, "event \(place) was compacted since the view was taken")
       }
+      try event.checkIsOf(id, at: place)
       var system = shown.system
       if system == nil, let base = entry.base {
         switch try source.eventIfKept(at: base.version) {
@@ -175,7 +176,7 @@ extension RecordStore {
         do { return StoreView(try reading.entries(), before: present) } catch let error as StrandlineError
           where error.isOfIndex
         {
-          try projections.rebuildIfFailed()
+          try projections.discardIndex(error)
         }
       }
       var reading = PastReading(present, asOf: position)

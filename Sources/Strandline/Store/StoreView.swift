@@ -237,7 +237,7 @@ public final class StoreView: Sendable {
         return
       } catch let error as StrandlineError where error.isOfIndex {
         // Behind the last record that was handed out, in runs that were made anew.
-        try store.projections.rebuildIfFailed()
+        try store.projections.discardIndex(error)
       }
     }
   }

@@ -28,6 +28,7 @@
 /// | an optional of one of these | the same; nil is null |
 /// | ``Parent`` | none: the record's parent |
 /// | `SystemFields?` | none: the server's metadata, when the record was read; a save leaves it as it is |
+/// | ``RecordVersion`` | none: what the record was when it was read, so that a save changes what was changed since |
 ///
 /// Anything else cannot be in a CloudKit field: a save throws `.typeMismatch` and names the property.
 ///
@@ -52,9 +53,13 @@ public protocol SyncRecord: Codable, Identifiable, Sendable where ID: RecordName
   /// A field that a save of this type wrote as nil is nil, and not absent. Of a record that another tool wrote, no field
   /// is known to be null: an absent one has the prototype's value.
   static var prototype: Self? { get }
-  /// Brings a record that another version of the app wrote into the form that this type reads; nothing by default. It gets a
-  /// copy of the record before each read of a value, and must depend on nothing else. What it makes is stored with the next
-  /// save of the value.
+  /// Brings a record into the form that this type reads, for typed reads alone: queries, indexes, observers and exports see what
+  /// is stored. Nothing by default.
+  ///
+  /// It gets a copy of the record before each read and each edit of a value, and must depend on nothing else. What it makes, and
+  /// what it removes, is stored with the next save or update that changes the value; `RecordStore.migrateAll` stores it for all
+  /// records at once. A field that has only another name needs no migration: name it in `CodingKeys`, and older versions of the
+  /// app go on reading it. A field whose rule is `.counter` is better left as it is: two devices that migrate it both add to it.
   ///
   /// ```swift
   /// struct Note: SyncRecord {
@@ -84,81 +89,6 @@ extension SyncRecord {
   public var recordID: RecordID { Self.recordID(id) }
   /// The identity under which the value with an ID is stored.
   public static func recordID(_ id: ID) -> RecordID { RecordID(id.recordName, zone: zone) }
-}
-
-extension WriteTransaction {
-  /// Saves a typed value. Fields that the type does not know survive.
-  ///
-  /// - Throws: `StrandlineError` as `save(_:)` of a record; `.typeMismatch` if a property cannot be stored.
-  public mutating func save<Value: SyncRecord>(_ value: Value, fileID: String = #fileID, line: Int = #line) throws {
-    try CallSite(fileID, line).run("saving record '\(value.recordID)'") { try put(value, creating: false) }
-  }
-
-  /// Begins a new life under a typed value's name.
-  ///
-  /// - Throws: `StrandlineError` as `create(_:)` of a record; `.typeMismatch` if a property cannot be stored.
-  public mutating func create<Value: SyncRecord>(
-    _ value: Value, fileID: String = #fileID, line: Int = #line
-  ) throws {
-    try CallSite(fileID, line).run("creating record '\(value.recordID)'") { try put(value, creating: true) }
-  }
-
-  /// Deletes a typed value's record; false if it does not live.
-  @discardableResult
-  public mutating func delete<Value: SyncRecord>(
-    _ value: Value, fileID: String = #fileID, line: Int = #line
-  ) throws -> Bool { try delete(value.recordID, fileID: fileID, line: line) }
-
-  /// Deletes a record by its type and name; false if it does not live.
-  @discardableResult
-  public mutating func delete<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
-  ) throws -> Bool {
-    try delete(Value.recordID(id), fileID: fileID, line: line)
-  }
-
-  /// A typed value as this transaction sees it; nil if it does not live.
-  ///
-  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type, `.missingField` if it
-  ///   lacks one.
-  public func value<Value: SyncRecord>(
-    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
-  ) throws -> Value? {
-    let id = Value.recordID(id)
-    return try CallSite(fileID, line).run("reading record '\(id)'") {
-      try find(id).map { try RecordDecoder.decode(type, from: $0, PrototypeFields(type)) }
-    }
-  }
-
-  private mutating func put<Value: SyncRecord>(_ value: Value, creating: Bool) throws {
-    let id = value.recordID
-    let encoded = try RecordEncoder.encode(value)
-    // Only a type with a prototype reads an absent field and a null as two things.
-    let keepsNulls = encoded.fields.contains { $0.value == nil } && Value.prototype != nil
-    guard let current = try find(id) else {
-      return try putNew(
-        id, Value.recordType, keepsNulls ? encoded.fields : encoded.fields.filter { $0.value != nil },
-        parent: encoded.parent ?? nil, creating: creating)
-    }
-    try put(merge(encoded, keepsNulls: keepsNulls, into: current, Value.recordType), creating: creating)
-  }
-
-  /// The record that lives, with a value's fields in it.
-  private func merge(
-    _ encoded: EncodedRecord, keepsNulls: Bool, into record: Record, _ type: String
-  ) throws -> Record {
-    guard record.type == type else {
-      throw StrandlineError(
-        .typeMismatch,
-        "record '\(record.id)' is a '\(record.type)' and cannot become a '\(type)': a record keeps its type for life; "
-          + "delete it and create it anew")
-    }
-    var record = record
-    for field in encoded.fields { record[field.name] = field.value }
-    if keepsNulls { record.nulls.formUnion(encoded.fields.lazy.filter { $0.value == nil }.map(\.name)) }
-    if case .some(let parent) = encoded.parent { record.parent = parent }
-    return record
-  }
 }
 
 extension RecordStore {

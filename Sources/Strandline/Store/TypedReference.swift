@@ -27,6 +27,17 @@ public struct TypedReference<Target: SyncRecord>: Hashable, Sendable, Codable {
     self.action = action
   }
 
+  /// Equal if it names the same record, to the byte, with the same action.
+  public static func == (left: TypedReference, right: TypedReference) -> Bool {
+    CloudName(left.id.recordName) == CloudName(right.id.recordName) && left.action == right.action
+  }
+
+  /// Hashes what is compared.
+  public func hash(into hasher: inout Hasher) {
+    hasher.combine(CloudName(id.recordName))
+    hasher.combine(action)
+  }
+
   private enum Key: String, CodingKey { case recordName, action }
 
   /// Reads the target's name and the action.
@@ -74,6 +85,14 @@ public struct Parent<Target: SyncRecord>: Hashable, Sendable, Codable {
 
   /// Names the record with an ID as the parent.
   public init(id: Target.ID) { self.id = id }
+
+  /// Equal if it names the same record, to the byte.
+  public static func == (left: Parent, right: Parent) -> Bool {
+    CloudName(left.id.recordName) == CloudName(right.id.recordName)
+  }
+
+  /// Hashes what is compared.
+  public func hash(into hasher: inout Hasher) { hasher.combine(CloudName(id.recordName)) }
 
   /// Reads the parent's name.
   public init(from decoder: any Decoder) throws {

@@ -19,7 +19,7 @@ extension StoreCore {
 
 /// A transaction that is being written. It sees everything that was written before it, durable or not.
 public struct WriteTransaction: ~Copyable {
-  private var core: StoreCore
+  private(set) var core: StoreCore
   /// Whose store this is, as far as it was known when the transaction began.
   private let account: Account
   /// What it has changed in zones in which it is uploaded together.
@@ -41,13 +41,30 @@ public struct WriteTransaction: ~Copyable {
   }
 
   /// The record as this transaction sees it.
-  func find(_ id: RecordID) throws -> Record? {
+  func find(_ id: RecordID) throws -> Record? { try findPlaced(id)?.record }
+
+  /// The same, and the event that holds it.
+  func findPlaced(_ id: RecordID) throws -> (record: Record, lsn: LSN)? {
     let id = account.canonical(id)
-    guard let entry = try core.projections.entry(id), let shown = try core.shown(entry) else { return nil }
+    guard let (entry, shown) = try core.shown(id), let lsn = entry.view else { return nil }
     let system = entry.base.map {
       SystemFields(changeTag: $0.changeTag, modified: $0.modifiedMilliseconds.map { Touch(milliseconds: $0) })
     }
-    return shown.record(id, system: shown.system ?? system)
+    return (shown.record(id, system: shown.system ?? system), lsn)
+  }
+
+  /// Refuses an edit of a record that does not live.
+  func requireLiving(_ id: RecordID) throws -> (record: Record, lsn: LSN) {
+    if let found = try findPlaced(id) { return found }
+    if let deletion = try core.projections.look(account.canonical(id)).deletion { throw Self.wasDeleted(id, deletion) }
+    throw StrandlineError(.noSuchRecord, "there is no record '\(id)' to edit; create it, if it is to be")
+  }
+
+  private static func wasDeleted(_ id: RecordID, _ deletion: DeletionEntry) -> StrandlineError {
+    StrandlineError(
+      .recordWasDeleted,
+      "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
+        + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
   }
 
   /// Whether a record was deleted and no life of it is left, as this transaction sees it.
@@ -138,7 +155,7 @@ public struct WriteTransaction: ~Copyable {
     try append(
       .deleted(
         Deleted(
-          id: id, births: try core.births(view), base: entry.base?.version ?? .none, time: core.tick(),
+          id: id, births: try core.births(view, of: id), base: entry.base?.version ?? .none, time: core.tick(),
           tenure: core.tenure)), known: known)
     return true
   }
@@ -173,18 +190,12 @@ public struct WriteTransaction: ~Copyable {
   private func look(
     _ id: RecordID, _ type: String, creating: Bool
   ) throws -> (known: KnownRecord, current: LoadedVersion?) {
-    let known = try core.projections.look(id)
-    let current = try known.entry.flatMap { try core.view($0) }
+    let (known, current) = try core.look(id)
     if creating, current != nil {
       throw StrandlineError(
         .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it anew")
     }
-    if current == nil, !creating, let deletion = known.deletion {
-      throw StrandlineError(
-        .recordWasDeleted,
-        "record '\(id)' was deleted \(deletion.isLocal ? "here" : "at the server") (event \(deletion.lsn)); "
-          + "a save does not bring it back: create it to begin a new life under this name (--recreate)")
-    }
+    if current == nil, !creating, let deletion = known.deletion { throw Self.wasDeleted(id, deletion) }
     if let current, current.version.type != type {
       throw StrandlineError(
         .typeMismatch,
@@ -225,7 +236,7 @@ public struct WriteTransaction: ~Copyable {
     }
     for field in fields { try Self.check(field.name, field.value, in: id) }
     let count = fields.count
-    let seen = try known.entry.flatMap { try core.base(of: $0) }?.version.stamp.seen ?? [:]
+    let seen = try known.entry.flatMap { try core.base(of: id, $0) }?.version.stamp.seen ?? [:]
     var time = core.tick()
     // A clock that was set back may show the time at which a life began that is over.
     while known.deletion?.births.contains(Birth(time: time, writer: core.writer)) == true { time = core.tick() }

@@ -7,48 +7,96 @@
 import StrandlineSystem
 
 /// An unsettled edit, and a version of the server that does not contain it.
-struct ConflictMerge {
+package struct ConflictMerge {
   /// The edit's version; times from the future are clamped.
-  let edit: Version
+  package let edit: Version
   /// The fields that it changed.
-  let changed: Set<String>
-  let server: Version
+  package let changed: Set<String>
+  package let server: Version
   /// The version that both were made from; nil if it is not known.
-  let ancestor: Version?
+  package let ancestor: Version?
   /// Who writes a value that is neither side's.
-  let writer: WriterID
+  package let writer: WriterID
+  /// Of the fields that the edit changed, those in which the server's version has the edit's own write: an answer was lost, or a
+  /// copy of this store has sent it. There is nothing to decide about them.
+  package var own: Set<String> = []
 
-  /// Whether both sides changed the record, to different values. If not, the edit is moved to the new base and nothing is
-  /// said of it.
-  var isConflict: Bool {
-    guard edit.fields != server.fields, let ancestor else { return edit.fields != server.fields }
-    return ancestor.fields != server.fields || changed.contains { server.rewrites($0, of: ancestor) }
+  /// A copy of this store wrote the server's version, or what it was made from, and may have sent the edit: what the two count
+  /// cannot be told apart. Of equal values there is one write then, and a counter takes the greater number, so that nothing is
+  /// counted twice.
+  package var mayBeOfCopy = false
+
+  package init(edit: Version, changed: Set<String>, server: Version, ancestor: Version?, writer: WriterID) {
+    (self.edit, self.changed, self.server, self.ancestor, self.writer) = (edit, changed, server, ancestor, writer)
+  }
+
+  /// Whether the rules of a type have to decide, because both sides changed the record since they had it in common: to
+  /// different values, or to equal ones that come to another value by their rule. If not, the edit is moved to the new base
+  /// and nothing is said of it.
+  package func isConflict(_ rules: TypeRules) -> Bool {
+    guard let ancestor else { return edit.fields != server.fields }
+    guard ancestor.fields != server.fields || changed.contains(where: { server.rewrites($0, of: ancestor) }) else {
+      return false
+    }
+    if edit.fields != server.fields { return true }
+    switch rules.record {
+    // The values are equal, so neither side loses.
+    case .serverWins, .clientWins: return false
+    case .resolver: return changed.contains { isOfBoth($0) }
+    case .join: return rules.fields.contains { decide($0.key, by: $0.value).isOfBoth }
+    }
   }
 
   /// Field by field: by the field's rule, or the later change.
-  func byField(_ rules: [String: FieldRule]) -> Version {
+  package func byField(_ rules: [String: FieldRule]) -> Version {
     var result = Join.join(edit, server)
-    for (name, rule) in rules where edit.fields[name] != server.fields[name] {
-      guard let value = value(of: name, by: rule) else { continue }
-      put(value, name, into: &result)
+    for (name, rule) in rules {
+      switch decide(name, by: rule) {
+      case .later: break
+      case .value(let value), .both(let value): put(value, name, into: &result)
+      }
     }
     return result
   }
 
   /// The edit's changes, and of all other fields the server's.
-  func clientWins() -> Version {
+  package func clientWins() -> Version {
     var result = joinedServer
     for name in changed { put(edit.fields[name], name, into: &result) }
     return result
   }
 
   /// What a resolver returned. A field that it left out is null.
-  func resolved(_ record: Record) -> Version {
+  package func resolved(_ record: Record) -> Version {
     var fields = record.fields.mapValues { $0.relative(to: record.id.zone) }
     if let parent = record.parent { fields[Version.parentField] = .reference(Reference(parent)) }
     var result = joinedServer
     for name in Set(server.names).union(edit.names).union(fields.keys) { put(fields[name], name, into: &result) }
     return result
+  }
+
+  /// What a conflict's result says of each field that one of the sides changed and that does not have its value, in the order
+  /// of their names.
+  ///
+  /// - Parameters:
+  ///   - rules: of fields, where they decided; nil: the record's own rule did.
+  ///   - standard: the rule of a field without one.
+  package func decisions(_ result: Version, _ rules: [String: FieldRule]?, standard: String) -> [Conflicted.Field] {
+    var decided: [Conflicted.Field] = []
+    for name in Set(edit.names).union(server.names).union(result.names) {
+      let (ours, theirs, left) = (edit.fields[name], server.fields[name], result.fields[name])
+      let isOurs = changed.contains(name) && !own.contains(name)
+      let isTheirs = serverChanged(name) ?? (ours != theirs && server.stamp.fields[name] != nil)
+      let rule = rules?[name]
+      let isSum = rule.map { decide(name, by: $0).isOfBoth } ?? false
+      let isLost = (here: isOurs && left != ours && !isSum, there: isTheirs && left != theirs && !isSum)
+      guard isLost.here || isLost.there || (isSum && isOurs && isTheirs) else { continue }
+      decided.append(
+        Conflicted.Field(
+          name: name, rule: rule.map { "\($0)" } ?? standard,
+          loser: Conflicted.Loser(here: isLost.here, there: isLost.there)))
+    }
+    return decided.sorted { $0.name.precedesByUTF8($1.name) }
   }
 
   /// The server's version, that has seen what the edit has.
@@ -74,75 +122,56 @@ struct ConflictMerge {
 
   // MARK: Fields
 
-  /// The value of a field whose values differ; nil: the later change. `.some(nil)`: null.
-  private func value(of name: String, by rule: FieldRule) -> FieldValue?? {
+  /// What becomes of a field.
+  private enum Decision {
+    /// The later change, as in every field without a rule.
+    case later
+    /// One side's value, which may be null.
+    case value(FieldValue?)
+    /// What the changes of both come to.
+    case both(FieldValue?)
+
+    var isOfBoth: Bool { if case .both = self { true } else { false } }
+  }
+
+  /// Whether both sides changed a field since they had it in common, each by a write of its own.
+  private func isOfBoth(_ name: String) -> Bool {
+    changed.contains(name) && !own.contains(name) && serverChanged(name) == true
+      && !(mayBeOfCopy && edit.fields[name] == server.fields[name])
+  }
+
+  /// Whether the server's side changed a field since both had it in common, if only to the same value; nil without an ancestor.
+  private func serverChanged(_ name: String) -> Bool? {
+    ancestor.map { $0.fields[name] != server.fields[name] || server.rewrites(name, of: $0) }
+  }
+
+  /// What a rule makes of a field: nothing where the values are equal, unless both sides have changed it to get there.
+  private func decide(_ name: String, by rule: FieldRule) -> Decision {
     let (ours, theirs) = (edit.fields[name], server.fields[name])
+    let isRivalry = isOfBoth(name)
+    guard rule != .join, ours != theirs || isRivalry else { return .later }
+    if !isRivalry, let serverChanged = serverChanged(name) { return .value(serverChanged ? theirs : ours) }
+    let decision = decide(ours, theirs, by: rule, name)
+    if case .both(let value) = decision, value == ours, value == theirs { return .later }
+    return decision
+  }
+
+  private func decide(_ ours: FieldValue?, _ theirs: FieldValue?, by rule: FieldRule, _ name: String) -> Decision {
     switch rule {
-    case .join: return nil
-    case .serverWins: return .some(theirs)
-    case .clientWins: return .some(changed.contains(name) ? ours : theirs)
+    case .join: return .later
+    case .serverWins: return .value(theirs)
+    case .clientWins: return .value(changed.contains(name) ? ours : theirs)
     case .union, .counter, .greatest:
-      if let ancestor {
-        if ancestor.fields[name] == theirs { return .some(ours) }
-        if ancestor.fields[name] == ours { return .some(theirs) }
-      }
       // A null of one side is a removal of the whole value, by which these rules do not go.
-      guard let ours, let theirs else { return nil }
-      let merged =
-        switch rule {
-        case .union: Self.union(ours, theirs, ancestor.map { $0.fields[name] })
-        case .counter: Self.sum(ours, theirs, ancestor.map { $0.fields[name] })
-        default: Self.greatest(ours, theirs)
-        }
-      return merged.map { .some($0) }
-    }
-  }
-
-  /// Three-way, an addition wins. In the order of the items' bytes, so that every order of merges gives one list.
-  ///
-  /// - Parameter before: the ancestor's value, which may be null; nil: there is no ancestor.
-  private static func union(_ left: FieldValue, _ right: FieldValue, _ before: FieldValue??) -> FieldValue? {
-    guard case .list(let kind, let ours) = left, case .list(let otherKind, let theirs) = right,
-      kind == otherKind || ours.isEmpty || theirs.isEmpty
-    else { return nil }
-    var ancestor: Set<FieldValue> = []
-    if case .list(_, let items)?? = before { ancestor = Set(items) }
-    let (mine, other) = (Set(ours), Set(theirs))
-    let kept = mine.union(other).filter { !ancestor.contains($0) || (mine.contains($0) && other.contains($0)) }
-    let ordered = kept.map { item in
-      var writer = ByteWriter()
-      FieldCodec.encode(item, into: &writer)
-      return (bytes: writer.bytes, item: item)
-    }.sorted { $0.bytes.lexicographicallyPrecedes($1.bytes) }
-    return .list(ours.isEmpty ? otherKind : kind, ordered.map(\.item))
-  }
-
-  /// - Parameter before: as of `union`. A null is 0.
-  private static func sum(_ left: FieldValue, _ right: FieldValue, _ before: FieldValue??) -> FieldValue? {
-    guard let before else { return greatest(left, right) }
-    switch (left, right, before) {
-    case (.int64(let ours), .int64(let theirs), .int64), (.int64(let ours), .int64(let theirs), nil):
-      var ancestor: Int64 = 0
-      if case .int64(let number)? = before { ancestor = number }
-      let (added, wraps) = ours.subtractingReportingOverflow(ancestor)
-      let (sum, overflows) = theirs.addingReportingOverflow(added)
-      return wraps || overflows ? greatest(left, right) : .int64(sum)
-    case (.double(let ours), .double(let theirs), .double), (.double(let ours), .double(let theirs), nil):
-      var ancestor = 0.0
-      if case .double(let number)? = before { ancestor = number }
-      let sum = theirs + (ours - ancestor)
-      return sum.isFinite ? .double(sum) : greatest(left, right)
-    default: return nil
-    }
-  }
-
-  private static func greatest(_ left: FieldValue, _ right: FieldValue) -> FieldValue? {
-    switch (left, right) {
-    case (.int64(let ours), .int64(let theirs)): .int64(max(ours, theirs))
-    case (.double(let ours), .double(let theirs)): .double(max(ours, theirs))
-    case (.date(let ours), .date(let theirs)): .date(milliseconds: max(ours, theirs))
-    case (.string(let ours), .string(let theirs)): ours.precedesByUTF8(theirs) ? right : left
-    default: nil
+      guard let ours, let theirs else { return .later }
+      let before = mayBeOfCopy && rule == .counter ? nil : ancestor.map { $0.fields[name] }
+      // Without an ancestor, and where the sum has no number, the greater one is nearest to what both have counted.
+      let greater = FieldMerge.greatest(ours, theirs).map(Decision.value) ?? .later
+      return switch rule {
+      case .union: FieldMerge.union(ours, theirs, before).map(Decision.both) ?? .later
+      case .counter: FieldMerge.sum(ours, theirs, before).map(Decision.both) ?? greater
+      default: greater
+      }
     }
   }
 }

@@ -28,9 +28,21 @@ extension Intake {
   mutating func list(_ server: ServerRecord, _ id: RecordID, _ core: inout StoreCore) throws {
     let entry = try core.projections.entry(id)
     let (tag, modified) = (server.system.changeTag ?? "", server.system.modified?.milliseconds)
-    if let base = entry?.base, base.changeTag == tag, base.modifiedMilliseconds == modified {
+    if let base = entry?.base, base.changeTag.equalsUTF8(tag), base.modifiedMilliseconds == modified {
       taken.report.echoes += 1
       taken.touched.insert(id)
+      return
+    }
+    if let known = entry?.base?.modifiedMilliseconds, let modified, modified < known {
+      // As of a page that shows the fields: what the version has seen says the answer to a lookup, and that it is what the
+      // feed shows stays known.
+      taken.report.blocked += 1
+      taken.touched.insert(id)
+      try core.append(
+        .blocked(
+          Blocked(
+            id: id, subject: .version, changeTag: tag, births: [], consequence: .lookup,
+            words: "a version that is older by the server's clock than the one that is known here")))
       return
     }
     if entry?.pending != nil { taken.listedAndOwed.append(id.name) }
@@ -59,13 +71,18 @@ extension Intake {
     guard let base else { return true }
     let (known, new) = (base.version.stamp, arrival.version.stamp)
     guard !known.births.isDisjoint(with: new.births) else { return false }
-    if arrival.isStamped, new.seen != known.seen {
-      if known.dominates(new) { return false }
-      if new.dominates(known) { return true }
+    let isAfter: Bool
+    if let before = entry?.base?.modifiedMilliseconds, let now = arrival.system.modified?.milliseconds {
+      isAfter = now > before
+    } else {
+      isAfter = false
     }
-    guard let before = entry?.base?.modifiedMilliseconds, let now = arrival.system.modified?.milliseconds else {
-      return false
+    switch VersionAge(
+      of: new, isStamped: arrival.isStamped, beside: known, namesCopy: namesCopy(new, core), wasModifiedAfter: isAfter)
+    {
+    case .newer: return true
+    case .older: return false
+    case .unknown: return isAfter
     }
-    return now > before
   }
 }

@@ -75,9 +75,9 @@ package struct Intake {
     let entry = try core.projections.entry(id)
     // One that brings what the transport has to have back, and that the base lacks, is stored although it is known; and so is the
     // answer to a lookup, if what is here is damaged.
-    if let base = entry?.base, base.changeTag == server.system.changeTag,
+    if let base = entry?.base, server.system.changeTag.equalsUTF8(base.changeTag),
       base.modifiedMilliseconds == server.system.modified?.milliseconds,
-      try source != .lookup || readableBase(of: entry, core) != nil,
+      try source != .lookup || readableBase(of: id, entry, core) != nil,
       try server.system.archive.isEmpty || !core.event(at: base.version).archive.isEmpty
     {
       taken.report.echoes += 1
@@ -87,7 +87,7 @@ package struct Intake {
       if source == .lookup, core.projections.held(id) == nil { try endHold(of: id, &core) }
       return
     }
-    let base = try readableBase(of: entry, core)
+    let base = try readableBase(of: id, entry, core)
     let lives = try knownBirths(of: id, created: server.system.created, entry, base, core)
     let arrival = Arrival(server, ancestor: base?.version, knownBirths: lives)
     if source == .query, try !stands(arrival, of: id, entry, base, core) { return }
@@ -118,7 +118,9 @@ package struct Intake {
   private mutating func apply(_ unseen: ServerChange.Unseen, _ id: RecordID, to core: inout StoreCore) throws {
     let situation = try deletionSituation(of: id, isConfirmed: true, core)
     var again: LoadedVersion?
-    if unseen == .createdAgain, let entry = situation.entry, entry.pending == nil { again = try core.base(of: entry) }
+    if unseen == .createdAgain, let entry = situation.entry, entry.pending == nil {
+      again = try core.base(of: id, entry)
+    }
     try perform(situation.decide(unseen, again: again), on: id, &core)
   }
 
@@ -183,7 +185,7 @@ package struct Intake {
       lacksAcknowledged = try newestIncluded(in: stamp, of: [content], core) == nil
     }
     let included = try newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
-    var edit = try pendingEdit(entry, core)
+    var edit = try pendingEdit(of: id, entry, core)
     let acknowledged = try acknowledged(in: stamp, id, entry, edit, included, core)
     edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
     let deletion = try core.projections.deletion(id)
@@ -203,8 +205,11 @@ package struct Intake {
       writer: core.writer,
       answers: answers,
       lacksAcknowledged: lacksAcknowledged,
-      isWhatFeedShows: core.projections.sync.openBlocks[id].map { $0.changeTag == arrival.system.changeTag } == true,
+      isWhatFeedShows: core.projections.sync.openBlocks[id].map { arrival.system.changeTag.equalsUTF8($0.changeTag) }
+        == true,
       sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
+      mayHaveArrived: core.projections.attempted(entry?.pending) != nil,
+      mayBeOfCopy: entry?.pending.map { mayBeOfCopy(stamp, $0, core) } ?? false,
       namesCopy: isOlder && namesCopy(stamp, core))
   }
 
@@ -233,10 +238,12 @@ package struct Intake {
   ) throws -> (lsn: LSN, version: Version)? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
     // A mutation of this store that the server has, and whose answer was lost, is what both sides went on from. Of those
-    // that a copy of this log may have sent, compaction may have removed the first.
-    if acknowledged != .none, acknowledged != pending.newest, let event = try core.source.eventIfKept(at: acknowledged),
-      let version = try LoadedVersion(event, at: acknowledged)?.version
-    {
+    // that a copy of this log may have sent, compaction may have removed the first: then it is not known any more. By an
+    // older version what came between would be counted twice.
+    if acknowledged != .none, acknowledged != pending.newest {
+      guard let event = try core.source.eventIfKept(at: acknowledged),
+        let version = try LoadedVersion(event, at: acknowledged)?.version
+      else { return nil }
       return (acknowledged, version)
     }
     guard let known = entry?.base, let base, !base.version.stamp.births.isDisjoint(with: arrived.births) else {
@@ -247,17 +254,20 @@ package struct Intake {
 
   /// The version that a change of the server's is compared with. One that is damaged here keeps no sound version out, nor a deletion,
   /// unless something unsettled was made from it.
-  private func readableBase(of entry: RecordEntry?, _ core: borrowing StoreCore) throws -> LoadedVersion? {
+  private func readableBase(
+    of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore
+  ) throws -> LoadedVersion? {
     guard let entry else { return nil }
-    do { return try core.base(of: entry) } catch let error as StrandlineError
-      where entry.pending == nil && error.code == .damaged && !error.isOfIndex
-    { return nil }
+    do throws(StrandlineError) { return try core.base(of: id, entry) } catch {
+      guard entry.pending == nil, error.code == .damaged, !error.isOfIndex else { throw error }
+      return nil
+    }
   }
 
   /// The newest unsettled mutation, if it is an edit.
-  private func pendingEdit(_ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> PendingEdit? {
+  private func pendingEdit(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> PendingEdit? {
     guard let pending = entry?.pending, !pending.isDeletion else { return nil }
-    var loaded = try core.load(pending.newest)
+    var loaded = try core.load(pending.newest, of: id)
     // The app may have saved it while this device's clock was ahead.
     let disbelieved = loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
     return PendingEdit(lsn: pending.newest, loaded: loaded, disbelieved: disbelieved)
@@ -267,16 +277,16 @@ package struct Intake {
     of id: RecordID, isConfirmed: Bool, _ core: borrowing StoreCore
   ) throws -> DeletionSituation {
     let entry = try core.projections.entry(id)
-    let births = try readableBase(of: entry, core)?.version.stamp.births ?? []
+    let births = try readableBase(of: id, entry, core)?.version.stamp.births ?? []
     var situation = DeletionSituation(
       id: id, source: source, entry: entry, births: births, known: try core.projections.deletion(id),
       isDoubtful: try !isConfirmed && isDoubtfulDeletion(of: id, entry, core))
     if !situation.isDoubtful, let pending = entry?.pending {
       situation.attempted = isConfirmed || isAfterCreations(id.zone, core) ? core.projections.attempted(pending) : nil
-      if let edit = try pendingEdit(entry, core) {
+      if let edit = try pendingEdit(of: id, entry, core) {
         situation.edit = edit
         situation.rule = rules[edit.version.type].deletion
-        situation.attemptedBirths = try situation.attempted.map { try core.births($0) } ?? []
+        situation.attemptedBirths = try situation.attempted.map { try core.births($0, of: id) } ?? []
       }
     }
     return situation
@@ -347,7 +357,8 @@ package struct Intake {
   private mutating func perform(_ decision: IntakeDecision, on id: RecordID, _ core: inout StoreCore) throws {
     taken.report.add(decision.counts)
     if !decision.steps.isEmpty { taken.touched.insert(id) }
-    var version = LSN.none
+    // The version that was stored, and what the server has now: that, or nothing.
+    var (version, server) = (LSN.none, LSN.none)
     for step in decision.steps {
       switch step {
       case .store(let arrival):
@@ -356,8 +367,15 @@ package struct Intake {
             FetchedSave(
               id: id, version: arrival.version, system: arrival.system, source: source.ofVersion,
               isStamped: arrival.isStamped)))
+        server = version
       case .endLives(let births, let reason):
-        try core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
+        server = try core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
+      case .tell(let lsn, let ancestor, let fields, let rule, let words):
+        try core.append(
+          .conflicted(
+            Conflicted(
+              id: id, local: lsn, server: server, ancestor: ancestor,
+              wallMilliseconds: core.environment.clock.wallMilliseconds(), rule: rule, words: words, fields: fields)))
       case .settle(let lsn, let outcome): try core.append(.settled(Settled(id: id, lsn: lsn, outcome: outcome)))
       case .refuse(let lsn, let code, let words):
         try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .rejected, code: code.rawValue, words: words)))
@@ -425,10 +443,20 @@ package struct Intake {
     if !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN) { core.renameWriter() }
   }
 
+  /// Whether a version names a mutation that is not of this log, under the writer number of what is owed and behind it. The log
+  /// that wrote it has its beginning in common with this one, and nothing says up to where.
+  private func mayBeOfCopy(_ stamp: Stamp, _ pending: Pending, _ core: borrowing StoreCore) -> Bool {
+    let sync = core.projections.sync
+    guard let writer = sync.tenures.last(where: { $0.first <= pending.first })?.writer, let seen = stamp.seen[writer]
+    else { return false }
+    return seen.lsn >= pending.first
+      && !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
+  }
+
   /// Whether a version names a mutation under a writer number of this log's, now or before, that is not of this log.
   ///
   /// - Complexity: O(tenures): asked only of a version that is older than the base by the server's clock or by what it includes.
-  private func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
+  func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
     let sync = core.projections.sync
     return Set(sync.tenures.map(\.writer)).contains { writer in
       guard let seen = stamp.seen[writer] else { return false }

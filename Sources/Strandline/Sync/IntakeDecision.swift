@@ -3,6 +3,8 @@
 //
 // A life is what one explicit creation of a name began (its birth). A version is dead if all its lives were deleted.
 
+import StrandlineSystem
+
 /// The events that follow from a change, in order, and what the cycle's report counts.
 struct IntakeDecision {
   enum Step {
@@ -18,6 +20,8 @@ struct IntakeDecision {
     case refuse(LSN, code: StrandlineError.Code, words: String)
     /// Append that a rule of the app's gives up a mutation, and every earlier one of the record.
     case giveUp(LSN, words: String)
+    /// Append that a mutation met what the server has, and which of the two does not stand, field by field.
+    case tell(LSN, ancestor: LSN, [Conflicted.Field], rule: String, words: String)
     /// Append what an unsettled edit and the version that was stored merge to.
     case merge(Version, dirty: Set<String>, of: PendingEdit, rule: String, words: String)
     /// Append the edit as the first version of a life that begins with it, in the place of the version that was stored, if one was.
@@ -52,6 +56,14 @@ struct PendingEdit {
   var ancestor: (lsn: LSN, version: Version)?
 
   var version: Version { loaded.version }
+
+  /// That all of it is lost which came after a mutation that the server has.
+  func lost(after acknowledged: LSN, by rule: String, words: String = "") -> IntakeDecision.Step {
+    let names = loaded.dirty.filter { $0.value > acknowledged }.keys.sorted { $0.precedesByUTF8($1) }
+    return .tell(
+      lsn, ancestor: ancestor?.lsn ?? .none, names.map { Conflicted.Field(name: $0, rule: rule, loser: .here) },
+      rule: rule, words: words)
+  }
 }
 
 /// All that the decision about a version depends on.
@@ -89,6 +101,11 @@ struct VersionSituation {
   let isWhatFeedShows: Bool
   /// A person has decided that what is here goes up again, whatever the server has of it.
   let sendsAgain: Bool
+  /// A request may have carried the edit, and its answer is not known.
+  let mayHaveArrived: Bool
+  /// It names a mutation that a copy of this log wrote under the writer number of the edit, and that came after the edit or
+  /// what it was merged from: the copy may have sent those.
+  let mayBeOfCopy: Bool
   /// It is older than the base by the server's clock or by what it includes, and a copy of this log wrote it, or what it was made
   /// from, under this log's writer number: which of two mutations is the later does not follow from their LSNs.
   let namesCopy: Bool
@@ -98,33 +115,35 @@ struct VersionSituation {
   /// The version continues no life of the base.
   private var endsBase: Bool { base.map { $0.version.stamp.births.isDisjoint(with: births) } ?? false }
 
+  /// How the version stands to the base by what both have seen.
+  private var age: VersionAge {
+    guard let base, !endsBase else { return .unknown }
+    return VersionAge(
+      of: arrival.version.stamp, isStamped: arrival.isStamped, beside: base.version.stamp, namesCopy: namesCopy,
+      wasModifiedAfter: wasModifiedAfter)
+  }
+
   /// The version has seen less than the base: an old page, or a server that went back in time.
   private var isStale: Bool {
-    guard let entry, let base, !endsBase else { return false }
-    let (known, seen) = (base.version.stamp, arrival.version.stamp)
+    guard let entry, base != nil, !endsBase else { return false }
+    // Created anew at the server since: then a lookup shows no older version of the base.
+    if source == .lookup {
+      return age == .older && arrival.system.created?.milliseconds == entry.base?.createdMilliseconds
+    }
     // An old page shows a record that the server has lost and got again since.
-    if source != .lookup, let created = arrival.system.created?.milliseconds,
-      let begun = entry.base?.createdMilliseconds, created < begun
+    if let created = arrival.system.created?.milliseconds, let begun = entry.base?.createdMilliseconds, created < begun
     {
       return true
     }
-    // LSNs of two logs were compared: the server says which is the later.
-    let isOfCopy = wasModifiedAfter && (namesCopy || known.mayNameOtherLog(than: seen))
-    let isDominated = arrival.isStamped && seen.seen != known.seen && known.dominates(seen) && !isOfCopy
-    if source == .lookup {
-      // Created anew at the server since: then a lookup shows no older version of the base.
-      return isDominated && arrival.system.created?.milliseconds == entry.base?.createdMilliseconds
-    }
-    if isDominated { return true }
-    // Another tool wrote one of them, or a copy, and what they have seen does not tell which is the older.
-    let isNewer = arrival.isStamped && seen.seen != known.seen && seen.dominates(known) && !namesCopy
-    return !isNewer && wasModifiedBefore
+    // Where what they have seen does not tell, the server's clock has a page looked up.
+    return age == .older || (age == .unknown && wasModifiedBefore)
   }
 
-  /// The answer to a lookup was modified before the base. If neither has seen the other, the feed says which stands; if it shows
-  /// the same, the server's clock was set back. A deleted life that both show is that of a server that was put back.
+  /// The answer to a lookup was modified before the base, and has not seen it. If neither has seen the other, the feed says
+  /// which stands; if it shows the same, the server's clock was set back. A deleted life that both show in the place of
+  /// another one is that of a server that was put back.
   private var isOlderAnswer: Bool {
-    source == .lookup && wasModifiedBefore && !(isWhatFeedShows && !isDead)
+    source == .lookup && wasModifiedBefore && age != .newer && !(isWhatFeedShows && !(isDead && endsBase))
   }
 
   private var wasModifiedBefore: Bool { Self.wasModified(arrival, before: entry?.base) }
@@ -192,18 +211,41 @@ struct VersionSituation {
         return blocking("an older version of a record whose deletion is not sent yet", .lookup)
       }
       // Another device edited what was deleted here.
-      if rules.deletion == .editRevives, arrival.version.fields != base?.version.fields {
+      let edited = editedFields
+      if rules.deletion == .editRevives, !edited.isEmpty {
+        let words = "another device edited the record, and its type's edits win over deletions"
         return IntakeDecision(steps: [
           .store(arrival),
-          .giveUp(pending.newest, words: "another device edited the record, and its type's edits win over deletions"),
+          .tell(
+            pending.newest, ancestor: entry?.base?.version ?? .none, [], rule: Merged.reviveRule, words: words),
+          .giveUp(pending.newest, words: words),
         ])
       }
       // The deletion stands, on the version that the server holds now, and of all the lives that it saw.
-      return IntakeDecision(steps: [.store(arrival), .deleteAgain(births.union(deadLives))])
+      var decision = IntakeDecision(steps: [.store(arrival)])
+      if !edited.isEmpty {
+        decision.steps.append(
+          .tell(
+            pending.newest, ancestor: entry?.base?.version ?? .none,
+            edited.map { Conflicted.Field(name: $0, rule: Conflicted.deletionRule, loser: .there) },
+            rule: Conflicted.deletionRule, words: ""))
+      }
+      decision.steps.append(.deleteAgain(births.union(deadLives)))
+      return decision
     }
     guard source == .lookup else { return blocking("a version of a deleted record", .lookup) }
     return deletingAgain()
   }
+
+  /// The fields in which the version differs from the base, in the order of their names.
+  private var editedFields: [String] {
+    let known = base?.version.fields ?? [:]
+    return Set(known.keys).union(arrival.version.fields.keys)
+      .filter { known[$0] != arrival.version.fields[$0] }.sorted { $0.precedesByUTF8($1) }
+  }
+
+  /// The newest mutation of this store that the version, or what came before it, has of the edit.
+  private var known: LSN { max(acknowledged, entry?.base?.content ?? .none) }
 
   /// The record does live at the server, with dead lives alone: it is deleted there, with the tag that it has now.
   private func deletingAgain() -> IntakeDecision {
@@ -239,7 +281,9 @@ struct VersionSituation {
       decision.counts.merged = 1
       return decision
     }
-    if let edit { decision.steps.append(.settle(edit.lsn, .deletedOnServer)) }
+    if let edit {
+      decision.steps += [edit.lost(after: known, by: Conflicted.deletionRule), .settle(edit.lsn, .deletedOnServer)]
+    }
     let again = deletingAgain()
     decision.steps += again.steps
     decision.counts.add(again.counts)
@@ -254,7 +298,8 @@ struct VersionSituation {
     // A lookup shows no old page. An answer that lacks what the server acknowledged to this store means that the server
     // went back in time; one that lacks what other devices wrote may come from a replica that lags.
     guard lacksAcknowledged else { return IntakeDecision() }
-    var decision = blocking("the server answers with an older version than it once acknowledged", .none)
+    var decision = blocking(
+      "the server answers with an older version than it once acknowledged", .none, lacking: entry?.base?.version)
     decision.steps.append(
       .loseZone(
         words: "the server went back in time: it holds an older version of '\(id)' than it once acknowledged"))
@@ -335,7 +380,9 @@ struct VersionSituation {
       }
       if ours.isSubset(of: base.version.stamp.births) {
         // The edit is of the life that has ended: it ends with it, and is never sent into the other.
-        decision.steps += [.settle(edit.lsn, .deletedOnServer), .store(arrival)]
+        decision.steps += [
+          edit.lost(after: known, by: Conflicted.deletionRule), .settle(edit.lsn, .deletedOnServer), .store(arrival),
+        ]
         decision.counts.blocked = 1
         return decision
       }
@@ -351,7 +398,7 @@ struct VersionSituation {
           words:
             "the server holds '\(id)' as a '\(arrival.version.type)', which cannot become a '\(edit.version.type)'; "
             + "delete it and create it anew, or save under another name"),
-        .store(arrival),
+        .store(arrival), edit.lost(after: known, by: Conflicted.typeRule),
       ]
       decision.counts.blocked = 1
       return decision
@@ -377,35 +424,56 @@ struct VersionSituation {
   /// What follows from an edit and a version that have to become one: the steps of `decision`, and the merge.
   private func decideConflict(_ edit: PendingEdit, _ decision: IntakeDecision) -> IntakeDecision {
     var decision = decision
-    let acknowledged = max(acknowledged, entry?.base?.content ?? .none)
-    let changed = Set(edit.loaded.dirty.filter { $0.value > acknowledged }.keys).filter { !isReplaced($0, of: edit) }
-    let merge = ConflictMerge(
+    let changed = Set(edit.loaded.dirty.filter { $0.value > known }.keys).filter { !isReplaced($0, of: edit) }
+    var merge = ConflictMerge(
       edit: rebased(edit, changed: changed), changed: changed, server: arrival.version,
       ancestor: edit.ancestor?.version, writer: writer)
-    guard merge.isConflict else {
+    merge.own = changed.filter { isOwn($0, of: edit) }
+    merge.mayBeOfCopy = mayBeOfCopy
+    guard merge.isConflict(rules) else {
       // The same values on both sides, or a new tag for the values that the edit was made from: its base is another one,
       // and no one is asked.
-      finish(merge.byField([:]), edit, Merged.joinRule, "", &decision)
+      finish(merge, merge.byField([:]), edit, Merged.joinRule, [:], "", &decision)
       return decision
     }
     decision.counts.merged = 1
     switch rules.record {
-    case .join: finish(merge.byField(rules.fields), edit, Merged.joinRule, "", &decision)
-    case .clientWins: finish(merge.clientWins(), edit, Merged.clientWinsRule, "", &decision)
+    case .join: finish(merge, merge.byField(rules.fields), edit, Merged.joinRule, rules.fields, "", &decision)
+    case .clientWins: finish(merge, merge.clientWins(), edit, Merged.clientWinsRule, nil, "", &decision)
     case .serverWins:
-      decision.steps.append(
-        .giveUp(edit.lsn, words: "the server's version stands, by the rule serverWins of '\(arrival.version.type)'"))
+      let words = "the server's version stands, by the rule serverWins of '\(arrival.version.type)'"
+      let decided = merge.decisions(arrival.version, nil, standard: Conflicted.serverWinsRule)
+      tell(decided, edit, Conflicted.serverWinsRule, words, &decision)
+      decision.steps.append(.giveUp(edit.lsn, words: words))
     case .resolver(let resolver):
       let question = ConflictQuestion(self, edit, resolver)
       switch answers.answer(to: question) {
       case nil: return IntakeDecision(question: question)
       case .success(let record):
-        finish(merge.resolved(record), edit, Merged.resolverRule, "", &decision)
+        finish(merge, merge.resolved(record), edit, Merged.resolverRule, nil, "", &decision)
       case .failure(let refusal):
-        finish(merge.byField(rules.fields), edit, Merged.joinRule, refusal.words, &decision)
+        finish(merge, merge.byField(rules.fields), edit, Merged.joinRule, rules.fields, refusal.words, &decision)
       }
     }
     return decision
+  }
+
+  private func tell(
+    _ decided: [Conflicted.Field], _ edit: PendingEdit, _ rule: String, _ words: String,
+    _ decision: inout IntakeDecision
+  ) {
+    guard !decided.isEmpty else { return }
+    decision.steps.append(
+      .tell(edit.lsn, ancestor: edit.ancestor?.lsn ?? .none, decided, rule: rule, words: words))
+  }
+
+  /// Whether the server's value of a field is the edit's own write: it has the edit's stamp, because a copy of this store has
+  /// sent it; or the version has lost its stamp, and a request may have carried the edit.
+  private func isOwn(_ name: String, of edit: PendingEdit) -> Bool {
+    guard edit.version.fields[name] == arrival.version.fields[name] else { return false }
+    guard arrival.isStamped else { return mayHaveArrived }
+    let ours = edit.disbelieved[name] ?? edit.version.stamp.fields[name]
+    return ours != nil && ours == arrival.disbelieved[name] ?? arrival.version.stamp.fields[name]
   }
 
   /// Whether the server has a later write of a field by the same writer: the edit stands in a copy of that writer's log, which
@@ -436,20 +504,25 @@ struct VersionSituation {
     return result
   }
 
-  /// Ends a merge: nothing is owed if the server has all of the result.
+  /// Ends a merge: nothing is owed if the server has all of the result. What does not stand is told in either case.
   private func finish(
-    _ joined: Version, _ edit: PendingEdit, _ rule: String, _ words: String, _ decision: inout IntakeDecision
+    _ merge: ConflictMerge, _ joined: Version, _ edit: PendingEdit, _ rule: String, _ fields: [String: FieldRule]?,
+    _ words: String, _ decision: inout IntakeDecision
   ) {
     var joined = joined
     // A deleted life does not come back with the life beside it.
     if !joined.stamp.births.isSubset(of: deadLives) { joined.stamp.births.subtract(deadLives) }
     joined.stamp.births.subtract(livesLeftOut)
+    let decided = merge.decisions(joined, fields, standard: rule)
+    tell(decided, edit, rule, words, &decision)
     let dirty = Join.difference(joined, from: arrival.version)
-    if dirty.isEmpty, joined.stamp.births == births {
-      decision.steps.append(.settle(edit.lsn, .merged))
-    } else {
+    guard dirty.isEmpty, joined.stamp.births == births else {
       decision.steps.append(.merge(joined, dirty: dirty, of: edit, rule: rule, words: words))
+      return
     }
+    let lost = Set(decided.lazy.filter(\.loser.isHere).map(\.name))
+    let isAll = !merge.changed.isEmpty && merge.changed.isSubset(of: lost)
+    decision.steps.append(.settle(edit.lsn, isAll ? .lost : .merged))
   }
 
   /// The lives that the base has and the version, which has seen it, has not: a device that knows them to be deleted has gone on
@@ -466,11 +539,14 @@ struct VersionSituation {
     return decision
   }
 
-  private func blocking(_ words: String, _ consequence: Blocked.Consequence) -> IntakeDecision {
+  /// - Parameter lacking: what the server once acknowledged and does not have any more.
+  private func blocking(
+    _ words: String, _ consequence: Blocked.Consequence, lacking: LSN? = nil
+  ) -> IntakeDecision {
     var decision = IntakeDecision(steps: [
       .block(
         Blocked(
-          id: id, subject: .version, changeTag: arrival.system.changeTag ?? "", births: births,
+          id: id, subject: .version, lsn: lacking ?? .none, changeTag: arrival.system.changeTag ?? "", births: births,
           consequence: consequence, words: words))
     ])
     decision.counts.blocked = 1
@@ -569,7 +645,10 @@ struct DeletionSituation {
           .revive(edit, words: "another device deleted the record, and its type's edits win over deletions"))
         decision.counts.merged = 1
       } else {
-        decision.steps.append(.settle(edit.lsn, .deletedOnServer))
+        decision.steps += [
+          edit.lost(after: entry?.base?.content ?? .none, by: Conflicted.deletionRule),
+          .settle(edit.lsn, .deletedOnServer),
+        ]
         decision.counts.blocked = 1
       }
       return decision

@@ -14,15 +14,15 @@ struct KeptRecords: Sendable {
   /// What is owed behind the queue's cursor was read up to here.
   var readUpTo: LSN = .none
   /// What each record leaves, and the mutation by which it does.
-  private var left: [RecordID: (lsn: LSN, names: Set<String>)] = [:]
+  private var left: [RecordID: (lsn: LSN, names: Set<CloudName>)] = [:]
   /// The names that are left, each with the records that leave it.
-  private var leavers: [String: Set<RecordID>] = [:]
+  private var leavers: [CloudName: Set<RecordID>] = [:]
   /// Of the names that are left, and of those that they hang on: with which ones the server deletes them.
-  private var links: [String: [String]] = [:]
+  private var links: [CloudName: [CloudName]] = [:]
   /// The same the other way round: what the server deletes along with each name.
-  private var hanging: [String: Set<String>] = [:]
+  private var hanging: [CloudName: Set<CloudName>] = [:]
   /// Names whose links have to be read.
-  private var unread: Set<String> = []
+  private var unread: Set<CloudName> = []
 
   /// Records of which it is known what they leave, or is to be read.
   var count: Int { left.count + toRead.count }
@@ -31,7 +31,7 @@ struct KeptRecords: Sendable {
 
   func isKnown(_ id: RecordID) -> Bool { left[id] != nil }
 
-  mutating func keep(_ names: Set<String>, by id: RecordID, at lsn: LSN) {
+  mutating func keep(_ names: Set<CloudName>, by id: RecordID, at lsn: LSN) {
     forget(id)
     left[id] = (lsn, names)
     for name in names {
@@ -55,14 +55,14 @@ struct KeptRecords: Sendable {
   /// The server has another version of a record.
   ///
   /// - Returns: the records that kept something through it.
-  mutating func changed(_ name: String) -> [RecordID] {
+  mutating func changed(_ name: CloudName) -> [RecordID] {
     guard links[name] != nil || unread.contains(name) else { return [] }
     forgetLinks(of: name)
     return keepers(of: name)
   }
 
   /// The server may have another version of a record: what it hangs on is read again.
-  mutating func forgetLinks(of name: String) {
+  mutating func forgetLinks(of name: CloudName) {
     guard links[name] != nil else { return }
     for target in links.removeValue(forKey: name) ?? [] {
       hanging[target]?.remove(name)
@@ -74,7 +74,7 @@ struct KeptRecords: Sendable {
   /// Reads what is not known yet of what hangs on what.
   ///
   /// - Parameter read: with which names the server deletes a record.
-  mutating func readLinks(_ read: (String) throws -> [String]) throws {
+  mutating func readLinks(_ read: (CloudName) throws -> [CloudName]) throws {
     while !unread.isEmpty {
       for name in unread {
         let targets = try read(name)
@@ -89,8 +89,8 @@ struct KeptRecords: Sendable {
   }
 
   /// A record whose unsent save the deletion of `name` could take along; the nearest one, in order. Nil if there is none.
-  func keeper(of name: String, where isMeant: (RecordID) -> Bool = { _ in true }) -> RecordID? {
-    var met: Set<String> = [name]
+  func keeper(of name: CloudName, where isMeant: (RecordID) -> Bool = { _ in true }) -> RecordID? {
+    var met: Set<CloudName> = [name]
     var nearest = [name]
     while !nearest.isEmpty {
       let keepers = Set(nearest.flatMap { leavers[$0] ?? [] }).filter(isMeant)
@@ -101,7 +101,7 @@ struct KeptRecords: Sendable {
   }
 
   /// All of them.
-  func keepers(of name: String) -> [RecordID] {
+  func keepers(of name: CloudName) -> [RecordID] {
     var found: Set<RecordID> = []
     _ = keeper(of: name) { id in
       found.insert(id)

@@ -152,7 +152,7 @@ struct KnownObstacles {
       if target == id || set != nil && store.projections.set(of: target) == set { return nil }
       let entry = try store.projections.entry(target)
       if entry?.base == nil { return (target, entry?.pending != nil) }
-      return try store.isReplaced(target) && !store.binds(id, to: name) ? (target, true) : nil
+      return try store.isReplaced(target) && !store.binds(id, to: CloudName(name)) ? (target, true) : nil
     }
   }
 
@@ -161,7 +161,7 @@ struct KnownObstacles {
     kept = all
     let set = store.projections.set(of: id)
     // What goes with it does not keep it back.
-    return all[id.zone]?.keepers(of: id.name).filter {
+    return all[id.zone]?.keepers(of: id.key).filter {
       $0 != id && (set == nil || store.projections.set(of: $0) != set)
     } ?? []
   }
@@ -182,7 +182,7 @@ struct KnownObstacles {
     var names: [String] = []
     if lsn > store.durableLSN { return [] }
     do throws(StrandlineError) {
-      guard let shown = try store.source.versionIfKept(at: lsn) else { return [] }
+      guard let shown = try store.source.versionIfKept(at: lsn, of: id) else { return [] }
       UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, action in
         if action != .none { names.append(name) }
       }

@@ -29,7 +29,7 @@ extension Intake {
   mutating func setsAside(_ change: ServerChange, _ core: inout StoreCore) throws -> Bool {
     guard case .version(let server) = change.kind, let version = schema.refusing(server) else { return false }
     // It was applied before that was declared.
-    if let base = try core.projections.entry(change.id)?.base, base.changeTag == server.system.changeTag {
+    if let base = try core.projections.entry(change.id)?.base, server.system.changeTag.equalsUTF8(base.changeTag) {
       return false
     }
     let number = SchemaVersion.number(server.fields[version.field])

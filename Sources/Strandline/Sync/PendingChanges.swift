@@ -73,11 +73,13 @@ extension RecordStore {
       var changes: [PendingChange] = []
       var known = KnownObstacles(self)
       for lsn in lsns {
-        guard let id = try owner(ofPending: lsn), let change = try pendingChange(of: id, &known),
-          change.lsn == lsn
-        else {
+        guard let id = try owner(ofPending: lsn) else {
+          // Under a reader another process may have settled it, and compacted.
+          if !source.isReader { try projections.checkIsNotOwed(lsn) }
           continue
         }
+        try projections.checkOwed(lsn, by: id)
+        guard let change = try pendingChange(of: id, &known), change.lsn == lsn else { continue }
         changes.append(change)
       }
       return PendingChangePage(changes: changes, next: lsns.count < limit ? nil : lsns.last)

@@ -108,7 +108,7 @@ extension SyncEngine {
     case .needsSignIn?, .accountMismatch?, .fromTheFuture?:
       store.settledWaiters.end { _ in failure as? StrandlineError }
     // Waiting goes on when the store is resumed, and ends with the store.
-    case .suspended?, .closed?, .outcomeUnknown?: break
+    case .suspended?, .closed?, .outcomeUnknown?, .storeReplaced?: break
     case nil where failure != nil: break
     default:
       // Another run may have left it for the next one.

@@ -6,13 +6,13 @@ struct RefusedLookups: Sendable {
   /// From so many on that are refused with one code it is not the records.
   static let alikeMin = 8
 
-  private(set) var refusals: [(name: String, error: CloudError)] = []
+  private(set) var refusals: [(name: CloudName, error: CloudError)] = []
 
-  mutating func add(_ name: String, _ error: CloudError) { refusals.append((name, error)) }
+  mutating func add(_ name: CloudName, _ error: CloudError) { refusals.append((name, error)) }
 
-  var names: [String] { refusals.map(\.name) }
+  var names: [CloudName] { refusals.map(\.name) }
 
-  var answers: [String: CloudResult] {
+  var answers: [CloudName: CloudResult] {
     Dictionary(refusals.map { ($0.name, .failed($0.error, serverRecord: nil)) }) { first, _ in first }
   }
 

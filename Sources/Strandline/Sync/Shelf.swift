@@ -121,8 +121,8 @@ extension Intake {
     guard entry?.pending == nil, try !isKnown(RecordID(name, zone: change.id.zone), core) else { return false }
     do {
       // What is shown below a record that is not here has waited long enough.
-      if let base = try entry.flatMap({ try core.base(of: $0) }),
-        declared.parentName(base.version, of: change.id) == name
+      if let base = try entry.flatMap({ try core.base(of: change.id, $0) }),
+        declared.parentName(base.version, of: change.id).equalsUTF8(name)
       {
         return false
       }

@@ -258,9 +258,11 @@ public final class SyncEngine: SyncDriver {
   /// Compares a zone with the server: catches up with its changes, and then reads all that the server lists of it.
   ///
   /// Where both are the same, nothing is written and nothing is sent. Else what differs is mended as far as no person is
-  /// needed: what is missing or different here is looked up, and what was synced and is not listed is removed here,
-  /// unless a change of it is not sent. If that is more than a hundred records and more than a fifth of the zone, nothing
-  /// is removed and the zone is lost with the reason `.missingRecords`. Then both are compared once more, and the result names
+  /// needed: what is missing or different here is looked up, and then what was synced and is not listed. What the server does not
+  /// have even then is removed here, unless a change of it is not sent. Nothing is removed where an answer shows that the server
+  /// went back in time; or where that is more than a hundred records and more than a fifth of the zone, which is then lost with
+  /// the reason `.missingRecords`; or where nothing is left of the zone and the server does not take its token, so that it was
+  /// made again: then it is lost with the reason `.deleted`. Then both are compared once more, and the result names
   /// what is left. What was mended is durable when this returns.
   ///
   /// - Parameters:
@@ -268,9 +270,10 @@ public final class SyncEngine: SyncDriver {
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Returns: what differs, after the mending.
-  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.zoneLost` if it is lost; else as
-  ///   `now()`.
-  /// - Complexity: a request for each 200 records of the zone, twice if something differs; O(records) in time, and about
+  /// - Throws: `StrandlineError`: `.noSuchZone` if nothing of the zone was ever synced; `.zoneLost` if it is lost, or if the
+  ///   server went back in time; else as `now()`.
+  /// - Complexity: a request for each 200 records of the zone, twice if something differs, and one for each 200 records that
+  ///   differ; O(records) in time, and about
   ///   32 bytes of memory a record.
   @discardableResult
   public func verify(_ zone: ZoneID, fileID: String = #fileID, line: Int = #line) async throws -> ZoneVerification {
@@ -295,9 +298,11 @@ public final class SyncEngine: SyncDriver {
   /// Fetches a zone from its beginning, and lets one side decide about records that this store has synced and that the
   /// server does not have, of a lost zone too.
   ///
-  /// From the server: they are removed here, however many they are, and all of them if it does not have the zone. A change
-  /// of one that is not sent yet is sent, and what the server says to it decides. From here: they are uploaded again, each as
-  /// the first version of a new life, with the changes that are not sent; a zone that is gone is created. What both have is
+  /// The server is asked for each of them by name first. From the server: they are removed here, however many they are, and all
+  /// of them if it does not have the zone. A change of one that is not sent yet is sent, and what the server says to it decides.
+  /// From here: they are uploaded again, each as the first version of a new life, with the changes that are not sent; a zone that
+  /// is gone is created. Where the server went back in time, what sweeps and comparisons removed here since is uploaded again
+  /// too, as far as the log has it. What both have is
   /// synced as ever. An expired token needs no call of this: then the engine fetches the zone so by itself, and asks if too
   /// much would be removed.
   ///
@@ -368,7 +373,7 @@ public final class SyncEngine: SyncDriver {
       } catch let error as StrandlineError {
         hasFailed = true
         // The store takes no more writes: only opening it again helps, or resuming it, which begins automatic runs anew.
-        if [.closed, .outcomeUnknown, .suspended].contains(error.code) { return }
+        if [.closed, .outcomeUnknown, .storeReplaced, .suspended].contains(error.code) { return }
       } catch {
         // Its own cancellation alone ends it. Any other error is one failed run.
         if Task.isCancelled { return }

@@ -79,7 +79,7 @@ extension RecordStore {
   /// the damage.
   fileprivate func orphans(ofType type: String, in zone: ZoneID, _ parent: ParentSchema) throws -> [RecordID] {
     var orphans: [RecordID] = []
-    var gone: [String: Bool] = [:]
+    var gone: [CloudName: Bool] = [:]
     try view().forEachRecord(ofType: type, in: zone) { record in
       guard let name = parent.parentName(record) else { return }
       let isGone = try gone[name] ?? self.isGone(RecordID(name, zone: zone))
@@ -104,7 +104,8 @@ extension WriteTransaction {
       parent.put(&record, below: nil)
       try put(record, creating: false, checksSize: false)
     case .move(let target):
-      parent.put(&record, below: try target == id.name || isGone(RecordID(target, zone: id.zone)) ? nil : target)
+      parent.put(
+        &record, below: try target.equalsUTF8(id.name) || isGone(RecordID(target, zone: id.zone)) ? nil : target)
       try put(record, creating: false, checksSize: false)
     }
   }

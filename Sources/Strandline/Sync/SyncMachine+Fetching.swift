@@ -42,6 +42,11 @@ extension SyncMachine {
     isListDue = page.moreComing
     guard page.token != asked || !page.zones.isEmpty else { return true }
     var lost: [ZoneID] = []
+    var unknown: Set<ZoneID> = []
+    for gone in page.zones where gone.loss != nil {
+      let zone = Self.zone(gone, scope, of: store.projections.sync)
+      if try store.hasNothing(of: zone) { unknown.insert(zone) }
+    }
     try await store.commit { core in
       lost = []
       guard core.projections.sync.databaseTokens[scope] == asked else { return }
@@ -52,7 +57,7 @@ extension SyncMachine {
             .zoneChanged(ZoneChanged(zone: zone, change: .dirty, words: "the database's token expired")))
         }
       }
-      lost = try Self.apply(page.zones, scope, &core)
+      lost = try Self.apply(page.zones, scope, unknown: unknown, &core)
       try core.append(.databaseTokenAdvanced(DatabaseTokenAdvanced(scope: scope, asked: token, token: page.token)))
     }
     for zone in lost { noteLoss(of: zone) }
@@ -75,23 +80,33 @@ extension SyncMachine {
     }
   }
 
+  /// A zone of a list, as this store names it.
+  private static func zone(_ zone: DatabasePage.Zone, _ scope: DatabaseScope, of sync: SyncState) -> ZoneID {
+    var id = zone.id
+    id.scope = scope
+    return Account(sync).canonical(id)
+  }
+
   /// Marks the zones that have changed, and returns those that are gone.
+  ///
+  /// - Parameter unknown: those of which nothing is here.
   private static func apply(
-    _ zones: [DatabasePage.Zone], _ scope: DatabaseScope, _ core: inout StoreCore
+    _ zones: [DatabasePage.Zone], _ scope: DatabaseScope, unknown: Set<ZoneID>, _ core: inout StoreCore
   ) throws -> [ZoneID] {
-    let account = Account(core.projections.sync)
     var lost: [ZoneID] = []
     // The default zone has no feed, and nothing in it is this store's.
     for zone in zones where zone.id.name != Names.defaultZone {
-      var id = zone.id
-      id.scope = scope
-      id = account.canonical(id)
+      let id = Self.zone(zone, scope, of: core.projections.sync)
       if var loss = zone.loss {
         // That the app ended it is this store's to say.
         if loss == .erasing || loss == .erased { loss = .deleted }
         // A zone that this log never saw at the server has nothing here to freeze, and of one that a person has decided about
         // the fetch finds out.
         if let state = core.projections.sync.zones[id], state.wasSeen, !state.isErased, !state.isDecided {
+          guard !unknown.contains(id) else {
+            try core.append(.zoneChanged(ZoneChanged(zone: id, change: .forgotten)))
+            continue
+          }
           try core.append(.zoneChanged(.lost(id, loss, words: "the list of changed zones says that it is gone")))
           lost.append(id)
         }
@@ -118,7 +133,7 @@ extension SyncMachine {
       var next: (repeats: Int, id: ZoneID)?
       for (id, state) in projections.sync.zones where id.scope == scope && !state.isLost {
         guard fetches[id]?.isForced == true || (state.isDirty && fetchesFeed && (only == nil || only == id)),
-          refusedZones[id] == nil, !sweepsToEnd.contains(id)
+          refusedZones[id] == nil, sweeps[id] == nil
         else { continue }
         // One that repeats itself keeps no other one waiting.
         let candidate = (repeats: fetches[id]?.repeats ?? 0, id: id)
@@ -129,9 +144,13 @@ extension SyncMachine {
   }
 
   /// The zone is fetched to its end before anything that waits for it goes on.
+  ///
+  /// - Parameter startsOver: from its beginning. The server has just taken the token that it has.
   mutating func fetch(_ zone: ZoneID, startsOver: Bool = false) {
     fetches[zone, default: ZoneFetch()].isForced = true
-    if startsOver { fetches[zone]?.startsOver = true }
+    guard startsOver else { return }
+    fetches[zone]?.startsOver = true
+    fetches[zone]?.hadToken = true
   }
 
   /// Fetches a page of the next zone, from its token on. The old token stays until the first page without it is durable.
@@ -140,6 +159,8 @@ extension SyncMachine {
     var fetch = fetches[zone] ?? ZoneFetch()
     let asked = self.zone(zone)?.token
     var isReset = fetch.startsOver && asked != nil
+    // A token that is refused with this page says nothing.
+    let isSameZone = isReset && fetch.hadToken
     var isApplied = false
     let lists = !isReset && listsFirst(zone)
     do {
@@ -148,7 +169,8 @@ extension SyncMachine {
       }
       try fetch.count(page, of: zone)
       let commit = { (machine: inout SyncMachine) async throws in
-        isApplied = try await machine.apply(page, of: zone, asked: asked, isReset: isReset, &fetch)
+        isApplied = try await machine.apply(
+          page, of: zone, asked: asked, isReset: isReset, isSameZone: isSameZone, &fetch)
       }
       if page.moreComing, page.token != asked {
         try await askAhead(of: zone, since: page.token, fetch.limit, lists && !isReset, meanwhile: commit)
@@ -156,7 +178,7 @@ extension SyncMachine {
         try await commit(&self)
       }
       guard isApplied else { return true }
-      fetch.startsOver = false
+      (fetch.startsOver, fetch.hadToken) = (false, false)
       // The server may repeat an old page; one that goes on is in a loop.
       fetch.repeats = page.moreComing && page.token == asked ? fetch.repeats + 1 : 0
       fetches[zone] = fetch
@@ -211,7 +233,7 @@ extension SyncMachine {
   /// Applies a page and its token in one transaction; false if it exceeds one and is to be asked again in halves, or if the zone has
   /// another token by now.
   private mutating func apply(
-    _ page: ZonePage, of zone: ZoneID, asked: ChangeToken?, isReset: Bool, _ fetch: inout ZoneFetch
+    _ page: ZonePage, of zone: ZoneID, asked: ChangeToken?, isReset: Bool, isSameZone: Bool, _ fetch: inout ZoneFetch
   ) async throws -> Bool {
     let isFullFetch = isReset || asked == nil || self.zone(zone)?.isFullFetch == true
     let changes = page.changes.map { change in
@@ -229,6 +251,7 @@ extension SyncMachine {
         zone: zone, isLast: !page.moreComing, waitsForListed: true, startsOver: isReset || asked == nil,
         isRepeated: page.token == asked)
       let settlesChildren = try reviewsChildren(of: zone, after: page)
+      var knownSince: Int64?
       taken = try await store.take(
         changes, isFullFetch ? .fullFetch : .delta, serverOffset: offset, page: place
       ) { core in
@@ -245,9 +268,10 @@ extension SyncMachine {
         }
         // Without a token the page is the first one of a full fetch.
         if isReset || asked == nil { try core.beginSweep(of: zone) }
+        knownSince = try isSameZone ? 0 : core.knownSince(changes, in: zone)
         return true
       } after: { core in
-        let epoch = try core.confirm(changes, in: zone)
+        let epoch = try core.confirm(changes, in: zone, knownSince: knownSince)
         if page.token != asked || isReset {
           try core.append(
             .tokenAdvanced(
@@ -268,16 +292,21 @@ extension SyncMachine {
     }
     // It says nothing of the feed that begins anew.
     if taken.wasDropped { return false }
+    try goOn(after: page, of: zone, taken)
+    return true
+  }
+
+  /// A page was applied.
+  private mutating func goOn(after page: ZonePage, of zone: ZoneID, _ taken: TakenChanges) throws {
     report.add(taken.report)
     for id in taken.touched.sorted() { try changed(id) }
     // What is owed here is not sent before the server's version has come.
-    for name in taken.listedAndOwed { lookups[zone, default: []].insert(name) }
+    for name in taken.listedAndOwed { lookups[zone, default: []].insert(CloudName(name)) }
     // What the page could not show is looked up at once.
-    for case .failed(let name, _) in page.changes { lookups[zone, default: []].insert(name) }
+    for case .failed(let name, _) in page.changes { lookups[zone, default: []].insert(CloudName(name)) }
     if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
     // What it blocked is looked up in this run.
     if taken.report.blocked > 0 { isReviewDue = true }
-    return true
   }
 
   /// Ends the fetch of a zone whose smallest page is still too large to be applied; false, as it is not. Nothing is thrown: the
@@ -291,15 +320,14 @@ extension SyncMachine {
 
   /// The zone has been fetched to its end.
   private mutating func endFetch(of zone: ZoneID) async throws {
-    if options.direction != .pushOnly, !sweepsToEnd.contains(zone), showedOlder(zone) {
-      sweepsToEnd.insert(zone)
+    if options.direction != .pushOnly, sweeps[zone] == nil, showedOlder(zone) {
+      sweeps[zone] = OpenSweep()
       isReviewDue = true
       return
     }
     try await settleChildren(of: zone)
-    try await endSweep(of: zone)
-    sweepsToEnd.remove(zone)
-    fetches[zone] = nil
+    guard try await endSweep(of: zone) else { return }
+    (sweeps[zone], fetches[zone]) = (nil, nil)
     try endDoubts(in: zone)
     // What is still in doubt goes on waiting, for the feed from its beginning.
     for id in queue.fetched(zone) where doubts[id] == nil { sendAgain(id) }
@@ -342,6 +370,12 @@ extension SyncMachine {
       return
     }
     if self.zone(zone)?.resetPolicy == ResyncSource.server.rawValue { return try await removeAll(of: zone) }
+    if try store.hasNothing(of: zone) {
+      // There is nothing to ask a person about.
+      try await store.commit { try $0.append(.zoneChanged(ZoneChanged(zone: zone, change: .forgotten))) }
+      fetches[zone] = nil
+      return
+    }
     try await store.commit { core in
       try core.appendLoss(of: zone, .notFound, words: "the server does not have it: \(error)")
     }
@@ -368,15 +402,16 @@ extension SyncMachine {
         try await apply(refused.answers, to: refused.names, of: zone)
         return true
       }
-      guard let zone = sweepsToEnd.filter({ refusedZones[$0] == nil }).min() else { return false }
-      if self.zone(zone)?.isLost == true { sweepsToEnd.remove(zone) } else { try await endFetch(of: zone) }
+      guard let zone = sweepToGoOnWith else { return false }
+      if self.zone(zone)?.isLost == true { sweeps[zone] = nil } else { try await endFetch(of: zone) }
       return true
     }
     let some = Array(names.sorted().prefix(lookupsMax))
-    let found: [String: CloudResult]
+    let found: [CloudName: CloudResult]
     do {
       let doing = "looking up \(some.count) records of zone '\(zone)'"
-      guard let answer = try await ask(.lookup, doing, { [database] in try await database.lookup(some, in: zone) })
+      guard
+        let answer = try await ask(.lookup, doing, { [database] in try await database.lookup(some.texts, in: zone) })
       else { return true }
       found = answer
     } catch let error as CloudError {
@@ -384,7 +419,7 @@ extension SyncMachine {
       case .signIn: throw signIn(error)
       case .zoneMissing:
         try await confirmLoss(of: zone, error)
-        lookUpLater(zone)
+        lookUpLater(zone, error)
         return true
       case _ where ErrorPolicy.mayBeOfOneRecord(error):
         if some.count == 1 {
@@ -395,7 +430,7 @@ extension SyncMachine {
         return true
       default:
         refusedZones[zone] = error
-        lookUpLater(zone)
+        lookUpLater(zone, error)
         return true
       }
     }
@@ -416,26 +451,32 @@ extension SyncMachine {
 
   /// A lookup of one record was refused. If it was the record, the server answers for another one; if it refuses so many of them
   /// alike, one by one, it is the zone, and none of them is held.
-  private mutating func refuseLookup(of name: String, in zone: ZoneID, _ error: CloudError) async throws {
+  private mutating func refuseLookup(of name: CloudName, in zone: ZoneID, _ error: CloudError) async throws {
     lookupsRefused[zone, default: RefusedLookups()].add(name, error)
     lookups[zone]?.remove(name)
     if lookups[zone]?.isEmpty == true { lookups[zone] = nil }
     guard let refused = lookupsRefused[zone], refused.isOfAll else { return }
     lookups[zone, default: []].formUnion(refused.names)
     (refusedZones[zone], lookupsMax) = (error, UploadPlan.operationsMax)
-    lookUpLater(zone)
+    lookUpLater(zone, error)
     try await pace.failed(.lookup, error, doing: "looking up records of zone '\(zone)'")
   }
 
   /// What could not be asked of a zone is asked again by the next run.
-  private mutating func lookUpLater(_ zone: ZoneID) {
+  private mutating func lookUpLater(_ zone: ZoneID, _ error: CloudError) {
     for name in lookups[zone] ?? [] where queue.waits[RecordID(name, zone: zone)] == .lookup {
       wait(RecordID(name, zone: zone), milliseconds: Self.lookupRetryMilliseconds)
     }
     (lookups[zone], lookupsRefused[zone]) = (nil, nil)
+    sweeps[zone]?.refusal = error
   }
 
-  private mutating func apply(_ found: [String: CloudResult], to names: [String], of zone: ZoneID) async throws {
+  /// A zone whose sweep has waited for lookups that are answered by now.
+  private var sweepToGoOnWith: ZoneID? {
+    sweeps.filter { refusedZones[$0.key] == nil && !$0.value.isPaused }.keys.min()
+  }
+
+  private mutating func apply(_ found: [CloudName: CloudResult], to names: [CloudName], of zone: ZoneID) async throws {
     let changes = names.compactMap { name in
       let id = RecordID(name, zone: zone)
       // What is owed of a record is sent again, or held; without that the record itself is held, and asked for no more.
@@ -444,8 +485,27 @@ extension SyncMachine {
       }
       return ServerChange(id, answer: found[name])
     }
+    var created: [RecordID: Int64] = [:]
+    if sweeps[zone]?.proof != nil {
+      for name in names {
+        let id = RecordID(name, zone: zone)
+        guard case .record(let server)? = found[name] else { continue }
+        if try store.projections.entry(id)?.base?.isOfLife(of: server) ?? false {
+          created[id] = server.system.created?.milliseconds
+        }
+      }
+    }
     let taken = try await store.take(changes, .lookup, serverOffset: database.serverOffsetMilliseconds)
     report.add(taken.report)
+    // A deletion may be settled by that, for which others wait.
+    if names.contains(where: { found[$0]?.isNotFound == true }) { queue.referencesMayHaveChanged(in: zone) }
+    var absent = Set(taken.absent)
+    for name in names {
+      let id = RecordID(name, zone: zone)
+      let isProof = sweeps[zone]?.proof?.take(found[name], of: id, created: created[id]) ?? false
+      // What the list did not show, no page will: the end of the sweep decides about it.
+      if isProof, queue.waits[id] != .lookup { absent.remove(id) }
+    }
     // The answer may say that the server went back in time.
     noteLoss(of: zone)
     for id in taken.touched.sorted() { try changed(id) }
@@ -458,7 +518,7 @@ extension SyncMachine {
         looked(up: id)
       }
     }
-    for id in taken.absent { doubt(id) }
+    for id in taken.absent where absent.contains(id) { doubt(id) }
   }
 
   /// The answer to a lookup does not say what the server has of a record: if that is needed to go on, it is looked up again, later
@@ -477,7 +537,7 @@ extension SyncMachine {
   /// Takes what the queue wants looked up; false if that is nothing.
   mutating func takeQueuedLookups() -> Bool {
     let ids = queue.takeLookups()
-    for id in ids { lookups[id.zone, default: []].insert(id.name) }
+    for id in ids { lookups[id.zone, default: []].insert(id.key) }
     return !ids.isEmpty
   }
 
@@ -486,7 +546,7 @@ extension SyncMachine {
     _ = takeQueuedLookups()
     guard isReviewDue, options.direction != .pushOnly else { return }
     isReviewDue = false
-    for id in blockedRecords { lookups[id.zone, default: []].insert(id.name) }
+    for id in blockedRecords { lookups[id.zone, default: []].insert(id.key) }
   }
 
   /// What the log says is to be looked up. O(blocked records).
@@ -502,7 +562,7 @@ extension SyncMachine {
 
   /// Whether a record is to be looked up.
   var owesLookups: Bool {
-    if !lookups.isEmpty || !lookupsRefused.isEmpty { return true }
+    if !lookups.isEmpty || !lookupsRefused.isEmpty || sweepToGoOnWith != nil { return true }
     return isReviewDue && options.direction != .pushOnly && !blockedRecords.isEmpty
   }
 
@@ -545,6 +605,17 @@ extension SyncMachine.ZoneFetch {
       throw CloudError(
         .unexpectedServerResponse,
         reason: "\(emptyPages) pages of changes of zone '\(zone)' in a row were empty and said that more is to come")
+    }
+  }
+}
+
+extension CloudResult {
+  /// Whether the server does not have the record.
+  var isNotFound: Bool {
+    switch self {
+    case .deleted: true
+    case .failed(let error, _): error.code == .notFound
+    case .record: false
     }
   }
 }

@@ -161,8 +161,8 @@ extension SyncMachine {
     listings[zone] = next
     let asked = next.names.prefix(listedMax)
     // Two pages have listed a record that has changed between them.
-    var known: Set<String> = []
-    let names = asked.map(\.item.name).filter { known.insert($0).inserted }
+    var known: Set<CloudName> = []
+    let names = asked.map(\.item.name).filter { known.insert(CloudName($0)).inserted }
     guard !names.isEmpty else {
       // All that was read is here already.
       try await end(next, zone, [])
@@ -205,7 +205,7 @@ extension SyncMachine {
   private mutating func refuseListed(
     _ name: String, _ next: ListedRecords, _ zone: ZoneID, _ error: CloudError
   ) async throws {
-    listedRefused[zone, default: RefusedLookups()].add(name, error)
+    listedRefused[zone, default: RefusedLookups()].add(CloudName(name), error)
     listings[zone] = next
     if listedRefused[zone]?.isOfAll == true {
       (listedRefused[zone], listings[zone], refusedZones[zone]) = (nil, nil, error)
@@ -264,7 +264,7 @@ extension SyncMachine {
     if let deletion = known.deletion, deletion.lsn > listed, !deletion.isLocal { return false }
     guard let base = known.entry?.base else { return true }
     let modified = base.modifiedMilliseconds ?? 0
-    if base.changeTag == item.changeTag, modified == item.modifiedMilliseconds { return false }
+    if base.changeTag.equalsUTF8(item.changeTag), modified == item.modifiedMilliseconds { return false }
     return base.version < listed || modified < item.modifiedMilliseconds
   }
 

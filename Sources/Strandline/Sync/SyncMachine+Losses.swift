@@ -26,6 +26,17 @@ extension SyncMachine {
     return hasDecided
   }
 
+  /// The app follows a zone that was emptied, or made anew, without a question (`ZoneLossRules.remadeFollowedMax`).
+  mutating func sayFollowed(_ zone: ZoneID) {
+    let now = max(1, store.environment.clock.wallMilliseconds())
+    say(ZoneLossDecision(zone: zone, reason: .deleted, rule: .removeHere, milliseconds: now, unsent: 0))
+  }
+
+  private mutating func say(_ decision: ZoneLossDecision) {
+    report.lossesDecided.append(decision)
+    watch.decided(decision)
+  }
+
   private mutating func decide(_ zone: ZoneID, _ state: ZoneState) async throws -> Bool {
     guard let reason = state.lostReason else { return false }
     let source: ResyncSource
@@ -42,10 +53,8 @@ extension SyncMachine {
     let unsent = try store.owed(in: zone)
     let words = "the app's rule for a zone that was lost with the reason '\(reason)'"
     guard try await reset(zone, source, words, at: now, ifLost: reason) else { return false }
-    let decision = ZoneLossDecision(
-      zone: zone, reason: reason, rule: policies.losses[reason], milliseconds: now, unsent: unsent)
-    report.lossesDecided.append(decision)
-    watch.decided(decision)
+    say(
+      ZoneLossDecision(zone: zone, reason: reason, rule: policies.losses[reason], milliseconds: now, unsent: unsent))
     return true
   }
 
@@ -87,8 +96,18 @@ extension StoreCore {
 }
 
 extension RecordStore {
+  /// Whether nothing of a zone is here but its name, which a list has named: no token, no record, and nothing that is owed or held.
+  func hasNothing(of zone: ZoneID) throws -> Bool {
+    let isKnown = projections.withLock { projections in
+      let sync = projections.sync
+      return sync.zones[zone]?.token != nil || projections.records.living[zone]?.total ?? 0 > 0
+        || sync.unread.keys.contains { $0.zone == zone }
+    }
+    return try !isKnown && owed(in: zone) == 0
+  }
+
   /// How many records of a zone owe something. O(all that do): asked when a zone is lost.
-  fileprivate func owed(in zone: ZoneID) throws -> Int {
+  func owed(in zone: ZoneID) throws -> Int {
     let lsns = projections.owed(.max, after: .none, upTo: source.durableLSN)
     return try lsns.count { lsn in
       // The upload holds by its name what cannot be read.

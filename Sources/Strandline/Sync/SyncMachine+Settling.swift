@@ -18,7 +18,7 @@ extension SyncMachine {
 
   /// Appends what the answer says, in one transaction.
   mutating func settle(
-    _ batch: [Upload], _ results: [String: CloudResult], _ zone: ZoneID, atomic: Bool
+    _ batch: [Upload], _ results: [CloudName: CloudResult], _ zone: ZoneID, atomic: Bool
   ) async throws {
     var answer = Answer(batch, results)
     if let error = answer.tooMuch {
@@ -81,7 +81,7 @@ extension SyncMachine {
     guard !upload.isPreparation else {
       // The old life of the name is gone; the new one, of another type, is sent next.
       if let base = try core.projections.entry(upload.id)?.base {
-        let births = try core.births(base.content)
+        let births = try core.births(base.content, of: upload.id)
         try core.append(.fetchedDelete(FetchedDelete(id: upload.id, births: births, reason: .feed)))
       }
       return
@@ -108,12 +108,7 @@ extension SyncMachine {
         if policy != .retry, policy != .signIn { postponed[id] = nil }
         switch policy {
         case .resolve: resolve(upload, isKnown: server != nil)
-        case .missing where upload.operation.kind == .create:
-          // There is nothing that it could have missed.
-          countRefusal(of: id, error)
-          queue.wait(id, for: .fetch)
-          fetch(zone)
-        case .missing: doubt(id)
+        case .missing: miss(upload, error)
         case .retry:
           queue.wait(id, for: .fetch)
           fetch(zone)
@@ -153,8 +148,27 @@ extension SyncMachine {
       try await growBack(answer.outcomes.count)
     }
     // What other devices have done may be the cause.
-    if options.direction == .both, answer.refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
+    let refusedCount = answer.refusedCount - answer.notFoundCount
+    if options.direction == .both, refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
       (isListDue, listPages) = (true, 0)
+    }
+  }
+
+  /// The server did not find what a request was about.
+  private mutating func miss(_ upload: Upload, _ error: CloudError) {
+    let id = upload.id
+    switch upload.operation.kind {
+    case .create:
+      // There is nothing that it could have missed.
+      countRefusal(of: id, error)
+      queue.wait(id, for: .fetch)
+      fetch(id.zone)
+    case .delete:
+      // A server that lags may not find what it has. If a lookup finds it, it is sent again, later and later.
+      countRefusal(of: id, error)
+      queue.wait(id, for: .lookup)
+      lookups[id.zone, default: []].insert(id.key)
+    default: doubt(id)
     }
   }
 
@@ -177,7 +191,7 @@ extension SyncMachine {
     if isKnown {
       looked(up: upload.id)
     } else {
-      lookups[upload.id.zone, default: []].insert(upload.id.name)
+      lookups[upload.id.zone, default: []].insert(upload.id.key)
     }
   }
 
@@ -186,7 +200,7 @@ extension SyncMachine {
   mutating func looked(up id: RecordID) {
     guard queue.waits[id] == .lookup else { return }
     if let refused = queue.refusedTag(of: id), let entry = try? store.projections.entry(id),
-      entry.base?.changeTag == refused
+      (entry.base?.changeTag).equalsUTF8(refused)
     {
       queue.wait(id, for: .fetch)
       fetch(id.zone)
@@ -270,7 +284,7 @@ extension SyncMachine {
     // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
     // wait for this one, so that its own upload does not find out: if the feed has not said it, once all of it is fetched.
     if contention[upload.id]?.count == 1 {
-      for name in upload.item.needs where name != upload.id.name {
+      for name in upload.item.needs where name != upload.id.key {
         let target = RecordID(name, zone: upload.id.zone)
         if try store.projections.entry(target)?.pending?.isDeletion == false { doubt(target) }
       }
@@ -386,10 +400,12 @@ private struct Answer {
   /// How many were refused for a reason of their own.
   var refusedCount = 0
   var hasConflicts = false
+  /// How many of the refused ones are deletions of what the server did not find: it has most likely been deleted already.
+  var notFoundCount = 0
   /// Whether a record was deleted.
   var deletes = false
 
-  init(_ batch: [SyncMachine.Upload], _ results: [String: CloudResult]) {
+  init(_ batch: [SyncMachine.Upload], _ results: [CloudName: CloudResult]) {
     for upload in batch {
       switch results[upload.id.name] {
       case .record(let server): outcomes.append((upload, .saved(server)))
@@ -398,13 +414,10 @@ private struct Answer {
         outcomes.append((upload, .deleted))
       case .failed(let error, let server):
         let policy = ErrorPolicy.item(error)
-        if policy == .missing, upload.operation.kind == .delete {
-          outcomes.append((upload, .deleted))
-        } else {
-          if policy != .together { refusedCount += 1 }
-          if policy == .resolve { hasConflicts = true }
-          outcomes.append((upload, .refused(error, policy, server)))
-        }
+        if policy != .together { refusedCount += 1 }
+        if policy == .missing, upload.operation.kind == .delete { notFoundCount += 1 }
+        if policy == .resolve { hasConflicts = true }
+        outcomes.append((upload, .refused(error, policy, server)))
       case nil: break
       }
     }
@@ -442,7 +455,7 @@ private struct Answer {
   func haltedTypes(in zone: ZoneID) -> [UploadHalts.HaltedType: CloudError] {
     var errors: [UploadHalts.HaltedType: (error: CloudError, count: Int)] = [:]
     // A record that the words name and that all of them refer to may be the cause: others of the type are not refused then.
-    var named: [UploadHalts.HaltedType: Set<String>] = [:]
+    var named: [UploadHalts.HaltedType: Set<CloudName>] = [:]
     var others: Set<UploadHalts.HaltedType> = []
     for (upload, outcome) in outcomes {
       let type = upload.haltedType

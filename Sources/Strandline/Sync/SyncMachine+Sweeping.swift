@@ -1,13 +1,14 @@
-// The end of a full fetch: what was synced and was not shown is gone at the server.
+// The end of a full fetch: what was synced and the server does not have is gone.
 //
 // A token that expires takes with it the deletions that lay behind it, so a full fetch alone would leave records here for
 // ever that no other device has. The sweep begins in the transaction of the fetch's first page. Each page confirms the
 // records that it shows unchanged; the others have a base that is newer than the sweep. When the last page is in, each
-// record that neither is true of is removed, with its births in the deletion index; a change of it that is not sent stays, and
-// what the server says to that decides.
+// record that neither is true of is looked up by its name (AbsenceProof.swift), and removed if the server does not have it,
+// with its births in the deletion index; a change of it that is not sent stays, and what the server says to that decides.
+// Until the lookups are answered the sweep is open: the zone stays due, also after a relaunch, and the next run asks again.
 //
-// A server that lists much less than it once acknowledged may be wrong, and a zone that another device has emptied or made
-// anew looks the same. So a sweep that would remove much stops, and the zone waits for a person.
+// A server that lists much less than it once acknowledged may be wrong, and a zone of which nothing is left may be another
+// one. So a sweep that would remove much, or everything, stops, and the zone waits for a person.
 
 import StrandlineSystem
 
@@ -20,31 +21,116 @@ public enum ResyncSource: String, Hashable, Sendable, CaseIterable {
 }
 
 extension SyncMachine {
-  /// So many records a sweep may remove, or this part of the zone's if that is more.
-  static let sweptMax = 100
-  static let sweptPart = 5
+  /// A zone that was fetched to its end, and whose sweep waits for answers to lookups.
+  struct OpenSweep: Sendable {
+    /// Nil: of the records that the feed showed in older versions, because a server that went back in time must not remove
+    /// what it does not know yet. Else of those that it did not show.
+    var proof: AbsenceProof?
+    /// What lookups of the zone were refused with in this run.
+    var refusal: CloudError?
+
+    /// This run does not go on with it.
+    var isPaused: Bool { refusal != nil || proof?.isPaused == true }
+    /// Why it is open.
+    var failure: CloudError? { refusal ?? proof?.failure }
+  }
+
   /// Records removed in one transaction.
   private static let removedAtOnce = 1_000
 
-  /// Ends the zone's sweep, if one is open: the last page is in.
-  mutating func endSweep(of zone: ZoneID) async throws {
-    guard let state = self.zone(zone), state.sweepEpoch != 0 else { return }
-    var (absent, living, unread) = try store.absent(from: zone, sinceSweep: state.sweepEpoch)
-    if state.resetPolicy == ZoneState.keepsAbsent { (absent, unread) = ([], []) }
-    let source = ResyncSource(rawValue: state.resetPolicy)
-    guard source != nil || absent.count <= max(Self.sweptMax, living / Self.sweptPart) else {
-      return try await freeze(zone, absent: absent.count, living: living)
+  /// Ends the zone's sweep, if one is open and all that it depends on is known: the last page is in.
+  ///
+  /// - Returns: whether it has ended. Else lookups are due, or the next run goes on with it.
+  mutating func endSweep(of zone: ZoneID) async throws -> Bool {
+    guard let state = self.zone(zone), state.sweepEpoch != 0 else { return true }
+    var proof: AbsenceProof
+    if let begun = sweeps[zone]?.proof {
+      proof = begun
+    } else if state.resetPolicy == ZoneState.keepsAbsent {
+      proof = AbsenceProof(living: 0, knownSince: 0, absent: [])
+    } else {
+      proof = try store.absences(from: zone, sinceSweep: state.sweepEpoch)
     }
-    try await remove(absent, from: zone, source)
-    let (seen, removed) = (UInt64(living - absent.count), UInt64(absent.count))
+    let source = ResyncSource(rawValue: state.resetPolicy)
+    switch try await prove(&proof, in: zone, source) {
+    case .lookUp, .wait, .remove, .setAside:
+      sweeps[zone] = OpenSweep(proof: proof)
+      return false
+    case .ask, .lose: return true
+    case .end: break
+    }
+    if source == .here { try await createAgainWhatWasTaken(from: zone) }
+    let (seen, removed) = (UInt64(proof.living - proof.removed), UInt64(proof.removed))
     try await store.commit { core in
       guard core.projections.sync.zones[zone]?.sweepEpoch == state.sweepEpoch else { return }
-      // What could not be read and was not shown is not there to be read any more.
-      try core.release(unread)
       try core.append(.sweepEnded(SweepEnded(zone: zone, epoch: state.sweepEpoch, seen: seen, removed: removed)))
       try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .clean)))
     }
-    for id in unread { try changed(id) }
+    return true
+  }
+
+  /// Goes on with the proof that records are gone: has the next ones looked up, removes what the server does not have, or lets
+  /// the zone wait for a person.
+  ///
+  /// - Returns: `.lookUp` if lookups are due; `.wait` if some answers are missing, and this run asks no more; `.ask` or
+  ///   `.lose` if the zone is lost; `.end` if nothing is left to be done.
+  mutating func prove(
+    _ proof: inout AbsenceProof, in zone: ZoneID, _ source: ResyncSource?
+  ) async throws -> AbsenceKnowledge.Step {
+    while true {
+      var known = proof.knowledge
+      known.decided = source
+      if !known.isSameZone, known.gone > 0, known.living <= policies.losses.remadeFollowedMax {
+        known.followsRemade = try store.owed(in: zone) == 0
+      }
+      let step = known.next()
+      switch step {
+      case .lookUp: lookups[zone, default: []].formUnion(proof.names(UploadPlan.operationsMax))
+      case .wait: proof.isPaused = true
+      case .ask:
+        let (absent, living) = (known.unasked + known.untold + known.gone, known.living)
+        try await freeze(
+          zone, .missingRecords,
+          "the server lists \(living - absent) of the \(living) records that it once acknowledged")
+      case .lose:
+        let absent = String.count(known.unasked + known.untold + known.gone, "record")
+        try await freeze(
+          zone, .deleted,
+          "it was emptied, or deleted and made again: the server has nothing of what this store knows of it (\(absent))"
+        )
+      case .remove:
+        let gone = try proof.gone.filter { try store.projections.entry($0.id)?.base?.version == $0.version }
+        try await remove(gone.map(\.id), from: zone, source)
+        proof.removedGone()
+        if known.followsRemade { sayFollowed(zone) }
+        continue
+      case .setAside:
+        try await setAside(proof.takeUntold())
+        continue
+      case .end: break
+      }
+      return step
+    }
+  }
+
+  /// Notes that records may be gone. They are looked up in each run until an answer says it.
+  private mutating func setAside(_ records: [(id: RecordID, version: LSN)]) async throws {
+    for start in stride(from: 0, to: records.count, by: Self.removedAtOnce) {
+      let some = records[start..<min(records.count, start + Self.removedAtOnce)]
+      try await store.commit { core in
+        for (id, version) in some {
+          // Of what was edited meanwhile, the answer to the edit says it.
+          guard let entry = try core.projections.entry(id), entry.base?.version == version, entry.pending == nil else {
+            continue
+          }
+          try core.append(
+            .blocked(
+              Blocked(
+                id: id, subject: .deletion, births: [], consequence: .lookup,
+                words: "a full fetch did not show it, and the server did not say whether it has it")))
+        }
+      }
+    }
   }
 
   /// Removes records that the server does not have, or creates them again.
@@ -87,13 +173,9 @@ extension SyncMachine {
     for id in unread { try changed(id) }
   }
 
-  /// The sweep would remove too much to be done without a question.
-  mutating func freeze(_ zone: ZoneID, absent: Int, living: Int) async throws {
-    try await store.commit { core in
-      try core.appendLoss(
-        of: zone, .missingRecords,
-        words: "the server lists \(living - absent) of the \(living) records that it once acknowledged")
-    }
+  /// Nothing is removed without a question.
+  private mutating func freeze(_ zone: ZoneID, _ reason: ZoneLoss, _ words: String) async throws {
+    try await store.commit { try $0.appendLoss(of: zone, reason, words: words) }
     fetches[zone] = nil
     for id in doubts.keys where id.zone == zone { doubts[id] = nil }
     noteLoss(of: zone)
@@ -125,12 +207,17 @@ extension StoreCore {
       )
     }
     guard hasGhosts == true || living ?? 0 > 0 || isUnread else { return }
-    try append(.sweepBegan(SweepBegan(zone: zone, epoch: projections.appliedLSN.rawValue + 1)))
+    let epoch = projections.appliedLSN.rawValue + 1
+    let state = projections.sync.zones[zone] ?? ZoneState()
+    let since = state.unprovedSince == 0 ? max(1, state.tokenLSN.rawValue) : state.unprovedSince
+    try append(.sweepBegan(SweepBegan(zone: zone, epoch: epoch, since: since)))
   }
 
   /// Appends which of a page's records the open sweep has seen, as far as their bases do not say it. Returns the sweep's
   /// epoch; 0 if none is open.
-  mutating func confirm(_ changes: [ServerChange], in zone: ZoneID) throws -> UInt64 {
+  ///
+  /// - Parameter knownSince: since when the zone is known to have been there; nil if nothing says it.
+  mutating func confirm(_ changes: [ServerChange], in zone: ZoneID, knownSince: Int64?) throws -> UInt64 {
     guard let epoch = projections.sync.zones[zone]?.sweepEpoch, epoch != 0 else { return 0 }
     let names = try changes.filter { change in
       switch change.kind {
@@ -140,8 +227,41 @@ extension StoreCore {
       case .deletion, .absence, .unseen: false
       }
     }.map(\.id.name)
-    if !names.isEmpty { try append(.confirmed(Confirmed(zone: zone, names: names))) }
+    if knownSince != nil || !names.isEmpty {
+      try append(.confirmed(Confirmed(zone: zone, names: names, knownSince: knownSince)))
+    }
     return epoch
+  }
+
+  /// Since when a zone is known to have been there, by what changes show that are not applied yet: a record that this store has, of
+  /// the same life by its creation at the server, or one that it knows to be deleted. 0 if that came here before the zone came into
+  /// doubt; else the moment of its creation, as it may have been uploaded to another zone of that name. Nil without any.
+  func knownSince(_ changes: [ServerChange], in zone: ZoneID) throws -> Int64? {
+    let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
+    var since: Int64?
+    for change in changes where since != 0 {
+      let known: (lsn: LSN, created: Int64?)?
+      switch change.kind {
+      case .version(let server), .listed(let server):
+        let base = try projections.entry(change.id)?.base
+        known = base.flatMap { base in
+          base.isOfLife(of: server) ? (lsn: base.version, created: base.createdMilliseconds) : nil
+        }
+      case .deletion:
+        let look = try projections.look(change.id)
+        known =
+          look.entry?.base.map { (lsn: $0.version, created: $0.createdMilliseconds) }
+          ?? look.deletion.map { (lsn: $0.lsn, created: $0.createdMilliseconds) }
+      case .absence, .unseen, .unreadable: known = nil
+      }
+      guard let found = known else { continue }
+      if found.lsn <= proved {
+        since = 0
+      } else if let created = found.created {
+        since = min(since ?? created, created)
+      }
+    }
+    return since
   }
 }
 
@@ -156,40 +276,53 @@ extension RecordStore {
     return found
   }
 
-  /// The living records of a zone that were synced and that its sweep has not seen, in order; how many live in it; and the records
-  /// whose versions could not be read, and that its sweep has not seen either.
+  /// The living records of a zone that were synced and that its sweep has not seen; and the records whose versions could not
+  /// be read, and that its sweep has not seen either.
   ///
   /// - Complexity: O(records of the zone + events since the sweep began).
-  fileprivate func absent(
-    from zone: ZoneID, sinceSweep epoch: UInt64
-  ) throws -> (absent: [RecordID], living: Int, unread: [RecordID]) {
+  fileprivate func absences(from zone: ZoneID, sinceSweep epoch: UInt64) throws -> AbsenceProof {
     // A record that two names' hashes hide stays until the next sweep.
     var confirmed: Set<Int> = []
+    var knownSince: Int64?
+    let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
     try source.scan(after: LSN(rawValue: epoch), upTo: source.durableLSN) { found in
       switch try EventSource.kind(found) {
       case .confirmed:
         guard case .confirmed(let event) = try EventSource.decode(found), event.zone == zone else { break }
-        for name in event.names { confirmed.insert(name.hashValue) }
+        for name in event.names { confirmed.insert(CloudName(name).hashValue) }
+        if let since = event.knownSince { knownSince = min(knownSince ?? since, since) }
       case .held:
         // What came since and could not be read was shown, by a page or by the answer to a lookup.
         guard case .held(let held) = try EventSource.decode(found), held.direction == .download, held.id.zone == zone
         else { break }
-        confirmed.insert(held.id.name.hashValue)
+        confirmed.insert(held.id.key.hashValue)
       default: break
       }
       return true
     }
-    var absent: [RecordID] = []
+    var absent: [AbsenceProof.Absent] = []
     var living = 0
     try view().forEachLiving(ofType: nil, in: EntryScan.Range(zone: zone)) { id, found in
       guard let base = found.entry.base else { return true }
       living += 1
-      if base.version.rawValue <= epoch, !confirmed.contains(id.name.hashValue) { absent.append(id) }
+      if base.version.rawValue <= epoch, !confirmed.contains(id.key.hashValue) {
+        absent.append(AbsenceProof.Absent(id, base))
+      }
       return true
     }
     let unread = projections.withLock { state in
-      state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id).sorted()
+      state.sync.unread.values.filter { !$0.isShelved && $0.id.zone == zone }.map(\.id)
     }
-    return (absent, living, unread.filter { !confirmed.contains($0.name.hashValue) })
+    return AbsenceProof(
+      living: living, knownSince: knownSince, provedUpTo: proved, absent: absent,
+      unread: unread.filter { !confirmed.contains($0.key.hashValue) })
+  }
+}
+
+extension Base {
+  /// Whether the server's version is of the life of this one, by the moment of its creation there, which no change changes.
+  func isOfLife(of server: ServerRecord) -> Bool {
+    guard let createdMilliseconds else { return false }
+    return createdMilliseconds == server.system.created?.milliseconds
   }
 }

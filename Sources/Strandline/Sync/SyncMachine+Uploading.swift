@@ -195,7 +195,7 @@ extension SyncMachine {
     try await store.commit { core in
       (leaving, left, stale) = ([], [], [])
       // What the app has replaced meanwhile stays, and with it what needs it: only a newest mutation is ever attempted.
-      var names: Set<String> = []
+      var names: Set<CloudName> = []
       for upload in made {
         guard let entry = try core.projections.entry(upload.id), entry.pending?.newest == upload.lsn else { continue }
         // The server has said something newer of the record since its operation was made.
@@ -203,13 +203,13 @@ extension SyncMachine {
           stale.append(upload.id)
           continue
         }
-        names.insert(upload.id.name)
+        names.insert(upload.id.key)
       }
-      for upload in made where names.contains(upload.id.name) {
+      for upload in made where names.contains(upload.id.key) {
         // The deletion of an old life refers to nothing.
         if !upload.isPreparation, let target = try core.projections.missingTarget(of: upload.item, sentWith: names) {
           left.append((upload.id, target))
-          names.remove(upload.id.name)
+          names.remove(upload.id.key)
         } else {
           var upload = upload
           if core.projections.wasAttempted(upload.lsn) { upload.isFirstOfLife = false }
@@ -234,7 +234,7 @@ extension SyncMachine {
   /// Sends the request and handles a refusal of it as a whole.
   private mutating func exchange(_ batch: [Upload], _ zone: ZoneID, atomic: Bool) async throws {
     let operations = batch.map(\.operation)
-    let results: [String: CloudResult]
+    let results: [CloudName: CloudResult]
     var failure: (any Error)?
     watch.sends(batch.count)
     queue.leaving(batch.map(\.item))
@@ -404,7 +404,7 @@ extension SyncMachine {
 
   /// The results, with each that does not answer its operation (none, a version for a deletion, a deletion for a save)
   /// replaced by an error.
-  private static func checked(_ results: [String: CloudResult], of batch: [Upload]) -> [String: CloudResult] {
+  private static func checked(_ results: [CloudName: CloudResult], of batch: [Upload]) -> [CloudName: CloudResult] {
     var results = results
     for upload in batch {
       let isDeletion = upload.operation.kind == .delete
@@ -451,7 +451,7 @@ extension SyncMachine {
         continue
       }
       batch.uploads += uploads
-      for upload in uploads { names.insert(upload.id.name) }
+      for upload in uploads { names.insert(upload.id.key) }
       bytes += size
     }
     return batch
@@ -459,7 +459,7 @@ extension SyncMachine {
 
   /// Makes the operations of a unit. A record that has changed since is left out, and so is what needs it.
   private mutating func makeUploads(
-    of unit: [UploadItem], in units: [[UploadItem]], sentWith names: Set<String>, _ batch: inout Batch
+    of unit: [UploadItem], in units: [[UploadItem]], sentWith names: Set<CloudName>, _ batch: inout Batch
   ) throws -> (uploads: [Upload], bytes: Int) {
     let (entries, sync) = try store.core.withLock { core in
       var entries: [RecordEntry?] = []
@@ -475,7 +475,7 @@ extension SyncMachine {
       return (entries, core.projections.sync)
     }
     var there = names
-    for (item, entry) in zip(unit, entries) where entry != nil { there.insert(item.id.name) }
+    for (item, entry) in zip(unit, entries) where entry != nil { there.insert(item.id.key) }
     var uploads: [Upload] = []
     var bytes = 0
     for (item, entry) in zip(unit, entries) {

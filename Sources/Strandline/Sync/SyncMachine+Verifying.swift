@@ -1,9 +1,9 @@
 // Compares a zone with what the server lists of it, from the beginning, and mends what is wrong here. Where both agree,
 // nothing is written: the pages are read beside the feed, whose token stays.
 //
-// A name that differs is looked up, and the answer enters as the answer to any lookup does. What was synced and is not
-// listed is removed as at the end of a sweep, with the same limit. Then both are compared once more: what still differs is for a
-// person to see.
+// A name that differs is looked up, and the answer enters as the answer to any lookup does. If it says that the server went
+// back in time, nothing is removed. What was synced and is not listed is looked up next, and removed as at the end of a
+// sweep, with the same limit. Then both are compared once more: what still differs is for a person to see.
 
 import StrandlineSystem
 
@@ -47,7 +47,7 @@ extension SyncMachine {
         .noSuchZone, "nothing of zone '\(zone)' was ever synced, so there is nothing to compare")
     }
     guard !state.isLost else { throw StrandlineError.loss(of: zone, state) }
-    var comparison = ZoneComparison(zone, upTo: store.durableLSN)
+    var comparison = ZoneComparison(zone, fetched: state.tokenLSN, upTo: store.durableLSN)
     var fetch = ZoneFetch()
     var token: ChangeToken?
     while true {
@@ -97,18 +97,79 @@ extension SyncMachine {
     }
   }
 
-  /// Has what differs looked up, and removes what the server does not have; false if that is so much that the zone is lost
-  /// instead.
+  /// Has what differs looked up, and then what is absent, and removes what the server does not have; false if the zone is
+  /// lost instead, because that is much, or everything.
   private mutating func mend(_ found: ZoneComparison) async throws -> Bool {
-    let absent = found.absent.keys.sorted()
-    guard absent.count <= max(Self.sweptMax, found.living / Self.sweptPart) else {
-      try await freeze(found.zone, absent: absent.count, living: found.living)
+    let zone = found.zone
+    let names = found.differences.filter { $0.value.kind != .unreadable }.keys
+    try await noteOlder(found)
+    if !names.isEmpty { lookups[zone, default: []].formUnion(names) }
+    try await lookUpAll(of: zone)
+    guard !found.absent.isEmpty else { return true }
+    let isSameZone: Bool
+    if found.knowsZone { isSameZone = true } else { isSameZone = try await takesToken(of: zone) }
+    sweeps[zone] = OpenSweep(
+      proof: AbsenceProof(
+        living: found.living, knownSince: isSameZone ? 0 : nil, absent: found.absent.values.map { $0.record }))
+    defer { sweeps[zone] = nil }
+    while var proof = sweeps[zone]?.proof {
+      let step = try await prove(&proof, in: zone, nil)
+      sweeps[zone] = OpenSweep(proof: proof)
+      switch step {
+      case .lookUp: try await lookUpAll(of: zone)
+      case .ask, .lose: return false
+      case .wait, .remove, .setAside, .end: return true
+      }
+    }
+    return true
+  }
+
+  /// Looks up what is to be looked up of a zone.
+  ///
+  /// - Throws: what refuses that; `.zoneLost` if an answer says that the server went back in time.
+  private mutating func lookUpAll(of zone: ZoneID) async throws {
+    while lookups[zone] != nil || lookupsRefused[zone] != nil {
+      try Task.checkCancellation()
+      try store.requireWritable()
+      if let wait = pace.wait(for: .lookup) { try await sleep(wait) } else { _ = try await lookUpNext() }
+    }
+    if let state = self.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
+    if let refusal = refusedZones[zone] ?? sweeps[zone]?.refusal {
+      throw refusal.asStrandlineError("verifying zone '\(zone)'")
+    }
+  }
+
+  /// Whether the server takes the token that this store has of a zone, as it does for no other zone of that name.
+  private mutating func takesToken(of zone: ZoneID) async throws -> Bool {
+    guard let token = self.zone(zone)?.token else { return false }
+    var fetch = ZoneFetch()
+    fetch.limit = 1
+    do {
+      while true {
+        if let wait = pace.wait(for: .page) { try await sleep(wait) }
+        if try await list(zone, since: token, &fetch) != nil { return true }
+      }
+    } catch let error as StrandlineError
+      where (error.underlying as? CloudError).map(ErrorPolicy.mayBeExpiredToken) ?? false
+    {
       return false
     }
-    try await remove(absent, from: found.zone, nil)
-    let names = found.differences.filter { $0.value.kind != .unreadable }.keys
-    if !names.isEmpty { lookups[found.zone, default: []].formUnion(names) }
-    return true
+  }
+
+  /// Writes down of each version that is older than the one here by the server's clock alone that the list shows it: if the
+  /// answer to the lookup is the same, it is what the server has, and no answer that is late.
+  private mutating func noteOlder(_ found: ZoneComparison) async throws {
+    let older = found.differences.compactMap { name, difference in difference.olderTag.map { (name, $0) } }
+    guard !older.isEmpty else { return }
+    try await store.commit { core in
+      for (name, tag) in older.sorted(by: { $0.0 < $1.0 }) {
+        try core.append(
+          .blocked(
+            Blocked(
+              id: RecordID(name, zone: found.zone), subject: .version, changeTag: tag, births: [],
+              consequence: .lookup, words: "the list of the zone shows another version than the one here")))
+      }
+    }
   }
 }
 
@@ -121,6 +182,8 @@ private struct ZoneComparison {
     var base: LSN?
     var here: UInt64 = 0
     var there: UInt64 = 0
+    /// The tag of a version that the server changed before the one here, by its clock.
+    var olderTag: String?
   }
 
   let zone: ZoneID
@@ -129,47 +192,58 @@ private struct ZoneComparison {
   /// The digest of each record that is listed, by the hash of its name. A record that two hashes hide is not missed.
   var listed: [Int: UInt64] = [:]
   /// By name.
-  var differences: [String: Difference] = [:]
+  var differences: [CloudName: Difference] = [:]
   /// What was synced and is not listed, with the digest of each.
-  var absent: [RecordID: UInt64] = [:]
+  var absent: [RecordID: (record: AbsenceProof.Absent, digest: UInt64)] = [:]
+  /// The list shows a record that this store had when it fetched the zone last.
+  var knowsZone = false
   /// How many synced records live here.
   var living = 0
   var digestHere: UInt64 = 0
   var digestThere: UInt64 = 0
 
-  init(_ zone: ZoneID, upTo end: LSN) { (self.zone, self.end) = (zone, end) }
+  /// The event of the zone's token: what was here by then is of the zone that gave it.
+  let fetched: LSN
+
+  init(_ zone: ZoneID, fetched: LSN, upTo end: LSN) { (self.zone, self.fetched, self.end) = (zone, fetched, end) }
 
   var isEqual: Bool { differences.isEmpty && absent.isEmpty }
-  var names: Set<String> { Set(differences.keys).union(absent.keys.map(\.name)) }
+  var names: Set<CloudName> { Set(differences.keys).union(absent.keys.map(\.key)) }
 
   /// Takes in what the server lists of one record. It may be listed again, if it has changed meanwhile.
   mutating func take(_ change: ZoneChange, _ store: RecordStore) throws {
-    forget(change.name)
+    forget(CloudName(change.name))
     let base = try store.projections.entry(RecordID(change.name, zone: zone))?.base
     switch change {
     case .deleted: break
     case .failed:
-      listed[change.name.hashValue] = 0
+      listed[CloudName(change.name).hashValue] = 0
       differences[change.name] = Difference(kind: .unreadable, base: base?.version)
     case .saved(let record):
       let there = record.contentDigest
-      listed[record.name.hashValue] = there
+      listed[CloudName(record.name).hashValue] = there
       digestThere &+= there
+      if let base, base.version <= fetched, base.isOfLife(of: record) { knowsZone = true }
       guard let base else {
         differences[record.name] = Difference(kind: .missingHere, there: there)
         return
       }
       let here = try store.digest(of: base, RecordID(record.name, zone: zone))
       digestHere &+= here
-      if here != there || base.changeTag != record.system.changeTag
+      if here != there || !record.system.changeTag.equalsUTF8(base.changeTag)
         || base.modifiedMilliseconds != record.system.modified?.milliseconds
       {
-        differences[record.name] = Difference(kind: .different, base: base.version, here: here, there: there)
+        var difference = Difference(kind: .different, base: base.version, here: here, there: there)
+        if let known = base.modifiedMilliseconds, let modified = record.system.modified?.milliseconds, modified < known
+        {
+          difference.olderTag = record.system.changeTag
+        }
+        differences[record.name] = difference
       }
     }
   }
 
-  private mutating func forget(_ name: String) {
+  private mutating func forget(_ name: CloudName) {
     guard let there = listed.removeValue(forKey: name.hashValue) else { return }
     let known = differences.removeValue(forKey: name)
     digestThere &-= there
@@ -180,9 +254,9 @@ private struct ZoneComparison {
   mutating func end(_ store: RecordStore) throws {
     for (id, base) in try store.synced(in: zone) {
       living += 1
-      guard base.version <= end, listed[id.name.hashValue] == nil else { continue }
+      guard base.version <= end, listed[id.key.hashValue] == nil else { continue }
       let here = try store.digest(of: base, id)
-      absent[id] = here
+      absent[id] = (AbsenceProof.Absent(id, base), here)
       digestHere &+= here
     }
   }
@@ -195,22 +269,22 @@ private struct ZoneComparison {
       digestHere &-= known.here
       digestThere &-= known.there
     }
-    for (id, here) in absent {
+    for (id, (_, here)) in absent {
       if let base = try store.projections.entry(id)?.base, base.version <= end { continue }
       absent[id] = nil
       digestHere &-= here
     }
   }
 
-  func result(_ store: RecordStore, mended: Set<String>) throws -> ZoneVerification {
+  func result(_ store: RecordStore, mended: Set<CloudName>) throws -> ZoneVerification {
     func names(_ kind: Kind) -> [String] {
-      differences.filter { $0.value.kind == kind }.keys.sorted { $0.precedesByUTF8($1) }
+      differences.filter { $0.value.kind == kind }.keys.sorted().texts
     }
     var result = ZoneVerification(zone: zone)
     (result.missingHere, result.different) = (names(.missingHere), names(.different))
     result.unreadable = names(.unreadable)
     result.missingThere = absent.keys.sorted().map(\.name)
-    result.mended = mended.sorted { $0.precedesByUTF8($1) }
+    result.mended = mended.sorted().texts
     (result.records, result.equal) = (listed.count, listed.count - differences.count)
     (result.digestHere, result.digestThere) = (digestHere, digestThere)
     for lsn in store.projections.owed(.max, after: .none, upTo: store.durableLSN) {

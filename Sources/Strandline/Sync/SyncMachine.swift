@@ -47,9 +47,8 @@ struct SyncMachine: Sendable {
     refusedZones.merging(queue.halts.refusedZones) { known, _ in known }
       .merging(haltedErasures) { known, _ in known }
   }
-  /// Zones that were fetched to their end, and whose sweep ends when the records have been looked up that the feed showed in
-  /// older versions: a server that went back in time must not remove what it does not know yet.
-  var sweepsToEnd: Set<ZoneID> = []
+  /// Zones that were fetched to their end, and whose sweep waits for answers to lookups.
+  var sweeps: [ZoneID: OpenSweep] = [:]
   /// Queries for the newest records of zones that were never fetched.
   var newest: [ZoneID: NewestRecords] = [:]
   /// What is fetched next of what zones have listed.
@@ -57,7 +56,7 @@ struct SyncMachine: Sendable {
   /// The most records in a lookup of those.
   var listedMax = UploadPlan.operationsMax
   /// Records to look up, by zone.
-  var lookups: [ZoneID: Set<String>] = [:]
+  var lookups: [ZoneID: Set<CloudName>] = [:]
   /// Zones in which children of deleted records may be that the app's rules for them were not applied to; nil before the
   /// first run.
   var childReviews: Set<ZoneID>?
@@ -139,6 +138,8 @@ struct SyncMachine: Sendable {
     var limit = SyncMachine.pageLimit
     /// It begins without the token.
     var startsOver = false
+    /// The server has taken the token that it begins without, in this run.
+    var hadToken = false
     /// Pages in a row that said that more is to come and left the token unchanged.
     var repeats = 0
     /// Pages in a row that were empty and said that more is to come.
@@ -198,7 +199,7 @@ struct SyncMachine: Sendable {
         case .idle:
           if try queue.checkHalts() { continue }
           // Nothing is left in hand, unless a zone was given up on the way.
-          hasFailed = !refusedZones.isEmpty || !lostZones.isEmpty
+          hasFailed = !refusedZones.isEmpty || !lostZones.isEmpty || !sweeps.isEmpty
           try finish()
           return
         }
@@ -224,7 +225,9 @@ struct SyncMachine: Sendable {
   private mutating func begin(_ options: CycleOptions) {
     self.options = options
     report = SyncReport()
-    (ahead, sweepsToEnd) = (nil, [])
+    (ahead, sweeps) = (nil, [:])
+    // What the server took in an earlier run says nothing of the zone now.
+    for zone in fetches.keys { fetches[zone]?.hadToken = false }
     if options.asksForChanges { (isListDue, isReviewDue) = (true, true) }
     listPages = 0
     // Of an upload whose answer was lost the feed says whether it arrived.
@@ -253,7 +256,7 @@ struct SyncMachine: Sendable {
     restoreSize()
     (parts, prepared, refusedAlone, sizeBefore) = ([], nil, [], nil)
     for (id, wait) in queue.waits {
-      if wait == .lookup { lookups[id.zone, default: []].insert(id.name) }
+      if wait == .lookup { lookups[id.zone, default: []].insert(id.key) }
       if wait == .fetch { fetch(id.zone) }
     }
     for zone in fetches.keys {
@@ -325,6 +328,10 @@ struct SyncMachine: Sendable {
       if let state = self.zone(zone), state.isLost { throw StrandlineError.loss(of: zone, state) }
     }
     if let refusal = allRefusedZones.min(by: { $0.key < $1.key }) { throw refusal.value.asStrandlineError(doing) }
+    for (zone, sweep) in sweeps.sorted(by: { $0.key < $1.key }) {
+      guard let failure = sweep.failure else { continue }
+      throw failure.asStrandlineError("\(doing): asking for records that the list of zone '\(zone)' did not show")
+    }
     if let halted = queue.halts.types.min(by: { ($0.key.zone, $0.key.type) < ($1.key.zone, $1.key.type) }) {
       throw StrandlineError(
         .serverRefused,

@@ -109,7 +109,7 @@ extension SyncStatus {
     case .throttled: "the server is busy"
     case .serverRefused: "the server refused it"
     case .diskFull: "no room on this device"
-    case .io, .outcomeUnknown: "this device's storage failed"
+    case .io, .outcomeUnknown, .storeReplaced: "this device's storage failed"
     case .damaged: "damaged on this device"
     case .temporarilyUnavailable: "this device is locked"
     case .closed, .suspended: "the app has closed the store"

@@ -19,15 +19,17 @@ struct UploadHalts: Sendable {
   /// What the server refuses in whole requests.
   private enum Kind: Hashable, Sendable {
     /// Saves to the zones of an owner, whose storage is full.
-    case saves(owner: String)
+    case saves(owner: CloudName)
     /// Changes of a zone.
     case changes(ZoneID)
     /// The end of a zone, which the app wants.
     case erasure(ZoneID)
 
+    static func saves(to zone: ZoneID) -> Kind { .saves(owner: CloudName(zone.owner)) }
+
     func includes(_ zone: ZoneID) -> Bool {
       switch self {
-      case .saves(let owner): zone.owner == owner
+      case .saves(let owner): CloudName(zone.owner) == owner
       case .changes(let other), .erasure(let other): zone == other
       }
     }
@@ -52,7 +54,7 @@ struct UploadHalts: Sendable {
   /// The zones of which changes are owed that are not sent because whole requests are refused, each with the refusal.
   var refusedZones: [ZoneID: CloudError] {
     var refused: [ZoneID: CloudError] = [:]
-    for zone in unsent.keys { refused[zone] = (halts[.changes(zone)] ?? halts[.saves(owner: zone.owner)])?.error }
+    for zone in unsent.keys { refused[zone] = (halts[.changes(zone)] ?? halts[.saves(to: zone)])?.error }
     return refused
   }
 
@@ -61,7 +63,7 @@ struct UploadHalts: Sendable {
 
   /// When what is refused of a zone in whole requests is tried again; nil if nothing is.
   func nextTry(of zone: ZoneID) -> UInt64? {
-    [.changes(zone), .saves(owner: zone.owner), .erasure(zone)].lazy.compactMap { halts[$0]?.end }.first
+    [.changes(zone), .saves(to: zone), .erasure(zone)].lazy.compactMap { halts[$0]?.end }.first
   }
 
   /// When a type is tried again; nil if it is not refused.
@@ -85,7 +87,7 @@ struct UploadHalts: Sendable {
   ///
   /// - Parameter id: one of the saves.
   mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
-    halt(.saves(owner: id.zone.owner), because: error, at: now) { wait.milliseconds(attempts: $0) }
+    halt(.saves(to: id.zone), because: error, at: now) { wait.milliseconds(attempts: $0) }
     unsent[id.zone] = id
   }
 
@@ -126,7 +128,7 @@ struct UploadHalts: Sendable {
   /// shortest one then, and no less, for an app that deletes all the time.
   mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
     refusals[.changes(id.zone)] = nil
-    let saves = Kind.saves(owner: id.zone.owner)
+    let saves = Kind.saves(to: id.zone)
     if !isDeletion {
       refusals[saves] = nil
     } else if let full = halts[saves] {
@@ -163,7 +165,7 @@ struct UploadHalts: Sendable {
 
   private func isHalted(_ id: RecordID, _ pending: Pending) -> Bool {
     guard !halts.isEmpty else { return false }
-    return halts[.changes(id.zone)] != nil || (!pending.isDeletion && halts[.saves(owner: id.zone.owner)] != nil)
+    return halts[.changes(id.zone)] != nil || (!pending.isDeletion && halts[.saves(to: id.zone)] != nil)
   }
 
   /// A change is owed that is not sent because of a halt.

@@ -9,13 +9,13 @@ package struct UploadItem: Hashable, Sendable {
   package var first: LSN
   package var isDeletion: Bool
   /// The names in the same zone that this record refers to; for a deletion, that its base refers to.
-  package var targets: [String]
+  package var targets: [CloudName]
   /// Of a save, those of them that bind it: its parent, and what it refers to with DELETE_SELF or VALIDATE. The server may
   /// refuse the record before it has them.
-  package var needs: [String]
+  package var needs: [CloudName]
 
   package init(
-    id: RecordID, lsn: LSN, first: LSN? = nil, isDeletion: Bool, targets: [String], needs: [String] = []
+    id: RecordID, lsn: LSN, first: LSN? = nil, isDeletion: Bool, targets: [CloudName], needs: [CloudName] = []
   ) {
     self.id = id
     self.lsn = lsn
@@ -48,8 +48,8 @@ package enum UploadPlan {
   /// would overflow the thread's stack.
   private static func targetsFirst(_ items: [UploadItem]) -> [[UploadItem]] {
     guard items.contains(where: { !$0.targets.isEmpty }) else { return items.map { [$0] } }
-    var places: [String: Int] = [:]
-    for (place, item) in items.enumerated() { places[item.id.name] = place }
+    var places: [CloudName: Int] = [:]
+    for (place, item) in items.enumerated() { places[item.id.key] = place }
     // When each was met, from 1; the earliest one that it leads back to; whether it is in no unit yet.
     var met = Array(repeating: 0, count: items.count)
     var low = met

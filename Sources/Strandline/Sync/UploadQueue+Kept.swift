@@ -37,7 +37,7 @@ extension UploadQueue {
   /// A record whose unsent save leaves what is to be deleted to make room for another type: it goes first, and in a request of its
   /// own. Nil if there is none, or if it waits for that in turn. `readLeft` comes before.
   func keeper(of id: RecordID) -> RecordID? {
-    lanes[id.zone]?.kept.keeper(of: id.name) { $0 != id && !waitsInTurn($0, for: id) }
+    lanes[id.zone]?.kept.keeper(of: id.key) { $0 != id && !waitsInTurn($0, for: id) }
   }
 }
 
@@ -77,7 +77,8 @@ extension RecordStore {
 
   /// What binds the record at the server by a reference that its newest mutation takes away. Nothing if the record at the server is
   /// to be deleted anyway.
-  private func left(by id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Set<String> {
+  private func left(by id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Set<CloudName>
+  {
     var known = try references(of: id, at: versionsAtServer(entry)).filter { $0.action == .deleteSelf }
     // What the server would refuse to delete: it takes nothing along, but would cost a request.
     if let base = entry.base { known.formUnion(try references(of: id, at: [base.content])) }
@@ -104,9 +105,9 @@ extension RecordStore {
     var found: Set<Bond> = []
     for lsn in lsns {
       do {
-        guard let shown = try source.versionIfKept(at: lsn) else { continue }
+        guard let shown = try source.versionIfKept(at: lsn, of: id) else { continue }
         UploadQueue.forEachTarget(of: shown.record(id, system: nil)) { name, action in
-          if action != .none { found.insert(Bond(name: name, action: action)) }
+          if action != .none { found.insert(Bond(name: CloudName(name), action: action)) }
         }
       } catch {
         guard error.isOfOneRecord else { throw error }
@@ -116,12 +117,12 @@ extension RecordStore {
   }
 
   private struct Bond: Hashable {
-    var name: String
+    var name: CloudName
     var action: Reference.Action
   }
 
   /// Whether the record at the server is bound to another one.
-  func binds(_ id: RecordID, to name: String) throws -> Bool {
+  func binds(_ id: RecordID, to name: CloudName) throws -> Bool {
     guard let entry = try projections.entry(id) else { return false }
     return try references(of: id, at: versionsAtServer(entry)).contains { $0.name == name }
   }
@@ -137,7 +138,8 @@ extension RecordStore {
   package func replacesType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
     guard !pending.isDeletion, let base = entry.base, pending.newest <= durableLSN else { return false }
     do {
-      guard let new = try source.versionIfKept(at: pending.newest), let old = try source.versionIfKept(at: base.content)
+      guard let new = try source.versionIfKept(at: pending.newest, of: id),
+        let old = try source.versionIfKept(at: base.content, of: id)
       else { return false }
       return new.type != old.type
     } catch {

@@ -13,12 +13,12 @@ extension UploadQueue {
     let found = reading.found
     reading.found = [:]
     for (zone, items) in found.sorted(by: { $0.key < $1.key }) {
-      var all: [String: UploadItem] = [:]
-      var order: [String] = []
+      var all: [CloudName: UploadItem] = [:]
+      var order: [CloudName] = []
       // Once, if it woke and the cursor led to it as well.
       for item in items.sorted(by: { $0.first < $1.first })
-      where all.updateValue(item, forKey: item.id.name) == nil {
-        order.append(item.id.name)
+      where all.updateValue(item, forKey: item.id.key) == nil {
+        order.append(item.id.key)
       }
       let missing = try addTargets(to: &all, &order, zone, &reading)
       for (name, target) in missing.sorted(by: { $0.key < $1.key }) {
@@ -33,11 +33,11 @@ extension UploadQueue {
   ///
   /// - Returns: of each record that cannot go, one that it needs and that cannot go.
   private mutating func addTargets(
-    to all: inout [String: UploadItem], _ order: inout [String], _ zone: ZoneID, _ reading: inout Reading
-  ) throws -> [String: String] {
-    var missing: [String: String] = [:]
-    var needing: [String: [String]] = [:]
-    var replaced: [String: Bool] = [:]
+    to all: inout [CloudName: UploadItem], _ order: inout [CloudName], _ zone: ZoneID, _ reading: inout Reading
+  ) throws -> [CloudName: CloudName] {
+    var missing: [CloudName: CloudName] = [:]
+    var needing: [CloudName: [CloudName]] = [:]
+    var replaced: [CloudName: Bool] = [:]
     var place = 0
     while place < order.count {
       let name = order[place]
@@ -102,7 +102,7 @@ extension UploadQueue {
     pending.newest <= store.durableLSN
       && store.projections.held(id).map { $0.lsn < pending.newest || holds.isOver($0, wall: reading.wall) } ?? true
       && !halts.contains(id, entry, pending)
-      && refusedTag(of: id).map { $0 != entry.base?.changeTag } ?? true
+      && refusedTag(of: id).map { (entry.base?.changeTag).equalsUTF8($0) == false } ?? true
   }
 
   /// What the server lacks of what a record needs, as far as this store knows.
@@ -140,9 +140,9 @@ extension SharedProjections {
   /// saves it.
   ///
   /// - Parameter names: those that need not be looked for.
-  func lacks(of item: UploadItem, but names: Set<String> = []) throws -> [(id: RecordID, isSaved: Bool)] {
+  func lacks(of item: UploadItem, but names: Set<CloudName> = []) throws -> [(id: RecordID, isSaved: Bool)] {
     try item.needs.compactMap { name in
-      guard name != item.id.name, !names.contains(name) else { return nil }
+      guard name != item.id.key, !names.contains(name) else { return nil }
       let id = RecordID(name, zone: item.id.zone)
       let found = try entry(id)
       return found?.base == nil ? (id, found?.pending?.isDeletion == false) : nil
@@ -151,7 +151,7 @@ extension SharedProjections {
 
   /// A record that `item` needs and that this store saves, which neither the server has nor the same request; nil if there is
   /// none.
-  func missingTarget(of item: UploadItem, sentWith names: Set<String>) throws -> RecordID? {
+  func missingTarget(of item: UploadItem, sentWith names: Set<CloudName>) throws -> RecordID? {
     try lacks(of: item, but: names).first(where: \.isSaved)?.id
   }
 }

@@ -56,7 +56,7 @@ extension UploadQueue {
       guard !item.isDeletion, let entry = try store.projections.entry(item.id), let pending = entry.pending,
         try store.replacesType(item.id, entry, pending)
       else { return false }
-      return lanes[item.id.zone]?.kept.keeper(of: item.id.name) { $0 != item.id && ids.contains($0) } != nil
+      return lanes[item.id.zone]?.kept.keeper(of: item.id.key) { $0 != item.id && ids.contains($0) } != nil
     }
   }
 
@@ -140,9 +140,9 @@ extension UploadQueue {
       else { continue }
       if try store.isReplaced(target) {
         // One that is bound to the old one goes before. If another one of these does, they cannot go together (`deletesAhead`).
-        if try store.binds(item.id, to: target.name) { continue }
+        if try store.binds(item.id, to: target.key) { continue }
         try readLeft(in: target.zone)
-        guard lanes[target.zone]?.kept.keeper(of: target.name, where: met.contains) != nil else { return target }
+        guard lanes[target.zone]?.kept.keeper(of: target.key, where: met.contains) != nil else { return target }
       } else if needed.base != nil {
         // The server has it, or had it. If its change waits for one of these they go together, whatever the server has.
         guard case .target(let waited)? = waits[target], met.contains(waited) else { continue }
@@ -170,7 +170,7 @@ extension UploadQueue {
     of id: RecordID, to left: inout [RecordID], _ met: inout Set<RecordID>
   ) throws -> [RecordID]? {
     try readLeft(in: id.zone)
-    for referrer in lanes[id.zone]?.kept.keepers(of: id.name) ?? [] where referrer != id && !met.contains(referrer) {
+    for referrer in lanes[id.zone]?.kept.keepers(of: id.key) ?? [] where referrer != id && !met.contains(referrer) {
       var way = [referrer]
       while let last = way.last, !met.contains(last), store.projections.set(of: last) == nil {
         guard case .target(let next)? = waits[last], !way.contains(next) else { return way }

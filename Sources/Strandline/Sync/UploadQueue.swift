@@ -146,7 +146,7 @@ struct UploadQueue: Sendable {
     // If it is still not sent, it may leave more now that the server has a new version.
     if lanes[id.zone]?.kept.forget(id) == true { keep(id) }
     // What waited for others through this one may wait for none now.
-    for keeper in lanes[id.zone]?.kept.changed(id.name) ?? [] { wakeAll(.record(keeper)) }
+    for keeper in lanes[id.zone]?.kept.changed(id.key) ?? [] { wakeAll(.record(keeper)) }
   }
 
   func remembers(_ id: RecordID) -> Bool {
@@ -285,12 +285,12 @@ struct UploadQueue: Sendable {
   mutating func leaving(_ items: [UploadItem]) {
     leaving = Dictionary(items.map { ($0.id, $0.lsn) }) { _, last in last }
     // From now on the server may have them.
-    for item in items { lanes[item.id.zone]?.kept.forgetLinks(of: item.id.name) }
+    for item in items { lanes[item.id.zone]?.kept.forgetLinks(of: item.id.key) }
   }
 
   /// The names of a zone that are under way.
-  func leavingNames(in zone: ZoneID) -> Set<String> {
-    Set(leaving.keys.lazy.filter { $0.zone == zone }.map(\.name))
+  func leavingNames(in zone: ZoneID) -> Set<CloudName> {
+    Set(leaving.keys.lazy.filter { $0.zone == zone }.map(\.key))
   }
 
   /// The records that have to be looked up before anything can be said of them.
@@ -422,10 +422,17 @@ struct UploadQueue: Sendable {
   private mutating func look(at lsn: LSN, _ reading: inout Reading) throws {
     do {
       // Another mutation or an outcome may have followed, and a compaction.
-      guard let found = try store.source.readIfKept(lsn.rawValue) else { return }
-      guard let id = try EventSource.decode(found).recordID else { return }
+      guard let found = try store.source.readIfKept(lsn.rawValue) else {
+        return try store.projections.checkIsNotOwed(lsn)
+      }
+      guard let id = try EventSource.decode(found).recordID else { return try store.projections.checkIsNotOwed(lsn) }
+      try store.projections.checkOwed(lsn, by: id)
       reading.event = found
       try look(at: id, &reading, met: lsn)
+    } catch let error as StrandlineError where error.isOfLyingIndex {
+      // The next run reads what is owed by the log.
+      try store.projections.discardIndex(error)
+      throw error
     } catch let error as StrandlineError where error.isOfOneRecord {
       // Which record it is of does not stand in the damaged event; the index knows.
       guard let id = try store.owner(of: lsn) else { throw error }
@@ -466,7 +473,7 @@ struct UploadQueue: Sendable {
       !holds.isOver(held, wall: reading.wall)
     {
       try look(at: held, entry, pending, &reading)
-    } else if let refused = refusedTags[id], refused == entry.base?.changeTag {
+    } else if let refused = refusedTags[id], (entry.base?.changeTag).equalsUTF8(refused) {
       // The lookup that was to follow has failed.
       wait(id, for: .lookup)
       lookups.append(id)
@@ -522,16 +529,16 @@ struct UploadQueue: Sendable {
     guard let source = pending.isDeletion ? entry.base?.content : pending.newest else { return nil }
     do throws(StrandlineError) {
       // Nil: a newer mutation replaced it and compaction removed it. The cursor comes to the newer one.
-      guard let shown = try version(at: source, reading) else { return nil }
+      guard let shown = try version(at: source, of: id, reading) else { return nil }
       var item = UploadItem(
         id: id, lsn: pending.newest, first: pending.first, isDeletion: pending.isDeletion, targets: [])
       Self.forEachTarget(of: shown.record(id, system: nil)) { name, action in
-        item.targets.append(name)
-        if action != .none, !pending.isDeletion { item.needs.append(name) }
+        item.targets.append(CloudName(name))
+        if action != .none, !pending.isDeletion { item.needs.append(CloudName(name)) }
       }
       // What it replaces is deleted first, and that needs nothing.
       if !item.needs.isEmpty, try store.replacesType(id, entry, pending) { item.needs = [] }
-      if item.targets.count > 1 { item.targets.sort { $0.precedesByUTF8($1) } }
+      if item.targets.count > 1 { item.targets.sort() }
       return item
     } catch {
       guard error.isOfOneRecord else { throw error }
@@ -540,9 +547,11 @@ struct UploadQueue: Sendable {
     }
   }
 
-  private func version(at lsn: LSN, _ reading: Reading) throws(StrandlineError) -> ShownVersion? {
-    if let event = reading.event, event.lsn == lsn.rawValue { return try ShownVersion(event) }
-    return try store.source.versionIfKept(at: lsn)
+  private func version(
+    at lsn: LSN, of id: RecordID, _ reading: Reading
+  ) throws(StrandlineError) -> ShownVersion? {
+    if let event = reading.event, event.lsn == lsn.rawValue { return try ShownVersion(event, of: id) }
+    return try store.source.versionIfKept(at: lsn, of: id)
   }
 
   /// Calls `body` with each name in the record's zone that it refers to, and what becomes of the record when that one is deleted. Only what may hold a
@@ -574,7 +583,7 @@ struct UploadQueue: Sendable {
         let pending = entry.pending, pending.isDeletion, pending.newest == lsn, waits[id] == nil
       else { continue }
       if entry.base != nil {
-        if let saved = lanes[zone]?.kept.keeper(of: id.name) {
+        if let saved = lanes[zone]?.kept.keeper(of: id.key) {
           wait(id, for: .target(saved))
         } else if let item = try item(of: id, entry, pending, &reading) {
           items.append(item)

@@ -286,8 +286,8 @@ private struct BenchCloud: ForwardingDatabase {
       transport: InProcessTransport(server), environment: environment)
   }
 
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
-    var results: [String: CloudResult] = [:]
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult] {
+    var results: [CloudName: CloudResult] = [:]
     for operation in operations where operation.type == Self.refusedType {
       let error = CloudError(.badRequest, reason: "'\(operation.name)' is wrong")
       results[operation.name] = .failed(error, serverRecord: nil)

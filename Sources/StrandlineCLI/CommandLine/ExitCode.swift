@@ -2,6 +2,7 @@
 // values are those of sysexits(3).
 
 import Strandline
+import StrandlineHost
 import StrandlineLog
 import StrandlineSystem
 
@@ -146,7 +147,7 @@ extension Failure {
     case .damaged, .fromTheFuture, .recordWasDeleted, .recordExists, .invalidName, .invalidValue, .tooLarge,
       .typeMismatch, .foreignZone, .foreignScope:
       .dataDamaged
-    case .diskFull, .io, .outcomeUnknown: .inputOutput
+    case .diskFull, .io, .outcomeUnknown, .storeReplaced: .inputOutput
     case .accountMismatch, .needsSignIn: .notPermitted
     case .unreachable, .serverRefused, .zoneLost, .notUploaded: .unreachable
     default: .ourBug
@@ -160,6 +161,7 @@ extension Failure {
     case .storeHeld:
       return "the same command when the other process has ended; get, export, status and log-dump work meanwhile"
     case .damaged: return "strandline verify \(store)"
+    case .storeReplaced: return "the same command, if what lies at \(store) now is the store that is meant"
     case .diskFull: return "free space on the disk, then the same command; nothing that was acknowledged is lost"
     case .outcomeUnknown: return "strandline verify \(store), then the same command"
     case .needsSignIn: return "sign in again and pass the new token with --session-token-file or STRANDLINE_SESSION"

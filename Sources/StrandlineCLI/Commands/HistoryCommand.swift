@@ -84,10 +84,20 @@ private struct HistoryPrinter {
     if let rule = change.rule { parts.append("by \(rule)") }
     if let base = change.base { parts.append("with \(base)") }
     if let ancestor = change.ancestor { parts.append("from \(ancestor)") }
+    if !change.fields.isEmpty { parts.append(change.fields.map(Self.words).joined(separator: "; ")) }
     if let outcome = change.outcome { parts.append("\(outcome)") }
     if let reason = change.reason { parts.append(reason) }
     if change.isCompacted { parts.append("compacted") }
     return parts.isEmpty ? "-" : printable(parts.joined(separator: ", "))
+  }
+
+  private static func words(_ field: ConflictField) -> String {
+    switch field.loser {
+    case .none: "\(field.name): both by \(field.rule)"
+    case .here: "\(field.name): lost here by \(field.rule)"
+    case .there: "\(field.name): lost there by \(field.rule)"
+    case .both: "\(field.name): lost here and there by \(field.rule)"
+    }
   }
 
   private func json(_ change: RecordChange) -> [String: JSONValue] {
@@ -101,6 +111,12 @@ private struct HistoryPrinter {
     if let rule = change.rule { members["rule"] = .string(rule) }
     if let base = change.base { members["base"] = .integer(Int64(clamping: base.rawValue)) }
     if let ancestor = change.ancestor { members["ancestor"] = .integer(Int64(clamping: ancestor.rawValue)) }
+    if !change.fields.isEmpty {
+      members["fields"] = .array(
+        change.fields.map {
+          .object(["name": .string($0.name), "rule": .string($0.rule), "lost": .string($0.loser.rawValue)])
+        })
+    }
     if let outcome = change.outcome { members["outcome"] = .string("\(outcome)") }
     if let reason = change.reason { members["reason"] = .string(reason) }
     if let record = change.record { members["record"] = .raw(record.line(zone: true)) }

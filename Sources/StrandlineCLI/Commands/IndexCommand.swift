@@ -6,12 +6,14 @@ import StrandlineHost
 
 extension Command {
   static let index = Command(
-    "index", "List, add or drop indexes.", operands: ["STORE", "list|add|drop", "TYPE", "FIELD"], operandsMin: 1,
+    "index", "List, add or drop indexes, or make them anew.",
+    operands: ["STORE", "list|add|drop|rebuild", "TYPE", "FIELD"], operandsMin: 1,
     details: [
       "An index makes queries faster and changes no answer; query --explain says which one would help.",
       "FIELD is a field's name; FIELD:desc is for queries that sort by it in the reverse order. Without FIELD the index has",
       "all records of the type. add returns when the index is built. Lines of list are an index and ready or building.",
       "An app that declares its indexes when it opens the store drops others.",
+      "rebuild makes all sorted tables of the store from its log, where verify says that they disagree with it.",
     ],
     options: [.json],
     examples: [
@@ -19,6 +21,7 @@ extension Command {
       Example("Makes queries by title fast", "strandline index STORE add Note title"),
       Example("The newest first", "strandline index STORE add Note made:desc"),
       Example("Gives its space back", "strandline index STORE drop Note title"),
+      Example("After verify has found a table that is wrong", "strandline index STORE rebuild"),
     ],
     run: { arguments, console in
       let path = arguments.operands[0]
@@ -42,10 +45,14 @@ extension Command {
           }
           return .done
         }
+      case "rebuild":
+        guard arguments.operands.count <= 2 else { throw UsageError(message: "index rebuild takes no type") }
+        try RecordStore.makeTablesAnew(at: path, environment: StoreEnvironment(console.environment))
+        return .done
       default:
         throw UsageError(
-          message: "index takes list, add or drop, not '\(verb.prefix(80))'"
-            + Suggestion.sentence(verb, among: ["list", "add", "drop"]))
+          message: "index takes list, add, drop or rebuild, not '\(verb.prefix(80))'"
+            + Suggestion.sentence(verb, among: ["list", "add", "drop", "rebuild"]))
       }
     })
 

@@ -44,7 +44,7 @@ struct LogDump {
   private let showsBytes: Bool
   private let console: Console
 
-  /// How often `--follow` polls the log. A writer publishes what is durable at least every 200 ms.
+  /// How often `--follow` polls the log. A writer publishes at once what is durable.
   private static let pollMilliseconds: Int64 = 200
 
   init(_ arguments: Arguments, _ console: Console) throws {
@@ -102,7 +102,7 @@ struct LogDump {
     if !kinds.isEmpty, !kinds.contains(view.kind), !(kinds.contains("unknown") && view.kind.hasPrefix("unknown-")) {
       return
     }
-    if let record, view.recordName != record { return }
+    if let record, !view.recordName.equalsUTF8(record) { return }
     let segment = String(event.segmentID, radix: 16)
     if isJSON {
       var members = view.json

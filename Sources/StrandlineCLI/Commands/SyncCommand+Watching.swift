@@ -87,23 +87,24 @@ extension SyncStatus {
 }
 
 extension SyncCommand {
-  /// The edits that ended in a sync because of what the server has, by name: a count of them would leave the user to search.
+  /// The edits that ended in a sync because of what the server has, or lost a field in a conflict, by name: a count of them
+  /// would leave the user to search.
   func linesOfEndedEdits(
     in store: RecordStore, since begin: LogPosition, _ report: SyncReport
   ) throws -> [String] {
-    guard report.blocked > 0 else { return [] }
+    guard report.blocked + report.merged > 0 else { return [] }
     var lines: [String] = []
     var (position, count, isEnd) = (begin, 0, false)
     while !isEnd {
       let page = try store.changes(since: position)
       for change in page.changes {
-        guard let why = change.outcome?.endOfEdit else { continue }
+        guard let (what, why) = change.endOfEdit else { continue }
         count += 1
         if count <= Self.namesShownMax {
           let zone = change.id.zone == .main ? "" : " --zone \(ShellWord.quote(change.id.zone.name))"
           let name = ShellWord.quote(change.id.name)
           lines.append(
-            "given up: an edit of '\(printable("\(change.id)"))': \(printable(why))\n"
+            "given up: \(what) of '\(printable("\(change.id)"))': \(printable(why))\n"
               + "try: strandline why \(ShellWord.quote(store.path)) \(name)\(zone)")
         }
       }
@@ -114,13 +115,24 @@ extension SyncCommand {
   }
 }
 
-extension MutationOutcome {
-  /// Why an edit will never be at the server although its user did not give it up; nil if that is not its outcome.
-  fileprivate var endOfEdit: String? {
-    switch self {
-    case .deletedOnServer: "the record was deleted at the server; the edit is in its history"
-    case .rejected(let code, let reason): "\(code): \(reason)"
-    case .saved, .merged, .superseded, .cancelled, .discarded: nil
+extension RecordChange {
+  /// Which edit, or which fields of one, will never be at the server although its user did not give it up, and why; nil if the
+  /// change says nothing like it.
+  fileprivate var endOfEdit: (what: String, why: String)? {
+    switch (kind, outcome) {
+    case (.settled, .deletedOnServer):
+      return ("an edit", "the record was deleted at the server; the edit is in its history")
+    case (.settled, .rejected(let code, let reason)): return ("an edit", "\(code): \(reason)")
+    // The end of the whole edit is told by its outcome.
+    case (.conflicted, _) where rule != Conflicted.deletionRule && rule != Conflicted.typeRule:
+      let lost = fields.filter(\.loser.isHere)
+      guard !lost.isEmpty else { return nil }
+      let rules = Set(lost.map(\.rule)).sorted().map { "'\($0)'" }.joined(separator: ", ")
+      return (
+        "an edit of \(lost.map { "'\($0.name)'" }.joined(separator: ", "))",
+        "another device's stands by the rule \(rules); the edit is in its history"
+      )
+    default: return nil
     }
   }
 }

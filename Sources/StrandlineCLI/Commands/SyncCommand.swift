@@ -121,7 +121,7 @@ struct SyncCommand {
   /// Prints a note if `--zone` names a zone that does not exist. It is not an error, because any name may become a zone,
   /// but the name may be mistyped.
   private func warnAboutUnknownZone(_ status: StoreStatus) {
-    guard let zone = options.zone, !status.zones.contains(where: { $0.id.name == zone.name }) else { return }
+    guard let zone = options.zone, !status.zones.contains(where: { $0.id.name.equalsUTF8(zone.name) }) else { return }
     let owner = options.direction == .pushOnly ? "this store does not have" : "neither this store nor the server has"
     let names = status.zones.map { printable($0.id.name) }
     console.say(

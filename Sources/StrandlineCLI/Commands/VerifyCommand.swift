@@ -14,7 +14,8 @@ extension Command {
     operands: ["STORE"],
     details: [
       "Without --against: changes nothing. Exit code 0: sound; 1: a torn tail, which the next open sets aside and which",
-      "holds no event that the log shows to be acknowledged; 65: acknowledged events are damaged.",
+      "holds no event that the log shows to be acknowledged, or sorted tables that disagree with a sound log, which",
+      "'index STORE rebuild' makes anew; 65: acknowledged events are damaged.",
       "With --against: fetches what is new, reads all that the server lists of a zone, and compares. What is missing or",
       "wrong here is fetched again, and what the server does not have is removed here; nothing is sent. Where both agree,",
       "nothing is written. Exit code 0: equal, also after what was mended; 1: something is left that needs a person; 75,",
@@ -53,6 +54,8 @@ struct Verification {
   let path: String
   let report: VerificationReport
   private(set) var defects: [Defect] = []
+  /// Where the sorted tables disagree with the log; nil if they do not.
+  private(set) var tables: String?
   private(set) var role: LogRole?
 
   /// The most defects that are listed, because one cause may have thousands.
@@ -66,15 +69,23 @@ struct Verification {
   }
 
   var isDamaged: Bool { report.isDamaged || !defects.isEmpty }
-  var code: ExitCode { isDamaged ? .dataDamaged : report.isSound ? .done : .recoverable }
+  var code: ExitCode { isDamaged ? .dataDamaged : report.isSound && tables == nil ? .done : .recoverable }
 
   private mutating func checkMeaning(_ environment: SystemEnvironment) throws {
     let reader = try LogReader.open(at: path, environment: environment)
     role = reader.role
     var projections = Projections()
     var found: [Defect] = []
+    // As of the moment at which they were read: another process may be writing.
+    var compared = role == .store ? try IndexComparison(at: path, environment: environment) : nil
+    func compare() throws {
+      guard let comparison = compared, found.isEmpty else { return }
+      compared = nil
+      tables = try comparison.contradiction(of: projections)
+    }
     try reader.poll { event in
       guard found.count < Self.defectsMax else { return }
+      if let comparison = compared, event.lsn > comparison.end.rawValue { try compare() }
       do {
         switch reader.role {
         case .server: _ = try JournalEvent.decode(event.body)
@@ -88,6 +99,7 @@ struct Verification {
         found.append(Defect(lsn: event.lsn, words: "\(error)"))
       }
     }
+    try compare()
     if found.isEmpty, let broken = projections.brokenInvariant() {
       found.append(Defect(lsn: reader.lastLSN, words: "the events contradict each other: \(broken)"))
     }
@@ -114,6 +126,14 @@ struct Verification {
         try console.print("event \(defect.lsn)  damage  \(printable(defect.words))")
       }
     }
+    if let tables {
+      if json {
+        let line = JSONValue.object(["finding": .string("tables"), "message": .string(tables)])
+        try console.write(line.canonicalBytes + [UInt8(ascii: "\n")])
+      } else {
+        try console.print("\(StoreIndex.folderName)  tables  \(printable(tables))")
+      }
+    }
     if json {
       try console.write(summaryJSON.canonicalBytes + [UInt8(ascii: "\n")])
     } else {
@@ -122,12 +142,17 @@ struct Verification {
     }
   }
 
-  private var verdict: String { isDamaged ? "damaged" : report.isSound ? "sound" : "tornTail" }
+  private var verdict: String {
+    isDamaged ? "damaged" : !report.isSound ? "tornTail" : tables != nil ? "tablesDisagree" : "sound"
+  }
 
   var summary: String {
     let words =
       switch code {
       case .done: "sound"
+      case .recoverable where report.isSound:
+        "the log is sound; its sorted tables disagree with it: make them anew with 'strandline index "
+          + "\(ShellWord.quote(path)) rebuild'"
       case .recoverable:
         "torn tail: the next open sets it aside; it holds no event that the log shows to be acknowledged"
       default: "damaged: " + Words.plural(report.findings.count + defects.count, "finding")

@@ -21,7 +21,7 @@ extension Command {
       let path = arguments.operands[0]
       let id = try RecordID(arguments.operands[1], zone: arguments.zone() ?? .main)
       let store = try readOnly(path, console)
-      var story = Story(of: id, store.projections.sync)
+      var story = Story(of: id, store)
       let printer = StoryPrinter(isJSON: arguments.has("--json"), console)
       try LogReader.open(at: path, environment: console.environment).poll { found in
         if let sentence = try story.take(EventSource.decode(found), at: LSN(found.lsn)) { try printer.show(sentence) }
@@ -54,6 +54,7 @@ private struct Sentence {
 /// The story of one record, an event after the other. Holds the mutations that are not settled, and nothing else.
 private struct Story {
   private let id: RecordID
+  private let store: RecordStore
   private let tenures: [Tenure]
   /// The mutations that a `sent` may name.
   private var owed: Set<LSN> = []
@@ -61,7 +62,9 @@ private struct Story {
   /// The last event that names the record among those that are still to be fetched.
   private(set) var listed: LSN?
 
-  init(of id: RecordID, _ sync: SyncState) { (self.id, tenures) = (id, sync.tenures) }
+  init(of id: RecordID, _ store: RecordStore) {
+    (self.id, self.store, tenures) = (id, store, store.projections.sync.tenures)
+  }
 
   /// Takes in an event; nil if it says nothing of the record.
   mutating func take(_ event: Event, at lsn: LSN) throws -> Sentence? {
@@ -83,7 +86,7 @@ private struct Story {
       let company = others == 0 ? "alone" : "with \(Words.plural(others, "other record"))"
       return ("event \(mutation) was sent to the server, \(company)", nil)
     case .listed(let page) where page.zone == id.zone:
-      guard let item = page.items.first(where: { $0.name == id.name }) else { return nil }
+      guard let item = page.items.first(where: { $0.name.equalsUTF8(id.name) }) else { return nil }
       listed = lsn
       return (
         "the server's list of its zone names version '\(item.changeTag)', which is fetched with the others of the list",
@@ -119,6 +122,7 @@ private struct Story {
     case .merged(let merged):
       owed = [lsn]
       return (try words(merged, event, at: lsn), merged.time.milliseconds)
+    case .conflicted(let conflicted): return (try words(conflicted), conflicted.wallMilliseconds)
     case .refused(let refused): return ("the server refused event \(refused.lsn); nothing of it was applied", nil)
     case .settled(let settled):
       owed = owed.filter { $0 > settled.lsn }
@@ -156,6 +160,36 @@ private struct Story {
     return words + "; to be sent: \(fields)"
   }
 
+  /// Whose value stands, field by field, and why.
+  private func words(_ conflicted: Conflicted) throws -> String {
+    let server = try version(at: conflicted.server)
+    let what =
+      server == nil && conflicted.rule == Conflicted.deletionRule ? "a deletion at the server" : "the server's version"
+    var words = "event \(conflicted.local) of here met \(what) of event \(conflicted.server)"
+    if conflicted.fields.isEmpty { words += ": the other side's stands, by the rule '\(conflicted.rule)'" }
+    for field in conflicted.fields {
+      let name = field.name == Version.parentField ? "its parent" : "'\(field.name)'"
+      let stamp = server?.stamp.fields[field.name]
+      let author = stamp.map { $0.writer == 0 ? " of a tool" : " of writer \(String($0.writer, radix: 16))" } ?? ""
+      let end =
+        switch field.loser {
+        case .here: "the server's\(author) stands, and the one of here is lost"
+        case .there: "the one of here stands, and the server's\(author) is lost"
+        case .both: "neither side's stands"
+        case .none: "both were put together"
+        }
+      let why = field.rule == Merged.joinRule ? "because it was written later" : "by the rule '\(field.rule)'"
+      words += "; of \(name) \(end), \(why)"
+    }
+    return conflicted.words.isEmpty ? words : words + " (\(conflicted.words))"
+  }
+
+  /// The version in an event, or in the mutation that it acknowledged; nil if compaction has removed it, or if it has none.
+  private func version(at lsn: LSN) throws -> Version? {
+    guard let event = try store.source.eventIfKept(at: lsn) else { return nil }
+    return try LoadedVersion(event, at: lsn)?.version
+  }
+
   private func words(_ settled: Settled) -> String {
     let mutation = "event \(settled.lsn)"
     let reason = [settled.code, settled.words].filter { !$0.isEmpty }.joined(separator: ": ")
@@ -163,7 +197,8 @@ private struct Story {
     switch settled.outcome {
     case .saved: return "the server has \(mutation)\(settled.changeTag.map { ", as version '\($0)'" } ?? "")"
     case .deleted: return "the server has deleted the record, as \(mutation) asked"
-    case .merged: return "\(mutation) is part of what the server has"
+    case .merged: return "\(mutation), as far as it stands, is part of what the server has"
+    case .lost: return "\(mutation) has lost: nothing of it is at the server"
     case .superseded: return "\(mutation) is not owed any more: something else took its place"
     case .cancelled: return "\(mutation) needs no sending: the server never had the record"
     case .deletedOnServer: return "\(mutation) ends with the record, which was deleted at the server"

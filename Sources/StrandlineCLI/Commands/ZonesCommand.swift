@@ -19,9 +19,10 @@ extension Command {
     operandsMin: 1,
     details: [
       "Without a verb: lists the zones, how many records live in each, and whether it can be synced.",
-      "A zone that the server does not have, or has less of than before, is lost: its records stay readable here, and",
-      "nothing of it is synced until the next sync is told what to do:",
-      "  resume              fetch it from its beginning; if the server still does not have it, it is lost again",
+      "A zone that the server does not have, or has less of than before, or of which nothing is left, because it was emptied,",
+      "or deleted and made again, is lost: its records stay readable here, and nothing of it is synced until the next sync is",
+      "told what to do:",
+      "  resume              fetch it from its beginning; if that shows the same once more, it is lost again",
       "  resync-from-server  the same, and remove the records that the server does not have",
       "  resync-from-here    the same, and upload those records again; a zone that is gone is created",
       "The last two are for a zone that is not lost, too. And of one's own accord:",
@@ -118,7 +119,7 @@ extension ZoneLoss {
     return switch self {
     case .wentBack, .missingRecords, .erased: sides
     case .deleted, .purged, .encryptedDataReset, .notFound:
-      "\(command("resume")) (asks the server once more), or, if it does not have the zone, \(sides)"
+      "\(command("resume")) (asks the server once more), or, if the zone is lost again, \(sides)"
     case .erasing: "\(command("resume")) (takes the erasure back)"
     }
   }
@@ -148,7 +149,7 @@ extension StoreStatus.Zone {
     if listed > 0 { words.append("\(Words.plural(listed, "record")) still to fetch") }
     if isDirty { words.append("has changes to fetch") }
     if !hasToken { words.append("not fetched yet") }
-    if ghostsPossible { words.append("may hold records that the server has deleted") }
+    if ghostsPossible { words.append("may hold records that the server has deleted: not all were asked for yet") }
     return words.joined(separator: ", ")
   }
 }

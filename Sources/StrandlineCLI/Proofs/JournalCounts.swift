@@ -34,7 +34,7 @@ package struct JournalCounts {
 
   private struct Key: Hashable {
     var zone: UInt64
-    var name: String
+    var name: CloudName
   }
 
   package init(_ directory: String, _ environment: SystemEnvironment) throws {
@@ -46,7 +46,7 @@ package struct JournalCounts {
     try reader.poll { event in
       switch try JournalEvent.decode(event.body) {
       case .recordSaved(let record):
-        let key = Key(zone: record.zone, name: record.name)
+        let key = Key(zone: record.zone, name: CloudName(record.name))
         result.applied += 1
         alive.insert(key)
         let last = changed.updateValue(event.lsn, forKey: key)
@@ -58,7 +58,7 @@ package struct JournalCounts {
         seen[key] = now
       case .recordDeleted(let zone, let name, _):
         result.applied += 1
-        let key = Key(zone: zone, name: name)
+        let key = Key(zone: zone, name: CloudName(name))
         let last = changed.updateValue(event.lsn, forKey: key)
         if alive.remove(key) == nil {
           result.duplicated.append(Repetition(name: name, lsn: event.lsn, before: last, isDeletion: true))

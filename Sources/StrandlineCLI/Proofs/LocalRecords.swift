@@ -110,7 +110,7 @@ enum LocalRecords {
   }
 
   private static func unique(_ records: [Record]) -> [Record] {
-    var names: Set<String> = []
-    return records.filter { names.insert($0.id.name).inserted }
+    var names: Set<CloudName> = []
+    return records.filter { names.insert($0.id.key).inserted }
   }
 }

@@ -82,6 +82,12 @@ struct EventView {
     case .listed(let event): [("zone", .string(event.zone.name)), ("names", .integer(Int64(event.items.count)))]
     case .listedEnded(let event): [("zone", .string(event.zone.name)), ("lsns", .string(ranges(event.lsns)))]
     case .blocked(let event): blocked(event)
+    case .conflicted(let event):
+      [
+        ("mutation", number(event.local)), ("with", number(event.server)), ("ancestor", number(event.ancestor)),
+        ("rule", .string(event.rule)), ("words", .string(event.words)),
+        ("fields", .string(event.fields.map { "\($0.name)=\($0.rule):\($0.loser)" }.joined(separator: " "))),
+      ]
     case .held(let event):
       [
         ("direction", .string("\(event.direction)")), ("mutation", number(event.lsn)), ("code", .string(event.code)),

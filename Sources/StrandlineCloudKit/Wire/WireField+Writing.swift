@@ -23,7 +23,7 @@ extension WireField {
     sorted.sort { $0.name.precedesByUTF8($1.name) }
     json.beginObject()
     for field in sorted {
-      json.key(field.name)
+      json.key(WireName.wire(field.name))
       write(field.value, to: &json, .wire)
     }
     json.endObject()

@@ -284,14 +284,16 @@ package enum WireField {
 
 extension JSONReader {
   /// Reads an object of fields; `read` reads one, nil for a null.
+  ///
+  /// - Parameter name: the model's name of a field. Without it two names that Unicode calls equivalent are refused.
   package mutating func fields(
-    _ read: (inout JSONReader) throws(JSONError) -> FieldValue?
+    named name: (String) -> String = { $0 }, _ read: (inout JSONReader) throws(JSONError) -> FieldValue?
   ) throws(JSONError) -> (values: [String: FieldValue], nulls: [String]) {
     var values: [String: FieldValue] = [:]
     var nulls: [String] = []
     try beginObject()
-    while let name = try nextKey() {
-      let place = keyPlace.lowerBound
+    while let key = try nextKey() {
+      let (name, place) = (name(key), keyPlace.lowerBound)
       do throws(JSONError) {
         guard let value = try read(&self) else {
           nulls.append(name)

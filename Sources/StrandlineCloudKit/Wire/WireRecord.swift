@@ -6,6 +6,7 @@
 
 package import Strandline
 package import StrandlineJSON
+private import StrandlineSystem
 
 /// A zone's ID in JSON.
 package struct WireZoneID: WireMessage, Hashable {
@@ -22,6 +23,15 @@ package struct WireZoneID: WireMessage, Hashable {
   /// The zone's ID for a request.
   package init(_ zone: ZoneID) {
     self.init(zoneName: zone.name, ownerRecordName: zone.owner.isEmpty ? nil : zone.owner)
+  }
+
+  package static func == (left: WireZoneID, right: WireZoneID) -> Bool {
+    left.zoneName.equalsUTF8(right.zoneName) && left.ownerRecordName.equalsUTF8(right.ownerRecordName)
+      && left.zoneType.equalsUTF8(right.zoneType)
+  }
+
+  package func hash(into hasher: inout Hasher) {
+    for text in [zoneName, ownerRecordName, zoneType] { hasher.combine(text.map { CloudName($0) }) }
   }
 
   package var name: String { zoneName ?? Names.defaultZone }
@@ -145,9 +155,11 @@ package struct WireRecord: WireMessage {
       do throws(JSONError) {
         switch key {
         case .recordName: recordName = try json.optional()
-        case .recordType: recordType = try json.optional()
+        case .recordType:
+          recordType = try json.optional()
+          if !isRequest { recordType = recordType.map(WireName.model) }
         case .recordChangeTag: recordChangeTag = try json.optional()
-        case .fields: try readFields(&json)
+        case .fields: try readFields(&json, named: isRequest ? { $0 } : WireName.model)
         case .parent: parent = try json.skipNull() ? nil : try Self.parentName(&json)
         case .created: created = try json.skipNull() ? nil : try Self.touch(&json)
         case .modified: modified = try json.skipNull() ? nil : try Self.touch(&json)
@@ -163,9 +175,11 @@ package struct WireRecord: WireMessage {
     if isRefused { self = WireRecord(recordName: recordName, error: try WireError(again: begin, in: &json)) }
   }
 
-  private mutating func readFields(_ json: inout JSONReader) throws(JSONError) {
+  private mutating func readFields(
+    _ json: inout JSONReader, named name: (String) -> String
+  ) throws(JSONError) {
     guard try !json.skipNull() else { return }
-    let read = try json.fields { json throws(JSONError) in try WireField.read(&json, isStrict: false) }
+    let read = try json.fields(named: name) { json throws(JSONError) in try WireField.read(&json, isStrict: false) }
     fields = read.values
     nulls = read.nulls
   }
@@ -263,7 +277,7 @@ package struct WireRecord: WireMessage {
     }
     json.member("recordChangeTag", recordChangeTag)
     json.member("recordName", recordName)
-    json.member("recordType", recordType)
+    json.member("recordType", recordType.map(WireName.wire))
     json.member("zoneID", zoneID)
   }
 

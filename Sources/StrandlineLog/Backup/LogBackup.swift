@@ -46,38 +46,50 @@ package enum LogBackup {
   package static func make(
     of path: String, at newPath: String, role: LogRole, environment: SystemEnvironment, roundsMax: Int = 64,
     ownerBytes: (UInt64, [UInt8]) -> [UInt8], progress: (LogBackupProgress) throws -> Void = { _ in },
-    complete: (String) throws -> Void = { _ in }
+    complete: (_ source: any Folder, _ copy: any Folder) throws -> Void = { _, _ in }
   ) throws -> LogBackupReport {
-    let (source, target) = (StoreDirectory(path), StoreDirectory(newPath))
-    let fileSystem = environment.fileSystem
     // Before anything is made: the store must be there.
-    _ = try source.files(fileSystem)
-    try LogRepair.checkPlace(target, beside: source.path, "a backup", fileSystem)
-    if let failure = target.removeUnfinishedStores(fileSystem) { throw failure }
-    let place = StoreDirectory(target.path + LogFormat.initInfix + SegmentName.hex(environment.random.next()))
+    try make(
+      of: try StorePlace(path, environment.fileSystem).log().folder, at: newPath, role: role, environment: environment,
+      roundsMax: roundsMax, ownerBytes: ownerBytes, progress: progress, complete: complete)
+  }
+
+  /// The same of a folder that is open.
+  package static func make(
+    of folder: any Folder, at newPath: String, role: LogRole, environment: SystemEnvironment, roundsMax: Int = 64,
+    ownerBytes: (UInt64, [UInt8]) -> [UInt8], progress: (LogBackupProgress) throws -> Void = { _ in },
+    complete: (_ source: any Folder, _ copy: any Folder) throws -> Void = { _, _ in }
+  ) throws -> LogBackupReport {
+    let fileSystem = environment.fileSystem
+    let source = StoreDirectory(place: try StorePlace(folder.path, fileSystem), folder: folder)
+    let target = try StorePlace(newPath, fileSystem)
+    try LogRepair.checkPlace(target, beside: source.path, "a backup")
+    if let failure = target.removeUnfinishedStores() { throw failure }
+    let building = target.beside(environment.random)
     let report: LogBackupReport
     do {
-      try fileSystem.makeDirectory(place.path)
+      try fileSystem.makeDirectory(building.path)
+      let place = try building.open()
       // Held until the copy is complete: another process that cleans up beside the place leaves it alone.
-      let lock = try fileSystem.lock(place.lock, exclusive: true)
+      let lock = try place.folder.lock(LogFormat.lockName, exclusive: true)
       defer { lock?.unlock() }
-      var copy = LogCopy(source: source, place: place, role: role, fileSystem: fileSystem, roundsMax: roundsMax)
+      var copy = LogCopy(source: source, place: place, role: role, roundsMax: roundsMax)
       report = try copy.make(ownerBytes, progress)
-      try complete(place.path)
-      try fileSystem.syncDirectory(place.path)
-      try fileSystem.rename(place.path, to: target.path)
+      try complete(source.folder, place.folder)
+      try place.folder.sync()
+      try fileSystem.renameFolder(building.path, to: target.path)
     } catch {
       do {
-        if try fileSystem.kind(of: place.path) == .directory { try fileSystem.removeTree(place.path) }
+        try building.removeTree()
       } catch {
         // The next backup to this place removes it, or the next open for writing there; the first failure counts.
       }
       guard var failure = error as? SystemError else { throw error }
-      if failure.subject == place.path { failure.subject = target.path }
+      if failure.subject == building.path { failure.subject = target.path }
       throw LogError.system("cannot write the backup '\(target.path)'", failure, file: target.path)
     }
     do {
-      try fileSystem.syncDirectory(target.parent)
+      try target.parent.sync()
     } catch {
       throw LogError.system(
         "the backup '\(target.path)' is complete, but its name may not survive a power cut", error, file: target.path)
@@ -86,11 +98,11 @@ package enum LogBackup {
   }
 
   fileprivate static func list(
-    _ source: StoreDirectory, _ role: LogRole, _ fileSystem: any FileSystem
+    _ source: StoreDirectory, _ role: LogRole
   ) throws(LogError) -> SegmentList {
     try LogReader.again { () throws(LogError) -> SegmentList in
       // Believing nothing: what is copied is copied with its first page.
-      try LogReader.list(fileSystem, source, role: role) { _ in 0 }
+      try LogReader.list(source, role: role) { _ in 0 }
     }
   }
 
@@ -118,7 +130,6 @@ private struct LogCopy {
   let source: StoreDirectory
   let place: StoreDirectory
   let role: LogRole
-  let fileSystem: any FileSystem
   let roundsMax: Int
   /// What was copied and checked, by segment.
   private var entries: [UInt64: ManifestEntry] = [:]
@@ -128,11 +139,10 @@ private struct LogCopy {
   /// How often the end of the last segment is read again because its writer goes on meanwhile.
   private static let passesMax = 8
 
-  init(source: StoreDirectory, place: StoreDirectory, role: LogRole, fileSystem: any FileSystem, roundsMax: Int) {
+  init(source: StoreDirectory, place: StoreDirectory, role: LogRole, roundsMax: Int) {
     self.source = source
     self.place = place
     self.role = role
-    self.fileSystem = fileSystem
     self.roundsMax = roundsMax
   }
 
@@ -143,7 +153,7 @@ private struct LogCopy {
     var manifest: Manifest?
     var copied: [ManifestEntry] = []
     try LogBackup.rounds(source, max: roundsMax) {
-      let list = try LogBackup.list(source, role, fileSystem)
+      let list = try LogBackup.list(source, role)
       copied = try copy(list, progress)
       manifest = list.manifest
     }
@@ -154,12 +164,12 @@ private struct LogCopy {
     manifest.entries = copied
     manifest.nextSegmentID = max(manifest.nextSegmentID, (copied.map(\.segmentID).max() ?? 0) + 1)
     manifest.ownerBytes = ownerBytes(end.lastLSN, manifest.ownerBytes)
-    do throws(WriteFailure) { try manifest.write(fileSystem, place) } catch { throw error.cause }
+    do throws(WriteFailure) { try manifest.replace(in: place.folder) } catch { throw error.cause }
     let (bytes, _) = ControlFile.new(
       Control(
         storeUUID: manifest.storeUUID,
         bound: LogBound(segmentID: last.segmentID, lsn: end.lastLSN, end: end.offset)))
-    try write(bytes, to: place.control)
+    try write(bytes, to: LogFormat.controlName)
     try check(end)
     var report = LogBackupReport()
     report.lastLSN = end.lastLSN
@@ -202,7 +212,7 @@ private struct LogCopy {
 
   /// How far the last segment is copied; nil if nothing in it counts.
   private func durableEnd(of summary: SegmentSummary, _ list: SegmentList) throws -> SegmentEnd? {
-    let file = try SegmentFile.open(fileSystem, summary.path)
+    let file = try SegmentFile.open(source.folder, summary.segmentID)
     defer { file.close() }
     let bound = list.bound(of: summary.segmentID)
     var walk = SegmentWalk(summary, file: file, limit: try SegmentFile.size(of: file), bound: bound)
@@ -213,7 +223,7 @@ private struct LogCopy {
     while true {
       passes += 1
       // Asked after reading: if no writer holds it now, the one that wrote what was read is gone.
-      let isHeld = try source.isHeld(fileSystem)
+      let isHeld = try source.isHeld()
       // A writer that is faster than all passes: what is promised was read and verified, however the rest looks.
       if isHeld, passes > Self.passesMax { return usedEnd(walk.promised, of: summary, list) }
       switch Self.judge(walk, untilUnwritten: isHeld) {
@@ -252,11 +262,11 @@ private struct LogCopy {
   private mutating func copy(
     _ summary: SegmentSummary, to end: SegmentEnd, _ progress: (UInt64) throws -> Void
   ) throws {
-    let input = try SegmentFile.open(fileSystem, summary.path)
+    let input = try SegmentFile.open(source.folder, summary.segmentID)
     defer { input.close() }
-    let path = place.segment(summary.segmentID)
-    if try fileSystem.kind(of: path) != .absent { try fileSystem.unlink(path) }
-    let output = try fileSystem.open(path, .create)
+    let name = SegmentName.name(summary.segmentID)
+    if try place.folder.kind(of: name) != .absent { try place.folder.unlink(name) }
+    let output = try place.folder.open(name, .create)
     defer { output.close() }
     var offset: UInt64 = 0
     while offset < UInt64(end.offset) {
@@ -280,7 +290,7 @@ private struct LogCopy {
       try Self.check(summary, input, end)
       throw LogError(
         .io, "'\(summary.path)' and its copy in '\(place.path)' differ, and the original is whole: \(error.message)",
-        file: path)
+        file: place.segment(summary.segmentID))
     }
   }
 
@@ -298,11 +308,11 @@ private struct LogCopy {
 
   /// Removes copies of segments that were merged or compacted since.
   private func removeOthers(than segmentIDs: Set<UInt64>) throws(SystemError) {
-    for id in entries.keys where !segmentIDs.contains(id) { try fileSystem.unlink(place.segment(id)) }
+    for id in entries.keys where !segmentIDs.contains(id) { try place.folder.unlink(SegmentName.name(id)) }
   }
 
-  private func write(_ bytes: [UInt8], to path: String) throws(SystemError) {
-    let file = try fileSystem.open(path, .create)
+  private func write(_ bytes: [UInt8], to name: String) throws(SystemError) {
+    let file = try place.folder.open(name, .create)
     defer { file.close() }
     try file.write(bytes, at: 0)
     try file.sync(.durable)
@@ -311,7 +321,7 @@ private struct LogCopy {
   /// The copy as an open would find it: headers, order, and where the log ends.
   private func check(_ end: SegmentEnd) throws(LogError) {
     let list = try SegmentList.read(
-      fileSystem, place, try place.files(fileSystem), role: role, writing: false, untilUnwritten: false,
+      place, try place.files(), role: role, writing: false, untilUnwritten: false,
       known: KnownSegments()
     ) { _ in 0 }
     guard list.segments.last?.end == end else {

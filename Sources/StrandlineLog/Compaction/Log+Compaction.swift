@@ -121,8 +121,13 @@ extension Log {
         upkeep.add(rotation.predecessor)
         return nil
       } catch {
-        if case .unknown(let cause) = error { queue.withLock { $0.poison(cause) }.tell() }
-        return Self.failure("cannot go on in another segment of '\(path)'", error)
+        let failure = keeper.named(error)
+        switch failure {
+        case .unknown(let cause): queue.withLock { $0.poison(cause) }.tell()
+        case .replaced(let error): queue.withLock { $0.poison(error) }.tell()
+        case .refused: break
+        }
+        return Self.failure("cannot go on in another segment of '\(path)'", failure)
       }
     }
     if let failure { throw failure }
@@ -155,6 +160,7 @@ extension Log {
     try checkCopied()
     try upkeep.enter()
     defer { upkeep.leave() }
+    try checkPlace()
     var report = CompactionReport()
     var ownersError: (any Error)?
     do throws(LogError) {

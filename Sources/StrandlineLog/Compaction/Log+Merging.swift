@@ -22,6 +22,7 @@ extension Log {
 
   private func mergeNow() throws(LogError) {
     try rewriting(.merging) { () throws(LogError) in
+      try keeper.check()
       var damage: LogError?
       while let run = mergeableRun() {
         do throws(LogError) {
@@ -110,7 +111,10 @@ extension Log {
           files.drop(Set(replaced))
         })
     } catch {
-      if case .refused = error { takeBack(outputs) }
+      switch error {
+      case .refused, .replaced: takeBack(outputs)
+      case .unknown: break
+      }
       throw Self.failure("cannot rewrite segments of '\(path)'", error)
     }
   }

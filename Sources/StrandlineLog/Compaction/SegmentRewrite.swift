@@ -70,7 +70,7 @@ struct SegmentRewrite {
   private static func summary(_ keeper: DirectoryKeeper, _ input: Input) throws(LogError) -> SegmentSummary {
     let path = keeper.directory.segment(input.segmentID)
     let facts = try SegmentFacts.read(
-      keeper.environment.fileSystem, path, input.segmentID, untilUnwritten: false)
+      keeper.directory.folder, input.segmentID, untilUnwritten: false)
     if let problem = facts.problem { throw problem }
     guard let summary = facts.summary, summary.header.salt == input.salt else {
       throw .damaged(
@@ -103,7 +103,7 @@ struct SegmentRewrite {
   /// Reads one finished segment, by the same rules as an open.
   static func walk(_ keeper: DirectoryKeeper, _ input: Input, _ body: ([LogEvent]) throws -> Void) throws {
     let summary = try summary(keeper, input)
-    let file = try SegmentFile.open(keeper.environment.fileSystem, summary.path)
+    let file = try SegmentFile.open(keeper.directory.folder, summary.segmentID)
     defer { file.close() }
     var walk = SegmentWalk(
       summary, file: file, limit: min(try SegmentFile.size(of: file), UInt64(input.end.offset)))
@@ -136,7 +136,7 @@ struct SegmentRewrite {
   /// Writes the output. When this returns, it is on the medium under its own name, and no list names it yet.
   mutating func make() throws(WriteFailure) -> MadeSegment {
     output.finish()
-    let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: keeper.directory)
+    let creation = SegmentCreation(folder: keeper.directory.folder)
     try creation.make(segmentID, output.bytes, allocated: UInt64(output.bytes.count)).file.close()
     return MadeSegment(replaced: inputs.map(\.segmentID), entry: output.entry, table: table)
   }

@@ -7,35 +7,36 @@ import StrandlineSystem
 
 /// A file of zeros that is never read.
 struct Ballast {
-  let fileSystem: any FileSystem
   let directory: StoreDirectory
   let bytes: Int
 
+  private var folder: any Folder { directory.folder }
+
   /// Makes it, if it is not there.
   func make() throws(SystemError) {
-    guard bytes > 0, try fileSystem.kind(of: directory.ballast) == .absent else { return }
-    let temporary = directory.ballast + LogFormat.temporarySuffix
-    let file = try SegmentCreation.createFile(fileSystem, temporary)
+    guard bytes > 0, try folder.kind(of: LogFormat.ballastName) == .absent else { return }
+    let temporary = LogFormat.ballastName + LogFormat.temporarySuffix
+    let file = try SegmentCreation.createFile(folder, temporary)
     defer { file.close() }
     do {
       try file.preallocate(at: 0, length: UInt64(bytes))
       try file.sync(.durable)
     } catch let cause {
       // What cannot be removed now is removed by the next attempt; the first failure is the one to report.
-      do { try fileSystem.unlink(temporary) } catch { throw cause }
+      do { try folder.unlink(temporary) } catch { throw cause }
       throw cause
     }
-    try fileSystem.rename(temporary, to: directory.ballast)
+    try folder.rename(temporary, to: LogFormat.ballastName)
   }
 
   /// Gives the space back to the disk; false if there is none.
   func release() throws(SystemError) -> Bool {
     do {
-      try fileSystem.unlink(directory.ballast)
+      try folder.unlink(LogFormat.ballastName)
     } catch  where error.isAbsent {
       return false
     }
-    try fileSystem.syncDirectory(directory.path)
+    try folder.sync()
     return true
   }
 }

@@ -1,11 +1,10 @@
-// The writer's hold on MANIFEST and CONTROL: one place that knows which segments are the log, and changes it.
+// The writer's hold on MANIFEST: one place that knows which segments are the log, and changes it.
 //
 // A commit never waits here, unless it needs a segment and none is prepared. Every other change of the set of files is
 // made in the background. After a change whose outcome is unknown no other is tried: what is named by either list is
 // still there, and the next open finds out which one holds.
 //
-// Locks: `writing` for MANIFEST and `bounding` for CONTROL are each held during a write; `state` for a moment, taken
-// after either of them.
+// Locks: `writing` for MANIFEST is held during a write; `state` for a moment, taken after it.
 
 import StrandlineSystem
 import Synchronization
@@ -13,12 +12,11 @@ import Synchronization
 /// The list of a log that this process writes.
 final class DirectoryKeeper: Sendable {
   let environment: SystemEnvironment
-  let directory: StoreDirectory
+  let hold: StoreHold
+  var directory: StoreDirectory { hold.directory }
   private let state: Mutex<State>
   /// Held by the thread that writes MANIFEST.
   private let writing = Mutex(())
-  /// Held by the thread that writes CONTROL.
-  private let bounding: Mutex<ControlFile>
 
   private struct State: Sendable {
     var manifest: Manifest
@@ -32,14 +30,10 @@ final class DirectoryKeeper: Sendable {
   /// - Parameters:
   ///   - manifest: what is on the medium, with the changes of this open.
   ///   - unused: segments on the list that are not part of the log.
-  init(
-    environment: SystemEnvironment, directory: StoreDirectory, manifest: Manifest, control: ControlFile,
-    unused: [UInt64] = []
-  ) {
+  init(environment: SystemEnvironment, hold: StoreHold, manifest: Manifest, unused: [UInt64] = []) {
     self.environment = environment
-    self.directory = directory
+    self.hold = hold
     state = Mutex(State(manifest: manifest, unused: unused))
-    bounding = Mutex(control)
   }
 
   var manifest: Manifest { state.withLock { $0.manifest } }
@@ -52,14 +46,23 @@ final class DirectoryKeeper: Sendable {
     }
   }
 
-  // MARK: MANIFEST
+  /// Looks whether the store is still the one at its path.
+  ///
+  /// - Throws: `.replaced`.
+  func check() throws(LogError) { try hold.check(now: environment.clock.monotonicNanoseconds()) }
+
+  /// Why a write failed: a folder that was removed takes no new name, and that says more than the call that failed.
+  func named(_ failure: WriteFailure) -> WriteFailure {
+    do throws(LogError) { try check() } catch { return .replaced(error) }
+    return failure
+  }
 
   /// Changes the list. When this returns, the new one is on the medium.
   ///
   /// - Parameters:
   ///   - dropping: segments that the change takes off the list; `removeDropped` removes their files.
   ///   - listed: called when the new list holds.
-  /// - Throws: `.refused` if the old list still holds.
+  /// - Throws: `.refused` if the old list still holds, `.replaced` if it is not at the store's path any more.
   func commit(
     dropping: [UInt64] = [], _ change: (inout Manifest) -> Void, listed: () -> Void = {}
   ) throws(WriteFailure) {
@@ -73,8 +76,9 @@ final class DirectoryKeeper: Sendable {
         next.entries.removeAll { before.unused.contains($0.segmentID) }
         return next
       }
+      do throws(LogError) { try check() } catch { throw .replaced(error) }
       do throws(WriteFailure) {
-        try changed(before.manifest).write(environment.fileSystem, directory)
+        try changed(before.manifest).replace(in: directory.folder)
       } catch {
         if case .unknown(let cause) = error { state.withLock { $0.failure = cause } }
         throw error
@@ -100,16 +104,16 @@ final class DirectoryKeeper: Sendable {
   func removeDropped() -> SystemError? {
     let segmentIDs = state.withLock { $0.dropped }
     guard !segmentIDs.isEmpty else { return nil }
-    let fileSystem = environment.fileSystem
+    guard hold.replacement == nil else { return nil }
     do {
       for id in segmentIDs.sorted() {
         do {
-          try fileSystem.unlink(directory.segment(id))
+          try directory.folder.unlink(SegmentName.name(id))
         } catch  where error.isAbsent {
           continue
         }
       }
-      try fileSystem.syncDirectory(directory.path)
+      try directory.folder.sync()
     } catch {
       return error
     }
@@ -119,33 +123,4 @@ final class DirectoryKeeper: Sendable {
 
   /// A file that no list has named, and that its maker could not remove.
   func drop(_ segmentID: UInt64) { state.withLock { _ = $0.dropped.insert(segmentID) } }
-
-  // MARK: CONTROL
-
-  /// Writes a bound, unless CONTROL promises more. When this returns, what CONTROL promises is on the medium.
-  func write(_ bound: LogBound) throws(SystemError) {
-    try bounding.withLock { control throws(SystemError) in
-      let current = control.current.bound
-      guard bound.isAhead(of: current) || control.isRaised else { return }
-      try control.write(bound.isAhead(of: current) ? bound : current, environment.fileSystem, directory)
-    }
-  }
-
-  /// Writes a bound without a sync, if it is ahead of the last one.
-  ///
-  /// - Returns: whether CONTROL covers it now; false while another thread writes CONTROL.
-  func raise(_ bound: LogBound) throws(SystemError) -> Bool {
-    let isCovered: Void? = try bounding.withLockIfAvailable { control throws(SystemError) in
-      guard bound.isAhead(of: control.current.bound) else { return }
-      try control.raise(bound, environment.fileSystem, directory)
-    }
-    return isCovered != nil
-  }
-}
-
-extension LogBound {
-  /// Whether it promises more.
-  func isAhead(of other: LogBound) -> Bool {
-    lsn > other.lsn || (lsn == other.lsn && segmentID == other.segmentID && end > other.end)
-  }
 }

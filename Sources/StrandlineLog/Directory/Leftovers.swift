@@ -25,10 +25,10 @@ struct Leftovers: Sendable {
   /// - Throws: `.io`, `.fromTheFuture`.
   /// - Complexity: O(bytes of the files that are not rewritten segments).
   init(
-    _ unplaced: [SegmentFacts], covering firstLSN: UInt64, to lastLSN: UInt64, _ fileSystem: any FileSystem
+    _ unplaced: [SegmentFacts], covering firstLSN: UInt64, to lastLSN: UInt64, in directory: StoreDirectory
   ) throws(LogError) {
     for facts in unplaced {
-      let range = try Self.range(of: facts, fileSystem)
+      let range = try Self.range(of: facts, directory)
       let isCovered = range.map { firstLSN <= $0.lowerBound && $0.upperBound <= lastLSN + 1 } ?? facts.isUnopened
       if isCovered { redundant.append(facts.segmentID) } else { unknown.append(facts.segmentID) }
     }
@@ -36,12 +36,12 @@ struct Leftovers: Sendable {
 
   /// The LSNs that a file stands for, half open; nil for one that was never used.
   private static func range(
-    of facts: SegmentFacts, _ fileSystem: any FileSystem
+    of facts: SegmentFacts, _ directory: StoreDirectory
   ) throws(LogError) -> Range<UInt64>? {
     guard let summary = facts.summary else { return nil }
     let first = summary.opening.firstLSN
     if let end = summary.rewrittenEnd { return first..<end.lastLSN + 1 }
-    let file = try SegmentFile.open(fileSystem, facts.path)
+    let file = try SegmentFile.open(directory.folder, facts.segmentID)
     defer { file.close() }
     // Every event frame that verifies, wherever it lies.
     var last = first - 1
@@ -58,21 +58,22 @@ struct Leftovers: Sendable {
 
 extension StoreDirectory {
   /// Removes the redundant files and moves the unknown ones to `quarantine/`.
-  func clear(_ leftovers: Leftovers, _ fileSystem: any FileSystem) throws(SystemError) {
+  func clear(_ leftovers: Leftovers) throws(SystemError) {
     guard !leftovers.isEmpty else { return }
-    for id in leftovers.redundant { try fileSystem.unlink(segment(id)) }
-    try quarantine(leftovers.unknown, fileSystem)
-    try fileSystem.syncDirectory(path)
+    for id in leftovers.redundant { try folder.unlink(SegmentName.name(id)) }
+    try quarantine(leftovers.unknown)
+    try folder.sync()
   }
 
   /// What is kept in `quarantine/`: names and bytes, in order.
-  func quarantined(_ fileSystem: any FileSystem) throws(LogError) -> [QuarantinedFile] {
+  func quarantined() throws(LogError) -> [QuarantinedFile] {
     do {
-      guard try fileSystem.kind(of: quarantine) == .directory else { return [] }
+      guard try folder.kind(of: LogFormat.quarantineName) == .directory else { return [] }
       var found: [QuarantinedFile] = []
-      for name in try fileSystem.list(quarantine).sorted() {
-        guard try fileSystem.kind(of: "\(quarantine)/\(name)") == .file else { continue }
-        let file = try fileSystem.open("\(quarantine)/\(name)", .read)
+      for name in try folder.list(LogFormat.quarantineName).sorted() {
+        let place = SegmentName.quarantined(name)
+        guard try folder.kind(of: place) == .file else { continue }
+        let file = try folder.open(place, .read)
         defer { file.close() }
         found.append(QuarantinedFile(name: name, bytes: try file.size()))
       }
@@ -81,42 +82,33 @@ extension StoreDirectory {
       throw .system("cannot look at '\(quarantine)'", error, file: quarantine)
     }
   }
+}
 
+extension StorePlace {
   /// Removes `<store>.init-<random>` beside this store: stores that interrupted creations and repairs did not finish.
   /// One whose lock is held is being made now; one without a lock file was just begun, or is not the log's.
   ///
   /// - Returns: what kept one from being removed.
-  func removeUnfinishedStores(_ fileSystem: any FileSystem) -> LogError? {
+  func removeUnfinishedStores() -> LogError? {
     do {
-      let base = path.split(separator: "/").last.map(String.init) ?? path
-      let prefix = base + LogFormat.initInfix
-      guard try fileSystem.kind(of: parent) == .directory else { return nil }
-      for name in try fileSystem.list(parent) where name.hasPrefix(prefix) {
+      let prefix = name + LogFormat.initInfix
+      guard try fileSystem.kind(of: parent.path) == .directory else { return nil }
+      for name in try fileSystem.folder(parent.path).list() where name.hasPrefix(prefix) {
         guard SegmentName.segmentID(of: name.dropFirst(prefix.count) + LogFormat.segmentSuffix) != nil else { continue }
-        let place = StoreDirectory("\(parent == "/" ? "" : parent)/\(name)")
-        guard try fileSystem.kind(of: place.lock) == .file,
-          let lock = try fileSystem.lock(place.lock, exclusive: true)
+        let place = sibling(name)
+        guard try fileSystem.kind(of: place.path) == .directory else { continue }
+        let folder = try place.open().folder
+        guard try folder.kind(of: LogFormat.lockName) == .file,
+          let lock = try folder.lock(LogFormat.lockName, exclusive: true)
         else { continue }
         defer { lock.unlock() }
-        try fileSystem.removeTree(place.path)
+        try folder.removeContents(last: LogFormat.lockName)
+        try fileSystem.removeDirectory(place.path)
       }
       return nil
     } catch {
       return .system("cannot remove what an interrupted writer left beside '\(path)'", error)
     }
-  }
-}
-
-extension FileSystem {
-  /// Removes a folder and what is in it, the lock last: without it an interrupted removal would not be taken up again.
-  func removeTree(_ path: String) throws(SystemError) {
-    let names = try list(path)
-    let lockName = LogFormat.lockName
-    for name in names.filter({ $0 != lockName }) + names.filter({ $0 == lockName }) {
-      let inner = "\(path)/\(name)"
-      if try kind(of: inner) == .directory { try removeTree(inner) } else { try unlink(inner) }
-    }
-    try removeDirectory(path)
   }
 }
 
@@ -136,6 +128,16 @@ package struct QuarantinedFile: Hashable, Sendable {
   package static func all(
     at path: String, _ fileSystem: any FileSystem
   ) throws(LogError) -> [QuarantinedFile] {
-    try StoreDirectory(path).quarantined(fileSystem)
+    let place = try StorePlace(path, fileSystem)
+    do {
+      guard try fileSystem.kind(of: place.path) == .directory else { return [] }
+      return try place.open().quarantined()
+    } catch let error as LogError {
+      throw error
+    } catch let error as SystemError {
+      throw .system("cannot look at '\(place.path)'", error, file: place.path)
+    } catch {
+      preconditionFailure("a disk throws its own errors alone")
+    }
   }
 }

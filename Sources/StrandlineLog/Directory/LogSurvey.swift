@@ -69,24 +69,24 @@ struct LogSurvey {
   /// - Throws: `.io`: a byte that cannot be read is no fact, because it may be readable the next time.
   /// - Complexity: O(segments) reads of a page; of segments that are believed one look at the sizes of all.
   init(
-    _ fileSystem: any FileSystem, _ directory: StoreDirectory, _ files: StoreDirectory.Files,
+    _ directory: StoreDirectory, _ files: StoreDirectory.Files,
     known: KnownSegments = KnownSegments(), believing limit: (Manifest) -> UInt64 = { _ in 0 }, untilUnwritten: Bool
   ) throws(LogError) {
     self.directory = directory
     present = Set(files.segmentIDs)
-    for name in files.misnamed { listProblems.append(.misnamedSegment(directory.file(name))) }
+    for name in files.misnamed { listProblems.append(.misnamedSegment(directory.folder.path(of: name))) }
     // CONTROL first: its bound was true before the manifest that is read then.
-    control = try noting(\.listProblems) { () throws(LogError) in try ControlFile.read(fileSystem, directory) }
-    manifest = try noting(\.listProblems) { () throws(LogError) in try Manifest.read(fileSystem, directory) }
+    control = try noting(\.listProblems) { () throws(LogError) in try ControlFile.read(directory) }
+    manifest = try noting(\.listProblems) { () throws(LogError) in try Manifest.read(directory) }
     if let manifest, let control, manifest.storeUUID != control.current.storeUUID {
       listProblems.append(
         .foreign(directory.control, at: 16, "it is of another store than '\(directory.manifest)'"))
     }
     func facts(_ id: UInt64) throws(LogError) -> SegmentFacts {
-      try SegmentFacts.read(fileSystem, directory.segment(id), id, untilUnwritten: untilUnwritten)
+      try SegmentFacts.read(directory.folder, id, untilUnwritten: untilUnwritten)
     }
     let believed = Self.believed(manifest, below: manifest.map(limit) ?? 0)
-    let sizes = try sizes(of: believed.filter { present.contains($0) && !known.sized.contains($0) }, fileSystem)
+    let sizes = try sizes(of: believed.filter { present.contains($0) && !known.sized.contains($0) })
     var prepared: [Segment] = []
     for entry in manifest?.entries ?? [] {
       var segment = Segment(segmentID: entry.segmentID, path: directory.segment(entry.segmentID), entry: entry)
@@ -131,7 +131,7 @@ struct LogSurvey {
     unplaced = chainOn(unlisted).compactMap(\.facts)
     adopted = segments[before...].map(\.segmentID)
     if segments.isEmpty { segmentProblems.append(Self.nothingInUse(directory)) }
-    try findEnds(fileSystem)
+    try findEnds()
     for segment in segments { self.known.summaries[segment.segmentID] = segment.summary }
   }
 
@@ -154,13 +154,13 @@ struct LogSurvey {
 
   /// The sizes of segments; none of one that vanished meanwhile.
   private func sizes(
-    of segmentIDs: Set<UInt64>, _ fileSystem: any FileSystem
+    of segmentIDs: Set<UInt64>
   ) throws(LogError) -> [UInt64: UInt64] {
     guard !segmentIDs.isEmpty else { return [:] }
     let ids = segmentIDs.sorted()
     let sizes: [UInt64?]
     do {
-      sizes = try fileSystem.sizes(of: ids.map(SegmentName.name), in: directory.path)
+      sizes = try directory.folder.sizes(of: ids.map(SegmentName.name))
     } catch {
       throw .system("cannot look at the segments of '\(directory.path)'", error, file: directory.path)
     }
@@ -335,7 +335,7 @@ struct LogSurvey {
   /// The one place that says where a segment ends. A rewritten one says it itself; else its successor says it; else
   /// MANIFEST does; else CONTROL does, if a seal stands there. All that say something must say the same. The last
   /// segment has no end while none of them does: then it is judged by TailRule.swift.
-  private mutating func findEnds(_ fileSystem: any FileSystem) throws(LogError) {
+  private mutating func findEnds() throws(LogError) {
     for index in segments.indices {
       let segment = segments[index]
       guard let summary = segment.summary else {
@@ -367,7 +367,7 @@ struct LogSurvey {
     guard let last = segments.last, last.end == nil, let summary = last.summary, let bound = control?.current.bound,
       bound.segmentID == last.segmentID
     else { return }
-    let file = try SegmentFile.open(fileSystem, last.path)
+    let file = try SegmentFile.open(directory.folder, last.segmentID)
     defer { file.close() }
     guard let (seal, lsn) = try SegmentTrailer.seal(file, identity: summary.identity, end: bound.end),
       lsn == bound.lsn

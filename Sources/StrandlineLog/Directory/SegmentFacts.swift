@@ -74,9 +74,9 @@ struct SegmentFacts: Sendable {
   ///   reader that looks often.
   /// - Throws: `.io`.
   static func read(
-    _ fileSystem: any FileSystem, _ path: String, _ segmentID: UInt64, untilUnwritten: Bool
+    _ folder: any Folder, _ segmentID: UInt64, untilUnwritten: Bool
   ) throws(LogError) -> SegmentFacts {
-    let file = try SegmentFile.open(fileSystem, path)
+    let file = try SegmentFile.open(folder, segmentID)
     defer { file.close() }
     return try read(file, segmentID, untilUnwritten: untilUnwritten)
   }
@@ -161,19 +161,12 @@ struct SegmentFacts: Sendable {
 
 /// Calls on a segment's file, with the log's errors.
 enum SegmentFile {
-  static func open(_ fileSystem: any FileSystem, _ path: String) throws(LogError) -> any File {
+  static func open(_ folder: any Folder, _ segmentID: UInt64) throws(LogError) -> any File {
     do {
-      return try fileSystem.open(path, .read)
+      return try folder.open(SegmentName.name(segmentID), .read)
     } catch {
+      let path = folder.path(of: SegmentName.name(segmentID))
       throw .system("cannot open segment '\(path)'", error, file: path)
-    }
-  }
-
-  static func isDirectory(_ fileSystem: any FileSystem, _ path: String) throws(LogError) -> Bool {
-    do {
-      return try fileSystem.kind(of: path) == .directory
-    } catch {
-      throw .system("cannot look at '\(path)'", error, file: path)
     }
   }
 

@@ -59,11 +59,11 @@ struct SegmentList {
   ///   - limit: MANIFEST is believed about finished segments that end below this LSN; is asked when MANIFEST was read.
   /// - Throws: `.damaged`, `.fromTheFuture`, `.foreignSegment`, `.missingSegment`, `.wrongRole`, `.io`.
   static func read(
-    _ fileSystem: any FileSystem, _ directory: StoreDirectory, _ files: StoreDirectory.Files, role: LogRole?,
+    _ directory: StoreDirectory, _ files: StoreDirectory.Files, role: LogRole?,
     writing: Bool, untilUnwritten: Bool, known: KnownSegments, believing limit: (Manifest) -> UInt64
   ) throws(LogError) -> SegmentList {
     let survey = try LogSurvey(
-      fileSystem, directory, files, known: known, believing: limit, untilUnwritten: untilUnwritten)
+      directory, files, known: known, believing: limit, untilUnwritten: untilUnwritten)
     if let problem = survey.listProblems.first { throw problem }
     guard let manifest = survey.manifest, let control = survey.control else {
       preconditionFailure("a survey without a problem has both lists")

@@ -1,33 +1,129 @@
-// The folder of a log: its names, what may stand there, and its lock.
+// The folder of a log: where it is looked for, its names, what may stand there, and its lock.
+//
+// A path is used once, to find the folder. From then on every file of the store is reached through the folder that was
+// opened, so that whatever lies at the path later is not touched. Paths of files are for messages alone.
 
 import StrandlineSystem
 
-/// The paths of a log.
-struct StoreDirectory: Sendable {
-  /// Without slashes at the end.
+/// Where a store is looked for.
+struct StorePlace: Sendable {
+  let fileSystem: any FileSystem
+  /// Absolute, without slashes at the end.
   let path: String
-  /// The folder that the store's own name stands in.
-  let parent: String
 
-  init(_ path: String) {
-    var text = path[...]
-    while text.utf8.count > 1, text.hasSuffix("/") { text.removeLast() }
-    self.path = String(text)
-    if let slash = text.lastIndex(of: "/") {
-      parent = slash == text.startIndex ? "/" : String(text[..<slash])
-    } else {
-      parent = "."
+  /// - Throws: `.io` if the path is relative and it is not known to what.
+  init(_ path: String, _ fileSystem: any FileSystem) throws(LogError) {
+    do {
+      self.init(absolute: try fileSystem.absolutePath(path), fileSystem)
+    } catch {
+      throw .system("cannot tell where '\(path)' is", error, file: path)
     }
   }
 
-  var lock: String { file(LogFormat.lockName) }
-  var manifest: String { file(LogFormat.manifestName) }
-  var control: String { file(LogFormat.controlName) }
-  var ballast: String { file(LogFormat.ballastName) }
-  var quarantine: String { file(LogFormat.quarantineName) }
-  func file(_ name: String) -> String { "\(path)/\(name)" }
-  func segment(_ id: UInt64) -> String { file(SegmentName.name(id)) }
-  func temporarySegment(_ id: UInt64) -> String { file(SegmentName.temporaryName(id)) }
+  private init(absolute path: String, _ fileSystem: any FileSystem) {
+    self.path = path
+    self.fileSystem = fileSystem
+  }
+
+  /// The folder that the store's own name stands in; of "/" it is "/".
+  var parent: StorePlace {
+    guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else {
+      return StorePlace(absolute: "/", fileSystem)
+    }
+    return StorePlace(absolute: String(path[..<slash]), fileSystem)
+  }
+
+  /// The store's own name.
+  var name: String { String(path[(path.lastIndex(of: "/").map(path.index(after:)) ?? path.startIndex)...]) }
+
+  /// A new place beside this one, for a store in the making.
+  func beside(_ random: any RandomSource) -> StorePlace {
+    StorePlace(absolute: path + LogFormat.initInfix + SegmentName.hex(random.next()), fileSystem)
+  }
+
+  /// What has a name in the same folder.
+  func sibling(_ name: String) -> StorePlace {
+    StorePlace(absolute: "\(parent.path == "/" ? "" : parent.path)/\(name)", fileSystem)
+  }
+
+  /// Opens the folder.
+  func open() throws(SystemError) -> StoreDirectory {
+    StoreDirectory(place: self, folder: try fileSystem.folder(path))
+  }
+
+  /// Makes the names in this folder durable.
+  func sync() throws(SystemError) { try fileSystem.folder(path).sync() }
+
+  /// Removes the folder and what is in it, the lock last: without it an interrupted removal would not be taken up again.
+  func removeTree() throws(SystemError) {
+    guard try fileSystem.kind(of: path) == .directory else { return }
+    try fileSystem.folder(path).removeContents(last: LogFormat.lockName)
+    try fileSystem.removeDirectory(path)
+  }
+
+  /// What stands at the path.
+  enum Contents {
+    case absent
+    case empty
+    case log(StoreDirectory, StoreDirectory.Files)
+  }
+
+  /// Looks.
+  ///
+  /// - Throws: `.notAStore`, `.notEmptyDirectory`, `.io`.
+  func contents() throws(LogError) -> Contents {
+    guard let directory = try directory() else { return .absent }
+    guard let files = try directory.filesIfAny() else { return .empty }
+    return .log(directory, files)
+  }
+
+  /// The folder that is there; nil if nothing is.
+  private func directory() throws(LogError) -> StoreDirectory? {
+    let kind: PathKind
+    do {
+      kind = try fileSystem.kind(of: path)
+      if kind == .directory { return try open() }
+    } catch {
+      throw .system("cannot look at '\(path)'", error, file: path)
+    }
+    guard kind == .absent else {
+      throw LogError(.notAStore, "'\(path)' is not a folder, and a store is one; give another path", file: path)
+    }
+    return nil
+  }
+
+  /// The folder of the log that is there.
+  ///
+  /// - Throws: `.absent` if there is none; what `contents` throws.
+  func log() throws(LogError) -> StoreDirectory {
+    guard case .log(let directory, _) = try contents() else { throw .absent(path) }
+    return directory
+  }
+
+  /// The folder, whatever is in it.
+  ///
+  /// - Throws: `.absent`, `.notAStore`, `.io`.
+  func anyFolder() throws(LogError) -> StoreDirectory {
+    guard let directory = try directory() else { throw .absent(path) }
+    return directory
+  }
+}
+
+/// The open folder of a log.
+struct StoreDirectory: Sendable {
+  /// Where it was found.
+  let place: StorePlace
+  let folder: any Folder
+
+  // Paths, for messages.
+
+  var path: String { folder.path }
+  var lock: String { folder.path(of: LogFormat.lockName) }
+  var manifest: String { folder.path(of: LogFormat.manifestName) }
+  var control: String { folder.path(of: LogFormat.controlName) }
+  var ballast: String { folder.path(of: LogFormat.ballastName) }
+  var quarantine: String { folder.path(of: LogFormat.quarantineName) }
+  func segment(_ id: UInt64) -> String { folder.path(of: SegmentName.name(id)) }
 
   /// The files of a log.
   struct Files: Sendable {
@@ -39,30 +135,27 @@ struct StoreDirectory: Sendable {
     var temporaries: [String]
   }
 
-  /// What stands at the path.
-  enum Contents {
-    case absent
-    case empty
-    case log(Files)
-  }
-
-  /// Looks.
+  /// The files of the log that is in it; nil if it is empty.
   ///
   /// - Throws: `.notAStore`, `.notEmptyDirectory`, `.io`.
-  func contents(_ fileSystem: any FileSystem) throws(LogError) -> Contents {
-    guard let names = try names(fileSystem) else { return .absent }
+  func filesIfAny() throws(LogError) -> Files? {
+    let names: [String]
+    do {
+      names = try folder.list()
+    } catch {
+      throw .system("cannot look at '\(path)'", error, file: path)
+    }
     let segments = names.filter { $0.hasSuffix(LogFormat.segmentSuffix) }
     if !segments.isEmpty || names.contains(LogFormat.manifestName) {
       func segmentID(_ name: String) -> UInt64? {
         SegmentName.segmentID(of: name).flatMap { 1..<LogFormat.numberMax ~= $0 ? $0 : nil }
       }
-      return .log(
-        Files(
-          segmentIDs: segments.compactMap(segmentID).sorted(),
-          misnamed: segments.filter { segmentID($0) == nil }.sorted(),
-          temporaries: names.filter(Self.isTemporary).sorted()))
+      return Files(
+        segmentIDs: segments.compactMap(segmentID).sorted(),
+        misnamed: segments.filter { segmentID($0) == nil }.sorted(),
+        temporaries: names.filter(Self.isTemporary).sorted())
     }
-    if names.isEmpty { return .empty }
+    if names.isEmpty { return nil }
     if names == [LogFormat.lockName] {
       throw LogError(
         .notAStore,
@@ -75,51 +168,69 @@ struct StoreDirectory: Sendable {
         + "nothing was changed; a store is made in a new or empty folder", file: path)
   }
 
-  /// The names in the folder; nil if nothing is there.
-  private func names(_ fileSystem: any FileSystem) throws(LogError) -> [String]? {
-    let kind: PathKind
-    do {
-      kind = try fileSystem.kind(of: path)
-      if kind == .directory { return try fileSystem.list(path) }
-    } catch {
-      throw .system("cannot look at '\(path)'", error, file: path)
-    }
-    guard kind == .absent else {
-      throw LogError(.notAStore, "'\(path)' is not a folder, and a store is one; give another path", file: path)
-    }
-    return nil
-  }
-
-  /// The files of the log that is there.
+  /// The same.
   ///
-  /// - Throws: `.absent` if there is none; what `contents` throws.
-  func files(_ fileSystem: any FileSystem) throws(LogError) -> Files {
-    guard case .log(let files) = try contents(fileSystem) else {
-      throw LogError(.absent, "there is no store at '\(path)'", file: path)
-    }
+  /// - Throws: `.absent` if it is empty.
+  func files() throws(LogError) -> Files {
+    guard let files = try filesIfAny() else { throw .absent(path) }
     return files
   }
 
+  /// Looks whether this folder is still the one at its path, for a reader, which keeps nothing of it from being moved.
+  ///
+  /// - Throws: `.replaced`.
+  func checkForReading() throws(LogError) {
+    do throws(SystemError) {
+      let (own, here) = (try folder.identity(of: "."), try place.open())
+      if let own, let there = try here.folder.identity(of: "."), own.isSame(as: there) { return }
+      // Drives that change numbers: a writer may go on between two looks.
+      for _ in 0..<3 { if try hasSameLists(here) { return } }
+    } catch  where error.isAbsent || error.isNotDirectory {
+      // Nothing lies there.
+    } catch {
+      // A look that fails says nothing about the folder; what cannot be read is said by the reading.
+      return
+    }
+    throw LogError(
+      .replaced,
+      "the store that was opened for reading does not lie at '\(place.path)' any more: it was moved, removed or replaced; "
+        + "what was read of it is still shown; close it, and open what is there", file: place.path,
+      underlying: .stale("open", place.path))
+  }
+
+  /// Whether both are one store at one moment.
+  private func hasSameLists(_ other: StoreDirectory) throws(SystemError) -> Bool {
+    do throws(LogError) {
+      let (own, there) = (try ControlFile.read(self), try ControlFile.read(other))
+      guard own.current == there.current else { return false }
+      return try Manifest.read(self).storeUUID == Manifest.read(other).storeUUID
+    } catch {
+      if let cause = error.underlying, !cause.isAbsent { throw cause }
+      return false
+    }
+  }
+
   /// Moves segments that have no place in the log out of the way, to where no reader looks.
-  func quarantine(_ segmentIDs: [UInt64], _ fileSystem: any FileSystem) throws(SystemError) {
+  func quarantine(_ segmentIDs: [UInt64]) throws(SystemError) {
     guard !segmentIDs.isEmpty else { return }
-    if try fileSystem.kind(of: quarantine) == .absent {
-      try fileSystem.makeDirectory(quarantine)
-      try fileSystem.syncDirectory(path)
+    if try folder.kind(of: LogFormat.quarantineName) == .absent {
+      try folder.makeFolder(LogFormat.quarantineName)
+      try folder.sync()
     }
     for id in segmentIDs {
       let name = SegmentName.name(id)
       // A name that is taken there keeps its file: nothing unknown is ever removed.
-      var place = "\(quarantine)/\(name)"
+      let kept = SegmentName.quarantined(name)
+      var place = kept
       var copy = 1
-      while try fileSystem.kind(of: place) != .absent {
-        place = "\(quarantine)/\(name).\(copy)"
+      while try folder.kind(of: place) != .absent {
+        place = "\(kept).\(copy)"
         copy += 1
       }
-      try fileSystem.rename(file(name), to: place)
+      try folder.rename(name, to: place)
     }
-    try fileSystem.syncDirectory(quarantine)
-    try fileSystem.syncDirectory(path)
+    try folder.sync(LogFormat.quarantineName)
+    try folder.sync()
   }
 
   /// Whether the log itself gives such names to what is not finished; other people's files are left alone.
@@ -138,7 +249,7 @@ struct StoreDirectory: Sendable {
     var naps = waitMilliseconds / napMilliseconds
     while true {
       do {
-        if let held = try environment.fileSystem.lock(lock, exclusive: true) { return held }
+        if let held = try folder.lock(LogFormat.lockName, exclusive: true) { return held }
       } catch {
         throw .system("cannot lock '\(path)' for writing", error, file: lock)
       }
@@ -153,9 +264,9 @@ struct StoreDirectory: Sendable {
   }
 
   /// Whether a writer has the lock. No lock file (a copy of a store) counts as free.
-  func isHeld(_ fileSystem: any FileSystem) throws(LogError) -> Bool {
+  func isHeld() throws(LogError) -> Bool {
     do {
-      guard let free = try fileSystem.lock(lock, exclusive: false) else { return true }
+      guard let free = try folder.lock(LogFormat.lockName, exclusive: false) else { return true }
       free.unlock()
       return false
     } catch  where error.isAbsent {

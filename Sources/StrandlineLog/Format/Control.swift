@@ -32,7 +32,17 @@ package struct Control: Hashable, Sendable {
 
   /// The bytes of a slot.
   package func encoded() -> [UInt8] {
-    var writer = ByteWriter(capacity: LogFormat.controlSlotBytes)
+    var bytes: [UInt8] = []
+    encode(into: &bytes)
+    return bytes
+  }
+
+  /// The same, in the place of the bytes of an array.
+  func encode(into bytes: inout [UInt8]) {
+    var writer = ByteWriter()
+    swap(&writer.bytes, &bytes)
+    writer.bytes.removeAll(keepingCapacity: true)
+    writer.bytes.reserveCapacity(LogFormat.controlSlotBytes)
     writer.raw(LogFormat.controlMagic)
     writer.u16(LogFormat.version)
     writer.u16(0)
@@ -44,7 +54,7 @@ package struct Control: Hashable, Sendable {
     writer.u32(bound.end)
     writer.u32(CRC32C.checksum(writer.bytes))
     precondition(writer.count == LogFormat.controlSlotBytes)
-    return writer.bytes
+    swap(&writer.bytes, &bytes)
   }
 
   /// nil if the bytes do not verify.
@@ -96,6 +106,8 @@ struct ControlFile: Sendable {
   private var durability: Durability
   /// The other slot does not verify, and not because no writer has written it yet.
   private(set) var isTorn = false
+  /// The bytes of each slot as they were found, or as this writer wrote them; nil after a write that failed.
+  private var slots: [[UInt8]?]
 
   /// The last write was not synced.
   var isRaised: Bool { if case .raised = durability { true } else { false } }
@@ -110,36 +122,51 @@ struct ControlFile: Sendable {
     case unknown
   }
 
+  private static let wholeBytes = LogFormat.controlPageBytes * LogFormat.controlSlots
+
   /// The file of a new store: both slots.
   static func new(_ control: Control) -> (bytes: [UInt8], file: ControlFile) {
-    let file = ControlFile(current: control, durability: .synced)
     let slot = control.encoded()
-    let unwritten = [UInt8](repeating: 0, count: LogFormat.controlSlots * LogFormat.controlPageBytes - slot.count)
-    return (slot + unwritten, file)
+    let bytes = slot + [UInt8](repeating: 0, count: wholeBytes - slot.count)
+    return (bytes, ControlFile(current: control, durability: .synced, bytes))
   }
 
-  private init(current: Control, durability: Durability) {
+  private init(current: Control, durability: Durability, _ bytes: [UInt8]) {
     self.current = current
     self.durability = durability
+    slots = (0..<LogFormat.controlSlots).map { Self.slot($0, in: bytes) }
+  }
+
+  /// The bytes of a slot, as far as the file has them.
+  private static func slot(_ number: Int, in bytes: [UInt8]) -> [UInt8] {
+    let start = number * LogFormat.controlPageBytes
+    return Array(bytes[min(start, bytes.count)..<min(start + LogFormat.controlSlotBytes, bytes.count)])
   }
 
   /// Reads it.
   ///
   /// - Throws: `.damaged` if no slot verifies, or the file is missing: a store never was without. `.fromTheFuture`,
   ///   `.io`.
-  static func read(_ fileSystem: any FileSystem, _ directory: StoreDirectory) throws(LogError) -> ControlFile {
+  static func read(_ directory: StoreDirectory) throws(LogError) -> ControlFile {
     let path = directory.control
-    let wholeBytes = LogFormat.controlPageBytes * LogFormat.controlSlots
-    let bytes: [UInt8]
     do {
-      let file = try fileSystem.open(path, .read)
+      let file = try directory.folder.open(LogFormat.controlName, .read)
       defer { file.close() }
-      bytes = try file.read(at: 0, count: wholeBytes)
-    } catch  where error.isAbsent {
+      return try read(file, path)
+    } catch let error as LogError {
+      throw error
+    } catch let error as SystemError where error.isAbsent {
       throw .damaged(path, at: 0..<UInt64(wholeBytes), lsns: nil, "the file that bounds the log is missing")
-    } catch {
+    } catch let error as SystemError {
       throw .system("cannot read '\(path)'", error, file: path)
+    } catch {
+      preconditionFailure("a disk throws its own errors alone")
     }
+  }
+
+  /// Reads the file that is open.
+  private static func read(_ file: any File, _ path: String) throws -> ControlFile {
+    let bytes = try file.read(at: 0, count: wholeBytes)
     var whole: [Control] = []
     var hasJunk = false
     for slot in 0..<LogFormat.controlSlots {
@@ -152,42 +179,40 @@ struct ControlFile: Sendable {
       }
     }
     guard let newest = whole.max(by: { $0.sequence < $1.sequence }) else {
-      throw .damaged(path, at: 0..<UInt64(wholeBytes), lsns: nil, "neither of its two slots verifies")
+      throw LogError.damaged(path, at: 0..<UInt64(wholeBytes), lsns: nil, "neither of its two slots verifies")
     }
-    var file = ControlFile(current: newest, durability: whole.count == 1 ? .synced : .unknown)
+    var control = ControlFile(current: newest, durability: whole.count == 1 ? .synced : .unknown, bytes)
     // A store begins with slot 0 and zeros.
-    file.isTorn = whole.count == 1 && (hasJunk || newest.sequence > 0)
-    return file
+    control.isTorn = whole.count == 1 && (hasJunk || newest.sequence > 0)
+    return control
+  }
+
+  /// Whether the file that is open has the bytes that were found in it or written into it last.
+  func isIn(_ file: any File) throws(SystemError) -> Bool {
+    let bytes = try file.read(at: 0, count: Self.wholeBytes)
+    return slots.indices.allSatisfy { slots[$0] == nil || slots[$0] == Self.slot($0, in: bytes) }
   }
 
   /// Writes a new bound. When this returns it is on the medium.
-  mutating func write(
-    _ bound: LogBound, _ fileSystem: any FileSystem, _ directory: StoreDirectory
-  ) throws(SystemError) {
-    try write(bound, fileSystem, directory, isSynced: true)
+  mutating func write(_ bound: LogBound, to file: any File) throws(SystemError) {
+    try write(bound, to: file, isSynced: true)
   }
 
   /// Writes a new bound, and lets the system bring it to the medium when it likes.
-  mutating func raise(
-    _ bound: LogBound, _ fileSystem: any FileSystem, _ directory: StoreDirectory
-  ) throws(SystemError) {
-    try write(bound, fileSystem, directory, isSynced: false)
+  mutating func raise(_ bound: LogBound, to file: any File) throws(SystemError) {
+    try write(bound, to: file, isSynced: false)
   }
 
-  private mutating func write(
-    _ bound: LogBound, _ fileSystem: any FileSystem, _ directory: StoreDirectory, isSynced: Bool
-  ) throws(SystemError) {
-    let file = try fileSystem.open(directory.control, .readWrite)
-    defer { file.close() }
+  private mutating func write(_ bound: LogBound, to file: any File, isSynced: Bool) throws(SystemError) {
     if case .unknown = durability {
-      try Self.write(current, file)
+      try put(current, into: file)
       try file.sync(.durable)
       durability = .synced
     }
     var next = current
     next.bound = bound
     if case .synced = durability { next.sequence += 1 }
-    try Self.write(next, file)
+    try put(next, into: file)
     current = next
     durability = .raised
     guard isSynced else { return }
@@ -195,8 +220,13 @@ struct ControlFile: Sendable {
     durability = .synced
   }
 
-  private static func write(_ control: Control, _ file: any File) throws(SystemError) {
-    try file.write(control.encoded(), at: UInt64(control.slot * LogFormat.controlPageBytes))
+  private mutating func put(_ control: Control, into file: any File) throws(SystemError) {
+    let slot = control.slot
+    // The array is used again: a commit writes one.
+    var bytes = slots[slot].take() ?? []
+    control.encode(into: &bytes)
+    try file.write(bytes, 0..<bytes.count, at: UInt64(slot * LogFormat.controlPageBytes))
+    slots[slot] = bytes
   }
 }
 

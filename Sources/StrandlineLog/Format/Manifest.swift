@@ -177,12 +177,12 @@ package struct Manifest: Hashable, Sendable {
   /// Reads the manifest of a directory.
   ///
   /// - Throws: `.damaged` also if there is none: a store never was without.
-  static func read(_ fileSystem: any FileSystem, _ directory: StoreDirectory) throws(LogError) -> Manifest {
+  static func read(_ directory: StoreDirectory) throws(LogError) -> Manifest {
     let path = directory.manifest
     let headerBytes = LogFormat.manifestHeaderBytes
     var bytes: [UInt8]
     do {
-      let file = try fileSystem.open(path, .read)
+      let file = try directory.folder.open(LogFormat.manifestName, .read)
       defer { file.close() }
       // Most lists are in it; of a longer one no more is read than its header, once that verifies, says.
       bytes = try file.read(at: 0, count: LogFormat.manifestReadBytes)
@@ -203,10 +203,10 @@ package struct Manifest: Hashable, Sendable {
   /// Replaces the manifest of a directory. When this returns, the new list is on the medium.
   ///
   /// - Throws: `.refused` if the old list still holds, `.unknown` if either may.
-  func write(_ fileSystem: any FileSystem, _ directory: StoreDirectory) throws(WriteFailure) {
-    let temporary = directory.manifest + LogFormat.temporarySuffix
+  func replace(in folder: any Folder) throws(WriteFailure) {
+    let temporary = LogFormat.manifestName + LogFormat.temporarySuffix
     do {
-      let file = try SegmentCreation.createFile(fileSystem, temporary)
+      let file = try SegmentCreation.createFile(folder, temporary)
       defer { file.close() }
       try file.write(encoded(), at: 0)
       try file.sync(.durable)
@@ -215,8 +215,8 @@ package struct Manifest: Hashable, Sendable {
       throw .refused(error)
     }
     do {
-      try fileSystem.rename(temporary, to: directory.manifest)
-      try fileSystem.syncDirectory(directory.path)
+      try folder.rename(temporary, to: LogFormat.manifestName)
+      try folder.sync()
     } catch {
       throw .unknown(error)
     }

@@ -120,6 +120,9 @@ extension SegmentHeader {
 package enum SegmentName {
   package static func name(_ segmentID: UInt64) -> String { hex(segmentID) + LogFormat.segmentSuffix }
 
+  /// The name of a file in `quarantine/`.
+  static func quarantined(_ name: String) -> String { "\(LogFormat.quarantineName)/\(name)" }
+
   package static func temporaryName(_ segmentID: UInt64) -> String { hex(segmentID) + LogFormat.temporarySuffix }
 
   /// The ID in a name of exactly the form that `name` gives; nil for every other name.

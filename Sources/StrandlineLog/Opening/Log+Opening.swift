@@ -33,10 +33,11 @@ extension Log {
     consumers: LogConsumers = LogConsumers(),
     replay: (LogEvent) throws -> Void
   ) throws -> Log {
+    let place = try StorePlace(path, environment.fileSystem)
     let opening = LogOpening(
-      directory: StoreDirectory(path), role: role, options: options, environment: environment,
-      tenure: environment.random.next(), consumers: consumers)
-    let unfinished = opening.directory.removeUnfinishedStores(environment.fileSystem)
+      place: place, role: role, options: options, environment: environment, tenure: environment.random.next(),
+      consumers: consumers)
+    let unfinished = place.removeUnfinishedStores()
     let log = try open(opening, createIfAbsent, firstLSN, known, replay)
     // The store can be served without that: it is in the report of upkeep, and the next open tries again.
     if let unfinished { log.upkeep.failed(.freeing, unfinished, now: environment.clock.monotonicNanoseconds()) }
@@ -44,33 +45,33 @@ extension Log {
   }
 
   /// See `open`.
-  package typealias KnownEnd = (_ storeUUID: [UInt8], _ isRefused: Bool) throws -> LogEnd?
+  package typealias KnownEnd = (_ folder: any Folder, _ storeUUID: [UInt8], _ isRefused: Bool) throws -> LogEnd?
 
   private static func open(
     _ opening: LogOpening, _ createIfAbsent: Bool, _ firstLSN: UInt64?, _ known: KnownEnd?,
     _ replay: (LogEvent) throws -> Void
   ) throws -> Log {
-    let (path, options, environment) = (opening.directory.path, opening.options, opening.environment)
-    let fileSystem = environment.fileSystem
-    // Again if another process makes the store meanwhile; each round one of them got further.
+    let path = opening.place.path
+    // Again if another process makes the store meanwhile, or moves it; each round one of them got further.
     for _ in 0..<8 {
-      switch try opening.directory.contents(fileSystem) {
+      switch try opening.place.contents() {
       case .absent, .empty:
-        guard createIfAbsent else {
-          throw LogError(.absent, "there is no store at '\(path)'", file: path)
-        }
+        guard createIfAbsent else { throw LogError.absent(path) }
+        guard !opening.place.fileSystem.openStores.contains(path) else { throw StoreHold.isOpen(opening.place) }
         if let log = try opening.create() { return log }
-      case .log(let files):
+      case .log(let directory, let files):
         // Refused before anything is touched, the lock file included.
         let seen = try LogReader.again { () throws(LogError) -> SegmentList in
           try SegmentList.read(
-            fileSystem, opening.directory, files, role: opening.role, writing: true, untilUnwritten: true,
-            known: KnownSegments()
+            directory, files, role: opening.role, writing: true, untilUnwritten: true, known: KnownSegments()
           ) { _ in known == nil ? firstLSN ?? .max : .max }
         }
-        let lock = try opening.directory.lockForWriting(environment, waitMilliseconds: options.lockWaitMilliseconds)
+        let lock = try directory.lockForWriting(
+          opening.environment, waitMilliseconds: opening.options.lockWaitMilliseconds)
         do {
-          return try opening.recover(lock, seen: seen, from: firstLSN, behind: known, replay: replay)
+          let recovering = RecoveringLog(opening: opening, directory: directory, lock: lock)
+          if let log = try recovering.recover(seen: seen, from: firstLSN, behind: known, replay: replay) { return log }
+          lock.unlock()
         } catch {
           lock.unlock()
           throw error
@@ -83,20 +84,25 @@ extension Log {
 
 /// One opening.
 private struct LogOpening {
-  let directory: StoreDirectory
+  let place: StorePlace
   let role: LogRole
   let options: LogOptions
   let environment: SystemEnvironment
   let tenure: UInt64
   let consumers: LogConsumers
 
-  private var fileSystem: any FileSystem { environment.fileSystem }
-
   /// Makes the store; nil if another process made one meanwhile.
   func create() throws(LogError) -> Log? {
     let begun = environment.clock.monotonicNanoseconds()
-    let creation = StoreCreation(environment: environment, directory: directory, role: role, options: options)
+    let creation = StoreCreation(environment: environment, place: place, role: role, options: options)
     guard let created = try creation.create() else { return nil }
+    do throws(LogError) {
+      try created.keeper.hold.claim()
+    } catch {
+      created.live.close()
+      created.keeper.hold.release()
+      throw error
+    }
     let live = created.live
     let writer = SegmentWriter(
       keeper: created.keeper, preparation: PreparedSegments(keeper: created.keeper), options: options, segmentID: 1,
@@ -106,50 +112,100 @@ private struct LogOpening {
     report.frames = 1
     report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
     return Log(
-      directory, lock: created.lock, tenure: tenure, writer: writer,
+      tenure: tenure, writer: writer,
       tables: [SegmentTable(path: live.path, identity: live.identity, firstLSN: 1)], chain: 0, recovery: report,
       isNew: true, consumers: consumers)
   }
 
-  /// Opens the store that is there, under its lock.
+}
+
+/// The opening of a store that is there, under its lock.
+private struct RecoveringLog {
+  let opening: LogOpening
+  let directory: StoreDirectory
+  let lock: any FileLock
+
+  private var environment: SystemEnvironment { opening.environment }
+  private var options: LogOptions { opening.options }
+
+  /// Opens it.
+  ///
+  /// - Returns: nil if another folder lies at the path by now.
   func recover(
-    _ lock: any FileLock, seen: SegmentList, from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?,
+    seen: SegmentList, from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?, replay: (LogEvent) throws -> Void
+  ) throws -> Log? {
+    let control = try openControl()
+    do {
+      guard try isAtItsPath() else {
+        control.close()
+        return nil
+      }
+      return try recover(control, seen: seen, from: firstLSN, behind: knownEnd, replay: replay)
+    } catch {
+      control.close()
+      throw error
+    }
+  }
+
+  /// Between the look at the folder and its lock another one may have taken its place, whose writer the lock does not
+  /// keep away.
+  private func isAtItsPath() throws(LogError) -> Bool {
+    do throws(SystemError) {
+      let here = try directory.place.open()
+      return try here.folder.identity(of: LogFormat.lockName) == lock.identity()
+    } catch  where error.isAbsent || error.isNotDirectory {
+      return false
+    } catch {
+      throw .system("cannot look at '\(directory.path)'", error, file: directory.path)
+    }
+  }
+
+  private func recover(
+    _ control: any File, seen: SegmentList, from firstLSN: UInt64?, behind knownEnd: Log.KnownEnd?,
     replay: (LogEvent) throws -> Void
   ) throws -> Log {
     let begun = environment.clock.monotonicNanoseconds()
     // Again under the lock: the last writer may have gone on until now.
-    guard case .log(let files) = try directory.contents(fileSystem) else {
-      throw LogError(.missingSegment, "the segments of '\(directory.path)' vanished while it was opened")
-    }
+    let files = try directory.files()
     try settleNames(files)
-    try checkControlIsWritable()
-    let end = try knownEnd?(seen.manifest.storeUUID, false)
+    guard !directory.place.fileSystem.openStores.contains(directory.place.path) else {
+      throw StoreHold.isOpen(directory.place)
+    }
+    let end = try knownEnd?(directory.folder, seen.manifest.storeUUID, false)
     let believed = knownEnd == nil ? firstLSN ?? .max : (end?.lsn ?? 0) + 1
     let list = try SegmentList.read(
-      fileSystem, directory, files, role: role, writing: true, untilUnwritten: false, known: seen.known
+      directory, files, role: opening.role, writing: true, untilUnwritten: false, known: seen.known
     ) { _ in believed }
     var recovered: Recovery
     if let end {
-      if let found = try Recovery.run(fileSystem, list, behind: end, visit: replay) {
+      if let found = try Recovery.run(directory, list, behind: end, visit: replay) {
         recovered = found
       } else {
-        _ = try knownEnd?(list.manifest.storeUUID, true)
-        return try recover(lock, seen: seen, from: 1, behind: nil, replay: replay)
+        _ = try knownEnd?(directory.folder, list.manifest.storeUUID, true)
+        return try recover(control, seen: seen, from: 1, behind: nil, replay: replay)
       }
     } else {
-      recovered = try Recovery.run(fileSystem, list, from: knownEnd == nil ? firstLSN : 1, visit: replay)
+      recovered = try Recovery.run(directory, list, from: knownEnd == nil ? firstLSN : 1, visit: replay)
     }
     try checkNumbers(list, recovered)
     recovered.report.adopted = list.adopted
     try clearUp(files.temporaries, &recovered)
-    let keeper = keeper(list, recovered, files)
+    let keeper = keeper(list, recovered, files, control)
     var recovery = TailRecovery(
       keeper: keeper, preparation: PreparedSegments(keeper: keeper), options: options)
-    let (writer, stalled) = try continued(&recovery, &recovered)
+    try keeper.hold.claim()
+    let writer: SegmentWriter
+    let stalled: StalledRecovery?
+    do {
+      (writer, stalled) = try continued(&recovery, &recovered)
+    } catch {
+      keeper.hold.release()
+      throw error
+    }
     recovered.report.nanoseconds = environment.clock.monotonicNanoseconds() &- begun
     let log = Log(
-      directory, lock: lock, tenure: tenure, writer: writer, tables: recovered.tables, chain: recovered.end.chain,
-      recovery: recovered.report, isNew: false, stalled: stalled, consumers: consumers)
+      tenure: opening.tenure, writer: writer, tables: recovered.tables, chain: recovered.end.chain,
+      recovery: recovered.report, isNew: false, stalled: stalled, consumers: opening.consumers)
     log.leaveToUpkeep(recovered)
     return log
   }
@@ -158,17 +214,17 @@ private struct LogOpening {
   /// must not depend on them; the store's own name counts while it has one segment.
   private func settleNames(_ files: StoreDirectory.Files) throws(LogError) {
     do {
-      try fileSystem.syncDirectory(directory.path)
-      if files.segmentIDs.count == 1 { try fileSystem.syncDirectory(directory.parent) }
+      try directory.folder.sync()
+      if files.segmentIDs.count == 1 { try directory.place.parent.sync() }
     } catch {
       throw .system("cannot open '\(directory.path)'", error, file: directory.path)
     }
   }
 
-  /// What only a close writes must be writable now: else everything is appended, and then the close fails.
-  private func checkControlIsWritable() throws(LogError) {
+  /// What only a close writes must be writable now: else everything is appended, and then the close fails. It stays open.
+  private func openControl() throws(LogError) -> any File {
     do {
-      try fileSystem.open(directory.control, .readWrite).close()
+      return try directory.folder.open(LogFormat.controlName, .readWrite)
     } catch {
       throw .system("cannot open '\(directory.path)' for writing", error, file: directory.control)
     }
@@ -189,12 +245,12 @@ private struct LogOpening {
   private func clearUp(_ temporaries: [String], _ recovered: inout Recovery) throws(LogError) {
     let list = recovered.list
     let leftovers = try Leftovers(
-      list.unplaced, covering: list.segments.first?.firstLSN ?? 1, to: recovered.end.lsn, fileSystem)
+      list.unplaced, covering: list.segments.first?.firstLSN ?? 1, to: recovered.end.lsn, in: directory)
     recovered.report.removed = leftovers.redundant
     recovered.report.quarantined = leftovers.unknown
     do {
-      for name in temporaries { try fileSystem.unlink(directory.file(name)) }
-      try directory.clear(leftovers, fileSystem)
+      for name in temporaries { try directory.folder.unlink(name) }
+      try directory.clear(leftovers)
     } catch {
       throw .system("cannot clear up what an interrupted writer left in '\(directory.path)'", error)
     }
@@ -202,7 +258,7 @@ private struct LogOpening {
 
   /// The list as this writer goes on with it.
   private func keeper(
-    _ list: SegmentList, _ recovered: Recovery, _ files: StoreDirectory.Files
+    _ list: SegmentList, _ recovered: Recovery, _ files: StoreDirectory.Files, _ control: any File
   ) -> DirectoryKeeper {
     var manifest = list.manifest
     manifest.nextSegmentID = max(manifest.nextSegmentID, (files.segmentIDs.last ?? 0) + 1)
@@ -214,8 +270,10 @@ private struct LogOpening {
         segmentID: segment.segmentID, salt: segment.identity.salt, firstLSN: segment.firstLSN, end: segment.end)
     }
     manifest.entries += list.manifest.entries.filter { list.unopened.contains($0.segmentID) }
-    return DirectoryKeeper(
-      environment: environment, directory: directory, manifest: manifest, control: list.control, unused: unused)
+    let hold = StoreHold(
+      directory, storeUUID: manifest.storeUUID, lock: lock, control: control, slots: list.control,
+      now: environment.clock.monotonicNanoseconds())
+    return DirectoryKeeper(environment: environment, hold: hold, manifest: manifest, unused: unused)
   }
 
   /// The writer that continues the log. On a full disk the ballast is removed for it; if that is not enough, what is
@@ -223,7 +281,7 @@ private struct LogOpening {
   private func continued(
     _ recovery: inout TailRecovery, _ recovered: inout Recovery
   ) throws(LogError) -> (SegmentWriter, StalledRecovery?) {
-    let ballast = Ballast(fileSystem: fileSystem, directory: directory, bytes: options.ballastBytes)
+    let ballast = Ballast(directory: directory, bytes: options.ballastBytes)
     do throws(LogError) {
       do throws(LogError) {
         return (try recovery.writer(&recovered), nil)

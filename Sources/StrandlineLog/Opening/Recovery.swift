@@ -31,9 +31,9 @@ struct Recovery {
   /// - Parameter first: the first LSN that `visit` is handed; nil for none.
   /// - Throws: `LogError`, or what `visit` throws.
   static func run(
-    _ fileSystem: any FileSystem, _ list: SegmentList, from first: UInt64?, visit: (LogEvent) throws -> Void
+    _ directory: StoreDirectory, _ list: SegmentList, from first: UInt64?, visit: (LogEvent) throws -> Void
   ) throws -> Recovery {
-    try run(Reading(fileSystem: fileSystem, list: list, first: first), visit)
+    try run(Reading(directory: directory, list: list, first: first), visit)
   }
 
   private static func run(_ reading: consuming Reading, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
@@ -54,12 +54,12 @@ struct Recovery {
   /// - Returns: nil if the log does not have the event, has another one under its LSN, or was compacted behind it: what was
   ///   handed out counts for nothing then.
   static func run(
-    _ fileSystem: any FileSystem, _ list: SegmentList, behind known: LogEnd, visit: (LogEvent) throws -> Void
+    _ directory: StoreDirectory, _ list: SegmentList, behind known: LogEnd, visit: (LogEvent) throws -> Void
   ) throws -> Recovery? {
     do {
       var match = EndMatch(known)
       match.look(at: list)
-      return try run(Reading(fileSystem: fileSystem, list: list, first: known.lsn + 1, match: match), visit)
+      return try run(Reading(directory: directory, list: list, first: known.lsn + 1, match: match), visit)
     } catch is AnotherHistory {
       return nil
     }
@@ -67,7 +67,7 @@ struct Recovery {
 
   /// The reading of one segment after the other.
   private struct Reading {
-    let fileSystem: any FileSystem
+    let directory: StoreDirectory
     let list: SegmentList
     let first: UInt64?
     /// The event behind which `first` is; nil if the caller knows none.
@@ -84,7 +84,7 @@ struct Recovery {
         tables.append(SegmentTable(unread: segment, end: end))
         return
       }
-      let file = try SegmentFile.open(fileSystem, summary.path)
+      let file = try SegmentFile.open(directory.folder, summary.segmentID)
       defer { file.close() }
       var walk = SegmentWalk(
         summary, file: file, limit: min(try SegmentFile.size(of: file), UInt64(end.offset)),
@@ -138,7 +138,7 @@ struct Recovery {
 
     mutating func readTail(_ segment: LogSegment, _ visit: (LogEvent) throws -> Void) throws -> Recovery {
       guard let summary = segment.summary else { preconditionFailure("a segment without an end is not believed") }
-      let file = try SegmentFile.open(fileSystem, summary.path)
+      let file = try SegmentFile.open(directory.folder, summary.segmentID)
       defer { file.close() }
       var walk = SegmentWalk(
         summary, file: file, limit: try SegmentFile.size(of: file), bound: list.bound(of: summary.segmentID))

@@ -9,14 +9,12 @@ import StrandlineSystem
 /// A store to be made.
 struct StoreCreation {
   let environment: SystemEnvironment
-  let directory: StoreDirectory
+  let place: StorePlace
   let role: LogRole
   let options: LogOptions
 
   /// A store that is there, and this caller's to write.
   struct Created {
-    let lock: any FileLock
-    let storeUUID: [UInt8]
     let live: LiveSegment
     let keeper: DirectoryKeeper
   }
@@ -25,58 +23,65 @@ struct StoreCreation {
   ///
   /// - Returns: nil if another creator made one meanwhile.
   func create() throws(LogError) -> Created? {
-    let place = StoreDirectory(
-      directory.path + LogFormat.initInfix + SegmentName.hex(environment.random.next()))
+    let building = place.beside(environment.random)
     do {
-      return try build(in: place)
+      return try build(in: building)
     } catch {
-      throw Self.failure(at: directory, built: place, error)
+      throw Self.failure(at: place, built: building, error)
     }
   }
 
   /// The error of a creation that failed. The folder that it was built in is named only where the failing call was about
   /// a file inside it: its own name means nothing to the caller.
-  static func failure(at directory: StoreDirectory, built place: StoreDirectory, _ error: SystemError) -> LogError {
+  static func failure(at place: StorePlace, built building: StorePlace, _ error: SystemError) -> LogError {
     var error = error
-    if error.subject == place.path { error.subject = directory.path }
-    return .system("cannot make a store at '\(directory.path)'", error, file: directory.path)
+    if error.subject == building.path { error.subject = place.path }
+    return .system("cannot make a store at '\(place.path)'", error, file: place.path)
   }
 
-  private func build(in place: StoreDirectory) throws(SystemError) -> Created? {
+  private func build(in building: StorePlace) throws(SystemError) -> Created? {
     let fileSystem = environment.fileSystem
     var lock: (any FileLock)?
     var live: LiveSegment?
+    var control: (any File)?
     do throws(SystemError) {
-      try fileSystem.makeDirectory(place.path)
-      lock = try fileSystem.lock(place.lock, exclusive: true)
+      try fileSystem.makeDirectory(building.path)
+      // It stays the same folder when it gets its name.
+      let folder = try fileSystem.folder(building.path)
+      lock = try folder.lock(LogFormat.lockName, exclusive: true)
       let storeUUID = environment.random.bytes(16)
       let header = SegmentHeader.new(
         environment, storeUUID: storeUUID, segmentID: 1, role: role, kind: .live)
-      let made = try makeSegment(header, in: place)
+      let made = try makeSegment(header, in: folder)
       live = made
-      let manifest = try makeManifest(header, in: place)
-      let control = try makeControl(header, made, in: place)
+      let manifest = try makeManifest(header, in: folder)
+      let (file, slots) = try makeControl(header, made, in: folder)
+      control = file
       do throws(SystemError) {
-        try Ballast(fileSystem: fileSystem, directory: place, bytes: options.ballastBytes).make()
+        try Ballast(directory: StoreDirectory(place: place, folder: folder), bytes: options.ballastBytes).make()
       } catch  where error.isFull {
         // A store on a disk that is nearly full is better than none; upkeep makes the ballast when there is room.
       }
-      try fileSystem.syncDirectory(place.path)
-      try fileSystem.rename(place.path, to: directory.path)
+      try folder.sync()
+      try fileSystem.renameFolder(building.path, to: place.path)
+      folder.wasMoved(to: place.path)
       // From here on it is a store; a failure leaves one that the next open serves.
-      try fileSystem.syncDirectory(directory.parent)
+      try place.parent.sync()
       // A folder name out of 2^64 that another process had locked first.
-      guard let lock else { throw SystemError.taken("flock", place.lock) }
-      let keeper = DirectoryKeeper(
-        environment: environment, directory: directory, manifest: manifest, control: control)
+      guard let lock else { throw SystemError.taken("flock", folder.path(of: LogFormat.lockName)) }
+      let hold = StoreHold(
+        StoreDirectory(place: place, folder: folder), storeUUID: storeUUID, lock: lock, control: file, slots: slots,
+        now: environment.clock.monotonicNanoseconds())
+      let keeper = DirectoryKeeper(environment: environment, hold: hold, manifest: manifest)
       var moved = made
-      moved.path = directory.segment(1)
-      return Created(lock: lock, storeUUID: storeUUID, live: moved, keeper: keeper)
+      moved.path = folder.path(of: SegmentName.name(1))
+      return Created(live: moved, keeper: keeper)
     } catch {
       live?.close()
+      control?.close()
       defer { lock?.unlock() }
       do throws(SystemError) {
-        if try fileSystem.kind(of: place.path) == .directory { try fileSystem.removeTree(place.path) }
+        try building.removeTree()
       } catch {
         // The next open for writing removes it; the first failure counts.
       }
@@ -85,43 +90,47 @@ struct StoreCreation {
     }
   }
 
-  private func makeSegment(_ header: SegmentHeader, in place: StoreDirectory) throws(SystemError) -> LiveSegment {
+  private func makeSegment(_ header: SegmentHeader, in folder: any Folder) throws(SystemError) -> LiveSegment {
     let content = SegmentCreation.encoded(
       header, after: LogPosition(lsn: 0, chain: 0, offset: 0), predecessorID: 0
     ).bytes
     do throws(WriteFailure) {
-      let (file, allocated) = try SegmentCreation(fileSystem: environment.fileSystem, directory: place)
+      let (file, allocated) = try SegmentCreation(folder: folder)
         .make(header.segmentID, content, allocated: UInt64(options.preallocationFirstStepBytes), orLess: true)
       return LiveSegment(
-        file: file, path: place.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
-        softBytes: options.segmentBytesMax,
-        allocated: allocated, firstLSN: 1)
+        file: file, path: folder.path(of: SegmentName.name(header.segmentID)), identity: header.identity,
+        end: UInt32(content.count), softBytes: options.segmentBytesMax, allocated: allocated, firstLSN: 1)
     } catch {
       throw error.cause
     }
   }
 
-  private func makeManifest(_ header: SegmentHeader, in place: StoreDirectory) throws(SystemError) -> Manifest {
+  private func makeManifest(_ header: SegmentHeader, in folder: any Folder) throws(SystemError) -> Manifest {
     var manifest = Manifest(storeUUID: header.storeUUID, role: role, nextSegmentID: header.segmentID + 1)
     manifest.add(ManifestEntry(segmentID: header.segmentID, salt: header.salt, firstLSN: 1))
     do throws(WriteFailure) {
-      try manifest.write(environment.fileSystem, place)
+      try manifest.replace(in: folder)
     } catch {
       throw error.cause
     }
     return manifest
   }
 
+  /// When this returns, it is on the medium; the file stays open.
   private func makeControl(
-    _ header: SegmentHeader, _ live: LiveSegment, in place: StoreDirectory
-  ) throws(SystemError) -> ControlFile {
-    let (bytes, control) = ControlFile.new(
+    _ header: SegmentHeader, _ live: LiveSegment, in folder: any Folder
+  ) throws(SystemError) -> (any File, ControlFile) {
+    let (bytes, slots) = ControlFile.new(
       Control(
         storeUUID: header.storeUUID, bound: LogBound(segmentID: header.segmentID, lsn: 0, end: live.end)))
-    let file = try environment.fileSystem.open(place.control, .create)
-    defer { file.close() }
-    try file.write(bytes, at: 0)
-    try file.sync(.durable)
-    return control
+    let file = try folder.open(LogFormat.controlName, .create)
+    do throws(SystemError) {
+      try file.write(bytes, at: 0)
+      try file.sync(.durable)
+    } catch {
+      file.close()
+      throw error
+    }
+    return (file, slots)
   }
 }

@@ -57,7 +57,7 @@ struct TailRecovery {
   private func successor(
     of last: LogSegment, at promised: LogPosition, _ copied: SegmentCreation.CopiedFrames
   ) throws(LogError) -> Successor {
-    let creation = SegmentCreation(fileSystem: environment.fileSystem, directory: directory)
+    let creation = SegmentCreation(folder: directory.folder)
     let manifest = keeper.manifest
     let header = SegmentHeader.new(
       environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), role: manifest.role, kind: .live)
@@ -79,9 +79,9 @@ struct TailRecovery {
         throw creation.takeBack(header.segmentID, after: error)
       }
     } catch {
-      throw .system(
+      throw error.error(
         "cannot copy the \(copied.bytes.count) bytes of '\(last.path)' at byte \(promised.offset) that no earlier sync "
-          + "has covered; make room, or mend the disk, and open again", error.cause, file: last.path)
+          + "has covered; make room, or mend the disk, and open again", file: last.path)
     }
     var segment = LiveSegment(
       file: file, path: directory.segment(header.segmentID), identity: header.identity,
@@ -104,7 +104,7 @@ struct TailRecovery {
   private func copy(
     _ segment: SegmentSummary, _ range: Range<UInt32>, after first: UInt64, to last: UInt64
   ) throws(LogError) -> SegmentCreation.CopiedFrames {
-    let file = try SegmentFile.open(environment.fileSystem, segment.path)
+    let file = try SegmentFile.open(directory.folder, segment.segmentID)
     defer { file.close() }
     var scanner = SegmentScanner(
       file: file, identity: segment.identity, from: UInt64(range.lowerBound), limit: UInt64(range.upperBound))

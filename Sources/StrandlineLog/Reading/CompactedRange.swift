@@ -11,15 +11,15 @@ extension Log {
   /// - Throws: `.damaged` and others as `read(_:)` if a segment's header cannot be believed, `.io`.
   /// - Complexity: one read a segment.
   package func compactedLSN() throws(LogError) -> UInt64 {
-    try keeper.directory.compactedLSN(keeper.environment.fileSystem) { () throws(LogError) in keeper.manifest }
+    try keeper.directory.compactedLSN { () throws(LogError) in keeper.manifest }
   }
 }
 
 extension LogReader {
   /// The same, as far as the writing process has published it.
   package func compactedLSN() throws(LogError) -> UInt64 {
-    try directory.compactedLSN(environment.fileSystem) { () throws(LogError) in
-      try Manifest.read(environment.fileSystem, directory)
+    try directory.compactedLSN { () throws(LogError) in
+      try Manifest.read(directory)
     }
   }
 }
@@ -27,14 +27,14 @@ extension LogReader {
 extension StoreDirectory {
   /// - Parameter list: the list as it is now. Segments that it names are replaced meanwhile at times.
   func compactedLSN(
-    _ fileSystem: any FileSystem, _ list: () throws(LogError) -> Manifest
+    _ list: () throws(LogError) -> Manifest
   ) throws(LogError) -> UInt64 {
     var replaced: LogError?
     for _ in 0..<8 {
       do throws(LogError) {
         var result: UInt64 = 0
         for entry in try list().entries where entry.end != nil {
-          result = max(result, try compactedLSN(of: entry.segmentID, fileSystem))
+          result = max(result, try compactedLSN(of: entry.segmentID))
         }
         return result
       } catch {
@@ -45,9 +45,9 @@ extension StoreDirectory {
     throw replaced ?? LogError(.io, "the segments of '\(path)' are replaced faster than they can be read")
   }
 
-  private func compactedLSN(of segmentID: UInt64, _ fileSystem: any FileSystem) throws(LogError) -> UInt64 {
+  private func compactedLSN(of segmentID: UInt64) throws(LogError) -> UInt64 {
     let path = segment(segmentID)
-    let file = try SegmentFile.open(fileSystem, path)
+    let file = try SegmentFile.open(folder, segmentID)
     defer { file.close() }
     let bytes: [UInt8]
     do {

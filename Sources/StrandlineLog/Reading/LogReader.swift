@@ -56,7 +56,7 @@ package final class LogReader: Sendable, EventAddresses {
     self.role = role
     self.directory = directory
     self.environment = environment
-    files = SegmentFiles(environment.fileSystem, indexBytesMax: LogOptions().indexBytesMax)
+    files = SegmentFiles(directory.folder, indexBytesMax: LogOptions().indexBytesMax)
     cursor = Mutex(ReaderCursor(directory: directory, environment: environment, role: role, known: known))
     served.withLock { $0.lastLSN = lastLSN }
   }
@@ -69,6 +69,9 @@ package final class LogReader: Sendable, EventAddresses {
       log.keeper.directory, log.keeper.environment, storeUUID: log.storeUUID, role: log.role, lastLSN: lsn, behind: nil)
     served.withLock { $0.tables = tables }
   }
+
+  /// The folder of the log, which stays the same one wherever it is moved.
+  package var folder: any Folder { directory.folder }
 
   deinit { files.close() }
 
@@ -83,10 +86,34 @@ package final class LogReader: Sendable, EventAddresses {
     at path: String, role: LogRole? = nil, environment: SystemEnvironment,
     behind known: (_ storeUUID: [UInt8]) -> LogEnd? = { _ in nil }
   ) throws(LogError) -> LogReader {
-    let directory = StoreDirectory(path)
+    try open(
+      try StorePlace(path, environment.fileSystem).log(), role: role, environment: environment, behind: known)
+  }
+
+  /// The same in a folder that a log or reader has open.
+  package static func open(
+    in folder: any Folder, role: LogRole? = nil, environment: SystemEnvironment,
+    behind known: (_ storeUUID: [UInt8]) -> LogEnd? = { _ in nil }
+  ) throws(LogError) -> LogReader {
+    let place = try StorePlace(folder.path, environment.fileSystem)
+    return try open(
+      StoreDirectory(place: place, folder: folder), role: role, environment: environment, behind: known)
+  }
+
+  /// The folder of the log at `path`.
+  ///
+  /// - Throws: `.absent`, `.notAStore`, `.notEmptyDirectory`, `.io`.
+  package static func folder(of path: String, environment: SystemEnvironment) throws(LogError) -> any Folder {
+    try StorePlace(path, environment.fileSystem).log().folder
+  }
+
+  static func open(
+    _ directory: StoreDirectory, role: LogRole? = nil, environment: SystemEnvironment,
+    behind known: (_ storeUUID: [UInt8]) -> LogEnd? = { _ in nil }
+  ) throws(LogError) -> LogReader {
     var end: LogEnd?
     let list = try again { () throws(LogError) -> SegmentList in
-      try Self.list(environment.fileSystem, directory, role: role) { manifest in
+      try Self.list(directory, role: role) { manifest in
         end = known(manifest.storeUUID)
         return (end?.lsn ?? 0) + 1
       }
@@ -100,11 +127,11 @@ package final class LogReader: Sendable, EventAddresses {
   ///
   /// - Parameter limit: as of `SegmentList.read`.
   static func list(
-    _ fileSystem: any FileSystem, _ directory: StoreDirectory, role: LogRole?, known: KnownSegments = KnownSegments(),
+    _ directory: StoreDirectory, role: LogRole?, known: KnownSegments = KnownSegments(),
     believing limit: (Manifest) -> UInt64
   ) throws(LogError) -> SegmentList {
     try SegmentList.read(
-      fileSystem, directory, try directory.files(fileSystem), role: role, writing: false, untilUnwritten: true,
+      directory, try directory.files(), role: role, writing: false, untilUnwritten: true,
       known: known, believing: limit)
   }
 
@@ -134,9 +161,10 @@ package final class LogReader: Sendable, EventAddresses {
   /// If `visit` throws, the transaction counts as not handed out and comes again with the next call. `read` may be
   /// called from within, unless segments are merged meanwhile; `poll` may not.
   ///
-  /// - Throws: `LogError`, or what `visit` throws.
+  /// - Throws: `LogError`, or what `visit` throws; `.replaced` if another folder, or none, lies at the path by now.
   /// - Complexity: O(segments) names and sizes, O(new bytes), and the unwritten rest of the last segment when no writer holds the store.
   package func poll(_ visit: (LogEvent) throws -> Void) throws {
+    try directory.checkForReading()
     try Self.$polled.withValue(ObjectIdentifier(self)) {
       try cursor.withLock { cursor in
         try cursor.poll(served, visit)
@@ -232,7 +260,7 @@ package final class LogReader: Sendable, EventAddresses {
 
   /// Whether a writer holds the store now.
   package var isHeldByWriter: Bool {
-    get throws(LogError) { try directory.isHeld(environment.fileSystem) }
+    get throws(LogError) { try directory.isHeld() }
   }
 
   /// Every frame that verifies, segment by segment, in order of place: up to the sealed end, in the last segment
@@ -240,15 +268,14 @@ package final class LogReader: Sendable, EventAddresses {
   ///
   /// - Throws: `LogError`, or what `visit` throws.
   package func frames(visit: (FrameView) throws -> Void) throws {
-    let fileSystem = environment.fileSystem
     let list = try Self.again { () throws(LogError) -> SegmentList in
-      try Self.list(fileSystem, directory, role: role) { _ in 1 }
+      try Self.list(directory, role: role) { _ in 1 }
     }
     for segment in list.segments {
       // None begins below LSN 1, so none is believed.
       guard let summary = segment.summary else { continue }
       let end = segment.end
-      let file = try SegmentFile.open(fileSystem, summary.path)
+      let file = try SegmentFile.open(directory.folder, summary.segmentID)
       defer { file.close() }
       let size = try SegmentFile.size(of: file)
       var scanner = SegmentScanner(

@@ -102,7 +102,7 @@ struct ReaderCursor {
     let last = served.withLock { $0.lastLSN }
     // From the current segment on all are read: one may end before what was handed out of it, and the next has copies.
     let limit = min(last, current.map { $0.firstLSN - 1 } ?? last) + 1
-    let list = try LogReader.list(environment.fileSystem, directory, role: role, known: known) { _ in limit }
+    let list = try LogReader.list(directory, role: role, known: known) { _ in limit }
     known = list.known
     match?.look(at: list)
     if let current, let index = list.segments.firstIndex(where: { $0.segmentID == current.segmentID }) {
@@ -197,7 +197,7 @@ struct ReaderCursor {
     guard let current, let summary = current.summary ?? walk?.summary else {
       preconditionFailure("a segment that is read has a summary")
     }
-    let file = try SegmentFile.open(environment.fileSystem, current.path)
+    let file = try SegmentFile.open(directory.folder, current.segmentID)
     let size = try SegmentFile.size(of: file)
     let limit = limit.map { min($0, size) } ?? size
     let bound = list.bound(of: current.segmentID)
@@ -265,7 +265,7 @@ struct ReaderCursor {
     }
     self.walk = walk
     // Asked after reading: if no writer holds it now, the one that wrote what was read is gone.
-    let isHeld = try directory.isHeld(environment.fileSystem)
+    let isHeld = try directory.isHeld()
     let verdict = try TailVerdict.judge(walk, untilUnwritten: isHeld)
     try list.checkBound(reached: walk.unitEnd.lsn)
     try handOut(upTo: isHeld ? max(promised, verdict.promised.lsn) : walk.unitEnd.lsn, served, visit)

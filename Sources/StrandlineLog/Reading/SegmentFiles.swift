@@ -11,7 +11,7 @@ import Synchronization
 final class SegmentFiles: Sendable {
   /// 1 GiB in segments of the usual size.
   private static let openMax = 64
-  private let fileSystem: any FileSystem
+  private let folder: any Folder
   private let indexes: Mutex<SegmentIndexes>
   private let open = Mutex(OpenFiles())
 
@@ -25,19 +25,19 @@ final class SegmentFiles: Sendable {
   let damage = FoundDamage()
 
   /// - Parameter indexBytesMax: the memory for indexes.
-  init(_ fileSystem: any FileSystem, indexBytesMax: Int) {
-    self.fileSystem = fileSystem
+  init(_ folder: any Folder, indexBytesMax: Int) {
+    self.folder = folder
     indexes = Mutex(SegmentIndexes(bytesMax: indexBytesMax))
   }
 
-  private func file(_ segmentID: UInt64, _ path: String) throws(SystemError) -> any File {
+  private func file(_ segmentID: UInt64) throws(SystemError) -> any File {
     try open.withLock { open throws(SystemError) -> any File in
       open.uses += 1
       if let place = open.files.firstIndex(where: { $0.segmentID == segmentID }) {
         open.files[place].use = open.uses
         return open.files[place].file
       }
-      let file = try fileSystem.open(path, .read)
+      let file = try folder.open(SegmentName.name(segmentID), .read)
       // The file that is dropped is closed by its last user, who may be reading from it now.
       if open.files.count == Self.openMax,
         let oldest = open.files.indices.min(by: { open.files[$0].use < open.files[$1].use })
@@ -96,7 +96,7 @@ final class SegmentFiles: Sendable {
     let rest = Int(table.end - place.offset)
     let offset = UInt64(place.offset)
     do {
-      let file = try self.file(table.identity.segmentID, table.path)
+      let file = try self.file(table.identity.segmentID)
       let wanted = place.frameBytes == 0 ? Self.unknownFrameBytes : Int(place.frameBytes)
       var bytes = try file.read(at: offset, count: min(wanted, rest))
       guard bytes.count >= LogFormat.frameHeaderBytes,
@@ -134,7 +134,7 @@ final class SegmentFiles: Sendable {
     }
     let file: any File
     do {
-      file = try self.file(table.identity.segmentID, table.path)
+      file = try self.file(table.identity.segmentID)
     } catch {
       throw LogError.system("cannot read LSN \(lsns.lowerBound)", error, file: table.path)
     }
@@ -168,7 +168,7 @@ final class SegmentFiles: Sendable {
   ) throws(LogError) -> LogEvent {
     let bytes: [UInt8]
     do {
-      bytes = try file(identity.segmentID, path).read(at: UInt64(place.lowerBound), count: place.count)
+      bytes = try file(identity.segmentID).read(at: UInt64(place.lowerBound), count: place.count)
     } catch {
       throw .system("cannot read LSN \(lsn)", error, file: path)
     }
@@ -193,7 +193,7 @@ final class SegmentFiles: Sendable {
   ) throws(LogError) -> LogEvent {
     let file: any File
     do {
-      file = try self.file(identity.segmentID, path)
+      file = try self.file(identity.segmentID)
       // Two places are further apart only where events are large themselves.
       if range.count <= 4 * LogFormat.indexStepBytes {
         let bytes = try file.read(at: UInt64(range.lowerBound), count: range.count)
@@ -283,7 +283,7 @@ final class SegmentFiles: Sendable {
     let (path, identity, end) = (table.path, table.identity, table.end)
     let file: any File
     do {
-      file = try self.file(identity.segmentID, path)
+      file = try self.file(identity.segmentID)
     } catch {
       throw .system("cannot read the index of '\(path)'", error, file: path)
     }

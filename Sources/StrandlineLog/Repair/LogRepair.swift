@@ -11,7 +11,11 @@ import StrandlineSystem
 package enum LogRepair {
   /// What the copies of a file's bytes are named in `quarantine/`.
   package static func quarantineName(_ damage: SalvageDamage) -> String {
-    "\(damage.file.split(separator: "/").last ?? "")@\(damage.bytes.lowerBound)"
+    "\(name(of: damage))@\(damage.bytes.lowerBound)"
+  }
+
+  private static func name(of damage: SalvageDamage) -> String {
+    damage.file.split(separator: "/").last.map(String.init) ?? ""
   }
 
   /// Writes the new log. When this returns, it is on the medium, its parent's entry included; if it throws, nothing
@@ -28,16 +32,16 @@ package enum LogRepair {
     _ salvage: LogSalvage, as plan: SalvageReport, to path: String, options: LogOptions = LogOptions(),
     survivors: ([LogEvent], _ isPartial: Bool) throws -> [LogSurvivor], finish: (String) throws -> Void
   ) throws {
-    let directory = StoreDirectory(path)
     let fileSystem = salvage.environment.fileSystem
-    try checkPlace(directory, beside: salvage.path, "a repaired store", fileSystem)
-    let place = StoreDirectory(
-      directory.path + LogFormat.initInfix + SegmentName.hex(salvage.environment.random.next()))
+    let target = try StorePlace(path, fileSystem)
+    try checkPlace(target, beside: salvage.path, "a repaired store")
+    let building = target.beside(salvage.environment.random)
     do {
-      try fileSystem.makeDirectory(place.path)
-      let lock = try fileSystem.lock(place.lock, exclusive: true)
+      try fileSystem.makeDirectory(building.path)
+      let folder = try fileSystem.folder(building.path)
+      let lock = try folder.lock(LogFormat.lockName, exclusive: true)
       defer { lock?.unlock() }
-      var output = RepairOutput(salvage, place, options)
+      var output = RepairOutput(salvage, folder, options)
       let report = try salvage.read { events, isPartial in
         try output.add(try survivors(events, isPartial), upTo: events.last?.lsn ?? 0)
       }
@@ -45,30 +49,32 @@ package enum LogRepair {
         throw LogError(.io, "'\(salvage.path)' read differently a second time; nothing was written", file: salvage.path)
       }
       try output.finish(lastLSN: report.lastLSN)
-      try keepDamagedBytes(report.damages, place, fileSystem)
+      try keepDamagedBytes(report.damages, of: salvage.directory.folder, in: folder)
       if options.ballastBytes > 0 {
-        try Ballast(fileSystem: fileSystem, directory: place, bytes: options.ballastBytes).make()
+        try Ballast(
+          directory: StoreDirectory(place: building, folder: folder), bytes: options.ballastBytes
+        ).make()
       }
-      try fileSystem.syncDirectory(place.path)
+      try folder.sync()
       // `finish` opens the store and takes its lock.
       lock?.unlock()
-      try finish(place.path)
-      try fileSystem.rename(place.path, to: directory.path)
+      try finish(building.path)
+      try fileSystem.renameFolder(building.path, to: target.path)
     } catch {
       do {
-        if try fileSystem.kind(of: place.path) == .directory { try fileSystem.removeTree(place.path) }
+        try building.removeTree()
       } catch {
         // The next open for writing at `path` removes it; the first failure counts.
       }
       guard let error = error as? SystemError else { throw error }
-      throw StoreCreation.failure(at: directory, built: place, error)
+      throw StoreCreation.failure(at: target, built: building, error)
     }
     do {
-      try fileSystem.syncDirectory(directory.parent)
+      try target.parent.sync()
     } catch {
       throw LogError.system(
-        "the store at '\(directory.path)' is complete, but its name may not survive a power cut", error,
-        file: directory.path)
+        "the store at '\(target.path)' is complete, but its name may not survive a power cut", error,
+        file: target.path)
     }
   }
 
@@ -76,19 +82,20 @@ package enum LogRepair {
   package static func checkPlace(
     _ path: String, _ salvage: LogSalvage
   ) throws(LogError) {
-    try checkPlace(StoreDirectory(path), beside: salvage.path, "a repaired store", salvage.environment.fileSystem)
+    try checkPlace(
+      try StorePlace(path, salvage.environment.fileSystem), beside: salvage.path, "a repaired store")
   }
 
   /// The same for `purpose`, which is made of the store at `source`.
   static func checkPlace(
-    _ directory: StoreDirectory, beside source: String, _ purpose: String, _ fileSystem: any FileSystem
+    _ place: StorePlace, beside source: String, _ purpose: String
   ) throws(LogError) {
-    let path = directory.path
+    let (path, fileSystem) = (place.path, place.fileSystem)
     do {
       switch try fileSystem.kind(of: path) {
       case .absent: break
       case .directory:
-        guard try fileSystem.list(path).isEmpty else {
+        guard try fileSystem.folder(path).list().isEmpty else {
           throw LogError(
             .notEmptyDirectory, "'\(path)' is not empty; nothing was written; \(purpose) needs a new folder",
             file: path)
@@ -98,11 +105,11 @@ package enum LogRepair {
           .notEmptyDirectory, "'\(path)' is a file; nothing was written; \(purpose) needs a new folder",
           file: path)
       }
-      var above = directory
-      while above.parent != above.path {
-        above = StoreDirectory(above.parent)
+      var above = place
+      while above.parent.path != above.path {
+        above = above.parent
         guard try fileSystem.kind(of: above.path) == .directory else { continue }
-        let names = try fileSystem.list(above.path)
+        let names = try fileSystem.folder(above.path).list()
         if above.path == source || names.contains(where: { SegmentName.segmentID(of: $0) != nil }) {
           throw LogError(
             .notEmptyDirectory,
@@ -120,20 +127,20 @@ package enum LogRepair {
   }
 
   private static func keepDamagedBytes(
-    _ damages: [SalvageDamage], _ place: StoreDirectory, _ fileSystem: any FileSystem
+    _ damages: [SalvageDamage], of damaged: any Folder, in folder: any Folder
   ) throws(SystemError) {
     let damages = damages.filter { !$0.bytes.isEmpty }
     guard !damages.isEmpty else { return }
-    try fileSystem.makeDirectory(place.quarantine)
+    try folder.makeFolder(LogFormat.quarantineName)
     for damage in damages {
       let source: any File
       do {
-        source = try fileSystem.open(damage.file, .read)
+        source = try damaged.open(name(of: damage), .read)
       } catch  where error.isAbsent {
         continue
       }
       defer { source.close() }
-      let copy = try fileSystem.open("\(place.quarantine)/\(quarantineName(damage))", .create)
+      let copy = try folder.open(SegmentName.quarantined(quarantineName(damage)), .create)
       defer { copy.close() }
       var offset = damage.bytes.lowerBound
       let end = min(damage.bytes.upperBound, try source.size())
@@ -145,23 +152,23 @@ package enum LogRepair {
       }
       try copy.sync(.durable)
     }
-    try fileSystem.syncDirectory(place.quarantine)
+    try folder.sync(LogFormat.quarantineName)
   }
 }
 
 /// The segments of the new log, one after the other.
 struct RepairOutput {
   private let environment: SystemEnvironment
-  private let place: StoreDirectory
+  private let folder: any Folder
   private let options: LogOptions
   private let role: LogRole
   private let storeUUID: [UInt8]
   private var current: RewrittenSegment?
   private var entries: [ManifestEntry] = []
 
-  init(_ salvage: LogSalvage, _ place: StoreDirectory, _ options: LogOptions) {
+  init(_ salvage: LogSalvage, _ folder: any Folder, _ options: LogOptions) {
     environment = salvage.environment
-    self.place = place
+    self.folder = folder
     self.options = options
     role = salvage.role
     storeUUID = environment.random.bytes(16)
@@ -191,13 +198,13 @@ struct RepairOutput {
     var manifest = Manifest(storeUUID: storeUUID, role: role, nextSegmentID: tail + 1)
     manifest.entries = entries
     do throws(WriteFailure) {
-      try manifest.write(environment.fileSystem, place)
+      try manifest.replace(in: folder)
     } catch {
       throw error.cause
     }
     let (bytes, _) = ControlFile.new(
       Control(storeUUID: storeUUID, bound: LogBound(segmentID: tail, lsn: lastEnd.lastLSN, end: lastEnd.offset)))
-    let file = try environment.fileSystem.open(place.control, .create)
+    let file = try folder.open(LogFormat.controlName, .create)
     defer { file.close() }
     try file.write(bytes, at: 0)
     try file.sync(.durable)
@@ -224,7 +231,7 @@ struct RepairOutput {
     // Nor is what the lost events would say of earlier states.
     segment.header.compactedLSN = rangeLastLSN
     segment.finish()
-    let creation = SegmentCreation(fileSystem: environment.fileSystem, directory: place)
+    let creation = SegmentCreation(folder: folder)
     do throws(WriteFailure) {
       try creation.make(segment.header.segmentID, segment.bytes, allocated: UInt64(segment.bytes.count)).file.close()
     } catch {

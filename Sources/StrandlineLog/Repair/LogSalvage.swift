@@ -22,24 +22,20 @@ package final class LogSalvage: Sendable {
   /// - Throws: `.absent`, `.notAStore`, `.held`, `.fromTheFuture`, `.damaged` if no file says whose log it is, `.io`: a
   ///   byte that cannot be read is an error and no gap, because it may be readable the next time.
   package init(at path: String, environment: SystemEnvironment) throws(LogError) {
-    let directory = StoreDirectory(path)
+    let directory = try StorePlace(path, environment.fileSystem).anyFolder()
     self.path = directory.path
     self.directory = directory
     self.environment = environment
-    lock = try Self.keepWritersAway(directory, environment.fileSystem)
-    found = try SalvageParts.find(environment.fileSystem, directory)
+    lock = try Self.keepWritersAway(directory)
+    found = try SalvageParts.find(directory)
   }
 
   /// nil if there is no lock file (a copy of a store): no process can hold it then.
-  private static func keepWritersAway(
-    _ directory: StoreDirectory, _ fileSystem: any FileSystem
-  ) throws(LogError) -> (any FileLock)? {
+  private static func keepWritersAway(_ directory: StoreDirectory) throws(LogError) -> (any FileLock)? {
     let lock: (any FileLock)?
     do {
-      guard try fileSystem.kind(of: directory.path) == .directory,
-        try fileSystem.kind(of: directory.lock) == .file
-      else { return nil }
-      lock = try fileSystem.lock(directory.lock, exclusive: false)
+      guard try directory.folder.kind(of: LogFormat.lockName) == .file else { return nil }
+      lock = try directory.folder.lock(LogFormat.lockName, exclusive: false)
     } catch  where error.isAbsent {
       return nil
     } catch {
@@ -60,7 +56,7 @@ package final class LogSalvage: Sendable {
   /// - Throws: `.fromTheFuture`, `.io`, or what `visit` throws.
   /// - Complexity: O(bytes of the log); memory for one transaction.
   package func read(_ visit: (_ events: [LogEvent], _ isPartial: Bool) throws -> Void) throws -> SalvageReport {
-    var reading = SalvageReading(found, environment.fileSystem)
+    var reading = SalvageReading(found, directory.folder)
     try reading.run(visit)
     var report = reading.report
     // Every byte verifies, and no open takes it: the files contradict each other. That is damage like any other.
@@ -72,7 +68,7 @@ package final class LogSalvage: Sendable {
     }
     // What no event depends on is damage all the same: a store that `verify` calls damaged can be made anew.
     if !report.isDamaged {
-      for finding in try LogVerifier.verify(at: path, environment: environment).findings
+      for finding in try LogVerifier.verify(directory, environment).findings
       where finding.kind == .damage {
         report.damages.append(
           SalvageDamage(
@@ -85,7 +81,7 @@ package final class LogSalvage: Sendable {
   /// What an ordinary reader says against the log.
   private func refusal() -> LogError? {
     do {
-      try LogReader.open(at: path, environment: environment).poll { _ in }
+      try LogReader.open(directory, environment: environment).poll { _ in }
       return nil
     } catch {
       guard let error = error as? LogError, error.code != .io else { return nil }
@@ -97,7 +93,7 @@ package final class LogSalvage: Sendable {
 /// One pass.
 struct SalvageReading {
   private let found: SalvageParts
-  private let fileSystem: any FileSystem
+  private let folder: any Folder
   private(set) var report = SalvageReport()
   /// Every LSN up to here was handed out, is lost, or was left out by a compaction.
   private var position: UInt64 = 0
@@ -111,9 +107,9 @@ struct SalvageReading {
 
   typealias Visit = ([LogEvent], Bool) throws -> Void
 
-  init(_ found: SalvageParts, _ fileSystem: any FileSystem) {
+  init(_ found: SalvageParts, _ folder: any Folder) {
     self.found = found
-    self.fileSystem = fileSystem
+    self.folder = folder
     report.damages = found.damages
     report.strays = found.strays
   }
@@ -156,7 +152,7 @@ struct SalvageReading {
   private mutating func read(
     _ part: SalvagePart, _ identity: SegmentIdentity, before next: SalvagePart?, _ visit: Visit
   ) throws {
-    let file = try SegmentFile.open(fileSystem, part.path)
+    let file = try SegmentFile.open(folder, part.segmentID)
     defer { file.close() }
     let size = try SegmentFile.size(of: file)
     let end = try self.end(of: part, file, identity, before: next)

@@ -37,9 +37,8 @@ struct SalvageParts: Sendable {
   /// - Throws: `.absent`, `.notAStore`, `.fromTheFuture`, `.foreignSegment` (which of the files are this log's is for a
   ///   person to say), `.io` (an unreadable byte is an error here, never a gap), `.damaged` if nothing says what the files
   ///   are.
-  static func find(_ fileSystem: any FileSystem, _ directory: StoreDirectory) throws(LogError) -> SalvageParts {
-    let survey = try LogSurvey(
-      fileSystem, directory, try files(fileSystem, directory), untilUnwritten: false)
+  static func find(_ directory: StoreDirectory) throws(LogError) -> SalvageParts {
+    let survey = try LogSurvey(directory, try files(directory), untilUnwritten: false)
     let problems = survey.listProblems + survey.segmentProblems
     if let future = problems.first(where: { $0.code == .fromTheFuture }) { throw future }
     if let first = problems.first, first.code == .foreignSegment { throw first.notSalvaged }
@@ -51,11 +50,12 @@ struct SalvageParts: Sendable {
         "neither the list of segments nor the header of any segment verifies, so nothing in it can be told apart")
     }
     var result = SalvageParts(storeUUID: uuid, role: role)
-    for (path, isWhole) in [
-      (directory.manifest, survey.manifest != nil), (directory.control, control?.storeUUID == uuid),
+    for (name, isWhole) in [
+      (LogFormat.manifestName, survey.manifest != nil), (LogFormat.controlName, control?.storeUUID == uuid),
     ] where !isWhole {
-      let isForeign = path == directory.control && control != nil
-      let size = try size(fileSystem, path)
+      let path = directory.folder.path(of: name)
+      let isForeign = name == LogFormat.controlName && control != nil
+      let size = try size(of: name, directory.folder)
       result.damages.append(
         SalvageDamage(
           file: path, bytes: 0..<size,
@@ -64,7 +64,7 @@ struct SalvageParts: Sendable {
     if let control, control.storeUUID == uuid { result.bound = control.bound }
     var unlisted: [SalvagePart] = []
     for segment in survey.segments {
-      guard let part = try result.part(segment, fileSystem) else { continue }
+      guard let part = try result.part(segment, directory.folder) else { continue }
       if survey.manifest == nil { unlisted.append(part) } else { result.parts.append(part) }
     }
     result.placeByLSN(unlisted)
@@ -72,35 +72,30 @@ struct SalvageParts: Sendable {
     return result
   }
 
-  private static func files(
-    _ fileSystem: any FileSystem, _ directory: StoreDirectory
-  ) throws(LogError) -> StoreDirectory.Files {
+  private static func files(_ directory: StoreDirectory) throws(LogError) -> StoreDirectory.Files {
     let path = directory.path
-    var found: StoreDirectory.Contents?
+    var found: StoreDirectory.Files?
     do throws(LogError) {
-      found = try directory.contents(fileSystem)
+      found = try directory.filesIfAny()
     } catch {
-      guard error.code == .notEmptyDirectory || error.code == .notAStore,
-        try SegmentFile.isDirectory(fileSystem, path)
-      else { throw error }
+      guard error.code == .notEmptyDirectory || error.code == .notAStore else { throw error }
     }
-    if case .absent = found { throw LogError(.absent, "there is no store at '\(path)'", file: path) }
-    guard case .log(let files) = found else {
+    guard let files = found else {
       throw LogError(
         .notAStore, "'\(path)' has neither a list of segments nor a segment: there is nothing to repair", file: path)
     }
     return files
   }
 
-  private static func size(_ fileSystem: any FileSystem, _ path: String) throws(LogError) -> UInt64 {
+  private static func size(of name: String, _ folder: any Folder) throws(LogError) -> UInt64 {
     do {
-      let file = try fileSystem.open(path, .read)
+      let file = try folder.open(name, .read)
       defer { file.close() }
       return try file.size()
     } catch  where error.isAbsent {
       return 0
     } catch {
-      throw .system("cannot read '\(path)'", error, file: path)
+      throw .system("cannot read '\(folder.path(of: name))'", error, file: folder.path(of: name))
     }
   }
 
@@ -124,7 +119,7 @@ struct SalvageParts: Sendable {
 
   /// A segment's part of the log; nil if it was prepared and is not in use.
   private mutating func part(
-    _ segment: LogSurvey.Segment, _ fileSystem: any FileSystem
+    _ segment: LogSurvey.Segment, _ folder: any Folder
   ) throws(LogError) -> SalvagePart? {
     var part = SalvagePart(segmentID: segment.segmentID, path: segment.path, entry: segment.entry)
     guard let facts = segment.facts else {
@@ -148,7 +143,7 @@ struct SalvageParts: Sendable {
         SalvageDamage(
           file: facts.path, bytes: 0..<min(facts.size, UInt64(LogFormat.headerPageBytes)),
           words: "its header"))
-      part.identity = try identity(of: facts, segment.entry, fileSystem)
+      part.identity = try identity(of: facts, segment.entry, folder)
       if part.identity == nil {
         if segment.entry?.isPrepared == true { return nil }
         damages[damages.count - 1].bytes = 0..<facts.size
@@ -172,7 +167,7 @@ struct SalvageParts: Sendable {
 
   /// The identity under which a frame of the file verifies, whose header does not.
   private func identity(
-    of facts: SegmentFacts, _ entry: ManifestEntry?, _ fileSystem: any FileSystem
+    of facts: SegmentFacts, _ entry: ManifestEntry?, _ folder: any Folder
   ) throws(LogError) -> SegmentIdentity? {
     var salts: [UInt32] = []
     if let entry { salts.append(entry.salt) }
@@ -180,7 +175,7 @@ struct SalvageParts: Sendable {
     where at + 4 <= facts.firstBytes.count {
       salts.append(facts.firstBytes.u32(at: at))
     }
-    let segment = try SegmentFile.open(fileSystem, facts.path)
+    let segment = try SegmentFile.open(folder, facts.segmentID)
     defer { segment.close() }
     for salt in salts where salt != 0 {
       let identity = SegmentIdentity(storeUUID: storeUUID, segmentID: facts.segmentID, salt: salt)

@@ -64,9 +64,7 @@ extension Log {
   /// Sets space aside again that an open on a full disk has used up.
   private func makeBallast() throws(LogError) {
     do throws(SystemError) {
-      try Ballast(
-        fileSystem: keeper.environment.fileSystem, directory: keeper.directory, bytes: options.ballastBytes
-      ).make()
+      try Ballast(directory: keeper.directory, bytes: options.ballastBytes).make()
     } catch {
       throw .system("cannot set space aside in '\(path)'", error)
     }
@@ -84,7 +82,7 @@ extension Log {
   }
 
   static func failure(_ doing: String, _ error: WriteFailure) -> LogError {
-    .system(doing, error.cause, file: error.cause.subject)
+    error.error(doing)
   }
 
   /// Gives back what an open or a rotation left to be given back, and nothing else. What fails is in the report: it
@@ -110,7 +108,7 @@ extension Log {
       hasFinished = true
       do {
         try SegmentWriter.truncate(
-          keeper.environment.fileSystem, keeper.directory.segment(segment.segmentID), to: segment.end)
+          keeper.directory.folder, segment.segmentID, to: segment.end)
       } catch  where error.isAbsent {
         // Merged meanwhile.
         continue
@@ -127,7 +125,7 @@ extension Log {
   private func writeBound() throws(LogError) {
     guard let bound = queue.withLock({ $0.bound }) else { return }
     do {
-      try keeper.write(bound)
+      try keeper.hold.write(bound)
     } catch {
       throw .system("cannot write the bound in '\(keeper.directory.control)'", error)
     }
@@ -135,11 +133,5 @@ extension Log {
   }
 
   /// At the end of a clean use: no segment is left that was prepared and not used.
-  func endPreparation() throws(SystemError) {
-    do throws(WriteFailure) {
-      try preparation.end()
-    } catch {
-      throw error.cause
-    }
-  }
+  func endPreparation() throws(WriteFailure) { try preparation.end() }
 }

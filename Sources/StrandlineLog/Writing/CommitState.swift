@@ -51,8 +51,6 @@ struct CommitState: ~Copyable {
   private var flushed: LogBound?
   /// The last LSN that the watch has put into CONTROL.
   private var raisedLSN: UInt64 = 0
-  /// What was written since then.
-  private var unraisedBytes = 0
 
   /// Each but the last is as large as a group may be.
   private var queue: [PendingGroup] = []
@@ -106,6 +104,7 @@ struct CommitState: ~Copyable {
     switch phase {
     case .open: return
     case .rejecting(let error): throw error
+    case .poisoned(let error) where error.code == .replaced: throw error
     case .poisoned(let error):
       throw LogError(
         .poisoned, "the log takes no more, because an earlier write failed; open it again (\(error))",
@@ -170,7 +169,6 @@ struct CommitState: ~Copyable {
     durableChain = chain
     tables[tables.count - 1].append(offsets, end: end)
     self.flushed = flushed
-    unraisedBytes += group.frames.count
     if spare == nil {
       group.reset(firstLSN: 0)
       var emptied = PendingGroup(firstLSN: 0)
@@ -213,17 +211,15 @@ struct CommitState: ~Copyable {
     }
   }
 
-  /// The same; nil also if CONTROL covers it, or if it is less than `minimumBytes` behind.
-  func boundToRaise(minimumBytes: Int = 0) -> LogBound? {
-    guard unraisedBytes >= minimumBytes, let bound, bound.lsn > raisedLSN else { return nil }
+  /// The same; nil also if CONTROL covers it.
+  func boundToRaise() -> LogBound? {
+    guard let bound, bound.lsn > raisedLSN else { return nil }
     return bound
   }
 
   /// CONTROL covers everything up to `bound`.
   mutating func raised(to bound: LogBound) {
     raisedLSN = max(raisedLSN, bound.lsn)
-    // Of a group that became durable meanwhile nothing is covered; then all of them count until the next time.
-    if bound == flushed { unraisedBytes = 0 }
   }
 
   /// The log goes on in another segment.
@@ -268,6 +264,21 @@ struct CommitState: ~Copyable {
         + "again, because a failed sync cannot be repeated", file: cause.subject, lsns: lsns, underlying: cause)
     phase = .poisoned(error)
     return failAll(error)
+  }
+
+  /// The store is not at its path any more. Nothing of what was taken was written, and nothing is written any more.
+  mutating func poison(_ error: LogError) -> CommitNews {
+    switch phase {
+    case .open, .rejecting:
+      var error = error
+      if nextLSN > durableLSN + 1 {
+        error.lsns = durableLSN + 1...nextLSN - 1
+        error.message = "LSNs \(durableLSN + 1) to \(nextLSN - 1) were not written: \(error.message)"
+      }
+      phase = .poisoned(error)
+      return failAll(error)
+    case .poisoned, .closed: return CommitNews(waiters: [], outcome: .durable)
+    }
   }
 
   private mutating func failAll(_ error: LogError) -> CommitNews {

@@ -88,6 +88,11 @@ extension Log {
     let news = disk.withLock { writer -> CommitNews? in
       guard var group = queue.withLock({ $0.removeFirstGroup() }) else { return nil }
       do throws(WriteFailure) {
+        do throws(LogError) {
+          try keeper.hold.checkIfDue(now: clock.monotonicNanoseconds())
+        } catch {
+          throw .replaced(error)
+        }
         if writer.needsSegment {
           let rotation = try writer.rotate()
           queue.withLock { $0.rotated(rotation, placeBytesMax: options.placeBytesMax) }
@@ -95,13 +100,20 @@ extension Log {
         }
         let (offsets, end) = try writer.write(&group)
         let (chain, flushed) = (writer.durable.chain, writer.flushed)
+        let isPublished = options.publishesGroups && publish(flushed)
         defer { if options.upkeep == .inBackground, writer.wantsPreparation { lookAfterFiles() } }
-        return queue.withLock { $0.becameDurable(&group, offsets: offsets, end: end, chain: chain, flushed: flushed) }
-      } catch {
         return queue.withLock { state in
-          switch error {
+          let news = state.becameDurable(&group, offsets: offsets, end: end, chain: chain, flushed: flushed)
+          if isPublished { state.raised(to: flushed) }
+          return news
+        }
+      } catch {
+        let failure = keeper.named(error)
+        return queue.withLock { state in
+          switch failure {
           case .refused(let cause): state.reject(cause)
           case .unknown(let cause): state.poison(cause)
+          case .replaced(let error): state.poison(error)
           }
         }
       }
@@ -113,7 +125,6 @@ extension Log {
     // Callers are woken without a lock: one that writes again at once finds both free.
     news?.tell()
     if !tellsFirst, news != nil { tellDurability() }
-    raiseControlIfFar()
     return news?.waiters.count ?? 0
   }
 
@@ -187,6 +198,12 @@ extension Log {
   package func flushBlocking() throws(LogError) {
     try queue.withLock { state throws(LogError) in try state.checkWritable() }
     let beginsWatch = disk.withLock { writer in
+      do throws(LogError) {
+        try keeper.hold.checkIfDue(now: clock.monotonicNanoseconds())
+      } catch {
+        queue.withLock { $0.poison(error) }.tell()
+        return false
+      }
       do throws(SystemError) {
         try writer.flush()
         let flushed = writer.flushed

@@ -1,19 +1,16 @@
-// The watch: what happens a fifth of a second after an append, whatever else is going on.
+// What CONTROL says of groups, and the watch: what happens a fifth of a second after an append.
 //
-// What promises a group inside its segment lies behind that group, so a segment that is cut takes the promise along.
-// The watch says in CONTROL how far the log is durable, 200 ms after the first acknowledged transaction that CONTROL
-// does not cover, and a writer says it after each 4 MiB. Neither is synced: it costs a commit nothing, and the system
-// brings it to the medium in its own time. Readers in other processes see by it what is acknowledged (decisions L10,
-// L21). The watch also writes what was appended and what no caller waits for.
+// What promises a group inside its segment lies behind that group, so a segment that is cut takes the promise along. So
+// CONTROL says of each group that it is durable, before its writers hear of it: readers in other processes find by it what
+// was acknowledged (decisions L10, L21). It is one write without a sync; the system brings it to the medium in its
+// own time. The watch does it again where it failed, and says what a flush has made durable. It also writes what was
+// appended and what no caller waits for.
 
 import Dispatch
 import StrandlineSystem
 import Synchronization
 
 extension Log {
-  /// CONTROL is not further behind than this.
-  private static let raiseBytes = 4 << 20
-
   /// Watches until everything that was appended is durable and covered by CONTROL. One watch at a time.
   func startWatching() {
     guard let milliseconds = options.controlIntervalMilliseconds else { return }
@@ -47,14 +44,6 @@ extension Log {
     }
   }
 
-  /// After a group: raises CONTROL if it is far behind.
-  func raiseControlIfFar() {
-    guard options.controlIntervalMilliseconds != nil,
-      let bound = queue.withLock({ $0.boundToRaise(minimumBytes: Self.raiseBytes) })
-    else { return }
-    raise(to: bound)
-  }
-
   /// Says in CONTROL how far the log is durable, without a sync, unless CONTROL says so already.
   ///
   /// - Throws: `.io` or `.full`; the log goes on, and what it has acknowledged is as durable as before.
@@ -64,14 +53,35 @@ extension Log {
     if let failure = upkeep.failure(of: .raising) { throw failure }
   }
 
+  /// Says in CONTROL that a group is durable, before its writers hear of it. The caller holds the disk, so no close ends it.
+  ///
+  /// - Returns: whether CONTROL says so. A failure is upkeep's, not a writer's: the watch tries again.
+  func publish(_ bound: LogBound) -> Bool {
+    guard upkeep.isDue(.raising, now: clock.monotonicNanoseconds()) else { return false }
+    do throws(SystemError) {
+      try keeper.hold.raise(bound)
+    } catch {
+      let failure = LogError.system("cannot raise the bound in '\(keeper.directory.control)'", error)
+      upkeep.failed(.raising, failure, now: clock.monotonicNanoseconds())
+      return false
+    }
+    if upkeep.failure(of: .raising) != nil { upkeep.succeeded(.raising) }
+    return true
+  }
+
   /// A failure is upkeep's, not a writer's.
   private func raise(to bound: LogBound) {
     guard upkeep.isDue(.raising, now: clock.monotonicNanoseconds()) else { return }
     do throws(LogError) {
       try upkeep.enter()
       defer { upkeep.leave() }
+      do throws(LogError) {
+        try keeper.hold.checkIfDue(now: clock.monotonicNanoseconds())
+      } catch {
+        return queue.withLock { $0.poison(error) }.tell()
+      }
       do throws(SystemError) {
-        guard try keeper.raise(bound) else { return }
+        try keeper.hold.raise(bound)
       } catch {
         throw .system("cannot raise the bound in '\(keeper.directory.control)'", error)
       }

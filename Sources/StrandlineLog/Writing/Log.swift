@@ -6,7 +6,7 @@
 // while a caller is woken. Format and recovery rule: Formats/log.md.
 
 import Dispatch
-import StrandlineSystem
+package import StrandlineSystem
 import Synchronization
 
 /// What a full disk kept an open from doing.
@@ -37,7 +37,6 @@ package final class Log: Sendable {
   package var transactionBytesMax: Int { options.transactionBytesMax }
   let clock: any SystemClock
   let files: SegmentFiles
-  private let lock: any FileLock
   /// Held by the thread that writes.
   let disk: Mutex<SegmentWriter>
   /// Held for a moment.
@@ -57,12 +56,12 @@ package final class Log: Sendable {
   let watchQueue = DispatchQueue(label: "strandline.log.watch", qos: .utility)
 
   init(
-    _ directory: StoreDirectory, lock: any FileLock, tenure: UInt64, writer: SegmentWriter, tables: [SegmentTable],
+    tenure: UInt64, writer: SegmentWriter, tables: [SegmentTable],
     chain: UInt32, recovery: RecoveryReport, isNew: Bool, stalled: StalledRecovery? = nil,
     consumers: LogConsumers = LogConsumers()
   ) {
     let manifest = writer.keeper.manifest
-    path = directory.path
+    path = writer.keeper.directory.path
     storeUUID = manifest.storeUUID
     role = manifest.role
     self.tenure = tenure
@@ -72,9 +71,8 @@ package final class Log: Sendable {
     clock = writer.keeper.environment.clock
     self.recovery = recovery
     self.isNew = isNew
-    self.lock = lock
     self.consumers = consumers
-    files = SegmentFiles(writer.keeper.environment.fileSystem, indexBytesMax: options.indexBytesMax)
+    files = SegmentFiles(writer.keeper.directory.folder, indexBytesMax: options.indexBytesMax)
     var tables = tables
     tables.forgetPlaces(beyond: options.placeBytesMax)
     queue = Mutex(
@@ -89,10 +87,23 @@ package final class Log: Sendable {
     preparation.release()
     disk.withLock { $0.release() }
     files.close()
-    lock.unlock()
+    keeper.hold.release()
   }
 
   // MARK: Looking
+
+  /// The folder of the log, which stays the same one wherever it is moved.
+  package var folder: any Folder { keeper.directory.folder }
+
+  /// Looks whether the log is still the one at its path: before a larger step that its owner takes in its folder.
+  ///
+  /// - Throws: `.replaced`; then nothing is appended any more.
+  package func checkPlace() throws(LogError) {
+    do throws(LogError) { try keeper.check() } catch {
+      queue.withLock { $0.poison(error) }.tell()
+      throw error
+    }
+  }
 
   /// The LSN that the next event will have.
   package var nextLSN: UInt64 { queue.withLock { $0.nextLSN } }
@@ -187,18 +198,21 @@ package final class Log: Sendable {
         preparation.release()
         writer.release()
         files.close()
-        lock.unlock()
+        keeper.hold.release()
       }
       switch phase {
       case .closed: return nil
       case .poisoned(let error): return error
       case .open, .rejecting:
+        if writer.hasAppended {
+          do throws(LogError) { try keeper.check() } catch { return error }
+        }
         freeSpace(isClosing: true)
-        do throws(SystemError) {
-          try writer.finish()
+        do throws(WriteFailure) {
+          do throws(SystemError) { try writer.finish() } catch { throw .refused(error) }
           try endPreparation()
         } catch {
-          return .system("cannot close '\(path)' cleanly; what was acknowledged is safe", error)
+          return error.error("cannot close '\(path)' cleanly; what was acknowledged is safe")
         }
         let mergeFailure = mergeAtClose(writer)
         makeBallastAtClose(writer)

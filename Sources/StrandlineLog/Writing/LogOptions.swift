@@ -40,6 +40,10 @@ package struct LogOptions: Sendable {
   package var transactionBytesMax: Int
   /// How long an open waits for another writer to go.
   package var lockWaitMilliseconds: Int64
+  /// Whether CONTROL says of each group that it is durable before its writers hear of it, so that whoever opens or polls
+  /// a reader after that finds it. It costs a group one write of 64 bytes, without a sync. If false, readers find it when
+  /// CONTROL is raised after `controlIntervalMilliseconds`.
+  package var publishesGroups: Bool
   /// How long after the first acknowledged transaction that CONTROL does not cover it is raised: for recovery, and for
   /// readers in other processes. nil: never by itself, and then no thread is started but for an `async` wait.
   package var controlIntervalMilliseconds: Int64?
@@ -71,7 +75,7 @@ package struct LogOptions: Sendable {
     segmentBytesMax: Int = 16 << 20, preallocationFirstStepBytes: Int = 1 << 20,
     preallocationStepBytesMax: Int = 16 << 20, groupBytesMax: Int = 1 << 20,
     transactionBytesMax: Int = 64 << 20, lockWaitMilliseconds: Int64 = 250,
-    controlIntervalMilliseconds: Int64? = 200, strength: SyncStrength = .durable,
+    publishesGroups: Bool = true, controlIntervalMilliseconds: Int64? = 200, strength: SyncStrength = .durable,
     ballastBytes: Int = 1 << 20, mergeWidth: Int = 8,
     consumerHoldBytesMax: UInt64 = 256 << 20, indexBytesMax: Int = 4 << 20, placeBytesMax: Int = 16 << 20,
     upkeep: UpkeepSchedule = .inBackground
@@ -85,6 +89,7 @@ package struct LogOptions: Sendable {
     self.groupBytesMax = groupBytesMax
     self.transactionBytesMax = transactionBytesMax
     self.lockWaitMilliseconds = lockWaitMilliseconds
+    self.publishesGroups = publishesGroups
     self.controlIntervalMilliseconds = controlIntervalMilliseconds
     self.strength = strength
     self.ballastBytes = ballastBytes

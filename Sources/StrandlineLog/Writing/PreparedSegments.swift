@@ -73,12 +73,13 @@ final class PreparedSegments: Sendable {
   }
 
   private func build(_ softBytes: Int) throws(WriteFailure) -> PreparedSegment {
+    do throws(LogError) { try keeper.check() } catch { throw .replaced(error) }
     let manifest = keeper.manifest
     let directory = keeper.directory
     let header = SegmentHeader.new(
       keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), role: manifest.role,
       kind: .prepared)
-    let creation = SegmentCreation(fileSystem: keeper.environment.fileSystem, directory: directory)
+    let creation = SegmentCreation(folder: directory.folder)
     // The group that seals a segment goes beyond its soft size; most go no further than this.
     let allocated = UInt64(softBytes + softBytes / 64)
     let file = try creation.make(header.segmentID, header.encodedPage(), allocated: allocated).file

@@ -14,19 +14,27 @@ enum WriteFailure: Error {
   case refused(SystemError)
   /// It may be there or not.
   case unknown(SystemError)
+  /// Nothing of it is there, and no more is written: the store is not at its path any more.
+  case replaced(LogError)
 
   /// What failed.
   var cause: SystemError {
     switch self {
     case .refused(let cause), .unknown(let cause): cause
+    case .replaced(let error): error.underlying ?? .stale("open", error.file ?? "")
     }
+  }
+
+  /// As an error of the log, while `doing`.
+  func error(_ doing: String, file: String? = nil) -> LogError {
+    if case .replaced(let error) = self { return error }
+    return .system(doing, cause, file: file ?? cause.subject)
   }
 }
 
 /// Makes segments in a directory.
 struct SegmentCreation {
-  let fileSystem: any FileSystem
-  let directory: StoreDirectory
+  let folder: any Folder
 
   /// Frames of a predecessor above its promise, to be taken over: still with the predecessor's stamps.
   struct CopiedFrames {
@@ -68,10 +76,10 @@ struct SegmentCreation {
   func make(
     _ segmentID: UInt64, _ content: [UInt8], allocated: UInt64, orLess: Bool = false
   ) throws(WriteFailure) -> (file: any File, allocated: UInt64) {
-    let temporary = directory.temporarySegment(segmentID)
+    let temporary = SegmentName.temporaryName(segmentID)
     let file: any File
     do {
-      file = try Self.createFile(fileSystem, temporary)
+      file = try Self.createFile(folder, temporary)
     } catch {
       throw .refused(error)
     }
@@ -90,12 +98,12 @@ struct SegmentCreation {
       file.close()
       // Gives the space back. If that fails too, the next creation or the next writer removes the file, and the first
       // failure is the one to report.
-      do { try fileSystem.unlink(temporary) } catch { throw .refused(cause) }
+      do { try folder.unlink(temporary) } catch { throw .refused(cause) }
       throw .refused(cause)
     }
     do {
-      try fileSystem.rename(temporary, to: directory.segment(segmentID))
-      try fileSystem.syncDirectory(directory.path)
+      try folder.rename(temporary, to: SegmentName.name(segmentID))
+      try folder.sync()
     } catch {
       file.close()
       throw .unknown(error)
@@ -105,23 +113,24 @@ struct SegmentCreation {
 
   /// Takes a segment back that no list names: an unlisted one that continues the log would be believed.
   func takeBack(_ segmentID: UInt64, after failure: WriteFailure) -> WriteFailure {
-    guard case .refused(let cause) = failure else { return failure }
+    if case .unknown = failure { return failure }
     do {
-      try fileSystem.unlink(directory.segment(segmentID))
-      try fileSystem.syncDirectory(directory.path)
-      return .refused(cause)
+      try folder.unlink(SegmentName.name(segmentID))
+      try folder.sync()
+      return failure
     } catch {
-      return .unknown(cause)
+      if case .replaced = failure { return failure }
+      return .unknown(failure.cause)
     }
   }
 
   /// Creates a file of the log's own temporary names, in the place of what an earlier attempt left.
-  static func createFile(_ fileSystem: any FileSystem, _ path: String) throws(SystemError) -> any File {
+  static func createFile(_ folder: any Folder, _ name: String) throws(SystemError) -> any File {
     do {
-      return try fileSystem.open(path, .create)
+      return try folder.open(name, .create)
     } catch  where error.isTaken {
-      try fileSystem.unlink(path)
-      return try fileSystem.open(path, .create)
+      try folder.unlink(name)
+      return try folder.open(name, .create)
     }
   }
 }

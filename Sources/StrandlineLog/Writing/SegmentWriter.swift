@@ -22,7 +22,6 @@ struct SegmentWriter: Sendable {
   private(set) var flushed: LogBound
   private(set) var hasAppended = false
 
-  private var fileSystem: any FileSystem { keeper.environment.fileSystem }
   private var directory: StoreDirectory { keeper.directory }
 
   /// - Parameter durable: what is on the medium in the full sense: an open has synced the directory.
@@ -79,7 +78,7 @@ struct SegmentWriter: Sendable {
     } else {
       next = try make()
       do {
-        try Self.truncate(fileSystem, directory.segment(predecessor.segmentID), to: predecessor.end)
+        try Self.truncate(directory.folder, predecessor.segmentID, to: predecessor.end)
       } catch {
         // Merged meanwhile; or it keeps its reserved space until upkeep tries again. No event depends on it.
       }
@@ -111,7 +110,8 @@ struct SegmentWriter: Sendable {
 
   /// Makes a segment at once: file, name and list are on the medium before anything goes in.
   private func make() throws(WriteFailure) -> LiveSegment {
-    let creation = SegmentCreation(fileSystem: fileSystem, directory: directory)
+    do throws(LogError) { try keeper.check() } catch { throw .replaced(error) }
+    let creation = SegmentCreation(folder: directory.folder)
     let manifest = keeper.manifest
     let header = SegmentHeader.new(
       keeper.environment, storeUUID: manifest.storeUUID, segmentID: keeper.newSegmentID(), role: manifest.role,
@@ -136,8 +136,8 @@ struct SegmentWriter: Sendable {
   }
 
   /// Cuts what is void behind an end. Nothing depends on it but space.
-  static func truncate(_ fileSystem: any FileSystem, _ path: String, to end: UInt64) throws(SystemError) {
-    let file = try fileSystem.open(path, .readWrite)
+  static func truncate(_ folder: any Folder, _ segmentID: UInt64, to end: UInt64) throws(SystemError) {
+    let file = try folder.open(SegmentName.name(segmentID), .readWrite)
     defer { file.close() }
     if try file.size() > end { try file.truncate(to: end) }
   }
@@ -245,7 +245,7 @@ struct SegmentWriter: Sendable {
       // The log ends in the predecessor, which is sealed; the next writer drops this one.
       guard hasAppended else { return }
       try flush()
-      try keeper.write(flushed)
+      try keeper.hold.write(flushed)
       return
     }
     guard hasAppended else {
@@ -271,7 +271,7 @@ struct SegmentWriter: Sendable {
     noteFlushed()
     let (segmentID, end) = (segmentID, durable.end)
     keeper.noteForNextList { $0.finish(segmentID, end) }
-    try keeper.write(flushed)
+    try keeper.hold.write(flushed)
   }
 
   mutating func release() {

@@ -123,6 +123,17 @@ package struct ByteReader: Sendable {
     return at..<offset
   }
 
+  /// Passes over a string, which must be valid UTF-8.
+  ///
+  /// - Returns: whether it has the bytes of `text`.
+  package mutating func skipString(equalTo text: String) throws(ByteReaderError) -> Bool {
+    let at = try advance(try length("text"), "text")
+    // What has the bytes of a text is UTF-8.
+    if bytes.order(at..<offset, of: text) == 0 { return true }
+    guard bytes.isUTF8(in: at..<offset) else { throw ByteReaderError(offset: at, what: "text that is not UTF-8") }
+    return false
+  }
+
   /// Passes over bytes that `blob` would read.
   ///
   /// - Returns: where they lie.

@@ -1,5 +1,5 @@
-// The order of strings in every file and on every device: by their UTF-8 bytes. Swift's own `<` compares canonical
-// forms: strings with different bytes may be equal to it, and it is slower.
+// The order of strings in every file and on every device, and the identity of names: by their UTF-8 bytes. Swift's own `<`
+// and `==` compare canonical forms: strings with different bytes may be equal to them.
 
 #if canImport(Glibc)
   private import Glibc
@@ -27,6 +27,31 @@ extension String {
     return utf8.lexicographicallyPrecedes(other.utf8)
   }
 
+  /// Whether this string has the UTF-8 of `other`. As fast as `==` for ASCII.
+  @inlinable package func equalsUTF8(_ other: String) -> Bool {
+    // Strings of the same words are one: a short one lies in them, and two long ones have one memory.
+    if MemoryLayout<String>.size == MemoryLayout<(UInt64, UInt64)>.size,
+      unsafe unsafeBitCast(self, to: (UInt64, UInt64).self) == unsafeBitCast(other, to: (UInt64, UInt64).self)
+    {
+      return true
+    }
+    guard self == other else { return false }
+    let count = utf8.count
+    guard count == other.utf8.count else { return false }
+    // ASCII, which has as many bytes as UTF-16 units, is equivalent to nothing else of its length.
+    return count == utf16.count || utf8.elementsEqual(other.utf8)
+  }
+
+  /// Hashes the UTF-8, and that it ends.
+  @inlinable package func hashUTF8(into hasher: inout Hasher) {
+    let isDone: Void? = unsafe utf8.withContiguousStorageIfAvailable { bytes in
+      unsafe hasher.combine(bytes: UnsafeRawBufferPointer(bytes))
+    }
+    // A string bridged from Objective-C may have no contiguous UTF-8, and has the hash of one that has.
+    if isDone == nil { unsafe Array(utf8).withUnsafeBytes { unsafe hasher.combine(bytes: $0) } }
+    hasher.combine(UInt8(0xFF))
+  }
+
   /// The first eight bytes of the UTF-8, the first one the most significant, with zeros behind a shorter text. Of two texts
   /// whose numbers differ, the one with the lesser number sorts first.
   package var utf8Prefix: UInt64 {
@@ -51,6 +76,17 @@ extension String {
       return true
     }
     return fast ?? utf8.allSatisfy { set.contains($0) }
+  }
+}
+
+extension Optional<String> {
+  /// Whether both have the same UTF-8, or neither is a text.
+  package func equalsUTF8(_ other: String?) -> Bool {
+    switch (self, other) {
+    case (let left?, let right?): left.equalsUTF8(right)
+    case (nil, nil): true
+    default: false
+    }
   }
 }
 

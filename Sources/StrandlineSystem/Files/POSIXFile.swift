@@ -43,6 +43,10 @@ package final class POSIXFile: File {
     return off_t(offset)
   }
 
+  package func identity() throws(SystemError) -> FileIdentity {
+    try withDescriptor("fstat") { (descriptor) throws(SystemError) in try SystemCall.identity(descriptor, path) }
+  }
+
   package func size() throws(SystemError) -> UInt64 {
     try withDescriptor("fstat") { (descriptor) throws(SystemError) in try sizeOf(descriptor) }
   }

@@ -31,35 +31,22 @@ package struct ProtectedFileSystem: FileSystem {
     #endif
   }
 
-  package func open(_ path: String, _ mode: OpenMode) throws(SystemError) -> any File {
-    ProtectedFile(try rule.marking { () throws(SystemError) in try base.open(path, mode) }, rule)
+  package func absolutePath(_ path: String) throws(SystemError) -> String { try base.absolutePath(path) }
+  package var openStores: OpenStores { base.openStores }
+  package func folder(_ path: String) throws(SystemError) -> any Folder {
+    ProtectedFolder(try rule.marking { () throws(SystemError) in try base.folder(path) }, rule)
   }
   package func kind(of path: String) throws(SystemError) -> PathKind {
     try rule.marking { () throws(SystemError) in try base.kind(of: path) }
   }
-  package func list(_ directory: String) throws(SystemError) -> [String] {
-    try rule.marking { () throws(SystemError) in try base.list(directory) }
-  }
-  package func sizes(of names: [String], in directory: String) throws(SystemError) -> [UInt64?] {
-    try rule.marking { () throws(SystemError) in try base.sizes(of: names, in: directory) }
-  }
   package func makeDirectory(_ path: String) throws(SystemError) {
     try rule.marking { () throws(SystemError) in try base.makeDirectory(path) }
   }
-  package func rename(_ path: String, to newPath: String) throws(SystemError) {
-    try rule.marking { () throws(SystemError) in try base.rename(path, to: newPath) }
-  }
-  package func unlink(_ path: String) throws(SystemError) {
-    try rule.marking { () throws(SystemError) in try base.unlink(path) }
+  package func renameFolder(_ path: String, to newPath: String) throws(SystemError) {
+    try rule.marking { () throws(SystemError) in try base.renameFolder(path, to: newPath) }
   }
   package func removeDirectory(_ path: String) throws(SystemError) {
     try rule.marking { () throws(SystemError) in try base.removeDirectory(path) }
-  }
-  package func syncDirectory(_ path: String) throws(SystemError) {
-    try rule.marking { () throws(SystemError) in try base.syncDirectory(path) }
-  }
-  package func lock(_ path: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
-    try rule.marking { () throws(SystemError) in try base.lock(path, exclusive: exclusive) }
   }
 }
 
@@ -80,6 +67,52 @@ private struct ProtectionRule: Sendable {
   }
 }
 
+private final class ProtectedFolder: Folder {
+  private let base: any Folder
+  private let rule: ProtectionRule
+  var path: String { base.path }
+
+  init(_ base: any Folder, _ rule: ProtectionRule) {
+    self.base = base
+    self.rule = rule
+  }
+
+  func wasMoved(to path: String) { base.wasMoved(to: path) }
+  func open(_ name: String, _ mode: OpenMode) throws(SystemError) -> any File {
+    ProtectedFile(try rule.marking { () throws(SystemError) in try base.open(name, mode) }, rule)
+  }
+  func kind(of name: String) throws(SystemError) -> PathKind {
+    try rule.marking { () throws(SystemError) in try base.kind(of: name) }
+  }
+  func list(_ name: String) throws(SystemError) -> [String] {
+    try rule.marking { () throws(SystemError) in try base.list(name) }
+  }
+  func sizes(of names: [String]) throws(SystemError) -> [UInt64?] {
+    try rule.marking { () throws(SystemError) in try base.sizes(of: names) }
+  }
+  func makeFolder(_ name: String) throws(SystemError) {
+    try rule.marking { () throws(SystemError) in try base.makeFolder(name) }
+  }
+  func rename(_ name: String, to newName: String) throws(SystemError) {
+    try rule.marking { () throws(SystemError) in try base.rename(name, to: newName) }
+  }
+  func unlink(_ name: String) throws(SystemError) {
+    try rule.marking { () throws(SystemError) in try base.unlink(name) }
+  }
+  func removeFolder(_ name: String) throws(SystemError) {
+    try rule.marking { () throws(SystemError) in try base.removeFolder(name) }
+  }
+  func sync(_ name: String) throws(SystemError) {
+    try rule.marking { () throws(SystemError) in try base.sync(name) }
+  }
+  func lock(_ name: String, exclusive: Bool) throws(SystemError) -> (any FileLock)? {
+    try rule.marking { () throws(SystemError) in try base.lock(name, exclusive: exclusive) }
+  }
+  func identity(of name: String) throws(SystemError) -> FileIdentity? {
+    try rule.marking { () throws(SystemError) in try base.identity(of: name) }
+  }
+}
+
 private final class ProtectedFile: File {
   private let base: any File
   private let rule: ProtectionRule
@@ -90,6 +123,9 @@ private final class ProtectedFile: File {
     self.rule = rule
   }
 
+  func identity() throws(SystemError) -> FileIdentity {
+    try rule.marking { () throws(SystemError) in try base.identity() }
+  }
   func size() throws(SystemError) -> UInt64 { try rule.marking { () throws(SystemError) in try base.size() } }
   func read(at offset: UInt64, count: Int) throws(SystemError) -> [UInt8] {
     try rule.marking { () throws(SystemError) in try base.read(at: offset, count: count) }

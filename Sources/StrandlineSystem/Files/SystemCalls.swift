@@ -26,6 +26,18 @@ package enum SystemCall {
     }
   }
 
+  /// Opens what has a name in a folder that is open.
+  static func open(
+    _ name: String, in folder: Int32, _ flags: Int32, _ mode: UInt16 = 0, subject: String
+  ) throws(SystemError) -> Int32 {
+    while true {
+      let descriptor = unsafe name.withCString { unsafe systemOpenAt(folder, $0, flags | O_CLOEXEC, mode_t(mode)) }
+      if descriptor >= 0 { return descriptor }
+      let code = errno
+      if code != EINTR { throw SystemError(call: "open", subject: subject, errno: code) }
+    }
+  }
+
   static func close(_ descriptor: Int32) { _ = systemClose(descriptor) }
 
   package static func read(
@@ -43,11 +55,26 @@ package enum SystemCall {
     }
     return result
   }
+
+  static func identity(_ descriptor: Int32, _ subject: String) throws(SystemError) -> FileIdentity {
+    FileIdentity(try status(descriptor, subject))
+  }
+}
+
+extension FileIdentity {
+  init(_ status: stat) {
+    self.init(
+      device: UInt64(truncatingIfNeeded: status.st_dev), number: UInt64(truncatingIfNeeded: status.st_ino),
+      links: UInt64(truncatingIfNeeded: status.st_nlink))
+  }
 }
 
 // Outside of every type, where these names mean the C library's functions.
 private func systemOpen(_ path: UnsafePointer<CChar>, _ flags: Int32, _ mode: mode_t) -> Int32 {
   unsafe open(path, flags, mode)
+}
+private func systemOpenAt(_ folder: Int32, _ name: UnsafePointer<CChar>, _ flags: Int32, _ mode: mode_t) -> Int32 {
+  unsafe openat(folder, name, flags, mode)
 }
 private func systemClose(_ descriptor: Int32) -> Int32 { close(descriptor) }
 private func systemRead(_ descriptor: Int32, _ buffer: UnsafeMutableRawPointer, _ count: Int) -> Int {

@@ -33,6 +33,8 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
   package var isFull: Bool { errno == ENOSPC || errno == EDQUOT || errno == EFBIG }
   /// The path names nothing.
   package var isAbsent: Bool { errno == ENOENT }
+  /// A part of the path is a file.
+  package var isNotDirectory: Bool { errno == ENOTDIR }
   /// The caller has no permission, or the file system is read-only.
   package var isForbidden: Bool { errno == EACCES || errno == EPERM || errno == EROFS }
   /// The system does not permit the call, whatever the file's permissions are.
@@ -85,6 +87,7 @@ package struct SystemError: Error, Hashable, Sendable, CustomStringConvertible {
     case EADDRNOTAVAIL: "the address is not available"
     case ECONNREFUSED: "connection refused"
     case ECONNRESET: "connection reset by the peer"
+    case ESTALE: "it is not the file any more that it was"
     case ETIMEDOUT: "timed out"
     default: "error"
     }
@@ -98,6 +101,10 @@ extension SystemError {
   }
   package static func absent(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: ENOENT)
+  }
+  /// What the path names is not what it named before.
+  package static func stale(_ call: String, _ subject: String) -> SystemError {
+    SystemError(call: call, subject: subject, errno: ESTALE)
   }
   package static func closed(_ call: String, _ subject: String) -> SystemError {
     SystemError(call: call, subject: subject, errno: EBADF)

@@ -11,13 +11,13 @@ enum WorldCascades {
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool, _ store: RecordStore
   ) throws -> String? {
     // Where one operation may be refused and the others not, what goes with a deletion does not go before it.
-    let names = atomic ? Set(operations.map(\.name)) : []
-    var deleted: Set<String> = []
+    let names = atomic ? Set(texts: operations.map(\.name)) : []
+    var deleted: Set<CloudName> = []
     /// The new life that takes the place of what is deleted.
-    var successors: [String: LSN] = [:]
+    var successors: [CloudName: LSN] = [:]
     for operation in operations where operation.kind == .delete {
       guard let pending = try store.projections.entry(RecordID(operation.name, zone: zone))?.pending else { continue }
-      deleted.insert(operation.name)
+      deleted.insert(CloudName(operation.name))
       if !pending.isDeletion { successors[operation.name] = pending.newest }
     }
     if deleted.isEmpty { return nil }
@@ -43,10 +43,10 @@ enum WorldCascades {
 
   /// What was created after the new life of a name, and refers to it, is not deleted with the old one.
   private static func meantForSuccessor(
-    _ successors: [String: LSN], in zone: ZoneID, _ store: RecordStore
+    _ successors: [CloudName: LSN], in zone: ZoneID, _ store: RecordStore
   ) throws -> String? {
     if successors.isEmpty { return nil }
-    for id in WorldPlan.records where id.zone == zone {
+    for id in WorldNames.each.flatMap(\.records) where id.zone == zone {
       guard let base = try store.projections.entry(id)?.base,
         case .saved(let event)? = try store.source.eventIfKept(at: base.content), event.isCreation,
         let sent = try version(at: base.content, store)
@@ -60,12 +60,12 @@ enum WorldCascades {
   }
 
   /// What the server may refuse to delete, or would delete a record with, before its save, which takes the reference away.
-  static func bound(to id: RecordID, _ store: RecordStore) throws -> Set<String> {
+  static func bound(to id: RecordID, _ store: RecordStore) throws -> Set<CloudName> {
     guard let entry = try store.projections.entry(id), entry.pending?.isDeletion == false else { return [] }
-    var bound: Set<String> = []
+    var bound: Set<CloudName> = []
     let kept = try needs(of: id, store)
     for known in try atServer(entry, store) {
-      if let parent = known.version.parent, !kept.contains(parent) { bound.insert(parent) }
+      if let parent = known.version.parent, !kept.contains(parent) { bound.insert(CloudName(parent)) }
       for reference in known.version.fields.values.flatMap(\.references)
       where reference.action != .none && !kept.contains(reference.name) {
         bound.formUnion(try chain(from: reference.name, id.zone, store))
@@ -75,22 +75,24 @@ enum WorldCascades {
   }
 
   /// What the server has to have before it takes the record's newest version, or in the same request.
-  static func needs(of id: RecordID, _ store: RecordStore) throws -> Set<String> {
+  static func needs(of id: RecordID, _ store: RecordStore) throws -> Set<CloudName> {
     guard let pending = try store.projections.entry(id)?.pending, !pending.isDeletion,
       let edit = try version(at: pending.newest, store)?.version
     else { return [] }
     let references = edit.fields.values.flatMap(\.references).filter { $0.action != .none }
-    return Set(references.map(\.name)).union([edit.parent].compactMap(\.self))
+    return Set(texts: references.map(\.name) + [edit.parent].compactMap(\.self))
   }
 
   /// The record and those with which it is deleted, through the references that the server has as far as the store knows.
-  private static func chain(from name: String, _ zone: ZoneID, _ store: RecordStore) throws -> Set<String> {
-    var met: Set<String> = [name]
-    var left = [name]
+  private static func chain(from name: String, _ zone: ZoneID, _ store: RecordStore) throws -> Set<CloudName> {
+    var met: Set<CloudName> = [CloudName(name)]
+    var left = [CloudName(name)]
     while let next = left.popLast() {
       guard let entry = try store.projections.entry(RecordID(next, zone: zone)) else { continue }
       for reference in try atServer(entry, store).flatMap({ $0.version.fields.values.flatMap(\.references) })
-      where reference.action == .deleteSelf && met.insert(reference.name).inserted { left.append(reference.name) }
+      where reference.action == .deleteSelf && met.insert(CloudName(reference.name)).inserted {
+        left.append(CloudName(reference.name))
+      }
     }
     return met
   }

@@ -103,10 +103,11 @@ final class WorldDevice: Sendable {
     // With small pages, children come before what they hang below.
     configuration.schema["Note"].parent = ParentSchema()
     configuration.schema["Task"].parent = ParentSchema(WorldPlan.linkField)
-    configuration.atomicZones = [WorldPlan.atomicZone]
+    configuration.atomicZones = WorldNames.atomicZones
     // Half of the devices list a zone first.
     if seed.isMultiple(of: 2) { configuration.firstFetch = .recentFirst(types: ["Note"], count: 2) }
     configure(&configuration)
+    configuration.conflicts[WorldPlan.tallyType] = WorldTallyChange.rules
     let store = try await RecordStore.open(
       at: "/store", syncing: configuration, options: Self.options, environment: environment)
     parts.withLock { $0.store = store }
@@ -328,7 +329,7 @@ struct WorldReading: Sendable {
   /// Whether the device has still to fetch a version, and says so.
   func lists(_ id: RecordID, _ tag: String?) -> Bool {
     listed.values.contains { event in
-      event.zone == id.zone && event.items.contains { $0.name == id.name && $0.changeTag == tag }
+      event.zone == id.zone && event.items.contains { $0.name.equalsUTF8(id.name) && tag.equalsUTF8($0.changeTag) }
     }
   }
 
@@ -354,7 +355,7 @@ struct WorldReading: Sendable {
       if living[event.id]?.isSubset(of: births) ?? true { wronglySpared.append(event.lsn) }
     case .cancelled, .superseded, .deletedOnServer, .rejected, .discarded:
       givenUp[event.id, default: []].formUnion(births)
-    case .deleted, .merged: break
+    case .deleted, .merged, .lost: break
     }
   }
 }

@@ -47,18 +47,36 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   public static let rights = WorldFaults(rawValue: 1 << 16)
   /// Disks that are full for a while.
   public static let space = WorldFaults(rawValue: 1 << 17)
+  /// Changes that several devices make alike: the same increment, the same item of a set, the same number.
+  public static let equal = WorldFaults(rawValue: 1 << 18)
+  /// A server of two nodes, the clock of one of which is behind that of the other: its times go back from request to request.
+  public static let nodes = WorldFaults(rawValue: 1 << 19)
+  /// Zones that are deleted and made again, or emptied by a device, between two polls of the others.
+  public static let remade = WorldFaults(rawValue: 1 << 20)
+  /// Feeds from the beginning that leave records out, and deletions that the server does not find although the record lives.
+  public static let omissions = WorldFaults(rawValue: 1 << 21)
+  /// Zones and records whose names Unicode calls equal, most of them made by another tool.
+  public static let names = WorldFaults(rawValue: 1 << 22)
+  /// Values that an app read steps ago, and saves with what a person has changed in them since.
+  public static let screens = WorldFaults(rawValue: 1 << 23)
 
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
 
   /// Groups that draw from random numbers of their own: they were added when seeds had become famous by what the others do.
   package static let later: WorldFaults = [.automatic, .rights, .space]
+  /// The same, each from its own: one more changes nothing of the others.
+  package static let alone: WorldFaults = [.equal, .nodes, .remade, .omissions, .names, .screens]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
     ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
     ("tokens", .tokens), ("zones", .zones), ("foreign", .foreign), ("references", .references), ("types", .types),
     ("copies", .copies), ("stale", .stale), ("compaction", .compaction), ("app", .app),
     ("busy", .busy), ("automatic", .automatic), ("rights", .rights), ("space", .space),
+    ("equal", .equal), ("nodes", .nodes),
+    ("remade", .remade), ("omissions", .omissions),
+    ("names", .names),
+    ("screens", .screens),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -172,6 +190,22 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case deniedRequest
   /// A write, a sync or a compaction that met a full disk.
   case fullDisk
+  /// A record under a name that Unicode calls equal to another one, or in such a zone, made by another tool.
+  case equalName
+  /// A zone that was deleted and made again at once.
+  case remadeZone
+  /// A zone of which a device deleted every record that it saw.
+  case emptiedZone
+  /// A feed from the beginning that left records out.
+  case omittedRecords
+  /// A comparison with the server after such a feed.
+  case verifiedZone
+  /// A change that other devices make too.
+  case equalWrite
+  /// A request that reached another node of the server than the one before.
+  case otherNode
+  /// A save of a value that was read some steps before.
+  case screenSave
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
@@ -199,6 +233,12 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .automaticSync: .automatic
     case .deniedRequest: .rights
     case .fullDisk: .space
+    case .equalName: .names
+    case .remadeZone, .emptiedZone: .remade
+    case .omittedRecords, .verifiedZone: .omissions
+    case .equalWrite: .equal
+    case .otherNode: .nodes
+    case .screenSave: .screens
     }
   }
 }

@@ -46,7 +46,7 @@ struct WorldHistory {
   /// One life of a zone.
   struct Zone {
     var id: ZoneID
-    var records: [String: [State]] = [:]
+    var records: [CloudName: [State]] = [:]
     var isDeleted = false
   }
 
@@ -89,7 +89,7 @@ struct WorldHistory {
         let births = zone.records[name]?.last?.version?.stamp?.births ?? []
         cascaded[RecordID(name, zone: zone.id), default: []].formUnion(births)
       }
-      zones[life]?.records[name, default: []].append(State(lsn: lsn, version: nil, isForeign: isForeign))
+      zones[life]?.records[CloudName(name), default: []].append(State(lsn: lsn, version: nil, isForeign: isForeign))
     case .recordSaved(let record):
       guard let zone = zones[record.zone] else { return }
       let id = RecordID(record.name, zone: zone.id)
@@ -103,7 +103,7 @@ struct WorldHistory {
       let version = Version(
         tag: record.tag, type: record.type, parent: record.parent, created: record.created.milliseconds, fields: fields,
         stamp: stamp)
-      zones[record.zone]?.records[record.name, default: []].append(
+      zones[record.zone]?.records[CloudName(record.name), default: []].append(
         State(lsn: lsn, version: version, isForeign: isForeign))
     }
   }
@@ -147,6 +147,31 @@ struct WorldHistory {
   func states(of id: RecordID) -> [State] {
     let lives = zones.values.filter { $0.id == id.zone }.compactMap { $0.records[id.name] }
     return lives.count == 1 ? lives[0] : lives.flatMap(\.self).sorted { $0.lsn < $1.lsn }
+  }
+
+  /// Whether the server may have ended lives of a record: it was deleted, or another life took its place. A tool's version does not
+  /// say of which life it is. Of a zone that was made again this also counts of any of its names: a device that knew the name
+  /// takes it for the zone that it knows.
+  func hasEnded(_ id: RecordID, _ births: Set<Birth>) -> Bool {
+    let mayHave = states(of: id).contains { state in
+      state.version?.stamp?.births.isDisjoint(with: births) ?? true
+    }
+    let newest = zones.filter { $0.value.id == id.zone }.max { $0.key < $1.key }?.value
+    return mayHave || newest?.records.values.contains { $0.contains { $0.version == nil } } == true
+  }
+
+  /// Whether the server has a zone now.
+  func isThere(_ id: ZoneID) -> Bool {
+    zones.filter { $0.value.id == id }.max { $0.key < $1.key }?.value.isDeleted == false
+  }
+
+  /// Whether the server has a record now, with one of some births.
+  func has(_ id: RecordID, oneOf births: Set<Birth>) -> Bool {
+    let newest = zones.filter { $0.value.id == id.zone }.max { $0.key < $1.key }?.value
+    guard newest?.isDeleted == false, let living = newest?.records[id.name]?.last?.version?.stamp?.births else {
+      return false
+    }
+    return !living.isDisjoint(with: births)
   }
 
   /// Whether the version that the value of a write replaced had the field as another write gave it, with its time, which was later.

@@ -14,6 +14,10 @@ final class WorldLine: Transport {
     var requests = 0
     var faults: [Int: WorldRequestFault] = [:]
     var meanwhile: [Int: [@Sendable () -> Void]] = [:]
+    /// What the next pages of a feed from the beginning leave out.
+    var omissions: [WorldOmission] = []
+    /// Zones of which the device was shown such a page, and that were not compared with the server since.
+    var omitted: Set<ZoneID> = []
     var offlineUntil: UInt64 = 0
     /// Before this no request may come: the server has said so.
     var politeFrom: UInt64 = 0
@@ -26,8 +30,10 @@ final class WorldLine: Transport {
   private let server: InProcessTransport
   private let cloud: CloudServer
   private let time: WorldTime
+  private let clock: WorldServerClock
 
-  init(_ server: CloudServer, _ time: WorldTime) {
+  init(_ server: CloudServer, _ time: WorldTime, _ clock: WorldServerClock) {
+    self.clock = clock
     cloud = server
     self.server = InProcessTransport(server, waitsForDroppedAnswers: false)
     self.time = time
@@ -52,10 +58,16 @@ final class WorldLine: Transport {
       return state.requests
     }
   }
+  func plan(_ omission: WorldOmission) { state.withLock { $0.omissions.append(omission) } }
+  /// Zones of which the device may lack what the server has, because a page left it out.
+  var omitted: Set<ZoneID> {
+    get { state.withLock { $0.omitted } }
+    set { state.withLock { $0.omitted = newValue } }
+  }
   /// The world comes to rest.
   func heal() {
     state.withLock { state in
-      (state.faults, state.meanwhile, state.offlineUntil) = ([:], [:], 0)
+      (state.faults, state.meanwhile, state.offlineUntil, state.omissions) = ([:], [:], 0, [])
     }
   }
   /// The device may have lost what it knew of the wait, so that it cannot keep it.
@@ -82,9 +94,7 @@ final class WorldLine: Transport {
 
   func send(_ request: HTTPRequest) async throws -> HTTPResponse {
     try Task.checkCancellation()
-    // The server never gives two records one creation time, by which a client tells a record from one that was deleted and
-    // created again.
-    time.advance(milliseconds: 1)
+    if clock.nextRequest() { state.withLock { $0.tally[.otherNode] += 1 } }
     let way = begin(request)
     let broken = CloudError(.networkError, reason: "the simulated network lost it")
     if way.isOffline { throw broken }
@@ -112,7 +122,8 @@ final class WorldLine: Transport {
   // MARK: Old answers
 
   private func keeping(_ request: HTTPRequest) async throws -> HTTPResponse {
-    let response = try await server.send(request)
+    var response = try await server.send(request)
+    if response.status == 200, OldPage.isKept(request) { omit(from: &response, of: request) }
     if response.status == 200, OldPage.isKept(request) {
       state.withLock { $0.pages.append(OldPage(request: request.body, response: response)) }
     }
@@ -136,8 +147,10 @@ final class WorldLine: Transport {
 
   /// The zone that the body of a request for changes names.
   private static func zone(in body: [UInt8]) -> ZoneID? {
-    let text = String(decoding: body, as: UTF8.self)
-    return WorldPlan.zones.first { text.contains("\"\($0.name)\"") }
+    return WorldNames.each.flatMap(\.zones).first { zone in
+      let name = Array("\"\(zone.name)\"".utf8)
+      return body.indices.contains { body[$0...].starts(with: name) }
+    }
   }
 
   /// Whether a request asks for records without fields.
@@ -170,6 +183,34 @@ final class WorldLine: Transport {
       state.tally[.oldAnswer] += 1
       return page
     }
+  }
+
+  // MARK: Omissions
+
+  /// Leaves out what is planned, if a page is the first of a feed.
+  private func omit(from response: inout HTTPResponse, of request: HTTPRequest) {
+    guard Self.token(in: request.body) == nil, let zone = Self.zone(in: request.body),
+      var page = try? WireJSON.decode(ZoneChangesReply.self, response.body),
+      page.zones.contains(where: { $0.records?.isEmpty == false })
+    else { return }
+    let omission = state.withLock { state -> WorldOmission? in
+      guard !state.omissions.isEmpty else { return nil }
+      state.omitted.insert(zone)
+      state.tally[.omittedRecords] += 1
+      return state.omissions.removeFirst()
+    }
+    guard let omission else { return }
+    for place in page.zones.indices {
+      let records = page.zones[place].records ?? []
+      switch omission {
+      case .all: page.zones[place].records = []
+      case .half:
+        page.zones[place].records = records.enumerated().filter { $0.offset.isMultiple(of: 2) }.map(\.element)
+      case .rest: break
+      }
+      page.zones[place].moreComing = false
+    }
+    response.body = WireJSON.encode(page)
   }
 
   /// A page without the changes that a form leaves out.
@@ -257,11 +298,9 @@ final class WorldRefusals: Sendable {
   func end() { planned.withLock { $0 = [:] } }
 
   /// The refusal of one operation, which counts as one.
-  func take(_ id: RecordID, _ kind: CloudOperation.Kind) -> CloudError? {
+  func take(_ id: RecordID) -> CloudError? {
     planned.withLock { planned in
       guard var refusal = planned[id] else { return nil }
-      // A deletion that is answered so is done: a device may believe the server that it does not have the record.
-      if kind == .delete, refusal.code == .notFound { return nil }
       refusal.times -= 1
       planned[id] = refusal.times > 0 ? refusal : nil
       return CloudError(refusal.code, reason: "the simulated server does not want it", requestUUID: "simulated")
@@ -336,7 +375,7 @@ struct WorldDatabase: ForwardingDatabase {
   /// Called with what is wrong with a request that could delete more than it says.
   let onDanger: @Sendable (WorldBroken) -> Void
 
-  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [String: CloudResult] {
+  func modify(_ operations: [CloudOperation], in zone: ZoneID, atomic: Bool) async throws -> [CloudName: CloudResult] {
     // The power may be cut: then nothing can be read any more, and nothing is sent.
     if let store = store(), let broken = (try? WorldCascades.broken(operations, in: zone, atomic: atomic, store)) ?? nil
     {
@@ -359,10 +398,10 @@ struct WorldDatabase: ForwardingDatabase {
 
   private func answer(
     _ operations: [CloudOperation], in zone: ZoneID, atomic: Bool
-  ) async throws -> [String: CloudResult] {
-    var refused: [String: CloudResult] = [:]
+  ) async throws -> [CloudName: CloudResult] {
+    var refused: [CloudName: CloudResult] = [:]
     for operation in operations {
-      guard let error = refusals.take(RecordID(operation.name, zone: zone), operation.kind) else { continue }
+      guard let error = refusals.take(RecordID(operation.name, zone: zone)) else { continue }
       onRefusal()
       refused[operation.name] = .failed(error, serverRecord: nil)
     }

@@ -73,6 +73,8 @@ struct WorldMemory {
   var foreign: Set<RecordID> = []
   /// Records that were created under another type.
   var retyped: Set<RecordID> = []
+  /// The zones about which a person has decided, by device.
+  private var decided: [Int: Set<ZoneID>] = [:]
   /// Whether the last sync met a refusal of a single record.
   var hasRefused = false
   let meanwhile = WritesMeanwhile()
@@ -80,6 +82,10 @@ struct WorldMemory {
   let compacted = Atomic64()
 
   mutating func remember(_ more: [Write]) { writes += more }
+
+  /// A person has said which side of a zone stands for a device.
+  mutating func decided(_ device: Int, _ zone: ZoneID) { decided[device, default: []].insert(zone) }
+  func hasDecided(_ device: Int, _ zone: ZoneID) -> Bool { decided[device]?.contains(zone) == true }
 
   mutating func dead(_ id: RecordID, _ births: Set<Birth>, by device: Int, at lsn: LSN) {
     deletions.append(Deletion(id: id, births: births, device: device, lsn: lsn))
@@ -140,7 +146,7 @@ extension WorldMemory.Write {
       let lsn = LSN(rawValue: number)
       let event = try store.source.event(at: lsn)
       guard let loaded = try LoadedVersion(event, at: lsn), let id = event.recordID else { continue }
-      for change in changes where WorldPlan.records[change.record] == id {
+      for change in changes where WorldNames.each.contains(where: { $0.records[change.record] == id }) {
         let field: String
         switch change {
         case .set(_, let number, _, _), .create(_, _, let number): field = WorldPlan.fields[number]

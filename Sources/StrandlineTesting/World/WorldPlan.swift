@@ -17,11 +17,13 @@ enum WorldChange: Hashable, Sendable {
   /// Begins a new life of a record, with one field. If it lives, that life is deleted first.
   case create(record: Int, type: Int, field: Int)
   case delete(record: Int)
+  /// A change that other devices make too, of a record that has no other changes.
+  case tally(record: Int, WorldTallyChange)
 
   var record: Int {
     switch self {
     case .set(let record, _, _, _), .parent(let record, _), .link(let record, _, _), .create(let record, _, _),
-      .delete(let record):
+      .delete(let record), .tally(let record, _):
       record
     }
   }
@@ -51,6 +53,16 @@ enum WorldOldAnswer: Hashable, Sendable, CaseIterable {
   case empty
   /// Without its versions: the tombstones of before.
   case tombstones
+}
+
+/// What a page of a feed from the beginning leaves out.
+enum WorldOmission: Hashable, Sendable, CaseIterable {
+  /// Everything, and it says that it was the last one.
+  case all
+  /// Every second record.
+  case half
+  /// Nothing, but it says too early that it was the last one.
+  case rest
 }
 
 /// What another tool does at the server.
@@ -88,6 +100,12 @@ enum WorldAction: Hashable, Sendable {
   case makeZone(Int)
   case foreign(record: Int, WorldForeignChange)
   case stalePages(Bool)
+  /// The zone is deleted and made again.
+  case remakeZone(Int)
+  /// The device deletes every record of a zone that it sees.
+  case emptyZone(device: Int, zone: Int)
+  /// The next page of a feed from the beginning that the device asks for leaves records out.
+  case omit(device: Int, WorldOmission)
   /// The server refuses every change of a zone, or does so no more.
   case deny(zone: Int, Bool)
   /// The disk has so many bytes left; nil: as many as it wants.
@@ -97,6 +115,11 @@ enum WorldAction: Hashable, Sendable {
   /// Keeps the disk as it is, for a later `restore`.
   case backUp(device: Int)
   case restore(device: Int)
+  /// A person looks at a record.
+  case show(device: Int, record: Int)
+  /// A person changes fields of what a screen shows, and the app saves it, and goes on with what the save returned or with what it
+  /// saved.
+  case editScreen(device: Int, record: Int, fields: [Int], keeps: Bool)
 
   /// The device that the step is about, if it is about one.
   var device: Int? {
@@ -104,9 +127,12 @@ enum WorldAction: Hashable, Sendable {
     case .write(let device, _), .sync(let device, _), .request(let device, _, _), .offline(let device, _),
       .writeMeanwhile(let device, _, _), .compactMeanwhile(let device, _), .cutPower(let device, _),
       .compact(let device, _), .turnClock(let device, _), .copy(let device), .backUp(let device), .restore(let device),
-      .fillDisk(let device, _):
+      .fillDisk(let device, _), .emptyZone(let device, _), .omit(let device, _), .show(let device, _),
+      .editScreen(let device, _, _, _):
       device
-    case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages, .deny: nil
+    case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages, .deny,
+      .remakeZone:
+      nil
     }
   }
 }
@@ -130,10 +156,10 @@ struct WorldPlan: Sendable {
   static let fields = ["title", "body", "count"]
   static let namesPerZone = 4
   static let linkField = "link"
-  /// All records that there can be. A few, so that devices meet at the same ones.
-  static let records: [RecordID] = zones.flatMap { zone in
-    (0..<namesPerZone).map { RecordID("r\($0)", zone: zone) }
-  }
+  /// A few, so that devices meet at the same ones. Then come the records that several devices change alike.
+  static let recordCount = zones.count * namesPerZone
+  /// The type of the records that several devices change alike.
+  static let tallyType = "Tally"
 
   /// The type under which a record is created unless a step says another one.
   static func type(of record: Int) -> Int { record % 2 }
@@ -143,6 +169,8 @@ struct WorldPlan: Sendable {
   let devices: Int
   /// The groups that this world has.
   let faults: WorldFaults
+  /// What its zones and records are called.
+  var names: WorldNames { faults.contains(.names) ? .equal : .usual }
   /// How far each device's wall clock is off at first, in milliseconds.
   private(set) var clockOffsets: [Int64] = []
   /// Whether pages of changes hold two records at most.
@@ -150,6 +178,8 @@ struct WorldPlan: Sendable {
   /// Whether a new device joins when the world has come to rest.
   let hasLateDevice: Bool
   private(set) var steps: [WorldStep] = []
+  /// How far the clock of one of the server's nodes is behind that of the other one; 0: there is one node.
+  private(set) var lagMilliseconds: Int64 = 0
 
   init(seed: UInt64, devices: Int, days: Int, allowed: WorldFaults) {
     self.seed = seed
@@ -157,10 +187,13 @@ struct WorldPlan: Sendable {
     let random = SeededRandom(seed: seed &* 0x9E37_79B9_7F4A_7C15 ^ 0x5742_4C44)
     var faults: WorldFaults = []
     // Drawn for every group, so that what one group does in a seed does not depend on which others are allowed.
-    let early = WorldFaults.each.filter { !WorldFaults.later.contains($0) }
+    let early = WorldFaults.each.filter { !WorldFaults.later.union(.alone).contains($0) }
     for group in early where random.below(2) == 0 { faults.insert(group) }
     let others = SeededRandom(seed: seed &* 0xD1B5_4A32_D192_ED03 ^ 0x4C41_5445)
     for group in WorldFaults.each where WorldFaults.later.contains(group) && others.below(2) == 0 {
+      faults.insert(group)
+    }
+    for group in WorldFaults.each where WorldFaults.alone.contains(group) && Self.random(seed, group).below(2) == 0 {
       faults.insert(group)
     }
     self.faults = faults.intersection(allowed)
@@ -169,7 +202,8 @@ struct WorldPlan: Sendable {
     let years = SeededRandom(seed: random.next())
     for _ in 0..<devices { clockOffsets.append(self.faults.contains(.clocks) ? Self.offset(years) : 0) }
     for number in clockOffsets.indices { clockOffsets[number] += Int64(random.below(20_000)) - 10_000 }
-    var drawing = WorldDrawing(devices: devices, faults: self.faults.subtracting(WorldFaults.later), random: random)
+    let drawn = self.faults.subtracting(WorldFaults.later.union(.alone))
+    var drawing = WorldDrawing(devices: devices, faults: drawn, random: random)
     let count = days * (50 + Int(random.below(60)))
     let pauseMax = UInt64(2 * 86_400_000 * days / count)
     for _ in 0..<count {
@@ -189,6 +223,81 @@ struct WorldPlan: Sendable {
           device: $0.below(devices), spareBytes: $0.below(2) == 0 ? $0.below($0.below(2) == 0 ? 1 : 30_000) : nil)
       }
     }
+    lagMilliseconds = self.faults.contains(.nodes) ? Self.lag(Self.drawing(seed, .nodes)) : 0
+    if self.faults.contains(.equal) { strewEqual(days, Self.drawing(seed, .equal)) }
+    if self.faults.contains(.remade) { strewRemade(days) }
+    if self.faults.contains(.omissions) { strewOmissions(days) }
+    // The types of the screens have the usual zones alone.
+    if self.faults.contains(.screens), !self.faults.contains(.names) {
+      let random = Self.drawing(seed, .screens)
+      for _ in 0..<6 { strew(days, random, Self.screen(of: devices)) }
+    }
+  }
+
+  /// The random numbers of one group.
+  private static func random(_ seed: UInt64, _ group: WorldFaults) -> SeededRandom {
+    SeededRandom(seed: (seed ^ UInt64(group.rawValue) << 32) &* 0xA24B_AED4_963E_E407)
+  }
+
+  /// The same, after the one that has decided whether the world has the group.
+  private static func drawing(_ seed: UInt64, _ group: WorldFaults) -> SeededRandom {
+    let random = random(seed, group)
+    _ = random.next()
+    return random
+  }
+
+  /// Zones that are made again, or emptied.
+  private mutating func strewRemade(_ days: Int) {
+    let random = Self.drawing(seed, .remade)
+    for _ in 0..<days * (1 + random.below(3)) {
+      let zone = random.below(Self.zones.count)
+      let device = random.below(devices)
+      if random.below(2) == 0 {
+        insert([.remakeZone(zone)], random)
+      } else {
+        insert([.emptyZone(device: device, zone: zone), .sync(device: device, direction: 0)], random)
+      }
+    }
+  }
+
+  /// Feeds that leave records out, which follow upon refused tokens; and deletions that the server does not find.
+  private mutating func strewOmissions(_ days: Int) {
+    let random = Self.drawing(seed, .omissions)
+    for _ in 0..<days * (2 + random.below(4)) {
+      let device = random.below(devices)
+      let omission = WorldOmission.allCases[random.below(WorldOmission.allCases.count)]
+      insert([.omit(device: device, omission), .expireTokens, .sync(device: device, direction: 0)], random)
+    }
+    guard let code = WorldRefusals.codes.firstIndex(of: .notFound) else { return }
+    for _ in 0..<days * (2 + random.below(4)) {
+      let record = random.below(Self.recordCount)
+      let device = random.below(devices)
+      insert(
+        [
+          .refuse(record: record, code: code, times: 1 + random.below(2)),
+          .write(device: device, [.delete(record: record)]), .sync(device: device, direction: 0),
+        ], random)
+    }
+  }
+
+  /// Puts steps that follow each other between those that are there, whose numbers stay.
+  private mutating func insert(_ actions: [WorldAction], _ random: SeededRandom) {
+    let place = random.below(steps.count + 1)
+    for (offset, action) in actions.enumerated() {
+      let step = WorldStep(number: steps.count, pause: 0, seed: random.next(), action: action)
+      steps.insert(step, at: place + offset)
+    }
+  }
+
+  /// What happens at a screen: few records, so that they are looked at, changed and saved again and again.
+  private static func screen(of devices: Int) -> (_ random: SeededRandom) -> WorldAction {
+    { random in
+      let (device, record) = (random.below(devices), random.below(recordCount))
+      if random.below(3) == 0 { return .show(device: device, record: record) }
+      let first = random.below(fields.count)
+      let both = random.below(3) == 0 ? [first, (first + 1) % fields.count] : [first]
+      return .editScreen(device: device, record: record, fields: both, keeps: random.below(2) == 0)
+    }
   }
 
   /// Puts steps between those that are there, whose numbers stay.
@@ -199,6 +308,36 @@ struct WorldPlan: Sendable {
       let step = WorldStep(number: steps.count, pause: 0, seed: random.next(), action: action(random))
       steps.insert(step, at: random.below(steps.count + 1))
     }
+  }
+
+  /// Puts changes between the steps that two or three devices make alike, one after the other.
+  private mutating func strewEqual(_ days: Int, _ random: SeededRandom) {
+    for _ in 0..<days * (8 + random.below(12)) {
+      let record = Self.recordCount + random.below(names.tallies.count)
+      let what: WorldTallyChange =
+        switch random.below(4) {
+        case 0, 1: .add(1 + random.below(2))
+        case 2: .tag(random.below(6))
+        default: .raise
+        }
+      let first = random.below(devices)
+      let place = random.below(steps.count + 1)
+      for offset in 0..<min(devices, 2 + random.below(2)) {
+        let change = WorldChange.tally(record: record, what)
+        let device = (first + offset) % devices
+        let action: WorldAction =
+          random.below(8) == 0
+          ? .writeMeanwhile(device: device, number: 1 + random.below(6), change) : .write(device: device, [change])
+        steps.insert(
+          WorldStep(number: steps.count, pause: 0, seed: random.next(), action: action), at: place + offset)
+      }
+    }
+  }
+
+  /// How far a node's clock may be behind: some milliseconds, seconds, or minutes.
+  private static func lag(_ random: SeededRandom) -> Int64 {
+    let most = [100, 5_000, 40_000, 240_000][random.below(4)]
+    return Int64(1 + random.below(most))
   }
 
   /// How far a clock may be off: minutes to years, before or after.
@@ -234,7 +373,7 @@ private struct WorldDrawing {
 
   private func below(_ bound: Int) -> Int { Int(random.below(UInt64(bound))) }
   private func device() -> Int { below(devices + copies) }
-  private func record() -> Int { below(WorldPlan.records.count) }
+  private func record() -> Int { below(WorldPlan.recordCount) }
   private func field() -> Int { below(WorldPlan.fields.count) }
 
   /// A record of the same zone.

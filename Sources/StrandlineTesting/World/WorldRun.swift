@@ -31,16 +31,20 @@ struct WorldRun {
   var tally = WorldTally()
   var memory = WorldMemory()
   let together: WorldTogether
+  var screens = WorldScreens()
   private(set) var trace: [String] = []
   /// Whether `trace` is written: words for each step cost a tenth of the world, and few worlds are read.
   private let isTold: Bool
   private(set) var step = -1
-  private let serverClock: WorldClock
+  private let serverClock: WorldServerClock
+  let tallies: WorldTallies
   /// The tool that others use at the server.
   private let tool: WebServicesDatabase
   /// The call of a power cut that is planned and has not happened, by device.
   private var plannedCuts: [Int: (call: Int, seed: UInt64)] = [:]
   private var isQuotaFull = false
+  /// The zones that a person has had each device ask for again.
+  var resumed: [Int: Set<ZoneID>] = [:]
   /// Which start of each device the judge of tokens has seen last.
   var judgedStarts: [Int: UInt64] = [:]
 
@@ -53,7 +57,8 @@ struct WorldRun {
     self.plan = plan
     self.app = app
     self.isTold = isTold
-    serverClock = WorldClock(time)
+    tallies = WorldTallies(plan.names)
+    serverClock = WorldServerClock(time, lagMilliseconds: plan.lagMilliseconds, seed: plan.seed ^ 0x4C_41_47)
     var limits = ServerLimits()
     if plan.hasSmallPages { limits.resultsMax = 2 }
     let environment = SystemEnvironment(
@@ -74,7 +79,8 @@ struct WorldRun {
     let together = together
     let device = WorldDevice(
       number: number, seed: plan.seed &* 31 &+ UInt64(number) &* 0x9E37_79B9,
-      clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time), executor: executor,
+      clock: WorldClock(time, offMilliseconds: offMilliseconds), line: WorldLine(server, time, serverClock),
+      executor: executor,
       database: { environment, line, store in
         WorldDatabase(
           base: WebServicesDatabase(
@@ -92,6 +98,7 @@ struct WorldRun {
   /// Runs the steps and the rest. Returns what was broken first.
   mutating func run() async -> WorldBroken? {
     do {
+      try await makeForeignRecords()
       for next in plan.steps {
         step = next.number
         tally.steps += 1
@@ -138,7 +145,9 @@ struct WorldRun {
     case .write(_, let changes):
       if next.seed.isMultiple(of: 3), try await restoreRecord(changes, on: device) { return }
       try await write(changes, on: device)
-    case .sync(_, let direction): try await sync(device, cause(direction, next.seed))
+    case .sync(_, let direction):
+      try await sync(device, cause(direction, next.seed))
+      try await decideLosses(on: device, next.seed)
     case .request(_, let number, let fault):
       device.line.plan(fault, request: number)
       say("\(device.name): request \(number) of the next sync: \(fault)")
@@ -166,15 +175,22 @@ struct WorldRun {
       try device.backUp(at: store.durableLSN)
       say("\(device.name) is backed up at \(store.durableLSN)")
     case .restore: try await restore(device)
+    case .emptyZone(_, let zone): try await emptyZone(zone, on: device)
+    case .omit(_, let omission):
+      device.line.plan(omission)
+      say("\(device.name): the next feed from the beginning leaves out \(omission)")
     case .fillDisk(_, let spareBytes):
       device.disk.capacity = spareBytes.map { device.disk.usedBytes + $0 }
       say("\(device.name): the disk has \(spareBytes.map { "\($0) bytes" } ?? "room")")
+    case .show(_, let record): try await show(record, on: device)
+    case .editScreen(_, let record, let fields, let keeps):
+      try await editScreen(record, fields, keeps: keeps, on: device)
     default: break
     }
   }
 
   /// Whether an error says that a device's disk is full, and it is.
-  private mutating func isFull(_ device: WorldDevice, _ error: StrandlineError) -> Bool {
+  mutating func isFull(_ device: WorldDevice, _ error: StrandlineError) -> Bool {
     guard error.code == .diskFull, device.disk.capacity != nil else { return false }
     tally[.fullDisk] += 1
     // The wait that the server asked for may not have been written down.
@@ -186,13 +202,17 @@ struct WorldRun {
 
   private mutating func write(_ changes: [WorldChange], on device: WorldDevice) async throws {
     let store = try await device.open()
+    if case .tally(let record, _)? = changes.first, try !tallies.mayChange(plan.names.records[record], in: store) {
+      return
+    }
     let mark = "\(device.name).\(step)"
     let before = store.durableLSN
     let known = try births(of: changes, in: store)
     armPowerCut(device)
+    let names = plan.names
     do {
       let receipt = try store.writeBlocking { tx in
-        for change in changes { try Self.apply(change, mark: mark, number: Int64(step), to: &tx) }
+        for change in changes { try Self.apply(change, names, mark: mark, number: Int64(step), to: &tx) }
       }
       say("\(device.name) \(Self.words(changes)): \(receipt.lsns.map { "\($0)" } ?? "unchanged")")
       try remember(receipt, changes, known, on: device, in: store)
@@ -201,12 +221,15 @@ struct WorldRun {
       if device.disk.isOff {
         tally[.powerCutInWrite] += 1
         say("\(device.name) \(Self.words(changes)): the power is cut")
+        tallies.interrupt(changes, on: device.number)
         memory.interrupted[device.number] =
           isPlain ? WorldMemory.Interrupted(before: before, mark: mark, count: changes.count) : nil
         for change in changes {
-          memory.mayBeDead(WorldPlan.records[change.record], known[change.record] ?? [])
+          memory.mayBeDead(plan.names.records[change.record], known[change.record] ?? [])
         }
-      } else if [.recordWasDeleted, .recordExists, .invalidValue, .typeMismatch].contains(error.code) {
+      } else if [.recordWasDeleted, .recordExists, .invalidValue, .typeMismatch].contains(error.code)
+        || isForeignName(error)
+      {
         say("\(device.name) \(Self.words(changes)): \(error.code.rawValue)")
       } else if isFull(device, error) {
         say("\(device.name) \(Self.words(changes)): the disk is full")
@@ -217,11 +240,24 @@ struct WorldRun {
     try await endPowerCut(device)
   }
 
+  /// A person deletes every record of a zone.
+  private mutating func emptyZone(_ zone: Int, on device: WorldDevice) async throws {
+    let store = try await device.open()
+    var changes: [WorldChange] = []
+    for (number, id) in plan.names.records.enumerated() where id.zone == plan.names.zones[zone] {
+      if try store.record(id) != nil { changes.append(.delete(record: number)) }
+    }
+    guard !changes.isEmpty else { return }
+    tally[.emptiedZone] += 1
+    tallies.delete(plan.names.zones[zone])
+    try await write(changes, on: device)
+  }
+
   /// A person has a deleted record back as it was last, instead of an app creating it; false if it is there, or never was.
   private mutating func restoreRecord(_ changes: [WorldChange], on device: WorldDevice) async throws -> Bool {
     guard case .set(let record, _, _, true)? = changes.first, changes.count == 1 else { return false }
     let store = try await device.open()
-    let id = WorldPlan.records[record]
+    let id = plan.names.records[record]
     guard try store.record(id) == nil else { return false }
     armPowerCut(device)
     do {
@@ -236,7 +272,7 @@ struct WorldRun {
     } catch let error as StrandlineError {
       if device.disk.isOff {
         tally[.powerCutInWrite] += 1
-      } else if error.code == .noSuchRecord {
+      } else if error.code == .noSuchRecord || isForeignName(error) {
         try await endPowerCut(device)
         return false
       } else if isFull(device, error) {
@@ -249,21 +285,26 @@ struct WorldRun {
     return true
   }
 
+  /// Whether an app was told that it cannot begin a record under one of the names that only other tools make.
+  private func isForeignName(_ error: StrandlineError) -> Bool {
+    error.code == .invalidName && plan.faults.contains(.names)
+  }
+
   /// The births of the records that a transaction changes, as the app sees them before it.
   private func births(of changes: [WorldChange], in store: RecordStore) throws -> [Int: Set<Birth>] {
     try store.core.withLock { core in
       var births: [Int: Set<Birth>] = [:]
       for change in changes {
-        births[change.record] = try core.view(WorldPlan.records[change.record])?.version.stamp.births
+        births[change.record] = try core.view(plan.names.records[change.record])?.version.stamp.births
       }
       return births
     }
   }
 
   static func apply(
-    _ change: WorldChange, mark: String, number: Int64, to tx: inout WriteTransaction
+    _ change: WorldChange, _ names: WorldNames, mark: String, number: Int64, to tx: inout WriteTransaction
   ) throws {
-    let id = WorldPlan.records[change.record]
+    let id = names.records[change.record]
     func found() throws -> Record {
       try tx.record(id) ?? Record(type: WorldPlan.types[WorldPlan.type(of: change.record)], id: id)
     }
@@ -276,12 +317,12 @@ struct WorldRun {
       if isThere || !revives { try tx.save(record) } else { try tx.create(record) }
     case .parent(_, let target):
       var record = try found()
-      record.parent = try target.flatMap { try tx.record(WorldPlan.records[$0]) }?.id.name
+      record.parent = try target.flatMap { try tx.record(names.records[$0]) }?.id.name
       try tx.save(record)
     case .link(_, let target, let action):
       var record = try found()
       // An app refers only to what it sees.
-      let visible = try target.flatMap { try tx.record(WorldPlan.records[$0]) }
+      let visible = try target.flatMap { try tx.record(names.records[$0]) }
       record[WorldPlan.linkField] = visible.map { .reference(Reference($0.id.name, action: action)) }
       try tx.save(record)
     case .create(_, let type, let field):
@@ -290,16 +331,23 @@ struct WorldRun {
         Record(
           type: WorldPlan.types[type], id: id, fields: [WorldPlan.fields[field]: value(field, mark, number)]))
     case .delete: try tx.delete(id)
+    case .tally(_, let what):
+      if var record = try tx.record(id) {
+        what.apply(to: &record)
+        try tx.save(record)
+      } else {
+        try tx.save(Record(type: WorldPlan.tallyType, id: id, fields: WorldTallyChange.beginning))
+      }
     }
   }
 
   /// A value that no other write has.
-  private static func value(_ field: Int, _ mark: String, _ number: Int64) -> FieldValue {
+  static func value(_ field: Int, _ mark: String, _ number: Int64) -> FieldValue {
     WorldPlan.fields[field] == "count"
       ? .int64(number * 1_000 + Int64(mark.utf8.reduce(0) { ($0 &* 31 &+ Int($1)) % 1_000 })) : .string(mark)
   }
 
-  private mutating func remember(
+  mutating func remember(
     _ receipt: Receipt, _ changes: [WorldChange], _ known: [Int: Set<Birth>], on device: WorldDevice,
     in store: RecordStore
   ) throws {
@@ -307,7 +355,7 @@ struct WorldRun {
     if Set(changes.map(\.record)).count > 1 { tally[.together] += 1 }
     guard let lsns = receipt.lsns else { return }
     for change in changes {
-      let id = WorldPlan.records[change.record]
+      let id = plan.names.records[change.record]
       switch change {
       case .delete: if bury(id, known[change.record], by: device, at: lsns.upperBound) { tally[.delete] += 1 }
       case .create(_, let type, _):
@@ -317,11 +365,13 @@ struct WorldRun {
           memory.retyped.insert(id)
         }
       case .link, .parent: tally[.reference] += 1
+      case .tally: tally[.equalWrite] += 1
       case .set: break
       }
     }
     memory.remember(try WorldMemory.Write.all(lsns, changes, on: device, in: store, at: time.milliseconds))
     try together.remember(lsns, on: device.number, in: store)
+    try tallies.remember(lsns, changes, on: device.number, in: store)
     for lsn in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
       memory.acknowledged[device.number, default: [:]][LSN(rawValue: lsn)] =
         try store.source.event(at: LSN(rawValue: lsn)).recordID
@@ -336,14 +386,26 @@ struct WorldRun {
   }
 
   private func planWrite(_ change: WorldChange, on device: WorldDevice, afterAnswer number: Int) {
-    let (step, meanwhile, time) = (step, memory.meanwhile, time)
+    let (step, meanwhile, time, names, tallies) = (step, memory.meanwhile, time, plan.names, tallies)
     device.line.plan(afterAnswer: number) {
       guard let store = device.store else { return }
+      if case .tally(let record, _) = change,
+        (try? tallies.mayChange(names.records[record], in: store)) != true
+      {
+        return
+      }
       // The write throws if the name was deleted meanwhile, and if the power was cut; both are as they must be.
       let written = try? store.writeBlocking { tx in
-        try Self.apply(change, mark: "\(device.name).\(step)", number: Int64(step), to: &tx)
+        try Self.apply(change, names, mark: "\(device.name).\(step)", number: Int64(step), to: &tx)
       }
-      guard let lsns = written?.lsns else { return }
+      guard let lsns = written?.lsns else {
+        if written == nil { tallies.interrupt([change], on: device.number) }
+        return
+      }
+      // The power may be cut by now, and what was acknowledged is there all the same.
+      if (try? tallies.remember(lsns, [change], on: device.number, in: store)) == nil {
+        tallies.interrupt([change], on: device.number)
+      }
       // The power may be cut by now, and the events cannot be read.
       meanwhile.add((try? WorldMemory.Write.all(lsns, [change], on: device, in: store, at: time.milliseconds)) ?? [])
     }
@@ -382,7 +444,9 @@ struct WorldRun {
     let copy = addDevice(offMilliseconds: device.clock.offMilliseconds)
     if device.clock.isUnheard { copy.clock.forgetsTurn() }
     await copy.replaceDisk(by: device.image(), reading: device.reading)
+    copy.line.omitted = device.line.omitted
     together.copy(device.number, to: copy.number)
+    tallies.copy()
     memory.copied(device.number, to: copy.number, at: device.reading.upTo)
     tally[.copy] += 1
     say("\(copy.name) begins as a copy of \(device.name)")
@@ -394,6 +458,7 @@ struct WorldRun {
     try device.readOn()
     memory.forfeit(device.number, after: backup.lsn)
     together.forfeit(device.number, after: backup.lsn)
+    tallies.forfeit(device.number, after: backup.lsn)
     var reading = device.reading
     (reading.upTo, reading.listed) = (backup.lsn, backup.listed)
     await device.replaceDisk(by: backup.disk, reading: reading)
@@ -404,13 +469,13 @@ struct WorldRun {
   }
 
   /// Lets a planned power cut count the calls of what follows.
-  private func armPowerCut(_ device: WorldDevice) {
+  func armPowerCut(_ device: WorldDevice) {
     guard let cut = plannedCuts[device.number] else { return }
     device.disk.cutPower(atCall: device.disk.callCount + cut.call)
   }
 
   /// After what a power cut was planned for: the device starts again if it was cut.
-  private mutating func endPowerCut(_ device: WorldDevice) async throws {
+  mutating func endPowerCut(_ device: WorldDevice) async throws {
     guard let cut = plannedCuts.removeValue(forKey: device.number) else { return }
     device.disk.crashAtCall = nil
     if device.disk.isOff { try await restart(device, seed: cut.seed) }
@@ -456,6 +521,18 @@ struct WorldRun {
     takeCounts()
     try await endPowerCut(device)
     if let error, !isOff { try explain(error, device) }
+  }
+
+  /// Now and then a person decides at once about a zone that was emptied, or made again.
+  private mutating func decideLosses(on device: WorldDevice, _ seed: UInt64) async throws {
+    guard !plan.faults.isDisjoint(with: [.remade, .omissions]), seed.isMultiple(of: 3), let store = device.store else { return }
+    try history.readOn(server)
+    for zone in try store.status().zones where zone.lostReason == .deleted && history.isThere(zone.id) {
+      let source: ResyncSource = seed.isMultiple(of: 2) ? .here : .server
+      try await store.sync.resync(zone.id, from: source)
+      memory.decided(device.number, zone.id)
+      say("\(device.name): a person has \(zone.id) synced again, from \(source)")
+    }
   }
 
   /// Syncs and counts. Returns the error.
@@ -519,6 +596,8 @@ struct WorldRun {
     let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
     if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
     if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
+    // A feed that left out the deletions of all that the device knows.
+    if !device.line.omitted.isEmpty, error.code == .zoneLost { return }
     throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")
   }
 
@@ -543,6 +622,7 @@ struct WorldRun {
   // MARK: The server and other tools
 
   private mutating func disturb(_ next: WorldStep) async throws {
+    let names = plan.names
     var faults = server.faults
     faults.expireTokens = false
     switch next.action {
@@ -563,25 +643,35 @@ struct WorldRun {
       server.setFaults(faults)
     case .refuse(let record, let code, let times):
       let code = WorldRefusals.codes[code % WorldRefusals.codes.count]
-      refusals.plan(WorldPlan.records[record], code, times: times)
-      say("the server refuses \(WorldPlan.records[record]) \(times) times with \(code.rawValue)")
+      refusals.plan(names.records[record], code, times: times)
+      say("the server refuses \(names.records[record]) \(times) times with \(code.rawValue)")
       return
-    case .deny(let zone, let isDenied): denials.set(WorldPlan.zones[zone], isDenied)
+    case .deny(let zone, let isDenied): denials.set(names.zones[zone], isDenied)
     case .deleteZone(let zone):
-      guard try server.records(zone: WorldPlan.zones[zone].name, in: Self.key) != nil else { return }
+      guard try server.records(zone: names.zones[zone].name, in: Self.key) != nil else { return }
       tally[.deletedZone] += 1
-      losses.name(WorldLosses.reasons[Int(next.seed % 3)], for: WorldPlan.zones[zone])
-      try server.deleteZone(WorldPlan.zones[zone].name, in: Self.key)
+      tallies.delete(names.zones[zone])
+      losses.name(WorldLosses.reasons[Int(next.seed % 3)], for: names.zones[zone])
+      try server.deleteZone(names.zones[zone].name, in: Self.key)
       try history.readOn(server)
     case .makeZone(let zone):
       // The tool is not throttled: it is not what is tested.
       server.setFaults(ServerFaults())
       defer { server.setFaults(faults) }
-      try await tool.createZone(WorldPlan.zones[zone])
+      try await tool.createZone(names.zones[zone])
+    case .remakeZone(let zone):
+      guard try server.records(zone: names.zones[zone].name, in: Self.key) != nil else { return }
+      tally[.remadeZone] += 1
+      tallies.delete(names.zones[zone])
+      try server.deleteZone(names.zones[zone].name, in: Self.key)
+      server.setFaults(ServerFaults())
+      defer { server.setFaults(faults) }
+      try await tool.createZone(names.zones[zone])
+      try history.readOn(server)
     case .foreign(let record, let change):
       server.setFaults(ServerFaults())
       defer { server.setFaults(faults) }
-      try await foreign(change, WorldPlan.records[record], mark: "tool.\(next.number)", number: Int64(next.number))
+      try await foreign(change, names.records[record], mark: "tool.\(next.number)", number: Int64(next.number))
       return
     default: break
     }
@@ -607,11 +697,22 @@ struct WorldRun {
       operation = CloudOperation(.forceDelete, name: id.name)
       tally[.foreignDelete] += 1
     }
+    if plan.lagMilliseconds > 0, serverClock.nextRequest() { tally[.otherNode] += 1 }
     try history.readOn(server)
     let result = try await tool.modify([operation], in: id.zone, atomic: false)[id.name]
     try history.readOn(server, isForeign: true)
     memory.foreign.insert(id)
     say("another tool: \(change) of \(id): \(result.map { "\($0)".prefix(60) } ?? "-")")
+  }
+
+  /// Another tool makes what no app can begin.
+  private mutating func makeForeignRecords() async throws {
+    guard plan.faults.contains(.names) else { return }
+    for zone in plan.names.zones { try await tool.createZone(zone) }
+    for (number, id) in plan.names.foreign.enumerated() {
+      try await foreign(.write(field: 0), id, mark: "tool.begin.\(number)", number: Int64(number))
+      tally[.equalName] += 1
+    }
   }
 
   /// A person looks at what a device cannot send because of a reference, and takes the reference away: to a record that is
@@ -631,7 +732,7 @@ struct WorldRun {
     for device in devices {
       let store = try await device.open()
       let ids = owing.first { $0.device.number == device.number }?.ids ?? []
-      for id in WorldPlan.records {
+      for id in plan.names.records {
         guard var record = try store.record(id) else { continue }
         func isGone(_ name: String) throws -> Bool {
           let target = RecordID(name, zone: id.zone)
@@ -657,7 +758,7 @@ struct WorldRun {
 
   /// The zones that do not exist are made again, as a person would let a tool do it.
   mutating func makeZones() async throws {
-    for zone in WorldPlan.zones where history.lostZones.contains(zone) { try await tool.createZone(zone) }
+    for zone in plan.names.zones where history.lostZones.contains(zone) { try await tool.createZone(zone) }
   }
 
   /// All faults of the server end, but for refusals of single records, and all disks have room.

@@ -1,6 +1,7 @@
 // The time of a simulated world: one course of time for all devices and the server, and for each of them a clock on the
 // wall that may be wrong.
 
+internal import StrandlineSimulation
 internal import StrandlineSystem
 internal import Synchronization
 
@@ -17,6 +18,45 @@ final class WorldTime: Sendable {
   func advance(milliseconds: Int64) {
     nanoseconds.add(UInt64(max(0, milliseconds)) &* 1_000_000, ordering: .sequentiallyConsistent)
   }
+}
+
+/// The clock of a server that may have two nodes, one of which is behind the other.
+final class WorldServerClock: SystemClock {
+  private let time: WorldTime
+  private let lagMilliseconds: Int64
+  private let random: SeededRandom
+  private let isBehind = Atomic<Bool>(false)
+
+  /// - Parameter lagMilliseconds: how far the second node is behind; 0: there is one.
+  init(_ time: WorldTime, lagMilliseconds: Int64, seed: UInt64) {
+    self.time = time
+    self.lagMilliseconds = lagMilliseconds
+    random = SeededRandom(seed: seed)
+  }
+
+  /// The next request reaches one of the nodes. Returns whether it is another one than before.
+  func nextRequest() -> Bool {
+    // The server never gives two records one creation time, by which a client tells a record from one that was deleted and
+    // created again.
+    time.advance(milliseconds: lagMilliseconds > 0 ? 2 : 1)
+    guard lagMilliseconds > 0 else { return false }
+    let isNext = random.below(2) == 0
+    return isBehind.exchange(isNext, ordering: .sequentiallyConsistent) != isNext
+  }
+
+  /// The nodes' times are even and odd, so that the two never give the same.
+  func wallMilliseconds() -> Int64 {
+    guard lagMilliseconds > 0 else { return time.milliseconds }
+    return isBehind.load(ordering: .sequentiallyConsistent)
+      ? (time.milliseconds - lagMilliseconds) | 1 : time.milliseconds & ~1
+  }
+  func monotonicNanoseconds() -> UInt64 { time.now }
+  var isSimulated: Bool { true }
+  func sleep(milliseconds: Int64) async throws {
+    try Task.checkCancellation()
+    time.advance(milliseconds: milliseconds)
+  }
+  func sleepBlocking(milliseconds: Int64) { time.advance(milliseconds: milliseconds) }
 }
 
 /// A clock in the world. A sleep passes the time of the whole world and returns at once.

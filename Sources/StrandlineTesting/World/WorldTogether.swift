@@ -26,7 +26,7 @@ final class WorldTogether: Sendable {
 
   func remember(_ lsns: ClosedRange<LSN>, on device: Int, in store: RecordStore) throws {
     // The app under test may have policies of its own.
-    guard store.core.withLock({ $0.atomicZones.contains(WorldPlan.atomicZone) }) else { return }
+    guard store.core.withLock({ !$0.atomicZones.isDisjoint(with: WorldNames.atomicZones) }) else { return }
     var transaction: Transaction = [:]
     for number in lsns.lowerBound.rawValue...lsns.upperBound.rawValue {
       let lsn = LSN(rawValue: number)
@@ -36,7 +36,7 @@ final class WorldTogether: Sendable {
       default: break
       }
     }
-    let together = transaction.filter { $0.key.zone == WorldPlan.atomicZone }
+    let together = transaction.filter { WorldNames.atomicZones.contains($0.key.zone) }
     if together.count > 1 { state.withLock { $0.transactions[device, default: []].append(together) } }
   }
 
@@ -67,7 +67,7 @@ final class WorldTogether: Sendable {
     _ operations: [CloudOperation], in zone: ZoneID, of device: Int, _ store: RecordStore?,
     _ send: () async throws -> Answer
   ) async throws -> Answer {
-    guard zone == WorldPlan.atomicZone, let store else { return try await send() }
+    guard WorldNames.atomicZones.contains(zone), let store else { return try await send() }
     let transactions = state.withLock { $0.transactions[device] ?? [] }
     // The power may be cut: then nothing can be read any more, and nothing is sent.
     guard let owed = try? transactions.map({ try Self.owed($0, in: store) }).filter({ $0.count > 1 }), !owed.isEmpty,
@@ -77,10 +77,10 @@ final class WorldTogether: Sendable {
     let answer: Result<Answer, any Error>
     do { answer = .success(try await send()) } catch { answer = .failure(error) }
     let applied = applied()
-    let carried = operations.filter { applied.contains($0.name) }.map { ($0.name, $0.kind == .delete) }
+    let carried = operations.filter { applied.contains($0.name) }.map { (CloudName($0.name), $0.kind == .delete) }
     for changes in owed {
       // What makes room for another type of record is a deletion, and the change that it is for is a save.
-      let there = changes.filter { change in carried.contains { $0 == (change.key.name, change.value) } }
+      let there = changes.filter { change in carried.contains { $0 == (change.key.key, change.value) } }
       guard !there.isEmpty, there.count < changes.count, apart.isDisjoint(with: changes.keys) else { continue }
       let missing = changes.keys.filter { there[$0] == nil }.sorted()
       let words = "\(Self.words(there.keys.sorted())) of a transaction and not \(Self.words(missing))"
@@ -119,7 +119,9 @@ final class WorldTogether: Sendable {
     if retyped.isEmpty { return [] }
     var apart: Set<RecordID> = []
     for lsn in store.projections.owed where lsn <= store.durableLSN {
-      guard let id = try store.source.eventIfKept(at: lsn)?.recordID, id.zone == WorldPlan.atomicZone else { continue }
+      guard let id = try store.source.eventIfKept(at: lsn)?.recordID, WorldNames.atomicZones.contains(id.zone) else {
+        continue
+      }
       let bound = try WorldCascades.bound(to: id, store)
       let needs = try WorldCascades.needs(of: id, store)
       if ids.contains(id) || needs.contains(where: { ids.contains(RecordID($0, zone: id.zone)) }) {
@@ -137,14 +139,14 @@ final class WorldTogether: Sendable {
   }
 
   /// The names of the records that the server has changed since this was asked last, each by an operation of its own.
-  private func applied() -> Set<String> {
+  private func applied() -> Set<CloudName> {
     state.withLock { state in
-      var names: Set<String> = []
+      var names: Set<CloudName> = []
       do {
         state.upTo = try server.forEachEvent(after: state.upTo) { _, event in
           switch event {
-          case .recordSaved(let record): names.insert(record.name)
-          case .recordDeleted(_, let name, let cause) where !cause.isCascade: names.insert(name)
+          case .recordSaved(let record): names.insert(CloudName(record.name))
+          case .recordDeleted(_, let name, let cause) where !cause.isCascade: names.insert(CloudName(name))
           default: break
           }
         }

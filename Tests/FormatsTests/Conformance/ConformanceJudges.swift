@@ -80,8 +80,8 @@ enum ConformanceJudge: CaseIterable {
   }
 
   private static let options = LogOptions(
-    preallocationFirstStepBytes: 1, preallocationStepBytesMax: 1, controlIntervalMilliseconds: nil, ballastBytes: 0,
-    upkeep: .onDemand)
+    preallocationFirstStepBytes: 1, preallocationStepBytesMax: 1, publishesGroups: false,
+    controlIntervalMilliseconds: nil, ballastBytes: 0, upkeep: .onDemand)
 
   private func verify(_ demand: Demanded, _ environment: SystemEnvironment) -> String? {
     let report: VerificationReport

@@ -81,8 +81,9 @@ struct `The page of the index` {
     let page = try Page("index.md")
     var binding = try page.table("What binds it to the log", "offset", "bytes", "name")
     let numbers = binding.rows.removeLast()
-    #expect(numbers[0] == "\(RunBinding.fixedBytes)" && numbers[2] == "numbers" && numbers[3].hasPrefix("a u32 each"))
-    #expect(RunBinding.numberBytes == 4)
+    #expect(numbers[0] == "\(RunBinding.fixedBytes)" && numbers[2] == "numbers")
+    #expect(numbers[3].hasPrefix("a u32 and a u64 each"))
+    #expect(RunBinding.numberBytes == 4 + 8)
     let bindingLayout = try FieldLayout(binding)
     let names = ["lsn", "chain", "nextIndexNumber"]
     #expect(bindingLayout.places.map(\.name) == names)

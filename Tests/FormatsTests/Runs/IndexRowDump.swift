@@ -2,6 +2,7 @@
 // code's encoder makes the same bytes of it.
 
 import Strandline
+import StrandlineHost
 import StrandlineSystem
 
 extension IndexVector {
@@ -14,13 +15,14 @@ extension IndexVector {
       try file.read(at: 0, count: Int(try file.size())), storeUUID: storeUUID, file: name)
   }
 
-  static func line(_ definitions: IndexDefinitions) -> JSON {
+  static func line(_ definitions: IndexDefinitions, _ binding: RunBinding) -> JSON {
     let indexes = definitions.indexes.map { stored -> JSON in
       let fields = stored.index.fields.map { field -> JSON in
         .object(["field": .text(field.field), "ascending": .bool(field.ascending)])
       }
       return .object([
         "number": .uint(UInt64(stored.number)), "type": .text(stored.index.recordType), "fields": .list(fields),
+        "isComplete": .bool(binding.indexes.contains(RunBinding.Complete(stored))),
       ])
     }
     return .object([

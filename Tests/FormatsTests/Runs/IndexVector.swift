@@ -132,7 +132,7 @@ enum IndexVector {
   // MARK: What the code understands
 
   static func dump(_ path: String, storeUUID: [UInt8]) throws -> [JSON] {
-    let folder = RunFolder(Repository.disk, "\(path)/\(StoreIndex.folderName)")
+    let folder = RunFolder(try Repository.disk.folder(path), StoreIndex.folderName)
     guard let list = try RunList.load(folder, storeUUID: storeUUID) else { throw PageError("there is no list") }
     let binding = try RunBinding.decode(list, path: folder.path)
     let definitions = try definitions(path, storeUUID: storeUUID)
@@ -141,10 +141,13 @@ enum IndexVector {
         "bound": .object([
           "lsn": .uint(binding.end.lsn), "chain": .uint(UInt64(binding.end.chain)),
           "nextIndexNumber": .uint(UInt64(binding.nextIndexNumber)),
-          "numbers": .list(binding.indexes.map { .uint(UInt64($0)) }),
+          "numbers": .list(
+            binding.indexes.map {
+              .object(["number": .uint(UInt64($0.number)), "definition": .uint($0.definition)])
+            }),
         ])
       ]),
-      line(definitions),
+      line(definitions, binding),
     ]
     let cache = BlockCache()
     for entry in list.entries {

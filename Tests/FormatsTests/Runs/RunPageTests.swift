@@ -2,6 +2,7 @@
 // runs against what the code makes today; and the decoder that was written from the page against the code's verdicts.
 
 import Strandline
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport
@@ -117,7 +118,7 @@ struct `Golden runs` {
     let files = try RunVector.make()
     #expect(try RunVector.make() == files, "made twice, and not the same")
     let dump = { () throws -> String in
-      let folder = RunFolder(Repository.disk, Repository.path(RunVector.folder))
+      let folder = RunFolder(try Repository.disk.folder(Repository.path(RunVector.folder)))
       return RunVector.dump(folder).map(\.line).joined(separator: "\n") + "\n"
     }
     if Self.isWriting {
@@ -153,7 +154,7 @@ private struct JudgedRuns {
       defer { file.close() }
       try file.write(bytes, at: 0)
     }
-    guard case .object(var members) = RunVector.verdict(RunFolder(Repository.disk, path)) else { return }
+    guard case .object(var members) = RunVector.verdict(RunFolder(try Repository.disk.folder(path))) else { return }
     members["folder"] = .text(name)
     expected.append(JSON.object(members).line)
   }
@@ -247,7 +248,7 @@ struct `A decoder written from the page of sorted runs` {
   func `has no part in look-ups, which trap on no crafted bytes either`(seed: UInt64) throws {
     let disk = SimulatedDisk()
     for (name, bytes) in try RunVector.make() { disk.poke("/runs/\(name)", bytes) }
-    let folder = RunFolder(disk, "/runs")
+    let folder = RunFolder(try disk.folder("/runs"))
     let list = try #require(try RunList.load(folder, storeUUID: RunVector.storeUUID))
     let random = SeededRandom(seed: seed)
     let entry = list.entries[Int(seed % 2)]

@@ -39,7 +39,7 @@ enum RunVector {
   static func files(_ runs: [[Entry]], properties: [UInt8]) throws -> [String: [UInt8]] {
     let disk = SimulatedDisk()
     try disk.makeDirectory("/runs")
-    let folder = RunFolder(disk, "/runs")
+    let folder = RunFolder(try disk.folder("/runs"))
     var list = RunList(storeUUID: storeUUID)
     for (place, entries) in runs.enumerated() {
       // "SALT", then "SALU".

@@ -2,6 +2,7 @@
 // that is found names runs that are whole, and is the one before the call or the one after it.
 
 import Strandline
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Testing

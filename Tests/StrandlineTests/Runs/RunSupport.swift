@@ -2,6 +2,7 @@
 // compress, and a folder on any disk.
 
 import Strandline
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import Testing
@@ -36,13 +37,13 @@ struct RunBench {
   let random: SeededRandom
 
   init(_ fileSystem: any FileSystem, _ path: String = "/runs", seed: UInt64 = 1) throws {
-    folder = RunFolder(fileSystem, path)
     random = SeededRandom(seed: seed)
     if try fileSystem.kind(of: path) == .absent {
       try fileSystem.makeDirectory(path)
       let parent = path.split(separator: "/").dropLast().joined(separator: "/")
       try fileSystem.syncDirectory("/" + parent)
     }
+    folder = RunFolder(try fileSystem.folder(path))
   }
 
   func writer(_ number: UInt64, keyCount: Int, properties: [UInt8] = []) throws(RunError) -> RunWriter {

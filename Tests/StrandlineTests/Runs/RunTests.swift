@@ -2,6 +2,7 @@
 // And an open and a look-up read no more than they say.
 
 import Strandline
+import StrandlineHost
 import StrandlineSimulation
 import StrandlineSystem
 import StrandlineTestSupport

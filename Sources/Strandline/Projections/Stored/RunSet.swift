@@ -17,6 +17,8 @@ package final class RunSet: Sendable {
   let indexes: [StoredIndex]
   /// A run could not be read: the whole set is of no more use.
   private let failure = Mutex<RunError?>(nil)
+  /// A run said what the log does not say.
+  private let isLying = Atomic(false)
   /// Runs without rows of deleted names are not asked for one.
   let runsWithDeletions: [Run]
   /// The set that these are the older runs of.
@@ -34,6 +36,16 @@ package final class RunSet: Sendable {
   /// Why the runs are of no more use; nil if none has failed.
   var hasFailed: Bool { failure.withLock { $0 != nil } }
 
+  /// Whether a run said what the log does not say: then nothing is believed either that was made of the runs since.
+  var hasLied: Bool { isLying.load(ordering: .acquiring) }
+
+  /// Notes that a run says what the log does not say, though its checksums are right.
+  func lied(_ what: String) {
+    isLying.store(true, ordering: .releasing)
+    _ = fail(RunError(.damaged, runs.first?.path ?? "", "its rows are not what the log says: \(what)"))
+    whole?.lied(what)
+  }
+
   /// Notes that a run failed, and says so as a public error. One that a locked device does not give out has not failed.
   func fail(_ error: RunError) -> StrandlineError {
     if let cause = error.cause, cause.isDeviceLocked {
@@ -46,6 +58,12 @@ package final class RunSet: Sendable {
       underlying: error.cause)
     failed.isOfIndex = true
     return failed
+  }
+
+  /// - Throws: if a run has said what the log does not say.
+  func checkBelieved() throws(StrandlineError) {
+    guard hasLied else { return }
+    throw fail(RunError(.damaged, runs.first?.path ?? "", "its rows are not what the log says"))
   }
 
   /// The record's row; nil if there is none.
@@ -75,6 +93,11 @@ package final class RunSet: Sendable {
     }
   }
 
+  /// Whether there is a row with a key.
+  func has(_ key: [UInt8]) throws(StrandlineError) -> Bool {
+    try row(key, runs) { (_, _) throws(ByteReaderError) in true } ?? false
+  }
+
   /// The row beside the tables.
   func state() throws(StrandlineError) -> StoredState {
     let state = try row(RowKey.state, runs) { (bytes, range) throws(ByteReaderError) in
@@ -83,7 +106,39 @@ package final class RunSet: Sendable {
     guard let state, state.lsn.rawValue == end.lsn else {
       throw fail(RunError(.damaged, runs.first?.path ?? "", "it has no state as of event \(end.lsn)"))
     }
+    guard hasRows(for: state) else {
+      throw fail(
+        RunError(
+          .damaged, runs.first?.path ?? "",
+          "it counts \(state.recordCount) records and \(state.deletionCount) deleted names, and the runs have other rows"
+        ))
+    }
     return state
+  }
+
+  /// Whether there can be a row for all that is counted. The footers say how many there are; of one run without rows of
+  /// indexes that is exact.
+  private func hasRows(for state: StoredState) -> Bool {
+    // A name may stand under more than one key.
+    let deletions = state.deletionKeys.count < 2 ? state.deletionCount : 0
+    let rows = runs.reduce(0) { $0 + UInt64($1.entryCount - $1.tombstoneCount) }
+    let (counted, isTooMuch) = state.recordCount.addingReportingOverflow(deletions)
+    if isTooMuch || rows <= counted { return false }
+    let isExact = runs.count == 1 && list.binding.count == RunBinding.bytes && state.deletionKeys.count < 2
+    return !isExact || rows == counted + 1
+  }
+
+  /// Checks how many rows of each table there are, by its number, against what is counted.
+  func check(_ met: [UInt8: UInt64]) throws(RunError) {
+    // What cannot be read, a look-up says.
+    guard let state = try? state() else { return }
+    let (records, names) = (met[RunTable.records.rawValue] ?? 0, met[RunTable.deletions.rawValue] ?? 0)
+    if records == state.recordCount, names == state.deletionCount || state.deletionKeys.count > 1 { return }
+    let words =
+      "there are rows of \(records) records and \(names) deleted names, and \(state.recordCount) and "
+      + "\(state.deletionCount) are counted"
+    lied(words)
+    throw RunError(.damaged, runs.first?.path ?? "", words)
   }
 
   /// The oldest of these runs, as many as hold the projections as of an event within `lsns`; nil if none do. Each run
@@ -109,6 +164,7 @@ package final class RunSet: Sendable {
   private func row<Row>(
     _ bytes: [UInt8], _ runs: [Run], _ decode: ([UInt8], Range<Int>) throws(ByteReaderError) -> Row
   ) throws(StrandlineError) -> Row? {
+    try checkBelieved()
     let key = RunKey(bytes)
     for run in runs {
       do throws(RunError) {
@@ -149,16 +205,28 @@ package struct RunBinding {
   /// Those of the event and its chain; a store that ever had an index has more.
   package static let bytes = 8 + 4
   private static let endBytes = bytes
-  package static let numberBytes = 4
-  package static let fixedBytes = endBytes + numberBytes
-  /// So many numbers fit.
+  /// The number of an index, and what tells its definition.
+  package static let numberBytes = 4 + 8
+  package static let fixedBytes = endBytes + 4
+  /// So many indexes fit.
   static let indexCountMax = (RunFormat.bindingBytesMax - fixedBytes) / numberBytes
+
+  /// An index of which the runs have every row. A number alone does not say which index it is: one that was declared after
+  /// the folder was lost may have got it again, and old runs may come back.
+  package struct Complete: Hashable, Sendable {
+    package var number: UInt32
+    /// `RecordIndex.digest`.
+    package var definition: UInt64
+
+    package init(_ stored: StoredIndex) { (number, definition) = (stored.number, stored.index.digest) }
+
+    fileprivate init(number: UInt32, definition: UInt64) { (self.number, self.definition) = (number, definition) }
+  }
 
   package var end: LogEnd
   /// Above the numbers of all indexes that the runs have rows of.
   package var nextIndexNumber: UInt32
-  /// The numbers of the complete ones.
-  package var indexes: [UInt32]
+  package var indexes: [Complete]
 
   var encoded: [UInt8] {
     var writer = ByteWriter(capacity: Self.fixedBytes + indexes.count * Self.numberBytes)
@@ -167,19 +235,24 @@ package struct RunBinding {
     // Of a store that never had an index nothing follows.
     guard nextIndexNumber > 1 else { return writer.bytes }
     writer.u32(nextIndexNumber)
-    for number in indexes { writer.u32(number) }
+    for index in indexes {
+      writer.u32(index.number)
+      writer.u64(index.definition)
+    }
     return writer.bytes
   }
 
   package static func decode(_ list: RunList, path: String) throws(RunError) -> RunBinding {
     let binding = list.binding
-    guard binding.count >= endBytes, (binding.count - endBytes) % numberBytes == 0, !list.entries.isEmpty,
-      binding.u64(at: 0) > 0
+    guard binding.count == endBytes || (binding.count >= fixedBytes && (binding.count - fixedBytes) % numberBytes == 0),
+      !list.entries.isEmpty, binding.u64(at: 0) > 0
     else { throw RunError(.damaged, path, "it is not bound to an event of a log") }
     let end = LogEnd(lsn: binding.u64(at: 0), chain: binding.u32(at: 8))
     guard binding.count >= fixedBytes else { return RunBinding(end: end, nextIndexNumber: 1, indexes: []) }
     return RunBinding(
       end: end, nextIndexNumber: binding.u32(at: endBytes),
-      indexes: stride(from: fixedBytes, to: binding.count, by: numberBytes).map { binding.u32(at: $0) })
+      indexes: stride(from: fixedBytes, to: binding.count, by: numberBytes).map {
+        Complete(number: binding.u32(at: $0), definition: binding.u64(at: $0 + 4))
+      })
   }
 }

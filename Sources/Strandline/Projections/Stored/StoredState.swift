@@ -7,14 +7,14 @@ import StrandlineSystem
 package struct StoredState: Sendable {
   /// The event.
   var lsn: LSN
-  var recordCount: UInt64
+  package var recordCount: UInt64
   var living: [ZoneCount]
-  var deletionCount: UInt64
+  package var deletionCount: UInt64
   /// The keys of the hashes under which deleted names stand. New rows stand under the first.
   var deletionKeys: [HashKey]
 
-  var newest: LSNSet
-  var since: LSNSet
+  package var newest: LSNSet
+  package var since: LSNSet
   var attempted: LSNSet
 
   var bounds: [Bound]
@@ -115,7 +115,7 @@ extension StoredState.TypeCount: FieldGroup {
 
 extension StoredState.KnownZone: FieldGroup {
   static var tableName: String { "knownZone" }
-  static var bytesMin: Int { 15 }
+  static var bytesMin: Int { 16 }
   init<Coder: FieldCoder>(_ row: Self?, _ field: inout Coder) throws(Coder.Failure) {
     self.init(zone: try field("zone", .zone, row?.zone), state: ZoneState())
     state.wasSeen = try field("wasSeen", .flag, row?.state.wasSeen)
@@ -128,6 +128,7 @@ extension StoredState.KnownZone: FieldGroup {
     state.isNew = try field("isNew", .flag, row?.state.isNew)
     state.hasGhosts = try field("hasGhosts", .flag, row?.state.hasGhosts)
     state.sweepEpoch = try field("sweepEpoch", .varint, row?.state.sweepEpoch)
+    state.unprovedSince = try field("unprovedSince", .varint, row?.state.unprovedSince)
     state.resetPolicy = try field("resetPolicy", .text, row?.state.resetPolicy)
     state.ruledMilliseconds = try field("ruled", .zigzag, row?.state.ruledMilliseconds)
   }

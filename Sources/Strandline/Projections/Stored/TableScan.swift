@@ -35,6 +35,7 @@ struct TableScan<ID, Row> {
     self.runs = runs
     self.changed = changed
     guard let runs else { return }
+    try runs.checkBelieved()
     do throws(RunError) {
       var cursor = try MergedCursor(inputs, from: start)
       hasStored = try cursor.advance()

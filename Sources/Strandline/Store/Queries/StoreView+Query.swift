@@ -171,7 +171,7 @@ extension StoreView {
       guard let runs = memory.runs, let plan = IndexPlan(query, zone: query.zone.map(store.canonical), runs.indexes)
       else { return nil }
       do { return try body(plan, memory, runs) } catch let error as StrandlineError where error.isOfIndex {
-        try store.projections.rebuildIfFailed()
+        try store.projections.discardIndex(error)
       }
     }
     return nil

@@ -1,0 +1,270 @@
+// Typed values in a transaction: read, saved, edited, deleted.
+//
+// There are two kinds of saves. A value that says nothing of what it was is written whole. One that does is an edit: what was
+// changed in it is applied to what the store has by now. An update is an edit whose value was read in the same moment.
+
+import StrandlineSystem
+
+extension WriteTransaction {
+  /// Saves a typed value: all its fields, over whatever the record holds by now, unless the value has a ``RecordVersion``.
+  ///
+  /// A value that was read a while ago, without a version, overwrites what another screen or another device has changed
+  /// since. Edit with `update` therefore, give the type a version, or say `save(_:from:)`; a plain save is for new values.
+  ///
+  /// A value with a version changes those fields that were changed in it since it was read, and leaves all others as they are
+  /// now. A field that was changed in the store too becomes what `ConflictRules` say, and where they say nothing the value
+  /// that is saved, which is the later write; a resolver is not asked. What was saved from one version before, without another
+  /// read, is the same edit: what changed from the one save to the next is applied. An app that keeps what this returns leaves
+  /// nothing to tell: of a value that was saved, and of a copy of it from before, the store can tell by their fields alone
+  /// which one is saved next.
+  ///
+  /// Fields that the type does not know survive. What `SyncRecord.migrate` makes and removes is stored too.
+  ///
+  /// - Returns: the value as the transaction has it now, with its new version. Without a version it is the value that was given.
+  /// - Throws: `StrandlineError` as `save(_:)` of a record; `.typeMismatch` if a property cannot be stored. For a value with a
+  ///   version also as `value(_:_:)`; `.recordWasDeleted` if the record was deleted since, also if it was created anew, which is
+  ///   another life; `.noSuchRecord` if this store has no such record, and `create` makes one; `.misuse` if the version is that
+  ///   of a transaction that failed.
+  @discardableResult
+  public mutating func save<Value: SyncRecord>(
+    _ value: Value, fileID: String = #fileID, line: Int = #line
+  ) throws -> Value {
+    try CallSite(fileID, line).run("saving record '\(value.recordID)'") {
+      let encoded = try RecordEncoder.encode(value)
+      guard case .some(.some(let held)) = encoded.version else { return try put(value, encoded, creating: false) }
+      let states = try held.states(of: Value.self)
+      // A transaction that failed had made it: it is new.
+      if states.isEmpty, try find(value.recordID) == nil { return try put(value, encoded, creating: false) }
+      let found = try requireLiving(value.recordID)
+      try requireSameLife(found.record, held)
+      let fields = encoded.byName
+      guard let origin = HeldVersion.origin(of: fields, in: states) else {
+        throw StrandlineError(
+          .misuse,
+          "record '\(value.recordID)': the value was read in a transaction that failed, so what was changed in it is not "
+            + "known; read it again")
+      }
+      return try edit(value, fields, from: origin, found, core.conflictRules[Value.recordType], held)
+    }
+  }
+
+  /// Saves what is different in a typed value from what it was, for a type without a ``RecordVersion``; all else is as in a save of
+  /// a value with one.
+  ///
+  /// - Parameters:
+  ///   - value: the value to save.
+  ///   - old: the value that it was made from, as it was read.
+  ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
+  ///   - line: the caller's line; leave it out.
+  /// - Returns: the value as the transaction has it now.
+  /// - Throws: `StrandlineError` as `save(_:)` of a value with a version; `.misuse` if the values have different IDs. That the
+  ///   record was deleted and created anew is known only of a type with a version.
+  @discardableResult
+  public mutating func save<Value: SyncRecord>(
+    _ value: Value, from old: Value, fileID: String = #fileID, line: Int = #line
+  ) throws -> Value {
+    try CallSite(fileID, line).run("saving record '\(value.recordID)'") {
+      try requireSameID(value, old.recordID, "save")
+      let (encoded, before) = try (RecordEncoder.encode(value), RecordEncoder.encode(old))
+      let found = try requireLiving(value.recordID)
+      let held = before.version ?? nil
+      if let held { try requireSameLife(found.record, held) }
+      return try edit(value, encoded.byName, from: before.byName, found, core.conflictRules[Value.recordType], held)
+    }
+  }
+
+  /// Edits a typed value: reads it as this transaction sees it, has the closure change it, and writes the fields that the
+  /// closure changed.
+  ///
+  /// ```swift
+  /// try await store.write { try $0.update(Note.self, id) { $0.title = "High tide" } }
+  /// ```
+  ///
+  /// An optional property that becomes nil writes a null. If the closure changes nothing, nothing is written. What
+  /// `SyncRecord.migrate` makes and removes is stored with what was changed.
+  ///
+  /// - Returns: the value as the transaction has it now.
+  /// - Throws: what the closure throws; then this call has changed nothing. `StrandlineError`: `.recordWasDeleted` and
+  ///   `.noSuchRecord` if the record does not live, because an edit must not be lost in silence; `.misuse` if the closure
+  ///   gives the value another ID; as `value(_:_:)` and `save(_:)`.
+  @discardableResult
+  public mutating func update<Value: SyncRecord>(
+    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line,
+    _ body: (inout Value) throws -> Void
+  ) throws -> Value {
+    let recordID = Value.recordID(id)
+    return try CallSite(fileID, line).run("updating record '\(recordID)'") {
+      let found = try requireLiving(recordID)
+      var value = try RecordDecoder.decode(type, from: found.record, PrototypeFields(type))
+      let before = try RecordEncoder.encode(value).byName
+      try body(&value)
+      try requireSameID(value, recordID, "update")
+      return try edit(value, RecordEncoder.encode(value).byName, from: before, found, nil, nil)
+    }
+  }
+
+  /// Begins a new life under a typed value's name, with all its fields.
+  ///
+  /// - Returns: the value, with its new version if the type has one.
+  /// - Throws: `StrandlineError` as `create(_:)` of a record; `.typeMismatch` if a property cannot be stored.
+  @discardableResult
+  public mutating func create<Value: SyncRecord>(
+    _ value: Value, fileID: String = #fileID, line: Int = #line
+  ) throws -> Value {
+    try CallSite(fileID, line).run("creating record '\(value.recordID)'") {
+      try put(value, RecordEncoder.encode(value), creating: true)
+    }
+  }
+
+  /// Deletes a typed value's record; false if it does not live.
+  @discardableResult
+  public mutating func delete<Value: SyncRecord>(
+    _ value: Value, fileID: String = #fileID, line: Int = #line
+  ) throws -> Bool { try delete(value.recordID, fileID: fileID, line: line) }
+
+  /// Deletes a record by its type and name; false if it does not live.
+  @discardableResult
+  public mutating func delete<Value: SyncRecord>(
+    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
+  ) throws -> Bool {
+    try delete(Value.recordID(id), fileID: fileID, line: line)
+  }
+
+  /// A typed value as this transaction sees it; nil if it does not live.
+  ///
+  /// - Throws: `StrandlineError` as `record(_:)`; `.typeMismatch` if the record's fields do not fit the type, `.missingField` if it
+  ///   lacks one.
+  public func value<Value: SyncRecord>(
+    _ type: Value.Type, _ id: Value.ID, fileID: String = #fileID, line: Int = #line
+  ) throws -> Value? {
+    let id = Value.recordID(id)
+    return try CallSite(fileID, line).run("reading record '\(id)'") {
+      guard let found = try findPlaced(id) else { return nil }
+      let (value, held) = try RecordDecoder.decodeHolding(type, from: found.record, PrototypeFields(type))
+      if let held { core.versions.note(held, HeldVersion.readNumber, at: found.lsn) }
+      return value
+    }
+  }
+
+  // MARK: How
+
+  /// Writes all fields of a value.
+  private mutating func put<Value: SyncRecord>(
+    _ value: Value, _ encoded: EncodedRecord, creating: Bool
+  ) throws -> Value {
+    let id = value.recordID
+    // Only a type with a prototype reads an absent field and a null as two things.
+    let keepsNulls = encoded.fields.contains { $0.value == nil } && Value.prototype != nil
+    if let current = try find(id) {
+      try put(merge(encoded, keepsNulls: keepsNulls, into: current, Value.self), creating: creating)
+    } else {
+      try putNew(
+        id, Value.recordType, keepsNulls ? encoded.fields : encoded.fields.filter { $0.value != nil },
+        parent: encoded.parent ?? nil, creating: creating)
+    }
+    guard case .some(let held) = encoded.version else { return value }
+    return try shown(asStored: id, Value.self, after: creating ? nil : held)
+  }
+
+  /// The record that lives, with a value's fields in it.
+  private func merge<Value: SyncRecord>(
+    _ encoded: EncodedRecord, keepsNulls: Bool, into record: Record, _ type: Value.Type
+  ) throws -> Record {
+    try requireType(Value.recordType, record)
+    var record = record
+    Value.migrate(&record)
+    for field in encoded.fields { record[field.name] = field.value }
+    if keepsNulls { record.nulls.formUnion(encoded.fields.lazy.filter { $0.value == nil }.map(\.name)) }
+    if case .some(let parent) = encoded.parent { record.parent = parent }
+    return record
+  }
+
+  /// Writes those fields of a value that differ from what they were.
+  ///
+  /// - Parameters:
+  ///   - fields: those of the value.
+  ///   - origin: what they were.
+  ///   - found: the record that lives.
+  ///   - rules: what becomes of a field that has changed in the store too; nil: what the value has.
+  ///   - held: the version that the value was read from.
+  private mutating func edit<Value: SyncRecord>(
+    _ value: Value, _ fields: [String: FieldValue?], from origin: [String: FieldValue?],
+    _ found: (record: Record, lsn: LSN), _ rules: TypeRules?, _ held: HeldVersion?
+  ) throws -> Value {
+    try requireType(Value.recordType, found.record)
+    var merged = found.record
+    Value.migrate(&merged)
+    let keepsNulls = fields.contains { $0.value == nil } && Value.prototype != nil
+    guard
+      EditMerge(value: fields, origin: origin, rules: rules, keepsNulls: keepsNulls).apply(to: &merged)
+    else { return try shown(asStored: found.record.id, Value.self, after: held) }
+    // Before anything is written: what cannot be read must not come of it.
+    _ = try RecordDecoder.decode(Value.self, from: merged, PrototypeFields(Value.self))
+    try put(merged, creating: false)
+    if let held { core.versions.note(held, held.saved(fields), at: core.projections.appliedLSN) }
+    return try shown(asStored: found.record.id, Value.self, after: held)
+  }
+
+  /// A value of a record that was just saved, or found unchanged.
+  private func shown<Value: SyncRecord>(
+    asStored id: RecordID, _ type: Value.Type, after previous: HeldVersion?
+  ) throws -> Value {
+    let (record, lsn) = try requireLiving(id)
+    let (value, held) = try RecordDecoder.decodeHolding(type, from: record, PrototypeFields(type))
+    if let held {
+      held.become(record, after: previous, at: lsn, ofTransaction: core.transactionStart)
+      core.versions.note(held, HeldVersion.readNumber, at: lsn)
+    }
+    return value
+  }
+
+  private func requireType(_ type: String, _ record: Record) throws {
+    guard record.type == type else {
+      throw StrandlineError(
+        .typeMismatch,
+        "record '\(record.id)' is a '\(record.type)' and cannot become a '\(type)': a record keeps its type for life; "
+          + "delete it and create it anew")
+    }
+  }
+
+  private func requireSameID<Value: SyncRecord>(_ value: Value, _ id: RecordID, _ call: String) throws {
+    guard value.recordID == id else {
+      throw StrandlineError(
+        .misuse,
+        "'\(call)' was given a value of record '\(value.recordID)' for one of record '\(id)': a record keeps its name; save "
+          + "the value under its new ID, and delete the old one")
+    }
+  }
+
+  /// Refuses a value of a life that is over.
+  private func requireSameLife(_ record: Record, _ held: HeldVersion) throws {
+    guard let births = held.births, let now = record.births, births.isDisjoint(with: now) else { return }
+    throw StrandlineError(
+      .recordWasDeleted,
+      "record '\(record.id)' was deleted since the value was read, and created anew: it is another life under the same name; "
+        + "read it again")
+  }
+
+  // MARK: Migration
+
+  /// Writes back what migration makes of a record.
+  ///
+  /// - Returns: whether it makes anything of it.
+  mutating func migrate<Value: SyncRecord>(_ id: RecordID, _ type: Value.Type) throws -> Bool {
+    guard let record = try find(id), let migrated = try record.migrated(to: type) else { return false }
+    try put(migrated, creating: false)
+    return true
+  }
+}
+
+extension Record {
+  /// What migration makes of it; nil if it leaves it as it is.
+  ///
+  /// - Throws: `.typeMismatch` or `.missingField` if the type cannot read the record even so.
+  func migrated<Value: SyncRecord>(to type: Value.Type) throws -> Record? {
+    _ = try RecordDecoder.decode(type, from: self, PrototypeFields(type))
+    var migrated = self
+    Value.migrate(&migrated)
+    return migrated.isUnchanged(since: self) ? nil : migrated
+  }
+}

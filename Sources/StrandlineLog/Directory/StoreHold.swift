@@ -1,0 +1,207 @@
+// What a writer keeps open of its store as long as it writes it: the folder, LOCK and CONTROL; and whether they are still
+// what lies at the store's path.
+//
+// Everything is written through them, so a folder that was moved or removed takes the writer along, and a store that has
+// taken its place is never written by it. But an app that writes into a folder that nobody finds any more, or into files
+// that another copy was put over, has to hear of it: so a writer looks, a fifth of a second apart at the most while it
+// commits, and before each larger step. From the first look that finds another store, nothing is written.
+//
+// Locks: the one around CONTROL is held during a write; the one around what was found for a moment, taken after it.
+
+import StrandlineSystem
+import Synchronization
+
+/// How often a writer looks.
+package enum StoreLook {
+  /// No commit is further behind the last look than this.
+  package static let milliseconds = 200
+}
+
+/// The open files of a store that this process writes.
+final class StoreHold: Sendable {
+  let directory: StoreDirectory
+  private let storeUUID: [UInt8]
+  private let lock: any FileLock
+  private let control: any File
+  /// Held by the thread that writes CONTROL, or compares it.
+  private let bounding: Mutex<ControlFile>
+  /// Why nothing is written any more.
+  private let found = Mutex<LogError?>(nil)
+  private let isReplaced = Atomic<Bool>(false)
+  private let isClaimed = Atomic<Bool>(false)
+  /// By the monotonic clock: when the last look found that all is well.
+  private let lastLook: Atomic<UInt64>
+
+  /// - Parameters:
+  ///   - control: open for writing.
+  ///   - slots: what was read from it, or written into it.
+  init(
+    _ directory: StoreDirectory, storeUUID: [UInt8], lock: any FileLock, control: any File, slots: ControlFile,
+    now: UInt64
+  ) {
+    self.directory = directory
+    self.storeUUID = storeUUID
+    self.lock = lock
+    self.control = control
+    bounding = Mutex(slots)
+    lastLook = Atomic(now)
+  }
+
+  /// Takes the store's path for this process. The caller has the lock.
+  ///
+  /// - Throws: `.held` if a part of this process has a store open that was there before this one.
+  func claim() throws(LogError) {
+    guard directory.place.fileSystem.openStores.add(directory.place.path) else { throw Self.isOpen(directory.place) }
+    isClaimed.store(true, ordering: .releasing)
+  }
+
+  /// A store whose folder was moved or removed, and that this process has open at a path.
+  static func isOpen(_ place: StorePlace) -> LogError {
+    LogError(
+      .held,
+      "another part of this process still writes the store that lay at '\(place.path)' before its folder was moved or "
+        + "removed; close it there", file: place.path)
+  }
+
+  /// Gives the path and the lock back, in this order: who finds the lock free may take the path. A second call does nothing.
+  func release() {
+    if isClaimed.exchange(false, ordering: .acquiringAndReleasing) {
+      directory.place.fileSystem.openStores.remove(directory.place.path)
+    }
+    control.close()
+    lock.unlock()
+  }
+
+  // MARK: CONTROL
+
+  /// Writes a bound, unless CONTROL promises more. When this returns, what CONTROL promises is on the medium.
+  func write(_ bound: LogBound) throws(SystemError) {
+    try bounding.withLock { slots throws(SystemError) in
+      let current = slots.current.bound
+      guard bound.isAhead(of: current) || slots.isRaised else { return }
+      try slots.write(bound.isAhead(of: current) ? bound : current, to: control)
+    }
+  }
+
+  /// Writes a bound without a sync, if it is ahead of the last one: readers find then what is durable up to there.
+  func raise(_ bound: LogBound) throws(SystemError) {
+    try bounding.withLock { slots throws(SystemError) in
+      guard bound.isAhead(of: slots.current.bound) else { return }
+      try slots.raise(bound, to: control)
+    }
+  }
+
+  // MARK: Whether it is still there
+
+  /// What was found instead of the store; nil as long as nothing was.
+  var replacement: LogError? { isReplaced.load(ordering: .acquiring) ? found.withLock { $0 } : nil }
+
+  /// Looks, if the last look is a fifth of a second ago.
+  ///
+  /// - Throws: `.replaced`, also if an earlier look has found it.
+  func checkIfDue(now: UInt64) throws(LogError) {
+    if let replacement { throw replacement }
+    guard now &- lastLook.load(ordering: .relaxed) >= UInt64(StoreLook.milliseconds) * 1_000_000 else { return }
+    try check(now: now)
+  }
+
+  /// Looks.
+  ///
+  /// - Throws: `.replaced`, also if an earlier look has found it.
+  func check(now: UInt64) throws(LogError) {
+    if let replacement { throw replacement }
+    let replacement: Replacement?
+    do throws(SystemError) {
+      replacement = try look()
+    } catch {
+      // A look that fails says nothing about the folder. What is written goes to the files that are held, and the next
+      // commit looks again.
+      return
+    }
+    guard let replacement else { return lastLook.store(now, ordering: .relaxed) }
+    let error = replacement.error(directory.place.path)
+    found.withLock { $0 = error }
+    isReplaced.store(true, ordering: .releasing)
+    throw error
+  }
+
+  /// What has taken the store's place; nil if nothing has.
+  private func look() throws(SystemError) -> Replacement? {
+    let (heldLock, heldControl) = (try lock.identity(), try control.identity())
+    let here: StoreDirectory
+    do throws(SystemError) {
+      here = try directory.place.open()
+    } catch {
+      guard error.isAbsent || error.isNotDirectory else { throw error }
+      return heldLock.links == 0 ? .removed : .moved
+    }
+    let lockHere = try here.folder.identity(of: LogFormat.lockName)
+    let controlHere = try here.folder.identity(of: LogFormat.controlName)
+    if heldLock.links == 0 || heldControl.links == 0 {
+      return lockHere == nil && controlHere == nil ? .removed : .anotherInPlaceOfRemoved
+    }
+    if let lockHere, let controlHere, lockHere.isSame(as: heldLock), controlHere.isSame(as: heldControl) {
+      return try bounding.withLock { slots throws(SystemError) in try slots.isIn(control) } ? nil : .overwritten
+    }
+    guard lockHere != nil || controlHere != nil else { return .moved }
+    // Network drives and drives of other systems change numbers, so what lies there has the last word.
+    return try isThisStore(here) ? nil : .anotherInPlaceOfMoved
+  }
+
+  /// Whether MANIFEST and CONTROL at the path are this store's, as this writer has written them.
+  private func isThisStore(_ here: StoreDirectory) throws(SystemError) -> Bool {
+    do throws(LogError) {
+      guard try Manifest.read(here).storeUUID == storeUUID else { return false }
+      let slots = try ControlFile.read(here)
+      return bounding.withLock { $0.current == slots.current }
+    } catch {
+      if let cause = error.underlying, !cause.isAbsent { throw cause }
+      return false
+    }
+  }
+
+  /// What has become of a store that is being written.
+  private enum Replacement {
+    /// Its files have no name any more, and nothing lies at its path.
+    case removed
+    /// Its files have no name any more, and others lie at its path.
+    case anotherInPlaceOfRemoved
+    /// Nothing lies at its path; its files lie somewhere else.
+    case moved
+    /// Other files lie at its path; its own lie somewhere else.
+    case anotherInPlaceOfMoved
+    /// Its files have other bytes than this writer has written.
+    case overwritten
+
+    func error(_ path: String) -> LogError {
+      let words =
+        switch self {
+        case .removed:
+          "the store at '\(path)' was removed while it was open for writing: what was acknowledged is lost with it, but "
+            + "for what a backup or a server has"
+        case .anotherInPlaceOfRemoved:
+          "the store at '\(path)' was removed while it was open for writing, and other files lie there now: what was "
+            + "acknowledged is lost with it, but for what they, a backup or a server have"
+        case .moved:
+          "the store was moved away from '\(path)' while it was open for writing: what was acknowledged is whole where it "
+            + "lies now, and is lost if it was removed since"
+        case .anotherInPlaceOfMoved:
+          "the store was moved away from '\(path)' while it was open for writing, and another one lies there now: what was "
+            + "acknowledged is whole where it was moved to, and is not in the one at this path"
+        case .overwritten:
+          "another copy was put over the files of the store at '\(path)' while it was open for writing: what was "
+            + "acknowledged since that copy was made may be lost"
+        }
+      return LogError(
+        .replaced, "\(words); nothing was written to what lies there now; close this store, and open what is there",
+        file: path, underlying: .stale("open", path))
+    }
+  }
+}
+
+extension LogBound {
+  /// Whether it promises more.
+  func isAhead(of other: LogBound) -> Bool {
+    lsn > other.lsn || (lsn == other.lsn && segmentID == other.segmentID && end > other.end)
+  }
+}

@@ -1,0 +1,144 @@
+// The rule about names: those of records, zones and owners, and the server's tags, are compared by their bytes, so none is a text
+// that is the key of a table, and none is compared by Swift's `==`, to which "café" in two spellings is one.
+
+extension Rules {
+  /// The targets that hold names of records.
+  private static let namingTargets: Set<String> = [
+    "Strandline", "StrandlineCloudKit", "StrandlineServer", "StrandlineTesting", "StrandlineSyncProofs",
+    "StrandlineCLI",
+  ]
+
+  /// What is kept by the name of a field or type, and so by ASCII: `WireName` lets no other name in.
+  private static let keptByField = [
+    "FieldValue", "FieldStamp", "(FieldStamp", "FieldRule", "FieldKind", "TypeSchema", "TypeRules",
+  ]
+
+  /// Files of Sources whose tables have texts as keys that are no names of records, zones and owners.
+  static let textKeys: [String: String] = [
+    "Strandline/Store/Queries/IndexPlan.swift": "fields",
+    "Strandline/Events/EncodedFields.swift": "fields",
+    "Strandline/Events/EventSource.swift": "fields",
+    "Strandline/Events/Version.swift": "fields",
+    "Strandline/Events/CloudEvents.swift": "fields",
+    "Strandline/Model/RecordText.swift": "fields",
+    "Strandline/Model/Record.swift": "fields",
+    "Strandline/Model/SortedJSON.swift": "the keys of an app's own JSON",
+    "Strandline/Store/WriteTransaction.swift": "fields",
+    "Strandline/Sync/IntakeDecision.swift": "fields",
+    "Strandline/Sync/ConflictMerge.swift": "fields",
+    "Strandline/Sync/Intake.swift": "fields",
+    "Strandline/Sync/Join.swift": "fields",
+    "Strandline/Sync/SyncMachine+Uploading.swift": "fields",
+    "Strandline/Sync/SyncEngine.swift": "words of a table in the code",
+    "Strandline/Sync/SyncMachine.swift": "words of a table in the code",
+    "Strandline/Projections/Projections+Invariants.swift": "types",
+    "Strandline/Projections/LivingCounts.swift": "types",
+    "Strandline/Projections/DurableChanges.swift": "types",
+    "StrandlineCloudKit/HTTP/HTTPRequestWriter.swift": "headers",
+    "StrandlineServer/ServerAnswer.swift": "API tokens, ASCII",
+    "StrandlineServer/LocalServer.swift": "API tokens, ASCII",
+    "StrandlineServer/ServerState.swift": "types and fields, which the server takes in ASCII alone",
+    "StrandlineServer/CloudServer.swift": "API tokens, and the paths of requests",
+    "StrandlineServer/HTTP/HTTPAccess.swift": "hosts",
+    "StrandlineCLI/Bench/WireBench+Foundation.swift": "fields",
+    "StrandlineCLI/Bench/WireBench+Store.swift": "rows of a benchmark",
+    "StrandlineCLI/Bench/StoreBench.swift": "rows of a benchmark",
+    "StrandlineCLI/Bench/WireBench.swift": "rows of a benchmark",
+    "StrandlineCLI/Bench/SyncBench.swift": "rows of a benchmark",
+    "StrandlineCLI/Bench/ServerBench.swift": "rows of a benchmark",
+    "StrandlineCLI/Records/EventView.swift": "the keys of a line",
+    "StrandlineCLI/Records/JSONValue.swift": "the keys of a line",
+    "StrandlineCLI/Proofs/KillLoop.swift": "words of a table in the code",
+    "StrandlineCLI/Proofs/LocalRecords.swift": "the keys of a file of the system",
+    "StrandlineCLI/Commands/LogDumpCommand.swift": "kinds of events",
+    "StrandlineCLI/Commands/PendingCommand.swift": "the keys of a line",
+    "StrandlineCLI/Commands/WhyCommand.swift": "the keys of a line",
+    "StrandlineCLI/Commands/SimulateCommand.swift": "the keys of a line",
+    "StrandlineCLI/Commands/WatchCommand.swift": "the keys of a line",
+    "StrandlineCLI/Commands/HistoryCommand.swift": "the keys of a line",
+    "StrandlineCLI/Commands/ServeCommand.swift": "API tokens, ASCII",
+    "StrandlineCLI/Commands/BenchCommand.swift": "options",
+    "StrandlineCLI/Commands/QueryCommand.swift": "signs of comparison",
+    "StrandlineCLI/Commands/DemoCommand.swift": "the keys of a line, and fields",
+    "StrandlineCLI/CommandLine/Arguments.swift": "options",
+  ]
+
+  /// Files of Sources that compare by `==` what is called a name, an owner or a tag and is none of these.
+  static let comparedTexts: [String: String] = [
+    "Strandline/Events/NewLife.swift": "fields",
+    "Strandline/Store/WriteTransaction.swift": "fields",
+    "Strandline/Sync/UploadQueue+Kept.swift": "both are of the type CloudName",
+    "Strandline/Runs/BlockCache.swift": "numbers",
+    "StrandlineServer/CloudServer+Modify.swift": "fields",
+    "StrandlineTesting/World/WorldFaults.swift": "groups of faults",
+    "StrandlineCLI/Commands/ZonesCommand.swift": "verbs",
+    "StrandlineCLI/Commands/SimulateCommand+Fleet.swift": "curves of a plot",
+    "StrandlineCLI/CommandLine/Arguments.swift": "options",
+    "StrandlineCLI/CommandLine/Command.swift": "verbs",
+  ]
+
+  /// Tables with texts as keys.
+  static func namesAreNoTextKeys(_ source: SourceText) -> [String] {
+    guard isAsked(source), textKeys[inSources(source)] == nil else { return [] }
+    return source.findings("a text as a key: make it a CloudName, or say in `textKeys` what it is", where: hasTextKey)
+  }
+
+  /// Comparisons of names by `==`.
+  static func namesAreComparedByBytes(_ source: SourceText) -> [String] {
+    guard isAsked(source), comparedTexts[inSources(source)] == nil else { return [] }
+    return source.findings(
+      "a name compared by Unicode: use equalsUTF8 or CloudName, or say in `comparedTexts` what it is",
+      where: comparesAName)
+  }
+
+  /// Rows of the two tables that nothing needs any more.
+  static func unneededExceptions(_ sources: [SourceText]) -> [String] {
+    func unneeded(_ table: [String: String], _ isNeeded: (Substring) -> Bool) -> [String] {
+      table.keys.sorted().filter { path in
+        !sources.contains { inSources($0) == path && $0.codeLines.contains(where: isNeeded) }
+      }
+    }
+    return unneeded(textKeys, hasTextKey) + unneeded(comparedTexts, comparesAName)
+  }
+
+  private static func isAsked(_ source: SourceText) -> Bool {
+    source.path.hasPrefix("Sources/") && namingTargets.contains(source.target)
+  }
+
+  private static func inSources(_ source: SourceText) -> String { String(source.path.dropFirst("Sources/".count)) }
+
+  private static func hasTextKey(_ line: Substring) -> Bool {
+    if line.contains("Set<String>") || line.contains("Dictionary<String") { return true }
+    return line.split(separator: "[String: ", omittingEmptySubsequences: false).dropFirst().contains { value in
+      !keptByField.contains { value.hasPrefix($0) }
+    } || line.contains("[String:[")
+  }
+
+  private static func comparesAName(_ line: Substring) -> Bool {
+    let names: Set<Substring> = [
+      "name", "owner", "zoneName", "recordName", "ownerRecordName", "changeTag", "parent", "user",
+    ]
+    let words = line.split(separator: " ")
+    for (place, word) in words.enumerated() where (word == "==" || word == "!=") && place > 0 && place + 1 < words.count
+    {
+      let (left, right) = (words[place - 1], words[place + 1])
+      // A constant of the code, nil, a case, or a literal, of which nothing is left.
+      guard let first = right.first, first.isLetter || first == "$" || first == "(", !first.isUppercase,
+        !right.hasPrefix("nil")
+      else { continue }
+      if left.contains("CloudName(") || left.contains("Key(") { continue }
+      if isMember(left, names) || isMember(right, names) { return true }
+    }
+    return false
+  }
+
+  /// Whether an expression ends with one of these members, `x.name`. A name alone may be anything, and so may the result of a
+  /// call or a subscript.
+  private static func isMember(_ side: Substring, _ names: Set<Substring>) -> Bool {
+    guard side.contains("."), let last = side.split(separator: ".").last, !last.contains("("), !last.contains("[")
+    else {
+      return false
+    }
+    return last.words.last.map(names.contains) == true
+  }
+}

@@ -1,0 +1,165 @@
+// A log is reached through its folder: a folder that is moved takes its writer along, and what lies at its path afterwards is
+// never written. And what CONTROL says of a group is there before its writers hear of it.
+
+import StrandlineHost
+import StrandlineLog
+import StrandlineLogProofs
+import StrandlineSimulation
+import StrandlineSystem
+import StrandlineTestSupport
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(30))) struct `A folder that is replaced while it is written` {
+  @Test func `is never the one that is written, at any call of any operation`() throws {
+    var campaign = try ReplacedFolders()
+    try campaign.run()
+    #expect(campaign.cases > 500 && campaign.powerCuts > 50, "\(campaign.cases) \(campaign.powerCuts)")
+  }
+
+  private var publishing: LogOptions {
+    var options = tiny
+    options.publishesGroups = true
+    return options
+  }
+
+  @Test func `is not taken for another one whose log is at its path`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk)
+    try log.write(body(1))
+    try disk.rename(storePath, to: "/moved")
+    let error = logError { _ = try openLog(disk, seed: 8) }
+    #expect(error?.code == .held && error?.message.contains("still writes") == true, "\(error as Any)")
+    let closing = logError { try log.close() }
+    #expect(closing?.code == .replaced && closing?.message.contains("moved away") == true, "\(closing as Any)")
+    // Now it may.
+    let other = try openLog(disk, seed: 8)
+    #expect(other.isNew)
+    // A second end of the first one gives back nothing of the second one's.
+    try log.close()
+    #expect(logError { _ = try openLog(disk, seed: 9) }?.code == .held)
+    try other.close()
+  }
+
+  @Test func `is told to a reader, for which nothing new comes any more`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk, options: publishing)
+    try log.write(body(1))
+    let reader = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 8))
+    try reader.poll { _ in }
+    disk.remount()
+    try reader.poll { _ in }
+    try disk.rename(storePath, to: "/moved")
+    #expect(logError { try reader.poll { _ in } }?.code == .replaced)
+    #expect(try reader.read(1).body == body(1))
+    try log.write(body(2))
+    #expect(throws: LogError.self) { try log.close() }
+    let other = try openLog(disk, seed: 9)
+    try other.write(body(3))
+    #expect(logError { try reader.poll { _ in } }?.code == .replaced)
+    try other.close()
+  }
+
+  /// The trial of a process that changes its directory.
+  @Test func `is the one that a relative path named at open, wherever the process is later`() throws {
+    let disk = SimulatedDisk()
+    for folder in ["/a", "/b"] { try disk.makeDirectory(folder) }
+    let process = WanderingProcess(disk)
+    let there = try openLog(disk, path: "/b/n.strand")
+    try there.write(body(1))
+    try there.close()
+    let before = disk.paths.filter { $0.hasPrefix("/b/") }.map { disk.peek($0) }
+    let log = try openLog(process, path: "n.strand")
+    #expect(log.path == "/a/n.strand")
+    process.directory.withLock { $0 = "/b" }
+    for number in 0..<60 { try log.write(body(number, count: 700)) }
+    try log.close()
+    #expect(disk.paths.filter { $0.hasPrefix("/b/") }.map { disk.peek($0) } == before)
+    var seen = 0
+    try openLog(disk, seed: 9, path: "/a/n.strand") { _ in seen += 1 }.close()
+    #expect(seen == 60)
+  }
+
+  @Test func `makes a look that fails stop nothing`() throws {
+    let disk = SimulatedDisk()
+    let faults = FaultInjector(disk)
+    let clock = SimulatedClock()
+    let log = try Log.open(
+      at: storePath, role: .store, options: publishing,
+      environment: SystemEnvironment(fileSystem: faults, clock: clock, random: SeededRandom(seed: 3))
+    ) { _ in }
+    try log.write(body(1))
+    faults.plan(DiskFault([.folder, .identity], isSticky: true, error: .device("", "")))
+    clock.advance(milliseconds: 1_000)
+    try log.write(body(2))
+    try log.close()
+    faults.clear()
+    #expect(try recovered(disk) == [body(1), body(2)])
+  }
+}
+
+@Suite(.timeLimit(.minutes(30))) struct `What a writer was told` {
+  @Test func `is found by whoever opens or polls after it, though no time passes`() throws {
+    let disk = SimulatedDisk()
+    var options = tiny
+    options.publishesGroups = true
+    let log = try openLog(disk, options: options)
+    let early = try LogReader.open(at: storePath, environment: .simulated(disk, seed: 8))
+    var seen: [[UInt8]] = []
+    for number in 0..<60 {
+      try log.write(body(number))
+      try early.poll { seen.append($0.body) }
+      #expect(seen.count == number + 1 && seen.last == body(number))
+      var fresh: [[UInt8]] = []
+      try LogReader.open(at: storePath, environment: .simulated(disk, seed: 9)).poll { fresh.append($0.body) }
+      #expect(fresh == seen)
+      #expect(try bound(disk).lsn == UInt64(number + 1))
+    }
+    try log.close()
+  }
+
+  @Test func `is not shown before it is durable`() throws {
+    let disk = SimulatedDisk()
+    let slow = DiskWithSlowSync(disk)
+    var options = tiny
+    options.publishesGroups = true
+    let log = try openLog(slow, options: options)
+    try log.write(body(1))
+    slow.duringNextSync {
+      do {
+        var seen = 0
+        try LogReader.open(at: storePath, environment: .simulated(disk, seed: 9)).poll { _ in seen += 1 }
+        #expect(seen == 1)
+      } catch { Issue.record("the reader met \(error)") }
+    }
+    try log.write(body(2))
+    try log.close()
+  }
+
+  @Test(arguments: Campaign.seeds(1...60))
+  func `is there after a power cut that tears what CONTROL says of it`(seed: UInt64) throws {
+    let disk = SimulatedDisk()
+    var options = tiny
+    options.publishesGroups = true
+    let log = try openLog(disk, options: options, seed: seed)
+    let random = SeededRandom(seed: seed)
+    var bodies: [[UInt8]] = []
+    for number in 0..<Int(3 + random.below(40)) {
+      bodies.append(body(number, count: 20 + Int(random.below(400))))
+      try log.write(bodies[number])
+      let image = disk.imageAfterCrash(using: SeededRandom(seed: random.next()))
+      #expect(try recovered(image) == bodies)
+    }
+    try log.close()
+  }
+}
+
+/// A process that changes its directory.
+private final class WanderingProcess: ForwardingFileSystem {
+  let base: any FileSystem
+  let directory = Mutex("/a")
+  init(_ base: any FileSystem) { self.base = base }
+  func absolutePath(_ path: String) throws(SystemError) -> String {
+    path.hasPrefix("/") ? path : directory.withLock { $0 } + "/" + path
+  }
+}

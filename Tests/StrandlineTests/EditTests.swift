@@ -1,0 +1,365 @@
+// Edits of typed values: an update writes what its closure changed, and a save of a value that was read a while ago what was
+// changed in it since. Method: fields under each rule, changed on both sides between read and save, once and several times.
+
+import Foundation
+import Strandline
+import StrandlineSimulation
+import StrandlineTesting
+import Testing
+
+private struct Item: SyncRecord, Hashable {
+  var id = "n"
+  var version = RecordVersion()
+  var title = ""
+  var body: String?
+  var tags: Set<String> = []
+  var opens = 0
+  var best = 0
+  var fixed = ""
+  var parent: Parent<Item>?
+}
+
+/// The same records, without a version.
+private struct Plain: SyncRecord, Equatable {
+  static let recordType = "Item"
+  var id = "n"
+  var title = ""
+  var body: String?
+  var tags: Set<String> = []
+  var opens = 0
+}
+
+private func open(_ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1) async throws -> RecordStore {
+  var configuration = SyncConfiguration.simulated(SimulatedCloud())
+  configuration.isAutomatic = false
+  configuration.conflicts["Item"].fields = [
+    "tags": .union, "opens": .counter, "best": .greatest, "fixed": .serverWins,
+  ]
+  return try await RecordStore.open(
+    at: "/store", syncing: configuration, environment: .simulated(disk: disk, seed: seed))
+}
+
+private func error(_ body: () async throws -> Void) async -> StrandlineError? {
+  do { try await body() } catch { return error as? StrandlineError }
+  return nil
+}
+
+extension RecordStore {
+  fileprivate func item() throws -> Item { try #require(try value(Item.self, "n")) }
+
+  /// When each field was written last.
+  fileprivate func stamps() throws -> [String: FieldStamp] {
+    try core.withLock { try $0.view(RecordID("n"))?.version.stamp.fields ?? [:] }
+  }
+
+  /// A change by someone else.
+  fileprivate func change(_ body: (inout Item) -> Void) async throws { try await update(Item.self, "n", body) }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct UpdateTests {
+  @Test func `an update writes what the closure changed, and nothing else`() async throws {
+    let store = try await open()
+    var record = Record(type: "Item", id: RecordID("n"), fields: ["title": "a", "opens": 1, "unknown": "kept"])
+    record["tags"] = .list(.strings, ["z", "a"])
+    record["best"] = 0
+    record["fixed"] = ""
+    try await store.write { try $0.save(record) }
+    let before = try store.stamps()
+    let (item, receipt) = try await store.update(Item.self, "n") { item in
+      item.body = "new"
+      item.opens += 1
+    }
+    let after = try store.stamps()
+    #expect(Set(after.keys.filter { after[$0] != before[$0] }) == ["body", "opens"])
+    #expect(item == Item(title: "a", body: "new", tags: ["a", "z"], opens: 2) && receipt.lsns != nil)
+    let stored = try #require(try store.record(RecordID("n")))
+    #expect(stored["unknown"] == "kept" && stored["tags"] == .list(.strings, ["z", "a"]) && stored["version"] == nil)
+  }
+
+  @Test func `an update that changes nothing writes nothing`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a")) }
+    #expect(try await store.update(Item.self, "n") { $0.title = "a" }.receipt.lsns == nil)
+    #expect(try store.updateBlocking(Item.self, "n") { _ in }.receipt.lsns == nil)
+  }
+
+  @Test func `an update that removes a value writes a null, and moves below another parent`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(body: "old")) }
+    try await store.update(Item.self, "n") { $0.body = nil }
+    #expect(try store.item().body == nil && store.stamps()["body"] != nil)
+    try await store.update(Item.self, "n") { $0.parent = Parent(id: "top") }
+    #expect(try store.record(RecordID("n"))?.parent == "top")
+    try await store.update(Item.self, "n") { $0.title = "below" }
+    #expect(try store.record(RecordID("n"))?.parent == "top")
+    try await store.update(Item.self, "n") { $0.parent = nil }
+    #expect(try store.record(RecordID("n"))?.parent == nil)
+  }
+
+  @Test func `a closure that throws changes nothing, and the transaction may go on`() async throws {
+    struct Refusal: Error {}
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a")) }
+    await #expect(throws: Refusal.self) { try await store.update(Item.self, "n") { _ in throw Refusal() } }
+    try await store.write { tx in
+      do {
+        try tx.update(Item.self, "n") { item in
+          item.title = "lost"
+          throw Refusal()
+        }
+      } catch is Refusal {}
+      try tx.update(Item.self, "n") { $0.body = "written" }
+    }
+    #expect(try store.item() == Item(title: "a", body: "written"))
+  }
+
+  @Test func `an update of what does not live, or to another ID, throws`() async throws {
+    let store = try await open()
+    #expect(await error { try await store.update(Item.self, "n") { $0.title = "x" } }?.code == .noSuchRecord)
+    try await store.write { try $0.save(Item()) }
+    let other = await error { try await store.update(Item.self, "n") { $0.id = "other" } }
+    #expect(other?.code == .misuse && other?.message.contains("keeps its name") == true)
+    try await store.write { try $0.delete(Item.self, "n") }
+    let deleted = await error { try await store.update(Item.self, "n") { $0.title = "x" } }
+    #expect(deleted?.code == .recordWasDeleted && deleted?.location?.contains("EditTests") == true)
+    #expect(try store.value(Item.self, "n") == nil)
+  }
+}
+
+@Suite(.timeLimit(.minutes(30)))
+struct VersionedSaveTests {
+  @Test func `a value that a screen has held erases nothing that others changed`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a", tags: ["x"], opens: 5, best: 10)) }
+    var held = try store.item()
+    try await store.change { item in
+      item.body = "by another"
+      item.tags.insert("y")
+      item.opens += 10
+      item.best = 20
+      item.parent = Parent(id: "top")
+    }
+    held.title = "b"
+    held.tags = ["z"]
+    held.opens += 1
+    held.best = 15
+    let saved = try await store.write { [held] in try $0.save(held) }.value
+    let expected = Item(
+      title: "b", body: "by another", tags: ["y", "z"], opens: 16, best: 20, parent: Parent(id: "top"))
+    #expect(try saved == expected && store.item() == expected)
+  }
+
+  @Test func `where both changed a field, the save is the later write, unless a rule says otherwise`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a", body: "a", opens: 1, fixed: "a")) }
+    var held = try store.item()
+    try await store.change { item in
+      item.title = "theirs"
+      item.body = nil
+      item.opens = 2
+      item.fixed = "theirs"
+    }
+    (held.title, held.body, held.opens, held.fixed) = ("mine", "mine", 2, "mine")
+    try await store.write { [held] in try $0.save(held) }
+    // Both have counted one, so it is two more, though their numbers are equal.
+    #expect(try store.item() == Item(title: "mine", body: "mine", opens: 3, fixed: "theirs"))
+  }
+
+  @Test func `what is saved from one version again and again is one edit`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a", opens: 5)) }
+    var held = try store.item()
+    held.opens = 6
+    try await store.write { [held] in try $0.save(held) }
+    #expect(try store.item().opens == 6)
+    held.opens = 7
+    try await store.write { [held] in try $0.save(held) }
+    #expect(try store.item().opens == 7)
+    // Others count, and change the title; the screen, which has not read again, counts and puts the body in.
+    try await store.change { item in
+      item.opens += 100
+      item.title = "theirs"
+    }
+    held.opens = 8
+    held.body = "mine"
+    try await store.write { [held] in try $0.save(held) }
+    #expect(try store.item() == Item(title: "theirs", body: "mine", opens: 108))
+    let unchanged = try await store.write { [held] in try $0.save(held) }
+    #expect(unchanged.lsns == nil)
+  }
+
+  @Test func `what is put back from one version is put back`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(fixed: "off")) }
+    var held = try store.item()
+    for state in ["on", "off", "on", "off"] {
+      held.fixed = state
+      try await store.write { [held] in try $0.save(held) }
+      #expect(try store.item().fixed == state)
+    }
+  }
+
+  @Test func `copies of one value, saved one after the other, keep each other's edits`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a", tags: ["x"], opens: 5)) }
+    let list = try store.item()
+    var (detail, swiped) = (list, list)
+    detail.title = "b"
+    detail.opens = 6
+    try await store.write { [detail] in try $0.save(detail) }
+    swiped.body = "done"
+    try await store.write { [swiped] in try $0.save(swiped) }
+    detail.tags = []
+    try await store.write { [detail] in try $0.save(detail) }
+    #expect(try store.item() == Item(title: "b", body: "done", tags: [], opens: 6))
+  }
+
+  @Test func `a value goes on with the version that its save returned`() async throws {
+    let store = try await open()
+    // A new value is written whole, and has a version from then on.
+    var item = try await store.write { try $0.save(Item(title: "a", opens: 1)) }.value
+    for number in 2...20 {
+      try await store.change { $0.opens += 100 }
+      item.opens += 1
+      item.body = "\(number)"
+      item = try await store.write { [item] in try $0.save(item) }.value
+    }
+    #expect(try store.item() == item && item == Item(title: "a", body: "20", opens: 20 + 19 * 100))
+    try await store.write { try $0.delete(Item.self, "n") }
+    item = try await store.write { try $0.create(Item(title: "again")) }.value
+    try await store.change { $0.body = "theirs" }
+    item.title = "b"
+    try await store.write { [item] in try $0.save(item) }
+    #expect(try store.item() == Item(title: "b", body: "theirs"))
+  }
+
+  @Test func `a transaction that fails takes its versions back`() async throws {
+    struct Refusal: Error {}
+    let disk = SimulatedDisk()
+    let store = try await open(disk)
+    try await store.write { try $0.save(Item(title: "a", opens: 5)) }
+    var held = try store.item()
+    held.opens = 6
+    await #expect(throws: Refusal.self) {
+      try await store.write { tx in
+        held = try tx.save(held)
+        held = try tx.save(held)
+        throw Refusal()
+      }
+    }
+    disk.capacity = disk.usedBytes
+    #expect(await error { try await store.write { tx in held = try tx.save(held) } }?.code == .diskFull)
+    disk.capacity = nil
+    try await store.change { $0.title = "b" }
+    held = try await store.write { [held] in try $0.save(held) }.value
+    #expect(try store.item() == Item(title: "b", opens: 6) && held == store.item())
+    // The same where the value was new.
+    var new = Item(id: "new", title: "a")
+    await #expect(throws: Refusal.self) {
+      try await store.write { tx in
+        new = try tx.save(new)
+        throw Refusal()
+      }
+    }
+    try await store.write { [new] in try $0.save(new) }
+    #expect(try store.value(Item.self, "new") == new)
+    // What was read in such a transaction says nothing that the store has ever held.
+    var read: Item?
+    await #expect(throws: Refusal.self) {
+      try await store.write { tx in
+        try tx.update(Item.self, "n") { $0.title = "never" }
+        read = try tx.value(Item.self, "n")
+        throw Refusal()
+      }
+    }
+    let stray = try #require(read)
+    #expect(await error { try await store.write { try $0.save(stray) } }?.code == .misuse)
+  }
+
+  @Test func `a value of a life that is over is not saved`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a")) }
+    var held = try store.item()
+    held.title = "b"
+    try await store.write { try $0.delete(Item.self, "n") }
+    #expect(await error { try await store.write { [held] in try $0.save(held) } }?.code == .recordWasDeleted)
+    try await store.write { try $0.create(Item(title: "new")) }
+    let again = await error { try await store.write { [held] in try $0.save(held) } }
+    #expect(again?.code == .recordWasDeleted && again?.message.contains("another life") == true)
+    #expect(try store.item().title == "new")
+  }
+
+  @Test func `neither compaction nor a reopening takes what a value was`() async throws {
+    let disk = SimulatedDisk()
+    var store = try await open(disk)
+    try await store.write { try $0.save(Item(title: "a", opens: 5)) }
+    var held = try store.item()
+    for number in 1...50 { try await store.change { $0.opens = 5 + number } }
+    try await store.compact(keeping: .latest)
+    try await store.close()
+    store = try await open(disk, seed: 2)
+    held.opens += 1
+    try await store.write { [held] in try $0.save(held) }
+    #expect(try store.item().opens == 56)
+  }
+
+  @Test func `a version says nothing of its value, and no data holds it`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a")) }
+    let read = try store.item()
+    #expect(read == Item(title: "a") && read.hashValue == Item(title: "a").hashValue)
+    #expect(try store.record(RecordID("n"))?.fields["version"] == nil)
+    let data = try JSONEncoder().encode(read)
+    let back = try JSONDecoder().decode(Item.self, from: data)
+    #expect(back == read)
+    #expect(throws: DecodingError.self) { try JSONDecoder().decode(RecordVersion.self, from: Data("1".utf8)) }
+    // So it is written whole.
+    try await store.change { $0.body = "theirs" }
+    try await store.write { try $0.save(back) }
+    #expect(try store.item().body == nil)
+  }
+
+  @Test func `an optional version is one too`() async throws {
+    struct Other: SyncRecord {
+      static let recordType = "Item"
+      var id = "n"
+      var version: RecordVersion?
+      var title = ""
+      var body: String?
+    }
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a")) }
+    var held = try #require(try store.value(Other.self, "n"))
+    try await store.change { $0.body = "theirs" }
+    held.title = "b"
+    let saved = try await store.write { [held] in try $0.save(held) }.value
+    #expect(saved.body == "theirs" && saved.version != nil)
+    held.version = nil
+    try await store.write { [held] in try $0.save(held) }
+    #expect(try store.item().body == nil)
+  }
+
+  @Test func `a save from the value of before is the same for a type without a version`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a", tags: ["x"], opens: 5)) }
+    let old = try #require(try store.value(Plain.self, "n"))
+    try await store.change { item in
+      item.body = "theirs"
+      item.tags.insert("y")
+      item.opens += 10
+    }
+    var new = old
+    new.title = "b"
+    new.tags = []
+    new.opens += 1
+    let saved = try await store.write { [new] in try $0.save(new, from: old) }.value
+    #expect(saved == Plain(title: "b", body: "theirs", tags: ["y"], opens: 16))
+    #expect(try store.value(Plain.self, "n") == saved)
+    let other = await error { try await store.write { try $0.save(Plain(id: "m"), from: old) } }
+    #expect(other?.code == .misuse)
+    // A plain save writes all fields.
+    try await store.write { try $0.save(old) }
+    #expect(try store.value(Plain.self, "n") == old)
+  }
+}
