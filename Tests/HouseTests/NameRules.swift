@@ -24,6 +24,7 @@ extension Rules {
     "Strandline/Model/Record.swift": "fields",
     "Strandline/Model/SortedJSON.swift": "the keys of an app's own JSON",
     "Strandline/Store/WriteTransaction.swift": "fields",
+    "Strandline/Store/MutationOutcome.swift": "fields",
     "Strandline/Sync/IntakeDecision.swift": "fields",
     "Strandline/Sync/ConflictMerge.swift": "fields",
     "Strandline/Sync/Intake.swift": "fields",
@@ -67,6 +68,7 @@ extension Rules {
   static let comparedTexts: [String: String] = [
     "Strandline/Events/NewLife.swift": "fields",
     "Strandline/Store/WriteTransaction.swift": "fields",
+    "Strandline/Store/MutationOutcome.swift": "fields",
     "Strandline/Sync/UploadQueue+Kept.swift": "both are of the type CloudName",
     "Strandline/Runs/BlockCache.swift": "numbers",
     "StrandlineServer/CloudServer+Modify.swift": "fields",

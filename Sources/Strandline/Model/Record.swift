@@ -141,7 +141,7 @@ public struct Record: Hashable, Sendable {
   /// Whether neither a field nor the parent was changed since `other`, a copy of this record as it was read.
   func isUnchanged(since other: Record) -> Bool {
     guard let undecoded, undecoded === other.undecoded else { return self == other }
-    return parent == other.parent
+    return parent.equalsUTF8(other.parent)
   }
 
   /// The lives that the version continues from which the record was read; nil if it was not read from a store.
