@@ -156,7 +156,7 @@ struct HelpTests {
           export                  Print records as JSON Lines.
           get                     Show one record.
           query                   Find records of a type.
-          index                   List, add or drop indexes.
+          index                   List, add or drop indexes, or make them again.
           history                 Show what happened to one record.
           why                     Tell one record's story, and why it stands as it does.
           watch                   Print records, and then each change of them.

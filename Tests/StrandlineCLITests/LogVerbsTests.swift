@@ -174,7 +174,8 @@ struct LogVerbsTests {
     let machine = await machine()
     // A writer that is interrupted: neither a marker nor CONTROL names the end of its segment.
     do {
-      let options = StoreOptions(log: LogOptions(controlIntervalMilliseconds: nil, upkeep: .onDemand))
+      let options = StoreOptions(
+        log: LogOptions(publishesGroups: false, controlIntervalMilliseconds: nil, upkeep: .onDemand))
       let store = try RecordStore.openBlocking(
         at: "/A", options: options, environment: StoreEnvironment(machine.environment),
         createIfAbsent: false)

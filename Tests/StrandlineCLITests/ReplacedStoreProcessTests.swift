@@ -49,7 +49,7 @@ import Testing
     let path = folder("A.strand")
     let child = try writer(path)
     try child.write(line("own"))
-    #expect(try child.output?.readLine() == "ACK 1")
+    #expect(try child.output?.readLine()?.hasPrefix("ACK ") == true)
     // What was acknowledged is there for another process, at once.
     #expect(try names(path) == ["own"])
     try POSIXFileSystem().removeTree(path)
@@ -68,7 +68,7 @@ import Testing
     let (path, moved) = (folder("A.strand"), folder("B.strand"))
     let child = try writer(path)
     try child.write(line("own"))
-    #expect(try child.output?.readLine() == "ACK 1")
+    #expect(try child.output?.readLine()?.hasPrefix("ACK ") == true)
     try POSIXFileSystem().renameFolder(path, to: moved)
     try make(path, "other")
     var acknowledged: Set<String> = ["own"]

@@ -41,13 +41,13 @@ struct `The public interface` {
       import StrandlineTesting
       func f(_ disk: SimulatedDisk) { _ = disk.imageAfterCrash(.none) }
       func g(_ environment: StoreEnvironment) { _ = environment.system }
-      func h(_ disk: SimulatedDisk) throws { _ = try disk.list("/") }
+      func h(_ disk: SimulatedDisk) throws { _ = try disk.folder("/") }
       """
     let file = try POSIXFileSystem().open(folder("Planted.swift"), .create)
     try file.write(Array(planted.utf8), at: 0)
     file.close()
     let complaints = try #require(try complaints(about: folder("Planted.swift")))
-    for name in ["imageAfterCrash", "system", "list"] {
+    for name in ["imageAfterCrash", "system", "folder"] {
       #expect(complaints.contains("'\(name)' is inaccessible due to 'package' protection level"), "\(complaints)")
     }
   }

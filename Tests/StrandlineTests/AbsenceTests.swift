@@ -370,6 +370,7 @@ enum WrongPage: CaseIterable, Sendable {
     try await b.put("n0", ["title": "edited"])
     try await b.put("mine", ["title": "new"])
     try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
     let other = fleet.device("other")
     try await other.put("other", ["title": "other"])
     try await other.exchange()
@@ -446,6 +447,7 @@ enum WrongPage: CaseIterable, Sendable {
       #expect(try await b.open().projections.withLock { $0.sync.zones[.main]?.token } == nil)
     }
     try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
     try await b.web().createZone(.main)
     try await b.put("mine", ["title": "new"])
     try await b.exchange(.pushOnly)
@@ -461,6 +463,7 @@ enum WrongPage: CaseIterable, Sendable {
     try await b.close()
     try await b.open(database: RefusingCloud(b)) { $0.zoneLosses.remadeFollowedMax = most }
     try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
     try await b.web().createZone(.main)
     guard most == 30 else {
       #expect(try await b.run()?.code == .zoneLost)
@@ -479,6 +482,7 @@ enum WrongPage: CaseIterable, Sendable {
     try await b.open(database: RefusingCloud(b)) { $0.zoneLosses.remadeFollowedMax = 100 }
     try await b.put("n1", ["title": "edited"])
     try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
     try await b.web().createZone(.main)
     #expect(try await b.run()?.code == .zoneLost)
     #expect(try await b.value("n1") == "edited")

@@ -72,6 +72,8 @@ package struct StoreRepair: Sendable {
   package func apply(into newPath: String) throws {
     let hasHoles = plan.hasHoles
     var options = LogOptions()
+    // Nobody reads it before it is whole.
+    options.publishesGroups = false
     options.upkeep = .onDemand
     options.controlIntervalMilliseconds = nil
     do {

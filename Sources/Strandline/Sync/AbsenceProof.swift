@@ -134,10 +134,11 @@ struct AbsenceProof: Sendable {
     order = open.keys.sorted(by: >)
   }
 
-  /// What is known by now.
+  /// What is known by now. The zone was there before the server had the oldest of the absent records last: so that one was in it.
+  /// Records of one request have one time.
   var knowledge: AbsenceKnowledge {
     var known = AbsenceKnowledge()
-    (known.living, known.isSameZone) = (living, knownSince.map { $0 == 0 || $0 < oldest } ?? false)
+    (known.living, known.isSameZone) = (living, knownSince.map { $0 <= oldest } ?? false)
     (known.unasked, known.untold) = (open.count - unread - untold.count, untold.count)
     (known.gone, known.unread) = (gone.count, unread)
     return known

@@ -6,7 +6,7 @@ import StrandlineHost
 
 extension Command {
   static let index = Command(
-    "index", "List, add or drop indexes, or make them anew.",
+    "index", "List, add or drop indexes, or make them again.",
     operands: ["STORE", "list|add|drop|rebuild", "TYPE", "FIELD"], operandsMin: 1,
     details: [
       "An index makes queries faster and changes no answer; query --explain says which one would help.",

@@ -114,6 +114,13 @@ final class WorldDevice: Sendable {
     return store
   }
 
+  /// A reader of its store in another process, opened now.
+  func reader() throws -> RecordStore {
+    let system = SystemEnvironment(
+      fileSystem: disk, clock: clock, random: SeededRandom(seed: seed ^ 0x52_45_41_44), taskExecutor: executor)
+    return try RecordStore.openReadOnly(at: "/store", environment: StoreEnvironment(system, isSimulated: true))
+  }
+
   /// Syncs once. This is the one place that knows how the engine is driven.
   func syncNow(_ cause: WorldCause) async throws -> SyncReport {
     var options = CycleOptions()

@@ -206,11 +206,13 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case otherNode
   /// A save of a value that was read some steps before.
   case screenSave
+  /// A reader in another process that was opened right after a write.
+  case otherReader
 
   /// The groups of which one must be on for the case to occur; empty if it occurs without faults.
   public var faults: WorldFaults {
     switch self {
-    case .write, .delete, .restoredRecord, .together, .sync, .uploaded, .fetched, .merged: []
+    case .write, .delete, .restoredRecord, .together, .sync, .uploaded, .fetched, .merged, .otherReader: []
     case .failedSync: [.network, .busy]
     case .lostRequest, .lostAnswer, .duplicate, .delay, .offline: .network
     case .throttled: .busy

@@ -22,10 +22,11 @@ struct WorldNames: Sendable {
     WorldPlan.zones.map { zone in (zone, (0..<WorldPlan.namesPerZone).map { "r\($0)" }) },
     tallies: WorldPlan.zones.map { RecordID("tally", zone: $0) })
   /// K and the sign of the unit kelvin, é and Å in all their forms.
-  static let equal = WorldNames([
-    (ZoneID("K"), ["K", "\u{212A}", "caf\u{E9}", "cafe\u{301}"]),
-    (ZoneID("\u{212A}"), ["\u{C5}", "\u{212B}", "A\u{30A}", "r3"]),
-  ], tallies: [RecordID("tally", zone: ZoneID("K")), RecordID("tally2", zone: ZoneID("K"))])
+  static let equal = WorldNames(
+    [
+      (ZoneID("K"), ["K", "\u{212A}", "caf\u{E9}", "cafe\u{301}"]),
+      (ZoneID("\u{212A}"), ["\u{C5}", "\u{212B}", "A\u{30A}", "r3"]),
+    ], tallies: [RecordID("tally", zone: ZoneID("K")), RecordID("tally2", zone: ZoneID("K"))])
   /// No name is of both.
   static let each = [usual, equal]
   /// The zones in which a transaction is uploaded as it was written: the second of a world.

@@ -376,6 +376,25 @@ struct WorldRun {
       memory.acknowledged[device.number, default: [:]][LSN(rawValue: lsn)] =
         try store.source.event(at: LSN(rawValue: lsn)).recordID
     }
+    if step.isMultiple(of: 4), !device.disk.isOff { try judgeReader(of: device, changes, upTo: lsns.upperBound, in: store) }
+  }
+
+  /// What a write has returned, a reader in another process finds at once.
+  private mutating func judgeReader(
+    of device: WorldDevice, _ changes: [WorldChange], upTo lsn: LSN, in store: RecordStore
+  ) throws {
+    tally[.otherReader] += 1
+    let reader = try device.reader()
+    guard reader.durableLSN >= lsn else {
+      throw WorldBroken(.durable, "\(device.name): a reader opened after event \(lsn) shows \(reader.durableLSN)")
+    }
+    for change in changes {
+      let id = plan.names.records[change.record]
+      let (written, found) = (try store.record(id), try reader.record(id))
+      guard written == found else {
+        throw WorldBroken(.durable, "\(device.name): a reader shows \(id) as \(found.map { "\($0)" } ?? "absent")")
+      }
+    }
   }
 
   /// Remembers that an app was told of the end of a life. Returns false if there was none.
@@ -525,7 +544,9 @@ struct WorldRun {
 
   /// Now and then a person decides at once about a zone that was emptied, or made again.
   private mutating func decideLosses(on device: WorldDevice, _ seed: UInt64) async throws {
-    guard !plan.faults.isDisjoint(with: [.remade, .omissions]), seed.isMultiple(of: 3), let store = device.store else { return }
+    guard !plan.faults.isDisjoint(with: [.remade, .omissions]), seed.isMultiple(of: 3), let store = device.store else {
+      return
+    }
     try history.readOn(server)
     for zone in try store.status().zones where zone.lostReason == .deleted && history.isThere(zone.id) {
       let source: ResyncSource = seed.isMultiple(of: 2) ? .here : .server
