@@ -373,6 +373,10 @@ private func version(_ name: String, tag: String, _ fields: [String: FieldValue]
     #expect(try await device.open().record(RecordID("theirs", zone: ours))?["title"] == "theirs")
     #expect(try await device.open().status().unsettled == 1)
     #expect(try await device.compact().broken == nil)
+    mine.script.withLock { script in
+      let system = SystemFields(changeTag: "private-2")
+      script.pages = [.main: [.saved(ServerRecord(name: "n", type: "Note", fields: ["title": "mine"], system: system))]]
+    }
     try await cycle(mine)
     #expect(
       mine.asked == [

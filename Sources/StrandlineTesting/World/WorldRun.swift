@@ -376,7 +376,9 @@ struct WorldRun {
       memory.acknowledged[device.number, default: [:]][LSN(rawValue: lsn)] =
         try store.source.event(at: LSN(rawValue: lsn)).recordID
     }
-    if step.isMultiple(of: 4), !device.disk.isOff { try judgeReader(of: device, changes, upTo: lsns.upperBound, in: store) }
+    if step.isMultiple(of: 4), !device.disk.isOff {
+      try judgeReader(of: device, changes, upTo: lsns.upperBound, in: store)
+    }
   }
 
   /// What a write has returned, a reader in another process finds at once.
