@@ -97,6 +97,8 @@ struct WorldMemory {
     copies[device, default: []].append(lsn)
     copies[copy, default: []].append(lsn)
     forgetful.formUnion([device, copy])
+    // What a person has decided is in the log.
+    decided[copy] = decided[device]
   }
 
   /// Whether a device's log lacks what was sent from it: its disk was put back, or there is another one with the same past.
