@@ -46,6 +46,8 @@ struct WorldHistory {
   /// One life of a zone.
   struct Zone {
     var id: ZoneID
+    /// When it began, by the server's events.
+    var begun: UInt64
     var records: [CloudName: [State]] = [:]
     var isDeleted = false
   }
@@ -80,7 +82,7 @@ struct WorldHistory {
   private mutating func apply(_ event: JournalEvent, at lsn: UInt64, isForeign: Bool) {
     switch event {
     case .opened: break
-    case .zoneCreated(let life, _, let name): zones[life] = Zone(id: ZoneID(name))
+    case .zoneCreated(let life, _, let name): zones[life] = Zone(id: ZoneID(name), begun: lsn)
     case .zoneDeleted(let life):
       zones[life]?.isDeleted = true
       if let id = zones[life]?.id { lostZones.insert(id) }
@@ -156,18 +158,23 @@ struct WorldHistory {
     let mayHave = states(of: id).contains { state in
       state.version?.stamp?.births.isDisjoint(with: births) ?? true
     }
-    let newest = zones.filter { $0.value.id == id.zone }.max { $0.key < $1.key }?.value
+    let newest = newest(id.zone)
     return mayHave || newest?.records.values.contains { $0.contains { $0.version == nil } } == true
+  }
+
+  /// The last life of a zone.
+  private func newest(_ id: ZoneID) -> Zone? {
+    zones.values.filter { $0.id == id }.max { $0.begun < $1.begun }
   }
 
   /// Whether the server has a zone now.
   func isThere(_ id: ZoneID) -> Bool {
-    zones.filter { $0.value.id == id }.max { $0.key < $1.key }?.value.isDeleted == false
+    newest(id)?.isDeleted == false
   }
 
   /// Whether the server has a record now, with one of some births.
   func has(_ id: RecordID, oneOf births: Set<Birth>) -> Bool {
-    let newest = zones.filter { $0.value.id == id.zone }.max { $0.key < $1.key }?.value
+    let newest = newest(id.zone)
     guard newest?.isDeleted == false, let living = newest?.records[id.name]?.last?.version?.stamp?.births else {
       return false
     }
