@@ -158,6 +158,10 @@ final class WorldLine: Transport {
     String(decoding: body, as: UTF8.self).contains("\"desiredKeys\"")
   }
 
+  /// A zone was made again. What a lagging node would still show of the one before, with a token of that one, no device could tell
+  /// from the truth.
+  func forgetPages(of zone: ZoneID) { state.withLock { $0.pages.removeAll { $0.zone == zone } } }
+
   /// An old answer as the answer to a request. Nil if there is none of the same life of the zone, and if it was asked for with a
   /// newer token, by a device that has lost it since: no server, however far behind, leaves out what came between the two. Nor
   /// does it leave out the fields of records of which they were asked for.

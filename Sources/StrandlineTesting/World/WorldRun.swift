@@ -687,6 +687,7 @@ struct WorldRun {
       tally[.remadeZone] += 1
       tallies.delete(names.zones[zone])
       try server.deleteZone(names.zones[zone].name, in: Self.key)
+      for device in devices { device.line.forgetPages(of: names.zones[zone]) }
       server.setFaults(ServerFaults())
       defer { server.setFaults(faults) }
       try await tool.createZone(names.zones[zone])
