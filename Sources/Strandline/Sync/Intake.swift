@@ -447,9 +447,10 @@ package struct Intake {
   /// that wrote it has its beginning in common with this one, and nothing says up to where.
   private func mayBeOfCopy(_ stamp: Stamp, _ pending: Pending, _ core: borrowing StoreCore) -> Bool {
     let sync = core.projections.sync
-    guard let writer = sync.tenures.last(where: { $0.first <= pending.first })?.writer, let seen = stamp.seen[writer]
+    // What a merge has carried on is as old as the mutation that it was made from.
+    guard let writer = sync.tenures.last(where: { $0.first <= pending.since })?.writer, let seen = stamp.seen[writer]
     else { return false }
-    return seen.lsn >= pending.first
+    return seen.lsn >= pending.since
       && !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
   }
 

@@ -324,6 +324,10 @@ struct WorldReading: Sendable {
     case .merged(let event):
       add(lsn, Mutation(id: event.id, births: event.births, tenure: event.tenure, isDeletion: false))
       mergedUnconfirmed[event.id, default: []].formUnion(unconfirmed(event.births, of: event.id))
+      if event.rule == Merged.reviveRule {
+        created[event.id, default: []].formUnion(event.births)
+        for birth in event.births { begun[birth] = lsn }
+      }
     case .listed(let event): listed[lsn] = event
     case .listedEnded(let event): for lsn in event.lsns { listed[lsn] = nil }
     case .zoneChanged(let event) where event.change == .reset: listed = listed.filter { $0.value.zone != event.zone }
