@@ -118,8 +118,8 @@ public final class WebSession: Sendable, CustomStringConvertible {
   }
 }
 
-/// The file of a session. From the first time that it was found or written, it is reached through the folder that it was
-/// in then: so a store that takes the place of the one beside it never gets its token.
+/// The file of a session. From the first time that it was found or written, it is written through the folder that it was
+/// in then: so a store that takes the place of the one beside it never gets its token. It is read where it lies now.
 private struct SessionFile: Sendable {
   /// Absolute.
   let path: String
@@ -162,11 +162,19 @@ private struct SessionFile: Sendable {
     }
   }
 
-  /// nil if nothing lies there yet.
-  private func opened() throws(SystemError) -> (any Folder)? {
-    if let folder { return folder }
-    guard try fileSystem.kind(of: parent) != .absent else { return nil }
-    return try fileSystem.folder(parent)
+  /// nil if nothing lies there.
+  private mutating func opened() throws(SystemError) -> (any Folder)? {
+    guard try fileSystem.kind(of: parent) != .absent else {
+      folder = nil
+      return nil
+    }
+    let here = try fileSystem.folder(parent)
+    // One that was moved, removed or replaced is read no more: a sign-in by another process goes to the path.
+    if let folder, let own = try folder.identity(of: "."), let there = try here.identity(of: ".") {
+      if own.isSame(as: there) { return folder }
+    }
+    folder = nil
+    return here
   }
 
   /// Writes a temporary file, syncs it, renames it, syncs the folder: after a crash the session file holds the old token

@@ -121,7 +121,8 @@ package struct CrashPoints {
     self.strength = strength
   }
 
-  private var checker: CrashChecker { CrashChecker(strength: strength, options: Self.options) }
+  private var options: LogOptions { Self.options.publishing(seed: seed) }
+  private var checker: CrashChecker { CrashChecker(strength: strength, options: options) }
 
   /// A random source for one place: what is drawn there does not depend on what was tried before.
   private func random(_ level: Int, _ operation: Int, _ call: Int, _ image: Int) -> SeededRandom {
@@ -153,7 +154,7 @@ package struct CrashPoints {
     upTo last: Int, goesOn: Bool, choose: (Int) -> Bool, work: inout UpkeepWork?, visit: (Moment) throws -> Bool
   ) throws {
     let disk = SimulatedDisk()
-    let scene = LogScene(disk: disk, seed: seed, strength: strength, options: Self.options)
+    let scene = LogScene(disk: disk, seed: seed, strength: strength, options: options)
     let random = SeededRandom(seed: seed ^ 0x5EED_0F_C4A5)
     for number in 0...Self.operationsMax {
       guard number <= last || (goesOn && !scene.work.isComplete) else { break }
@@ -309,7 +310,7 @@ package struct CrashPoints {
       start.keepsHistory = true
       let scene = LogScene(
         disk: start, seed: source.next(), strength: strength, after: moment.bounds(first).afterPowerCut,
-        options: Self.options)
+        options: options)
       let word = "a drawn crash before call \(first) of it"
       do {
         try scene.open()
@@ -349,7 +350,7 @@ package struct CrashPoints {
     disk.isTearing = random.below(2) == 0
     disk.crashAtCall = call
     let scene = LogScene(
-      disk: disk, seed: random.next(), strength: strength, after: bounds, options: Self.options)
+      disk: disk, seed: random.next(), strength: strength, after: bounds, options: options)
     do {
       try scene.open()
       for operation in operations { try scene.perform(operation) }
@@ -368,7 +369,7 @@ package struct CrashPoints {
   ) throws -> Int {
     let copy = disk.clone()
     // Names that an earlier writer has drawn may still stand on the disk.
-    let scene = LogScene(disk: copy, seed: random.next(), strength: strength, after: bounds, options: Self.options)
+    let scene = LogScene(disk: copy, seed: random.next(), strength: strength, after: bounds, options: options)
     try scene.open()
     try scene.perform(operation)
     return copy.callCount

@@ -112,6 +112,16 @@ package struct LogHistoryFailure: Error, CustomStringConvertible {
   }
 }
 
+extension LogOptions {
+  /// As a log is by default: CONTROL says of each group that it is durable. In the runs of each fourth seed nothing but
+  /// upkeep says so.
+  func publishing(seed: UInt64) -> LogOptions {
+    var options = self
+    options.publishesGroups = seed % 4 != 0
+    return options
+  }
+}
+
 /// The engine. A value of it is one run: what it does follows from its seed alone.
 package struct LogHistories {
   /// Draws the identities of the store, and whatever a run chooses.
@@ -128,6 +138,7 @@ package struct LogHistories {
     self.seed = seed
     self.strength = strength
     self.recoverySample = recoverySample
+    options = Self.options.publishing(seed: seed)
   }
 
   static let options = LogOptions(
@@ -138,7 +149,7 @@ package struct LogHistories {
   /// How the run that is under way is asked for.
   private var command = ""
   /// What its writers are told.
-  private var options = LogHistories.options
+  private var options: LogOptions
 
   private func failure(_ word: String, _ crash: String, _ what: String) -> LogHistoryFailure {
     LogHistoryFailure(history: word, seed: seed, crash: crash, what: what, command: command)
@@ -180,7 +191,7 @@ package struct LogHistories {
   package mutating func run(_ history: [LogOperation]) throws {
     report.histories += 1
     let disk = SimulatedDisk()
-    let scene = LogScene(disk: disk, seed: seed, strength: strength)
+    let scene = LogScene(disk: disk, seed: seed, strength: strength, options: options)
     var states: [SimulatedDisk] = []
     let word = String(history.map(\.rawValue))
     note("--history '\(word)'")
@@ -223,8 +234,8 @@ package struct LogHistories {
     note("--history random:\(length):\(crashes)")
     let random = SeededRandom(seed: seed)
     // Large enough for small segments to be merged.
-    options = CrashPoints.options
-    defer { options = Self.options }
+    options = CrashPoints.options.publishing(seed: seed)
+    defer { options = Self.options.publishing(seed: seed) }
     var disk = SimulatedDisk()
     var scene = LogScene(disk: disk, seed: random.next(), strength: strength, options: options)
     var word = ""

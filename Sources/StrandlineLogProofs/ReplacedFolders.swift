@@ -27,19 +27,23 @@ package enum FolderFate: String, CaseIterable, Sendable {
   case overwrittenByOlder
   /// Another store's files were put over its files.
   case overwrittenByAnother
+  /// A copy of its files that was made since this writer opened it was put over them.
+  case overwrittenBySameSession
   /// Its disk was mounted again, with other numbers of files.
   case remounted
 
   /// Whether the store is still the one at its path.
   var goesOn: Bool { self == .remounted }
   /// Whether its files have other bytes now: then what is written before the next look goes into them.
-  var isInPlace: Bool { self == .overwrittenByOlder || self == .overwrittenByAnother }
+  var isInPlace: Bool {
+    self == .overwrittenByOlder || self == .overwrittenByAnother || self == .overwrittenBySameSession
+  }
   /// Where the files of the writer are; nil if they have no name.
   var keptPath: String? {
     switch self {
     case .moved, .replacedByAnother, .replacedByOlder, .secondWriter: ReplacedFolders.movedPath
     case .remounted: ReplacedFolders.path
-    case .removed, .removedAndReplaced, .overwrittenByOlder, .overwrittenByAnother: nil
+    case .removed, .removedAndReplaced, .overwrittenByOlder, .overwrittenByAnother, .overwrittenBySameSession: nil
     }
   }
 }
@@ -54,6 +58,33 @@ private final class OtherProcess: ForwardingFileSystem {
   let base: any FileSystem
   let openStores = OpenStores()
   init(_ base: any FileSystem) { self.base = base }
+}
+
+/// Notes which calls write CONTROL.
+private final class ControlMeter: ForwardingFileSystem {
+  let disk: SimulatedDisk
+  let calls = Mutex<Set<Int>>([])
+  var base: any FileSystem { disk }
+  init(_ disk: SimulatedDisk) { self.disk = disk }
+
+  func open(_ name: String, _ mode: OpenMode, in folder: any Folder) throws(SystemError) -> any File {
+    let file = try folder.open(name, mode)
+    return name == LogFormat.controlName ? MeteredFile(self, file) : file
+  }
+}
+
+private final class MeteredFile: ForwardingFile {
+  let meter: ControlMeter
+  let base: any File
+  init(_ meter: ControlMeter, _ base: any File) {
+    self.meter = meter
+    self.base = base
+  }
+
+  func write(_ bytes: [UInt8], _ range: Range<Int>, at offset: UInt64) throws(SystemError) {
+    meter.calls.withLock { _ = $0.insert(meter.disk.callCount + 1) }
+    try base.write(bytes, range, at: offset)
+  }
 }
 
 /// All cases.
@@ -118,27 +149,48 @@ package struct ReplacedFolders {
 
   // MARK: One case
 
+  private final class Count: Sendable {
+    let value = Mutex(0)
+  }
+
+  /// What is to befall the folder in a case.
+  private struct Event {
+    var fate: FolderFate
+    var call: Int
+    /// Whether the writer's next look is due after it.
+    var isLookDue: Bool
+    /// The call writes CONTROL.
+    var isControlWrite: Bool
+  }
+
   /// A writer in a case.
   private struct Writer {
     let disk: SimulatedDisk
     let clock = SimulatedClock()
     let log: Log
     var acknowledged: [Int] = Array(0..<8)
+    /// How many of them there are, for what befalls the folder meanwhile.
+    let acknowledgedCount = Count()
+    /// The files after the first write of this session.
+    private(set) var copy: [String: [UInt8]] = [:]
 
-    init(_ disk: SimulatedDisk) throws {
+    init(_ disk: SimulatedDisk, through fileSystem: (any FileSystem)? = nil) throws {
       self.disk = disk
-      let environment = SystemEnvironment(fileSystem: disk, clock: clock, random: SeededRandom(seed: 11))
+      let environment = SystemEnvironment(fileSystem: fileSystem ?? disk, clock: clock, random: SeededRandom(seed: 11))
       log = try Log.open(at: path, role: .store, options: options, environment: environment) { _ in }
     }
 
     mutating func write(_ number: Int) throws {
       try ReplacedFolders.write(number, to: log)
       acknowledged.append(number)
+      acknowledgedCount.value.withLock { $0 += 1 }
     }
 
     /// What the operation needs before it.
     mutating func prepare(_ operation: FolderOperation) throws {
-      for number in 8..<10 { try write(number) }
+      try write(8)
+      copy = ReplacedFolders.files(disk, path)
+      try write(9)
       switch operation {
       case .append, .rollOver, .prepare, .flush, .backup, .close: break
       case .compact, .merge:
@@ -185,37 +237,52 @@ package struct ReplacedFolders {
   /// - Throws: `Failure`, which names the case.
   package mutating func run() throws {
     for operation in FolderOperation.allCases {
-      var writer = try Writer(base.clone())
+      let meter = ControlMeter(base.clone())
+      var writer = try Writer(meter.disk, through: meter)
       try writer.prepare(operation)
       let first = writer.disk.callCount
       try writer.run(operation)
       try demand(writer.disk.callCount > first, "\(operation) changes nothing on the disk")
       let calls = first + 1...writer.disk.callCount
-      for fate in FolderFate.allCases { for call in calls { try run(operation, fate, call) } }
+      let controlWrites = meter.calls.withLock { $0 }
+      for fate in FolderFate.allCases {
+        for call in calls {
+          for isLookDue in [true, false] {
+            let event = Event(
+              fate: fate, call: call, isLookDue: isLookDue, isControlWrite: controlWrites.contains(call))
+            // Between the comparison and the write that follows it at once nobody can see the copy, and the write makes
+            // the files equal again.
+            if fate == .overwrittenBySameSession, event.isControlWrite { continue }
+            try run(operation, event)
+          }
+        }
+      }
     }
   }
 
-  /// Tries one case.
-  package mutating func run(_ operation: FolderOperation, _ fate: FolderFate, _ call: Int) throws {
+  private mutating func run(_ operation: FolderOperation, _ event: Event) throws {
     cases += 1
     do {
-      try attempt(operation, fate, call)
+      try attempt(operation, event)
     } catch {
-      throw Failure(description: "\(operation), \(fate) before call \(call): \(error)")
+      let look = event.isLookDue ? "a look is due" : "no look is due"
+      throw Failure(description: "\(operation), \(event.fate) before call \(event.call), \(look): \(error)")
     }
   }
 
-  private mutating func attempt(_ operation: FolderOperation, _ fate: FolderFate, _ call: Int) throws {
+  private mutating func attempt(_ operation: FolderOperation, _ event: Event) throws {
+    let fate = event.fate
     let disk = base.clone()
     var writer = try Writer(disk)
     try writer.prepare(operation)
     let second = Mutex<Result<Log?, any Error>>(.success(nil))
-    let clock = writer.clock
-    disk.interrupt(beforeCall: call) {
-      let result = Result { try Self.befall(fate, disk) }
+    let acknowledged = Mutex(0)
+    let (clock, copy, count) = (writer.clock, writer.copy, writer.acknowledgedCount)
+    disk.interrupt(beforeCall: event.call) {
+      acknowledged.withLock { $0 = count.value.withLock { $0 } }
+      let result = Result { try Self.befall(fate, disk, copy) }
       second.withLock { $0 = result }
-      // The next look is due.
-      clock.advance(milliseconds: 200)
+      if event.isLookDue { clock.advance(milliseconds: 200) }
     }
     var outcome: (any Error)?
     do { try writer.run(operation) } catch { outcome = error }
@@ -224,6 +291,12 @@ package struct ReplacedFolders {
     let found = fate.goesOn ? [:] : Self.files(disk, Self.path)
     if fate != .secondWriter, !fate.isInPlace, !fate.goesOn {
       try demand(found == Self.files(base, fate.sourcePath), "what lies at the path was changed")
+    }
+    if fate.isInPlace, !event.isControlWrite {
+      let put = fate == .overwrittenBySameSession ? copy["/CONTROL"] : base.peek(fate.sourcePath + "/CONTROL")
+      try demand(found["/CONTROL"] == put, "CONTROL of what was put over the files was changed")
+      let later = count.value.withLock { $0 } - acknowledged.withLock { $0 }
+      try demand(later == 0, "\(later) writes were acknowledged after it")
     }
     // Whatever the operation came to, the next one knows.
     clock.advance(milliseconds: 200)
@@ -264,7 +337,11 @@ package struct ReplacedFolders {
     guard !fate.goesOn, let error = error as? LogError else { throw error }
     // What is done beside commits says what failed: in a folder that was removed nothing gets a name any more.
     let isRemoved = fate == .removed || fate == .removedAndReplaced
-    guard error.code == .replaced || (isRemoved && error.underlying?.isAbsent == true) else { throw error }
+    // What was written into files that had other bytes by then is neither there nor not there.
+    let isUnknown = error.code == .outcomeUnknown && (fate.isInPlace || isRemoved)
+    guard error.code == .replaced || isUnknown || (isRemoved && error.underlying?.isAbsent == true) else {
+      throw error
+    }
   }
 
   /// Everything that was acknowledged is there, in order, and nothing that was not written.
@@ -287,7 +364,9 @@ package struct ReplacedFolders {
   // MARK: Fates
 
   /// - Returns: the log of a second writer.
-  private static func befall(_ fate: FolderFate, _ disk: SimulatedDisk) throws -> Log? {
+  private static func befall(
+    _ fate: FolderFate, _ disk: SimulatedDisk, _ copy: [String: [UInt8]]
+  ) throws -> Log? {
     func remove() throws {
       try disk.folder(path).removeContents()
       try disk.removeDirectory(path)
@@ -312,6 +391,16 @@ package struct ReplacedFolders {
       try move(otherPath, to: path)
     case .overwrittenByOlder, .overwrittenByAnother:
       try copyFiles(of: try disk.folder(fate.sourcePath), over: path, disk)
+    case .overwrittenBySameSession:
+      let folder = try disk.folder(path)
+      for (key, bytes) in copy.sorted(by: { $0.key < $1.key }) {
+        let name = String(key.dropFirst())
+        let file = try folder.open(name, try folder.kind(of: name) == .file ? .readWrite : .create)
+        defer { file.close() }
+        try file.truncate(to: 0)
+        try file.write(bytes, at: 0)
+        try file.sync(.durable)
+      }
     case .remounted: disk.remount()
     }
     return nil
@@ -333,7 +422,7 @@ extension FolderFate {
     switch self {
     case .replacedByAnother, .removedAndReplaced, .overwrittenByAnother: "/other"
     case .replacedByOlder, .overwrittenByOlder: "/older"
-    case .moved, .removed, .secondWriter, .remounted: "/nothing"
+    case .moved, .removed, .secondWriter, .overwrittenBySameSession, .remounted: "/nothing"
     }
   }
 }

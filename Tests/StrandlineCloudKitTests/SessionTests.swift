@@ -64,6 +64,18 @@ struct SessionTests {
     #expect(disk.peek("/moved/session").map { String(decoding: $0, as: UTF8.self) } == "second\n")
   }
 
+  @Test func `a token that was refused is read again where the session's file lies now`() throws {
+    let disk = SimulatedDisk()
+    try disk.makeDirectory("/store")
+    let session = try WebSession(path: "/store/session", environment: .on(disk))
+    try session.signIn(token: "first")
+    try disk.renameFolder("/store", to: "/moved")
+    try disk.makeDirectory("/store")
+    try WebSession(path: "/store/session", environment: .on(disk)).signIn(token: "second")
+    session.markRefused()
+    #expect(try session.tokenForRequest() == "second")
+  }
+
   @Test func `a lost answer does not lose the session, unless the server is strict`() async throws {
     for strict in [false, true] {
       let server = server(strict: strict)

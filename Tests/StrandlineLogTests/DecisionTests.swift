@@ -120,8 +120,9 @@ struct `The decisions of the log` {
     for number in 1...6 { try log.write(body(number, count: 900)) }
     try log.close()
     let faults = FaultInjector(disk)
-    try openLog(faults, seed: 8).close()
+    let opened = try openLog(faults, seed: 8)
     let reads = faults.count(.read)
+    try opened.close()
     for ordinal in 1...reads {
       let before = disk.everything
       faults.plan(DiskFault([.read], ordinal: ordinal, isSticky: ordinal % 2 == 0, error: .device("", "")))

@@ -60,6 +60,60 @@ import Testing
     try other.close()
   }
 
+  @Test func `never says of what is being written that it was not written`() throws {
+    let disk = SimulatedDisk()
+    let slow = DiskWithSlowSync(disk)
+    let log = try openLog(slow, options: publishing)
+    try log.write(body(1))
+    let met = Mutex<LogError?>(nil)
+    slow.duringNextSync {
+      let error = logError {
+        try disk.rename(storePath, to: "/moved")
+        try log.checkPlace()
+      }
+      met.withLock { $0 = error }
+      // Nobody who waits for the group is told anything yet.
+      if case .open = log.state { return }
+      Issue.record("a group that is being written was given up")
+    }
+    // Its sync was under way, and returned.
+    try log.write(body(2))
+    #expect(met.withLock { $0?.code } == .replaced)
+    #expect(logError { try log.write(body(3)) }?.code == .replaced)
+    #expect(log.durableLSN == 2)
+    #expect(logError { try log.close() }?.code == .replaced)
+    try disk.rename("/moved", to: storePath)
+    #expect(try recovered(disk) == [body(1), body(2)])
+  }
+
+  @Test func `leaves the outcome of a sync that failed unknown`() throws {
+    let disk = SimulatedDisk()
+    let faults = FaultInjector(disk)
+    let log = try Log.open(
+      at: storePath, role: .store, options: publishing,
+      environment: SystemEnvironment(fileSystem: faults, clock: SimulatedClock(), random: SeededRandom(seed: 3))
+    ) { _ in }
+    try log.write(body(1))
+    try disk.rename(storePath, to: "/moved")
+    faults.plan(DiskFault([.sync], error: .device("", "")))
+    let error = logError { try log.write(body(2)) }
+    #expect(error?.code == .outcomeUnknown && error?.message.contains("moved away") == true, "\(error as Any)")
+    // Of later ones it is known.
+    #expect(logError { try log.write(body(3)) }?.code == .replaced)
+    #expect(throws: LogError.self) { try log.close() }
+  }
+
+  @Test func `whose LOCK alone is gone says so`() throws {
+    let disk = SimulatedDisk()
+    let log = try openLog(disk, options: publishing)
+    try log.write(body(1))
+    disk.pokeRemove(storePath + "/LOCK")
+    let error = logError { try log.checkPlace() }
+    #expect(error?.code == .replaced && error?.message.contains("LOCK") == true, "\(error as Any)")
+    #expect(throws: LogError.self) { try log.close() }
+    #expect(try recovered(disk) == [body(1)])
+  }
+
   /// The trial of a process that changes its directory.
   @Test func `is the one that a relative path named at open, wherever the process is later`() throws {
     let disk = SimulatedDisk()

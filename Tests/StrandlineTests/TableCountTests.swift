@@ -104,6 +104,8 @@ import Testing
     #expect(tiers.due([1_000_000, 5, 5]) == 0)
     #expect(tiers.due([1_000_000, 5, 5, 5]) == 4)
     #expect(tiers.due([1, 1_000_000, 5, 5, 5]) == 5)
+    // What stays of any number of rows when everything was merged that is due.
+    #expect(tiers.most(0) == 3 && tiers.most(1_000_000) == 12 && tiers.most(2_000_000) == 15)
     #expect(tiers.due([]) == 0 && tiers.due([7]) == 0 && tiers.due([1, 1]) == 0 && tiers.due([1, 1, 1]) == 3)
   }
 

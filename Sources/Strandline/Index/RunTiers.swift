@@ -11,7 +11,7 @@
 package struct RunTiers {
   /// The entries of a flush of a full memory.
   package var flushCount: Int
-  /// So many runs of a level become one.
+  /// How many runs of a level become one.
   package var width: Int
 
   package init(flushCount: Int, width: Int) {
@@ -28,6 +28,9 @@ package struct RunTiers {
     }
     return level
   }
+
+  /// The most runs that stay of so many entries, when everything was merged that was due.
+  func most(_ entries: Int) -> Int { (level(entries) + 1) * max(1, width - 1) }
 
   /// How many of the newest runs are to become one; 0 for none.
   ///
@@ -56,4 +59,5 @@ extension IndexOptions {
 
 extension RunTiers {
   func due(_ runs: some Sequence<Run>) -> Int { due(runs.map(\.entryCount)) }
+  func most(_ runs: some Sequence<Run>) -> Int { most(runs.reduce(0) { $0 + $1.entryCount }) }
 }

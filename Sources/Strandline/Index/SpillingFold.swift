@@ -5,7 +5,7 @@ package import StrandlineLog
 
 /// The runs that a making of projections has written and that no list names.
 struct SpilledRuns {
-  /// So many changes in memory are written into a run.
+  /// How many changes in memory are written into a run.
   let count: Int
   /// How many of the newest runs of the projections they are.
   private var ownCount = 0
@@ -23,7 +23,7 @@ struct SpilledRuns {
     var number = try newRunNumber()
     let end = LogEnd(lsn: projections.appliedLSN.rawValue, chain: 0)
     // Which chain leads up to it, a flush that lists the runs will know. Rows of indexes are not written here: values are
-    // not looked up while events are folded. So indexes are built anew.
+    // not looked up while events are folded. So all indexes are built again.
     func set(_ runs: [Run]) -> RunSet {
       files.set(runs, end: end, nextRunNumber: number + 1, indexes: [], nextIndexNumber: nextIndexNumber)
     }

@@ -22,8 +22,6 @@ package struct IndexOptions: Sendable {
   package var closeCount: UInt64 = 1_000
   /// So many runs of about the same size become one.
   package var mergeWidth = 4
-  /// A close merges what takes it no longer than a few flushes, and more only if there were more runs than this.
-  package var runsMax = 12
   /// The runs that there are are not read; all are made from the log.
   package var ignoresRuns = false
   /// Memory for blocks that were read.
@@ -75,7 +73,7 @@ package final class StoreIndex: Sendable {
     /// All runs are made anew: no other writer of runs begins.
     var isRebuilding = false
     /// Runs said what the log does not, and events were in flight when they were made anew: some of what they said may be in
-    /// memory still. No list names a run until all is made anew, by this index when it ends, or by the next open.
+    /// memory still. No list names a run until the next open, which makes all of them again.
     var isSuspect = false
     var isFlushQueued = false
     var isMergeQueued = false
@@ -236,9 +234,9 @@ package final class StoreIndex: Sendable {
       buildQueue?.sync {}
     }
     guard case .open = log.state else { return }
-    if let suspect = state.withLock({ $0.isSuspect ? $0.current : nil }) {
-      suspect.lied("something of them may be in memory")
-      _ = try rebuild(suspect)
+    if state.withLock({ $0.isSuspect }) {
+      // The next open makes all runs again, at a moment that has time for it.
+      return try flushing.withLock { _ in try files.removeList() }
     }
     if log.durableLSN >= known + options.closeCount { try flush() }
     mergeToClose()
@@ -340,9 +338,9 @@ package final class StoreIndex: Sendable {
   }
 
   func newRunNumber() throws -> UInt64 {
-    try state.withLock { state in
+    try log.checkPlace()
+    return try state.withLock { state in
       guard !state.isRebuilding else { throw RunsAreMadeAnew() }
-      try log.checkPlace()
       try clearUp(&state)
       defer { state.nextRunNumber += 1 }
       return state.nextRunNumber
@@ -414,7 +412,7 @@ package final class StoreIndex: Sendable {
     let isDue = state.withLock { state in
       guard let set = state.current else { return false }
       let entries = set.runs.prefix(mergeable(set)).reduce(0) { $0 + $1.entryCount }
-      return entries <= options.unstoredCountMax || set.runs.count > options.runsMax
+      return entries <= options.unstoredCountMax || set.runs.count > options.tiers.most(set.runs)
     }
     return try isDue && mergeHeld(isCancelled: { false })
   }

@@ -60,7 +60,7 @@ extension Projections {
   /// Others were made from the log, of the events up to `made`'s, because the runs said what the log does not: they take the
   /// place of all that was made of the runs. Views that are held have expired then.
   ///
-  /// What has changed behind those events stays, and what is counted.
+  /// What has changed after those events stays, and what is counted.
   ///
   /// - Returns: whether nothing is left of what the runs said.
   mutating func replace(with made: Projections) -> Bool {

@@ -60,27 +60,28 @@ package final class SharedProjections: Sendable {
     return try body()
   }
 
-  /// Makes the runs anew if one of them has failed, or if what was read shows that they say what the log does not.
+  /// Makes all runs again if one of them has failed, or if what was read shows that they say what the log does not.
   package func discardIndex(_ error: StrandlineError) throws(StrandlineError) {
     if error.isOfLyingIndex { withLock { $0.runs }?.lied(error.message) }
     try rebuildIfFailed()
   }
 
-  /// Checks that a record owes a mutation if the outbox says that it is owed: the two stand in different rows. If it does not,
-  /// the runs are made anew.
+  /// Checks that a record has a pending mutation if the outbox says that it is pending: the two lie in different rows. If it
+  /// has not, all runs are made again.
   func checkOwed(_ lsn: LSN, by id: RecordID) throws(StrandlineError) {
     try withLock { (state) throws(StrandlineError) in
       guard state.outbox.newest.contains(lsn), try state.entry(id)?.pending?.newest != lsn else { return }
-      throw StrandlineError(lyingIndex: "event \(lsn) is owed, and record '\(id)' does not owe it", lsns: lsn...lsn)
+      throw StrandlineError(
+        lyingIndex: "event \(lsn) is pending, and record '\(id)' has no such mutation", lsns: lsn...lsn)
     }
   }
 
-  /// Checks that the outbox does not say that an event is owed that is no mutation of a record. If it does, the runs are made
-  /// anew.
+  /// Checks that the outbox does not say that an event is pending that is no mutation of a record. If it does, all runs are
+  /// made again.
   func checkIsNotOwed(_ lsn: LSN) throws(StrandlineError) {
     try withLock { (state) throws(StrandlineError) in
       guard state.outbox.newest.contains(lsn) else { return }
-      throw StrandlineError(lyingIndex: "event \(lsn) is owed and is not a record's", lsns: lsn...lsn)
+      throw StrandlineError(lyingIndex: "event \(lsn) is pending and is not a record's", lsns: lsn...lsn)
     }
   }
 

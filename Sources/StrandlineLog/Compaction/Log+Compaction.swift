@@ -111,22 +111,14 @@ extension Log {
       else { return nil }
       do throws(WriteFailure) {
         // Sealed and bounded as at a clean close: no later group in it will promise its last one.
-        do throws(SystemError) {
-          try writer.finish()
-        } catch {
-          throw WriteFailure.unknown(error)
-        }
+        try writer.finish()
         let rotation = try writer.rotate()
         queue.withLock { $0.rotated(rotation, placeBytesMax: options.placeBytesMax) }
         upkeep.add(rotation.predecessor)
         return nil
       } catch {
         let failure = keeper.named(error)
-        switch failure {
-        case .unknown(let cause): queue.withLock { $0.poison(cause) }.tell()
-        case .replaced(let error): queue.withLock { $0.poison(error) }.tell()
-        case .refused: break
-        }
+        if case .refused = failure {} else { fail(failure).tell() }
         return Self.failure("cannot go on in another segment of '\(path)'", failure)
       }
     }

@@ -51,10 +51,32 @@ final class DirectoryKeeper: Sendable {
   /// - Throws: `.replaced`.
   func check() throws(LogError) { try hold.check(now: environment.clock.monotonicNanoseconds()) }
 
-  /// Why a write failed: a folder that was removed takes no new name, and that says more than the call that failed.
+  /// Looks.
+  ///
+  /// - Returns: what was found instead of the store; nil if nothing was.
+  func replacement() -> LogError? {
+    do throws(LogError) { try check() } catch { return error }
+    return nil
+  }
+
+  /// Why a write was refused: a folder that was removed takes no new name, and that says more than the call that failed.
+  /// What may be on the medium stays unknown, wherever that lies now.
   func named(_ failure: WriteFailure) -> WriteFailure {
-    do throws(LogError) { try check() } catch { return .replaced(error) }
-    return failure
+    guard case .refused = failure, let replacement = replacement() else { return failure }
+    return .replaced(replacement)
+  }
+
+  /// Gives back what is reserved in a finished segment after its end. Nothing depends on it but space.
+  func truncate(_ segmentID: UInt64, to end: UInt64) throws(SystemError) {
+    // Merged meanwhile.
+    guard let entry = manifest.entries.first(where: { $0.segmentID == segmentID }) else { return }
+    let file = try directory.folder.open(SegmentName.name(segmentID), .readWrite)
+    defer { file.close() }
+    guard try file.size() > end else { return }
+    // Another store's file may have been put over it since the last look: then it stays, and the next look says so.
+    let header = try file.read(at: 0, count: LogFormat.headerBytes)
+    guard header.count == LogFormat.headerBytes, header.u32(at: LogFormat.Header.salt) == entry.salt else { return }
+    try file.truncate(to: end)
   }
 
   /// Changes the list. When this returns, the new one is on the medium.

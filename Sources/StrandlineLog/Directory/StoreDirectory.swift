@@ -1,4 +1,4 @@
-// The folder of a log: where it is looked for, its names, what may stand there, and its lock.
+// The folder of a log: where it is looked for, its names, what may be there, and its lock.
 //
 // A path is used once, to find the folder. From then on every file of the store is reached through the folder that was
 // opened, so that whatever lies at the path later is not touched. Paths of files are for messages alone.
@@ -25,7 +25,7 @@ struct StorePlace: Sendable {
     self.fileSystem = fileSystem
   }
 
-  /// The folder that the store's own name stands in; of "/" it is "/".
+  /// The folder that has the store's own name; of "/" it is "/".
   var parent: StorePlace {
     guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else {
       return StorePlace(absolute: "/", fileSystem)
@@ -61,7 +61,7 @@ struct StorePlace: Sendable {
     try fileSystem.removeDirectory(path)
   }
 
-  /// What stands at the path.
+  /// What lies at the path.
   enum Contents {
     case absent
     case empty
@@ -183,7 +183,7 @@ struct StoreDirectory: Sendable {
     do throws(SystemError) {
       let (own, here) = (try folder.identity(of: "."), try place.open())
       if let own, let there = try here.folder.identity(of: "."), own.isSame(as: there) { return }
-      // Drives that change numbers: a writer may go on between two looks.
+      // Drives that change numbers.
       for _ in 0..<3 { if try hasSameLists(here) { return } }
     } catch  where error.isAbsent || error.isNotDirectory {
       // Nothing lies there.
@@ -198,11 +198,14 @@ struct StoreDirectory: Sendable {
       underlying: .stale("open", place.path))
   }
 
-  /// Whether both are one store at one moment.
-  private func hasSameLists(_ other: StoreDirectory) throws(SystemError) -> Bool {
+  /// Whether both are one store: what the other one says lies between what this one says before and after it, because a
+  /// writer may go on meanwhile.
+  func hasSameLists(_ other: StoreDirectory) throws(SystemError) -> Bool {
     do throws(LogError) {
-      let (own, there) = (try ControlFile.read(self), try ControlFile.read(other))
-      guard own.current == there.current else { return false }
+      let before = try ControlFile.read(self).current
+      let there = try ControlFile.read(other).current
+      let after = try ControlFile.read(self).current
+      guard before.storeUUID == there.storeUUID, !there.isBefore(before), !after.isBefore(there) else { return false }
       return try Manifest.read(self).storeUUID == Manifest.read(other).storeUUID
     } catch {
       if let cause = error.underlying, !cause.isAbsent { throw cause }

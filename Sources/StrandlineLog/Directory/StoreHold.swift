@@ -4,7 +4,8 @@
 // Everything is written through them, so a folder that was moved or removed takes the writer along, and a store that has
 // taken its place is never written by it. But an app that writes into a folder that nobody finds any more, or into files
 // that another copy was put over, has to hear of it: so a writer looks, a fifth of a second apart at the most while it
-// commits, and before each larger step. From the first look that finds another store, nothing is written.
+// commits, and before each larger step. From the first look that finds another store, nothing is written. CONTROL is
+// compared before each write into it as well: so no group is acknowledged in files that a copy was put over.
 //
 // Locks: the one around CONTROL is held during a write; the one around what was found for a moment, taken after it.
 
@@ -13,7 +14,7 @@ import Synchronization
 
 /// How often a writer looks.
 package enum StoreLook {
-  /// No commit is further behind the last look than this.
+  /// No commit is later after the last look than this.
   package static let milliseconds = 200
 }
 
@@ -28,8 +29,9 @@ final class StoreHold: Sendable {
   /// Why nothing is written any more.
   private let found = Mutex<LogError?>(nil)
   private let isReplaced = Atomic<Bool>(false)
+  private let failed = Mutex<SystemError?>(nil)
   private let isClaimed = Atomic<Bool>(false)
-  /// By the monotonic clock: when the last look found that all is well.
+  /// By the monotonic clock: when the last look was that found no other store.
   private let lastLook: Atomic<UInt64>
 
   /// - Parameters:
@@ -75,26 +77,45 @@ final class StoreHold: Sendable {
   // MARK: CONTROL
 
   /// Writes a bound, unless CONTROL promises more. When this returns, what CONTROL promises is on the medium.
-  func write(_ bound: LogBound) throws(SystemError) {
-    try bounding.withLock { slots throws(SystemError) in
+  ///
+  /// - Throws: `.refused`; `.replaced` if it has other bytes than this writer has written, which stay.
+  func write(_ bound: LogBound) throws(WriteFailure) {
+    try change { slots throws(SystemError) in
       let current = slots.current.bound
-      guard bound.isAhead(of: current) || slots.isRaised else { return }
-      try slots.write(bound.isAhead(of: current) ? bound : current, to: control)
+      guard bound.isAhead(of: current) || slots.isRaised else { return true }
+      return try slots.write(bound.isAhead(of: current) ? bound : current, to: control)
     }
   }
 
   /// Writes a bound without a sync, if it is ahead of the last one: readers find then what is durable up to there.
-  func raise(_ bound: LogBound) throws(SystemError) {
-    try bounding.withLock { slots throws(SystemError) in
-      guard bound.isAhead(of: slots.current.bound) else { return }
-      try slots.raise(bound, to: control)
+  ///
+  /// - Throws: `.refused`; `.replaced` if it has other bytes than this writer has written, which stay.
+  func raise(_ bound: LogBound) throws(WriteFailure) {
+    try change { slots throws(SystemError) in
+      // Also where a group is only ordered, and CONTROL says nothing new: its writers are told in a moment.
+      guard bound.isAhead(of: slots.current.bound) else { return try slots.isCurrentIn(control) }
+      return try slots.raise(bound, to: control)
     }
+  }
+
+  /// - Parameter body: returns false if CONTROL has other bytes than this writer has written.
+  private func change(_ body: (inout ControlFile) throws(SystemError) -> Bool) throws(WriteFailure) {
+    let isOurs: Bool
+    do throws(SystemError) {
+      isOurs = try bounding.withLock { slots throws(SystemError) in try body(&slots) }
+    } catch {
+      throw .refused(error)
+    }
+    if !isOurs { throw .replaced(note(.overwritten)) }
   }
 
   // MARK: Whether it is still there
 
   /// What was found instead of the store; nil as long as nothing was.
   var replacement: LogError? { isReplaced.load(ordering: .acquiring) ? found.withLock { $0 } : nil }
+
+  /// Why the last look failed; nil if it did not.
+  var lookFailure: SystemError? { failed.withLock { $0 } }
 
   /// Looks, if the last look is a fifth of a second ago.
   ///
@@ -115,18 +136,30 @@ final class StoreHold: Sendable {
       replacement = try look()
     } catch {
       // A look that fails says nothing about the folder. What is written goes to the files that are held, and the next
-      // commit looks again.
-      return
+      // look is as soon as after one that succeeds.
+      failed.withLock { $0 = error }
+      return lastLook.store(now, ordering: .relaxed)
     }
+    failed.withLock { $0 = nil }
     guard let replacement else { return lastLook.store(now, ordering: .relaxed) }
-    let error = replacement.error(directory.place.path)
-    found.withLock { $0 = error }
+    throw note(replacement)
+  }
+
+  /// Keeps what was found first.
+  private func note(_ replacement: Replacement) -> LogError {
+    let error = found.withLock { found in
+      let error = found ?? replacement.error(directory.place.path)
+      found = error
+      return error
+    }
     isReplaced.store(true, ordering: .releasing)
-    throw error
+    return error
   }
 
   /// What has taken the store's place; nil if nothing has.
   private func look() throws(SystemError) -> Replacement? {
+    // First, because this needs no path.
+    guard try bounding.withLock({ slots throws(SystemError) in try slots.isIn(control) }) else { return .overwritten }
     let (heldLock, heldControl) = (try lock.identity(), try control.identity())
     let here: StoreDirectory
     do throws(SystemError) {
@@ -137,23 +170,25 @@ final class StoreHold: Sendable {
     }
     let lockHere = try here.folder.identity(of: LogFormat.lockName)
     let controlHere = try here.folder.identity(of: LogFormat.controlName)
+    // Before anything is concluded from the number of names, which some drives say is always 0.
+    if let controlHere, controlHere.isSame(as: heldControl) {
+      return lockHere?.isSame(as: heldLock) == true ? nil : .unlocked
+    }
     if heldLock.links == 0 || heldControl.links == 0 {
       return lockHere == nil && controlHere == nil ? .removed : .anotherInPlaceOfRemoved
     }
-    if let lockHere, let controlHere, lockHere.isSame(as: heldLock), controlHere.isSame(as: heldControl) {
-      return try bounding.withLock { slots throws(SystemError) in try slots.isIn(control) } ? nil : .overwritten
-    }
     guard lockHere != nil || controlHere != nil else { return .moved }
     // Network drives and drives of other systems change numbers, so what lies there has the last word.
-    return try isThisStore(here) ? nil : .anotherInPlaceOfMoved
+    guard try isThisStore(here) else { return .anotherInPlaceOfMoved }
+    return lockHere == nil ? .unlocked : nil
   }
 
   /// Whether MANIFEST and CONTROL at the path are this store's, as this writer has written them.
   private func isThisStore(_ here: StoreDirectory) throws(SystemError) -> Bool {
     do throws(LogError) {
       guard try Manifest.read(here).storeUUID == storeUUID else { return false }
-      let slots = try ControlFile.read(here)
-      return bounding.withLock { $0.current == slots.current }
+      // Nothing is written meanwhile.
+      return try bounding.withLock { slots throws(LogError) in try ControlFile.read(here).current == slots.current }
     } catch {
       if let cause = error.underlying, !cause.isAbsent { throw cause }
       return false
@@ -172,6 +207,8 @@ final class StoreHold: Sendable {
     case anotherInPlaceOfMoved
     /// Its files have other bytes than this writer has written.
     case overwritten
+    /// Its lock file has another name or none, so that another writer may come; everything else is there.
+    case unlocked
 
     func error(_ path: String) -> LogError {
       let words =
@@ -191,6 +228,9 @@ final class StoreHold: Sendable {
         case .overwritten:
           "another copy was put over the files of the store at '\(path)' while it was open for writing: what was "
             + "acknowledged since that copy was made may be lost"
+        case .unlocked:
+          "the LOCK of the store at '\(path)' was removed or replaced while it was open for writing, so that another "
+            + "process may write it now; nothing else is missing"
         }
       return LogError(
         .replaced, "\(words); nothing was written to what lies there now; close this store, and open what is there",

@@ -152,7 +152,10 @@ struct ControlFile: Sendable {
     do {
       let file = try directory.folder.open(LogFormat.controlName, .read)
       defer { file.close() }
-      return try read(file, path)
+      var found = try read(file, path)
+      // A writer may have been in the middle of a slot.
+      for _ in 0..<2 where found.isTorn { found = try read(file, path) }
+      return found
     } catch let error as LogError {
       throw error
     } catch let error as SystemError where error.isAbsent {
@@ -193,44 +196,65 @@ struct ControlFile: Sendable {
     return slots.indices.allSatisfy { slots[$0] == nil || slots[$0] == Self.slot($0, in: bytes) }
   }
 
-  /// Writes a new bound. When this returns it is on the medium.
-  mutating func write(_ bound: LogBound, to file: any File) throws(SystemError) {
+  /// Whether the slot that counts has the bytes that were found in it or written into it last. Every other store has
+  /// others there, and so has every copy of this one that was made before they were written.
+  func isCurrentIn(_ file: any File) throws(SystemError) -> Bool {
+    guard let known = slots[current.slot] else { return true }
+    let start = UInt64(current.slot * LogFormat.controlPageBytes)
+    return try file.read(at: start, count: LogFormat.controlSlotBytes) == known
+  }
+
+  /// Writes a new bound. When this returns true it is on the medium.
+  ///
+  /// - Returns: false if the file has other bytes by now; then they stay.
+  mutating func write(_ bound: LogBound, to file: any File) throws(SystemError) -> Bool {
     try write(bound, to: file, isSynced: true)
   }
 
   /// Writes a new bound, and lets the system bring it to the medium when it likes.
-  mutating func raise(_ bound: LogBound, to file: any File) throws(SystemError) {
+  ///
+  /// - Returns: false if the file has other bytes by now; then they stay.
+  mutating func raise(_ bound: LogBound, to file: any File) throws(SystemError) -> Bool {
     try write(bound, to: file, isSynced: false)
   }
 
-  private mutating func write(_ bound: LogBound, to file: any File, isSynced: Bool) throws(SystemError) {
+  private mutating func write(_ bound: LogBound, to file: any File, isSynced: Bool) throws(SystemError) -> Bool {
     if case .unknown = durability {
-      try put(current, into: file)
+      guard try put(current, into: file) else { return false }
       try file.sync(.durable)
       durability = .synced
     }
     var next = current
     next.bound = bound
     if case .synced = durability { next.sequence += 1 }
-    try put(next, into: file)
+    guard try put(next, into: file) else { return false }
     current = next
     durability = .raised
-    guard isSynced else { return }
+    guard isSynced else { return true }
     try file.sync(.durable)
     durability = .synced
+    return true
   }
 
-  private mutating func put(_ control: Control, into file: any File) throws(SystemError) {
+  /// Right before each write, because a write over a copy of this session's own could make both slots equal again.
+  private mutating func put(_ control: Control, into file: any File) throws(SystemError) -> Bool {
+    guard try isCurrentIn(file) else { return false }
     let slot = control.slot
     // The array is used again: a commit writes one.
     var bytes = slots[slot].take() ?? []
     control.encode(into: &bytes)
     try file.write(bytes, 0..<bytes.count, at: UInt64(slot * LogFormat.controlPageBytes))
     slots[slot] = bytes
+    return true
   }
 }
 
 extension Control {
+  /// Whether the same writer wrote it earlier, or an earlier one.
+  func isBefore(_ other: Control) -> Bool {
+    sequence < other.sequence || (sequence == other.sequence && other.bound.isAhead(of: bound))
+  }
+
   /// Which of the two it is.
   fileprivate var slot: Int { Int(sequence % UInt64(LogFormat.controlSlots)) }
 }

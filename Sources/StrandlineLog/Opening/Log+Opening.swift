@@ -152,7 +152,11 @@ private struct RecoveringLog {
   private func isAtItsPath() throws(LogError) -> Bool {
     do throws(SystemError) {
       let here = try directory.place.open()
-      return try here.folder.identity(of: LogFormat.lockName) == lock.identity()
+      // Without a lock at the path this one keeps no other writer away.
+      guard let lockHere = try here.folder.identity(of: LogFormat.lockName) else { return false }
+      if lockHere.isSame(as: try lock.identity()) { return true }
+      // Drives that change numbers.
+      return try directory.hasSameLists(here)
     } catch  where error.isAbsent || error.isNotDirectory {
       return false
     } catch {

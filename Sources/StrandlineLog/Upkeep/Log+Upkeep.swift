@@ -7,7 +7,14 @@ import Synchronization
 
 extension Log {
   /// How the upkeep goes: what failed last, and how often.
-  package var upkeepReport: UpkeepReport { upkeep.report }
+  package var upkeepReport: UpkeepReport {
+    var report = upkeep.report
+    if let failure = keeper.hold.lookFailure {
+      report.failure = report.failure ?? .system("cannot look whether the store still lies at '\(path)'", failure)
+      report.failures += 1
+    }
+    return report
+  }
 
   /// Queues a round of upkeep, unless one is queued or the last one failed a moment ago.
   func lookAfterFiles() {
@@ -46,6 +53,7 @@ extension Log {
     try upkeep.enter()
     defer { upkeep.leave() }
     do throws(LogError) {
+      try keeper.check()
       // Fails for itself: the next segment does not depend on it.
       freeSpace(isClosing: false)
       try makeBallast()
@@ -89,6 +97,8 @@ extension Log {
   /// costs space alone.
   func freeSpace(isClosing: Bool) {
     do throws(LogError) {
+      // Files are opened and removed by name here.
+      try keeper.check()
       // A close says in CONTROL how far the log reaches when it has ended it.
       if try giveSpaceBack(), !isClosing { try writeBound() }
       upkeep.succeeded(.freeing)
@@ -107,8 +117,7 @@ extension Log {
     while let segment = upkeep.takeFinished() {
       hasFinished = true
       do {
-        try SegmentWriter.truncate(
-          keeper.directory.folder, segment.segmentID, to: segment.end)
+        try keeper.truncate(segment.segmentID, to: segment.end)
       } catch  where error.isAbsent {
         // Merged meanwhile.
         continue
@@ -124,10 +133,10 @@ extension Log {
   /// Says in CONTROL how far the log is durable now, and syncs it: once for each segment that a writer has left.
   private func writeBound() throws(LogError) {
     guard let bound = queue.withLock({ $0.bound }) else { return }
-    do {
+    do throws(WriteFailure) {
       try keeper.hold.write(bound)
     } catch {
-      throw .system("cannot write the bound in '\(keeper.directory.control)'", error)
+      throw error.error("cannot write the bound in '\(keeper.directory.control)'")
     }
     queue.withLock { $0.raised(to: bound) }
   }

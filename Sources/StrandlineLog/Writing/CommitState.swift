@@ -35,6 +35,8 @@ struct CommitState: ~Copyable {
   private(set) var durableChain: UInt32
   /// What ended the log before it was closed: what became of an LSN that was never durable.
   private var lastFailure: LogError?
+  /// What was found instead of the store: nothing of what is appended from then on is written.
+  private var replacement: LogError?
   /// How often appends were taken again after a rejection, each time from the LSN after the durable one on.
   private(set) var resumptions = 0
   /// One for each row of resumptions that found the same LSN durable; the LSNs above it were given again.
@@ -104,8 +106,8 @@ struct CommitState: ~Copyable {
     switch phase {
     case .open: return
     case .rejecting(let error): throw error
-    case .poisoned(let error) where error.code == .replaced: throw error
     case .poisoned(let error):
+      if let replacement { throw replacement }
       throw LogError(
         .poisoned, "the log takes no more, because an earlier write failed; open it again (\(error))",
         file: error.file, lsns: error.lsns, underlying: error.underlying)
@@ -255,13 +257,17 @@ struct CommitState: ~Copyable {
   }
 
   /// What was taken may be on disk or not. Nothing is written any more.
-  mutating func poison(_ cause: SystemError) -> CommitNews {
+  ///
+  /// - Parameter replacement: what was found instead of the store.
+  mutating func poison(_ cause: SystemError, _ replacement: LogError?) -> CommitNews {
     let lsns = nextLSN > durableLSN + 1 ? durableLSN + 1...nextLSN - 1 : nil
     let what = lsns.map { "of LSNs \($0.lowerBound) to \($0.upperBound)" } ?? "at the end of a segment"
+    self.replacement = replacement
+    let place = replacement.map { ": \($0.message)" } ?? ""
     let error = LogError(
       .outcomeUnknown,
       "the write \(what) failed (\(cause)); whether it is on the medium is known only after the log was opened "
-        + "again, because a failed sync cannot be repeated", file: cause.subject, lsns: lsns, underlying: cause)
+        + "again, because a failed sync cannot be repeated\(place)", file: cause.subject, lsns: lsns, underlying: cause)
     phase = .poisoned(error)
     return failAll(error)
   }
@@ -270,6 +276,7 @@ struct CommitState: ~Copyable {
   mutating func poison(_ error: LogError) -> CommitNews {
     switch phase {
     case .open, .rejecting:
+      replacement = error
       var error = error
       if nextLSN > durableLSN + 1 {
         error.lsns = durableLSN + 1...nextLSN - 1

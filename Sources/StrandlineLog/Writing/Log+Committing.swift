@@ -100,7 +100,7 @@ extension Log {
         }
         let (offsets, end) = try writer.write(&group)
         let (chain, flushed) = (writer.durable.chain, writer.flushed)
-        let isPublished = options.publishesGroups && publish(flushed)
+        let isPublished = options.publishesGroups ? try publish(flushed) : false
         defer { if options.upkeep == .inBackground, writer.wantsPreparation { lookAfterFiles() } }
         return queue.withLock { state in
           let news = state.becameDurable(&group, offsets: offsets, end: end, chain: chain, flushed: flushed)
@@ -108,14 +108,7 @@ extension Log {
           return news
         }
       } catch {
-        let failure = keeper.named(error)
-        return queue.withLock { state in
-          switch failure {
-          case .refused(let cause): state.reject(cause)
-          case .unknown(let cause): state.poison(cause)
-          case .replaced(let error): state.poison(error)
-          }
-        }
+        return fail(error)
       }
     }
     // Where no thread of its own does upkeep, it is done before a caller goes on, so that what a caller does next never
@@ -126,6 +119,21 @@ extension Log {
     news?.tell()
     if !tellsFirst, news != nil { tellDurability() }
     return news?.waiters.count ?? 0
+  }
+
+  /// Takes nothing more after a write that failed. The caller holds the disk.
+  ///
+  /// - Returns: the callers to tell.
+  func fail(_ failure: WriteFailure) -> CommitNews {
+    let failure = keeper.named(failure)
+    let replacement = keeper.replacement()
+    return queue.withLock { state in
+      switch failure {
+      case .refused(let cause): state.reject(cause)
+      case .unknown(let cause): state.poison(cause, replacement)
+      case .replaced(let error): state.poison(error)
+      }
+    }
   }
 
   /// A thread has led as long as it needed to; callers that wait meanwhile are served by the writer thread.
@@ -198,18 +206,21 @@ extension Log {
   package func flushBlocking() throws(LogError) {
     try queue.withLock { state throws(LogError) in try state.checkWritable() }
     let beginsWatch = disk.withLock { writer in
-      do throws(LogError) {
-        try keeper.hold.checkIfDue(now: clock.monotonicNanoseconds())
-      } catch {
-        queue.withLock { $0.poison(error) }.tell()
-        return false
-      }
-      do throws(SystemError) {
-        try writer.flush()
+      do throws(WriteFailure) {
+        do throws(LogError) {
+          try keeper.hold.checkIfDue(now: clock.monotonicNanoseconds())
+        } catch {
+          throw .replaced(error)
+        }
+        do throws(SystemError) { try writer.flush() } catch { throw .unknown(error) }
         let flushed = writer.flushed
-        return queue.withLock { $0.becameFlushed(flushed) } && options.controlIntervalMilliseconds != nil
+        let isPublished = options.publishesGroups ? try publish(flushed) : false
+        return queue.withLock { state in
+          if isPublished { state.raised(to: flushed) }
+          return state.becameFlushed(flushed)
+        } && options.controlIntervalMilliseconds != nil
       } catch {
-        queue.withLock { $0.poison(error) }.tell()
+        fail(error).tell()
         return false
       }
     }

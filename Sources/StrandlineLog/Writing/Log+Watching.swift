@@ -1,6 +1,6 @@
 // What CONTROL says of groups, and the watch: what happens a fifth of a second after an append.
 //
-// What promises a group inside its segment lies behind that group, so a segment that is cut takes the promise along. So
+// What promises a group inside its segment follows that group, so a segment that is cut takes the promise along. So
 // CONTROL says of each group that it is durable, before its writers hear of it: readers in other processes find by it what
 // was acknowledged (decisions L10, L21). It is one write without a sync; the system brings it to the medium in its
 // own time. The watch does it again where it failed, and says what a flush has made durable. It also writes what was
@@ -37,7 +37,7 @@ extension Log {
     }
     if let bound = queue.withLock({ $0.boundToRaise() }) { raise(to: bound) }
     return queue.withLock { state in
-      // A group that is being written is neither queued nor durable: its raise is still owed.
+      // A group that is being written is neither queued nor durable: its raise is still to come.
       let isUnderWay = state.isOpen && state.durableLSN + 1 < state.nextLSN
       state.isWatched = isUnderWay || state.boundToRaise() != nil
       return state.isWatched
@@ -56,12 +56,14 @@ extension Log {
   /// Says in CONTROL that a group is durable, before its writers hear of it. The caller holds the disk, so no close ends it.
   ///
   /// - Returns: whether CONTROL says so. A failure is upkeep's, not a writer's: the watch tries again.
-  func publish(_ bound: LogBound) -> Bool {
+  /// - Throws: `.unknown` if a copy was put over the files, perhaps before the group was written into them.
+  func publish(_ bound: LogBound) throws(WriteFailure) -> Bool {
     guard upkeep.isDue(.raising, now: clock.monotonicNanoseconds()) else { return false }
-    do throws(SystemError) {
+    do throws(WriteFailure) {
       try keeper.hold.raise(bound)
     } catch {
-      let failure = LogError.system("cannot raise the bound in '\(keeper.directory.control)'", error)
+      guard case .refused(let cause) = error else { throw .unknown(error.cause) }
+      let failure = LogError.system("cannot raise the bound in '\(keeper.directory.control)'", cause)
       upkeep.failed(.raising, failure, now: clock.monotonicNanoseconds())
       return false
     }
@@ -77,13 +79,15 @@ extension Log {
       defer { upkeep.leave() }
       do throws(LogError) {
         try keeper.hold.checkIfDue(now: clock.monotonicNanoseconds())
+        do throws(WriteFailure) {
+          try keeper.hold.raise(bound)
+        } catch {
+          throw error.error("cannot raise the bound in '\(keeper.directory.control)'")
+        }
       } catch {
-        return queue.withLock { $0.poison(error) }.tell()
-      }
-      do throws(SystemError) {
-        try keeper.hold.raise(bound)
-      } catch {
-        throw .system("cannot raise the bound in '\(keeper.directory.control)'", error)
+        guard error.code == .replaced else { throw error }
+        // Not while a group is being written, of which nobody can say yet whether it is durable.
+        return disk.withLock { _ in queue.withLock { $0.poison(error) } }.tell()
       }
       queue.withLock { $0.raised(to: bound) }
       upkeep.succeeded(.raising)

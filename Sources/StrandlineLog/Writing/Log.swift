@@ -2,8 +2,8 @@
 // in Opening/Log+Opening.swift, how an append becomes durable in Log+Committing.swift, how one event is read in
 // Reading/Log+Reading.swift.
 //
-// Locks, in the order in which a thread takes them: `stalled`, `disk`, those of DirectoryKeeper, `queue`. None is held
-// while a caller is woken. Format and recovery rule: Formats/log.md.
+// Locks, in the order in which a thread takes them: `stalled`, `disk`, those of DirectoryKeeper, `queue`. The last three
+// are free when a caller of a group is woken. Format and recovery rule: Formats/log.md.
 
 import Dispatch
 package import StrandlineSystem
@@ -97,13 +97,9 @@ package final class Log: Sendable {
 
   /// Looks whether the log is still the one at its path: before a larger step that its owner takes in its folder.
   ///
-  /// - Throws: `.replaced`; then nothing is appended any more.
-  package func checkPlace() throws(LogError) {
-    do throws(LogError) { try keeper.check() } catch {
-      queue.withLock { $0.poison(error) }.tell()
-      throw error
-    }
-  }
+  /// - Throws: `.replaced`; then no further group is written: the thread that writes the next one tells its callers. One
+  ///   that is being written may still become durable.
+  package func checkPlace() throws(LogError) { try keeper.check() }
 
   /// The LSN that the next event will have.
   package var nextLSN: UInt64 { queue.withLock { $0.nextLSN } }
@@ -209,7 +205,7 @@ package final class Log: Sendable {
         }
         freeSpace(isClosing: true)
         do throws(WriteFailure) {
-          do throws(SystemError) { try writer.finish() } catch { throw .refused(error) }
+          try writer.finish()
           try endPreparation()
         } catch {
           return error.error("cannot close '\(path)' cleanly; what was acknowledged is safe")

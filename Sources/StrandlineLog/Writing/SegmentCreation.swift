@@ -113,13 +113,13 @@ struct SegmentCreation {
 
   /// Takes a segment back that no list names: an unlisted one that continues the log would be believed.
   func takeBack(_ segmentID: UInt64, after failure: WriteFailure) -> WriteFailure {
-    if case .unknown = failure { return failure }
+    // Of a store that was replaced another file may have that name.
+    guard case .refused = failure else { return failure }
     do {
       try folder.unlink(SegmentName.name(segmentID))
       try folder.sync()
       return failure
     } catch {
-      if case .replaced = failure { return failure }
       return .unknown(failure.cause)
     }
   }

@@ -78,9 +78,9 @@ struct SegmentWriter: Sendable {
     } else {
       next = try make()
       do {
-        try Self.truncate(directory.folder, predecessor.segmentID, to: predecessor.end)
+        try keeper.truncate(predecessor.segmentID, to: predecessor.end)
       } catch {
-        // Merged meanwhile; or it keeps its reserved space until upkeep tries again. No event depends on it.
+        // It keeps its reserved space until upkeep tries again. No event depends on it.
       }
       segmentID = next.identity.segmentID
       durable.offset = next.end
@@ -133,13 +133,6 @@ struct SegmentWriter: Sendable {
     return LiveSegment(
       file: file, path: directory.segment(header.segmentID), identity: header.identity, end: UInt32(content.count),
       softBytes: options.segmentBytesMax, allocated: allocated, firstLSN: durable.lsn + 1)
-  }
-
-  /// Cuts what is void behind an end. Nothing depends on it but space.
-  static func truncate(_ folder: any Folder, _ segmentID: UInt64, to end: UInt64) throws(SystemError) {
-    let file = try folder.open(SegmentName.name(segmentID), .readWrite)
-    defer { file.close() }
-    if try file.size() > end { try file.truncate(to: end) }
   }
 
   // MARK: One group
@@ -239,21 +232,33 @@ struct SegmentWriter: Sendable {
 
   /// The end of a clean use: seals the segment, gives reserved space back, syncs, and says in CONTROL where the log ends;
   /// does nothing if this writer has appended nothing. The files are closed by `release`.
-  mutating func finish() throws(SystemError) {
-    guard var live else { return }
+  ///
+  /// - Throws: `.unknown`; `.replaced` if a copy was put over the files.
+  mutating func finish() throws(WriteFailure) {
+    do throws(SystemError) { guard try seal() else { return } } catch { throw .unknown(error) }
+    do throws(WriteFailure) {
+      try keeper.hold.write(flushed)
+    } catch {
+      if case .refused(let cause) = error { throw .unknown(cause) }
+      throw error
+    }
+  }
+
+  /// - Returns: whether CONTROL is to say where the log ends.
+  private mutating func seal() throws(SystemError) -> Bool {
+    guard var live else { return false }
     if isLiveEmpty {
       // The log ends in the predecessor, which is sealed; the next writer drops this one.
-      guard hasAppended else { return }
+      guard hasAppended else { return false }
       try flush()
-      try keeper.hold.write(flushed)
-      return
+      return true
     }
     guard hasAppended else {
       // Made by this writer, for nothing or for the copies in it: all of it is synced, and what it reserved is not used.
       try live.truncate(to: UInt64(live.end))
       live.allocated = UInt64(live.end)
       self.live = live
-      return
+      return false
     }
     if !live.isSealed {
       // Promised by the index frame: a sync has returned for everything before it.
@@ -271,7 +276,7 @@ struct SegmentWriter: Sendable {
     noteFlushed()
     let (segmentID, end) = (segmentID, durable.end)
     keeper.noteForNextList { $0.finish(segmentID, end) }
-    try keeper.hold.write(flushed)
+    return true
   }
 
   mutating func release() {

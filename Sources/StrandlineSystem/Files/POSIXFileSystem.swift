@@ -20,12 +20,14 @@ package struct POSIXFileSystem: FileSystem {
   package var openStores: OpenStores { Self.openStores }
 
   package func absolutePath(_ path: String) throws(SystemError) -> String {
+    // No name of anything, and not one of the directory in which the process is.
+    guard !path.isEmpty else { throw SystemError(call: "open", subject: path, errno: ENOENT) }
     var text = path
     if !path.hasPrefix("/") {
       guard let here = unsafe getcwd(nil, 0) else { throw SystemError(call: "getcwd", subject: path, errno: errno) }
       defer { unsafe free(here) }
       text = unsafe String(cString: here)
-      if !path.isEmpty, path != "." { text += path.hasPrefix("./") ? "/" + path.dropFirst(2) : "/" + path }
+      if path != "." { text += path.hasPrefix("./") ? "/" + path.dropFirst(2) : "/" + path }
     }
     while text.utf8.count > 1, text.hasSuffix("/") { text.removeLast() }
     return text
