@@ -721,7 +721,10 @@ class State:
 
     def on_zoneChanged(self, lsn, event):
         if event["change"] == 6:
-            self.zones.pop(zone_key(event["zone"]), None)
+            key = zone_key(event["zone"])
+            self.zones.pop(key, None)
+            self.listed.pop(key, None)
+            self.blocks = {id: block for id, block in self.blocks.items() if id[:3] != key}
             return
         zone = self.zone(event["zone"])
         if event["change"] == 1:

@@ -157,7 +157,7 @@ struct `The verb why` {
     #expect(
       story.contains {
         $0.contains("met the server's version of event ") && $0.contains("; of 'title' the server's of writer ")
-          && $0.hasSuffix(" stands, and the one of here is lost, because it was written later")
+          && $0.hasSuffix(" won, and the one of here is lost, because it was written later")
       }, "\(story)")
     #expect(story.contains { $0.hasSuffix(" has lost: nothing of it is at the server") })
     for number in 0..<20 {
@@ -169,7 +169,7 @@ struct `The verb why` {
     story = await b.lines("why", "/A", "a")
     #expect(
       story.contains {
-        $0.contains("; of 'title' the server's stands, and the one of here is lost, because it was written later")
+        $0.contains("; of 'title' the server's won, and the one of here is lost, because it was written later")
       }, "\(story)")
     await server.end()
   }

@@ -338,6 +338,21 @@ enum WrongPage: CaseIterable, Sendable {
     try await expectAgreement(a, b)
   }
 
+  @Test func `and later wrongly that the record is gone kills none of its lives`() async throws {
+    let (a, b, cloud, vague) = try await behind(.tryAgainLater)
+    #expect(try await b.run() == nil)
+    #expect(try await b.names().contains("n5"))
+    // An answer that is late.
+    vague.error.withLock { $0 = missing }
+    #expect(try await b.run() == nil)
+    vague.error.withLock { $0 = nil }
+    cloud.refuse { $0.hidden = [] }
+    try await a.put("n5", ["title": "edited"])
+    try await exchange(a, b, a, b)
+    for device in [a, b] { #expect(try await device.value("n5") == "edited") }
+    try await expectAgreement(a, b)
+  }
+
   @Test func `about the only record of a zone keeps its sweep open, and the run says so`() async throws {
     let (_, a, b, _) = try await devices(1)
     try await a.remove("n0")
@@ -648,14 +663,106 @@ enum WrongPage: CaseIterable, Sendable {
   }
 }
 
+@Suite(.timeLimit(.minutes(30))) struct `A resync of what a server lost that was put back` {
+  /// "x" was deleted elsewhere, and a sweep has removed it here.
+  ///
+  /// - Parameter isOlder: the server was put back to a time after that; else to one when "x" was not created.
+  @Test(arguments: [false, true]) func `sends nothing again that another device had deleted`(
+    _ isOlder: Bool
+  ) async throws {
+    let fleet = try Fleet()
+    let (a, b) = (fleet.device("a"), fleet.device("b"))
+    let cloud = try await b.openRefusing()
+    if isOlder { try await b.put("x", ["title": "one"]) }
+    for name in ["same", "v"] { try await b.put(name, ["title": "one"]) }
+    try await exchange(b, a)
+    var image = fleet.serverDisk.imageAfterCrash(.all)
+    if !isOlder { try await b.put("x", ["title": "one"]) }
+    if !isOlder { try await b.put("v", ["title": "two"]) }
+    try await exchange(b, a)
+    try await a.remove("x")
+    try await a.exchange()
+    if isOlder {
+      image = fleet.serverDisk.imageAfterCrash(.all)
+      try await b.put("v", ["title": "two"])
+      try await b.exchange(.pushOnly)
+    }
+    cloud.refuse { script in
+      script.requests[.zoneChanges] = [expired]
+      script.hidesDeletions = true
+    }
+    #expect(try await b.run() == nil)
+    #expect(try await b.names() == ["same", "v"])
+    if !isOlder {
+      try await b.put("same", ["title": "two"])
+      try await b.exchange()
+    }
+    let old = try fleet.server(of: image)
+    try await b.close()
+    try await b.open(through: InProcessTransport(old))
+    await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    #expect(try await b.zone().lostReason == .wentBack)
+    try await b.open().sync.resync(.main, from: .here)
+    try await b.exchange()
+    try await b.exchange()
+    #expect(try await b.names() == ["same", "v"])
+    #expect(try await b.value("v") == "two")
+  }
+}
+
+@Suite(.timeLimit(.minutes(30))) struct `A server that does not say what it has of an older version that it shows` {
+  @Test(arguments: [false, true]) func `has nothing removed before`(_ sweeps: Bool) async throws {
+    let fleet = try Fleet()
+    let b = fleet.device("b")
+    for name in ["v", "same"] { try await b.put(name, ["title": "one"]) }
+    try await b.exchange()
+    let image = fleet.serverDisk.imageAfterCrash(.all)
+    try await b.put("v", ["title": "two"])
+    try await b.put("w", ["title": "new"])
+    try await b.exchange()
+    let old = try fleet.server(of: image)
+    try await b.close()
+    let cloud = HidingCloud(b.web(through: InProcessTransport(old)))
+    cloud.hide("v", fromLists: false)
+    try await b.open(database: cloud)
+    let c = fleet.device("c")
+    try await c.open(through: InProcessTransport(old))
+    try await c.exchange()
+    for round in 0..<2 {
+      if sweeps {
+        // The zone has changed, by more than the old server has forgotten.
+        for number in 0..<10 { try await c.put("c\(number)", ["title": .string("\(round)")]) }
+        try await c.exchange()
+        cloud.refuseToken()
+        #expect(try await b.run() != nil)
+      } else {
+        await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+      }
+      #expect(try await b.names().isSuperset(of: ["v", "w", "same"]))
+    }
+    cloud.hide(nil)
+    await #expect(throws: StrandlineError.self) { try await b.open().sync.verify(.main) }
+    #expect(try await b.zone().lostReason == .wentBack)
+    #expect(try await b.names().isSuperset(of: ["v", "w", "same"]))
+  }
+}
+
 /// A cloud that leaves one record's older version out, and answers a lookup of it with the version that it was told to keep.
 private final class HidingCloud: ForwardingDatabase {
   let base: any CloudDatabase
   private let hidden = Mutex<String?>(nil)
+  private let isListed = Mutex(false)
+  private let refusesToken = Mutex(false)
 
   init(_ base: any CloudDatabase) { self.base = base }
 
-  func hide(_ name: String?) { hidden.withLock { $0 = name } }
+  func hide(_ name: String?, fromLists: Bool = true) {
+    hidden.withLock { $0 = name }
+    isListed.withLock { $0 = !fromLists }
+  }
+
+  /// The next token has expired.
+  func refuseToken() { refusesToken.withLock { $0 = true } }
 
   func lookup(_ names: [String], in zone: ZoneID) async throws -> [CloudName: CloudResult] {
     var found = try await base.lookup(names, in: zone)
@@ -667,7 +774,13 @@ private final class HidingCloud: ForwardingDatabase {
   }
 
   func zoneChanges(in zone: ZoneID, since token: ChangeToken?, limit: Int) async throws -> ZonePage {
+    let isRefused = refusesToken.withLock { refuses in
+      defer { if token != nil { refuses = false } }
+      return refuses && token != nil
+    }
+    if isRefused { throw expired }
     var page = try await base.zoneChanges(in: zone, since: token, limit: limit)
+    if isListed.withLock({ $0 }) { return page }
     let name = hidden.withLock { $0 }
     page.changes.removeAll { if case .saved(let record) = $0 { record.name == name } else { false } }
     return page

@@ -193,6 +193,55 @@ extension ConflictField {
     #expect(conflict.rule == "revive" && conflict.fields.isEmpty && conflict.reason?.contains("win") == true)
   }
 
+  @Test func `is not one of here whose answer was lost, when the record is deleted here`() async throws {
+    var rules = ConflictRules()
+    rules["Note"].deletion = .editRevives
+    let fleet = try Fleet()
+    let b = fleet.device("b")
+    let cloud = RefusingCloud(b)
+    try await b.open(database: cloud, conflicts: rules)
+    try await b.put("n", ["title": "0"])
+    try await b.exchange()
+    try await b.put("n", ["title": "B"])
+    cloud.refuse { $0.lostAnswers = [CloudError(.tryAgainLater, reason: "busy")] }
+    _ = try? await b.sync(.pushOnly, waitMillisecondsMax: 0)
+    try await b.remove("n")
+    try await b.exchange()
+    #expect(try await !b.lives("n"))
+    #expect(try await b.told == 0)
+    #expect(cloud.sent.count >= 3, "the edit was sent, and then the deletion")
+  }
+
+  @Test func `is not told of a field that the app has saved since`() async throws {
+    let (a, b) = try await devices(holding: ["title": "0", "body": "0"])
+    try await b.put("n", ["body": "B"])
+    let receipt = try await b.edit(["title": "B"])
+    try await a.put("n", ["title": "A"])
+    try await a.exchange()
+    try await b.exchange(.pullOnly)
+    let later = try await b.edit(["title": "C"])
+    try await b.exchange()
+    #expect(try await later.outcome() == [id: .saved])
+    guard case .superseded? = try await receipt.outcome()[id] else {
+      Issue.record("\(try await receipt.outcome())")
+      return
+    }
+  }
+
+  @Test func `of which compaction has taken the content is of no field that it may not have written`() async throws {
+    let (a, b) = try await devices(holding: ["title": "0", "body": "0"])
+    let receipt = try await b.edit(["body": "1"])
+    try await b.put("n", ["title": "B"])
+    try await a.put("n", ["title": "A"])
+    try await exchange(a, b)
+    #expect(try await receipt.outcome() == [id: .merged])
+    try await a.put("n", ["title": "later"])
+    try await exchange(a, b)
+    #expect(try await b.compact(keeping: .latest).broken == nil)
+    let outcome = try await b.open().receipt(at: receipt.position).outcome()[id]
+    #expect(outcome == nil || outcome == .merged)
+  }
+
   @Test func `of a record that the server has under another type is told`() async throws {
     let fleet = try Fleet()
     let (a, b) = (fleet.device("a"), fleet.device("b"))

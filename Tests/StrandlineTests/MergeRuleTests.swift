@@ -174,6 +174,22 @@ private let rows: [Row] = [
     #expect(!merge.isConflict(rules), "no resolver is asked")
   }
 
+  @Test func `take no touch for a write, which has made less of a time from the future`() {
+    var merge = Row(.counter, 5, .wrote(6), .unchanged, gives: 6).merge(isLater: true)
+    let (edit, ancestor) = (merge.edit, merge.ancestor)
+    var server = merge.server
+    server.stamp.fields["f"]?.time = HybridTime(milliseconds: 10)
+    merge = ConflictMerge(edit: edit, changed: ["f"], server: server, ancestor: ancestor, writer: 1)
+    #expect(merge.byField(["f": .greatest]).fields["f"] == 6)
+    #expect(merge.decisions(merge.clientWins(), nil, standard: "rule").map(\.loser) == [.there], "a write")
+    merge.disbelieved = ["f"]
+    var rules = TypeRules()
+    #expect(!merge.isConflict(rules))
+    rules.record = .resolver { $0.server }
+    #expect(!merge.isConflict(rules), "no resolver is asked")
+    #expect(merge.decisions(merge.clientWins(), nil, standard: "rule").isEmpty)
+  }
+
   @Test func `count nothing twice that a copy of this store may have sent`() {
     func merged(_ ours: FieldValue, _ theirs: FieldValue) -> FieldValue? {
       var merge = Row(.counter, 5, .wrote(ours), .wrote(theirs), gives: nil).merge(isLater: true)

@@ -148,12 +148,15 @@ package struct CompactionPlan {
   fileprivate func fate(_ found: LogEvent, _ kind: EventKind?) throws -> (fate: Fate, event: Event?) {
     let lsn = LSN(found.lsn)
     let fate = fate(kind, lsn)
-    guard fate == .isPacked || !whole.isEmpty else { return (fate, nil) }
+    guard fate == .isPacked || kind == .conflicted || !whole.isEmpty else { return (fate, nil) }
     let event = try EventSource.decode(found)
     if let id = event.recordID, isWhole(id) { return (.stays, event) }
     switch event {
     // A pack whose names stand under another key stays as it is.
     case .deletions(let packed) where packed.key != key: return (.stays, event)
+    // What was lost of a record is told as long as that lives.
+    case .conflicted(let conflicted):
+      if try state.entry(conflicted.id) == nil { return (.goes, event) }
     // As long as it is owed, the server may refuse it, and what it deleted is alive again.
     case .deleted(let deleted):
       if let pending = try state.entry(deleted.id)?.pending, pending.since <= lsn { return (.stays, event) }

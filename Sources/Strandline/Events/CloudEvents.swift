@@ -168,9 +168,9 @@ package struct Merged: EventPayload {
   }
 }
 
-/// What was changed here met a change of the server's, and one of the two does not stand, or both were put together: which
-/// side lost, in which fields, by which rule. No record follows from it. Compaction keeps it, also when the versions that
-/// it names are gone.
+/// What was changed here met a change of the server's, and one of the two lost, or both were put together: which
+/// side lost, in which fields, by which rule. No record follows from it. Compaction keeps it as long as the record lives,
+/// also when the versions that it names are gone.
 package struct Conflicted: EventPayload, Hashable {
   package static let kind = EventKind.conflicted
   /// The server's version stands as a whole.
@@ -182,11 +182,11 @@ package struct Conflicted: EventPayload, Hashable {
   package enum Loser: UInt8, Hashable, Sendable, CaseIterable {
     /// Both changes are in the result.
     case none = 1
-    /// What was changed here does not stand.
+    /// The change of here.
     case here = 2
-    /// What the server had does not stand.
+    /// The server's.
     case there = 3
-    /// Something else stands in the place of both.
+    /// Something else has taken the place of both.
     case both = 4
 
     init(here: Bool, there: Bool) { self = here ? (there ? .both : .here) : there ? .there : .none }
@@ -222,7 +222,7 @@ package struct Conflicted: EventPayload, Hashable {
   package var rule: String
   /// Why it is not the rule that the app declared, or which rule gave the mutation up; else empty.
   package var words: String
-  /// The fields that a rule decided, in the order of their names; none where a deletion lost.
+  /// The fields that a rule decided, in the order of their names; none where a deletion lost, and where what lost was no field.
   package var fields: [Field]
 
   package init(
@@ -414,7 +414,8 @@ package struct Blocked: EventPayload, Hashable {
   package var id: RecordID
   package var subject: Subject
   /// The mutation. For a version that shows that the server went back in time: the event of the version here that the server
-  /// once acknowledged; none for any other version.
+  /// once acknowledged; none for any other version. For a deletion of which nothing says more than that a full fetch did not show
+  /// the record: the event of the version here; none for one that the feed shows.
   package var lsn: LSN
   /// The version's tag; empty for a mutation.
   package var changeTag: String

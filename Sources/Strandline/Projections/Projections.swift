@@ -291,10 +291,13 @@ package struct Projections: Sendable {
 
   private mutating func apply(_ changed: ZoneChanged, at lsn: LSN) {
     // What was listed is fetched with all the rest, or never: the app has ended the zone.
-    if changed.change == .reset || changed.endsZone, let listed = sync.listed[changed.zone] {
+    if [.reset, .forgotten].contains(changed.change) || changed.endsZone, let listed = sync.listed[changed.zone] {
       for event in listed.events.keys { change(.listed(changed.zone, event, nil), at: lsn) }
     }
-    if changed.change == .forgotten { return change(.zone(changed.zone, nil), at: lsn) }
+    if changed.change == .forgotten {
+      for id in sync.openBlocks.keys where id.zone == changed.zone { change(.block(id, nil), at: lsn) }
+      return change(.zone(changed.zone, nil), at: lsn)
+    }
     change(changed.zone, at: lsn) { state in
       switch changed.change {
       case .forgotten: break

@@ -10,12 +10,12 @@ public enum MutationOutcome: Hashable, Sendable {
   case saved
   /// The server has it, in a version that holds another device's edit too.
   case merged
-  /// The server has it but for these fields, which it wrote and in which another device's edit stands; in the order of their
+  /// The server has it but for these fields, which it wrote and in which another device's edit won; in the order of their
   /// names. `conflicts(of:)` tells both sides.
   case partlyLost(fields: [String])
-  /// It lost a conflict: in each field that it wrote, another device's edit stands. `conflicts(of:)` tells both sides.
+  /// It lost a conflict: in each field that it wrote, another device's edit won. `conflicts(of:)` tells both sides.
   case lost
-  /// The server has a later mutation, which stands in its place.
+  /// The server has a later mutation, which has taken its place.
   case superseded(by: LSN)
   /// It never needed to leave: the record was created and deleted before anything was sent.
   case cancelled
@@ -30,7 +30,7 @@ public enum MutationOutcome: Hashable, Sendable {
   fileprivate var refusal: String? {
     switch self {
     case .saved, .merged, .partlyLost, .superseded, .cancelled: nil
-    case .lost: "another device's edit stands in its place; the record's conflicts tell both"
+    case .lost: "another device's edit has taken its place; the record's conflicts tell both"
     case .deletedOnServer: "the record was deleted at the server; the edit is kept in its history"
     case .rejected(let code, let reason): "it cannot be sent (\(code): \(reason))"
     case .discarded: "it was given up"
@@ -49,7 +49,7 @@ extension RecordStore {
   ) throws -> [RecordID: MutationOutcome] {
     try CallSite(fileID, line).run("reading the outcome of events \(lsns)") {
       try requireOpen()
-      return try findOutcomes(of: lsns).mapValues(\.outcome)
+      return try findOutcomes(of: lsns).compactMapValues(\.outcome)
     }
   }
 
@@ -61,17 +61,16 @@ extension RecordStore {
     while lsn <= end, lsn <= lsns.upperBound || !open.isEmpty {
       defer { lsn = lsn.advanced(by: 1) }
       guard let event = try source.eventIfKept(at: lsn) else { continue }
-      if let id = event.recordID, let found = open[id]?.take(event, at: lsn) {
+      if let id = event.recordID, let found = try open[id]?.take(event, at: lsn) {
         result[id] = found
         open[id] = nil
       }
       guard lsns.contains(lsn) else { continue }
       switch event {
       case .saved(let saved):
-        let dirty = try LoadedVersion(event, at: lsn)?.dirty ?? [:]
-        open[saved.id] = OutcomeSearch(lsn, wrote: Set(dirty.filter { $0.value == lsn }.keys))
-      case .superseded(let saved): open[saved.id] = OutcomeSearch(lsn)
-      case .deleted(let deleted): open[deleted.id] = OutcomeSearch(lsn)
+        open[saved.id] = OutcomeSearch(lsn, wrote: try event.fieldsWritten(at: lsn))
+      case .superseded(let saved): open[saved.id] = OutcomeSearch(lsn, wrote: nil)
+      case .deleted(let deleted): open[deleted.id] = OutcomeSearch(lsn, wrote: [])
       default: break
       }
     }
@@ -84,8 +83,8 @@ extension RecordStore {
   func checkUploaded(_ lsns: ClosedRange<LSN>) throws {
     // The answer to its own upload ended it, as almost always.
     if try openMutations(of: lsns).mutations.allSatisfy({ try wasAnswered($0.id, $0.lsn) }) { return }
-    let refused = try findOutcomes(of: lsns).filter { $0.value.outcome.refusal != nil }
-    guard let (id, found) = refused.min(by: { $0.key < $1.key }), let refusal = found.outcome.refusal else { return }
+    let refused = try findOutcomes(of: lsns).filter { $0.value.outcome?.refusal != nil }
+    guard let (id, found) = refused.min(by: { $0.key < $1.key }), let refusal = found.outcome?.refusal else { return }
     let others = refused.count > 1 ? ", and so are \(refused.count - 1) others of the transaction" : ""
     throw StrandlineError(
       .notUploaded,
@@ -106,7 +105,8 @@ extension RecordStore {
 /// The search for what became of a mutation.
 private struct OutcomeSearch {
   struct Found {
-    var outcome: MutationOutcome
+    /// Nil if it depends on what the mutation wrote, and compaction has taken that.
+    var outcome: MutationOutcome?
     /// Why, where an event says it in words that the outcome does not have.
     var words = ""
   }
@@ -114,16 +114,21 @@ private struct OutcomeSearch {
   /// The mutation, or the merge that carries its content.
   private var mutation: LSN
   private var isMerged = false
-  /// The fields that it wrote; nil where compaction has taken its content.
-  private let wrote: Set<String>?
+  /// The fields that it wrote and that no later mutation of this store has; nil where compaction has taken its content.
+  private var wrote: Set<String>?
   /// The fields in which it lost a conflict.
   private var lost: Set<String> = []
 
-  init(_ mutation: LSN, wrote: Set<String>? = nil) { (self.mutation, self.wrote) = (mutation, wrote) }
+  init(_ mutation: LSN, wrote: Set<String>?) { (self.mutation, self.wrote) = (mutation, wrote) }
 
   /// Takes in the record's next event; what became of the mutation if that says so.
-  mutating func take(_ event: Event, at lsn: LSN) -> Found? {
+  mutating func take(_ event: Event, at lsn: LSN) throws -> Found? {
     switch event {
+    case .saved:
+      let later = try event.fieldsWritten(at: lsn)
+      wrote?.subtract(later)
+      lost.subtract(later)
+      return nil
     case .conflicted(let conflicted) where conflicted.local >= mutation:
       for field in conflicted.fields where field.loser.isHere && wrote?.contains(field.name) != false {
         lost.insert(field.name)
@@ -152,9 +157,18 @@ private struct OutcomeSearch {
   /// What a mutation came to of which the server has what conflicts have left.
   private func lostOutcome(else outcome: MutationOutcome) -> Found {
     if lost.isEmpty { return Found(outcome: outcome) }
-    if let wrote, wrote.isSubset(of: lost) { return Found(outcome: .lost) }
+    guard let wrote else { return Found(outcome: nil) }
+    if wrote.isSubset(of: lost) { return Found(outcome: .lost) }
     guard outcome == .merged else { return Found(outcome: outcome) }
     return Found(outcome: .partlyLost(fields: lost.sorted { $0.precedesByUTF8($1) }))
+  }
+}
+
+extension Event {
+  /// The fields that a mutation wrote; none of an event that holds no version.
+  fileprivate func fieldsWritten(at lsn: LSN) throws -> Set<String> {
+    let dirty = try LoadedVersion(self, at: lsn)?.dirty ?? [:]
+    return Set(dirty.filter { $0.value == lsn }.keys)
   }
 }
 

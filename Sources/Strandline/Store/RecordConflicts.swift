@@ -5,7 +5,7 @@ import StrandlineSystem
 
 /// One conflict of a record: an edit or a deletion of this device met another device's.
 public struct RecordConflict: Hashable, Sendable {
-  /// Where it stands in the log. `conflicts(of:after:)` goes on after this.
+  /// Its place in the log. `conflicts(of:after:)` goes on after this.
   public var position: LogPosition
   /// Which record.
   public var id: RecordID
@@ -17,8 +17,8 @@ public struct RecordConflict: Hashable, Sendable {
   public var rule: String
   /// Why it was not the rule that the app declared, or which rule of it gave the edit up; nil if there is nothing to say.
   public var reason: String?
-  /// Of each field that both sides changed to a different end, or that a rule took from one of them: which side does not
-  /// stand, and by which rule. Empty where both changed other fields, and where a deletion lost.
+  /// Of each field that both sides changed to a different end, or that a rule took from one of them: which side lost,
+  /// and by which rule. Empty where both changed other fields, where a deletion lost, and where what lost was no field.
   public var fields: [ConflictField] = []
   /// The version that both sides were made from; nil if it is not known, or if compaction has removed it.
   public var ancestor: Record?
@@ -32,7 +32,7 @@ public struct RecordConflict: Hashable, Sendable {
 
 /// A field of a conflict.
 public struct ConflictField: Hashable, Sendable {
-  /// Whose value does not stand.
+  /// Whose value lost.
   public enum Loser: String, Hashable, Sendable, CaseIterable {
     /// Neither's: both changes are in the result.
     case none
@@ -40,17 +40,17 @@ public struct ConflictField: Hashable, Sendable {
     case here
     /// The server's.
     case there
-    /// Both: something else stands in their place.
+    /// Both: something else has taken their place.
     case both
 
-    /// Whether the value that this device wrote does not stand.
+    /// Whether the value that this device wrote lost.
     public var isHere: Bool { self == .here || self == .both }
   }
   /// The field; `___parent` is the record's parent.
   public var name: String
   /// The rule that decided: a `FieldRule`, or the rule of the record.
   public var rule: String
-  /// Whose value does not stand.
+  /// Whose value lost.
   public var loser: Loser
 
   package init(name: String, rule: String, loser: Loser) {

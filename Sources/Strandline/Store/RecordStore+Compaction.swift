@@ -36,7 +36,7 @@ extension RecordStore {
   /// again there. What became of a write whose events were removed can no longer be asked. A view that is held, and a
   /// projection that has not applied them, keep the events that they need.
   ///
-  /// What goes is judged by the log alone. Where the index says something else, it is made anew first.
+  /// What goes is judged by the log alone. Where the index says something else, it is made again first.
   ///
   /// A store compacts itself, as its options say; this does it now. Of the past stays what `history` says, or
   /// `StoreOptions.compaction` if that is nil.
@@ -238,7 +238,7 @@ extension RecordStore {
 
   /// Compares what the log says with what the store knows, where it still knows that moment.
   ///
-  /// - Throws: an error of the index if they differ: its runs are made anew, and the compaction begins again.
+  /// - Throws: an error of the index if they differ: its runs are made again, and the compaction begins again.
   private func compare(_ fold: inout SpillingFold, _ limit: LSN) throws {
     guard let state = projections.withLock({ $0.judged(asOf: limit) }) else { return }
     // From here on the writer's changes are its own again: the judgement may take long.

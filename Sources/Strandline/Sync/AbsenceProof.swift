@@ -18,7 +18,7 @@ package struct AbsenceKnowledge: Hashable, Sendable {
   /// Names of which nothing is here but that they could not be read, and that are still to be asked for.
   package var unread = 0
   /// Something says that the zone is the one that this store has synced: the server has taken its change token since, or has
-  /// shown a record that this store had, or that it knows to be deleted.
+  /// shown a record that this store had, of the same creation, or one that it knows to be deleted.
   package var isSameZone = false
   /// The side that a person, or a rule of the app's, lets stand.
   package var decided: ResyncSource?
@@ -43,7 +43,7 @@ package struct AbsenceKnowledge: Hashable, Sendable {
     case end
   }
 
-  /// So many records are removed without a question, or this part of the zone's if that is more.
+  /// At most this number of records is removed without a question, or this part of the zone's if that is more.
   static let removedMax = 100
   static let removedPart = 5
 

@@ -21,6 +21,10 @@ package struct ConflictMerge {
   /// copy of this store has sent it. There is nothing to decide about them.
   package var own: Set<String> = []
 
+  /// Of the server's fields, those whose times were from the future. Such a time has become less, and becomes another one with each
+  /// change of the record.
+  package var disbelieved: Set<String> = []
+
   /// A copy of this store wrote the server's version, or what it was made from, and may have sent the edit: what the two count
   /// cannot be told apart. Of equal values there is one write then, and a counter takes the greater number, so that nothing is
   /// counted twice.
@@ -35,7 +39,7 @@ package struct ConflictMerge {
   /// and nothing is said of it.
   package func isConflict(_ rules: TypeRules) -> Bool {
     guard let ancestor else { return edit.fields != server.fields }
-    guard ancestor.fields != server.fields || changed.contains(where: { server.rewrites($0, of: ancestor) }) else {
+    guard ancestor.fields != server.fields || changed.contains(where: { serverRewrites($0, of: ancestor) }) else {
       return false
     }
     if edit.fields != server.fields { return true }
@@ -142,7 +146,15 @@ package struct ConflictMerge {
 
   /// Whether the server's side changed a field since both had it in common, if only to the same value; nil without an ancestor.
   private func serverChanged(_ name: String) -> Bool? {
-    ancestor.map { $0.fields[name] != server.fields[name] || server.rewrites(name, of: $0) }
+    ancestor.map { $0.fields[name] != server.fields[name] || serverRewrites(name, of: $0) }
+  }
+
+  /// Whether the server's side has written a field since, if only the same value.
+  private func serverRewrites(_ name: String, of ancestor: Version) -> Bool {
+    let isTouched =
+      disbelieved.contains(name) && ancestor.fields[name] == server.fields[name]
+      && ancestor.stamp.fields[name]?.writer == server.stamp.fields[name]?.writer
+    return !isTouched && server.rewrites(name, of: ancestor)
   }
 
   /// What a rule makes of a field: nothing where the values are equal, unless both sides have changed it to get there.

@@ -37,7 +37,7 @@ package struct Intake {
     self.page = page
   }
 
-  /// Applies what the server says of a record, behind the version of it that waits for its parent; or has it wait too. If
+  /// Applies what the server says of a record, after the version of it that waits for its parent; or has it wait too. If
   /// what this store has of the record is damaged, that record is held, and the page goes on.
   package mutating func apply(_ change: ServerChange, to core: inout StoreCore) throws {
     if try setsAside(change, &core) { return }
@@ -127,8 +127,13 @@ package struct Intake {
   /// Applies the answer to a lookup that the server does not have a record. That closes a block and confirms a deletion;
   /// whether a record that is held here was deleted, only the feed may say.
   package mutating func apply(absenceOf id: RecordID, to core: inout StoreCore) throws {
-    if core.projections.sync.openBlocks[id]?.subject == .deletion {
-      try apply(deletionOf: id, isConfirmed: true, to: &core)
+    if let block = core.projections.sync.openBlocks[id], block.subject == .deletion {
+      if block.lsn == .none {
+        try apply(deletionOf: id, isConfirmed: true, to: &core)
+      } else if try core.projections.entry(id)?.base?.version == block.lsn {
+        // No tombstone says that its lives were deleted.
+        try apply(.removedUnlessEdited, id, to: &core)
+      }
     }
     try closeBlock(of: id, words: "the server does not have it", &core)
     try endHold(of: id, &core)
@@ -200,6 +205,7 @@ package struct Intake {
       id: id, source: source, arrival: arrival, entry: entry, base: base,
       isDead: !stamp.births.isEmpty && stamp.births.isSubset(of: deadLives), deadLives: deadLives,
       wasDeleted: base == nil && deletion != nil, included: included,
+      includedVersion: try includedVersion(included, entry, core),
       acknowledged: acknowledged, edit: edit,
       rules: rules(of: arrival.version.type), editRule: rules[edit?.version.type ?? arrival.version.type].deletion,
       writer: core.writer,
@@ -211,6 +217,15 @@ package struct Intake {
       mayHaveArrived: core.projections.attempted(entry?.pending) != nil,
       mayBeOfCopy: entry?.pending.map { mayBeOfCopy(stamp, $0, core) } ?? false,
       namesCopy: isOlder && namesCopy(stamp, core))
+  }
+
+  /// What the mutation of this store wrote that a version contains, if the record was deleted here since.
+  private func includedVersion(
+    _ included: LSN?, _ entry: RecordEntry?, _ core: borrowing StoreCore
+  ) throws -> Version? {
+    guard let included, entry?.pending?.isDeletion == true, let event = try core.source.eventIfKept(at: included)
+    else { return nil }
+    return try LoadedVersion(event, at: included)?.version
   }
 
   /// The newest mutation of this store that a version contains and that is part of the unsettled edit; `.none` if the base has
@@ -390,14 +405,9 @@ package struct Intake {
         var revived = edit.version
         revived.stamp.births = [Birth(time: core.tick(), writer: core.writer)]
         try append(revived, dirty: Set(revived.names), of: edit, base: version, Merged.reviveRule, words, id, &core)
-      case .create(let loaded):
-        let time = core.tick()
-        var version = loaded.version
-        version.stamp.births = [Birth(time: time, writer: core.writer)]
-        try save(version, dirty: Set(version.names), loaded.editCount, base: .none, time, isCreation: true, id, &core)
+      case .create(let loaded): try core.create(loaded, id)
       case .restore(let loaded, let dirty):
-        let time = core.tick()
-        try save(loaded.version, dirty: dirty, loaded.editCount, base: version, time, isCreation: false, id, &core)
+        try core.save(loaded.version, dirty: dirty, loaded.editCount, base: version, core.tick(), id)
       case .block(let blocked): try core.append(.blocked(blocked))
       case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
       case .loseZone(let words): try core.appendLoss(of: id.zone, .wentBack, words: words)
@@ -417,18 +427,6 @@ package struct Intake {
           tenure: core.tenure, rule: rule, words: words)))
   }
 
-  private func save(
-    _ version: Version, dirty: Set<String>, _ editCount: UInt64, base: LSN, _ time: HybridTime, isCreation: Bool,
-    _ id: RecordID, _ core: inout StoreCore
-  ) throws {
-    let dirty = Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) })
-    try core.append(
-      .saved(
-        Saved(
-          id: id, type: version.type, births: version.stamp.births, base: base, time: time, editCount: editCount,
-          tenure: core.tenure, isCreation: isCreation, content: EncodedContent(version, dirty: dirty))))
-  }
-
   /// Closes the record's block, if it has one. Only the answer to a lookup can.
   func closeBlock(of id: RecordID, words: String, _ core: inout StoreCore) throws {
     guard source == .lookup, core.projections.sync.openBlocks[id] != nil else { return }
@@ -443,7 +441,7 @@ package struct Intake {
     if !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN) { core.renameWriter() }
   }
 
-  /// Whether a version names a mutation that is not of this log, under the writer number of what is owed and behind it. The log
+  /// Whether a version names a mutation that is not of this log, under the writer number of what is owed and after it. The log
   /// that wrote it has its beginning in common with this one, and nothing says up to where.
   private func mayBeOfCopy(_ stamp: Stamp, _ pending: Pending, _ core: borrowing StoreCore) -> Bool {
     let sync = core.projections.sync
@@ -463,5 +461,27 @@ package struct Intake {
       guard let seen = stamp.seen[writer] else { return false }
       return !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
     }
+  }
+}
+
+extension StoreCore {
+  /// Appends a version as the first one of a life that begins with it.
+  mutating func create(_ loaded: LoadedVersion, _ id: RecordID) throws {
+    let time = tick()
+    var version = loaded.version
+    version.stamp.births = [Birth(time: time, writer: writer)]
+    try save(version, dirty: Set(version.names), loaded.editCount, base: .none, time, isCreation: true, id)
+  }
+
+  fileprivate mutating func save(
+    _ version: Version, dirty: Set<String>, _ editCount: UInt64, base: LSN, _ time: HybridTime,
+    isCreation: Bool = false, _ id: RecordID
+  ) throws {
+    let dirty = Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) })
+    try append(
+      .saved(
+        Saved(
+          id: id, type: version.type, births: version.stamp.births, base: base, time: time, editCount: editCount,
+          tenure: tenure, isCreation: isCreation, content: EncodedContent(version, dirty: dirty))))
   }
 }

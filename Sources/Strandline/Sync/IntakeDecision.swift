@@ -20,7 +20,7 @@ struct IntakeDecision {
     case refuse(LSN, code: StrandlineError.Code, words: String)
     /// Append that a rule of the app's gives up a mutation, and every earlier one of the record.
     case giveUp(LSN, words: String)
-    /// Append that a mutation met what the server has, and which of the two does not stand, field by field.
+    /// Append that a mutation met what the server has, and which of the two lost, field by field.
     case tell(LSN, ancestor: LSN, [Conflicted.Field], rule: String, words: String)
     /// Append what an unsettled edit and the version that was stored merge to.
     case merge(Version, dirty: Set<String>, of: PendingEdit, rule: String, words: String)
@@ -83,6 +83,8 @@ struct VersionSituation {
   let wasDeleted: Bool
   /// The newest unsettled mutation of this store that the version contains.
   let included: LSN?
+  /// What that mutation wrote, if compaction has left it.
+  let includedVersion: Version?
   /// The newest mutation of this store that was found in the version and that is part of the unsettled edit; `.none` if there is none.
   let acknowledged: LSN
   /// The newest unsettled mutation, if it is an edit.
@@ -115,7 +117,7 @@ struct VersionSituation {
   /// The version continues no life of the base.
   private var endsBase: Bool { base.map { $0.version.stamp.births.isDisjoint(with: births) } ?? false }
 
-  /// How the version stands to the base by what both have seen.
+  /// How the version compares with the base by what both have seen.
   private var age: VersionAge {
     guard let base, !endsBase else { return .unknown }
     return VersionAge(
@@ -237,9 +239,10 @@ struct VersionSituation {
     return deletingAgain()
   }
 
-  /// The fields in which the version differs from the base, in the order of their names.
+  /// The fields that another device has edited: those in which the version differs from the newest that this store knows to be
+  /// part of it, in the order of their names.
   private var editedFields: [String] {
-    let known = base?.version.fields ?? [:]
+    let known = (includedVersion ?? base?.version)?.fields ?? [:]
     return Set(known.keys).union(arrival.version.fields.keys)
       .filter { known[$0] != arrival.version.fields[$0] }.sorted { $0.precedesByUTF8($1) }
   }
@@ -430,6 +433,7 @@ struct VersionSituation {
       ancestor: edit.ancestor?.version, writer: writer)
     merge.own = changed.filter { isOwn($0, of: edit) }
     merge.mayBeOfCopy = mayBeOfCopy
+    merge.disbelieved = Set(arrival.disbelieved.keys)
     guard merge.isConflict(rules) else {
       // The same values on both sides, or a new tag for the values that the edit was made from: its base is another one,
       // and no one is asked.
@@ -441,7 +445,7 @@ struct VersionSituation {
     case .join: finish(merge, merge.byField(rules.fields), edit, Merged.joinRule, rules.fields, "", &decision)
     case .clientWins: finish(merge, merge.clientWins(), edit, Merged.clientWinsRule, nil, "", &decision)
     case .serverWins:
-      let words = "the server's version stands, by the rule serverWins of '\(arrival.version.type)'"
+      let words = "the server's version wins, by the rule serverWins of '\(arrival.version.type)'"
       let decided = merge.decisions(arrival.version, nil, standard: Conflicted.serverWinsRule)
       tell(decided, edit, Conflicted.serverWinsRule, words, &decision)
       decision.steps.append(.giveUp(edit.lsn, words: words))
@@ -497,14 +501,15 @@ struct VersionSituation {
     guard let ancestor = edit.ancestor?.version else { return result }
     for name in changed where ancestor.fields[name] == arrival.version.fields[name] {
       guard let ours = result.stamp.fields[name], let theirs = arrival.version.stamp.fields[name],
-        ancestor.stamp.fields[name]?.writer == theirs.writer, !arrival.version.rewrites(name, of: ancestor)
+        ancestor.stamp.fields[name]?.writer == theirs.writer,
+        arrival.disbelieved[name] != nil || !arrival.version.rewrites(name, of: ancestor)
       else { continue }
       result.stamp.fields[name]?.time = max(ours.time, theirs.time.next)
     }
     return result
   }
 
-  /// Ends a merge: nothing is owed if the server has all of the result. What does not stand is told in either case.
+  /// Ends a merge: nothing is owed if the server has all of the result. What lost is told in either case.
   private func finish(
     _ merge: ConflictMerge, _ joined: Version, _ edit: PendingEdit, _ rule: String, _ fields: [String: FieldRule]?,
     _ words: String, _ decision: inout IntakeDecision

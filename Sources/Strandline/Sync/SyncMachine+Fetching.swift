@@ -103,7 +103,7 @@ extension SyncMachine {
         // A zone that this log never saw at the server has nothing here to freeze, and of one that a person has decided about
         // the fetch finds out.
         if let state = core.projections.sync.zones[id], state.wasSeen, !state.isErased, !state.isDecided {
-          guard !unknown.contains(id) else {
+          guard !(unknown.contains(id) && core.projections.withLock { $0.knowsNothing(of: id) }) else {
             try core.append(.zoneChanged(ZoneChanged(zone: id, change: .forgotten)))
             continue
           }
@@ -320,26 +320,39 @@ extension SyncMachine {
 
   /// The zone has been fetched to its end.
   private mutating func endFetch(of zone: ZoneID) async throws {
-    if options.direction != .pushOnly, sweeps[zone] == nil, showedOlder(zone) {
-      sweeps[zone] = OpenSweep()
-      isReviewDue = true
-      return
+    if options.direction != .pushOnly, sweeps[zone] == nil {
+      let names = shownOlder(in: zone)
+      if !names.isEmpty {
+        sweeps[zone] = OpenSweep(asked: names)
+        lookups[zone, default: []].formUnion(names)
+        isReviewDue = true
+        return
+      }
     }
     try await settleChildren(of: zone)
-    guard try await endSweep(of: zone) else { return }
+    guard try await endSweep(of: zone) else {
+      // The last page is in, which is what they wait for.
+      if sweeps[zone]?.isPaused == true { sendFetched(zone) }
+      return
+    }
     (sweeps[zone], fetches[zone]) = (nil, nil)
     try endDoubts(in: zone)
-    // What is still in doubt goes on waiting, for the feed from its beginning.
+    sendFetched(zone)
+  }
+
+  /// Sends what waits for the feed of a zone. What is still in doubt goes on waiting, for the feed from its beginning.
+  private mutating func sendFetched(_ zone: ZoneID) {
     for id in queue.fetched(zone) where doubts[id] == nil { sendAgain(id) }
   }
 
-  /// Whether records of a zone with an open sweep have to be looked up, because the feed showed older versions of them.
-  private func showedOlder(_ zone: ZoneID) -> Bool {
+  /// The records of a zone with an open sweep that have to be looked up, because the feed showed older versions of them.
+  private func shownOlder(in zone: ZoneID) -> Set<CloudName> {
     store.projections.withLock { projections in
-      guard let state = projections.sync.zones[zone], state.sweepEpoch != 0 else { return false }
-      return projections.sync.openBlocks.contains {
+      guard let state = projections.sync.zones[zone], state.sweepEpoch != 0 else { return [] }
+      let open = projections.sync.openBlocks.filter {
         $0.key.zone == zone && $0.value.subject == .version && $0.value.consequence == .lookup
       }
+      return Set(open.keys.map(\.key))
     }
   }
 
@@ -372,9 +385,15 @@ extension SyncMachine {
     if self.zone(zone)?.resetPolicy == ResyncSource.server.rawValue { return try await removeAll(of: zone) }
     if try store.hasNothing(of: zone) {
       // There is nothing to ask a person about.
-      try await store.commit { try $0.append(.zoneChanged(ZoneChanged(zone: zone, change: .forgotten))) }
-      fetches[zone] = nil
-      return
+      var isForgotten = false
+      try await store.commit { core in
+        isForgotten = core.projections.withLock { $0.knowsNothing(of: zone) }
+        if isForgotten { try core.append(.zoneChanged(ZoneChanged(zone: zone, change: .forgotten))) }
+      }
+      if isForgotten {
+        fetches[zone] = nil
+        return
+      }
     }
     try await store.commit { core in
       try core.appendLoss(of: zone, .notFound, words: "the server does not have it: \(error)")
@@ -505,6 +524,10 @@ extension SyncMachine {
       let isProof = sweeps[zone]?.proof?.take(found[name], of: id, created: created[id]) ?? false
       // What the list did not show, no page will: the end of the sweep decides about it.
       if isProof, queue.waits[id] != .lookup { absent.remove(id) }
+    }
+    let told = Set(changes.map(\.id.key))
+    for name in names where sweeps[zone]?.asked.remove(name) != nil && !told.contains(name) {
+      sweeps[zone]?.refusal = CloudError.withoutVersion(found[name])
     }
     // The answer may say that the server went back in time.
     noteLoss(of: zone)

@@ -2,7 +2,7 @@
 // steps that follow it are the same; so a crash in between costs nothing, and a relaunch goes on.
 //
 // The `reset` has its moment. The next decision about the zone comes a day after it at the earliest: a server that loses the
-// zone each time, or a device that ends it whenever this one makes it anew, gets one answer a day. A zone that a rule has
+// zone each time, or a device that ends it whenever this one makes it again, gets one answer a day. A zone that a rule has
 // removed is not asked about any more, so it follows the server: it is synced again when the server has it again, or when
 // something is owed to it.
 
@@ -26,7 +26,7 @@ extension SyncMachine {
     return hasDecided
   }
 
-  /// The app follows a zone that was emptied, or made anew, without a question (`ZoneLossRules.remadeFollowedMax`).
+  /// The app follows a zone that was emptied, or made again, without a question (`ZoneLossRules.remadeFollowedMax`).
   mutating func sayFollowed(_ zone: ZoneID) {
     let now = max(1, store.environment.clock.wallMilliseconds())
     say(ZoneLossDecision(zone: zone, reason: .deleted, rule: .removeHere, milliseconds: now, unsent: 0))
@@ -88,7 +88,7 @@ extension SyncMachine {
 
 extension StoreCore {
   /// The engine has found that a zone is gone, or not what it was. What the app has asked for about it while the server was asked
-  /// stands: a zone that is to be erased is not uploaded again by a rule.
+  /// counts: a zone that is to be erased is not uploaded again by a rule.
   mutating func appendLoss(of zone: ZoneID, _ reason: ZoneLoss, words: String) throws {
     guard projections.sync.zones[zone]?.isErased != true else { return }
     try append(.zoneChanged(.lost(zone, reason, words: words)))
@@ -98,12 +98,8 @@ extension StoreCore {
 extension RecordStore {
   /// Whether nothing of a zone is here but its name, which a list has named: no token, no record, and nothing that is owed or held.
   func hasNothing(of zone: ZoneID) throws -> Bool {
-    let isKnown = projections.withLock { projections in
-      let sync = projections.sync
-      return sync.zones[zone]?.token != nil || projections.records.living[zone]?.total ?? 0 > 0
-        || sync.unread.keys.contains { $0.zone == zone }
-    }
-    return try !isKnown && owed(in: zone) == 0
+    let knowsNothing = projections.withLock { $0.knowsNothing(of: zone) }
+    return try knowsNothing && owed(in: zone) == 0
   }
 
   /// How many records of a zone owe something. O(all that do): asked when a zone is lost.
@@ -116,5 +112,13 @@ extension RecordStore {
         return false
       }
     }
+  }
+}
+
+extension Projections {
+  /// Whether a zone has no token, no living record, and nothing that could not be read. A deletion may be owed all the same.
+  func knowsNothing(of zone: ZoneID) -> Bool {
+    sync.zones[zone]?.token == nil && records.living[zone]?.total ?? 0 == 0
+      && !sync.unread.keys.contains { $0.zone == zone }
   }
 }

@@ -23,10 +23,13 @@ public enum ResyncSource: String, Hashable, Sendable, CaseIterable {
 extension SyncMachine {
   /// A zone that was fetched to its end, and whose sweep waits for answers to lookups.
   struct OpenSweep: Sendable {
-    /// Nil: of the records that the feed showed in older versions, because a server that went back in time must not remove
-    /// what it does not know yet. Else of those that it did not show.
+    /// The records that the feed did not show. Nil while those are looked up that it showed in older versions: a server that
+    /// went back in time must remove nothing.
     var proof: AbsenceProof?
-    /// What lookups of the zone were refused with in this run.
+    /// The names of those that were shown in other versions, as far as the answers to their lookups have not come. Each may say that the server
+    /// went back in time, so nothing is removed before.
+    var asked: Set<CloudName> = []
+    /// What lookups of the zone were refused with in this run, or one of those names.
     var refusal: CloudError?
 
     /// This run does not go on with it.
@@ -59,7 +62,7 @@ extension SyncMachine {
     case .ask, .lose: return true
     case .end: break
     }
-    if source == .here { try await createAgainWhatWasTaken(from: zone) }
+    if source == .here { try await createAgainWhatWasTaken(from: zone, epoch: state.sweepEpoch) }
     let (seen, removed) = (UInt64(proof.living - proof.removed), UInt64(proof.removed))
     try await store.commit { core in
       guard core.projections.sync.zones[zone]?.sweepEpoch == state.sweepEpoch else { return }
@@ -120,13 +123,13 @@ extension SyncMachine {
       try await store.commit { core in
         for (id, version) in some {
           // Of what was edited meanwhile, the answer to the edit says it.
-          guard let entry = try core.projections.entry(id), entry.base?.version == version, entry.pending == nil else {
-            continue
-          }
+          guard let entry = try core.projections.entry(id), entry.base?.version == version, entry.pending == nil,
+            core.projections.sync.openBlocks[id]?.subject != .deletion
+          else { continue }
           try core.append(
             .blocked(
               Blocked(
-                id: id, subject: .deletion, births: [], consequence: .lookup,
+                id: id, subject: .deletion, lsn: version, births: [], consequence: .lookup,
                 words: "a full fetch did not show it, and the server did not say whether it has it")))
         }
       }
@@ -238,6 +241,17 @@ extension StoreCore {
   /// doubt; else the moment of its creation, as it may have been uploaded to another zone of that name. Nil without any.
   func knownSince(_ changes: [ServerChange], in zone: ZoneID) throws -> Int64? {
     let proved = LSN(rawValue: projections.sync.zones[zone]?.unprovedSince ?? 0)
+    // Where a known name has a record of another creation, the zone, or a part of it, was filled again: there a tombstone may be
+    // of another zone of that name in which this name was used again.
+    let isFilledAgain = try changes.contains { change in
+      switch change.kind {
+      case .version(let server), .listed(let server):
+        try projections.entry(change.id)?.base.map {
+          $0.createdMilliseconds != nil && !$0.isOfLife(of: server)
+        } ?? false
+      case .deletion, .absence, .unseen, .unreadable: false
+      }
+    }
     var since: Int64?
     for change in changes where since != 0 {
       let known: (lsn: LSN, created: Int64?)?
@@ -248,10 +262,13 @@ extension StoreCore {
           base.isOfLife(of: server) ? (lsn: base.version, created: base.createdMilliseconds) : nil
         }
       case .deletion:
+        guard !isFilledAgain else { continue }
         let look = try projections.look(change.id)
+        // A deletion that the server has not confirmed says nothing of what it has deleted.
+        let deletion = look.deletion.flatMap { $0.isProvisional ? nil : $0 }
         known =
           look.entry?.base.map { (lsn: $0.version, created: $0.createdMilliseconds) }
-          ?? look.deletion.map { (lsn: $0.lsn, created: $0.createdMilliseconds) }
+          ?? deletion.map { (lsn: $0.lsn, created: $0.createdMilliseconds) }
       case .absence, .unseen, .unreadable: known = nil
       }
       guard let found = known else { continue }

@@ -103,6 +103,8 @@ extension SyncMachine {
     let zone = found.zone
     let names = found.differences.filter { $0.value.kind != .unreadable }.keys
     try await noteOlder(found)
+    sweeps[zone] = OpenSweep(asked: Set(names))
+    defer { sweeps[zone] = nil }
     if !names.isEmpty { lookups[zone, default: []].formUnion(names) }
     try await lookUpAll(of: zone)
     guard !found.absent.isEmpty else { return true }
@@ -111,7 +113,6 @@ extension SyncMachine {
     sweeps[zone] = OpenSweep(
       proof: AbsenceProof(
         living: found.living, knownSince: isSameZone ? 0 : nil, absent: found.absent.values.map { $0.record }))
-    defer { sweeps[zone] = nil }
     while var proof = sweeps[zone]?.proof {
       let step = try await prove(&proof, in: zone, nil)
       sweeps[zone] = OpenSweep(proof: proof)
@@ -156,18 +157,24 @@ extension SyncMachine {
     }
   }
 
+  /// Versions noted in one transaction.
+  private static let notedAtOnce = 1_000
+
   /// Writes down of each version that is older than the one here by the server's clock alone that the list shows it: if the
   /// answer to the lookup is the same, it is what the server has, and no answer that is late.
   private mutating func noteOlder(_ found: ZoneComparison) async throws {
     let older = found.differences.compactMap { name, difference in difference.olderTag.map { (name, $0) } }
-    guard !older.isEmpty else { return }
-    try await store.commit { core in
-      for (name, tag) in older.sorted(by: { $0.0 < $1.0 }) {
-        try core.append(
-          .blocked(
-            Blocked(
-              id: RecordID(name, zone: found.zone), subject: .version, changeTag: tag, births: [],
-              consequence: .lookup, words: "the list of the zone shows another version than the one here")))
+    let sorted = older.sorted { $0.0 < $1.0 }
+    for start in stride(from: 0, to: sorted.count, by: Self.notedAtOnce) {
+      let some = sorted[start..<min(sorted.count, start + Self.notedAtOnce)]
+      try await store.commit { core in
+        for (name, tag) in some {
+          try core.append(
+            .blocked(
+              Blocked(
+                id: RecordID(name, zone: found.zone), subject: .version, changeTag: tag, births: [],
+                consequence: .lookup, words: "the list of the zone shows another version than the one here")))
+        }
       }
     }
   }

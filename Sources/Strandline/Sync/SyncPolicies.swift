@@ -26,7 +26,7 @@ public enum ZoneLossRule: String, Hashable, Sendable, CaseIterable {
 public struct ZoneLossRules: Hashable, Sendable {
   private var rules: [ZoneLoss: ZoneLossRule] = [:]
 
-  /// A zone that was emptied, or deleted and made again, is followed without a question if at most so many of its records live
+  /// A zone that was emptied, or deleted and made again, is followed without a question if no more of its records than this live
   /// here and nothing of it is unsent: they are removed, and it is synced as it is now. 0 by default: a person is asked.
   ///
   /// Its reason is `.deleted`, as that of a zone which the server does not have.

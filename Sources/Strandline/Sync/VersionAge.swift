@@ -3,7 +3,7 @@
 // Two nodes of a server may be behind each other by any time, so a modified time alone says nothing of two versions one of
 // which was made from the other. A stamp does: each device that writes a record names in `seen` what it has included.
 
-/// How a version of the server stands to the one that is known here, of the same life.
+/// How a version of the server compares with the one that is known here, of the same life.
 package enum VersionAge: Hashable, Sendable {
   /// It has seen what is here, and more.
   case newer

@@ -15,7 +15,7 @@ extension Command {
     details: [
       "Without --against: changes nothing. Exit code 0: sound; 1: a torn tail, which the next open sets aside and which",
       "holds no event that the log shows to be acknowledged, or sorted tables that disagree with a sound log, which",
-      "'index STORE rebuild' makes anew; 65: acknowledged events are damaged.",
+      "'index STORE rebuild' makes again; 65: acknowledged events are damaged.",
       "With --against: fetches what is new, reads all that the server lists of a zone, and compares. What is missing or",
       "wrong here is fetched again, and what the server does not have is removed here; nothing is sent. Where both agree,",
       "nothing is written. Exit code 0: equal, also after what was mended; 1: something is left that needs a person; 75,",
@@ -151,7 +151,7 @@ struct Verification {
       switch code {
       case .done: "sound"
       case .recoverable where report.isSound:
-        "the log is sound; its sorted tables disagree with it: make them anew with 'strandline index "
+        "the log is sound; its sorted tables disagree with it: make them again with 'strandline index "
           + "\(ShellWord.quote(path)) rebuild'"
       case .recoverable:
         "torn tail: the next open sets it aside; it holds no event that the log shows to be acknowledged"

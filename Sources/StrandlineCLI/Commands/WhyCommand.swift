@@ -160,22 +160,22 @@ private struct Story {
     return words + "; to be sent: \(fields)"
   }
 
-  /// Whose value stands, field by field, and why.
+  /// Whose value won, field by field, and why.
   private func words(_ conflicted: Conflicted) throws -> String {
     let server = try version(at: conflicted.server)
     let what =
       server == nil && conflicted.rule == Conflicted.deletionRule ? "a deletion at the server" : "the server's version"
     var words = "event \(conflicted.local) of here met \(what) of event \(conflicted.server)"
-    if conflicted.fields.isEmpty { words += ": the other side's stands, by the rule '\(conflicted.rule)'" }
+    if conflicted.fields.isEmpty { words += ": the other side's won, by the rule '\(conflicted.rule)'" }
     for field in conflicted.fields {
       let name = field.name == Version.parentField ? "its parent" : "'\(field.name)'"
       let stamp = server?.stamp.fields[field.name]
       let author = stamp.map { $0.writer == 0 ? " of a tool" : " of writer \(String($0.writer, radix: 16))" } ?? ""
       let end =
         switch field.loser {
-        case .here: "the server's\(author) stands, and the one of here is lost"
-        case .there: "the one of here stands, and the server's\(author) is lost"
-        case .both: "neither side's stands"
+        case .here: "the server's\(author) won, and the one of here is lost"
+        case .there: "the one of here won, and the server's\(author) is lost"
+        case .both: "neither side's won"
         case .none: "both were put together"
         }
       let why = field.rule == Merged.joinRule ? "because it was written later" : "by the rule '\(field.rule)'"
@@ -242,7 +242,7 @@ private struct Story {
       case .version:
         blocked.changeTag.isEmpty ? "a version of the server" : "version '\(blocked.changeTag)' of the server"
       case .mutation: "event \(blocked.lsn)"
-      case .deletion: "a deletion at the server"
+      case .deletion: blocked.lsn == .none ? "a deletion at the server" : "the absence of the record at the server"
       }
     switch blocked.consequence {
     case .none: return "the question about it is answered: \(blocked.words)"

@@ -249,8 +249,12 @@ struct WorldRun {
     }
     guard !changes.isEmpty else { return }
     tally[.emptiedZone] += 1
-    tallies.delete(plan.names.zones[zone])
     try await write(changes, on: device)
+    // The disk may have been full, or the power cut.
+    let written = try await device.open()
+    if case .delete(let record)? = changes.first, try written.record(plan.names.records[record]) == nil {
+      tallies.delete(plan.names.zones[zone])
+    }
   }
 
   /// A person has a deleted record back as it was last, instead of an app creating it; false if it is there, or never was.
@@ -467,7 +471,7 @@ struct WorldRun {
     await copy.replaceDisk(by: device.image(), reading: device.reading)
     copy.line.omitted = device.line.omitted
     together.copy(device.number, to: copy.number)
-    tallies.copy()
+    tallies.copy(device.number, to: copy.number)
     memory.copied(device.number, to: copy.number, at: device.reading.upTo)
     tally[.copy] += 1
     say("\(copy.name) begins as a copy of \(device.name)")

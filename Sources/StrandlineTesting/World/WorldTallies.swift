@@ -56,8 +56,9 @@ final class WorldTallies: Sendable {
   }
   private struct State {
     var changes: [Change] = []
-    /// There are two logs with one past, or a disk was put back: what of a log's changes the other has sent is not known.
-    var isCopied = false
+    /// The devices that have one past with another log, or of which a disk was put back: what of a log's changes the other has sent is
+    /// not known.
+    var copied: Set<Int> = []
     var deletedZones: Set<ZoneID> = []
   }
   private let state = Mutex(State())
@@ -97,12 +98,12 @@ final class WorldTallies: Sendable {
     }
   }
 
-  func copy() { state.withLock { $0.isCopied = true } }
+  func copy(_ device: Int, to copy: Int) { state.withLock { $0.copied.formUnion([device, copy]) } }
 
   /// A device's disk was put back: what it was told after an event may be gone.
   func forfeit(_ device: Int, after lsn: LSN) {
     state.withLock { state in
-      state.isCopied = true
+      state.copied.insert(device)
       for place in state.changes.indices where state.changes[place].device == device && state.changes[place].lsn > lsn {
         state.changes[place].isDoubtful = true
       }
@@ -114,8 +115,8 @@ final class WorldTallies: Sendable {
 
   /// What is wrong with a record at rest; nil if it has what the apps were told.
   func broken(_ id: RecordID, _ record: Record?) -> String? {
-    let (all, isCopied, isDeleted) = state.withLock { state in
-      (state.changes.filter { $0.id == id }, state.isCopied, state.deletedZones.contains(id.zone))
+    let (all, copied, isDeleted) = state.withLock { state in
+      (state.changes.filter { $0.id == id }, state.copied, state.deletedZones.contains(id.zone))
     }
     if isDeleted { return nil }
     let sure = all.filter { !$0.isDoubtful }
@@ -130,7 +131,7 @@ final class WorldTallies: Sendable {
       case .list(_, let items)? = record["tags"]
     else { return "\(id) lacks a field: \(record)" }
     // Where two logs have one past, an increment that both owe must not count twice, and one may not be told from the other's.
-    if count > sum(all) || (!isCopied && count < sum(sure)) {
+    if count > sum(all) || count < sum(sure.filter { !copied.contains($0.device) }) {
       return
         "\(id).sum is \(count), and the apps have added \(sum(sure))\(all.count > sure.count ? " to \(sum(all))" : "")"
     }
