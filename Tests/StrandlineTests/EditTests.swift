@@ -166,7 +166,7 @@ struct VersionedSaveTests {
     #expect(try store.item() == Item(title: "mine", body: "mine", opens: 3, fixed: "a"))
   }
 
-  @Test func `what the server has wins by its rule, and what another screen of this device wrote does not`() async throws {
+  @Test func `the server wins by its rule, and another screen of this device does not`() async throws {
     let fleet = try Fleet()
     let (here, there) = (fleet.device("here"), fleet.device("there"))
     var rules = ConflictRules()
