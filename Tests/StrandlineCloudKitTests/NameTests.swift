@@ -122,7 +122,7 @@ struct NameTests {
       #expect(Array(WireName.wire(kept).utf8) == Array(name.utf8))
       if let other = seen.updateValue(Array(name.utf8), forKey: kept) { #expect(other == Array(name.utf8)) }
     }
-    for name in ["title", "a_b1", "", "strandlineStamp", "%", "%4", "%zz", "%FF"] {
+    for name in ["title", "a_b1", "", "strandlineStamp", "%", "%4", "%zz", "%FF", "%41", "%c3%a9", "%+A", "%C3%A9%41"] {
       #expect(WireName.wire(name) == name)
     }
   }

@@ -39,8 +39,8 @@ struct Draft: SyncRecord, Equatable {
   var tags: Set<String> = []
 }
 
-func save(_ shown: Draft, in store: RecordStore) async throws -> Draft {
-  try await store.write { try $0.save(shown) }.value  // what was changed in it since it was read
+func save(_ shown: inout Draft, in store: RecordStore) async throws {
+  try await store.write { try $0.save(&shown) }  // what was changed in it since it was read or saved
 }
 
 struct Member: SyncRecord {
@@ -55,7 +55,7 @@ struct Member: SyncRecord {
 
   enum CodingKeys: String, CodingKey {
     case id, first, last
-    case city = "town"  // another name of the property is none of the field
+    case city = "town"  // the property has another name, the field has not
   }
 
   var id: String
@@ -316,15 +316,12 @@ func syncNow(_ store: RecordStore) async throws -> Int {
 }
 
 func keepMine(of id: RecordID, in store: RecordStore) async throws {
-  guard let mine = try store.conflicts(of: id).last?.local else { return }
-  try await restore(mine, in: store)
-}
-
-func restore(_ version: Record, in store: RecordStore) async throws {
+  guard let conflict = try store.conflicts(of: id).last, let mine = conflict.local else { return }
   try await store.write { tx in
-    guard var record = try tx.record(version.id) else { return try tx.create(version) }
-    record.fields = version.fields
-    record.parent = version.parent
+    guard var record = try tx.record(id) else { return try tx.create(mine) }  // a deletion has won
+    for field in conflict.fields where field.loser.isHere {
+      if field.name == "___parent" { record.parent = mine.parent } else { record[field.name] = mine[field.name] }
+    }
     try tx.save(record)
   }
 }
@@ -586,7 +583,8 @@ struct `The examples of the documentation` {
     var shown = try #require(try store.value(Draft.self, "d"))
     try await store.update(Draft.self, "d") { $0.tags = ["shore"] }
     shown.title = "b"
-    #expect(try await save(shown, in: store) == Draft(id: "d", title: "b", tags: ["shore"]))
+    try await save(&shown, in: store)
+    #expect(try shown == Draft(id: "d", title: "b", tags: ["shore"]) && store.value(Draft.self, "d") == shown)
     try await store.write { try $0.delete(Draft.self, "d") }
 
     _ = try await countVisit(of: "shore", in: store)

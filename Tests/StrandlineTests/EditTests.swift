@@ -4,6 +4,7 @@
 import Foundation
 import Strandline
 import StrandlineSimulation
+import StrandlineSyncProofs
 import StrandlineTesting
 import Testing
 
@@ -158,12 +159,213 @@ struct VersionedSaveTests {
       item.title = "theirs"
       item.body = nil
       item.opens = 2
-      item.fixed = "theirs"
     }
-    (held.title, held.body, held.opens, held.fixed) = ("mine", "mine", 2, "mine")
+    (held.title, held.body, held.opens) = ("mine", "mine", 2)
     try await store.write { [held] in try $0.save(held) }
     // Both have counted one, so it is two more, though their numbers are equal.
-    #expect(try store.item() == Item(title: "mine", body: "mine", opens: 3, fixed: "theirs"))
+    #expect(try store.item() == Item(title: "mine", body: "mine", opens: 3, fixed: "a"))
+  }
+
+  @Test func `the server wins by its rule, and another screen of this device does not`() async throws {
+    let fleet = try Fleet()
+    let (here, there) = (fleet.device("here"), fleet.device("there"))
+    var rules = ConflictRules()
+    rules["Item"].fields = ["fixed": .serverWins]
+    for device in [here, there] { try await device.open(conflicts: rules) }
+    let store = try await here.open()
+    try await store.write { try $0.save(Item(fixed: "a")) }
+    try await exchange(here, there)
+    var (first, second) = (try store.item(), try store.item())
+    first.fixed = "first"
+    second.fixed = "second"
+    try await store.write { try $0.save(&first) }
+    try await store.write { try $0.save(&second) }
+    #expect(try store.item().fixed == "second" && second.fixed == "second")
+    try await exchange(here, there)
+    try await there.open().update(Item.self, "n") { $0.fixed = "theirs" }
+    try await exchange(there, here)
+    second.fixed = "late"
+    try await store.write { try $0.save(&second) }
+    #expect(try store.item().fixed == "theirs" && second.fixed == "theirs")
+  }
+
+  @Test func `a form that the type would not write is no edit`() async throws {
+    struct Forms: SyncRecord {
+      struct Wind: JSONField, Equatable { var knots = 0 }
+      static var prototype: Forms? { Forms(stars: 3) }
+      var id = "n"
+      var version = RecordVersion()
+      var stars = 0
+      var wind = Wind()
+      var tags: Set<String> = []
+      var share: Float = 0
+    }
+    let fleet = try Fleet()
+    let device = fleet.device("here")
+    var rules = ConflictRules()
+    rules["Forms"].record = .serverWins
+    let store = try await device.open(conflicts: rules)
+    // Another app, another order, another precision; and no stars.
+    var record = Record(type: "Forms", id: RecordID("n"))
+    record["wind"] = .bytes(Array(#"{"unit": "kn", "knots": 0}"#.utf8))
+    record["tags"] = .list(.strings, ["z", "a"])
+    record["share"] = .double(0.1)
+    try await store.write { try $0.save(record) }
+    // The server has it, so its rule could win.
+    try await device.exchange()
+    var held = try #require(try store.value(Forms.self, "n"))
+    held.stars = 5
+    held.wind.knots = 7
+    held.tags = ["b"]
+    held.share = 0.5
+    try await store.write { try $0.save(&held) }
+    #expect(held.stars == 5 && held.wind.knots == 7 && held.tags == ["b"] && held.share == 0.5)
+  }
+
+  @Test func `a value that goes on with its saves is never guessed`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a", opens: 1, fixed: "off")) }
+    var shown = try store.item()
+    var (left, right) = (shown, shown)
+    shown.fixed = "on"
+    try await store.write { try $0.save(&shown) }
+    (shown.fixed, shown.title) = ("off", "b")
+    try await store.write { try $0.save(&shown) }
+    #expect(try store.item() == Item(title: "b", opens: 1, fixed: "off"))
+    left.opens = 2
+    try await store.write { try $0.save(&left) }
+    right.opens = 2
+    try await store.write { try $0.save(&right) }
+    #expect(try store.item().opens == 3 && right.opens == 3)
+    // The same by the values themselves.
+    var next = right
+    next.opens = 4
+    try await store.write { [next, right] in try $0.save(next, from: right) }
+    var last = next
+    last.opens = 5
+    try await store.write { [last, next] in try $0.save(last, from: next) }
+    #expect(try store.item().opens == 5)
+    // Without a version it is a plain save.
+    var plain = try #require(try store.value(Plain.self, "n"))
+    plain.title = "plain"
+    try await store.write { try $0.save(&plain) }
+    #expect(try store.value(Plain.self, "n") == plain)
+  }
+
+  @Test func `what a transaction that failed has shown of others is no edit`() async throws {
+    struct Refusal: Error {}
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a", opens: 5)) }
+    var held = try store.item()
+    try await store.change { item in
+      item.opens += 10
+      item.title = "theirs"
+    }
+    held.opens += 1
+    for _ in 0..<2 {
+      await #expect(throws: Refusal.self) {
+        try await store.write { tx in
+          try tx.update(Item.self, "n") { $0.best = 7 }
+          try tx.save(&held)
+          held.opens += 1
+          try tx.save(&held)
+          throw Refusal()
+        }
+      }
+    }
+    #expect(held.title == "theirs" && held.opens == 18)
+    try await store.change { $0.title = "later" }
+    try await store.write { try $0.save(&held) }
+    #expect(try store.item() == Item(title: "later", opens: 18) && held.title == "later")
+    // A new value is new again.
+    var new = Item(id: "new", title: "a")
+    await #expect(throws: Refusal.self) {
+      try await store.write { tx in
+        try tx.save(&new)
+        new.title = "b"
+        try tx.save(&new)
+        throw Refusal()
+      }
+    }
+    try await store.write { try $0.save(&new) }
+    #expect(try store.value(Item.self, "new")?.title == "b")
+  }
+
+  @Test func `saves that change nothing hold nothing`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a")) }
+    var held = try store.item()
+    for _ in 0..<2 {
+      // In one transaction, and with what is not durable yet.
+      let receipt = try await store.write { tx in
+        try tx.update(Item.self, "n") { $0.opens += 1 }
+        for _ in 0..<10_000 { try tx.save(&held) }
+      }
+      #expect(receipt.lsns != nil)
+    }
+    let unchanged = try await store.write { tx in for _ in 0..<30_000 { try tx.save(&held) } }
+    #expect(unchanged.lsns == nil)
+    held.title = "b"
+    try await store.write { try $0.save(&held) }
+    #expect(try store.item().title == "b")
+  }
+
+  @Test func `a transaction that fails takes no durable state with it`() async throws {
+    struct Refusal: Error {}
+    let store = try await open()
+    try await store.write { try $0.save(Item(opens: 0)) }
+    var held = try store.item()
+    for number in 1...7 {
+      held.opens = number
+      try await store.write { [held] in try $0.save(held) }
+    }
+    var copy = held
+    await #expect(throws: Refusal.self) {
+      try await store.write { [held] tx in
+        var other = held
+        for number in 100...120 {
+          other.opens = number
+          try tx.save(other)
+        }
+        throw Refusal()
+      }
+    }
+    copy.body = "done"
+    copy.opens = 8
+    try await store.write { [copy] in try $0.save(copy) }
+    #expect(try store.item() == Item(body: "done", opens: 8))
+  }
+
+  @Test func `a record that lives on by the rule that edits win takes the edits of before`() async throws {
+    let fleet = try Fleet()
+    let (here, there) = (fleet.device("here"), fleet.device("there"))
+    var rules = ConflictRules()
+    rules["Item"].deletion = .editRevives
+    for device in [here, there] { try await device.open(conflicts: rules) }
+    let store = try await here.open()
+    try await store.write { try $0.save(Item(title: "a")) }
+    try await exchange(here, there)
+    var held = try store.item()
+    try await there.remove("n")
+    try await there.exchange()
+    try await store.change { $0.title = "revives" }
+    try await exchange(here, there)
+    held.body = "late"
+    try await store.write { try $0.save(&held) }
+    #expect(try store.item() == Item(title: "revives", body: "late"))
+  }
+
+  @Test func `a value under another ID is a new one`() async throws {
+    let store = try await open()
+    try await store.write { try $0.save(Item(title: "a")) }
+    var copy = try store.item()
+    copy.id = "m"
+    try await store.write { try $0.save(&copy) }
+    copy.body = "mine"
+    try await store.update(Item.self, "m") { $0.title = "theirs" }
+    try await store.write { try $0.save(&copy) }
+    #expect(try store.value(Item.self, "m") == Item(id: "m", title: "theirs", body: "mine"))
+    #expect(try store.item() == Item(title: "a"))
   }
 
   @Test func `what is saved from one version again and again is one edit`() async throws {
@@ -314,6 +516,9 @@ struct VersionedSaveTests {
     let back = try JSONDecoder().decode(Item.self, from: data)
     #expect(back == read)
     #expect(throws: DecodingError.self) { try JSONDecoder().decode(RecordVersion.self, from: Data("1".utf8)) }
+    var bare = try #require(try JSONSerialization.jsonObject(with: data) as? [String: Any])
+    bare["version"] = nil
+    #expect(try JSONDecoder().decode(Item.self, from: JSONSerialization.data(withJSONObject: bare)) == read)
     // So it is written whole.
     try await store.change { $0.body = "theirs" }
     try await store.write { try $0.save(back) }

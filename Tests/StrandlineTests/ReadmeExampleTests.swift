@@ -4,6 +4,7 @@
 // README begins
 import Strandline
 import StrandlineCloudKit
+
 struct Note: SyncRecord {
   var id = RecordName.random()
   var title: String

@@ -50,16 +50,17 @@ private func conflict(
     await #expect(throws: StrandlineError.self) { _ = try await a.open().conflicts(of: id, limit: 0) }
   }
 
-  @Test func `are undone by saving the other side`() async throws {
-    let (a, b) = try await conflict(TypeRules())
-    let store = try await a.open()
-    let found = try #require(try store.conflicts(of: id).first)
-    let other = found.result?.fields == found.local?.fields ? found.server : found.local
-    try await restore(try #require(other), in: store)
+  @Test func `are undone by saving what lost, and nothing that has changed since`() async throws {
+    var rules = TypeRules()
+    rules.record = .serverWins
+    let (a, b) = try await conflict(rules)
+    try await b.put(["u": "later"])
+    try await exchange(b, a)
+    try await keepMine(of: id, in: a.open())
     try await exchange(a, b)
     for device in [a, b] {
       let shown = try await device.open().record(id)
-      #expect(shown?.fields == other?.fields)
+      #expect(shown?.fields == ["t": "ours", "u": "later"])
     }
   }
 

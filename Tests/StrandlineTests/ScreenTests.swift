@@ -28,7 +28,8 @@ private struct Screen {
   let here: Device
   let there: Device
   let random: SeededRandom
-  /// Whether the app goes on with what a save returns, or with the value that it saved.
+  /// Whether the app goes on with what a save makes of the value, or with the value that it saved. Only in the first case no
+  /// guess is needed: then fields are put back, and the copy counts too.
   let keepsReturned: Bool
   /// What the screen shows; nil: it is to be read.
   var shown: Item?
@@ -114,9 +115,10 @@ private struct Screen {
   mutating func editHere() async throws {
     var item = try await readIfNeeded()
     let touched = [below(4), below(4)]
-    if touched.contains(0) { item.title = "here\(number)" }
+    if touched.contains(0) { item.title = keepsReturned && below(2) == 0 ? read.title : "here\(number)" }
     if touched.contains(1) {
-      let count = 1 + below(3)
+      // Up, down, or back to what it was.
+      let count = keepsReturned ? below(5) - 2 : 1 + below(3)
       item.opens += count
       expectedOpens += count
     }
@@ -142,6 +144,11 @@ private struct Screen {
     guard var item = copy else { return }
     let before = item
     item.body = "copy\(number)"
+    if keepsReturned {
+      let count = below(5) - 2
+      item.opens += count
+      expectedOpens += count
+    }
     let (saved, returned) = try await save(item, from: before)
     copy = keepsReturned ? returned : saved
   }
@@ -149,7 +156,12 @@ private struct Screen {
   /// Saves, and expects of each field what the rules say of what was changed from `before` to `item`.
   private func save(_ item: Item, from before: Item) async throws -> (saved: Item, returned: Item) {
     let was = try await self.item(here)
-    let returned = try await here.open().write { try $0.save(item) }.value
+    var returned = item
+    if keepsReturned {
+      try await here.open().write { try $0.save(&returned) }
+    } else {
+      returned = try await here.open().write { try $0.save(item) }.value
+    }
     var expected = was
     if item.title != before.title { expected.title = item.title }
     if item.body != before.body { expected.body = item.body }

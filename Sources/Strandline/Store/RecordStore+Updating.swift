@@ -9,7 +9,7 @@ extension RecordStore {
   /// try await store.update(Note.self, id) { $0.title = "High tide" }
   /// ```
   ///
-  /// The closure runs as that of `write`. `.value` behind the call takes the value alone.
+  /// The closure runs as that of `write`. `.value` after the call takes the value alone.
   ///
   /// - Returns: the value as it was written, and the transaction's receipt, when both are durable.
   /// - Throws: as `WriteTransaction.update` and `write`.
@@ -42,7 +42,7 @@ extension RecordStore {
   ///   - type: the type.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
-  ///   - progress: called behind each batch, with what was done so far.
+  ///   - progress: called after each batch, with what was done so far.
   /// - Returns: what was done, and the records that were left as they are, each with the reason.
   /// - Throws: as `write`; `CancellationError` between two batches.
   /// - Complexity: reads every record of the type.
@@ -79,7 +79,7 @@ public struct MigrationReport: Sendable, Hashable {
   public var examined = 0
   /// Those of which it has written what migration makes.
   public var migrated = 0
-  /// Those that stay as they are: the type cannot read them even behind `migrate`, their bytes cannot be read, or what `migrate`
+  /// Those that stay as they are: the type cannot read them even after `migrate`, their bytes cannot be read, or what `migrate`
   /// makes cannot be saved.
   public var failed: [UnreadableRecord] = []
 

@@ -8,12 +8,12 @@ extension RecordStore {
   /// Writes one transaction.
   ///
   /// The closure runs at once, where `write` is called (on an actor it may use what the actor has), alone among closures, and
-  /// sees everything written before it. Within it, the transaction
-  /// shows what the closure has changed; the store itself may be read too, and shows what is durable. What the closure
-  /// saved, created and deleted becomes durable together or not at all; if it throws, nothing happened. Writers that wait
-  /// together share one sync.
+  /// sees everything written before it. Within it, the transaction shows what the closure has changed; the store itself may be
+  /// read too, and shows what is durable. What the closure saved, created and deleted becomes durable together or not at all;
+  /// if it throws, nothing happened. Writers that wait together share one sync.
   ///
   /// The closure must not wait for anything. What would wait for the closure, such as another `write`, throws `.misuse` in it.
+  /// A closure may write to another store; two stores whose closures write to each other, on two threads, wait for ever.
   ///
   /// - Returns: a receipt, after the sync: the transaction survives a crash and a power cut.
   /// - Throws: what the closure threw; `CancellationError` if the task was cancelled before (never after) it was queued;
@@ -37,9 +37,8 @@ extension RecordStore {
   /// }
   /// ```
   ///
-  /// `.value` behind the closure takes the value alone. A closure that is one call is the other `write`'s, unless its value is
-  /// used. The value is returned after the sync, so it never speaks of a
-  /// transaction that a crash undoes. In all else this is the `write` of a closure without a value.
+  /// `.value` after the closure takes the value alone. A closure of one expression gives the receipt alone, unless the call is
+  /// read as a pair or by `.value`. The value is returned after the sync, so it never speaks of a transaction that a crash undoes. In all else this is the `write` of a closure without a value.
   ///
   /// - Throws: what the closure threw; `CancellationError` and `StrandlineError` as the other `write`.
   @discardableResult
@@ -97,7 +96,7 @@ extension RecordStore {
   }
 
   /// Runs a closure as `writeBlocking` does, and queues its transaction, which nothing can remove from the queue any more:
-  /// it becomes durable with the next sync, no later than those that are queued behind it. A caller that writes many may
+  /// it becomes durable with the next sync, no later than those that are queued after it. A caller that writes many may
   /// make the next one meanwhile.
   ///
   /// - Returns: what waits for it.
@@ -120,6 +119,7 @@ extension RecordStore {
     /// Returns when it is durable.
     package func waitBlocking(fileID: String = #fileID, line: Int = #line) throws -> Receipt {
       try CallSite(fileID, line).run(store.writing) {
+        try store.core.requireFree(for: "waitBlocking", instead: "call it when that has returned")
         try store.waitUntilDurableBlocking(place)
         store.driver.withLock { $0 }?.localWriteEnded()
         return receipt
@@ -157,6 +157,8 @@ extension RecordStore {
     _ call: WriterCall, _ body: (inout WriteTransaction) throws -> Value
   ) throws -> (value: Value, receipt: Receipt, place: QueuePlace) {
     try requireOpen()
+    // Before memory is made free, which may wait for what this thread holds.
+    try core.requireFree(for: call.name, instead: "use its transaction")
     try index?.makeRoom()
     // Set in the lock and not returned from it: what a lock gives out has to be Sendable, and the caller's value need not.
     var value: Value?

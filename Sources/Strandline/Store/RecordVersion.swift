@@ -1,8 +1,9 @@
 // The version that a value was read from, in the value itself: what a save of it needs to tell what was changed from what was
 // only held, also when the store has gone on since.
 //
-// It holds the record as it was read, not a place in the log, so nothing that compaction removes is missed. What was saved from
-// it since is held beside that: an app may go on with the value that it saved, although the save returned a newer one.
+// It holds the record as it was read, not a place in the log, so nothing that compaction removes is missed. `save(&value)` gives
+// the value a new version. A save of a value that stays as it is adds what was saved to the version: the app may go on with
+// that value, and only its fields tell then which state it was made from.
 
 import Synchronization
 
@@ -20,8 +21,12 @@ import Synchronization
 /// ```
 ///
 /// It says nothing of the value: all versions are equal, also that of a new value. (Of a `RecordVersion?`, which works as well,
-/// nil is none of them.) It is not stored, in no field and in no other encoding, so a value that an app has kept in a file was
-/// read from none.
+/// nil is none of them.) It is not stored: it is in no field, and in any other encoding a null, which may be missing. So a
+/// value that an app has kept in a file was read from none. It is the version of one record: a value that is given another ID
+/// is a new one.
+///
+/// It keeps the record as it was read, and up to seven states that were saved from it, in memory: a list of a thousand values
+/// with versions holds a thousand records besides.
 public struct RecordVersion: Sendable {
   /// Nil: the value was not read.
   let held: HeldVersion?
@@ -55,6 +60,15 @@ extension RecordVersion: Codable {
   }
 }
 
+extension KeyedDecodingContainer {
+  /// A version in a value that another decoder reads: none, also where the key is missing.
+  ///
+  /// - Throws: `DecodingError` if something else is under the key.
+  public func decode(_ type: RecordVersion.Type, forKey key: Key) throws -> RecordVersion {
+    try decodeIfPresent(type, forKey: key) ?? RecordVersion()
+  }
+}
+
 extension RecordVersion: CustomStringConvertible {
   /// That it is one.
   public var description: String { "a version" }
@@ -69,48 +83,64 @@ extension RecordVersion: RecordPart {
 final class HeldVersion: Sendable {
   /// What a value of this version was at one time.
   private struct Side: Sendable {
-    enum Content: Sendable {
-      /// As it was read.
-      case record(Record)
-      /// As it was saved.
-      case fields([String: FieldValue?])
-    }
     let number: UInt64
-    var content: Content
+    /// As it was saved; nil: as it was read.
+    var fields: [String: FieldValue?]?
+  }
+
+  /// A transaction in which the value was edited.
+  struct Step: Sendable {
+    /// Its first event.
+    let start: LSN
+    /// What the value would be without the edits of this transaction and of later ones; nil if the transaction wrote it whole.
+    var origin: [String: FieldValue?]?
   }
 
   private struct State: Sendable {
     /// As it was read, and then as it was saved, in this order.
-    var sides: [Side]
-    var lastNumber: UInt64 = 1
-    /// The event that made it, if a transaction of this store did.
-    var madeAt = LSN.none
-    /// The version from which the transaction saved that made this one, until that is durable. It stands in if the transaction
-    /// fails.
-    var previous: HeldVersion?
+    var sides = [Side(number: HeldVersion.readNumber)]
+    var lastNumber = HeldVersion.readNumber
+    /// The transactions that made it and are not known to be durable, the oldest first.
+    var steps: [Step] = []
+    /// What its edits are told from after such a transaction has failed.
+    var failed: [String: FieldValue?]?
   }
-  private let state: Mutex<State>
+  private let state = Mutex(State())
 
-  /// So many states are kept: the one that was read, and the last ones that were saved.
+  /// As it was read.
+  private let record: Record
+
+  /// The durable states that are kept: the one that was read, and the last ones that were saved.
   private static let sidesMax = 8
   /// The number of the state that was read.
   static let readNumber: UInt64 = 1
 
-  init(_ record: Record) { state = Mutex(State(sides: [Side(number: Self.readNumber, content: .record(record))])) }
+  init(_ record: Record) { self.record = record }
 
-  /// Makes it the version of a record as a transaction has it.
+  /// Whose version it is.
+  var id: RecordID { record.id }
+
+  /// Notes the transactions that made it, of which at least one is not known to be durable.
+  func note(_ steps: [Step]) { state.withLock { $0.steps = steps } }
+
+  /// The steps of the version that an edit makes of this one.
   ///
   /// - Parameters:
-  ///   - previous: the version from which the transaction saved.
-  ///   - lsn: the record's event.
-  ///   - start: the transaction's first event.
-  func become(_ record: Record, after previous: HeldVersion?, at lsn: LSN, ofTransaction start: LSN) {
-    // One that this transaction has made itself falls with this one.
-    let before = previous?.state.withLock { $0.madeAt >= start ? $0.previous : previous }
-    state.withLock { state in
-      state.sides = [Side(number: Self.readNumber, content: .record(record))]
-      (state.previous, state.madeAt) = (before, lsn)
+  ///   - current: what the store has before the edit, as the type encodes it.
+  ///   - start: the first event of the edit's transaction.
+  func steps<Value: SyncRecord>(
+    over current: [String: FieldValue?], at start: LSN, _ type: Value.Type, _ prototype: PrototypeFields
+  ) throws -> [Step] {
+    var steps = state.withLock { $0.steps }
+    if !steps.isEmpty {
+      // What others have changed since is no edit of this value.
+      let shown = try asRead(type, prototype)
+      for (name, now) in current where shown[name] != .some(now) {
+        for place in steps.indices { steps[place].origin?.updateValue(now, forKey: name) }
+      }
     }
+    if steps.last?.start != start { steps.append(Step(start: start, origin: current)) }
+    return steps
   }
 
   /// Adds what was saved from it.
@@ -118,37 +148,51 @@ final class HeldVersion: Sendable {
   /// - Returns: the state's number.
   func saved(_ fields: [String: FieldValue?]) -> UInt64 {
     state.withLock { state in
-      if state.sides.count == Self.sidesMax { state.sides.remove(at: 1) }
       state.lastNumber += 1
-      state.sides.append(Side(number: state.lastNumber, content: .fields(fields)))
+      state.sides.append(Side(number: state.lastNumber, fields: fields))
       return state.lastNumber
     }
   }
 
   /// Takes a state back: the transaction that made it has failed.
-  func undo(_ number: UInt64) { state.withLock { $0.sides.removeAll { $0.number == number } } }
+  ///
+  /// - Parameter lsn: the last event that is not undone.
+  func undo(_ number: UInt64, after lsn: LSN) {
+    state.withLock { state in
+      state.sides.removeAll { $0.number == number }
+      guard number == Self.readNumber else { return }
+      state.failed = state.steps.first { $0.start > lsn }.flatMap { $0.origin }
+      state.steps = []
+    }
+  }
 
-  /// The transaction that made it is durable.
-  func settle() { state.withLock { $0.previous = nil } }
+  /// The transaction that made a state is durable.
+  func settle(_ number: UInt64) {
+    state.withLock { state in
+      if number == Self.readNumber { state.steps = [] }
+      let durable = state.sides.prefix { $0.number <= number }.count
+      if durable > Self.sidesMax { state.sides.removeSubrange(1...(durable - Self.sidesMax)) }
+    }
+  }
 
   /// The lives that the record continued; nil if that is not known.
   var births: Set<Birth>? {
-    let (content, previous) = state.withLock { ($0.sides.first?.content, $0.previous) }
-    if case .record(let record)? = content { return record.births }
-    return previous?.births
+    state.withLock { $0.sides.isEmpty && $0.failed == nil } ? nil : record.births
   }
 
-  /// What its values were, as a type encodes them; none if the transaction failed that made it.
-  func states<Value: SyncRecord>(of type: Value.Type) throws -> [[String: FieldValue?]] {
-    let (sides, previous) = state.withLock { ($0.sides, $0.previous) }
-    if sides.isEmpty { return try previous?.states(of: type) ?? [] }
-    return try sides.map { side in
-      switch side.content {
-      case .fields(let fields): return fields
-      case .record(let record):
-        return try RecordEncoder.encode(RecordDecoder.decode(type, from: record, PrototypeFields(type))).byName
-      }
-    }
+  /// What its values were, as a type encodes them; none if the transaction failed that made it, and it was made from none.
+  func states<Value: SyncRecord>(
+    of type: Value.Type, _ prototype: PrototypeFields
+  ) throws -> [[String: FieldValue?]] {
+    let (sides, failed) = state.withLock { ($0.sides, $0.failed) }
+    if sides.isEmpty { return failed.map { [$0] } ?? [] }
+    return try sides.map { try $0.fields ?? asRead(type, prototype) }
+  }
+
+  private func asRead<Value: SyncRecord>(
+    _ type: Value.Type, _ prototype: PrototypeFields
+  ) throws -> [String: FieldValue?] {
+    try RecordEncoder.encode(RecordDecoder.decode(type, from: record, prototype)).byName
   }
 
   /// Of the states that a value of this version had, the one that it was most likely made from: that from which it differs in
@@ -185,8 +229,15 @@ final class VersionsInFlight: Sendable {
   private let state = Mutex(State())
 
   /// Notes that a state of a version is what the record is as of an event.
-  func note(_ held: HeldVersion, _ number: UInt64, at lsn: LSN) {
-    state.withLock { if lsn > $0.durable { $0.entries.append(Entry(lsn: lsn, held: held, number: number)) } }
+  ///
+  /// - Returns: whether the event is not known to be durable.
+  @discardableResult
+  func note(_ held: HeldVersion, _ number: UInt64, at lsn: LSN) -> Bool {
+    state.withLock { state in
+      guard lsn > state.durable else { return false }
+      state.entries.append(Entry(lsn: lsn, held: held, number: number))
+      return true
+    }
   }
 
   /// Events up to this one are durable.
@@ -195,13 +246,13 @@ final class VersionsInFlight: Sendable {
       state.durable = max(state.durable, durable)
       return Self.remove(&state.entries) { $0.lsn <= durable }
     }
-    for entry in settled { entry.held.settle() }
+    for entry in settled { entry.held.settle(entry.number) }
   }
 
   /// Events after this one are undone.
   func undo(after lsn: LSN) {
     let undone = state.withLock { state in Self.remove(&state.entries) { $0.lsn > lsn } }
-    for entry in undone.reversed() { entry.held.undo(entry.number) }
+    for entry in undone.reversed() { entry.held.undo(entry.number, after: lsn) }
   }
 
   private static func remove(_ entries: inout [Entry], _ isTaken: (Entry) -> Bool) -> [Entry] {

@@ -13,63 +13,77 @@ extension WriteTransaction {
   ///
   /// A value with a version changes those fields that were changed in it since it was read, and leaves all others as they are
   /// now. A field that was changed in the store too becomes what `ConflictRules` say, and where they say nothing the value
-  /// that is saved, which is the later write; a resolver is not asked. What was saved from one version before, without another
-  /// read, is the same edit: what changed from the one save to the next is applied. An app that keeps what this returns leaves
-  /// nothing to tell: of a value that was saved, and of a copy of it from before, the store can tell by their fields alone
-  /// which one is saved next.
+  /// that is saved, which is the later write; a resolver is not asked. `serverWins` speaks of what the server has: over what
+  /// this store has written and not sent yet, the save is the later write. What a rule did not take is in no event: what this
+  /// returns tells it.
+  ///
+  /// To save a value more than once, write `save(&value)`, which gives the value its new version. If the value stays the one
+  /// that was saved, the next save of it has the old version, and the store can tell only by its fields whether it was made
+  /// from what was read or from what was saved: it takes the state that differs in the fewest fields, and of equals the last.
+  /// Where one value goes on, that is wrong if a field is put back to what it was and another one is changed in the same step:
+  /// the field that was put back may stay as it was saved. Where two copies go on, it is wrong if both were changed alike: if
+  /// each raises a counter from 1 to 2, one is lost.
   ///
   /// Fields that the type does not know survive. What `SyncRecord.migrate` makes and removes is stored too.
   ///
   /// - Returns: the value as the transaction has it now, with its new version. Without a version it is the value that was given.
   /// - Throws: `StrandlineError` as `save(_:)` of a record; `.typeMismatch` if a property cannot be stored. For a value with a
-  ///   version also as `value(_:_:)`; `.recordWasDeleted` if the record was deleted since, also if it was created anew, which is
-  ///   another life; `.noSuchRecord` if this store has no such record, and `create` makes one; `.misuse` if the version is that
-  ///   of a transaction that failed.
+  ///   version also as `value(_:_:)`; `.recordWasDeleted` if the record was deleted since, also if it was created again, which is
+  ///   another life (not where the type's edits win over deletions: `DeletionRule.editRevives`); `.noSuchRecord` if this store
+  ///   has no such record, and `create` makes one; `.misuse` if the version is that of a transaction that failed. A value that
+  ///   was given another ID than the one that was read is saved as one without a version.
   @discardableResult
   public mutating func save<Value: SyncRecord>(
     _ value: Value, fileID: String = #fileID, line: Int = #line
   ) throws -> Value {
-    try CallSite(fileID, line).run("saving record '\(value.recordID)'") {
-      let encoded = try RecordEncoder.encode(value)
-      guard case .some(.some(let held)) = encoded.version else { return try put(value, encoded, creating: false) }
-      let states = try held.states(of: Value.self)
-      // A transaction that failed had made it: it is new.
-      if states.isEmpty, try find(value.recordID) == nil { return try put(value, encoded, creating: false) }
-      let found = try requireLiving(value.recordID)
-      try requireSameLife(found.record, held)
-      let fields = encoded.byName
-      guard let origin = HeldVersion.origin(of: fields, in: states) else {
-        throw StrandlineError(
-          .misuse,
-          "record '\(value.recordID)': the value was read in a transaction that failed, so what was changed in it is not "
-            + "known; read it again")
-      }
-      return try edit(value, fields, from: origin, found, core.conflictRules[Value.recordType], held)
-    }
+    try CallSite(fileID, line).run("saving record '\(value.recordID)'") { try save(value, mayGoOn: true) }
+  }
+
+  /// Saves a typed value, and makes it the value as the transaction has it now, with its new version:
+  ///
+  /// ```swift
+  /// try await store.write { try $0.save(&note) }
+  /// ```
+  ///
+  /// The next save of it changes what was changed in it since this one, and of a copy from before what was changed in the copy:
+  /// nothing has to be told by the fields. If the transaction fails, the next save changes what this one should have changed
+  /// too. All else is as in a save of a value that stays as it is.
+  ///
+  /// - Throws: as that; then the value is as it was.
+  public mutating func save<Value: SyncRecord>(
+    _ value: inout Value, fileID: String = #fileID, line: Int = #line
+  ) throws {
+    let given = value
+    value = try CallSite(fileID, line).run("saving record '\(given.recordID)'") { try save(given, mayGoOn: false) }
   }
 
   /// Saves what is different in a typed value from what it was, for a type without a ``RecordVersion``; all else is as in a save of
   /// a value with one.
   ///
+  /// The `old` of the next save is the `value` of this one, or both are what this returned: a counter that was raised from 5 to
+  /// 6 and saved, and is raised to 7, is saved from 6. From 5 it would count two more.
+  ///
   /// - Parameters:
   ///   - value: the value to save.
-  ///   - old: the value that it was made from, as it was read.
+  ///   - old: the value that it was made from, as it was read or saved last.
   ///   - fileID: the caller's file, for `StrandlineError.location`; leave it out.
   ///   - line: the caller's line; leave it out.
   /// - Returns: the value as the transaction has it now.
   /// - Throws: `StrandlineError` as `save(_:)` of a value with a version; `.misuse` if the values have different IDs. That the
-  ///   record was deleted and created anew is known only of a type with a version.
+  ///   record was deleted and created again is known only of a type with a version.
   @discardableResult
   public mutating func save<Value: SyncRecord>(
     _ value: Value, from old: Value, fileID: String = #fileID, line: Int = #line
   ) throws -> Value {
     try CallSite(fileID, line).run("saving record '\(value.recordID)'") {
       try requireSameID(value, old.recordID, "save")
-      let (encoded, before) = try (RecordEncoder.encode(value), RecordEncoder.encode(old))
+      let (encoded, before) = try (RecordEncoder.encode(value), encode(old))
       let found = try requireLiving(value.recordID)
+      let rules = core.conflictRules[Value.recordType]
       let held = before.version ?? nil
-      if let held { try requireSameLife(found.record, held) }
-      return try edit(value, encoded.byName, from: before.byName, found, core.conflictRules[Value.recordType], held)
+      if let held { try requireSameLife(found.record, held, rules) }
+      return try edit(
+        value, encoded.byName, from: before.byName, found, rules, held, mayGoOn: true, PrototypeFields(Value.self))
     }
   }
 
@@ -95,11 +109,13 @@ extension WriteTransaction {
     let recordID = Value.recordID(id)
     return try CallSite(fileID, line).run("updating record '\(recordID)'") {
       let found = try requireLiving(recordID)
-      var value = try RecordDecoder.decode(type, from: found.record, PrototypeFields(type))
+      let prototype = PrototypeFields(type)
+      var value = try RecordDecoder.decode(type, from: found.record, prototype)
       let before = try RecordEncoder.encode(value).byName
       try body(&value)
       try requireSameID(value, recordID, "update")
-      return try edit(value, RecordEncoder.encode(value).byName, from: before, found, nil, nil)
+      return try edit(
+        value, RecordEncoder.encode(value).byName, from: before, found, nil, nil, mayGoOn: false, prototype)
     }
   }
 
@@ -112,7 +128,7 @@ extension WriteTransaction {
     _ value: Value, fileID: String = #fileID, line: Int = #line
   ) throws -> Value {
     try CallSite(fileID, line).run("creating record '\(value.recordID)'") {
-      try put(value, RecordEncoder.encode(value), creating: true)
+      try put(value, encode(value), creating: true)
     }
   }
 
@@ -148,6 +164,37 @@ extension WriteTransaction {
 
   // MARK: How
 
+  /// A value's fields and version.
+  private func encode<Value: SyncRecord>(_ value: Value) throws -> EncodedRecord {
+    var encoded = try RecordEncoder.encode(value)
+    // It was given another ID: it is a new one.
+    if let held = encoded.version ?? nil, held.id != account.canonical(value.recordID) { encoded.version = .some(nil) }
+    return encoded
+  }
+
+  /// Saves a value: what was changed in it, or all of one that was not read.
+  ///
+  /// - Parameter mayGoOn: whether the app may go on with this value, and not with the one that this returns.
+  private mutating func save<Value: SyncRecord>(_ value: Value, mayGoOn: Bool) throws -> Value {
+    let encoded = try encode(value)
+    guard case .some(.some(let held)) = encoded.version else { return try put(value, encoded, creating: false) }
+    let prototype = PrototypeFields(Value.self)
+    let states = try held.states(of: Value.self, prototype)
+    // A transaction that failed had made it: it is new.
+    if states.isEmpty, try find(value.recordID) == nil { return try put(value, encoded, creating: false) }
+    let found = try requireLiving(value.recordID)
+    let rules = core.conflictRules[Value.recordType]
+    try requireSameLife(found.record, held, rules)
+    let fields = encoded.byName
+    guard let origin = HeldVersion.origin(of: fields, in: states) else {
+      throw StrandlineError(
+        .misuse,
+        "record '\(value.recordID)': the value was read in a transaction that failed, so what was changed in it is not "
+          + "known; read it again")
+    }
+    return try edit(value, fields, from: origin, found, rules, held, mayGoOn: mayGoOn, prototype)
+  }
+
   /// Writes all fields of a value.
   private mutating func put<Value: SyncRecord>(
     _ value: Value, _ encoded: EncodedRecord, creating: Bool
@@ -162,8 +209,9 @@ extension WriteTransaction {
         id, Value.recordType, keepsNulls ? encoded.fields : encoded.fields.filter { $0.value != nil },
         parent: encoded.parent ?? nil, creating: creating)
     }
-    guard case .some(let held) = encoded.version else { return value }
-    return try shown(asStored: id, Value.self, after: creating ? nil : held)
+    if encoded.version == nil { return value }
+    let step = HeldVersion.Step(start: core.transactionStart, origin: nil)
+    return try shown(asStored: id, Value.self, PrototypeFields(Value.self), [step])
   }
 
   /// The record that lives, with a value's fields in it.
@@ -187,34 +235,47 @@ extension WriteTransaction {
   ///   - found: the record that lives.
   ///   - rules: what becomes of a field that has changed in the store too; nil: what the value has.
   ///   - held: the version that the value was read from.
+  ///   - mayGoOn: whether the next save may be of this value, with the same version.
   private mutating func edit<Value: SyncRecord>(
     _ value: Value, _ fields: [String: FieldValue?], from origin: [String: FieldValue?],
-    _ found: (record: Record, lsn: LSN), _ rules: TypeRules?, _ held: HeldVersion?
+    _ found: (record: Record, lsn: LSN), _ rules: TypeRules?, _ held: HeldVersion?, mayGoOn: Bool,
+    _ prototype: PrototypeFields
   ) throws -> Value {
+    let id = found.record.id
     try requireType(Value.recordType, found.record)
+    var current: [String: FieldValue?] = [:]
+    var owed: Set<String> = []
+    let asks = rules?.asksForCurrent == true
+    if asks || held != nil {
+      current = try RecordEncoder.encode(RecordDecoder.decode(Value.self, from: found.record, prototype)).byName
+    }
+    if asks {
+      let (known, version) = try core.look(id)
+      if known.entry?.pending != nil, let version { owed = Set(version.dirty.keys) }
+    }
+    let steps = try held?.steps(over: current, at: core.transactionStart, Value.self, prototype) ?? []
     var merged = found.record
     Value.migrate(&merged)
-    let keepsNulls = fields.contains { $0.value == nil } && Value.prototype != nil
-    guard
-      EditMerge(value: fields, origin: origin, rules: rules, keepsNulls: keepsNulls).apply(to: &merged)
-    else { return try shown(asStored: found.record.id, Value.self, after: held) }
+    let merge = EditMerge(
+      value: fields, origin: origin, current: current, owed: owed, rules: rules,
+      keepsNulls: fields.contains { $0.value == nil } && Value.prototype != nil)
+    guard merge.apply(to: &merged) else { return try shown(asStored: id, Value.self, prototype, steps) }
     // Before anything is written: what cannot be read must not come of it.
-    _ = try RecordDecoder.decode(Value.self, from: merged, PrototypeFields(Value.self))
+    _ = try RecordDecoder.decode(Value.self, from: merged, prototype)
     try put(merged, creating: false)
-    if let held { core.versions.note(held, held.saved(fields), at: core.projections.appliedLSN) }
-    return try shown(asStored: found.record.id, Value.self, after: held)
+    if mayGoOn, let held { core.versions.note(held, held.saved(fields), at: core.projections.appliedLSN) }
+    return try shown(asStored: id, Value.self, prototype, steps)
   }
 
   /// A value of a record that was just saved, or found unchanged.
+  ///
+  /// - Parameter steps: the transactions that edited the value.
   private func shown<Value: SyncRecord>(
-    asStored id: RecordID, _ type: Value.Type, after previous: HeldVersion?
+    asStored id: RecordID, _ type: Value.Type, _ prototype: PrototypeFields, _ steps: [HeldVersion.Step]
   ) throws -> Value {
     let (record, lsn) = try requireLiving(id)
-    let (value, held) = try RecordDecoder.decodeHolding(type, from: record, PrototypeFields(type))
-    if let held {
-      held.become(record, after: previous, at: lsn, ofTransaction: core.transactionStart)
-      core.versions.note(held, HeldVersion.readNumber, at: lsn)
-    }
+    let (value, held) = try RecordDecoder.decodeHolding(type, from: record, prototype)
+    if let held, core.versions.note(held, HeldVersion.readNumber, at: lsn) { held.note(steps) }
     return value
   }
 
@@ -223,7 +284,7 @@ extension WriteTransaction {
       throw StrandlineError(
         .typeMismatch,
         "record '\(record.id)' is a '\(record.type)' and cannot become a '\(type)': a record keeps its type for life; "
-          + "delete it and create it anew")
+          + "delete it, and create it again")
     }
   }
 
@@ -236,13 +297,15 @@ extension WriteTransaction {
     }
   }
 
-  /// Refuses a value of a life that is over.
-  private func requireSameLife(_ record: Record, _ held: HeldVersion) throws {
+  /// Refuses a value of a life that is over, unless the type's edits win over deletions: then the record may live on under
+  /// another life.
+  private func requireSameLife(_ record: Record, _ held: HeldVersion, _ rules: TypeRules) throws {
+    if rules.deletion == .editRevives { return }
     guard let births = held.births, let now = record.births, births.isDisjoint(with: now) else { return }
     throw StrandlineError(
       .recordWasDeleted,
-      "record '\(record.id)' was deleted since the value was read, and created anew: it is another life under the same name; "
-        + "read it again")
+      "record '\(record.id)' was deleted since the value was read, and created again: it is another life under the same "
+        + "name; read it again")
   }
 
   // MARK: Migration

@@ -21,7 +21,7 @@ extension StoreCore {
 public struct WriteTransaction: ~Copyable {
   private(set) var core: StoreCore
   /// Whose store this is, as far as it was known when the transaction began.
-  private let account: Account
+  let account: Account
   /// What it has changed in zones in which it is uploaded together.
   private var changed: [ZoneID: Set<RecordID>] = [:]
 

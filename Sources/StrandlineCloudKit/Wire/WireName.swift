@@ -42,6 +42,7 @@ package enum WireName {
       bytes.append(value)
       rest = rest.dropFirst(2)
     }
-    return String(validating: bytes, as: UTF8.self) ?? name
+    guard let wire = String(validating: bytes, as: UTF8.self), model(wire).equalsUTF8(name) else { return name }
+    return wire
   }
 }

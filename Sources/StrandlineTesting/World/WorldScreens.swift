@@ -42,8 +42,10 @@ private struct ShownRecord<Kind: WorldScreenKind>: SyncRecord {
 protocol WorldScreen: Sendable {
   /// Writes a field of the value.
   mutating func set(_ field: Int, _ value: FieldValue?)
-  /// Saves it, and returns it as it is then.
-  func save(in transaction: inout WriteTransaction) throws -> any WorldScreen
+  /// Saves it.
+  ///
+  /// - Parameter goesOn: whether it becomes what the store has then; else it stays as it is.
+  mutating func save(in transaction: inout WriteTransaction, goesOn: Bool) throws
 }
 
 extension ShownRecord: WorldScreen {
@@ -54,7 +56,9 @@ extension ShownRecord: WorldScreen {
     default: count = value
     }
   }
-  func save(in transaction: inout WriteTransaction) throws -> any WorldScreen { try transaction.save(self) }
+  mutating func save(in transaction: inout WriteTransaction, goesOn: Bool) throws {
+    if goesOn { try transaction.save(&self) } else { try transaction.save(self) }
+  }
 }
 
 /// The screens of all devices.
@@ -103,13 +107,10 @@ extension WorldRun {
     for field in fields { screen.set(field, Self.value(field, "\(device.name).\(step)", Int64(step))) }
     armPowerCut(device)
     do {
-      let (saved, receipt) = try store.writeBlocking { tx in
-        let saved = try screen.save(in: &tx)
-        return saved
-      }
+      let receipt = try store.writeBlocking { try screen.save(in: &$0, goesOn: keeps) }
       say("\(device.name) saves the screen of \(id): \(receipt.lsns.map { "\($0)" } ?? "unchanged")")
       tally[.screenSave] += 1
-      screens[device.number, record] = keeps ? saved : screen
+      screens[device.number, record] = screen
       try judge(receipt, fields, of: id, on: device, in: store)
       let changes = fields.map { WorldChange.set(record: record, field: $0, isNil: false, revives: false) }
       try remember(receipt, changes, [:], on: device, in: store)
