@@ -684,6 +684,7 @@ enum WrongPage: CaseIterable, Sendable {
     try await a.exchange()
     if isOlder {
       image = fleet.serverDisk.imageAfterCrash(.all)
+      fleet.serverClock.advance(milliseconds: 1_000)
       try await b.put("v", ["title": "two"])
       try await b.exchange(.pushOnly)
     }
