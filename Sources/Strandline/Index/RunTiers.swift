@@ -30,7 +30,7 @@ package struct RunTiers {
   }
 
   /// The most runs that stay of so many entries, when everything was merged that was due.
-  func most(_ entries: Int) -> Int { (level(entries) + 1) * max(1, width - 1) }
+  package func most(_ entries: Int) -> Int { (level(entries) + 1) * max(1, width - 1) }
 
   /// How many of the newest runs are to become one; 0 for none.
   ///
