@@ -23,6 +23,8 @@ extension Rules {
     "Strandline/Model/RecordText.swift": "fields",
     "Strandline/Model/Record.swift": "fields",
     "Strandline/Model/SortedJSON.swift": "the keys of an app's own JSON",
+    "Strandline/Store/EditMerge.swift": "fields",
+    "Strandline/Store/WriteTransaction+Typed.swift": "fields",
     "Strandline/Store/WriteTransaction.swift": "fields",
     "Strandline/Store/MutationOutcome.swift": "fields",
     "Strandline/Sync/IntakeDecision.swift": "fields",

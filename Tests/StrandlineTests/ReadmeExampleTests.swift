@@ -4,7 +4,6 @@
 // README begins
 import Strandline
 import StrandlineCloudKit
-
 struct Note: SyncRecord {
   var id = RecordName.random()
   var title: String

@@ -71,7 +71,8 @@ public enum FieldRule: Hashable, Sendable {
   /// side removed are removed. Without an ancestor, all items of both.
   case union
   /// A number to which each side adds: the differences of both to their ancestor are summed, so that 100 and one more on each
-  /// of two devices are 102. Without an ancestor, and if the sum is too large, the greater number.
+  /// of two devices are 102. Without an ancestor, and if the sum is too large, the greater number. An absent number is 0 here,
+  /// so a counter's value in the type's prototype is 0 as well: a sync would count another one wrongly.
   case counter
   /// The greater number, time or text.
   case greatest

@@ -66,7 +66,7 @@ extension RecordStore {
   /// they are older than the history that the store keeps.
   ///
   /// What is here is what was decided: a conflict stays decided until the app saves something else. To take the other side,
-  /// save the fields of `local` or `server`.
+  /// save its value of each of the `fields` in which it lost.
   ///
   /// - Parameters:
   ///   - id: the record.
