@@ -73,7 +73,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
   }
 
   /// The token for the next request; nil if no user is signed in. The token is durable when this returns.
-  func tokenForRequest() throws -> String? {
+  package func tokenForRequest() throws -> String? {
     try state.withLock { state in
       if state.isUnsaved, let token = state.token {
         try state.file.write(token)
@@ -106,7 +106,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
   }
 
   /// Records that the server refused the token.
-  func markRefused() {
+  package func markRefused() {
     state.withLock { if !$0.isUnsaved { $0.isRefused = true } }
   }
 
