@@ -121,7 +121,7 @@ public final class WebSession: Sendable, CustomStringConvertible {
 /// The file of a session. From the first time that it was found or written, it is written through the folder that it was
 /// in then: so a store that takes the place of the one beside it never gets its token. It is read where it lies now.
 private struct SessionFile: Sendable {
-  /// Absolute.
+  /// The path of the file, from the root.
   let path: String
   private let fileSystem: any FileSystem
   private let parent: String

@@ -87,7 +87,7 @@ private final class MeteredFile: ForwardingFile {
   }
 }
 
-/// All cases.
+/// The campaign: every fate of a folder, at every mutating call of every operation.
 package struct ReplacedFolders {
   static let path = "/store"
   static let movedPath = "/moved"
@@ -232,7 +232,7 @@ package struct ReplacedFolders {
     }
   }
 
-  /// Tries everything.
+  /// Runs every case, and ends at the first one that fails.
   ///
   /// - Throws: `Failure`, which names the case.
   package mutating func run() throws {

@@ -173,7 +173,7 @@ package struct Merged: EventPayload {
 /// also when the versions that it names are gone.
 package struct Conflicted: EventPayload, Hashable {
   package static let kind = EventKind.conflicted
-  /// The server's version stands as a whole.
+  /// The server's version wins as a whole.
   package static let serverWinsRule = "serverWins"
   /// The record was deleted, and a deletion wins.
   package static let deletionRule = "deletion"

@@ -28,7 +28,7 @@ package struct IndexOpening {
   private(set) var definitions = IndexDefinitions()
   /// Why the declared indexes could not be read. A writer must not go on without them.
   private(set) var definitionsFailure: StrandlineError?
-  /// What is written of many changes before the log has been read to its end; nil: nothing.
+  /// Writes runs while a long log is read; nil: everything stays in memory.
   private var spilled: SpilledRuns?
   private var hasSpilled = false
 

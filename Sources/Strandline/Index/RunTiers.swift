@@ -19,7 +19,7 @@ package struct RunTiers {
     self.width = width
   }
 
-  /// How often runs became one to make a run of so many entries.
+  /// How many merges made a run with this number of entries.
   package func level(_ entries: Int) -> Int {
     var (level, size) = (0, entries / max(1, flushCount))
     while size > 0 {
@@ -29,7 +29,7 @@ package struct RunTiers {
     return level
   }
 
-  /// The most runs that stay of so many entries, when everything was merged that was due.
+  /// The most runs that a store with this number of entries has once every due merge is done.
   package func most(_ entries: Int) -> Int { (level(entries) + 1) * max(1, width - 1) }
 
   /// How many of the newest runs are to become one; 0 for none.

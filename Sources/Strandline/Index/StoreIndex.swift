@@ -443,7 +443,7 @@ package final class StoreIndex: Sendable {
       merged = run
     } catch {
       noteUnlisted([number])
-      // The next look-up has the runs made anew.
+      // The next look-up makes the runs again.
       if error.cause == nil { throw set.fail(error) }
       throw files.failure(error)
     }

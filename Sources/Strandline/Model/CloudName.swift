@@ -35,7 +35,7 @@ extension CloudName: ExpressibleByStringInterpolation {
 }
 
 extension CloudName: CustomStringConvertible {
-  /// The text.
+  /// The name as text, as it came.
   public var description: String { text }
 }
 

@@ -59,7 +59,7 @@ public enum RecordRule: Sendable {
 ///
 /// A rule decides where both sides have changed the field since the version that they have in common, to different values or
 /// to equal ones; and where that version is not known and the values differ. Of a field that one side alone has changed, that
-/// side's value stands.
+/// side's value wins.
 public enum FieldRule: Hashable, Sendable {
   /// The change that was made last.
   case join

@@ -16,7 +16,7 @@ public struct RecordChange: Hashable, Sendable {
     case deleted
     /// What was saved here and a version of the server became one version, which is still to be sent.
     case merged
-    /// What was changed here met another change at the server, and one of them does not stand, or both were put together;
+    /// What was changed here met another change at the server, and one of them has lost, or both were put together;
     /// `fields` says which side lost, and `rule` by which rule.
     case conflicted
     /// The server's version came.

@@ -93,7 +93,7 @@ extension RecordStore {
 
   /// The record that an entry points at. A compaction may have removed or packed the event after the entry was copied:
   /// then the record as its entry is now. What a view's entry points at is removed by no compaction of this process.
-  /// An index that told another record's event, or one that is gone, is made anew first.
+  /// An index that told another record's event, or one that is gone, is made again first.
   func load(_ id: RecordID, _ found: PlacedEntry?, asOf lsn: LSN?) throws -> Record? {
     var found = found
     var believes = true

@@ -39,7 +39,7 @@ public struct RecordVersion: Sendable {
 extension RecordVersion: Hashable {
   /// True: values that differ in their versions alone are equal.
   public static func == (left: Self, right: Self) -> Bool { true }
-  /// Hashes nothing.
+  /// Adds nothing to the hash, because all versions are equal.
   public func hash(into hasher: inout Hasher) {}
 }
 

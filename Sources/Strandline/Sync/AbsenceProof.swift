@@ -22,7 +22,7 @@ package struct AbsenceKnowledge: Hashable, Sendable {
   package var isSameZone = false
   /// The side that a person, or a rule of the app's, lets stand.
   package var decided: ResyncSource?
-  /// The app follows such a zone if it was made anew, without a question.
+  /// The app follows a zone that was made again without a question.
   package var followsRemade = false
 
   /// What is done next.

@@ -51,7 +51,7 @@ final class DirectoryKeeper: Sendable {
   /// - Throws: `.replaced`.
   func check() throws(LogError) { try hold.check(now: environment.clock.monotonicNanoseconds()) }
 
-  /// Looks.
+  /// Compares the store with the files at its path.
   ///
   /// - Returns: what was found instead of the store; nil if nothing was.
   func replacement() -> LogError? {

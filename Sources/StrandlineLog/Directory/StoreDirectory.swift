@@ -68,7 +68,7 @@ struct StorePlace: Sendable {
     case log(StoreDirectory, StoreDirectory.Files)
   }
 
-  /// Looks.
+  /// Tells a log, an empty folder and no folder at the path apart.
   ///
   /// - Throws: `.notAStore`, `.notEmptyDirectory`, `.io`.
   func contents() throws(LogError) -> Contents {

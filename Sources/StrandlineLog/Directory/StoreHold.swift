@@ -126,7 +126,7 @@ final class StoreHold: Sendable {
     try check(now: now)
   }
 
-  /// Looks.
+  /// Compares what is held with the files at the path.
   ///
   /// - Throws: `.replaced`, also if an earlier look has found it.
   func check(now: UInt64) throws(LogError) {

@@ -128,7 +128,7 @@ private struct RecoveringLog {
   private var environment: SystemEnvironment { opening.environment }
   private var options: LogOptions { opening.options }
 
-  /// Opens it.
+  /// Opens the log in the folder that was found.
   ///
   /// - Returns: nil if another folder lies at the path by now.
   func recover(

@@ -42,7 +42,7 @@ private struct ShownRecord<Kind: WorldScreenKind>: SyncRecord {
 protocol WorldScreen: Sendable {
   /// Writes a field of the value.
   mutating func set(_ field: Int, _ value: FieldValue?)
-  /// Saves it.
+  /// Saves the value that the screen holds.
   ///
   /// - Parameter goesOn: whether it becomes what the store has then; else it stays as it is.
   mutating func save(in transaction: inout WriteTransaction, goesOn: Bool) throws
