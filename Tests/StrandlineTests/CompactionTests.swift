@@ -115,14 +115,14 @@ private struct History {
   }
 
   /// What stays; the fold must be the same, and no record may need all of its events.
-  func compacted(needed: [RecordID: LSN] = [:], keepingWhole: Int = 0) throws -> History {
+  func compacted(keepingWhole: Int = 0) throws -> History {
     let found = events.map { lsn, event in
       LogEvent(
         lsn: lsn, schema: EventCodec.schema, body: EventCodec.encode(event), indexInTransaction: 0, isFirst: true,
         isLast: true, segmentID: 0, offset: 0)
     }
     let plan = try CompactionPlan(
-      state: folded(), newKey: key, needed: needed, read: { body in for event in found { try body([event]) } },
+      state: folded(), newKey: key, read: { body in for event in found { try body([event]) } },
       folding: { body in
         var fold = SpillingFold()
         try body(&fold)
@@ -221,15 +221,6 @@ private struct History {
     #expect(try answered.folded().entry(r)?.pending == Pending(isDeletion: false, newest: LSN(9), first: LSN(8)))
     #expect(
       try answered.compacted().kinds == ["1 opened", "6 saved", "7 sent", "8 superseded", "9 saved", "10 settled"])
-  }
-
-  @Test func `what is being sent stays whole though a newer one stands for it`() throws {
-    let history = History([opened, saved(r, 1), saved(r, 2)])
-    #expect(try history.compacted().kinds == ["1 opened", "2 superseded", "3 saved"])
-    #expect(try history.compacted(needed: [r: LSN(2)]).kinds == ["1 opened", "2 saved", "3 saved"])
-    // It changes nothing that a mutation being sent was settled meanwhile.
-    let over = History([opened, saved(r, 1), settled(r, 2, .cancelled), saved(r, 2)])
-    #expect(try over.compacted(needed: [r: LSN(2)]).kinds == ["1 opened", "4 saved"])
   }
 
   @Test func `a settled deletion becomes an entry that decides as the index did`() throws {

@@ -66,12 +66,11 @@ package struct CompactionPlan {
   /// - Parameters:
   ///   - state: what the events fold to.
   ///   - newKey: for the hashes of packed deletions, if the state has no key.
-  ///   - needed: the mutations that must stay whole besides, by their records: the engine is about to send them.
   ///   - read: reads all events; called twice at least.
   ///   - folding: hands out an empty fold, and clears up after it.
   /// - Throws: what `read` throws; `.damaged` if no plan folds to the same, which changes nothing.
   package init(
-    state: Projections, newKey: HashKey, needed: [RecordID: LSN], read: Reading,
+    state: Projections, newKey: HashKey, read: Reading,
     folding: ((inout SpillingFold) throws -> Void) throws -> Void
   ) throws {
     self.state = state
@@ -80,7 +79,7 @@ package struct CompactionPlan {
     oldestSweep = state.sync.zones.values.map(\.sweepEpoch).filter { $0 > 0 }.min() ?? .max
     listings = Set(state.sync.listed.values.flatMap(\.events.keys))
     attempted = state.outbox.attempted
-    try nameEvents(needed)
+    try nameEvents()
     while true {
       try decide(read)
       var difference = ProjectionsDifference()
@@ -109,9 +108,9 @@ package struct CompactionPlan {
   package var recordsKeptWhole: Int { whole.count }
 
   /// Goes through all records once.
-  private mutating func nameEvents(_ needed: [RecordID: LSN]) throws {
+  private mutating func nameEvents() throws {
     var scan = try EntryScan(state.scanMemory(asOf: state.appliedLSN), EntryScan.Range())
-    while let (id, found) = try scan.next() {
+    while let (_, found) = try scan.next() {
       let entry = found.entry
       if let base = entry.base {
         named.insert(base.version)
@@ -125,7 +124,6 @@ package struct CompactionPlan {
       emptied.insert(pending.since)
       // What takes the place of an older one is a merge, which says so.
       if pending.first == pending.since { emptied.insert(pending.first) } else { named.insert(pending.first) }
-      if let lsn = needed[id], pending.first <= lsn { named.insert(lsn) }
       for attempt in pending.attempts {
         named.insert(attempt.lsn)
         emptied.insert(attempt.next)

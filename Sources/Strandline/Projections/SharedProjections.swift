@@ -10,19 +10,6 @@ package final class SharedProjections: Sendable {
   /// Makes the runs of the projections anew when one of them has failed.
   private let rebuild = Mutex<Rebuild?>(nil)
 
-  private let sendingLSNs = Mutex<[RecordID: LSN]>([:])
-
-  /// What the engine is sending, from the moment at which it was a record's newest mutation until it is answered:
-  /// compaction leaves it whole, though a newer one may stand for it by then.
-  package var sending: [RecordID: LSN] { sendingLSNs.withLock { $0 } }
-  package func beginsSending(_ lsn: LSN, of id: RecordID) { sendingLSNs.withLock { $0[id] = lsn } }
-  /// - Parameter kept: what is made ready to be sent next.
-  package func endsSending(but kept: [RecordID] = []) {
-    sendingLSNs.withLock { all in
-      all = Dictionary(kept.compactMap { id in all[id].map { (id, $0) } }) { _, last in last }
-    }
-  }
-
   private struct Rebuild: Sendable {
     var body: @Sendable (RunSet) throws(StrandlineError) -> Void
   }

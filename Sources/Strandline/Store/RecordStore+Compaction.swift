@@ -229,8 +229,8 @@ extension RecordStore {
       try compare(&fold, limit)
       let plan = try CompactionPlan(
         state: fold.projections, newKey: HashKey(ofStore: source.storeUUID),
-        // Whatever else an event behind the limit points at was, at the limit, a base, a newest mutation or an attempted one.
-        needed: projections.sending, read: read,
+        // Whatever an event after the limit points at was, at the limit, a base, a newest mutation or an attempted one.
+        read: read,
         folding: { try index.withFold($0) })
       try body(plan)
     }

@@ -294,7 +294,6 @@ package struct StoreCore: ~Copyable, Sendable {
   /// Goes on without the log, which is closed: what did not become durable in it is undone.
   package mutating func suspend(readingFrom reader: EventSource, durable: LSN) {
     undo(to: durable)
-    projections.endsSending()
     source = reader
   }
 

@@ -1,0 +1,294 @@
+// Makes cycles: asks the plan what is next, and has it done. All I/O of a cycle is here: requests go to the database, steps to the
+// store, waits to the clock, and what came of each goes back to the plan.
+//
+// One request is under way at a time, and one step of the store. The next page of a feed may be asked for while the page before it
+// is applied: its token is in that page. It counts for nothing before its turn: it is applied only if the plan asks for that very
+// page then.
+
+import StrandlineSystem
+import Synchronization
+
+/// Whether a request and a step of the store go on at once.
+enum RequestOverlap: Sendable {
+  /// Both at once.
+  case concurrent
+  /// One after the other, now this one first and now that one: where time is simulated, so that a seed is one history.
+  case inTurns
+
+  init(_ clock: any SystemClock) { self = clock.isSimulated ? .inTurns : .concurrent }
+}
+
+/// The engine between its cycles, and the loop of one.
+struct CycleDriver: Sendable {
+  /// A request is expected to take a second before one was made, and as long as the longest one since.
+  static let requestNanosecondsMin: UInt64 = 1_000_000_000
+
+  let store: RecordStore
+  let database: any CloudDatabase
+  let watch: SyncWatch
+  private let overlap: RequestOverlap
+  /// When cycles that may end early are over.
+  let deadline = CycleDeadline()
+  var plan: SyncPlan
+  /// The page that was asked for ahead.
+  private var ahead: (request: PageRequest, outcome: SyncOutcome)?
+  /// Before that no request leaves, by the monotonic clock.
+  private var nextDeparture: UInt64 = 0
+  private var longestRequest = CycleDriver.requestNanosecondsMin
+  /// What the last request failed with, if it was no `CloudError`.
+  private var foreignError: (any Error)?
+
+  init(
+    store: RecordStore, database: any CloudDatabase, watch: SyncWatch, _ policy: RequestPace.Policy,
+    _ policies: SyncPolicies
+  ) {
+    (self.store, self.database, self.watch) = (store, database, watch)
+    overlap = RequestOverlap(store.environment.clock)
+    plan = SyncPlan(StoreFacts(store), database.address, policies, policy)
+  }
+
+  private var clock: any SystemClock { store.environment.clock }
+
+  // MARK: The loop
+
+  /// Makes a cycle. `plan.cycle.report` says what it has done, also when this throws.
+  mutating func run(_ options: CycleOptions) async throws {
+    plan.begin(options, StoreFacts(store))
+    try await drive { _ in false }
+  }
+
+  /// Does what the plan wants until nothing is due, or until `isOver`.
+  mutating func drive(until isOver: (SyncPlan) throws -> Bool) async throws {
+    ahead = nil
+    do {
+      while try !isOver(plan) {
+        try Task.checkCancellation()
+        try store.requireWritable()
+        // A copy says so first: what is unsent in it may have been sent by the original.
+        if store.core.withLock({ $0.hasNewName }) { try await store.commit { try $0.appendOpened() } }
+        let means = SyncPlan.Means(hasTime: !isOutOfTime, ahead: ahead?.request)
+        switch try plan.next(StoreFacts(store), means) {
+        case .ask(let request): try await carry(out: request)
+        case .store(let step): try await carry(out: step)
+        case .wait(let wait):
+          try await sleep(wait)
+          continue
+        case .outOfTime:
+          plan.cycle.report.isUnfinished = true
+          return
+        case .done: return
+        }
+        watch.stepEnded(plan, takeNotices(), plan.allRefusedZones(StoreFacts(store)))
+      }
+    } catch let error as CloudError {
+      throw error.asStrandlineError(doing)
+    } catch let error as RefusedCycle {
+      throw error.asStrandlineError(doing)
+    } catch let error as AnotherAccount {
+      throw error.asStrandlineError(store.path)
+    } catch let error as NoProgress {
+      throw StrandlineError(
+        .noProgress,
+        "\(doing): internal error: \(error.turns) turns in a row made no request; the cycle was ended, and nothing was "
+          + "lost; this is a fault of the library: please report it with the output of 'strandline pending' and "
+          + "'strandline log-dump'")
+    }
+  }
+
+  private var doing: String { "syncing '\(store.path)'" }
+
+  private mutating func takeNotices() -> [SyncNotice] {
+    defer { plan.notices = [] }
+    return plan.notices
+  }
+
+  private mutating func carry(out request: SyncRequest) async throws {
+    guard case .modify(let wanted) = request else {
+      let outcome: SyncOutcome
+      if case .page(let page) = request, let known = ahead, known.request == page {
+        outcome = known.outcome
+      } else {
+        outcome = try await ask(request)
+      }
+      ahead = nil
+      return try plan.apply(outcome, to: request, StoreFacts(store))
+    }
+    let (leaving, fallenOut) = try await store.prepare(wanted)
+    plan.leaves(leaving, fallenOut)
+    if leaving.uploads.isEmpty { return }
+    watch.sends(leaving.uploads.count)
+    do {
+      let outcome = try await ask(.modify(leaving))
+      try plan.apply(outcome, to: .modify(leaving), StoreFacts(store))
+    } catch let error as StrandlineError {
+      // This device has failed, and nothing was sent. If that cannot be written either, the feed is asked first, as after a crash.
+      _ = try? await store.perform(plan.unsent(leaving), database)
+      throw error
+    }
+  }
+
+  private mutating func carry(out step: StoreStep) async throws {
+    let result: StoreResult
+    if case .page(let page) = step, let next = page.ahead, !isOutOfTime {
+      result = try await perform(step, askingFor: next)
+    } else {
+      result = try await store.perform(step, database)
+    }
+    try plan.recorded(step, result, StoreFacts(store))
+  }
+
+  /// Carries out a step while a page is asked for.
+  ///
+  /// - Throws: what the step threw, else what the request threw. Both have ended by then.
+  private mutating func perform(_ step: StoreStep, askingFor page: PageRequest) async throws -> StoreResult {
+    let request = SyncRequest.page(page)
+    let departure = departs(request.kind)
+    let (store, database, clock) = (store, database, clock)
+    let ended: Ended
+    let worked: Result<StoreResult, any Error>
+    switch overlap {
+    case .concurrent:
+      async let answer = Ended(request, by: database, departure, clock)
+      worked = await Self.result { try await store.perform(step, database) }
+      ended = await answer
+    case .inTurns where plan.cycle.report.requests.isMultiple(of: 2):
+      worked = await Self.result { try await store.perform(step, database) }
+      ended = await Ended(request, by: database, departure, clock)
+    case .inTurns:
+      ended = await Ended(request, by: database, departure, clock)
+      worked = await Self.result { try await store.perform(step, database) }
+    }
+    let outcome = Result { try self.outcome(of: request, ended, departure) }
+    let result = try worked.get()
+    let asked = try outcome.get()
+    if case .failure(let error) = asked.result, ErrorPolicy.request(error) == .retry {
+      plan.aheadFailed(page, error, StoreFacts(store))
+    } else {
+      plan.hear(asked, request.kind)
+      ahead = (page, asked)
+    }
+    return result
+  }
+
+  // MARK: Requests
+
+  /// When a request leaves, by the monotonic clock.
+  private struct Departure: Sendable {
+    /// How long it is waited for, so that requests do not follow each other faster than the database takes them.
+    var restMilliseconds: Int64
+    var nanoseconds: UInt64
+  }
+
+  /// How a request ended, and when by the monotonic clock.
+  private struct Ended: Sendable {
+    var result: Result<SyncAnswer, any Error>
+    var serverOffset: Int64?
+    var nanoseconds: UInt64
+
+    init(
+      _ request: SyncRequest, by database: any CloudDatabase, _ departure: Departure, _ clock: any SystemClock
+    ) async {
+      result = await CycleDriver.result {
+        if departure.restMilliseconds > 0 { try await clock.sleep(milliseconds: departure.restMilliseconds) }
+        return try await request.perform(by: database)
+      }
+      serverOffset = database.serverOffsetMilliseconds
+      nanoseconds = clock.monotonicNanoseconds()
+    }
+  }
+
+  private static func result<Value>(_ body: () async throws -> Value) async -> Result<Value, any Error> {
+    do { return .success(try await body()) } catch { return .failure(error) }
+  }
+
+  /// Sends a request once.
+  ///
+  /// - Throws: what failed on this device, such as the session's file; `CancellationError`.
+  mutating func ask(_ request: SyncRequest) async throws -> SyncOutcome {
+    let departure = departs(request.kind)
+    let ended = await Ended(request, by: database, departure, clock)
+    return try outcome(of: request, ended, departure)
+  }
+
+  private mutating func departs(_ kind: RequestKind) -> Departure {
+    plan.cycle.report.requests += 1
+    watch.requestBegins(kind)
+    let now = Moment(clock)
+    let rest = now.milliseconds(until: nextDeparture)
+    let departure = Departure(restMilliseconds: rest, nanoseconds: now.after(milliseconds: rest))
+    nextDeparture = departure.nanoseconds &+ UInt64(max(0, database.minimumInterval.wholeMilliseconds)) &* 1_000_000
+    return departure
+  }
+
+  private mutating func outcome(of request: SyncRequest, _ ended: Ended, _ departure: Departure) throws -> SyncOutcome {
+    let duration = ended.nanoseconds > departure.nanoseconds ? ended.nanoseconds - departure.nanoseconds : 0
+    switch ended.result {
+    case .success(let answer):
+      longestRequest = max(longestRequest, duration)
+      watch.requestEnded(request.kind)
+      foreignError = nil
+      return SyncOutcome(result: .success(answer), serverOffset: ended.serverOffset)
+    case .failure(let error):
+      watch.requestEnded(request.kind, error)
+      // A request that ran into its time-out counts as waiting.
+      plan.cycle.report.waitedMilliseconds += Int64(duration / 1_000_000)
+      try Task.checkCancellation()
+      if let error = error as? CloudError {
+        return SyncOutcome(result: .failure(error), serverOffset: ended.serverOffset)
+      }
+      // What failed on this device, such as the session's file, is no answer of the server's.
+      if error is StrandlineError { throw error }
+      // Otherwise `CloudDatabase` throws `CloudError` alone; another error of an app's own implementation counts as "no answer".
+      foreignError = error
+      return SyncOutcome(result: .failure(CloudError(.networkError, reason: "the cloud database failed: \(error)")))
+    }
+  }
+
+  // MARK: Waits
+
+  mutating func sleep(_ wait: RequestPace.Wait) async throws {
+    let waited = plan.cycle.report.waitedMilliseconds
+    let isTooLong = plan.cycle.options.waitMillisecondsMax.map { waited + wait.milliseconds > $0 } ?? false
+    if isTooLong || isBeyondDeadline(wait.milliseconds) {
+      var error = wait.error.asStrandlineError(
+        wait.doing, wait: Double(wait.milliseconds) / 1000, isServers: wait.isServers)
+      if let foreignError { error.underlying = foreignError }
+      throw error
+    }
+    plan.cycle.report.waitedMilliseconds += wait.milliseconds
+    watch.waits(wait)
+    try await clock.sleep(milliseconds: wait.milliseconds)
+  }
+
+  /// A request that begins now might not be answered before the deadline.
+  private var isOutOfTime: Bool {
+    guard plan.cycle.options.mayEndEarly, let end = deadline.first else { return false }
+    let departure = max(clock.monotonicNanoseconds(), nextDeparture)
+    let (moment, overflow) = departure.addingReportingOverflow(longestRequest)
+    return overflow || moment > end
+  }
+
+  /// Whether a wait would last beyond the deadline.
+  private func isBeyondDeadline(_ milliseconds: Int64) -> Bool {
+    guard plan.cycle.options.mayEndEarly, let end = deadline.first else { return false }
+    return Moment(clock).after(milliseconds: milliseconds) > end
+  }
+}
+
+extension RefusedCycle {
+  func asStrandlineError(_ doing: String) -> StrandlineError {
+    isWhole
+      ? StrandlineError(.serverRefused, "\(doing): \(words)", underlying: error)
+      : error.asStrandlineError("\(doing): \(words)")
+  }
+}
+
+extension AnotherAccount {
+  func asStrandlineError(_ path: String) -> StrandlineError {
+    let what = known.userHash != found.userHash ? "another user" : "'\(known.container)' \(known.environment)"
+    return StrandlineError(
+      .accountMismatch,
+      "the store at '\(path)' belongs to \(what), not to '\(found.container)' \(found.environment) of this user; "
+        + "nothing was sent; open another store for this account")
+  }
+}

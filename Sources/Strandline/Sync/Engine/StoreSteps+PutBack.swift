@@ -1,0 +1,143 @@
+// What a server that was put back to an earlier state has taken from this store before that was known.
+//
+// Such a server does not have what it acknowledged since, so a sweep or a comparison removes it here, as what was deleted
+// elsewhere. Only an older version of a record shows what happened, and then the zone stops. When a person decides for this
+// store's side, what was removed since goes up again too, as far as the log still has it.
+
+import StrandlineLog
+import StrandlineSystem
+
+/// What a sweep or a comparison has removed.
+private struct TakenRecord {
+  let id: RecordID
+  /// The event that removed it.
+  let removal: LSN
+  /// The event that holds what it was.
+  let content: LSN
+}
+
+extension RecordStore {
+  /// No transaction takes much more.
+  private static let createdBytesMax = 8 << 20
+  /// Records created again in one transaction.
+  private static let createdMax = 100
+
+  /// Creates again what sweeps and comparisons have removed from a zone since its server went back in time. Nothing is created if
+  /// no older version has shown that it did. What is known of a name by now stays.
+  ///
+  /// - Parameter epoch: the zone's sweep, which a person has begun with the decision for this store's side.
+  /// - Returns: the records.
+  /// - Complexity: O(bytes of the log).
+  func createAgainWhatWasTaken(from zone: ZoneID, epoch: UInt64) async throws -> [RecordID] {
+    var some: [(taken: TakenRecord, loaded: LoadedVersion)] = []
+    var bytes = 0
+    let all = try takenBeforeLoss(of: zone)
+    for (number, taken) in all.enumerated() {
+      if let event = try source.eventIfKept(at: taken.content),
+        let loaded = try LoadedVersion(event, at: taken.content)
+      {
+        some.append((taken, loaded))
+        bytes += EventCodec.encode(event).count
+      }
+      guard bytes >= Self.createdBytesMax || some.count >= Self.createdMax || number == all.count - 1 else { continue }
+      let batch = some
+      try await commit { core in
+        for (taken, loaded) in batch {
+          // The app may have written the name meanwhile, or a person may have decided otherwise.
+          let known = try core.projections.look(taken.id)
+          guard let state = core.projections.sync.zones[zone], !state.isLost, state.sweepEpoch == epoch,
+            state.resetPolicy == ResyncSource.here.rawValue, known.entry == nil, known.deletion?.lsn == taken.removal
+          else { continue }
+          try core.create(loaded, taken.id)
+        }
+      }
+      (some, bytes) = ([], 0)
+    }
+    return all.map(\.id)
+  }
+}
+
+extension RecordStore {
+  /// The records that sweeps and comparisons have removed from a zone since the server, which went back in time, acknowledged
+  /// the last of what it is known to lack: in the order of their names.
+  fileprivate func takenBeforeLoss(of zone: ZoneID) throws -> [TakenRecord] {
+    // What the server is known to lack, since the last sweep that has ended.
+    var lacking: [RecordID: LSN] = [:]
+    // When it changed the versions that it showed since, by its clock.
+    var shown: [(lacked: LSN, modified: Int64)] = []
+    var removals: [RecordID: LSN] = [:]
+    try source.scan(after: .none, upTo: source.durableLSN) { found in
+      switch try EventSource.kind(found) {
+      case .blocked:
+        guard case .blocked(let event) = try EventSource.decode(found), event.id.zone == zone,
+          event.subject == .version, event.lsn != .none
+        else { break }
+        lacking[event.id] = event.lsn
+      case .fetchedSave where !lacking.isEmpty:
+        guard case .fetchedSave(let event) = try EventSource.decode(found), let lacked = lacking[event.id],
+          let modified = event.modified?.milliseconds
+        else { break }
+        shown.append((lacked, modified))
+      case .sweepEnded:
+        guard case .sweepEnded(let event) = try EventSource.decode(found), event.zone == zone else { break }
+        (lacking, shown) = ([:], [])
+      case .fetchedDelete:
+        guard case .fetchedDelete(let event) = try EventSource.decode(found), event.id.zone == zone,
+          event.reason == .sweep
+        else { break }
+        removals[event.id] = LSN(found.lsn)
+      default: break
+      }
+      return true
+    }
+    guard let last = lacking.values.max() else { return [] }
+    // The server was put back to a moment after the newest older version: what was created before that and is not there had been
+    // deleted.
+    let older = try shown.filter { one in
+      try modifiedMilliseconds(at: one.lacked).map { one.modified < $0 } ?? false
+    }
+    let newest = older.map(\.modified).max()
+    removals = try removals.filter { id, removal in
+      let known = try projections.look(id)
+      guard removal > last, known.entry == nil, let deletion = known.deletion, deletion.lsn == removal else {
+        return false
+      }
+      guard let newest, let created = deletion.createdMilliseconds else { return true }
+      return created > newest
+    }
+    return try lastVersions(before: removals)
+  }
+
+  /// When the server changed the version that an event brought, by its clock.
+  private func modifiedMilliseconds(at lsn: LSN) throws -> Int64? {
+    switch try source.eventIfKept(at: lsn) {
+    case .fetchedSave(let event)?: event.modified?.milliseconds
+    case .settled(let event)?: event.modified?.milliseconds
+    default: nil
+    }
+  }
+
+  /// Where the log has what the server had of some records before their removal, in the order of their names.
+  private func lastVersions(before removals: [RecordID: LSN]) throws -> [TakenRecord] {
+    guard !removals.isEmpty else { return [] }
+    var contents: [RecordID: LSN] = [:]
+    try source.scan(after: .none, upTo: source.durableLSN) { found in
+      let lsn = LSN(found.lsn)
+      switch try EventSource.kind(found) {
+      case .fetchedSave:
+        guard let id = try EventSource.decode(found).recordID, let removal = removals[id], lsn < removal else { break }
+        contents[id] = lsn
+      case .settled:
+        guard case .settled(let event) = try EventSource.decode(found), event.outcome == .saved,
+          event.changeTag != nil, let removal = removals[event.id], lsn < removal
+        else { break }
+        contents[event.id] = event.lsn
+      default: break
+      }
+      return true
+    }
+    return contents.sorted { $0.key < $1.key }.compactMap { id, content in
+      removals[id].map { TakenRecord(id: id, removal: $0, content: content) }
+    }
+  }
+}

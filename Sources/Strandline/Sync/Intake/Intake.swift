@@ -1,0 +1,495 @@
+// Applies what the server says of one record: a version, a deletion, or that it does not have the record. Every path on
+// which a deleted record could come back leads through here.
+//
+// Each change is gathered into a situation, decided by it (IntakeDecision.swift), and carried out: the events that follow
+// are appended in the transaction of the page or answer that brought the change. A version of a record with unsettled
+// mutations is stored only together with what becomes of them.
+
+import StrandlineSystem
+
+/// Applies the changes of one page or answer, inside a transaction.
+package struct Intake {
+  /// What brought the changes: the feed after a token, the feed from its beginning, a lookup, or a query.
+  package enum Source: Sendable { case delta, fullFetch, lookup, query }
+
+  let source: Source
+  let rules: ConflictRules
+  /// What the app declares of its types.
+  let schema: Schema
+  /// The page that brings the changes; nil for any other answer, whose versions do not wait for a parent.
+  let page: PagePlace?
+  /// The versions of this page that wait for their parent.
+  var waiting: [RecordID: ShelvedVersion] = [:]
+  /// What the page lists without its fields.
+  var listing: [Listed.Item] = []
+  var taken = TakenChanges()
+  /// The resolvers' answers.
+  var answers = ConflictAnswers()
+  /// The resolvers that have to be asked; then nothing of the transaction may stay.
+  var questions: [ConflictQuestion] = []
+
+  package init(
+    _ source: Source, rules: ConflictRules = ConflictRules(), schema: Schema = Schema(), page: PagePlace? = nil
+  ) {
+    self.source = source
+    self.rules = rules
+    self.schema = schema
+    self.page = page
+  }
+
+  /// Applies what the server says of a record, after the version of it that waits for its parent; or has it wait too. If
+  /// what this store has of the record is damaged, that record is held, and the page goes on.
+  package mutating func apply(_ change: ServerChange, to core: inout StoreCore) throws {
+    if try setsAside(change, &core) { return }
+    // A newer version that waits as well takes its place.
+    if try waits(change, core) { return }
+    try show(change.id, &core)
+    try applyGuarded(change, to: &core)
+  }
+
+  mutating func applyGuarded(_ change: ServerChange, to core: inout StoreCore) throws {
+    let before = core.projections.appliedLSN
+    do { try decide(change, &core) } catch let error as StrandlineError
+      where error.code == .damaged && !error.isOfIndex && core.projections.appliedLSN == before
+    {
+      let damage = CloudError(CloudError.Code(rawValue: Held.damaged), reason: error.message)
+      try hold(change.id, damage, asksAgain: false, &core)
+    }
+  }
+
+  private mutating func decide(_ change: ServerChange, _ core: inout StoreCore) throws {
+    switch change.kind {
+    case .version(let server): try apply(version: server, of: change.id, to: &core)
+    case .listed(let server): try list(server, change.id, &core)
+    case .deletion: try apply(deletionOf: change.id, to: &core)
+    case .absence: try apply(absenceOf: change.id, to: &core)
+    case .unseen(let unseen): try apply(unseen, change.id, to: &core)
+    case .unreadable(let error):
+      let isFinal = !error.raw.isEmpty || ErrorPolicy.mayBeOfOneRecord(error)
+      try hold(change.id, error, asksAgain: source != .lookup || !isFinal, &core)
+    }
+  }
+
+  /// Applies a version that the server holds.
+  package mutating func apply(version server: ServerRecord, of id: RecordID, to core: inout StoreCore) throws {
+    let entry = try core.projections.entry(id)
+    // One that brings what the transport has to have back, and that the base lacks, is stored although it is known; and so is the
+    // answer to a lookup, if what is here is damaged.
+    if let base = entry?.base, server.system.changeTag.equalsUTF8(base.changeTag),
+      base.modifiedMilliseconds == server.system.modified?.milliseconds,
+      try source != .lookup || readableBase(of: id, entry, core) != nil,
+      try server.system.archive.isEmpty || !core.event(at: base.version).archive.isEmpty
+    {
+      taken.report.echoes += 1
+      taken.touched.insert(id)
+      try closeBlock(of: id, words: "the server agrees with this store", &core)
+      // What could not be read is what is here. The event would end the hold of an edit, too.
+      if source == .lookup, core.projections.held(id) == nil { try endHold(of: id, &core) }
+      return
+    }
+    let base = try readableBase(of: id, entry, core)
+    let lives = try knownBirths(of: id, created: server.system.created, entry, base, core)
+    let arrival = Arrival(server, ancestor: base?.version, knownBirths: lives)
+    if source == .query, try !stands(arrival, of: id, entry, base, core) { return }
+    replaceWriterIfCloned(arrival.version.stamp, &core)
+    let decision = try versionSituation(of: id, arrival, entry, base, core).decide()
+    if let question = decision.question {
+      questions.append(question)
+    } else {
+      try perform(decision, on: id, &core)
+    }
+  }
+
+  /// Applies a deletion. `isConfirmed`: it is the answer to a lookup, made because the feed's deletion was doubtful.
+  package mutating func apply(deletionOf id: RecordID, isConfirmed: Bool = false, to core: inout StoreCore) throws {
+    let situation = try deletionSituation(of: id, isConfirmed: isConfirmed, core)
+    try perform(situation.decide(), on: id, &core)
+    // A page of before says nothing of what was created since.
+    if !situation.isDoubtful, page?.isRepeated != true { try endHold(of: id, &core) }
+  }
+
+  /// The server has nothing under the name, so there is nothing left to read.
+  private func endHold(of id: RecordID, _ core: inout StoreCore) throws {
+    guard let held = core.projections.sync.unread[id], !held.isShelved else { return }
+    try core.append(.released(Released(id: id, lsn: .none)))
+  }
+
+  /// Applies that a full fetch did not show a record that was synced.
+  private mutating func apply(_ unseen: ServerChange.Unseen, _ id: RecordID, to core: inout StoreCore) throws {
+    let situation = try deletionSituation(of: id, isConfirmed: true, core)
+    var again: LoadedVersion?
+    if unseen == .createdAgain, let entry = situation.entry, entry.pending == nil {
+      again = try core.base(of: id, entry)
+    }
+    try perform(situation.decide(unseen, again: again), on: id, &core)
+  }
+
+  /// Applies the answer to a lookup that the server does not have a record. That closes a block and confirms a deletion;
+  /// whether a record that is held here was deleted, only the feed may say.
+  package mutating func apply(absenceOf id: RecordID, to core: inout StoreCore) throws {
+    if let block = core.projections.sync.openBlocks[id], block.subject == .deletion {
+      if block.lsn == .none {
+        try apply(deletionOf: id, isConfirmed: true, to: &core)
+      } else if try core.projections.entry(id)?.base?.version == block.lsn {
+        // No tombstone says that its lives were deleted.
+        try apply(.removedUnlessEdited, id, to: &core)
+      }
+    }
+    try closeBlock(of: id, words: "the server does not have it", &core)
+    try endHold(of: id, &core)
+    taken.touched.insert(id)
+    guard let entry = try core.projections.entry(id) else { return }
+    if let pending = entry.pending, pending.isDeletion {
+      let outcome: Outcome = entry.base == nil ? .cancelled : .deleted
+      try core.append(.settled(Settled(id: id, lsn: pending.newest, outcome: outcome)))
+    } else if entry.base != nil {
+      taken.absent.append(id)
+    }
+  }
+
+  /// Holds a record that cannot be read. The token moves past it, so it is looked up. If its bytes came with the answer to
+  /// a lookup too, or the server refuses to show it, it is not asked for any more: it is read again when another version comes, a
+  /// person releases it, or this program is a newer one. Only where the feed has said that it is deleted is it asked for in each
+  /// run: no page will say so again.
+  private mutating func hold(
+    _ id: RecordID, _ error: CloudError, asksAgain: Bool, _ core: inout StoreCore
+  ) throws {
+    let mayBeGone = core.projections.sync.openBlocks[id]?.subject == .deletion
+    // The same refusal once more is no news.
+    if mayBeGone, let held = core.projections.sync.unread[id], held.code == error.code.rawValue,
+      held.words == error.reason
+    {
+      return
+    }
+    taken.report.held += 1
+    taken.touched.insert(id)
+    try core.append(
+      .held(
+        Held(
+          id: id, direction: .download, lsn: .none, raw: error.raw, code: error.code.rawValue, words: error.reason,
+          requestUUID: error.requestUUID ?? "", attempts: (core.projections.sync.unread[id]?.attempts ?? 0) + 1,
+          wallMilliseconds: core.environment.clock.wallMilliseconds())))
+    guard asksAgain else {
+      if !mayBeGone { try closeBlock(of: id, words: "asking again does not make it readable", &core) }
+      return
+    }
+    try core.append(
+      .blocked(
+        Blocked(
+          id: id, subject: .version, births: [], consequence: .lookup, words: "the server could not show it")))
+  }
+
+  // MARK: Gathering
+
+  private func versionSituation(
+    of id: RecordID, _ arrival: Arrival, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
+  ) throws -> VersionSituation {
+    let stamp = arrival.version.stamp
+    var lacksAcknowledged = false
+    if source == .lookup, base?.own != nil, let content = entry?.base?.content {
+      lacksAcknowledged = try newestIncluded(in: stamp, of: [content], core) == nil
+    }
+    let included = try newestIncluded(in: stamp, of: entry?.pending?.sendable ?? [], core)
+    var edit = try pendingEdit(of: id, entry, core)
+    let acknowledged = try acknowledged(in: stamp, id, entry, edit, included, core)
+    edit?.ancestor = try ancestor(acknowledged, stamp, entry, base, core)
+    let deletion = try core.projections.deletion(id)
+    var deadLives = deletion?.births ?? []
+    // A stamp that has both names has those of two lives: another device has begun one under the name of a tool's record.
+    if let created = arrival.system.created?.milliseconds, !arrival.isOfUnstampedLife {
+      deadLives = FirstLife(created: created).dead(stamp.births, with: deadLives)
+    }
+    let isOlder =
+      VersionSituation.wasModified(arrival, before: entry?.base) || base?.version.stamp.dominates(stamp) == true
+    return VersionSituation(
+      id: id, source: source, arrival: arrival, entry: entry, base: base,
+      isDead: !stamp.births.isEmpty && stamp.births.isSubset(of: deadLives), deadLives: deadLives,
+      wasDeleted: base == nil && deletion != nil, included: included,
+      includedVersion: try includedVersion(included, entry, core),
+      acknowledged: acknowledged, edit: edit,
+      rules: rules(of: arrival.version.type), editRule: rules[edit?.version.type ?? arrival.version.type].deletion,
+      writer: core.writer,
+      answers: answers,
+      lacksAcknowledged: lacksAcknowledged,
+      isWhatFeedShows: core.projections.sync.openBlocks[id].map { arrival.system.changeTag.equalsUTF8($0.changeTag) }
+        == true,
+      sendsAgain: core.projections.sync.zones[id.zone]?.resetPolicy == ResyncSource.here.rawValue,
+      mayHaveArrived: core.projections.attempted(entry?.pending) != nil,
+      mayBeOfCopy: entry?.pending.map { mayBeOfCopy(stamp, $0, core) } ?? false,
+      namesCopy: isOlder && namesCopy(stamp, core))
+  }
+
+  /// What the mutation of this store wrote that a version contains, if the record was deleted here since.
+  private func includedVersion(
+    _ included: LSN?, _ entry: RecordEntry?, _ core: borrowing StoreCore
+  ) throws -> Version? {
+    guard let included, entry?.pending?.isDeletion == true, let event = try core.source.eventIfKept(at: included)
+    else { return nil }
+    return try LoadedVersion(event, at: included)?.version
+  }
+
+  /// The newest mutation of this store that a version contains and that is part of the unsettled edit; `.none` if the base has
+  /// them all. A log that was put back knows the first and the newest of those that it owes, and not which between the two
+  /// was sent: one that the edit has a field of, or that the version names.
+  private func acknowledged(
+    in stamp: Stamp, _ id: RecordID, _ entry: RecordEntry?, _ edit: PendingEdit?, _ included: LSN?,
+    _ core: borrowing StoreCore
+  ) throws -> LSN {
+    guard let edit, let pending = entry?.pending else { return included ?? .none }
+    let (sync, end) = (core.projections.sync, core.projections.appliedLSN)
+    var written = Set(edit.loaded.dirty.values)
+    for seen in stamp.seen.values
+    where pending.first < seen.lsn && seen.lsn < pending.newest && sync.owns(seen.lsn, tenure: seen.tenure, upTo: end) {
+      if try core.source.eventIfKept(at: seen.lsn)?.recordID == id { written.insert(seen.lsn) }
+    }
+    let base = entry?.base?.content ?? .none
+    let found = try newestIncluded(in: stamp, of: written.filter { $0 > base }.sorted(), core)
+    return max(included ?? .none, found ?? .none)
+  }
+
+  /// The version from which the unsettled edit and an arriving version were both made.
+  private func ancestor(
+    _ acknowledged: LSN, _ arrived: Stamp, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
+  ) throws -> (lsn: LSN, version: Version)? {
+    guard let pending = entry?.pending, !pending.isDeletion else { return nil }
+    // A mutation of this store that the server has, and whose answer was lost, is what both sides went on from. Of those
+    // that a copy of this log may have sent, compaction may have removed the first: then it is not known any more. By an
+    // older version what came between would be counted twice.
+    if acknowledged != .none, acknowledged != pending.newest {
+      guard let event = try core.source.eventIfKept(at: acknowledged),
+        let version = try LoadedVersion(event, at: acknowledged)?.version
+      else { return nil }
+      return (acknowledged, version)
+    }
+    guard let known = entry?.base, let base, !base.version.stamp.births.isDisjoint(with: arrived.births) else {
+      return nil
+    }
+    return (known.version, base.version)
+  }
+
+  /// The version that a change of the server's is compared with. One that is damaged here keeps no sound version out, nor a deletion,
+  /// unless something unsettled was made from it.
+  private func readableBase(
+    of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore
+  ) throws -> LoadedVersion? {
+    guard let entry else { return nil }
+    do throws(StrandlineError) { return try core.base(of: id, entry) } catch {
+      guard entry.pending == nil, error.code == .damaged, !error.isOfIndex else { throw error }
+      return nil
+    }
+  }
+
+  /// The newest unsettled mutation, if it is an edit.
+  private func pendingEdit(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> PendingEdit? {
+    guard let pending = entry?.pending, !pending.isDeletion else { return nil }
+    var loaded = try core.load(pending.newest, of: id)
+    // The app may have saved it while this device's clock was ahead.
+    let disbelieved = loaded.version.stamp.clamp(toModified: core.knownServerMilliseconds)
+    return PendingEdit(lsn: pending.newest, loaded: loaded, disbelieved: disbelieved)
+  }
+
+  private func deletionSituation(
+    of id: RecordID, isConfirmed: Bool, _ core: borrowing StoreCore
+  ) throws -> DeletionSituation {
+    let entry = try core.projections.entry(id)
+    let births = try readableBase(of: id, entry, core)?.version.stamp.births ?? []
+    var situation = DeletionSituation(
+      id: id, source: source, entry: entry, births: births, known: try core.projections.deletion(id),
+      isDoubtful: try !isConfirmed && isDoubtfulDeletion(of: id, entry, core))
+    if !situation.isDoubtful, let pending = entry?.pending {
+      situation.attempted = isConfirmed || isAfterCreations(id.zone, core) ? core.projections.attempted(pending) : nil
+      if let edit = try pendingEdit(of: id, entry, core) {
+        situation.edit = edit
+        situation.rule = rules[edit.version.type].deletion
+        situation.attemptedBirths = try situation.attempted.map { try core.births($0, of: id) } ?? []
+      }
+    }
+    return situation
+  }
+
+  /// Whether a deletion that the feed shows is later than a creation that a request may have carried before. In a fetch from the
+  /// beginning it may be of an earlier life of the name, and says nothing of an upload, unless this store has made the zone.
+  private func isAfterCreations(_ zone: ZoneID, _ core: borrowing StoreCore) -> Bool {
+    source == .delta || (source == .fullFetch && core.projections.sync.zones[zone]?.isNew == true)
+  }
+
+  /// The newest of some mutations of this store that a version contains, even if no answer acknowledged it: the version's
+  /// `seen` names it or a later one, or the version is of the life that it began.
+  private func newestIncluded(in stamp: Stamp, of lsns: [LSN], _ core: borrowing StoreCore) throws -> LSN? {
+    let sync = core.projections.sync
+    let end = core.projections.appliedLSN
+    return try lsns.last { mutation in
+      // A log that was restored has the mutation and not the later one of the same tenure, which was made from it.
+      let tenure = sync.tenure(of: mutation)
+      let isSeen = stamp.seen.values.contains {
+        $0.lsn >= mutation && ($0.tenure == tenure || sync.owns($0.lsn, tenure: $0.tenure, upTo: end))
+      }
+      return try isSeen || began(stamp.births, at: mutation, core)
+    }
+  }
+
+  /// Whether a mutation of this store began one of some lives. `seen` keeps one tenure a writer, so it does not name a creation
+  /// that a copy of this store has sent and has edited under the same writer ID.
+  private func began(_ births: Set<Birth>, at lsn: LSN, _ core: borrowing StoreCore) throws -> Bool {
+    guard case .saved(let saved)? = try core.source.eventIfKept(at: lsn), saved.isCreation else { return false }
+    return !saved.births.isDisjoint(with: births)
+  }
+
+  /// A tombstone does not say which life it ended. It is doubtful if the base came after the token in the request for the
+  /// page, if the page was there before, if this full fetch has shown the base, if an earlier life of the name has ended already, or if this store wants to delete the base, which would be settled
+  /// by it. Of a name without a base it is doubtful if it could end a creation that a request may have carried.
+  private func isDoubtfulDeletion(of id: RecordID, _ entry: RecordEntry?, _ core: borrowing StoreCore) throws -> Bool {
+    guard let entry else { return false }
+    if let base = entry.base {
+      let zone = core.projections.sync.zones[id.zone]
+      let (token, sweep) = (zone?.tokenLSN ?? .none, zone?.sweepEpoch ?? 0)
+      if token != .none, base.version > token || entry.pending?.isDeletion == true { return true }
+      if page?.isRepeated == true || (sweep > 0 && base.version.rawValue > sweep) { return true }
+    } else if !isAfterCreations(id.zone, core) || core.projections.attempted(entry.pending) == nil {
+      return false
+    }
+    guard let known = try core.projections.deletion(id) else { return false }
+    // An entry may have no births: of a life that a full fetch showed as deleted they are not known. The deletion that is owed
+    // from here, and nothing else, ended no earlier life.
+    guard let provisional = known.provisional else { return true }
+    return !known.births.subtracting(provisional).isEmpty
+  }
+
+  /// The lives that this log knows under a name and a creation time.
+  private func knownBirths(
+    of id: RecordID, created: Touch?, _ entry: RecordEntry?, _ base: LoadedVersion?, _ core: borrowing StoreCore
+  ) throws -> Set<Birth>? {
+    guard let created = created?.milliseconds else { return nil }
+    if let known = entry?.base, known.createdMilliseconds == created { return base?.version.stamp.births }
+    if let deletion = try core.projections.deletion(id), deletion.createdMilliseconds == created {
+      return deletion.births
+    }
+    return nil
+  }
+
+  // MARK: Carrying out
+
+  private mutating func perform(_ decision: IntakeDecision, on id: RecordID, _ core: inout StoreCore) throws {
+    taken.report.add(decision.counts)
+    if !decision.steps.isEmpty { taken.touched.insert(id) }
+    // The version that was stored, and what the server has now: that, or nothing.
+    var (version, server) = (LSN.none, LSN.none)
+    for step in decision.steps {
+      switch step {
+      case .store(let arrival):
+        version = try core.append(
+          .fetchedSave(
+            FetchedSave(
+              id: id, version: arrival.version, system: arrival.system, source: source.ofVersion,
+              isStamped: arrival.isStamped)))
+        server = version
+      case .endLives(let births, let reason):
+        server = try core.append(.fetchedDelete(FetchedDelete(id: id, births: births, reason: reason)))
+      case .tell(let lsn, let ancestor, let fields, let rule, let words):
+        try core.append(
+          .conflicted(
+            Conflicted(
+              id: id, local: lsn, server: server, ancestor: ancestor,
+              wallMilliseconds: core.environment.clock.wallMilliseconds(), rule: rule, words: words, fields: fields)))
+      case .settle(let lsn, let outcome): try core.append(.settled(Settled(id: id, lsn: lsn, outcome: outcome)))
+      case .refuse(let lsn, let code, let words):
+        try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .rejected, code: code.rawValue, words: words)))
+      case .deleteAgain(let births):
+        try core.append(
+          .deleted(Deleted(id: id, births: births, base: version, time: core.tick(), tenure: core.tenure)))
+      case .giveUp(let lsn, let words):
+        try core.append(.settled(Settled(id: id, lsn: lsn, outcome: .discarded, words: words)))
+      case .merge(let joined, let dirty, let edit, let rule, let words):
+        try append(joined, dirty: dirty, of: edit, base: version, rule, words, id, &core)
+      case .revive(let edit, let words):
+        var revived = edit.version
+        revived.stamp.births = [Birth(time: core.tick(), writer: core.writer)]
+        try append(revived, dirty: Set(revived.names), of: edit, base: version, Merged.reviveRule, words, id, &core)
+      case .create(let loaded): try core.create(loaded, id)
+      case .restore(let loaded, let dirty):
+        try core.save(loaded.version, dirty: dirty, loaded.editCount, base: version, core.tick(), id)
+      case .block(let blocked): try core.append(.blocked(blocked))
+      case .closeBlock(let words): try closeBlock(of: id, words: words, &core)
+      case .loseZone(let words): try core.appendLoss(of: id.zone, .wentBack, words: words)
+      }
+    }
+  }
+
+  private func append(
+    _ version: Version, dirty: Set<String>, of edit: PendingEdit, base: LSN, _ rule: String, _ words: String,
+    _ id: RecordID, _ core: inout StoreCore
+  ) throws {
+    try core.append(
+      .merged(
+        Merged(
+          id: id, version: version, dirty: Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) }), base: base,
+          local: edit.lsn, ancestor: edit.ancestor?.lsn ?? .none, time: core.tick(), editCount: edit.loaded.editCount,
+          tenure: core.tenure, rule: rule, words: words)))
+  }
+
+  /// Closes the record's block, if it has one. Only the answer to a lookup can.
+  func closeBlock(of id: RecordID, words: String, _ core: inout StoreCore) throws {
+    guard source == .lookup, core.projections.sync.openBlocks[id] != nil else { return }
+    try core.append(.blocked(Blocked(id: id, subject: .version, births: [], consequence: .none, words: words)))
+  }
+
+  /// Draws a new writer ID if the version names a mutation of this writer that this log does not have: the log was
+  /// restored or cloned, and another copy of it goes on writing under the old ID.
+  private func replaceWriterIfCloned(_ stamp: Stamp, _ core: inout StoreCore) {
+    let sync = core.projections.sync
+    guard let seen = stamp.seen[core.writer] else { return }
+    if !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN) { core.renameWriter() }
+  }
+
+  /// Whether a version names a mutation that is not of this log, under the writer number of what is owed and after it. The log
+  /// that wrote it has its beginning in common with this one, and nothing says up to where.
+  private func mayBeOfCopy(_ stamp: Stamp, _ pending: Pending, _ core: borrowing StoreCore) -> Bool {
+    let sync = core.projections.sync
+    // What a merge has carried on is as old as the mutation that it was made from.
+    guard let writer = sync.tenures.last(where: { $0.first <= pending.since })?.writer, let seen = stamp.seen[writer]
+    else { return false }
+    return seen.lsn >= pending.since
+      && !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
+  }
+
+  /// Whether a version names a mutation under a writer number of this log's, now or before, that is not of this log.
+  ///
+  /// - Complexity: O(tenures): asked only of a version that is older than the base by the server's clock or by what it includes.
+  func namesCopy(_ stamp: Stamp, _ core: borrowing StoreCore) -> Bool {
+    let sync = core.projections.sync
+    return Set(sync.tenures.map(\.writer)).contains { writer in
+      guard let seen = stamp.seen[writer] else { return false }
+      return !sync.owns(seen.lsn, tenure: seen.tenure, upTo: core.projections.appliedLSN)
+    }
+  }
+}
+
+extension StoreCore {
+  /// Appends a version as the first one of a life that begins with it.
+  mutating func create(_ loaded: LoadedVersion, _ id: RecordID) throws {
+    let time = tick()
+    var version = loaded.version
+    version.stamp.births = [Birth(time: time, writer: writer)]
+    try save(version, dirty: Set(version.names), loaded.editCount, base: .none, time, isCreation: true, id)
+  }
+
+  fileprivate mutating func save(
+    _ version: Version, dirty: Set<String>, _ editCount: UInt64, base: LSN, _ time: HybridTime,
+    isCreation: Bool = false, _ id: RecordID
+  ) throws {
+    let dirty = Dictionary(uniqueKeysWithValues: dirty.map { ($0, LSN.none) })
+    try append(
+      .saved(
+        Saved(
+          id: id, type: version.type, births: version.stamp.births, base: base, time: time, editCount: editCount,
+          tenure: tenure, isCreation: isCreation, content: EncodedContent(version, dirty: dirty))))
+  }
+}
+
+extension StoreCore {
+  /// An answer has shown that a zone is not what it was. What the app has asked for about it meanwhile counts.
+  fileprivate mutating func appendLoss(of zone: ZoneID, _ reason: ZoneLoss, words: String) throws {
+    guard projections.sync.zones[zone]?.isErased != true else { return }
+    try append(.zoneChanged(.lost(zone, reason, words: words)))
+  }
+}

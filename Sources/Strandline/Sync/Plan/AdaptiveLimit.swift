@@ -1,0 +1,86 @@
+// How many of something one request asks for or carries: as many as the server takes, which only its refusals say.
+
+import StrandlineSystem
+
+/// The most that one request holds. A refusal halves it; after some answers to requests of that size it doubles, up to where it
+/// began.
+struct AdaptiveLimit: Hashable, Sendable {
+  let max: Int
+  private(set) var current: Int
+  /// Answers to full requests before it grows.
+  private(set) var growsAfter: Int
+  private var answered = 0
+  /// Whether each refusal makes the next growth rarer: a request that is refused has carried all of its bytes.
+  private let isCostly: Bool
+
+  static let growsAfterMin = 4
+  static let growsAfterMax = 1_024
+
+  init(_ max: Int, isCostly: Bool = false, current: Int? = nil) {
+    (self.max, self.isCostly) = (max, isCostly)
+    self.current = Swift.min(max, current ?? max)
+    growsAfter = isCostly ? Self.growsAfterMin : 1
+  }
+
+  /// A request with this number was refused as too much.
+  mutating func refused(_ count: Int) { shrink(to: count / 2) }
+
+  mutating func shrink(to count: Int) {
+    current = Swift.max(1, Swift.min(current, count))
+    answered = 0
+  }
+
+  /// The next growth comes later.
+  mutating func growLater() { if isCostly { growsAfter = Swift.min(Self.growsAfterMax, growsAfter * 2) } }
+
+  /// A request with this number was answered.
+  ///
+  /// - Returns: whether it has grown.
+  @discardableResult
+  mutating func answered(_ count: Int) -> Bool {
+    guard count >= current, current < max else { return false }
+    answered += 1
+    guard answered >= growsAfter else { return false }
+    (answered, current) = (0, Swift.min(max, current * 2))
+    return true
+  }
+
+  /// The refusals did not say that it is too much.
+  mutating func restore(_ before: (current: Int, growsAfter: Int)) {
+    (current, growsAfter) = (Swift.max(current, Swift.min(max, before.current)), before.growsAfter)
+  }
+
+  mutating func reset() { (current, answered) = (max, 0) }
+}
+
+/// The limits that outlast a request. That of a feed's page is the feed's (`Feed.limit`).
+struct RequestLimits: Sendable {
+  /// Operations of an upload.
+  var operations: AdaptiveLimit
+  var lookups = AdaptiveLimit(UploadPlan.operationsMax)
+  var listed = AdaptiveLimit(UploadPlan.operationsMax)
+
+  /// - Parameter learned: what the log says that the server takes; 0: it has refused none.
+  init(operations max: Int, learned: Int) {
+    operations = AdaptiveLimit(max, isCostly: true, current: learned > 0 ? learned : nil)
+  }
+}
+
+/// A batch that the server refused as too much is sent in halves, at once, until what is refused alone is found.
+struct BatchSplit: Sendable {
+  /// How often batches of one cycle are halved: twice what finds one wrong record of 200, and a few more.
+  static let splitsMax = 36
+
+  /// What is still to be sent, the next one last.
+  var parts: [(zone: ZoneID, units: [[UploadItem]])] = []
+  /// Halves are being sent.
+  var isOpen = false
+  /// What was refused alone.
+  var refusedAlone: [(batch: [Upload], error: CloudError)] = []
+  /// The limit before, to be restored if one record alone turns out to be refused, and not the number of them.
+  var limitBefore: (current: Int, growsAfter: Int)?
+  /// How often batches of this cycle may still be halved.
+  var splitsLeft = BatchSplit.splitsMax
+  /// The types of which this cycle has sent something.
+  var takenTypes: Set<UploadHalts.HaltedType> = []
+}

@@ -1,0 +1,157 @@
+// What goes before what: a record may need others, which the server has to have before it, or in the same request.
+//
+// A record that is ready takes along what it needs and the server lacks. If one of these cannot go, it waits for that one; what
+// needs each other goes together, so that no two records wait for each other.
+
+import StrandlineLog
+import StrandlineSystem
+
+extension OutgoingQueue {
+  /// Adds to what was found the records that it refers to and that the server lacks, has those wait that need a record which
+  /// cannot be sent, and puts the rest in order.
+  mutating func order(_ reading: inout Reading) throws {
+    let found = reading.found
+    reading.found = [:]
+    for (zone, items) in found.sorted(by: { $0.key < $1.key }) {
+      var all: [CloudName: UploadItem] = [:]
+      var order: [CloudName] = []
+      // Once, if it woke and the cursor led to it as well.
+      for item in items.sorted(by: { $0.first < $1.first })
+      where all.updateValue(item, forKey: item.id.key) == nil {
+        order.append(item.id.key)
+      }
+      let missing = try addTargets(to: &all, &order, zone, &reading)
+      for (name, target) in missing.sorted(by: { $0.key < $1.key }) {
+        wait(RecordID(name, zone: zone), for: .target(RecordID(target, zone: zone)))
+      }
+      let ready = order.compactMap { missing[$0] == nil ? all[$0] : nil }
+      lanes[zone, default: UploadLane()].append(UploadPlan.units(ready))
+    }
+  }
+
+  /// Adds the records that others refer to and that have to go before them.
+  ///
+  /// - Returns: of each record that cannot go, one that it needs and that cannot go.
+  private mutating func addTargets(
+    to all: inout [CloudName: UploadItem], _ order: inout [CloudName], _ zone: ZoneID, _ reading: inout Reading
+  ) throws -> [CloudName: CloudName] {
+    var missing: [CloudName: CloudName] = [:]
+    var needing: [CloudName: [CloudName]] = [:]
+    var replaced: [CloudName: Bool] = [:]
+    var place = 0
+    while place < order.count {
+      let name = order[place]
+      place += 1
+      let needs = all[name]?.needs ?? []
+      for need in needs { needing[need, default: []].append(name) }
+      for target in needs where target != name {
+        let isReplaced = try replaced[target] ?? reading.facts.isReplaced(RecordID(target, zone: zone))
+        replaced[target] = isReplaced
+        // One that is bound to the old one goes before: it is deleted with it in any order, unless its save ends that.
+        if isReplaced, try !reading.facts.binds(RecordID(name, zone: zone), to: target) { missing[name] = target }
+      }
+      for target in all[name]?.targets ?? [] where all[target] == nil && missing[name] == nil {
+        switch try find(RecordID(target, zone: zone), &reading) {
+        case .atServer: break
+        case .ready(let item):
+          endWait(of: item.id)
+          all[target] = item
+          order.append(target)
+        case .waits: if needs.contains(target) { missing[name] = target }
+        }
+      }
+    }
+    var added = Array(missing.keys)
+    while let name = added.popLast() {
+      // What the server has keeps nothing back, though its change waits.
+      if needing[name] != nil, try reading.facts.projections.entry(RecordID(name, zone: zone))?.base != nil { continue }
+      for other in needing[name] ?? [] where missing[other] == nil {
+        missing[other] = name
+        added.append(other)
+      }
+    }
+    return missing
+  }
+
+  enum Found {
+    /// The server has it, or it is not owed, or it goes before whatever comes now.
+    case atServer
+    case ready(UploadItem)
+    case waits
+  }
+
+  /// Where a record stands to which another one refers. One that is ready may still wait for that other one: its wait ends when
+  /// the two go together.
+  mutating func find(_ id: RecordID, _ reading: inout Reading) throws -> Found {
+    guard let entry = try reading.facts.projections.entry(id), let pending = entry.pending, entry.base == nil,
+      !pending.isDeletion
+    else { return .atServer }
+    switch waits[id] {
+    case .target, nil: break
+    default: return .waits
+    }
+    if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
+    guard reading.facts.projections.set(of: id) == nil, mayGo(id, entry, pending, reading),
+      let item = try item(of: id, entry, pending, &reading)
+    else { return .waits }
+    return .ready(item)
+  }
+
+  /// Whether a record that has not been looked at, or not again, may go along with another one.
+  func mayGo(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending, _ reading: Reading) -> Bool {
+    pending.newest <= reading.facts.durableLSN
+      && reading.facts.projections.held(id).map { $0.lsn < pending.newest || holds.isOver($0, wall: reading.facts.now.wall) } ?? true
+      && !halts.contains(id, entry, pending)
+      && refusedTag(of: id).map { (entry.base?.changeTag).equalsUTF8($0) == false } ?? true
+  }
+
+  /// What the server lacks of what a record needs, as far as this store knows.
+  enum Lack {
+    case nothing
+    case record(RecordID)
+    /// Only records that wait for this one: they go together or not at all.
+    case circle
+  }
+
+  /// What a record waits for that the server refused because of what it refers to. If it waited for one that waits for it in
+  /// turn, nothing would end either wait.
+  func lack(of item: UploadItem, _ facts: some SyncFacts) throws -> Lack {
+    var isOfCircle = false
+    for (target, _) in try facts.projections.lacks(of: item) {
+      if !waitsInTurn(target, for: item.id) { return .record(target) }
+      isOfCircle = true
+    }
+    return isOfCircle ? .circle : .nothing
+  }
+
+  func waitsInTurn(_ target: RecordID, for id: RecordID) -> Bool {
+    var met: Set<RecordID> = []
+    var next = target
+    while met.insert(next).inserted, case .target(let other)? = waits[next] {
+      if other == id { return true }
+      next = other
+    }
+    return false
+  }
+}
+
+extension SharedProjections {
+  /// The records that `item` needs and that the server does not have, as far as this store knows; each with whether this store
+  /// saves it.
+  ///
+  /// - Parameter names: those that need not be looked for.
+  func lacks(of item: UploadItem, but names: Set<CloudName> = []) throws -> [(id: RecordID, isSaved: Bool)] {
+    try item.needs.compactMap { name in
+      guard name != item.id.key, !names.contains(name) else { return nil }
+      let id = RecordID(name, zone: item.id.zone)
+      let found = try entry(id)
+      return found?.base == nil ? (id, found?.pending?.isDeletion == false) : nil
+    }
+  }
+
+  /// A record that `item` needs and that this store saves, which neither the server has nor the same request; nil if there is
+  /// none.
+  func missingTarget(of item: UploadItem, sentWith names: Set<CloudName>) throws -> RecordID? {
+    try lacks(of: item, but: names).first(where: \.isSaved)?.id
+  }
+}

@@ -1,0 +1,175 @@
+// What the server refuses whatever a record says: every record of a type, every save to a storage that is full, every change of a
+// zone that the user may not write to, the erasure of a zone. To hold such records one by one would ask the server once for each;
+// so nothing of the kind is sent until the halt ends.
+//
+// A type's halt ends by a run that a person wants, by a relaunch, and by itself a day after it began. That of whole requests
+// ends by the same two, and by itself after a wait that doubles while the server goes on refusing: else each write of the app
+// would send a whole request to have it refused. A deletion makes the wait for a full storage the first one again.
+
+import StrandlineSystem
+
+/// What an engine does not send because the server is known to refuse it.
+struct UploadHalts: Sendable {
+  /// The records of one type in a zone.
+  struct HaltedType: Hashable, Sendable {
+    var zone: ZoneID
+    var type: String
+  }
+
+  /// What the server refuses in whole requests.
+  private enum Kind: Hashable, Sendable {
+    /// Saves to the zones of an owner, whose storage is full.
+    case saves(owner: CloudName)
+    /// Changes of a zone.
+    case changes(ZoneID)
+    /// The end of a zone, which the app wants.
+    case erasure(ZoneID)
+
+    static func saves(to zone: ZoneID) -> Kind { .saves(owner: CloudName(zone.owner)) }
+
+    func includes(_ zone: ZoneID) -> Bool {
+      switch self {
+      case .saves(let owner): CloudName(zone.owner) == owner
+      case .changes(let other), .erasure(let other): zone == other
+      }
+    }
+  }
+
+  private struct Halt: Sendable {
+    var error: CloudError
+    /// When it is tried again, by the monotonic clock.
+    var end: UInt64
+  }
+
+  /// Zones and types of which every record was refused with the same words.
+  private(set) var types: [HaltedType: CloudError] = [:]
+  /// When each is tried again, by the monotonic clock.
+  private var ends: [HaltedType: UInt64] = [:]
+  private var halts: [Kind: Halt] = [:]
+  /// How often in a row each was refused.
+  private var refusals: [Kind: UInt64] = [:]
+  /// The zones of which changes are owed that are not sent because of that, each with one of these.
+  private var unsent: [ZoneID: RecordID] = [:]
+
+  /// The zones of which changes are owed that are not sent because whole requests are refused, each with the refusal.
+  var refusedZones: [ZoneID: CloudError] {
+    var refused: [ZoneID: CloudError] = [:]
+    for zone in unsent.keys { refused[zone] = (halts[.changes(zone)] ?? halts[.saves(to: zone)])?.error }
+    return refused
+  }
+
+  /// When the first of what is refused in whole requests is tried again.
+  var nextTry: UInt64? { halts.values.map(\.end).min() }
+
+  /// When what is refused of a zone in whole requests is tried again; nil if nothing is.
+  func nextTry(of zone: ZoneID) -> UInt64? {
+    [.changes(zone), .saves(to: zone), .erasure(zone)].lazy.compactMap { halts[$0]?.end }.first
+  }
+
+  /// When a type is tried again; nil if it is not refused.
+  func nextTry(of type: HaltedType) -> UInt64? { ends[type] }
+
+  mutating func halt(_ type: HaltedType, because error: CloudError, at now: UInt64) {
+    types[type] = error
+    ends[type] = now &+ UInt64(SyncPlan.holdMillisecondsMax) &* 1_000_000
+  }
+
+  /// Lifts the halts of types whose day is over, or all of them.
+  ///
+  /// - Returns: whether there was one.
+  mutating func liftTypes(at now: UInt64, all: Bool) -> Bool {
+    let over = ends.filter { all || now >= $0.value }
+    for type in over.keys { (types[type], ends[type]) = (nil, nil) }
+    return !over.isEmpty
+  }
+
+  /// The storage of a zone's owner is full: no save goes to the owner's zones, but deletions, which free it.
+  ///
+  /// - Parameter id: one of the saves.
+  mutating func haltSaves(of id: RecordID, because error: CloudError, _ wait: OverQuotaWait, at now: UInt64) {
+    halt(.saves(to: id.zone), because: error, at: now) { wait.milliseconds(attempts: $0) }
+    unsent[id.zone] = id
+  }
+
+  /// The server has refused a request because of its zone: no change of it is sent.
+  ///
+  /// - Parameter id: one of the changes.
+  mutating func haltChanges(of id: RecordID, because error: CloudError, at now: UInt64) {
+    halt(.changes(id.zone), because: error, at: now) { SyncPlan.holdMilliseconds(attempts: $0) }
+    unsent[id.zone] = id
+  }
+
+  /// The server has refused to end a zone: it is not asked again before the halt ends.
+  mutating func haltErasure(of zone: ZoneID, because error: CloudError, at now: UInt64) {
+    halt(.erasure(zone), because: error, at: now) { SyncPlan.holdMilliseconds(attempts: $0) }
+  }
+
+  /// Why a zone is not ended now.
+  func refusedErasure(of zone: ZoneID) -> CloudError? { halts[.erasure(zone)]?.error }
+
+  /// Forgets the refusals of erasures that are over, or that the app has taken back.
+  ///
+  /// - Parameter wanted: the zones that the app wants ended.
+  mutating func keepErasures(of wanted: [ZoneID]) {
+    func isOver(_ kind: Kind) -> Bool { if case .erasure(let zone) = kind { !wanted.contains(zone) } else { false } }
+    halts = halts.filter { !isOver($0.key) }
+    refusals = refusals.filter { !isOver($0.key) }
+  }
+
+  private mutating func halt(
+    _ kind: Kind, because error: CloudError, at now: UInt64, _ milliseconds: (UInt64) -> Int64
+  ) {
+    let count = (refusals[kind] ?? 0) + 1
+    refusals[kind] = count
+    halts[kind] = Halt(error: error, end: now &+ UInt64(milliseconds(count)) &* 1_000_000)
+  }
+
+  /// The server has taken a change. After a save the storage is not full. A deletion may have freed some of it: the wait is the
+  /// shortest one then, and no less, for an app that deletes all the time.
+  mutating func taken(_ id: RecordID, isDeletion: Bool, _ wait: OverQuotaWait, at now: UInt64) {
+    refusals[.changes(id.zone)] = nil
+    let saves = Kind.saves(to: id.zone)
+    if !isDeletion {
+      refusals[saves] = nil
+    } else if let full = halts[saves] {
+      halts[saves]?.end = min(full.end, now &+ UInt64(wait.milliseconds(attempts: 1)) &* 1_000_000)
+    }
+  }
+
+  /// Lifts the halts of whole requests whose wait is over, or all of them.
+  ///
+  /// - Returns: whether there was one.
+  mutating func liftRequests(at now: UInt64, all: Bool) -> Bool {
+    let over = halts.filter { all || now >= $0.value.end }.keys
+    for kind in over {
+      halts[kind] = nil
+      unsent = unsent.filter { !kind.includes($0.key) }
+    }
+    return !over.isEmpty
+  }
+
+  /// Forgets the zones whose change, the one that was remembered, is not owed any more, or would be sent: another one may be owed.
+  ///
+  /// - Parameter pending: what is owed of a record.
+  /// - Returns: whether there was one.
+  mutating func forgetSent(_ pending: (RecordID) throws -> Pending?) rethrows -> Bool {
+    let left = try unsent.filter { _, id in try pending(id).map { isHalted(id, $0) } ?? false }
+    defer { unsent = left }
+    return left.count < unsent.count
+  }
+
+  /// Whether the server is known to refuse whatever is like this.
+  func contains(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) -> Bool {
+    types[HaltedType(zone: id.zone, type: entry.type)] != nil || isHalted(id, pending)
+  }
+
+  private func isHalted(_ id: RecordID, _ pending: Pending) -> Bool {
+    guard !halts.isEmpty else { return false }
+    return halts[.changes(id.zone)] != nil || (!pending.isDeletion && halts[.saves(to: id.zone)] != nil)
+  }
+
+  /// A change is owed that is not sent because of a halt.
+  mutating func met(_ id: RecordID, _ pending: Pending) {
+    if isHalted(id, pending) { unsent[id.zone] = id }
+  }
+}

@@ -1,0 +1,17 @@
+// The first step of an upload without its request: what it costs to find what goes next.
+
+import StrandlineSystem
+
+extension RecordStore {
+  /// Plans the first step of an upload as a process that has just begun, and sends nothing.
+  ///
+  /// For tests: the benchmark measures that it does not grow with what is owed.
+  ///
+  /// - Returns: how many operations the step would send.
+  package func planUpload(to scope: DatabaseScope) throws -> Int {
+    var queue = OutgoingQueue(scope: scope, appVersion: "")
+    let reading = OutgoingQueue.Reading(StoreFacts(self), only: nil, frozen: [], upTo: durableLSN)
+    guard case .send(_, let units)? = try queue.next(reading) else { return 0 }
+    return units.reduce(0) { $0 + $1.count }
+  }
+}

@@ -1,0 +1,266 @@
+// The feed of a zone, page by page, each from the token of the page before. A page and its token are one transaction; the old token
+// stays until the first page without it is durable.
+
+import StrandlineSystem
+
+extension SyncPlan {
+  /// How often a zone's token may be refused in one cycle. A server that goes on refuses what it has just given.
+  private static let tokenRefusalsMax = 3
+
+  /// The zone to fetch next: one that the server named, or one of which something has to be known.
+  func nextZoneToFetch(_ facts: some SyncFacts) -> ZoneID? {
+    let (only, scope, zones, fetchesFeed) = (cycle.options.zone, scope, zones, cycle.fetchesFeed)
+    return facts.projections.withLock { projections in
+      var next: (repeats: Int, id: ZoneID)?
+      for (id, state) in projections.sync.zones where id.scope == scope && !state.isLost {
+        let known = zones[id]
+        guard known?.feed.isAwaited == true || (state.isDirty && fetchesFeed && (only == nil || only == id)),
+          known?.takesPages ?? true
+        else { continue }
+        // One that repeats itself keeps no other one waiting.
+        let candidate = (repeats: known?.feed.repeats ?? 0, id: id)
+        if next.map({ candidate < $0 }) ?? true { next = candidate }
+      }
+      return next?.id
+    }
+  }
+
+  /// The zone is fetched to its end before anything that waits for it goes on.
+  ///
+  /// - Parameter startsOver: from its beginning. The server has just taken the token that it has.
+  mutating func fetch(_ zone: ZoneID, startsOver: Bool = false) {
+    self[zone].feed.isAwaited = true
+    if startsOver { self[zone].feed.start = .beginning(tokenWasTaken: true) }
+  }
+
+  /// The page to ask for next.
+  func nextPage(_ facts: some SyncFacts) -> PageRequest? {
+    guard let zone = nextZoneToFetch(facts) else { return nil }
+    let (known, feed) = (zones[zone], zones[zone]?.feed ?? Feed())
+    let token = facts.zone(zone)?.token
+    var fromStart = feed.start != .token
+    if case .tokenRefused? = known?.phase { fromStart = true }
+    if token == nil { fromStart = false }
+    return PageRequest(
+      zone: zone, known: token, fromStart: fromStart, limit: feed.limit, listsOnly: !fromStart && listsFirst(zone, facts))
+  }
+
+  /// A page has come.
+  mutating func take(_ page: ZonePage, to request: PageRequest, _ offset: Int64?, _ facts: some SyncFacts) throws {
+    let zone = request.zone
+    do throws(CloudError) { try self[zone].feed.count(page, of: zone) } catch {
+      self[zone].refusal = error
+      return
+    }
+    var isSameZone = false
+    if case .beginning(tokenWasTaken: true) = self[zone].feed.start, request.fromStart {
+      // A token that was refused with this page says nothing.
+      if case .open = self[zone].phase { isSameZone = true }
+    }
+    var step = PageStep(
+      request: request, page: page, token: request.known, isReset: request.fromStart, isSameZone: isSameZone,
+      reviewsChildren: try reviewsChildren(of: zone, after: page, facts), serverOffset: offset)
+    if page.moreComing, page.token != request.known, pace.wait(for: .page, at: facts.now) == nil {
+      step.ahead = PageRequest(zone: zone, known: page.token, limit: request.limit, listsOnly: request.listsOnly)
+    }
+    steps.append(.page(step))
+  }
+
+  /// A page was applied.
+  mutating func applied(_ step: PageStep, _ taken: TakenChanges, _ facts: some SyncFacts) throws {
+    let (zone, page) = (step.request.zone, step.page)
+    // The zone has another token by now: the page says nothing of the feed that begins again.
+    if taken.wasDropped { return }
+    cycle.report.add(taken.report)
+    for id in taken.touched.sorted() { try changed(id, facts) }
+    // Nothing of what is pending here is sent before the server's version has come.
+    for name in taken.listedAndOwed { self[zone].lookups.insert(CloudName(name)) }
+    // What the page could not show is looked up at once.
+    for case .failed(let name, _) in page.changes { self[zone].lookups.insert(CloudName(name)) }
+    if !taken.touched.isEmpty { queue.referencesMayHaveChanged(in: zone) }
+    // What it has put in question is looked up in this cycle.
+    if taken.report.blocked > 0 { due.isReview = true }
+
+    if case .tokenRefused = self[zone].phase { self[zone].phase = .open }
+    self[zone].feed.start = .token
+    // The server may repeat an old page; one that goes on is in a loop.
+    let repeats = page.moreComing && page.token == step.token ? self[zone].feed.repeats + 1 : 0
+    self[zone].feed.repeats = repeats
+    if repeats > 0 {
+      let error = CloudError(.zoneBusy, reason: "the feed of zone '\(zone)' says \(Self.repeatWords)")
+      failed(.page, error, doing: SyncRequest.page(step.request).words, times: repeats, facts)
+    } else if !page.moreComing {
+      try endFetch(of: zone, facts)
+    }
+  }
+
+  /// The page does not fit into one transaction: it is asked for in halves.
+  mutating func tooLarge(_ step: PageStep, _ error: StrandlineError) {
+    let zone = step.request.zone
+    guard step.request.limit == 1 else {
+      self[zone].feed.limit = step.request.limit / 2
+      return
+    }
+    let names = step.page.changes.prefix(3).map { "'\($0.name)'" }.joined(separator: ", ")
+    let reason = "the changes of \(names), which the server shows together, fit into no transaction here"
+    self[zone].refusal = CloudError(.limitExceeded, reason: "\(reason): \(error.message)")
+  }
+
+  /// The server has refused a page.
+  mutating func refuse(_ request: PageRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
+    let zone = request.zone
+    if request.token != nil, ErrorPolicy.mayBeExpiredToken(error) {
+      self[zone].tokenRefusals += 1
+      if self[zone].tokenRefusals <= Self.tokenRefusalsMax {
+        // Asked once without the token. If that is refused too, the token was not the cause and is kept.
+        self[zone].phase = .tokenRefused
+        return
+      }
+    }
+    if case .tokenRefused = self[zone].phase { self[zone].phase = .open }
+    switch ErrorPolicy.request(error) {
+    case .zoneMissing: confirmLoss(of: zone, error, facts)
+    case .signIn: throw error
+    case .split where ErrorPolicy.asksForLess(error) && request.limit > 1: self[zone].feed.limit = request.limit / 2
+    // The other zones are fetched all the same; the cycle throws this error at its end.
+    default: self[zone].refusal = error
+    }
+  }
+
+  // MARK: The end of a fetch
+
+  /// The last page of a zone is in, or what its end has waited for has come.
+  mutating func endFetch(of zone: ZoneID, _ facts: some SyncFacts) throws {
+    if cycle.options.direction != .pushOnly, case .open = self[zone].phase {
+      let names = shownOlder(in: zone, facts)
+      if !names.isEmpty {
+        self[zone].phase = .ending(Ending(stage: .older(names)))
+        self[zone].lookups.names.formUnion(names)
+        due.isReview = true
+        return
+      }
+    }
+    if self[zone].reviewsChildren {
+      var ending = ending(of: zone)
+      ending.stage = .children
+      self[zone].phase = .ending(ending)
+      steps.append(.settleChildren(zone, then: .fetch))
+    } else {
+      try endSweep(of: zone, facts)
+    }
+  }
+
+  /// The end of a zone's fetch, as far as it is known.
+  func ending(of zone: ZoneID) -> Ending {
+    if case .ending(let ending) = self[zone].phase { return ending }
+    return Ending(stage: .children)
+  }
+
+  /// The fetch of a zone is over: what has waited for it goes on.
+  mutating func fetchEnded(of zone: ZoneID, _ facts: some SyncFacts) throws {
+    (self[zone].phase, self[zone].feed) = (.open, Feed())
+    try endDoubts(in: zone, facts)
+    sendFetched(zone, facts)
+  }
+
+  /// Sends what waits for the feed of a zone. What is still in doubt goes on waiting, for the feed from its beginning.
+  mutating func sendFetched(_ zone: ZoneID, _ facts: some SyncFacts) {
+    for id in queue.fetched(zone) where records[id].doubt == nil { sendAgain(id, facts) }
+  }
+
+  /// The records of a zone with an open sweep that have to be looked up, because the feed showed older versions of them.
+  private func shownOlder(in zone: ZoneID, _ facts: some SyncFacts) -> Set<CloudName> {
+    facts.projections.withLock { projections in
+      guard let state = projections.sync.zones[zone], state.sweepEpoch != 0 else { return [] }
+      let open = projections.sync.openBlocks.filter {
+        $0.key.zone == zone && $0.value.subject == .version && $0.value.consequence == .lookup
+      }
+      return Set(open.keys.map(\.key))
+    }
+  }
+
+  // MARK: Children of deleted records
+
+  /// The zones that an earlier process did not fetch to their end may have such children.
+  mutating func beginChildReviews(_ facts: some SyncFacts) {
+    guard due.isFirstCycle else { return }
+    due.isFirstCycle = false
+    guard !facts.schema.childRules.isEmpty else { return }
+    let (scope, known) = (scope, facts.projections.withLock { $0.sync.zones })
+    for (id, state) in known where id.scope == scope && state.isDirty { self[id].reviewsChildren = true }
+  }
+
+  /// Whether the children in a zone have to be looked at when it is fetched to its end; a page may bring a reason.
+  private mutating func reviewsChildren(
+    of zone: ZoneID, after page: ZonePage, _ facts: some SyncFacts
+  ) throws -> Bool {
+    let schema = facts.schema
+    guard !schema.childRules.isEmpty else { return false }
+    let brings = try page.changes.contains { change in
+      switch change {
+      case .failed: return false
+      case .deleted: return true
+      case .saved(let server):
+        guard let parent = schema[server.type].parent, parent.whenDeleted != .keep,
+          let name = parent.parentName(server, of: RecordID(server.name, zone: zone))
+        else { return false }
+        return try facts.projections.isGone(RecordID(name, zone: zone))
+      }
+    }
+    if brings { self[zone].reviewsChildren = true }
+    return self[zone].reviewsChildren
+  }
+
+  mutating func childrenSettled(
+    of zone: ZoneID, _ ids: [RecordID], _ then: ChildrenSettled, _ facts: some SyncFacts
+  ) throws {
+    for id in ids { try changed(id, facts) }
+    if !ids.isEmpty { queue.referencesMayHaveChanged(in: zone) }
+    self[zone].reviewsChildren = false
+    let clean = Event.zoneChanged(ZoneChanged(zone: zone, change: .clean))
+    // An open sweep ends later.
+    steps.append(.append(AppendStep(events: [.event(clean, if: .unswept(zone))])))
+    switch then {
+    case .fetch: try endSweep(of: zone, facts)
+    case .listing(let events): if !events.isEmpty { steps.append(.append(AppendStep(events: events))) }
+    }
+  }
+
+  // MARK: Not found
+
+  /// The server does not have a record that it once had. Whether it was deleted the feed says.
+  mutating func doubt(_ id: RecordID) {
+    if records[id].doubt == nil { records.doubt(id, .feed) }
+    queue.wait(id, for: .fetch)
+    fetch(id.zone)
+  }
+
+  /// A zone was fetched to its end. Of the records in doubt those that have a deletion now are decided, and the end of a sweep
+  /// has decided what it did not see. For the others the zone is fetched from its beginning, which shows every record; one
+  /// that is shown there is sent again.
+  private mutating func endDoubts(in zone: ZoneID, _ facts: some SyncFacts) throws {
+    for (id, doubt) in records.doubts(in: zone) {
+      let entry = try facts.projections.entry(id)
+      if entry?.base == nil || entry?.pending == nil {
+        records.endDoubt(of: id)
+      } else if doubt == .feed {
+        records.doubt(id, .wholeFeed)
+        fetch(zone, startsOver: true)
+      } else {
+        records.endDoubt(of: id)
+        records.countRefusal(of: id)
+      }
+    }
+  }
+}
+
+extension ZoneChange {
+  /// The record's name.
+  var name: String {
+    switch self {
+    case .saved(let record): record.name
+    case .deleted(let name): name
+    case .failed(let name, _): name
+    }
+  }
+}

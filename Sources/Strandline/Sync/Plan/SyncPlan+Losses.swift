@@ -1,0 +1,88 @@
+// What the app's rules do about zones that are lost. A decision is a `reset` of the zone in the log, as a person's is, and the
+// steps that follow it are the same; so a crash in between costs nothing, and a relaunch goes on.
+//
+// The `reset` has its moment. The next decision about the zone comes a day after it at the earliest: a server that loses the
+// zone each time, or a device that ends it whenever this one makes it again, gets one answer a day. A zone that a rule has
+// removed is not asked about any more, so it follows the server: it is synced again when the server has it again, or when
+// something is owed to it.
+
+import StrandlineSystem
+
+extension SyncPlan {
+  /// How long after a rule has decided about a zone it decides again.
+  static let ruleMilliseconds: Int64 = 24 * 3_600_000
+
+  /// Carries out the rule for the next zone that is lost; false if there is nothing to decide.
+  mutating func decideLoss(_ facts: some SyncFacts) throws -> Bool {
+    guard cycle.options.direction == .both else { return false }
+    let (scope, only) = (scope, cycle.options.zone)
+    let lost = facts.projections.withLock { $0.sync.zones }.filter { id, state in
+      id.scope == scope && state.isLost && (only == nil || only == id)
+    }
+    for (zone, state) in lost.sorted(by: { $0.key < $1.key }) {
+      guard let step = try state.isFollowed ? follow(zone, state) : decide(zone, state, facts) else { continue }
+      steps.append(.decideLoss(step))
+      return true
+    }
+    return false
+  }
+
+  private func decide(_ zone: ZoneID, _ state: ZoneState, _ facts: some SyncFacts) throws -> LossStep? {
+    guard let reason = state.lostReason else { return nil }
+    let rule = policies.losses[reason]
+    let source: ResyncSource
+    switch rule {
+    case .ask: return nil
+    case .removeHere: source = .server
+    case .uploadAgain: source = .here
+    }
+    let now = max(1, facts.now.wall)
+    // A moment from the future is of a clock that was put right since.
+    if state.ruledMilliseconds != 0, (0..<Self.ruleMilliseconds).contains(now &- state.ruledMilliseconds) { return nil }
+    let words = "the app's rule for a zone that was lost with the reason '\(reason)'"
+    let unsent = try facts.pendingCount(in: zone)
+    return LossStep(
+      zone: zone, reason: reason, reset: Self.reset(zone, source, words, at: now),
+      decision: ZoneLossDecision(zone: zone, reason: reason, rule: rule, milliseconds: now, unsent: unsent))
+  }
+
+  /// A zone that a rule has removed is synced again if the server has it again, or if something of it is pending.
+  private func follow(_ zone: ZoneID, _ state: ZoneState) -> LossStep? {
+    guard state.isDirty || queue.frozenZones.contains(zone) else { return nil }
+    let words = state.isDirty ? "the server has the zone again" : "the zone is written to"
+    let reset = Self.reset(zone, state.isDirty ? .server : .here, words, at: state.ruledMilliseconds)
+    return LossStep(zone: zone, reason: .erased, reset: reset)
+  }
+
+  private static func reset(
+    _ zone: ZoneID, _ source: ResyncSource, _ words: String, at ruled: Int64
+  ) -> ZoneChanged {
+    ZoneChanged(zone: zone, change: .reset, words: words, policy: source.rawValue, ruledMilliseconds: ruled)
+  }
+
+  mutating func decided(_ step: LossStep, _ facts: some SyncFacts) {
+    // A person may have decided meanwhile.
+    guard facts.zone(step.zone)?.isLost != true else { return }
+    (self[step.zone].refusal, self[step.zone].isLossNoted) = (nil, false)
+    if let decision = step.decision { say(decision) }
+  }
+
+  /// The app follows a zone that was emptied, or made again, without a question (`ZoneLossRules.remadeFollowedMax`).
+  mutating func sayFollowed(_ zone: ZoneID, _ facts: some SyncFacts) {
+    let now = max(1, facts.now.wall)
+    say(ZoneLossDecision(zone: zone, reason: .deleted, rule: .removeHere, milliseconds: now, unsent: 0))
+  }
+
+  private mutating func say(_ decision: ZoneLossDecision) {
+    cycle.report.lossesDecided.append(decision)
+    notices.append(.decided(decision))
+  }
+}
+
+extension Projections {
+  /// Whether a zone has no token, no living record, and nothing that could not be read. A deletion may be owed all the same.
+  func knowsNothing(of zone: ZoneID) -> Bool {
+    sync.zones[zone]?.token == nil && records.living[zone]?.total ?? 0 == 0
+      && !sync.unread.keys.contains { $0.zone == zone }
+  }
+}

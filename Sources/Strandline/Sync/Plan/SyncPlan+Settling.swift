@@ -1,0 +1,412 @@
+// What follows from the answer to an upload: each record is settled by itself; what was refused is looked up, waits, is
+// sent again in halves, or is held. A record that is not sent now always has something that ends that: an event, a moment
+// or a verb of a person.
+
+import StrandlineSystem
+
+extension SyncPlan {
+  /// The first wait of a hold whose cause may pass; it doubles with each attempt.
+  static let holdMilliseconds: Int64 = 300_000
+  static let holdMillisecondsMax: Int64 = 24 * 3_600_000
+  /// From this number on, records of a zone and a type that are refused with the same words are not held one by one.
+  static let alikeMin = 3
+
+  /// Appends what the answer says, in one transaction.
+  mutating func settle(
+    _ request: UploadRequest, _ results: [CloudName: CloudResult], _ offset: Int64?, _ facts: some SyncFacts
+  ) throws {
+    var answer = UploadAnswer(request.uploads, results, in: request.zone)
+    if let error = answer.tooMuch {
+      return request.isAtomic
+        ? refuseTogether(request.uploads, error, facts) : split(request.uploads, request.zone, error, facts)
+    }
+    let halted = answer.haltedTypes
+    for (type, error) in halted { queue.halt(type, because: error, at: facts.now.nanoseconds) }
+    var step = AnswerStep(changes: answer.versions, source: .lookup, serverOffset: offset, cause: .upload(answer))
+    for (upload, outcome) in answer.outcomes {
+      if outcome.appliedNothing, upload.isFirstOfLife {
+        step.before.append(.append(.refused(Refused(id: upload.id, lsn: upload.lsn))))
+      }
+      switch outcome {
+      case .saved(let server):
+        if let modified = server.system.modified { step.heardMilliseconds.append(modified.milliseconds) }
+        let settled = Settled(
+          id: upload.id, lsn: upload.lsn, outcome: .saved, changeTag: server.system.changeTag ?? "",
+          created: server.system.created, modified: server.system.modified, archive: server.system.archive)
+        step.before.append(.append(.settled(settled)))
+        answer.report.uploaded += 1
+      case .deleted:
+        // The old life of a name is gone; the new one, of another type, is sent next.
+        step.before.append(
+          upload.isPreparation
+            ? .endOldLife(upload.id)
+            : .append(.settled(Settled(id: upload.id, lsn: upload.lsn, outcome: .deleted))))
+        answer.report.uploaded += 1
+      case .refused(let error, .hold, _), .refused(let error, .halt, _), .refused(let error, .split, _):
+        if halted[upload.haltedType] != nil { continue }
+        step.before.append(.append(heldEvent(upload.item, error, facts)))
+        answer.report.held += 1
+      case .refused(let error, .target, _) where try mustShow(upload, facts):
+        step.before.append(.append(heldEvent(upload.item, error, facts)))
+        answer.report.held += 1
+      case .refused: break
+      }
+    }
+    step.cause = .upload(answer)
+    steps.append(.answers(step))
+  }
+
+  // MARK: What each record waits for
+
+  mutating func goOn(after answer: UploadAnswer, _ facts: some SyncFacts) throws {
+    let zone = answer.zone
+    var wait: CloudError?
+    var isOverloaded = false
+    var missingZone: CloudError?
+    for (upload, outcome) in answer.outcomes {
+      let id = upload.id
+      switch outcome {
+      case .saved, .deleted:
+        records.forgetRefusals(of: id)
+        cycle.split.takenTypes.insert(upload.haltedType)
+        queue.taken(
+          id, isDeletion: upload.operation.kind == .delete, policies.overQuota, at: facts.now.nanoseconds)
+        try changed(id, facts)
+        if upload.isPreparation { queue.wake(id) }
+      case .refused(let error, let policy, let server):
+        if policy != .retry, policy != .signIn { records.endPostponement(of: id) }
+        switch policy {
+        case .resolve: resolve(upload, isKnown: server != nil, facts)
+        case .missing: miss(upload, error)
+        case .retry:
+          queue.wait(id, for: .fetch)
+          fetch(zone)
+          records.postpone(id, error)
+          // A record that is postponed again and again is not the server's load.
+          if answer.isWhole, records[id].postponed?.count == 1 { isOverloaded = true }
+          wait = (wait?.retryAfter ?? -1) >= (error.retryAfter ?? 0) ? wait : error
+        case .target: try waitForTarget(upload, facts)
+        case .zoneMissing:
+          if answer.isWhole { missingZone = error }
+          records.countRefusal(of: id, error)
+          if records[id].refusals == 1 { isOverloaded = true }
+          sendAgain(id, facts)
+        case .signIn:
+          // If no user is signed in, the next request says so; otherwise it is this record alone.
+          due.isAccountKnown = false
+          records.postpone(id, error)
+          self.wait(id, milliseconds: Self.holdMilliseconds, facts)
+        case .together where answer.refusedCount > 0: queue.wake(id)
+        case .together:
+          // The server does not say which record it refuses.
+          records.countRefusal(of: id, error)
+          sendAgain(id, facts)
+        case .hold, .halt, .stopSaves, .split:
+          if answer.outcomes.count == 1 { restoreLimit() }
+          queue.hold(id)
+        }
+      }
+    }
+    if answer.deletes { queue.referencesMayHaveChanged(in: zone) }
+    if let missingZone { confirmLoss(of: zone, missingZone, kind: isOverloaded ? .upload : nil, facts) }
+    let doing = "uploading to zone '\(zone)'"
+    if let wait, isOverloaded || wait.retryAfter != nil {
+      failed(.upload, wait, doing: doing, facts)
+    } else if !answer.isWhole || (wait == nil && missingZone == nil) {
+      pace.succeeded(.upload)
+      if cycle.split.parts.isEmpty, limits.operations.answered(answer.outcomes.count) { learnLimit(facts) }
+    }
+    // What other devices have done may be the cause.
+    let refusedCount = answer.refusedCount - answer.notFoundCount
+    if cycle.options.direction == .both, refusedCount * 4 > answer.outcomes.count || answer.hasConflicts {
+      (due.isList, cycle.listPages) = (true, 0)
+    }
+  }
+
+  /// The server did not find what a request was about.
+  private mutating func miss(_ upload: Upload, _ error: CloudError) {
+    let id = upload.id
+    switch upload.operation.kind {
+    case .create:
+      // There is nothing that it could have missed.
+      records.countRefusal(of: id, error)
+      queue.wait(id, for: .fetch)
+      fetch(id.zone)
+    case .delete:
+      // A server that lags may not find what it has. If a lookup finds it, it is sent again, later and later.
+      records.countRefusal(of: id, error)
+      queue.wait(id, for: .lookup)
+      lookUp(id)
+    default: doubt(id)
+    }
+  }
+
+  /// The server holds another version: it is looked up, unless the refusal brought it, and merged.
+  private mutating func resolve(_ upload: Upload, isKnown: Bool, _ facts: some SyncFacts) {
+    // A create has no tag: if the lookup finds no record, it is sent again.
+    if let tag = upload.operation.changeTag { queue.refuse(tag: tag, of: upload.id) }
+    records.countRefusal(of: upload.id)
+    queue.wait(upload.id, for: .lookup)
+    if isKnown { lookedUp(upload.id, facts) } else { lookUp(upload.id) }
+  }
+
+  /// The server's version of a record has been applied, or it has none: the record is sent again, unless that would be the
+  /// same request.
+  mutating func lookedUp(_ id: RecordID, _ facts: some SyncFacts) {
+    guard queue.waits[id] == .lookup else { return }
+    if let refused = queue.refusedTag(of: id), let entry = try? facts.projections.entry(id),
+      (entry.base?.changeTag).equalsUTF8(refused)
+    {
+      queue.wait(id, for: .fetch)
+      fetch(id.zone)
+    } else {
+      sendAgain(id, facts)
+    }
+  }
+
+  /// A record that was refused although nothing is known to be wrong with it is sent again: at once, then later and later,
+  /// and at last it is held.
+  mutating func sendAgain(_ id: RecordID, _ facts: some SyncFacts) {
+    let memory = records[id]
+    if let postponed = memory.postponed {
+      return wait(id, milliseconds: records.backoff(postponed.count - 1), facts)
+    }
+    if memory.refusals < RecordMemory.waitsAt { return queue.wake(id) }
+    if memory.refusals >= RecordMemory.holdsAt { records.refusedTooOften.append(id) }
+    wait(id, milliseconds: records.backoff(memory.refusals - RecordMemory.waitsAt), facts)
+  }
+
+  /// A record is tried again in some milliseconds.
+  mutating func wait(_ id: RecordID, milliseconds: Int64, _ facts: some SyncFacts) {
+    queue.wait(id, for: .time)
+    records.times.set(id, facts.now.after(milliseconds: milliseconds))
+  }
+
+  /// Holds the records that were refused too often.
+  mutating func holdRefusedTooOften(_ facts: some SyncFacts) throws {
+    let ids = records.refusedTooOften
+    records.refusedTooOften = []
+    var events: [SyncEvent] = []
+    for id in ids {
+      if let pending = try facts.projections.entry(id)?.pending {
+        let item = UploadItem(id: id, lsn: pending.newest, isDeletion: pending.isDeletion, targets: [])
+        events.append(
+          .event(heldEvent(item, records.refusalsError(of: id), facts), if: .newest(id, pending.newest)))
+      }
+      records.forgetCount(of: id)
+      queue.hold(id)
+    }
+    cycle.report.held += events.count
+    append(events)
+  }
+
+  /// A reference forbids it: a save waits for the record that it refers to, a deletion for something to change in the zone.
+  private mutating func waitForTarget(_ upload: Upload, _ facts: some SyncFacts) throws {
+    guard upload.operation.kind != .delete else { return queue.wait(upload.id, for: .references) }
+    let set = facts.projections.set(of: upload.id)
+    switch try queue.lack(of: upload.item, facts) {
+    case .record(let target) where set == nil || set != facts.projections.set(of: target):
+      return queue.wait(upload.id, for: .target(target))
+    case .record, .circle:
+      // What went with it in the same request will go with it again.
+      records.countRefusal(of: upload.id)
+      return sendAgain(upload.id, facts)
+    case .nothing: break
+    }
+    // As far as this store knows the server has them all: the feed says which it has deleted. One that was changed here may
+    // wait for this one, so that its own upload does not find out: if the feed has not said it, once all of it is fetched.
+    if records[upload.id].refusals == 1 {
+      for name in upload.item.needs where name != upload.id.key {
+        let target = RecordID(name, zone: upload.id.zone)
+        if try facts.projections.entry(target)?.pending?.isDeletion == false { doubt(target) }
+      }
+    }
+    queue.wait(upload.id, for: .fetch)
+    fetch(upload.id.zone)
+    records.countRefusal(of: upload.id)
+  }
+
+  /// Whether what a record waits for may never come by itself, so that it is among the held ones: others refer to what is
+  /// to be deleted, or what it refers to is not pending here either.
+  private func mustShow(_ upload: Upload, _ facts: some SyncFacts) throws -> Bool {
+    try upload.operation.kind == .delete || facts.projections.lacks(of: upload.item).contains { !$0.isSaved }
+  }
+
+  // MARK: Holds
+
+  private func heldEvent(_ item: UploadItem, _ error: CloudError, _ facts: some SyncFacts) -> Event {
+    let attempts = (facts.projections.held(item.id)?.attempts ?? 0) + 1
+    // No time at all would mean: until it is released.
+    let named = error.retryAfterMilliseconds.flatMap { $0 > 0 ? $0 : nil }
+    return .held(
+      Held(
+        id: item.id, direction: .upload, lsn: item.lsn, code: error.code.rawValue, words: error.reason,
+        requestUUID: error.requestUUID ?? "", attempts: attempts,
+        durationMilliseconds: named ?? Self.holdMilliseconds(error, attempts, policies.overQuota),
+        wallMilliseconds: facts.now.wall, isServers: named != nil, appVersion: policies.appVersion))
+  }
+
+  /// How long a record is held before it is tried again; 0: until it is edited or released.
+  private static func holdMilliseconds(
+    _ error: CloudError, _ attempts: UInt64, _ overQuota: OverQuotaWait
+  ) -> Int64 {
+    switch error.code {
+    // The record itself is wrong, and waiting does not change it.
+    case .badRequest, .limitExceeded: 0
+    // Not the time ends it, but a change of the other record.
+    case .validatingReferenceError: 0
+    case .quotaExceeded: overQuota.milliseconds(attempts: attempts)
+    default: holdMilliseconds(attempts: attempts)
+    }
+  }
+
+  /// How long what was refused this often in a row is not tried again, if the server names no time.
+  static func holdMilliseconds(attempts: UInt64) -> Int64 {
+    min(holdMillisecondsMax, holdMilliseconds << Int64(min(attempts - 1, 16)))
+  }
+
+  /// Holds the records of a request that was refused as a whole.
+  mutating func hold(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
+    hold(batch.map(\.item), because: error, facts)
+  }
+
+  private mutating func hold(_ items: [UploadItem], because error: CloudError, _ facts: some SyncFacts) {
+    append(items.map { .append(heldEvent($0, error, facts)) })
+    cycle.report.held += items.count
+    for item in items { queue.hold(item.id) }
+  }
+
+  /// Holds records that refer to each other in a circle and that no request can hold.
+  mutating func hold(circle items: [UploadItem], _ facts: some SyncFacts) {
+    let names = items.prefix(3).map { "'\($0.id.name)'" }.joined(separator: ", ")
+    let error = CloudError(
+      .limitExceeded,
+      reason:
+        "\(items.count) records refer to each other in a circle (\(names) …); they can only be sent in one request, which "
+        + "holds \(UploadPlan.operationsMax) records and \(UploadPlan.requestBytesMax) bytes")
+    hold(items, because: error, facts)
+  }
+
+  /// Holds records whose events are damaged.
+  mutating func holdUnreadable(
+    _ records: [(id: RecordID, lsn: LSN, error: StrandlineError)], _ facts: some SyncFacts
+  ) {
+    append(
+      records.map { id, lsn, error in
+        .append(
+          .held(
+            Held(
+              id: id, direction: .upload, lsn: lsn, code: Held.damaged, words: error.message, attempts: 1,
+              wallMilliseconds: facts.now.wall, appVersion: policies.appVersion)))
+      })
+    cycle.report.held += records.count
+    for record in records { queue.hold(record.id) }
+  }
+}
+
+/// What became of each operation of a request.
+struct UploadAnswer: Sendable {
+  enum Outcome: Sendable {
+    case saved(ServerRecord)
+    case deleted
+    /// With the server's version where the refusal brought it.
+    case refused(CloudError, ErrorPolicy, ServerRecord?)
+
+    /// Whether the server did nothing with the record. A busy server may have done anything.
+    var appliedNothing: Bool {
+      switch self {
+      case .refused(_, .hold, _), .refused(_, .halt, _), .refused(_, .split, _), .refused(_, .target, _),
+        .refused(_, .signIn, _), .refused(_, .zoneMissing, _), .refused(_, .together, _), .refused(_, .resolve, _):
+        true
+      case .saved, .deleted, .refused: false
+      }
+    }
+  }
+
+  let zone: ZoneID
+  var outcomes: [(upload: Upload, outcome: Outcome)] = []
+  /// What the cycle has done by it.
+  var report = SyncReport()
+  /// How many were refused for a reason of their own.
+  var refusedCount = 0
+  var hasConflicts = false
+  /// How many of the refused ones are deletions of what the server did not find: it has most likely been deleted already.
+  var notFoundCount = 0
+  /// Whether a record was deleted.
+  var deletes = false
+
+  init(_ batch: [Upload], _ results: [CloudName: CloudResult], in zone: ZoneID) {
+    self.zone = zone
+    for upload in batch {
+      switch results[upload.id.name] {
+      case .record(let server): outcomes.append((upload, .saved(server)))
+      case .deleted:
+        deletes = true
+        outcomes.append((upload, .deleted))
+      case .failed(let error, let server):
+        let policy = ErrorPolicy.item(error)
+        if policy != .together { refusedCount += 1 }
+        if policy == .missing, upload.operation.kind == .delete { notFoundCount += 1 }
+        if policy == .resolve { hasConflicts = true }
+        outcomes.append((upload, .refused(error, policy, server)))
+      case nil: break
+      }
+    }
+  }
+
+  /// The refusal if the server refused each of several operations because there are too many.
+  var tooMuch: CloudError? {
+    guard outcomes.count > 1 else { return nil }
+    for (_, outcome) in outcomes { guard case .refused(_, .split, _) = outcome else { return nil } }
+    guard case .refused(let error, _, _)? = outcomes.first?.outcome else { return nil }
+    return error
+  }
+
+  /// The server's versions that refusals brought along.
+  var versions: [ServerChange] {
+    outcomes.compactMap { upload, outcome in
+      guard case .refused(_, _, let server?) = outcome else { return nil }
+      return ServerChange(upload.id, .version(server))
+    }
+  }
+
+  mutating func forgetVersions() {
+    for place in outcomes.indices {
+      guard case .refused(let error, let policy, _) = outcomes[place].outcome else { continue }
+      outcomes[place].outcome = .refused(error, policy, nil)
+    }
+  }
+
+  /// Whether nothing of the request was applied.
+  var isWhole: Bool {
+    !outcomes.contains { if case .refused = $0.outcome { false } else { true } }
+  }
+
+  /// The types of which every record, and at least `alikeMin`, was refused with the same words: the cause is not a record.
+  var haltedTypes: [UploadHalts.HaltedType: CloudError] {
+    var errors: [UploadHalts.HaltedType: (error: CloudError, count: Int)] = [:]
+    // A record that the words name and that all of them refer to may be the cause: others of the type are not refused then.
+    var named: [UploadHalts.HaltedType: Set<CloudName>] = [:]
+    var others: Set<UploadHalts.HaltedType> = []
+    for (upload, outcome) in outcomes {
+      let type = upload.haltedType
+      guard case .refused(let error, .hold, _) = outcome, error.code != .quotaExceeded else {
+        others.insert(type)
+        continue
+      }
+      if let first = errors[type], first.error.code != error.code || first.error.reason != error.reason {
+        others.insert(type)
+      }
+      errors[type, default: (error, 0)].count += 1
+      let targets = upload.item.needs.filter { error.reason.contains("'\($0)'") }
+      named[type] = named[type]?.intersection(targets) ?? Set(targets)
+    }
+    return errors.filter {
+      !others.contains($0.key) && $0.value.count >= SyncPlan.alikeMin && named[$0.key]?.isEmpty != false
+    }.mapValues(\.error)
+  }
+}
+
+extension Upload {
+  var haltedType: UploadHalts.HaltedType { UploadHalts.HaltedType(zone: id.zone, type: type) }
+}

@@ -1,0 +1,490 @@
+// What is sent: the operation of each record that is ready, and the request that carries them. The log says `sent` before the request
+// leaves, and only what is still a record's newest change then leaves with it (Engine/StoreSteps.swift).
+
+import StrandlineSystem
+import Synchronization
+
+/// A change and the operation that carries it.
+struct Upload: Sendable {
+  var item: UploadItem
+  /// The version that it changes; nil: the server has none.
+  var base: LSN?
+  /// Whether this deletes the old life of the name, which must be gone before a new one of another type is created. Its
+  /// acknowledgement settles nothing, and it is no attempt of the change.
+  var isPreparation = false
+  /// Whether this begins a life, and no earlier request can have carried it: if this one is refused, a deletion at the server
+  /// is of another life.
+  var isFirstOfLife = false
+  var operation: CloudOperation
+  var type: String
+
+  var id: RecordID { item.id }
+  /// The event of the change.
+  var lsn: LSN { item.lsn }
+}
+
+extension SyncPlan {
+  /// The next upload, or what else is to be done for what is pending; nil if nothing is ready.
+  mutating func chooseUpload(_ facts: some SyncFacts) throws -> Choice? {
+    guard cycle.sends else { return nil }
+    if let zone = zoneToErase(facts) { return .next(.ask(chooseErasure(of: zone, facts))) }
+    if !records.refusedTooOften.isEmpty {
+      try holdRefusedTooOften(facts)
+      return .again
+    }
+    let frozen = frozenZones(facts)
+    if !queue.frozenZones.isSubset(of: frozen) { queue.lookAgain() }
+    if let part = cycle.split.parts.popLast() {
+      return frozen.contains(part.zone) ? .again : try send(part.units, to: part.zone, facts)
+    }
+    if cycle.split.isOpen {
+      endSplit(facts)
+      return .again
+    }
+    let work = try queue.next(reading(facts))
+    for held in queue.takeHeld() where held.durationMilliseconds > 0 {
+      records.holdEnds.set(held.id, facts.now.after(milliseconds: held.remaining(wall: facts.now.wall)))
+    }
+    switch work {
+    case .send(let zone, let units): return try send(units, to: zone, facts)
+    case .sendTogether(let zone, let items): return try sendTogether(items, to: zone, facts)
+    case .cancel(let deletions): cancel(deletions)
+    case .hold(let unreadable): holdUnreadable(unreadable, facts)
+    case nil:
+      // What they wait for is a request of another kind, which may have to wait itself.
+      if takeQueuedLookups() { return .again }
+      if !beginsRound(facts) {
+        if try decideLoss(facts) { return .again }
+        for zone in queue.frozenZones where facts.zone(zone)?.isLost == true { self[zone].isLossNoted = true }
+        return nil
+      }
+    }
+    return .again
+  }
+
+  /// The zones to which this cycle sends nothing.
+  func frozenZones(_ facts: some SyncFacts) -> Set<ZoneID> {
+    let known = facts.projections.withLock { $0.sync.zones }
+    let refused = zones.filter { $0.value.refusal != nil || $0.value.isInQuestion }.keys
+    return Set(known.filter { $0.value.isLost }.keys).union(refused)
+  }
+
+  /// What the queue may look at in this round.
+  private func reading(_ facts: some SyncFacts) -> OutgoingQueue.Reading {
+    OutgoingQueue.Reading(facts, only: cycle.options.zone, frozen: frozenZones(facts), upTo: cycle.roundEnd)
+  }
+
+  /// Whether there is something to send that was written since the round began: an app that writes all the time does not keep
+  /// a cycle from ending.
+  private mutating func beginsRound(_ facts: some SyncFacts) -> Bool {
+    let durable = facts.durableLSN
+    guard cycle.roundsLeft > 0, !facts.projections.owed(1, after: cycle.roundEnd, upTo: durable).isEmpty else {
+      return false
+    }
+    (cycle.roundEnd, cycle.roundsLeft) = (durable, cycle.roundsLeft - 1)
+    return true
+  }
+
+  /// Settles deletions of records whose creation was never sent: nothing is sent for them.
+  private mutating func cancel(_ deletions: [(id: RecordID, lsn: LSN)]) {
+    let events = deletions.map { id, lsn in
+      SyncEvent.event(.settled(Settled(id: id, lsn: lsn, outcome: .cancelled)), if: .neverSent(id, lsn))
+    }
+    steps.append(.append(AppendStep(events: events, touched: deletions.map(\.id))))
+    // One that could not be settled after all is looked at again.
+    for (id, _) in deletions { queue.wake(id) }
+  }
+
+  // MARK: A batch
+
+  /// The request for what fits into one.
+  private mutating func send(_ units: [[UploadItem]], to zone: ZoneID, _ facts: some SyncFacts) throws -> Choice {
+    if facts.zone(zone)?.wasSeen != true, let id = units.first?.first?.id {
+      // This log never saw it at the server. First, for a halt takes them out again.
+      queue.putBack(units, in: zone)
+      return .next(.ask(.createZone(zone, .upload(id))))
+    }
+    let batch = try makeBatch(of: units, in: zone, facts)
+    if !batch.tooLarge.isEmpty { hold(circle: batch.tooLarge, facts) }
+    if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
+    return ask(UploadRequest(zone: zone, uploads: batch.uploads, isAtomic: false))
+  }
+
+  /// The request for records that go together.
+  private mutating func sendTogether(_ items: [UploadItem], to zone: ZoneID, _ facts: some SyncFacts) throws -> Choice {
+    if facts.zone(zone)?.wasSeen != true, let id = items.first?.id {
+      wakeUnlessWaiting(items.map(\.id))
+      return .next(.ask(.createZone(zone, .upload(id))))
+    }
+    let batch = try makeBatch(of: [items], in: zone, facts)
+    if !batch.unreadable.isEmpty { holdUnreadable(batch.unreadable, facts) }
+    let ids = items.map(\.id)
+    if !batch.tooLarge.isEmpty {
+      // They have more bytes than a request takes.
+      queue.separate(items, in: zone)
+    } else if batch.uploads.count < items.count {
+      wakeUnlessWaiting(ids)
+    } else if case let old = batch.uploads.filter(\.isPreparation), !old.isEmpty {
+      // No request can hold two operations of one record.
+      return ask(UploadRequest(zone: zone, uploads: old, isAtomic: false, followers: ids))
+    } else {
+      return ask(UploadRequest(zone: zone, uploads: batch.uploads, isAtomic: true, followers: ids))
+    }
+    return .again
+  }
+
+  private func ask(_ request: UploadRequest) -> Choice {
+    request.uploads.isEmpty ? .again : .next(.ask(.modify(request)))
+  }
+
+  private mutating func wakeUnlessWaiting(_ ids: [RecordID]) {
+    for id in ids where queue.waits[id] == nil { queue.wake(id) }
+  }
+
+  /// An upload is about to leave; or nothing of it does.
+  mutating func leaves(_ request: UploadRequest, _ fallenOut: FallenOut) {
+    for (id, target) in fallenOut.lacking { queue.wait(id, for: .target(target)) }
+    for id in fallenOut.stale { queue.wake(id) }
+    if request.uploads.isEmpty { wakeUnlessWaiting(request.followers) } else { queue.leaving(request.uploads.map(\.item)) }
+  }
+
+  /// An upload failed on this device, and nothing was sent.
+  func unsent(_ request: UploadRequest) -> StoreStep { .append(Self.refusedEvents(of: request.uploads)) }
+
+  /// An upload was answered, or refused as a whole, or what became of it is not known.
+  mutating func apply(
+    _ result: Result<SyncAnswer, CloudError>, to request: UploadRequest, _ offset: Int64?, _ facts: some SyncFacts
+  ) throws {
+    queue.leaving([])
+    switch result {
+    case .success(.records(let results)): try settle(request, Self.checked(results, of: request.uploads), offset, facts)
+    case .success: preconditionFailure("the answer to an upload of another kind")
+    case .failure(let error): try takeRefusal(of: request, error, facts)
+    }
+    if !request.isAtomic { wakeUnlessWaiting(request.followers) }
+  }
+
+  /// A request was refused as a whole, or what became of it is not known.
+  private mutating func takeRefusal(of request: UploadRequest, _ error: CloudError, _ facts: some SyncFacts) throws {
+    let (batch, zone) = (request.uploads, request.zone)
+    switch ErrorPolicy.request(error) {
+    case .retry:
+      // The server may have applied any part of the batch: wait, then fetch before anything of it is sent again.
+      for upload in batch { queue.wait(upload.id, for: .fetch) }
+      fetch(zone)
+      return failed(.upload, error, doing: SyncRequest.modify(request).words, facts)
+    case .zoneMissing:
+      noteRefusal(of: batch, error)
+      for upload in batch { queue.wake(upload.id) }
+      confirmLoss(of: zone, error, kind: .upload, facts)
+    case .split where !ErrorPolicy.appliedNothing(error):
+      for upload in batch {
+        records.countRefusal(of: upload.id)
+        queue.wait(upload.id, for: .fetch)
+      }
+      fetch(zone)
+      limits.operations.shrink(to: batch.count / 2)
+      // What goes together does not become less.
+      if request.isAtomic || UploadPlan.units(batch.map(\.item)).count == 1 {
+        for upload in batch { sendAgain(upload.id, facts) }
+      }
+    case .split where request.isAtomic: refuseTogether(batch, error, facts)
+    case .split: split(batch, zone, error, facts)
+    case .signIn:
+      noteRefusal(of: batch, error)
+      for upload in batch { queue.wake(upload.id) }
+      throw error
+    case .stopSaves where batch.contains { $0.operation.kind != .delete }:
+      noteRefusal(of: batch, error)
+      giveUpParts(of: zone)
+      if let save = batch.first(where: { $0.operation.kind != .delete }) {
+        queue.haltSaves(of: save.id, because: error, policies.overQuota, at: facts.now.nanoseconds)
+      }
+    // The other zones are sent to all the same; the cycle throws this error at its end.
+    default:
+      noteRefusal(of: batch, error)
+      giveUpParts(of: zone)
+      refuseChanges(of: batch[0].id, error, facts)
+    }
+    // Whatever the server refuses, it may say how long it does not want to be asked.
+    failedIfNamed(.upload, error, doing: SyncRequest.modify(request).words, facts)
+  }
+
+  /// The server has refused what was to be sent to a zone, whatever it holds. An answer that is none of CloudKit's says so of this
+  /// cycle alone.
+  mutating func refuseChanges(of id: RecordID, _ error: CloudError, _ facts: some SyncFacts) {
+    if ErrorPolicy.appliedNothing(error) {
+      queue.haltChanges(of: id, because: error, at: facts.now.nanoseconds)
+    } else {
+      self[id.zone].refusal = error
+    }
+  }
+
+  /// The server refused a request as a whole, and applied nothing of it.
+  private mutating func noteRefusal(of batch: [Upload], _ error: CloudError) {
+    guard ErrorPolicy.appliedNothing(error), case let events = Self.refusedEvents(of: batch), !events.isEmpty else { return }
+    steps.append(.append(events))
+  }
+
+  /// No request has carried the first versions of lives that a batch holds.
+  private static func refusedEvents(of batch: [Upload]) -> [Event] {
+    batch.filter(\.isFirstOfLife).map { .refused(Refused(id: $0.id, lsn: $0.lsn)) }
+  }
+
+  // MARK: Halves
+
+  /// The server refused a request as too much: it goes in halves, at once. One unit alone is held.
+  mutating func split(_ batch: [Upload], _ zone: ZoneID, _ error: CloudError, _ facts: some SyncFacts) {
+    noteRefusal(of: batch, error)
+    let units = UploadPlan.units(batch.map(\.item))
+    guard units.count > 1 else {
+      refuseAlone(batch, error, facts)
+      return restoreLimit()
+    }
+    guard cycle.split.splitsLeft > 0 else {
+      restoreLimit()
+      return self[zone].refusal = error
+    }
+    cycle.split.splitsLeft -= 1
+    let half = units.count / 2
+    // The larger half of an odd number still goes in one request.
+    let halfMax = units.count - half
+    if cycle.split.limitBefore == nil {
+      cycle.split.limitBefore = (
+        error.code == .badRequest ? limits.operations.current : halfMax, limits.operations.growsAfter
+      )
+    }
+    limits.operations.shrink(to: halfMax)
+    limits.operations.growLater()
+    cycle.split.parts.append((zone, Array(units[half...])))
+    cycle.split.parts.append((zone, Array(units[..<half])))
+    cycle.split.isOpen = true
+  }
+
+  /// That halves were refused does not say that the server takes no more operations: one record was refused alone, or what the
+  /// server refuses is something else.
+  mutating func restoreLimit() {
+    if let before = cycle.split.limitBefore { limits.operations.restore(before) }
+  }
+
+  private mutating func giveUpParts(of zone: ZoneID) {
+    cycle.split.parts.removeAll { $0.zone == zone }
+    restoreLimit()
+  }
+
+  /// The halves of a batch have been sent.
+  private mutating func endSplit(_ facts: some SyncFacts) {
+    holdRefusedAlone(facts)
+    (cycle.split.limitBefore, cycle.split.isOpen) = (nil, false)
+    if limits.operations.current < limits.operations.max { learnLimit(facts) }
+  }
+
+  mutating func learnLimit(_ facts: some SyncFacts) {
+    if let logged = pace.learn(operationsMax: limits.operations.current, at: facts.now) {
+      steps.append(.append([.pace(logged)]))
+    }
+  }
+
+  /// The server refused records that go together as too much. In halves they would not be all or nothing, so they are held; what
+  /// only went along because they need it may go without them.
+  mutating func refuseTogether(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
+    noteRefusal(of: batch, error)
+    let together = batch.filter { facts.projections.set(of: $0.id) != nil }
+    hold(together, error, facts)
+    let held = Set(together.map(\.id))
+    for upload in batch where !held.contains(upload.id) { queue.wake(upload.id) }
+  }
+
+  /// A record was refused alone. It is held when the halves of its batch have been sent, unless the server refuses whatever is of
+  /// its type: at the third one in the same words, and with none taken, the type is halted, and the other halves are not
+  /// tried.
+  private mutating func refuseAlone(_ batch: [Upload], _ error: CloudError, _ facts: some SyncFacts) {
+    cycle.split.refusedAlone.append((batch, error))
+    let type = batch[0].haltedType
+    let alike = cycle.split.refusedAlone.count { other, refusal in
+      other[0].haltedType == type && (refusal.code, refusal.reason) == (error.code, error.reason)
+    }
+    if alike >= Self.alikeMin, !cycle.split.takenTypes.contains(type) {
+      queue.halt(type, because: error, at: facts.now.nanoseconds)
+      cycle.split.refusedAlone.removeAll { $0.batch[0].haltedType == type }
+      // What else was in the batch comes again without that type.
+      cycle.split.parts = []
+      queue.lookAgain()
+    }
+    if cycle.split.parts.isEmpty { holdRefusedAlone(facts) }
+  }
+
+  private mutating func holdRefusedAlone(_ facts: some SyncFacts) {
+    for (batch, error) in cycle.split.refusedAlone { hold(batch, error, facts) }
+    cycle.split.refusedAlone = []
+  }
+
+  /// The results, with each that does not answer its operation (none, a version for a deletion, a deletion for a save)
+  /// replaced by an error.
+  private static func checked(_ results: [CloudName: CloudResult], of batch: [Upload]) -> [CloudName: CloudResult] {
+    var results = results
+    for upload in batch {
+      let isDeletion = upload.operation.kind == .delete
+      let defect: String
+      switch results[upload.id.name] {
+      case .record where isDeletion: defect = "the answer to a deletion is a record"
+      case .deleted where !isDeletion: defect = "the answer to a save is a deletion"
+      case nil: defect = "the answer does not name the record"
+      default: continue
+      }
+      results[upload.id.name] = .failed(CloudError(.unexpectedServerResponse, reason: defect), serverRecord: nil)
+    }
+    return results
+  }
+
+  // MARK: Operations
+
+  /// What of some units fits into one request.
+  private struct Batch {
+    var uploads: [Upload] = []
+    /// Records that refer to each other in a circle and fit into no request.
+    var tooLarge: [UploadItem] = []
+    var unreadable: [(id: RecordID, lsn: LSN, error: StrandlineError)] = []
+    /// The references that unsent saves release have been read.
+    var hasReadLeft = false
+  }
+
+  /// Makes the operations of units until a request is full; the others go back into the queue. A unit stays whole.
+  private mutating func makeBatch(of units: [[UploadItem]], in zone: ZoneID, _ facts: some SyncFacts) throws -> Batch {
+    var batch = Batch()
+    var names: Set<CloudName> = []
+    var bytes = 0
+    for (place, unit) in units.enumerated() {
+      let (uploads, size) = try makeUploads(of: unit, in: units, sentWith: names, &batch, facts)
+      if !batch.uploads.isEmpty,
+        batch.uploads.count + uploads.count > limits.operations.current || bytes + size > policies.batch.bytesMax
+      {
+        queue.putBack(Array(units[place...]), in: zone)
+        break
+      }
+      if uploads.count > UploadPlan.operationsMax || (uploads.count > 1 && size > UploadPlan.requestBytesMax) {
+        batch.tooLarge += uploads.map(\.item)
+        continue
+      }
+      batch.uploads += uploads
+      for upload in uploads { names.insert(upload.id.key) }
+      bytes += size
+    }
+    return batch
+  }
+
+  /// Makes the operations of a unit. A record that has changed since is left out, and so is what needs it.
+  private mutating func makeUploads(
+    of unit: [UploadItem], in units: [[UploadItem]], sentWith names: Set<CloudName>, _ batch: inout Batch,
+    _ facts: some SyncFacts
+  ) throws -> (uploads: [Upload], bytes: Int) {
+    let sync = facts.projections.sync
+    var entries: [RecordEntry?] = []
+    var there = names
+    for item in unit {
+      let entry = try facts.projections.entry(item.id)
+      entries.append(entry?.pending?.newest == item.lsn ? entry : nil)
+      if entries.last != .some(nil) { there.insert(item.id.key) }
+    }
+    var uploads: [Upload] = []
+    var bytes = 0
+    for (item, entry) in zip(unit, entries) {
+      guard let entry else { continue }
+      if let target = try facts.projections.missingTarget(of: item, sentWith: there) {
+        queue.wait(item.id, for: .target(target))
+        continue
+      }
+      do {
+        guard let upload = try upload(item, entry, sync, facts) else { continue }
+        if upload.isPreparation {
+          if !batch.hasReadLeft {
+            try queue.readLeft(
+              in: item.id.zone, and: units.flatMap { $0 } + (queue.lanes[item.id.zone]?.saves ?? []), facts)
+            batch.hasReadLeft = true
+          }
+          if let saved = queue.keeper(of: item.id) {
+            queue.wait(item.id, for: .target(saved))
+            continue
+          }
+        }
+        uploads.append(upload)
+        bytes += UploadPlan.jsonBytes(upload.operation)
+      } catch let error as StrandlineError where error.isOfOneRecord {
+        batch.unreadable.append((item.id, item.lsn, error))
+      }
+    }
+    return (uploads, bytes)
+  }
+
+  /// The operation for a record's newest mutation.
+  private func upload(
+    _ item: UploadItem, _ entry: RecordEntry, _ sync: SyncState, _ facts: some SyncFacts
+  ) throws -> Upload? {
+    let name = item.id.name
+    let archive = try entry.base.map { try facts.event(at: $0.version).archive } ?? []
+    if item.isDeletion {
+      guard let base = entry.base else { return nil }
+      return Upload(
+        item: item, base: base.version,
+        operation: CloudOperation(.delete, name: name, changeTag: base.changeTag, archive: archive), type: entry.type)
+    }
+    // Nil: the app has replaced it meanwhile, and a compaction has removed it. The queue comes to the newer one.
+    guard let event = try facts.eventIfKept(at: item.lsn), let loaded = try LoadedVersion(event, at: item.lsn) else {
+      return nil
+    }
+    var base: LoadedVersion?
+    if let known = entry.base, let content = try LoadedVersion(facts.event(at: known.content), at: known.content)
+    {
+      base = StoreCore.base(known, content, sync)
+    }
+    var version = loaded.version
+    version.stamp.joinSeen(base?.version.stamp.seen ?? [:])
+    let tenure = loaded.own?.tenure ?? 0
+    if let author = sync.author(of: item.lsn) {
+      version.stamp.joinSeen([author: Seen(lsn: item.lsn, tenure: tenure, time: loaded.own?.time ?? .zero)])
+    }
+
+    let isNewLife = base.map { $0.version.stamp.births.isDisjoint(with: version.stamp.births) } ?? true
+    var dirty = loaded.dirty
+    if let base, let known = entry.base, !isNewLife {
+      // What was acknowledged since the edit was made is the base's, and is not sent again.
+      dirty = dirty.filter { $0.value > known.content }
+      version = version.taking(version.names.filter { dirty[$0] == nil }, from: base.version)
+    }
+    if let base, let known = entry.base, isNewLife, base.version.type != version.type {
+      // Another type under the same name: the old life goes first, the new one after its acknowledgement.
+      return Upload(
+        item: item, base: known.version, isPreparation: true,
+        operation: CloudOperation(.delete, name: name, changeTag: known.changeTag, archive: archive), type: version.type
+      )
+    }
+    // An update cannot remove the parent; a replacement without one does.
+    let losesParent = dirty[Version.parentField] != nil && version.parent == nil
+    let kind: CloudOperation.Kind = entry.base == nil ? .create : (isNewLife || losesParent ? .replace : .update)
+    return Upload(
+      item: item, base: entry.base?.version, isFirstOfLife: isNewLife,
+      operation: CloudOperation(
+        kind, name: name, type: version.type, changeTag: kind == .create ? nil : entry.base?.changeTag,
+        archive: archive, fields: Self.fields(of: version, dirty: kind == .update ? dirty : nil),
+        parent: version.parent), type: version.type)
+  }
+
+  /// The fields to write, with the stamp.
+  ///
+  /// - Parameter dirty: of an update, the fields that have changed here; nil: all.
+  private static func fields(of version: Version, dirty: [String: LSN]?) -> [String: FieldValue?] {
+    var fields: [String: FieldValue?]
+    if let dirty {
+      fields = [:]
+      for field in version.names where dirty[field] != nil && field != Version.parentField {
+        fields[field] = .some(version.fields[field])
+      }
+    } else {
+      // With the hashes of the version's: no name is hashed again.
+      fields = version.fields.mapValues { .some($0) }
+      fields[Version.parentField] = nil
+    }
+    fields[Names.stampField] = .some(.bytes(StampCodec.encode(version)))
+    return fields
+  }
+}

@@ -1,0 +1,169 @@
+// What the engine has in hand of one zone. Absent: nothing, and the log alone says whether the zone has changed.
+//
+//                        refused token            the server does not have it
+//            open  ────────────────────▶ tokenRefused     │
+//           ▲ │ ▲ ◀──── a page ──────────────┘            ▼
+//           │ │ └───────────────── it exists ──────── missing ──▶ lost (in the log), forgotten, or created again
+//           │ │ last page
+//           │ ▼
+//           ending: older versions are looked up ▶ children are settled ▶ absent records are found, looked up and removed
+//
+// A zone that the app wants erased is `erasing`: the server is asked whether it is still that zone, then it is deleted there.
+// What a cycle was refused (`refusal`) lets a zone rest until the next cycle, whatever its phase.
+
+import StrandlineSystem
+
+/// What the engine has in hand of one zone.
+struct ZoneSync: Sendable {
+  enum Phase: Sendable {
+    /// Its pages are asked for, if the log says that it has changed, or if something waits for its feed.
+    case open
+    /// The server has refused its token: the next page is asked for without one.
+    case tokenRefused
+    /// The server has said that it does not have the zone: it is asked for the names of all zones.
+    indirect case missing(LossQuestion, then: Phase)
+    /// The app wants this store's side to stand, and the server has lost the zone: it is created.
+    case recreating
+    /// The last page is in.
+    case ending(Ending)
+    /// The app wants the zone erased.
+    case erasing(Erasure)
+  }
+
+  var phase = Phase.open
+  var feed = Feed()
+  /// What the server has refused in this cycle.
+  var refusal: CloudError?
+  /// How often its token was refused in this cycle.
+  var tokenRefusals = 0
+  var lookups = LookupQueue()
+  /// What is fetched next of what the zone has listed.
+  var listing: ListedRecords?
+  /// Lookups of listed records that were refused.
+  var listedRefused = RefusedLookups()
+  /// Queries for its newest records, before it is fetched for the first time.
+  var newest: NewestRecords?
+  /// Children of deleted records may be in it that the app's rules for them were not applied to.
+  var reviewsChildren = false
+  /// It was found to be lost in this cycle.
+  var isLossNoted = false
+
+  /// Whether it has to be kept in mind.
+  var isAtRest: Bool {
+    guard case .open = phase else { return false }
+    return feed == Feed() && refusal == nil && tokenRefusals == 0 && lookups.isEmpty && listing == nil
+      && listedRefused.refusals.isEmpty && newest == nil && !reviewsChildren && !isLossNoted
+  }
+
+  /// Whether the server is asked whether the zone exists.
+  var isInQuestion: Bool {
+    switch phase {
+    case .missing, .recreating: true
+    case .open, .tokenRefused, .ending, .erasing: false
+    }
+  }
+
+  /// Whether a page may be asked for.
+  var takesPages: Bool {
+    switch phase {
+    // An erasure that the app has taken back is over.
+    case .open, .tokenRefused, .erasing: refusal == nil
+    case .missing, .recreating, .ending: false
+    }
+  }
+}
+
+/// The fetch of one zone, page by page.
+struct Feed: Hashable, Sendable {
+  enum Start: Hashable, Sendable {
+    case token
+    /// From the zone's beginning, though it has a token; and whether the server has just taken that token.
+    case beginning(tokenWasTaken: Bool)
+  }
+  /// Something waits for its end, so the zone is fetched though the server has not named it.
+  var isAwaited = false
+  var start = Start.token
+  var limit = SyncPlan.pageLimit
+  /// Pages in a row that said that more is to come and left the token unchanged.
+  var repeats = 0
+  /// Pages in a row that were empty and said that more is to come.
+  var emptyPages = 0
+
+  /// Counts a page that is empty.
+  ///
+  /// - Throws: if the server goes on with such pages.
+  mutating func count(_ page: ZonePage, of zone: ZoneID) throws(CloudError) {
+    emptyPages = page.changes.isEmpty ? emptyPages + 1 : 0
+    guard emptyPages <= SyncPlan.emptyPagesMax else {
+      throw CloudError(
+        .unexpectedServerResponse,
+        reason: "\(emptyPages) pages of changes of zone '\(zone)' in a row were empty and said that more is to come")
+    }
+  }
+}
+
+/// The server has said that it does not have a zone.
+struct LossQuestion: Sendable {
+  var error: CloudError
+  /// The requests that wait if the zone is there; nil if they need not.
+  var kind: RequestKind?
+}
+
+/// A zone that was fetched to its end, and what is left to do before the fetch is over.
+struct Ending: Sendable {
+  enum Stage: Sendable {
+    /// Records are looked up that the feed showed in older versions: a server that went back in time must remove nothing.
+    case older(Set<CloudName>)
+    /// Children of deleted records are settled.
+    case children
+    /// The store looks for the records that the feed has not shown.
+    case finding
+    /// These are proved to be gone, or found.
+    case absent(AbsenceProof)
+  }
+  /// Why the zone is compared with the server's list.
+  enum Cause: Sendable {
+    /// Its feed has ended, perhaps with a sweep.
+    case feed
+    /// A person has asked whether both are the same.
+    case audit
+  }
+  var stage: Stage
+  var cause = Cause.feed
+  /// What lookups were refused with in this cycle.
+  var refusal: CloudError?
+
+  /// This cycle does not go on with it.
+  var isPaused: Bool {
+    if refusal != nil { return true }
+    if case .absent(let proof) = stage { return proof.isPaused }
+    return false
+  }
+  /// Why it is not over.
+  var failure: CloudError? {
+    if let refusal { return refusal }
+    if case .absent(let proof) = stage { return proof.failure }
+    return nil
+  }
+}
+
+/// A zone that the app wants erased: whether it is still that zone, by its token or by its records.
+enum Erasure: Sendable {
+  /// The server is asked whether it takes the zone's token.
+  case askingByToken
+  /// Its feed is read from the beginning. If the token was refused, one of its records has to be known here.
+  case readingFeed(Feed, from: ChangeToken?, tokenWasRefused: Bool)
+  /// It is that zone.
+  case deleting
+}
+
+/// Records of one zone that are to be looked up.
+struct LookupQueue: Sendable {
+  var names: Set<CloudName> = []
+  /// Those whose lookups were refused, each alone, while none of another record was answered.
+  var refused = RefusedLookups()
+
+  var isEmpty: Bool { names.isEmpty && refused.refusals.isEmpty }
+
+  mutating func insert(_ name: CloudName) { names.insert(name) }
+}

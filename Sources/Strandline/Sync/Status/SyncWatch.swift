@@ -1,0 +1,419 @@
+// What an engine shows of itself. The machine says here what it begins, what it ended and what it waits for, once a step; a
+// status is made of that, and of what the store owes and holds, when one is asked for. Those that follow the engine are told
+// that there is a newer one, and make it on their own tasks: a slow one skips, and delays nothing.
+
+import StrandlineSystem
+import Synchronization
+
+/// The engine's side of its status.
+final class SyncWatch: Sendable {
+  private struct State: Sendable {
+    var isRunning = false
+    var isSuspended = false
+    var isStopped = false
+    /// The request under way.
+    var request: (kind: RequestKind, nanoseconds: UInt64)?
+    /// How many records the upload under way carries.
+    var inFlight = 0
+    var report = SyncReport()
+    var pages = 0
+    var waits = SyncStatus.Waits()
+    var wait: SyncStatus.Wait?
+    var refused: [SyncStatus.Halt] = []
+    var decided: [ZoneID: ZoneLossDecision] = [:]
+    var retry: SyncStatus.Retry?
+    var failure: StrandlineError?
+    var lastOperation: SyncStatus.Operation?
+    var lastUpload: Int64?
+    var lastFetch: Int64?
+    /// When the oldest unsettled mutation was made.
+    var oldest: (lsn: LSN, milliseconds: Int64?)?
+    /// Those who follow have seen that nothing is owed.
+    var saysNothingOwed = false
+    var followers: [UInt64: AsyncStream<Void>.Continuation] = [:]
+    var nextFollower: UInt64 = 0
+    /// What the log has named already: holds by their mutations, zones, and halts.
+    var named = Named()
+  }
+
+  private struct Named: Sendable {
+    var held: [RecordID: LSN] = [:]
+    var halts: Set<SyncStatus.Halt> = []
+  }
+
+  private let state = Mutex(State())
+  private let store: RecordStore
+  private let scope: DatabaseScope
+  private let log: SyncLog?
+
+  init(_ store: RecordStore, _ scope: DatabaseScope, _ log: SyncLog?) {
+    (self.store, self.scope, self.log) = (store, scope, log)
+  }
+
+  private var wall: Int64 { store.environment.clock.wallMilliseconds() }
+
+  // MARK: What happens
+
+  /// - Parameter wait: what the log says that the next request has to wait for.
+  func opened(_ wait: RequestPace.Wait?) {
+    let wall = wall
+    state.withLock { $0.wait = wait.map { SyncStatus.Wait($0, wall: wall) } }
+  }
+
+  func runBegins() {
+    state.withLock { state in
+      state.isRunning = true
+      (state.report, state.pages) = (SyncReport(), 0)
+    }
+  }
+
+  func requestBegins(_ kind: RequestKind) {
+    let now = store.environment.clock.monotonicNanoseconds()
+    state.withLock { state in
+      state.request = (kind, now)
+      state.wait = nil
+    }
+    log?(.debug, "request: \(kind)")
+    publish()
+  }
+
+  /// The next request is an upload of so many records.
+  func sends(_ count: Int) { state.withLock { $0.inFlight = count } }
+
+  /// - Parameter failure: what the request failed with as a whole; nil: it was answered.
+  func requestEnded(_ kind: RequestKind, _ failure: (any Error)? = nil) {
+    let (now, wall) = (store.environment.clock.monotonicNanoseconds(), wall)
+    let code = failure.map { failure in
+      (failure as? CloudError)?.code.rawValue ?? (failure as? StrandlineError)?.code.rawValue ?? "cancelled"
+    }
+    let duration = state.withLock { state in
+      let begin = state.request?.nanoseconds ?? now
+      state.request = nil
+      let duration = Int64(clamping: (now &- begin) / 1_000_000)
+      state.lastOperation = SyncStatus.Operation(
+        kind: kind.rawValue, milliseconds: wall, durationMilliseconds: duration, failure: code)
+      if code == nil {
+        if kind == .page { state.pages += 1 }
+        if kind == .page || kind == .zoneList { state.lastFetch = wall }
+      }
+      return duration
+    }
+    log?(.debug, "\(kind) \(code.map { "failed with \($0)" } ?? "answered") after \(duration) ms")
+  }
+
+  /// A step has ended.
+  ///
+  /// - Parameters:
+  ///   - notices: what happened in it.
+  ///   - refusedZones: the zones of which the server has refused something.
+  func stepEnded(_ plan: borrowing SyncPlan, _ notices: [SyncNotice], _ refusedZones: [ZoneID: CloudError]) {
+    for notice in notices {
+      switch notice {
+      case .decided(let decision): decided(decision)
+      case .skipped(let type, let zone, let error): skips(type, of: zone, error)
+      }
+    }
+    let (report, waits, wall) = (plan.cycle.report, plan.queue.waitCounts, wall)
+    let retry = plan.pace.retry.map { SyncStatus.Retry(count: $0.count, code: $0.error.code.rawValue) }
+    let now = store.environment.clock.monotonicNanoseconds()
+    func moment(_ end: UInt64?) -> Int64? { end.map { wall + Int64($0 > now ? ($0 - now) / 1_000_000 : 0) } }
+    let halts = plan.queue.halts
+    var refused = halts.types.map { type, error in
+      SyncStatus.Halt(
+        zone: type.zone, type: type.type, code: error.code.rawValue, reason: error.reason,
+        nextTryMilliseconds: moment(halts.nextTry(of: type)))
+    }
+    refused += refusedZones.map { zone, error in
+      SyncStatus.Halt(
+        zone: zone, type: nil, code: error.code.rawValue, reason: error.reason,
+        nextTryMilliseconds: moment(halts.nextTry(of: zone)))
+    }
+    let holdsMore = state.withLock { state in
+      defer { (state.report, state.waits, state.retry, state.refused) = (report, waits, retry, refused) }
+      if report.uploaded > state.report.uploaded { state.lastUpload = wall }
+      return report.held > state.report.held
+    }
+    if log != nil { writeHeld(holdsMore) }
+  }
+
+  /// Why nothing of a type in a zone is sent; nil if it is.
+  func halt(of zone: ZoneID, _ type: String) -> SyncStatus.Halt? {
+    state.withLock { $0.refused.first { $0.zone == zone && ($0.type == nil || $0.type == type) } }
+  }
+
+  /// Whether the server refuses every record of a type, or everything of a zone.
+  var hasHalts: Bool { state.withLock { !$0.refused.isEmpty } }
+
+  /// A rule has decided about a zone that was lost.
+  private func decided(_ decision: ZoneLossDecision) {
+    state.withLock { $0.decided[decision.zone] = decision }
+    log?(.notice, "\(decision)")
+    publish()
+  }
+
+  func waits(_ wait: RequestPace.Wait) {
+    let wall = wall
+    state.withLock { $0.wait = SyncStatus.Wait(wait, wall: wall) }
+    log?(
+      .info,
+      "waits \(wait.milliseconds) ms, \(wait.isServers ? "as the server asked" : "of its own"), because of "
+        + "\(wait.error.code.rawValue) while \(wait.doing)")
+    publish()
+  }
+
+  /// - Parameter wait: what the next request has to wait for.
+  func runEnded(
+    _ plan: borrowing SyncPlan, _ refusedZones: [ZoneID: CloudError], _ wait: RequestPace.Wait?,
+    _ failure: (any Error)?
+  ) {
+    stepEnded(plan, [], refusedZones)
+    let wall = wall
+    let error = failure.map { $0 as? StrandlineError }
+    let report = state.withLock { state in
+      (state.isRunning, state.request) = (false, nil)
+      state.wait = wait.map { SyncStatus.Wait($0, wall: wall) }
+      // One that was cancelled says nothing.
+      if let error { state.failure = error ?? state.failure } else { state.failure = nil }
+      return state.report
+    }
+    switch error {
+    case .some(let error?): log?(.error, "run failed: \(error); \(report)")
+    case .some(nil): log?(.info, "run cancelled: \(report)")
+    case nil: log?(.info, "run ended: \(report)")
+    }
+    publish()
+  }
+
+  /// A transaction of the app became durable. The steps that follow say how much is owed; that anything is, is said at once.
+  func localWriteEnded() {
+    let isNews = state.withLock { state in
+      defer { state.saysNothingOwed = false }
+      return state.saysNothingOwed
+    }
+    if isNews { publish() }
+  }
+
+  /// A first fetch goes without the newest records of a type, because the server refuses the query.
+  private func skips(_ type: String, of zone: ZoneID, _ error: CloudError) {
+    log?(.notice, "goes without the newest '\(type)' of zone '\(zone)' first: \(error)")
+  }
+
+  func suspended(_ isSuspended: Bool) {
+    state.withLock { $0.isSuspended = isSuspended }
+    publish()
+  }
+
+  func stopped() {
+    let followers = state.withLock { state in
+      state.isStopped = true
+      defer { state.followers = [:] }
+      return Array(state.followers.values)
+    }
+    for follower in followers { follower.finish() }
+  }
+
+  // MARK: The log
+
+  private func writeHeld(_ holdsMore: Bool) {
+    let (held, lost) = store.projections.withLock { projections in
+      (holdsMore ? projections.sync.held : [:], Self.lost(projections.sync, scope))
+    }
+    let (new, halts) = state.withLock { state -> ([Held], [SyncStatus.Halt]) in
+      // The moment of the next try is no news.
+      let all = Set(
+        (lost + state.refused).map { halt in
+          var halt = halt
+          halt.nextTryMilliseconds = nil
+          return halt
+        })
+      let halts = all.subtracting(state.named.halts)
+      state.named.halts = all
+      guard holdsMore else { return ([], Array(halts)) }
+      let new = held.values.filter { state.named.held[$0.id] != $0.lsn }
+      state.named.held = held.mapValues(\.lsn)
+      return (new, Array(halts))
+    }
+    for held in new.sorted(by: { $0.id < $1.id }) {
+      let next =
+        held.durationMilliseconds > 0 ? "tried again in \(held.durationMilliseconds) ms" : "until a person acts"
+      log?(.notice, "holds '\(held.id)', \(next): \(held.code), \(held.words)")
+    }
+    for halt in halts.sorted(by: { ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "") }) {
+      if halt.code == StrandlineError.Code.zoneLost.rawValue {
+        log?(.notice, "freezes zone '\(halt.zone)': \(halt.reason)")
+      } else {
+        log?(
+          .error,
+          "the server refuses \(halt.type.map { "every '\($0)' of " } ?? "")zone '\(halt.zone)': \(halt.code), \(halt.reason)"
+        )
+      }
+    }
+  }
+
+  private static func lost(_ sync: SyncState, _ scope: DatabaseScope) -> [SyncStatus.Halt] {
+    sync.zones.compactMap { id, zone in
+      // An end that the app has asked for needs no person.
+      guard id.scope == scope, zone.isLost, !zone.isErased else { return nil }
+      return SyncStatus.Halt(
+        zone: id, type: nil, code: StrandlineError.Code.zoneLost.rawValue, reason: zone.lostWords,
+        lostReason: zone.lostReason)
+    }
+  }
+
+  // MARK: Statuses
+
+  fileprivate var isStopped: Bool { state.withLock { $0.isStopped } }
+
+  private func publish() {
+    let followers = state.withLock { Array($0.followers.values) }
+    for follower in followers { follower.yield() }
+  }
+
+  /// Signals that there is a newer status, the first at once; those that were not waited for are one.
+  func signals() -> AsyncStream<Void> {
+    let (stream, continuation) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+    let number: UInt64? = state.withLock { state in
+      guard !state.isStopped else { return nil }
+      state.nextFollower += 1
+      state.followers[state.nextFollower] = continuation
+      return state.nextFollower
+    }
+    guard let number else {
+      continuation.finish()
+      return stream
+    }
+    continuation.onTermination = { [weak self] _ in self?.state.withLock { $0.followers[number] = nil } }
+    continuation.yield()
+    return stream
+  }
+
+  /// The status now. O(zones + held), and one read of the log when another mutation is the oldest one.
+  func status() -> SyncStatus {
+    let (now, durable) = (wall, store.source.durableLSN)
+    let known = store.projections.withLock { projections in
+      let sync = projections.sync
+      return (
+        owed: projections.owed(asOf: durable), held: Self.groups(sync, scope), lost: Self.lost(sync, scope),
+        listing: projections.listing(in: scope),
+        zonesLeft: sync.zones.count { $0.key.scope == scope && $0.value.isDirty && !$0.value.isLost },
+        bounds: sync.bounds.values.sorted { $0.scope < $1.scope }
+      )
+    }
+    let made = madeMilliseconds(known.owed.oldest)
+    return state.withLock { state in
+      let isUploading = state.isRunning && state.request?.kind == .upload
+      let done = state.report.uploaded + state.report.recognized
+      state.saysNothingOwed = known.owed.count == 0
+      var status = SyncStatus(
+        milliseconds: now, phase: .idle, unsettled: known.owed.count,
+        oldestUnsettledMilliseconds: made.map { max(0, now - $0) }, held: known.held, waits: state.waits,
+        inFlight: isUploading ? state.inFlight : 0,
+        upload: state.isRunning ? SyncStatus.Progress(done: done, total: done + known.owed.count) : nil,
+        download: SyncStatus.Download(
+          pages: state.pages, records: state.report.fetchedSaves + state.report.fetchedDeletes,
+          zonesLeft: known.zonesLeft, listing: known.listing),
+        lastUploadMilliseconds: state.lastUpload, lastFetchMilliseconds: state.lastFetch,
+        wait: state.wait.flatMap { $0.untilMilliseconds > now ? $0 : nil },
+        halts: (known.lost + state.refused.filter { halt in !known.lost.contains { $0.zone == halt.zone } }).sorted {
+          ($0.zone, $0.type ?? "") < ($1.zone, $1.type ?? "")
+        }, lossesDecided: state.decided.values.sorted { $0.zone < $1.zone }, retry: state.retry,
+        failureCode: state.failure?.code, failure: state.failure?.message,
+        lastOperation: state.lastOperation,
+        account: known.bounds.first.map {
+          StoreStatus.Account(container: $0.container, environment: $0.environment, scopes: known.bounds.map(\.scope))
+        }, logBytes: store.source.segmentBytes)
+      status.phase = Self.phase(state, status)
+      return status
+    }
+  }
+
+  private static func phase(_ state: State, _ status: SyncStatus) -> SyncStatus.Phase {
+    if state.isStopped { return .stopped }
+    if state.isSuspended { return .paused }
+    if state.isRunning, let request = state.request { return request.kind == .upload ? .uploading : .fetching }
+    if status.wait != nil { return .waiting }
+    if state.isRunning { return .fetching }
+    if [.needsSignIn, .accountMismatch, .fromTheFuture].contains(status.failureCode) || !status.halts.isEmpty
+      || status.held.contains(where: { $0.nextTryMilliseconds == nil && !$0.isDownload })
+    {
+      return .needsPerson
+    }
+    return .idle
+  }
+
+  /// When a mutation was made; nil if it is not known.
+  private func madeMilliseconds(_ lsn: LSN?) -> Int64? {
+    guard let lsn else { return nil }
+    if let known = state.withLock({ $0.oldest }), known.lsn == lsn { return known.milliseconds }
+    // A damaged event has no age; the store's status names the damage.
+    let milliseconds = (try? store.mutationTime(lsn))?.milliseconds
+    state.withLock { $0.oldest = (lsn, milliseconds) }
+    return milliseconds
+  }
+
+  private static func groups(_ sync: SyncState, _ scope: DatabaseScope) -> [SyncStatus.HeldGroup] {
+    struct Key: Hashable {
+      var code: String
+      var isDownload: Bool
+      var isTimed: Bool
+    }
+    var groups: [Key: SyncStatus.HeldGroup] = [:]
+    for held in [sync.held.values, sync.unread.values].joined() where held.id.zone.scope == scope {
+      let next = held.durationMilliseconds > 0 ? held.wallMilliseconds &+ held.durationMilliseconds : nil
+      let key = Key(code: held.code, isDownload: held.direction == .download, isTimed: next != nil)
+      var group =
+        groups[key]
+        ?? SyncStatus.HeldGroup(code: held.code, count: 0, isDownload: key.isDownload, nextTryMilliseconds: next)
+      group.count += 1
+      if let next, let known = group.nextTryMilliseconds { group.nextTryMilliseconds = min(next, known) }
+      groups[key] = group
+    }
+    return groups.values.sorted { left, right in
+      if left.count != right.count { return left.count > right.count }
+      if left.code != right.code { return left.code < right.code }
+      return (left.isDownload ? 1 : 0, left.nextTryMilliseconds ?? 0) < (
+        right.isDownload ? 1 : 0, right.nextTryMilliseconds ?? 0
+      )
+    }
+  }
+}
+
+/// The engine's status, now and whenever it has changed: at most once for each request, wait and run. A reader that is slow
+/// skips to the newest. It ends when the store is closed, and at once when the task is cancelled.
+public struct SyncStatuses: AsyncSequence, Sendable {
+  private let watch: SyncWatch
+
+  init(_ watch: SyncWatch) { self.watch = watch }
+
+  /// Begins to follow.
+  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(watch) }
+
+  /// The statuses, one after the other.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    private let watch: SyncWatch
+    private var signals: AsyncStream<Void>.Iterator
+
+    fileprivate init(_ watch: SyncWatch) {
+      self.watch = watch
+      signals = watch.signals().makeAsyncIterator()
+    }
+
+    /// The newest status, when there is one that was not seen; nil at the end.
+    public mutating func next() async -> SyncStatus? {
+      guard await signals.next() != nil, !watch.isStopped else { return nil }
+      return watch.status()
+    }
+  }
+}
+
+extension SyncEngine {
+  /// What the engine does, waits for and owes now.
+  ///
+  /// - Complexity: O(zones + held records), and at times one read of the log.
+  public var status: SyncStatus { watch.status() }
+
+  /// The status, now and whenever it has changed, until the store is closed.
+  ///
+  /// - Complexity: each status as `status`; writes of the app cost nothing for it.
+  public var statuses: SyncStatuses { SyncStatuses(watch) }
+}
