@@ -110,7 +110,7 @@ struct CycleDriver: Sendable {
       } else {
         outcome = try await ask(request)
       }
-      ahead = nil
+      if case .page = request { ahead = nil }
       return try plan.apply(outcome, to: request, StoreFacts(store))
     }
     let (leaving, fallenOut) = try await store.prepare(wanted)

@@ -81,7 +81,11 @@ extension SyncPlan {
     // What it has put in question is looked up in this cycle.
     if taken.report.blocked > 0 { due.isReview = true }
 
-    if case .tokenRefused = self[zone].phase { self[zone].phase = .open }
+    switch self[zone].phase {
+    // An erasure that the app has taken back is over, too.
+    case .tokenRefused, .erasing: self[zone].phase = .open
+    case .open, .missing, .recreating, .ending: break
+    }
     self[zone].feed.start = .token
     // The server may repeat an old page; one that goes on is in a loop.
     let repeats = page.moreComing && page.token == step.token ? self[zone].feed.repeats + 1 : 0

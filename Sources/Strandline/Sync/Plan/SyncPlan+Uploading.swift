@@ -145,7 +145,7 @@ extension SyncPlan {
   mutating func leaves(_ request: UploadRequest, _ fallenOut: FallenOut) {
     for (id, target) in fallenOut.lacking { queue.wait(id, for: .target(target)) }
     for id in fallenOut.stale { queue.wake(id) }
-    if request.uploads.isEmpty { wakeUnlessWaiting(request.followers) } else { queue.leaving(request.uploads.map(\.item)) }
+    if request.uploads.isEmpty { wakeUnlessWaiting(request.followers) } else { queue.leaves(request.uploads.map(\.item)) }
   }
 
   /// An upload failed on this device, and nothing was sent.
@@ -155,7 +155,6 @@ extension SyncPlan {
   mutating func apply(
     _ result: Result<SyncAnswer, CloudError>, to request: UploadRequest, _ offset: Int64?, _ facts: some SyncFacts
   ) throws {
-    queue.leaving([])
     switch result {
     case .success(.records(let results)): try settle(request, Self.checked(results, of: request.uploads), offset, facts)
     case .success: preconditionFailure("the answer to an upload of another kind")

@@ -166,7 +166,7 @@ final class SyncWatch: Sendable {
     _ plan: borrowing SyncPlan, _ refusedZones: [ZoneID: CloudError], _ wait: RequestPace.Wait?,
     _ failure: (any Error)?
   ) {
-    stepEnded(plan, [], refusedZones)
+    stepEnded(plan, plan.notices, refusedZones)
     let wall = wall
     let error = failure.map { $0 as? StrandlineError }
     let report = state.withLock { state in

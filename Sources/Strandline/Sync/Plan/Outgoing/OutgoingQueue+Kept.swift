@@ -130,7 +130,7 @@ extension SyncFacts {
   }
 
   /// Whether a save gives a record that the server has another type, so that the old one is deleted first.
-  package func replacesType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
+  func replacesType(_ id: RecordID, _ entry: RecordEntry, _ pending: Pending) throws(StrandlineError) -> Bool {
     guard !pending.isDeletion, let base = entry.base, pending.newest <= durableLSN else { return false }
     do {
       guard let new = try versionIfKept(at: pending.newest, of: id),

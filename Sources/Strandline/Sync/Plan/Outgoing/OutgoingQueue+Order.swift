@@ -90,7 +90,7 @@ extension OutgoingQueue {
     case .target, nil: break
     default: return .waits
     }
-    if lanes[id.zone]?.isReady(id, pending.newest) == true || leaving[id] == pending.newest { return .atServer }
+    if lanes[id.zone]?.isReady(id, pending.newest) == true { return .atServer }
     guard reading.facts.projections.set(of: id) == nil, mayGo(id, entry, pending, reading),
       let item = try item(of: id, entry, pending, &reading)
     else { return .waits }

@@ -99,7 +99,7 @@ extension OutgoingQueue {
       // Another record of these was in the way when they were looked at before.
       case .target(let other) where met.contains(other): break
       // The app has changed it since this round began: what goes with it does not wait for the next one.
-      case nil where leaving[id] == nil && mayGo(id, entry, pending, reading): break
+      case nil where mayGo(id, entry, pending, reading): break
       default:
         watch(met, for: set)
         return nil

@@ -74,8 +74,6 @@ struct OutgoingQueue: Sendable {
   private(set) var holds: UploadHolds
   /// What the server refuses whatever a record says (UploadHalts.swift).
   private(set) var halts = UploadHalts()
-  /// What a request carries that is under way.
-  private(set) var leaving: [RecordID: LSN] = [:]
   /// Zones to which nothing is sent, though something is owed.
   private(set) var frozenZones: Set<ZoneID> = []
   /// The zone that the last call was for, and whether it passed over records that nothing will wake.
@@ -278,16 +276,9 @@ struct OutgoingQueue: Sendable {
 
   // MARK: Requests
 
-  /// What a request carries that is under way now.
-  mutating func leaving(_ items: [UploadItem]) {
-    leaving = Dictionary(items.map { ($0.id, $0.lsn) }) { _, last in last }
-    // From now on the server may have them.
+  /// A request leaves with these: from now on the server may have them.
+  mutating func leaves(_ items: [UploadItem]) {
     for item in items { lanes[item.id.zone]?.kept.forgetLinks(of: item.id.key) }
-  }
-
-  /// The names of a zone that are under way.
-  func leavingNames(in zone: ZoneID) -> Set<CloudName> {
-    Set(leaving.keys.lazy.filter { $0.zone == zone }.map(\.key))
   }
 
   /// The records that have to be looked up before anything can be said of them.
