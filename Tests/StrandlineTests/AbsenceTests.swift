@@ -504,6 +504,35 @@ enum WrongPage: CaseIterable, Sendable {
     #expect(try await b.names() == allNames(3))
   }
 
+  @Test(arguments: [false, true]) func `and that is deleted while the server's side is carried out has no token any more`(
+    _ crashes: Bool
+  ) async throws {
+    let (fleet, _, b, cloud) = try await devices(9)
+    try await b.open().sync.resync(.main, from: .server)
+    cloud.refuse { script in
+      script.pageMax = 3
+      script.refusal = { request, _ in request == .lookup ? CloudError(.networkError, reason: "away") : nil }
+      script.hidden = ["n1"]
+    }
+    #expect(try await b.run(waitMillisecondsMax: 0) != nil)
+    let begun = try await b.zone()
+    #expect(begun.hasToken && begun.ghostsPossible)
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    if crashes { b.crash() } else { try await b.close() }
+    try await b.open(database: b.web())
+    try await b.exchange()
+    let ended = try await b.zone()
+    #expect(ended.lostReason == .erased && !ended.hasToken && !ended.ghostsPossible)
+    #expect(try await b.names().isEmpty)
+    // A zone of that name that another device makes is fetched from its beginning when a person wants it.
+    let other = fleet.device("other")
+    try await other.put("other", ["title": "other"])
+    try await other.exchange()
+    try await b.open().sync.resumeZone(.main)
+    try await b.exchange()
+    try await expectAgreement(b, other)
+  }
+
   @Test func `is the same one if the server took its token`() async throws {
     let (_, a, b, cloud) = try await devices(1)
     try await a.remove("n0")

@@ -387,6 +387,18 @@ private struct History {
     let reset = Event.zoneChanged(ZoneChanged(zone: zone, change: .reset))
     #expect(try History([opened, listed, reset]).compacted().kinds == ["1 opened", "3 zoneChanged"])
   }
+
+  @Test func `a token that the end of its zone has dropped does not come back, whatever became of the zone since`() throws {
+    func lost(_ reason: ZoneLoss, ruled: Int64 = 0) -> Event {
+      .zoneChanged(.lost(zone, reason, words: "", ruledMilliseconds: ruled))
+    }
+    let token = Event.tokenAdvanced(TokenAdvanced(zone: zone, asked: nil, token: ChangeToken(rawValue: "t")))
+    let dirty = changed(.dirty)
+    let compacted = try History([opened, token, dirty, lost(.erased, ruled: 7), dirty, lost(.notFound)]).compacted()
+    #expect(compacted.kinds == ["1 opened", "2 tokenAdvanced", "4 zoneChanged", "5 zoneChanged", "6 zoneChanged"])
+    let state = try compacted.folded().sync.zones[zone]
+    #expect(state?.token == nil && state?.lostReason == .notFound && state?.ruledMilliseconds == 7)
+  }
 }
 
 @Suite(.timeLimit(.minutes(30))) struct FirstFlushTests {

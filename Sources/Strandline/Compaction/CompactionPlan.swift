@@ -239,7 +239,7 @@ package struct CompactionPlan {
   private enum Register: Hashable {
     case account, bound(DatabaseScope), pace(DatabaseScope), databaseToken(DatabaseScope)
     case token(ZoneID), blankToken(ZoneID), zone(ZoneID, ZoneChanged.Change), decision(ZoneID), sweepBegan(ZoneID)
-    case sweepEnded(ZoneID)
+    case sweepEnded(ZoneID), ended(ZoneID, ZoneLoss)
     case held(RecordID), unread(RecordID), block(RecordID), set(RecordID)
   }
 
@@ -331,6 +331,7 @@ package struct CompactionPlan {
     case .zoneChanged(let event):
       registers[.zone(event.zone, event.change)] = lsn
       if event.decides { registers[.decision(event.zone)] = lsn }
+      if event.endsZone, let reason = event.reason { registers[.ended(event.zone, reason)] = lsn }
     case .sweepBegan(let event): registers[.sweepBegan(event.zone)] = lsn
     case .sweepEnded(let event): registers[.sweepEnded(event.zone)] = lsn
     case .held(let event):
