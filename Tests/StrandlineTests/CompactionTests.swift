@@ -388,7 +388,28 @@ private struct History {
     #expect(try History([opened, listed, reset]).compacted().kinds == ["1 opened", "3 zoneChanged"])
   }
 
-  @Test func `a token that the end of its zone has dropped does not come back, whatever became of the zone since`() throws {
+  @Test func `of the conflicts of a record the newest sixteen stay while it lives, at each compaction`() throws {
+    func met(_ id: RecordID, _ lsn: UInt64) -> Event {
+      .conflicted(
+        Conflicted(
+          id: id, local: LSN(lsn), server: .none, ancestor: .none, wallMilliseconds: 5, rule: "join", words: "",
+          fields: []))
+    }
+    var events = [opened, saved(r, 1), saved(s, 2)]
+    for _ in 0..<20 { events.append(met(r, 2)) }
+    events += [met(s, 3), met(s, 3)]
+    let once = try History(events).compacted()
+    #expect(once.kinds == ["1 opened", "2 saved", "3 saved"] + (8...25).map { "\($0) conflicted" })
+    var again = once
+    again.events.append((26, met(r, 2)))
+    #expect(try again.compacted().kinds.suffix(18) == (9...26).map { "\($0) conflicted" })
+    #expect(try again.compacted().compacted().kinds.count == 21)
+    again.events += [(27, deleted(s, 4, births: 2)), (28, settled(s, 27, .deleted))]
+    let left = try again.compacted().kinds.filter { $0.hasSuffix("conflicted") }
+    #expect(left == ((9...23) + [26]).map { "\($0) conflicted" })
+  }
+
+  @Test func `a token that the end of its zone has dropped does not come back with a later loss`() throws {
     func lost(_ reason: ZoneLoss, ruled: Int64 = 0) -> Event {
       .zoneChanged(.lost(zone, reason, words: "", ruledMilliseconds: ruled))
     }
