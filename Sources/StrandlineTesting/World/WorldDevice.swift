@@ -291,6 +291,8 @@ struct WorldReading: Sendable {
   var spared: [RecordID: Set<Birth>] = [:]
   /// What the device has listed and has still to fetch.
   var listed: [LSN: Listed] = [:]
+  /// What it has listed, and fetched or looked up in vain.
+  private var lookedUp: Set<RecordID> = []
   /// What a person, or a rule of the app, has decided about zones.
   private var decisions: [ZoneID: [Decision]] = [:]
   /// Deletions that were given up although the server's version had no other birth.
@@ -331,7 +333,11 @@ struct WorldReading: Sendable {
         for birth in event.births { begun[birth] = lsn }
       }
     case .listed(let event): listed[lsn] = event
-    case .listedEnded(let event): for lsn in event.lsns { listed[lsn] = nil }
+    case .listedEnded(let event):
+      for lsn in event.lsns {
+        let names = listed.removeValue(forKey: lsn)?.items.map(\.name) ?? []
+        lookedUp.formUnion(names.map { RecordID($0, zone: event.zone) })
+      }
     case .zoneChanged(let event) where event.change == .reset:
       listed = listed.filter { $0.value.zone != event.zone }
       let isOpen = decisions[event.zone]?.last?.ended == Decision.open
@@ -360,8 +366,9 @@ struct WorldReading: Sendable {
     decisions[zone]?[last].ended = lsn
   }
 
-  /// The disk was put back: the log has nothing that came after an event.
-  mutating func forgetDecisions(after lsn: LSN) {
+  /// The disk was put back: the log has other events under the LSNs after this one. What the device has said and done stays known.
+  mutating func forgetEvents(after lsn: LSN) {
+    versions = versions.filter { $0.key <= lsn }
     for zone in decisions.keys {
       decisions[zone]?.removeAll { $0.begun > lsn }
       guard let last = decisions[zone]?.indices.last, let ended = decisions[zone]?[last].ended, ended > lsn else {
@@ -386,6 +393,9 @@ struct WorldReading: Sendable {
       return !isNew && !versions.contains { $0.key > decision.ended && $0.key < lsn && $0.value == id }
     } ?? false
   }
+
+  /// Whether the device has listed a record, and then fetched it or looked it up in vain.
+  func hasLookedUp(_ id: RecordID) -> Bool { lookedUp.contains(id) }
 
   /// Whether the device has still to fetch a version, and says so.
   func lists(_ id: RecordID, _ tag: String?) -> Bool {

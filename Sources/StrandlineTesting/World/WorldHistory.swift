@@ -168,10 +168,10 @@ struct WorldHistory {
   }
 
   /// The tags that a record has had at the server since it, or its zone, was deleted last.
-  func livingTags(of id: RecordID) -> Set<String> {
+  func livingTags(of id: RecordID) -> [String] {
     guard let states = newest(id.zone)?.records[id.name] else { return [] }
     let begun = states.lastIndex { $0.version == nil }.map { $0 + 1 } ?? 0
-    return Set(states[begun...].compactMap { $0.version?.tag })
+    return states[begun...].compactMap { $0.version?.tag }
   }
 
   /// Whether the server has a zone now.

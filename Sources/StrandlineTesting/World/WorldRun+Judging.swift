@@ -160,8 +160,9 @@ extension WorldRun {
       // A page left out what no page will bring; the comparison at rest mends it.
       if device.line.omitted.contains(id) { continue }
       guard let token = zone.token, let place = server.place(ofToken: token.rawValue),
-        let records = history.zones[place.life]?.records
+        let life = history.zones[place.life]
       else { continue }
+      let records = life.records
       for (name, states) in records.sorted(by: { $0.key < $1.key }) {
         // A page shows each record at the place of its latest change, so a token says nothing of those that have changed
         // after it.
@@ -170,6 +171,8 @@ extension WorldRun {
         // Set aside by name, or still to be fetched.
         if sync.unread[record] != nil || sync.openBlocks[record] != nil { continue }
         if reading.lists(record, last.version?.tag) { continue }
+        // It was listed, and the zone was deleted before it was looked up.
+        if life.isDeleted, reading.hasLookedUp(record) { continue }
         let entry = try store.core.withLock { core in try core.projections.entry(record) }
         // A page that is behind showed it once more, to a device that deletes it, or puts another life in its place: the answer
         // to that says that it is gone.

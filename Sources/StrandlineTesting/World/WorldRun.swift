@@ -486,7 +486,7 @@ struct WorldRun {
     tallies.forfeit(device.number, after: backup.lsn)
     var reading = device.reading
     (reading.upTo, reading.listed) = (backup.lsn, backup.listed)
-    reading.forgetDecisions(after: backup.lsn)
+    reading.forgetEvents(after: backup.lsn)
     await device.replaceDisk(by: backup.disk, reading: reading)
     if backup.turnCount != device.clock.turnCount { device.clock.forgetsTurn() }
     device.line.forgetWait()
@@ -624,6 +624,8 @@ struct WorldRun {
     let isRefused = isQuotaFull || !refusals.all.isEmpty || memory.hasRefused
     if isRefused, [.serverRefused, .needsSignIn].contains(error.code) { return }
     if !history.lostZones.isEmpty, [.zoneLost, .serverRefused].contains(error.code) { return }
+    // A zone that a device emptied, and of which a name has another life since: nothing says that it is the same one.
+    if tally[.emptiedZone] > 0, error.code == .zoneLost { return }
     // A feed that left out the deletions of all that the device knows.
     if !device.line.omitted.isEmpty, error.code == .zoneLost { return }
     throw WorldBroken(.honest, "\(device.name) cannot sync: \(error)")

@@ -124,7 +124,7 @@ final class WorldTallies: Sendable {
     /// The births of its lives.
     var births: Set<Birth>
     /// The tags that it has had at the server since it, or its zone, was deleted last.
-    var tags: Set<String>
+    var tags: [String]
   }
 
   /// What is wrong with a record at rest; nil if it has what the apps were told.
@@ -136,7 +136,8 @@ final class WorldTallies: Sendable {
     let sure = all.filter { change in
       if change.isDoubtful { return false }
       guard isDeleted else { return true }
-      return change.births == life.births && change.tag.map(life.tags.contains) == true
+      guard let tag = change.tag else { return false }
+      return change.births == life.births && life.tags.contains { $0.equalsUTF8(tag) }
     }
     guard let record else { return sure.isEmpty ? nil : "\(id) is gone, and nobody deleted it" }
     // Where lives were put together that have no version in common, nothing says what each has counted of the other.
