@@ -738,6 +738,8 @@ class State:
             if event["reason"] in (7, 8):
                 zone["ruled"] = event["ruled"]
                 self.listed.pop(zone_key(event["zone"]), None)
+            if event["reason"] == 8:
+                zone.update(token=None, sweepEpoch=0)
         else:
             zone.update(isNew=False, hasGhosts=True, token=None, isDirty=True, lostReason=None, lostWords="")
             zone.update(sweepEpoch=0, resetPolicy=event["policy"])

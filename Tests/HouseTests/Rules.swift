@@ -158,7 +158,7 @@ enum Rules {
     }
   }
 
-  /// A store's files are reached through its folder. A path that is joined to the name of one leads to whatever lies there
+  /// A store's files are reached through its folder. A path that is joined to the name of one leads to whatever is there
   /// now; `Folder.path(of:)` makes those that a message names.
   static func filesAreReachedThroughFolders(_ source: SourceText) -> [String] {
     guard ["StrandlineLog", "Strandline", "StrandlineCloudKit", "StrandlineServer"].contains(source.target) else {

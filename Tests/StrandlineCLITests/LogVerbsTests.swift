@@ -125,7 +125,7 @@ struct LogVerbsTests {
       json.out.hasPrefix(#"{"bytes":"#) && json.out.contains(#""events":7"#) && json.out.contains(#""result":"sound""#))
   }
 
-  @Test func `verify of sorted tables that lie exits with 1, and index rebuild makes them anew`() async throws {
+  @Test func `verify of sorted tables that lie exits with 1, and index rebuild makes them again`() async throws {
     let machine = await machine()
     var options = StoreOptions()
     options.index.closeCount = 1

@@ -64,7 +64,7 @@ struct SessionTests {
     #expect(disk.peek("/moved/session").map { String(decoding: $0, as: UTF8.self) } == "second\n")
   }
 
-  @Test func `a token that was refused is read again where the session's file lies now`() throws {
+  @Test func `a token that was refused is read again where the session's file is now`() throws {
     let disk = SimulatedDisk()
     try disk.makeDirectory("/store")
     let session = try WebSession(path: "/store/session", environment: .on(disk))

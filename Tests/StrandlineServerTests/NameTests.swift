@@ -6,9 +6,10 @@ import StrandlineCloudKit
 import StrandlineServer
 import StrandlineSimulation
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
 
-private let pairs = [("caf\u{E9}", "cafe\u{301}"), ("K", "\u{212A}"), ("\u{C5}", "\u{212B}")]
+private let pairs = NamePair.all.map { ($0.one, $0.other) }
 
 extension [String] {
   fileprivate var bytes: [[UInt8]] { map { [UInt8]($0.utf8) } }

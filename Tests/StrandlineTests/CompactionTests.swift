@@ -378,6 +378,39 @@ private struct History {
     let reset = Event.zoneChanged(ZoneChanged(zone: zone, change: .reset))
     #expect(try History([opened, listed, reset]).compacted().kinds == ["1 opened", "3 zoneChanged"])
   }
+
+  @Test func `of the conflicts of a record the newest sixteen stay while it lives, at each compaction`() throws {
+    func met(_ id: RecordID, _ lsn: UInt64) -> Event {
+      .conflicted(
+        Conflicted(
+          id: id, local: LSN(lsn), server: .none, ancestor: .none, wallMilliseconds: 5, rule: "join", words: "",
+          fields: []))
+    }
+    var events = [opened, saved(r, 1), saved(s, 2)]
+    for _ in 0..<20 { events.append(met(r, 2)) }
+    events += [met(s, 3), met(s, 3)]
+    let once = try History(events).compacted()
+    #expect(once.kinds == ["1 opened", "2 saved", "3 saved"] + (8...25).map { "\($0) conflicted" })
+    var again = once
+    again.events.append((26, met(r, 2)))
+    #expect(try again.compacted().kinds.suffix(18) == (9...26).map { "\($0) conflicted" })
+    #expect(try again.compacted().compacted().kinds.count == 21)
+    again.events += [(27, deleted(s, 4, births: 2)), (28, settled(s, 27, .deleted))]
+    let left = try again.compacted().kinds.filter { $0.hasSuffix("conflicted") }
+    #expect(left == ((9...23) + [26]).map { "\($0) conflicted" })
+  }
+
+  @Test func `a token that the end of its zone has dropped does not come back with a later loss`() throws {
+    func lost(_ reason: ZoneLoss, ruled: Int64 = 0) -> Event {
+      .zoneChanged(.lost(zone, reason, words: "", ruledMilliseconds: ruled))
+    }
+    let token = Event.tokenAdvanced(TokenAdvanced(zone: zone, asked: nil, token: ChangeToken(rawValue: "t")))
+    let dirty = changed(.dirty)
+    let compacted = try History([opened, token, dirty, lost(.erased, ruled: 7), dirty, lost(.notFound)]).compacted()
+    #expect(compacted.kinds == ["1 opened", "2 tokenAdvanced", "4 zoneChanged", "5 zoneChanged", "6 zoneChanged"])
+    let state = try compacted.folded().sync.zones[zone]
+    #expect(state?.token == nil && state?.lostReason == .notFound && state?.ruledMilliseconds == 7)
+  }
 }
 
 @Suite(.timeLimit(.minutes(30))) struct FirstFlushTests {

@@ -8,19 +8,7 @@ import StrandlineSyncProofs
 import StrandlineTesting
 import Testing
 
-private struct Item: SyncRecord, Hashable {
-  var id = "n"
-  var version = RecordVersion()
-  var title = ""
-  var body: String?
-  var tags: Set<String> = []
-  var opens = 0
-  var best = 0
-  var fixed = ""
-  var parent: Parent<Item>?
-}
-
-/// The same records, without a version.
+/// The records of `Item`, without a version.
 private struct Plain: SyncRecord, Equatable {
   static let recordType = "Item"
   var id = "n"
@@ -33,9 +21,7 @@ private struct Plain: SyncRecord, Equatable {
 private func open(_ disk: SimulatedDisk = SimulatedDisk(), seed: UInt64 = 1) async throws -> RecordStore {
   var configuration = SyncConfiguration.simulated(SimulatedCloud())
   configuration.isAutomatic = false
-  configuration.conflicts["Item"].fields = [
-    "tags": .union, "opens": .counter, "best": .greatest, "fixed": .serverWins,
-  ]
+  configuration.conflicts["Item"] = Item.rules
   return try await RecordStore.open(
     at: "/store", syncing: configuration, environment: .simulated(disk: disk, seed: seed))
 }

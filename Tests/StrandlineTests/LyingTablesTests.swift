@@ -140,7 +140,7 @@ struct TruthfulStore {
     }
     let store = try openIndexed(disk, seed: 5)
     try store.writeBlocking { tx in
-      // In flight, and so not in what is made anew.
+      // In flight, and so not in what is made again.
       try tx.create(note("s1", "new"))
       var record = try #require(try tx.record(RecordID("r109")))
       #expect(record["title"] == "title 9")
@@ -175,7 +175,7 @@ struct TruthfulStore {
     let store = try RecordStore.openBlocking(
       at: "/store", options: options, environment: .simulated(disk: disk, seed: 5))
     #expect(try store.status().indexFailure?.contains("rows") == true)
-    try made.check(store, "behind the merge")
+    try made.check(store, "after the merge")
     try store.closeBlocking()
     #expect(try Self.comparison(disk) == nil)
   }
@@ -297,7 +297,7 @@ struct TruthfulStore {
     },
   ]
 
-  @Test(arguments: lies) func `are found by a comparison with the log, and made anew`(_ lie: Lie) throws {
+  @Test(arguments: lies) func `are found by a comparison with the log, and made again`(_ lie: Lie) throws {
     let made = try TruthfulStore(isIndexed: lie.isIndexed)
     #expect(try Self.comparison(made.disk) == nil, "the store is sound before")
     let disk = try made.crafted(lie.tell)
@@ -311,7 +311,7 @@ struct TruthfulStore {
     let compacted = disk.clone()
     let store = try openIndexed(compacted, seed: 6)
     try store.compactBlocking()
-    if !lie.isOfIndex { try made.check(store, "behind a compaction") }
+    if !lie.isOfIndex { try made.check(store, "after a compaction") }
     try store.closeBlocking()
     try RecordStore.makeTablesAnew(
       at: "/store", options: indexTestOptions(), environment: .simulated(disk: disk, seed: 7))
@@ -319,7 +319,7 @@ struct TruthfulStore {
       #expect(try Self.comparison(disk) == nil)
       let again = try openIndexed(disk, seed: 8)
       #expect(again.projections.withLock { $0.runs != nil })
-      try made.check(again, "made anew")
+      try made.check(again, "made again")
       try again.closeBlocking()
     }
   }

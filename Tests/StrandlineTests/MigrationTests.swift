@@ -189,7 +189,7 @@ struct MigrationTests {
       try await again.close()
     }
     #expect(partial > 0)
-    // Cancelled behind the first batch.
+    // Cancelled after the first batch.
     let (store, _) = try await filled()
     let box = Mutex<Task<Int, any Error>?>(nil)
     let (begun, signal) = AsyncStream<Void>.makeStream()

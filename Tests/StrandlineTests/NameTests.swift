@@ -7,20 +7,8 @@ import StrandlineCloudKit
 import StrandlineServer
 import StrandlineSyncProofs
 import StrandlineSystem
+import StrandlineTestSupport
 import Testing
-
-/// Two names that Swift's `==` of texts does not tell apart.
-struct NamePair: Sendable, CustomTestStringConvertible {
-  var one: String
-  var other: String
-  var testDescription: String { one.unicodeScalars.map { String($0.value, radix: 16) }.joined(separator: " ") }
-
-  static let all = [
-    NamePair(one: "caf\u{E9}", other: "cafe\u{301}"),
-    NamePair(one: "K", other: "\u{212A}"),
-    NamePair(one: "\u{C5}", other: "\u{212B}"),
-  ]
-}
 
 extension Device {
   /// What a foreign tool makes at the server.
@@ -123,7 +111,7 @@ extension Device {
   }
 
   @Test(arguments: NamePair.all)
-  func `one that lies in a table does not take the other with it`(_ pair: NamePair) async throws {
+  func `one that is in a table does not take the other with it`(_ pair: NamePair) async throws {
     let a = try Fleet().device("a")
     try await a.makeForeign([pair.one])
     try await a.exchange()

@@ -1,5 +1,5 @@
 // A store whose folder is moved or removed while it is open: at each call that changes the disk, of each step that it takes
-// beside commits. What lies at the path is never changed, and what was acknowledged is where the folder was moved to.
+// beside commits. What is at the path is never changed, and what was acknowledged is where the folder was moved to.
 
 import Strandline
 import StrandlineHost

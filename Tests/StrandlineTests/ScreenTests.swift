@@ -12,16 +12,6 @@ import StrandlineTestSupport
 import StrandlineTesting
 import Testing
 
-private struct Item: SyncRecord, Equatable {
-  var id = "n"
-  var version = RecordVersion()
-  var title = ""
-  var body: String?
-  var tags: Set<String> = []
-  var opens = 0
-  var best = 0
-}
-
 /// What a person and a device did, and what must come of it.
 private struct Screen {
   let fleet: Fleet
@@ -51,7 +41,7 @@ private struct Screen {
     there = fleet.device("there")
     keepsReturned = random.below(2) == 0
     var rules = ConflictRules()
-    rules["Item"].fields = ["tags": .union, "opens": .counter, "best": .greatest]
+    rules["Item"] = Item.rules
     try await here.open(conflicts: rules).write {
       try $0.save(Item(title: "0", tags: ["a", "b", "c"], opens: 5, best: 10))
     }

@@ -7,57 +7,38 @@ import StrandlineSyncProofs
 import Synchronization
 import Testing
 
-private let expired = CloudError(.changeTokenExpired, reason: "the sync token has expired")
-
-/// Two devices with the same synced records; the second one's cloud shows no deletions any more, and refuses its token once.
-private func devices(_ count: Int) async throws -> (fleet: Fleet, a: Device, b: Device, cloud: RefusingCloud) {
-  let fleet = try Fleet()
-  let (a, b) = (fleet.device("a"), fleet.device("b"))
-  try await a.open().write { tx in
-    for index in 0..<count {
-      try tx.save(Record(type: "Note", id: RecordID("n\(index)"), fields: ["title": .string("t\(index)")]))
-    }
-  }
-  try await exchange(a, b)
-  let cloud = try await b.openRefusing()
-  cloud.refuse { $0.hidesDeletions = true }
-  return (fleet, a, b, cloud)
-}
-
-extension Device {
-  fileprivate func zone() async throws -> StoreStatus.Zone {
-    try #require(try await open().status().zones.first { $0.id == .main })
-  }
-  fileprivate func names() async throws -> Set<String> {
-    var names: Set<String> = []
-    try await open().forEachRecord { names.insert($0.id.name) }
-    return names
-  }
+/// Two devices with the same synced records, where the second one's cloud shows no deletions any more.
+private func devicesWithoutDeletions(
+  _ count: Int
+) async throws -> (fleet: Fleet, a: Device, b: Device, cloud: RefusingCloud) {
+  let made = try await devicesWithNotes(count)
+  made.cloud.refuse { $0.hidesDeletions = true }
+  return made
 }
 
 @Suite(.timeLimit(.minutes(30))) struct SweepTests {
   @Test func `106, 108: behind an expired token, what is gone at the server goes, and what is not sent stays`()
     async throws
   {
-    let (_, a, b, cloud) = try await devices(6)
+    let (_, a, b, cloud) = try await devicesWithoutDeletions(6)
     for name in ["n0", "n1", "n2"] { try await a.remove(name) }
     try await a.put("new", ["title": "new"])
     try await a.exchange()
     try await b.put("n3", ["title": "edited"])
     try await b.put("n0", ["title": "edited, and gone there"])
     try await b.put("mine", ["title": "not sent"])
-    cloud.refuse { $0.requests[.zoneChanges] = [expired] }
+    cloud.refuse { $0.requests[.zoneChanges] = [tokenExpired] }
     try await b.exchange(.pullOnly)
-    #expect(try await b.names() == ["n0", "n3", "n4", "n5", "new", "mine"])
+    #expect(try await b.livingNames() == ["n0", "n3", "n4", "n5", "new", "mine"])
     #expect(try await b.value("n3") == "edited")
-    #expect(try await !b.zone().ghostsPossible)
+    #expect(try await !b.mainZone().ghostsPossible)
     // The edit of the record that is gone ends when the server has said so.
     try await b.exchange()
     try await exchange(a, b)
-    #expect(try await b.names() == ["n3", "n4", "n5", "new", "mine"])
+    #expect(try await b.livingNames() == ["n3", "n4", "n5", "new", "mine"])
     #expect(try await b.open().status().unsettled == 0)
     #expect(try await b.open().status().held.isEmpty)
-    #expect(try await a.names() == b.names())
+    #expect(try await a.livingNames() == b.livingNames())
     // What was swept stays deleted: an old version of it is of a life that has ended.
     await #expect(throws: StrandlineError.self) { try await b.put("n1", ["title": "back"]) }
     let before = try await b.open().durableLSN
@@ -66,7 +47,7 @@ extension Device {
   }
 
   @Test func `108: what could not be read and is gone at the server is not held any more`() async throws {
-    let (_, a, b, cloud) = try await devices(0)
+    let (_, a, b, cloud) = try await devicesWithoutDeletions(0)
     var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")
     unreadable.raw = Array("{}".utf8)
     let error = unreadable
@@ -78,19 +59,19 @@ extension Device {
     #expect(try await b.open().status().held.map(\.id.name) == ["gone", "kept"])
     try await a.remove("gone")
     try await a.exchange()
-    cloud.refuse { ($0.shown["gone"], $0.requests[.zoneChanges]) = (nil, [expired]) }
+    cloud.refuse { ($0.shown["gone"], $0.requests[.zoneChanges]) = (nil, [tokenExpired]) }
     try await b.exchange()
     #expect(try await b.open().status().held.map(\.id.name) == ["kept"])
-    #expect(try await !b.zone().ghostsPossible)
-    cloud.refuse { ($0.shown, $0.requests[.zoneChanges]) = ([:], [expired]) }
+    #expect(try await !b.mainZone().ghostsPossible)
+    cloud.refuse { ($0.shown, $0.requests[.zoneChanges]) = ([:], [tokenExpired]) }
     try await a.put("other", ["title": "t"])
     try await exchange(a, b)
-    #expect(try await b.names() == ["kept", "other"])
+    #expect(try await b.livingNames() == ["kept", "other"])
     #expect(try await b.owesNothing)
   }
 
   @Test func `108: with the hold of what is gone ends that of its edit, which is sent`() async throws {
-    let (_, a, b, cloud) = try await devices(1)
+    let (_, a, b, cloud) = try await devicesWithoutDeletions(1)
     try await a.put("gone", ["title": "t"])
     try await exchange(a, b)
     var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")
@@ -107,10 +88,10 @@ extension Device {
     #expect(try await Set(b.open().status().held.map(\.isDownload)) == [true, false])
     try await a.remove("gone")
     try await a.exchange()
-    cloud.refuse { ($0.shown, $0.requests[.zoneChanges]) = ([:], [expired]) }
+    cloud.refuse { ($0.shown, $0.requests[.zoneChanges]) = ([:], [tokenExpired]) }
     #expect(try await b.run() == nil)
     #expect(try await b.owesNothing)
-    #expect(try await b.names() == a.names())
+    #expect(try await b.livingNames() == a.livingNames())
   }
 
   @Test func `162: what waits for a later version of the app waits on when the zone is fetched anew`() async throws {
@@ -129,9 +110,9 @@ extension Device {
     #expect(try await b.open().status().held.map(\.code) == ["NEWER_SCHEMA"])
     try await a.put("other", ["title": "t"], type: "Other")
     try await a.exchange()
-    cloud.refuse { $0.requests[.zoneChanges] = [expired] }
+    cloud.refuse { $0.requests[.zoneChanges] = [tokenExpired] }
     try await b.exchange()
-    #expect(try await b.names() == ["other"])
+    #expect(try await b.livingNames() == ["other"])
     #expect(try await b.open().status().held.map(\.code) == ["NEWER_SCHEMA"])
     try await b.close()
     try await b.open(schema: schema(2))
@@ -140,7 +121,7 @@ extension Device {
   }
 
   @Test func `133: with a zone whose end at the server a person lets stand, its holds end too`() async throws {
-    let (fleet, a, b, cloud) = try await devices(0)
+    let (fleet, a, b, cloud) = try await devicesWithoutDeletions(0)
     var unreadable = CloudError(.unexpectedServerResponse, reason: "no key")
     unreadable.raw = Array("{}".utf8)
     let error = unreadable
@@ -152,7 +133,7 @@ extension Device {
     _ = try await b.run()
     try await b.open().sync.resync(.main, from: .server)
     _ = try await b.run()
-    #expect(try await b.zone().lostReason == .erased)
+    #expect(try await b.mainZone().lostReason == .erased)
     #expect(try await b.open().status().held.isEmpty)
   }
 
@@ -160,14 +141,14 @@ extension Device {
   func `110: a sweep that was interrupted goes on, and what came meanwhile is not removed`(
     _ compacts: Bool
   ) async throws {
-    let (_, a, b, cloud) = try await devices(30)
+    let (_, a, b, cloud) = try await devicesWithoutDeletions(30)
     for name in ["n3", "n20"] { try await a.remove(name) }
     try await a.exchange()
     // The token is refused, three pages come, and the next one is refused.
     let pages = Mutex(0)
     cloud.refuse { script in
       script.pageMax = 7
-      script.requests[.zoneChanges] = [expired]
+      script.requests[.zoneChanges] = [tokenExpired]
       script.refusal = { request, _ in
         guard request == .zoneChanges else { return nil }
         return pages.withLock { pages in
@@ -177,8 +158,8 @@ extension Device {
       }
     }
     await #expect(throws: StrandlineError.self) { try await b.exchange() }
-    #expect(try await b.zone().ghostsPossible)
-    #expect(try await b.names().count == 30)
+    #expect(try await b.mainZone().ghostsPossible)
+    #expect(try await b.livingNames().count == 30)
     if compacts { try await b.open().compact() }
     try await b.close()
     try await a.put("between", ["title": "new"])
@@ -191,62 +172,62 @@ extension Device {
     }
     try await b.open(database: again)
     try await b.exchange()
-    #expect(try await b.names() == a.names())
-    #expect(try await b.names().count == 29)
-    #expect(try await !b.zone().ghostsPossible)
+    #expect(try await b.livingNames() == a.livingNames())
+    #expect(try await b.livingNames().count == 29)
+    #expect(try await !b.mainZone().ghostsPossible)
     #expect(again.count(.zoneChanges) <= 4, "the pages that were in are not asked for again")
     try await expectAgreement(a, b)
   }
 
   @Test(arguments: ResyncSource.allCases)
   func `a sweep that would remove much freezes the zone, and a person decides`(_ source: ResyncSource) async throws {
-    let (_, a, b, cloud) = try await devices(150)
+    let (_, a, b, cloud) = try await devicesWithoutDeletions(150)
     try await a.open().write { tx in for index in 0..<130 { try tx.delete(RecordID("n\(index)")) } }
     try await a.exchange()
     try await b.put("n5", ["title": "edited"])
-    cloud.refuse { $0.requests[.zoneChanges] = [expired] }
+    cloud.refuse { $0.requests[.zoneChanges] = [tokenExpired] }
     let error = await #expect(throws: StrandlineError.self) { try await b.exchange() }
     #expect(error?.code == .zoneLost)
     #expect(error?.message.contains("the server lists 20 of the 150 records") == true)
-    #expect(try await b.zone().lostReason == .missingRecords)
-    #expect(try await b.names().count == 150)
+    #expect(try await b.mainZone().lostReason == .missingRecords)
+    #expect(try await b.livingNames().count == 150)
     try await b.open().sync.resync(.main, from: source)
     try await b.exchange()
     try await exchange(a, b)
-    #expect(try await b.names().count == (source == .server ? 20 : 150))
+    #expect(try await b.livingNames().count == (source == .server ? 20 : 150))
     if source == .here { #expect(try await a.value("n5") == "edited") }
     #expect(try await b.open().status().unsettled == 0)
     #expect(try await b.open().status().held.isEmpty)
-    #expect(try await a.names() == b.names())
+    #expect(try await a.livingNames() == b.livingNames())
     try await expectAgreement(a, b)
   }
 
   @Test func `132: a token that is refused in the middle of uploading again does not make a removal of it`()
     async throws
   {
-    let (_, a, b, cloud) = try await devices(6)
+    let (_, a, b, cloud) = try await devicesWithoutDeletions(6)
     for name in ["n0", "n1"] { try await a.remove(name) }
     try await a.exchange()
     try await b.open().sync.resync(.main, from: .here)
     cloud.forgetSent()
     cloud.refuse { script in
       script.pageMax = 2
-      script.beforePage = { if $0 == 2 { throw expired } }
+      script.beforePage = { if $0 == 2 { throw tokenExpired } }
     }
     try await b.exchange()
     #expect(cloud.count(.zoneChanges) > 3)
     try await exchange(a, b)
-    #expect(try await b.names() == ["n0", "n1", "n2", "n3", "n4", "n5"])
-    #expect(try await a.names() == b.names())
+    #expect(try await b.livingNames() == ["n0", "n1", "n2", "n3", "n4", "n5"])
+    #expect(try await a.livingNames() == b.livingNames())
     try await expectAgreement(a, b)
   }
 
   @Test func `108: what a page could not show is not held when a lookup shows that it is what is here`() async throws {
-    let (_, a, b, cloud) = try await devices(2)
+    let (_, a, b, cloud) = try await devicesWithoutDeletions(2)
     try await a.put("n0", ["title": "edited"])
     try await a.exchange()
     cloud.refuse { script in
-      script.requests[.zoneChanges] = [expired]
+      script.requests[.zoneChanges] = [tokenExpired]
       script.page = { _, page in
         var page = page
         page.changes = page.changes.map { change in
@@ -259,16 +240,16 @@ extension Device {
     try await b.exchange()
     #expect(cloud.count(.lookup) == 1)
     #expect(try await b.open().status().held.isEmpty)
-    #expect(try await b.names() == ["n0", "n1"])
+    #expect(try await b.livingNames() == ["n0", "n1"])
   }
 
   @Test func `44, 132: a zone that is gone is made anew from here, with what was not sent`() async throws {
-    let (fleet, _, b, _) = try await devices(5)
+    let (fleet, _, b, _) = try await devicesWithoutDeletions(5)
     try fleet.server.deleteZone("Main", in: fleet.database)
     try await b.put("n1", ["title": "edited"])
     try await b.remove("n2")
     await #expect(throws: StrandlineError.self) { try await b.exchange() }
-    #expect(try await b.zone().isLost)
+    #expect(try await b.mainZone().isLost)
     try await b.open().sync.resync(.main, from: .here)
     try await b.exchange()
     #expect(try await b.open().status().unsettled == 0)
@@ -276,7 +257,7 @@ extension Device {
     #expect(try fleet.server.records(zone: "Main", in: fleet.database)?.count == 4)
     let late = fleet.device("late")
     try await late.exchange()
-    #expect(try await late.names() == b.names())
+    #expect(try await late.livingNames() == b.livingNames())
     #expect(try await late.value("n1") == "edited")
     await #expect(throws: StrandlineError.self) { try await b.open().sync.resync(ZoneID("Other"), from: .here) }
   }

@@ -9,17 +9,13 @@ import Synchronization
 import Testing
 
 extension Device {
-  fileprivate func zone() async throws -> StoreStatus.Zone {
-    try #require(try await open().status().zones.first { $0.id == .main })
-  }
-
   fileprivate func names() async throws -> [String] {
     var names: [String] = []
     try await open().forEachRecord { names.append($0.id.name) }
     return names
   }
 
-  /// Opens the store anew, with rules for lost zones.
+  /// Closes the store, and opens it with rules for lost zones.
   fileprivate func open(_ rules: [ZoneLoss: ZoneLossRule]) async throws -> RefusingCloud {
     try await close()
     let cloud = RefusingCloud(self)
@@ -60,7 +56,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     name(reason, cloud)
     try fleet.server.deleteZone("Main", in: fleet.database)
     #expect(try await a.run()?.code == .zoneLost)
-    #expect(try await a.zone().lostReason == reason)
+    #expect(try await a.mainZone().lostReason == reason)
     #expect(try await a.names().count == 3)
     #expect(cloud.sent.isEmpty && cloud.count(.createZone) == 0)
   }
@@ -188,7 +184,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     a.crash()
     let again = try await a.open([.deleted: .uploadAgain])
     #expect(try await a.run() == nil, "nothing is owed")
-    #expect(try await a.zone().lostReason == .deleted)
+    #expect(try await a.mainZone().lostReason == .deleted)
     #expect(try await a.open().sync.status.halts.count == 1)
     #expect(again.count(.createZone) == 0)
     try await a.put("n1", ["title": "edited"])
@@ -254,7 +250,7 @@ private let losses: [ZoneLoss] = [.deleted, .purged, .encryptedDataReset]
     try await a.open().sync.eraseZone(.main)
     try await a.exchange()
     try await a.exchange()
-    #expect(try await a.zone().lostReason == .erased)
+    #expect(try await a.mainZone().lostReason == .erased)
     #expect(try fleet.server.records(zone: "Main", in: fleet.database) == nil)
   }
 }

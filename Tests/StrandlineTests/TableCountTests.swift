@@ -62,7 +62,7 @@ import Testing
 // MARK: A million rows
 
 @Suite struct `The rule by which tables are merged` {
-  /// Writes rows, so many at a time, and merges as the rule says.
+  /// Writes rows, the same number at a time, and merges as the rule says.
   private func write(
     _ rows: Int, _ next: (SeededRandom) -> Int
   ) -> (most: Int, rewritten: Int) {
@@ -100,7 +100,7 @@ import Testing
 
   @Test func `counts a table at the level of the largest before it`() {
     let tiers = RunTiers(flushCount: 16_384, width: 4)
-    // Small indexes that were built behind a large table.
+    // Small indexes that were built after a large table.
     #expect(tiers.due([1_000_000, 5, 5]) == 0)
     #expect(tiers.due([1_000_000, 5, 5, 5]) == 4)
     #expect(tiers.due([1, 1_000_000, 5, 5, 5]) == 5)

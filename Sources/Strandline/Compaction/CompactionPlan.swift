@@ -13,8 +13,8 @@
 // memory stays, for every register, the last event that wrote it: each of those events writes the same registers whatever
 // was there before.
 //
-// Memory: two bits for each event that a record names, one open pack, and what the state and the fold keep in memory of
-// their runs.
+// Memory: two bits for each event that a record names, the places of the newest conflicts of each record that had some, one
+// open pack, and what the state and the fold keep in memory of their runs.
 
 package import StrandlineLog
 import StrandlineSystem
@@ -51,6 +51,8 @@ package struct CompactionPlan {
   private var mutationsOfWhole = LSNSet()
   /// The LSNs under which packs stand.
   private(set) var carriers = LSNSet()
+  /// The newest conflicts of each record that lives.
+  private var conflicts = NewestConflicts()
   /// The bytes of the events that stay whole, and of the others.
   private var bytesLeft: (in: UInt64, out: UInt64) = (0, 0)
   /// The last event with a time that does not stay.
@@ -146,15 +148,12 @@ package struct CompactionPlan {
   fileprivate func fate(_ found: LogEvent, _ kind: EventKind?) throws -> (fate: Fate, event: Event?) {
     let lsn = LSN(found.lsn)
     let fate = fate(kind, lsn)
-    guard fate == .isPacked || kind == .conflicted || !whole.isEmpty else { return (fate, nil) }
+    guard fate == .isPacked || !whole.isEmpty else { return (fate, nil) }
     let event = try EventSource.decode(found)
     if let id = event.recordID, isWhole(id) { return (.stays, event) }
     switch event {
     // A pack whose names stand under another key stays as it is.
     case .deletions(let packed) where packed.key != key: return (.stays, event)
-    // What was lost of a record is told as long as that lives.
-    case .conflicted(let conflicted):
-      if try state.entry(conflicted.id) == nil { return (.goes, event) }
     // As long as it is owed, the server may refuse it, and what it deleted is alive again.
     case .deleted(let deleted):
       if let pending = try state.entry(deleted.id)?.pending, pending.since <= lsn { return (.stays, event) }
@@ -166,7 +165,8 @@ package struct CompactionPlan {
   /// The same, as far as an event's kind and its LSN tell.
   private func fate(_ kind: EventKind?, _ lsn: LSN) -> Fate {
     switch kind {
-    case .opened, .assetUploaded, .conflicted, nil: .stays
+    case .opened, .assetUploaded, nil: .stays
+    case .conflicted: conflicts.contain(lsn) ? .stays : .goes
     case .listed: keepsMemory || listings.contains(lsn) ? .stays : .goes
     case .listedEnded: keepsMemory ? .stays : .goes
     case .confirmed: lsn.rawValue > oldestSweep ? .stays : .goes
@@ -237,7 +237,7 @@ package struct CompactionPlan {
   private enum Register: Hashable {
     case account, bound(DatabaseScope), pace(DatabaseScope), databaseToken(DatabaseScope)
     case token(ZoneID), blankToken(ZoneID), zone(ZoneID, ZoneChanged.Change), decision(ZoneID), sweepBegan(ZoneID)
-    case sweepEnded(ZoneID)
+    case sweepEnded(ZoneID), ended(ZoneID, ZoneLoss)
     case held(RecordID), unread(RecordID), block(RecordID), set(RecordID)
   }
 
@@ -250,6 +250,7 @@ package struct CompactionPlan {
     lastLeftOut = .none
     latest = nil
     bytesLeft = (0, 0)
+    conflicts = NewestConflicts()
     var deletions = DeletionPacking(key: key)
     try read { transaction in
       for found in transaction {
@@ -274,6 +275,16 @@ package struct CompactionPlan {
         for mutation in sent.lsns where attempted.contains(mutation) && attempts[mutation] == nil {
           attempts[mutation] = lsn
         }
+      }
+    case .conflicted:
+      guard case .conflicted(let conflicted) = try EventSource.decode(found) else { break }
+      // What was lost of a record is told as long as that lives.
+      if !isWhole(conflicted.id), try state.entry(conflicted.id) != nil {
+        let bytes = UInt64(found.body.count)
+        let left = conflicts.add(lsn, bytes, of: KeyedHash(of: conflicted.id, key: key))
+        bytesLeft = (in: bytesLeft.in + bytes - left, out: bytesLeft.out + left)
+      } else {
+        try decide(found, kind, lsn, &deletions)
       }
     default: try decide(found, kind, lsn, &deletions)
     }
@@ -329,6 +340,7 @@ package struct CompactionPlan {
     case .zoneChanged(let event):
       registers[.zone(event.zone, event.change)] = lsn
       if event.decides { registers[.decision(event.zone)] = lsn }
+      if event.endsZone, let reason = event.reason { registers[.ended(event.zone, reason)] = lsn }
     case .sweepBegan(let event): registers[.sweepBegan(event.zone)] = lsn
     case .sweepEnded(let event): registers[.sweepEnded(event.zone)] = lsn
     case .held(let event):
@@ -408,5 +420,27 @@ package struct Survivors {
       left = .deletions(pack)
     }
     return left.map { LogSurvivor(lsn: found.lsn, schema: EventCodec.schema, body: EventCodec.encode($0)) }
+  }
+}
+
+/// The events that tell of the newest conflicts of each record. Without a bound, a record that two devices change all day would
+/// keep one for each time that they met.
+private struct NewestConflicts {
+  /// How many stay of a record.
+  static let max = 16
+
+  private var places: [KeyedHash: [(lsn: LSN, bytes: UInt64)]] = [:]
+  private var all = LSNSet()
+
+  func contain(_ lsn: LSN) -> Bool { all.contains(lsn) }
+
+  /// Adds one that is newer than those that were added. Returns the bytes of the one that goes for it.
+  mutating func add(_ lsn: LSN, _ bytes: UInt64, of record: KeyedHash) -> UInt64 {
+    all.insert(lsn)
+    places[record, default: []].append((lsn, bytes))
+    guard let known = places[record], known.count > Self.max, let oldest = known.first else { return 0 }
+    places[record]?.removeFirst()
+    all.remove(oldest.lsn)
+    return oldest.bytes
   }
 }

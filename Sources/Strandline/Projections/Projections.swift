@@ -316,6 +316,8 @@ package struct Projections: Sendable {
         (state.lostReason, state.lostWords) = (changed.reason, changed.words)
         // What the app ends itself is no matter of its rules.
         if changed.endsZone { state.ruledMilliseconds = changed.ruledMilliseconds }
+        // A zone of that name is another one from now on, and this one's token is no place in it.
+        if changed.reason == .erased { (state.token, state.sweepEpoch) = (nil, 0) }
       case .reset:
         // Records that were deleted at the server before the fetch that follows stay here until its sweep has ended.
         (state.hasGhosts, state.resetPolicy) = (true, changed.policy)

@@ -30,7 +30,7 @@ extension Command {
         "--faults", "PLAN",
         "The faults that worlds may have: all, none, or some of network, power, clocks, refusals, quota, tokens, zones,"
           + " foreign, references, types, copies, stale, compaction, app, busy, automatic, rights, space, equal, nodes,"
-          + " remade, omissions, names and screens, with commas between them. Default: all."),
+          + " remade, omissions, names, screens and crowds, with commas between them. Default: all."),
       Option("--steps", "LIST", "With --seed: only these steps of one world, as a failure printed them."),
       Option("--fleet", "The load of many devices on one server instead of worlds."),
       Option("--without", "LIST", "With --fleet: without jitter, pace or both (jitter,pace), to compare."),

@@ -291,6 +291,10 @@ struct WorldReading: Sendable {
   var spared: [RecordID: Set<Birth>] = [:]
   /// What the device has listed and has still to fetch.
   var listed: [LSN: Listed] = [:]
+  /// What it has listed, and fetched or looked up in vain.
+  private var lookedUp: Set<RecordID> = []
+  /// What a person, or a rule of the app, has decided about zones.
+  private var decisions: [ZoneID: [Decision]] = [:]
   /// Deletions that were given up although the server's version had no other birth.
   var wronglySpared: [LSN] = []
 
@@ -329,13 +333,69 @@ struct WorldReading: Sendable {
         for birth in event.births { begun[birth] = lsn }
       }
     case .listed(let event): listed[lsn] = event
-    case .listedEnded(let event): for lsn in event.lsns { listed[lsn] = nil }
-    case .zoneChanged(let event) where event.change == .reset: listed = listed.filter { $0.value.zone != event.zone }
+    case .listedEnded(let event):
+      for lsn in event.lsns {
+        let names = listed.removeValue(forKey: lsn)?.items.map(\.name) ?? []
+        lookedUp.formUnion(names.map { RecordID($0, zone: event.zone) })
+      }
+    case .zoneChanged(let event) where event.change == .reset:
+      listed = listed.filter { $0.value.zone != event.zone }
+      let isOpen = decisions[event.zone]?.last?.ended == Decision.open
+      if !isOpen, ResyncSource(rawValue: event.policy) != nil {
+        decisions[event.zone, default: []].append(Decision(begun: lsn))
+      }
+    case .zoneChanged(let event) where event.change == .lost: endDecision(on: event.zone, at: lsn)
+    case .sweepEnded(let event): endDecision(on: event.zone, at: lsn)
     case .blocked(let event) where event.subject == .mutation:
       givenUp[event.id, default: []].formUnion(mutations[event.lsn]?.births ?? event.births)
     default: break
     }
   }
+
+  // MARK: Decisions
+
+  /// Which side of a zone counts: from the event that says so to the end of the sweep that carries it out, or the zone's next loss.
+  private struct Decision: Sendable {
+    var begun: LSN
+    var ended = Decision.open
+    static let open = LSN(rawValue: .max)
+  }
+
+  private mutating func endDecision(on zone: ZoneID, at lsn: LSN) {
+    guard let last = decisions[zone]?.indices.last, decisions[zone]?[last].ended == Decision.open else { return }
+    decisions[zone]?[last].ended = lsn
+  }
+
+  /// The disk was put back: the log has other events under the LSNs after this one. What the device has said and done stays known.
+  mutating func forgetEvents(after lsn: LSN) {
+    versions = versions.filter { $0.key <= lsn }
+    for zone in decisions.keys {
+      decisions[zone]?.removeAll { $0.begun > lsn }
+      guard let last = decisions[zone]?.indices.last, let ended = decisions[zone]?[last].ended, ended > lsn else {
+        continue
+      }
+      decisions[zone]?[last].ended = Decision.open
+    }
+  }
+
+  /// Whether an event came while a decision about its zone was carried out.
+  func isDecided(_ zone: ZoneID, at lsn: LSN) -> Bool {
+    decisions[zone]?.contains { $0.begun < lsn && lsn <= $0.ended } ?? false
+  }
+
+  /// Whether what an event says of a record may follow from a decision: it came while that was carried out, or later, and no version
+  /// of the server's has come of the record since, and none of these lives of it was begun since.
+  func mayFollowDecision(_ id: RecordID, _ births: Set<Birth>, at lsn: LSN) -> Bool {
+    decisions[id.zone]?.contains { decision in
+      guard decision.begun < lsn else { return false }
+      if lsn <= decision.ended { return true }
+      let isNew = births.contains { begun[$0] ?? .none > decision.ended }
+      return !isNew && !versions.contains { $0.key > decision.ended && $0.key < lsn && $0.value == id }
+    } ?? false
+  }
+
+  /// Whether the device has listed a record, and then fetched it or looked it up in vain.
+  func hasLookedUp(_ id: RecordID) -> Bool { lookedUp.contains(id) }
 
   /// Whether the device has still to fetch a version, and says so.
   func lists(_ id: RecordID, _ tag: String?) -> Bool {

@@ -49,7 +49,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   public static let space = WorldFaults(rawValue: 1 << 17)
   /// Changes that several devices make alike: the same increment, the same item of a set, the same number.
   public static let equal = WorldFaults(rawValue: 1 << 18)
-  /// A server of two nodes, the clock of one of which is behind that of the other: its times go back from request to request.
+  /// A server of two nodes, one of which is late by its clock: its times go back from request to request.
   public static let nodes = WorldFaults(rawValue: 1 << 19)
   /// Zones that are deleted and made again, or emptied by a device, between two polls of the others.
   public static let remade = WorldFaults(rawValue: 1 << 20)
@@ -60,13 +60,16 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
   /// Values that an app read steps ago, and saves with what a person has changed in them since.
   public static let screens = WorldFaults(rawValue: 1 << 23)
 
+  /// Zones with as many records as the engine removes without a question, or some more, that are emptied or made again.
+  public static let crowds = WorldFaults(rawValue: 1 << 24)
+
   /// Every group.
   public static let all: WorldFaults = WorldFaults(groups.map(\.group))
 
   /// Groups that draw from random numbers of their own: they were added when seeds had become famous by what the others do.
   package static let later: WorldFaults = [.automatic, .rights, .space]
   /// The same, each from its own: one more changes nothing of the others.
-  package static let alone: WorldFaults = [.equal, .nodes, .remade, .omissions, .names, .screens]
+  package static let alone: WorldFaults = [.equal, .nodes, .remade, .omissions, .names, .screens, .crowds]
 
   private static let groups: [(name: String, group: WorldFaults)] = [
     ("network", .network), ("power", .power), ("clocks", .clocks), ("refusals", .refusals), ("quota", .quota),
@@ -76,7 +79,7 @@ public struct WorldFaults: OptionSet, Hashable, Sendable, CustomStringConvertibl
     ("equal", .equal), ("nodes", .nodes),
     ("remade", .remade), ("omissions", .omissions),
     ("names", .names),
-    ("screens", .screens),
+    ("screens", .screens), ("crowds", .crowds),
   ]
 
   /// The groups one by one, in a fixed order.
@@ -206,6 +209,8 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
   case otherNode
   /// A save of a value that was read some steps before.
   case screenSave
+  /// A zone that another tool filled with as many records as the engine removes without a question, or some more.
+  case crowd
   /// A reader in another process that was opened right after a write.
   case otherReader
 
@@ -241,6 +246,7 @@ public enum WorldCase: String, Hashable, Sendable, CaseIterable {
     case .equalWrite: .equal
     case .otherNode: .nodes
     case .screenSave: .screens
+    case .crowd: .crowds
     }
   }
 }

@@ -167,6 +167,13 @@ struct WorldHistory {
     zones.values.filter { $0.id == id }.max { $0.begun < $1.begun }
   }
 
+  /// The tags that a record has had at the server since it, or its zone, was deleted last.
+  func livingTags(of id: RecordID) -> [String] {
+    guard let states = newest(id.zone)?.records[id.name] else { return [] }
+    let begun = states.lastIndex { $0.version == nil }.map { $0 + 1 } ?? 0
+    return states[begun...].compactMap { $0.version?.tag }
+  }
+
   /// Whether the server has a zone now.
   func isThere(_ id: ZoneID) -> Bool {
     newest(id)?.isDeleted == false

@@ -83,7 +83,7 @@ struct WorldMemory {
 
   mutating func remember(_ more: [Write]) { writes += more }
 
-  /// A person has said which side of a zone stands for a device.
+  /// A person has said which side of a zone counts for a device.
   mutating func decided(_ device: Int, _ zone: ZoneID) { decided[device, default: []].insert(zone) }
   func hasDecided(_ device: Int, _ zone: ZoneID) -> Bool { decided[device]?.contains(zone) == true }
 
@@ -148,12 +148,13 @@ extension WorldMemory.Write {
       let lsn = LSN(rawValue: number)
       let event = try store.source.event(at: lsn)
       guard let loaded = try LoadedVersion(event, at: lsn), let id = event.recordID else { continue }
-      for change in changes where WorldNames.each.contains(where: { $0.records[change.record] == id }) {
+      for change in changes {
         let field: String
         switch change {
         case .set(_, let number, _, _), .create(_, _, let number): field = WorldPlan.fields[number]
         default: continue
         }
+        guard WorldNames.each.contains(where: { $0.records[change.record] == id }) else { continue }
         guard let stamp = loaded.version.stamp.fields[field], loaded.dirty[field] == lsn else { continue }
         writes.append(
           Self(

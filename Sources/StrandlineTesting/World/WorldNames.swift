@@ -7,15 +7,23 @@ internal import StrandlineSystem
 /// Zones and records by their numbers.
 struct WorldNames: Sendable {
   let zones: [ZoneID]
-  /// All records that there can be, by zone; then `tallies`.
+  /// All records that there can be, by zone; then `tallies`; then `crowd`.
   let records: [RecordID]
   /// The records that several devices change alike: every app can begin them.
   let tallies: [RecordID]
 
+  /// Records of the first zone that another tool makes all at once: more than any limit that the engine asks a person beyond.
+  let crowd: [RecordID]
+  static let crowdMax = 130
+
+  /// Those that steps change by themselves.
+  var single: ArraySlice<RecordID> { records.dropLast(crowd.count) }
+
   private init(_ names: [(zone: ZoneID, records: [String])], tallies: [RecordID]) {
     zones = names.map(\.zone)
-    records = names.flatMap { zone, records in records.map { RecordID($0, zone: zone) } } + tallies
-    self.tallies = tallies
+    let crowd = (0..<Self.crowdMax).map { RecordID("m\($0)", zone: names[0].zone) }
+    records = names.flatMap { zone, records in records.map { RecordID($0, zone: zone) } } + tallies + crowd
+    (self.tallies, self.crowd) = (tallies, crowd)
   }
 
   static let usual = WorldNames(

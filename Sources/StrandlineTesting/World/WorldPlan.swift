@@ -102,6 +102,8 @@ enum WorldAction: Hashable, Sendable {
   case stalePages(Bool)
   /// The zone is deleted and made again.
   case remakeZone(Int)
+  /// Another tool makes so many records in the first zone.
+  case crowd(Int)
   /// The device deletes every record of a zone that it sees.
   case emptyZone(device: Int, zone: Int)
   /// The next page of a feed from the beginning that the device asks for leaves records out.
@@ -131,7 +133,7 @@ enum WorldAction: Hashable, Sendable {
       .editScreen(let device, _, _, _):
       device
     case .throttle, .refuse, .quota, .expireTokens, .deleteZone, .makeZone, .foreign, .stalePages, .deny,
-      .remakeZone:
+      .remakeZone, .crowd:
       nil
     }
   }
@@ -178,7 +180,7 @@ struct WorldPlan: Sendable {
   /// Whether a new device joins when the world has come to rest.
   let hasLateDevice: Bool
   private(set) var steps: [WorldStep] = []
-  /// How far the clock of one of the server's nodes is behind that of the other one; 0: there is one node.
+  /// By how much one of the server's nodes is late by its clock, compared with the other one; 0: there is one node.
   private(set) var lagMilliseconds: Int64 = 0
 
   init(seed: UInt64, devices: Int, days: Int, allowed: WorldFaults) {
@@ -227,10 +229,30 @@ struct WorldPlan: Sendable {
     if self.faults.contains(.equal) { strewEqual(days, Self.drawing(seed, .equal)) }
     if self.faults.contains(.remade) { strewRemade(days) }
     if self.faults.contains(.omissions) { strewOmissions(days) }
+    if self.faults.contains(.crowds) { strewCrowd() }
     // The types of the screens have the usual zones alone.
     if self.faults.contains(.screens), !self.faults.contains(.names) {
       let random = Self.drawing(seed, .screens)
       for _ in 0..<6 { strew(days, random, Self.screen(of: devices)) }
+    }
+  }
+
+  /// A zone with 99 to 130 records, which all devices fetch, and of which many or all are gone or not shown later. With pages of
+  /// two records a fetch of it would take more requests than any sync may send.
+  private mutating func strewCrowd() {
+    let random = Self.drawing(seed, .crowds)
+    guard !hasSmallPages, random.below(2) == 0 else { return }
+    let crowd = WorldAction.crowd(99 + random.below(WorldNames.crowdMax - 98))
+    let device = random.below(devices)
+    let sync = WorldAction.sync(device: device, direction: 0)
+    let syncs = (0..<devices).map { WorldAction.sync(device: $0, direction: 0) }
+    for _ in 0...random.below(2) {
+      let omission = WorldOmission.allCases[random.below(WorldOmission.allCases.count)]
+      switch random.below(3) {
+      case 0: insert([crowd] + syncs + [.remakeZone(0), sync], random)
+      case 1: insert([crowd] + syncs + [.emptyZone(device: random.below(devices), zone: 0), sync], random)
+      default: insert([crowd] + syncs + [.omit(device: device, omission), .expireTokens, sync], random)
+      }
     }
   }
 
@@ -334,7 +356,7 @@ struct WorldPlan: Sendable {
     }
   }
 
-  /// How far a node's clock may be behind: some milliseconds, seconds, or minutes.
+  /// How late a node may be by its clock: some milliseconds, seconds, or minutes.
   private static func lag(_ random: SeededRandom) -> Int64 {
     let most = [100, 5_000, 40_000, 240_000][random.below(4)]
     return Int64(1 + random.below(most))

@@ -74,9 +74,10 @@ extension WorldRun {
     case .fetchedSave(let event): try judgeVersion(event, lsn, device)
     case .merged(let event):
       // What is uploaded again as another life was made from no version that the server has.
-      let isAnew =
+      let isOtherLife =
         event.rule == Merged.reviveRule && event.base == .none && memory.hasDecided(device.number, event.id.zone)
-      guard isAnew || reading.versions[event.base] == event.id else {
+        && reading.mayFollowDecision(event.id, reading.mutations[event.local]?.births ?? [], at: lsn)
+      guard isOtherLife || reading.versions[event.base] == event.id else {
         throw WorldBroken(
           .trueAncestors, "\(device.name) \(lsn): \(event.id) was merged with \(event.base), no version of the server's"
         )
@@ -116,16 +117,16 @@ extension WorldRun {
 
   /// An edit ends as deleted only if the server may have deleted its record, or a person has decided about the zone.
   private func judgeEnded(_ event: Settled, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
-    guard let mutation = reading.mutations[event.lsn], !memory.hasDecided(device.number, event.id.zone),
-      !history.hasEnded(event.id, mutation.births)
-    else { return }
+    guard let mutation = reading.mutations[event.lsn], !history.hasEnded(event.id, mutation.births) else { return }
+    let isDecided = memory.hasDecided(device.number, event.id.zone)
+    if isDecided, reading.mayFollowDecision(event.id, mutation.births, at: lsn) { return }
     throw WorldBroken(
       .noSilence, "\(device.name) \(lsn): the edit \(event.lsn) of \(event.id) ended, and the server never deleted it")
   }
 
   /// What is removed because a full fetch did not show it, the server does not have, and has deleted, unless a person has decided.
   private func judgeRemoved(_ event: FetchedDelete, _ lsn: LSN, _ reading: WorldReading, _ device: WorldDevice) throws {
-    guard !memory.hasDecided(device.number, event.id.zone) else { return }
+    if memory.hasDecided(device.number, event.id.zone), reading.isDecided(event.id.zone, at: lsn) { return }
     // Of what the app has begun since, nothing was removed.
     let births = (reading.confirmed[event.id] ?? []).filter { reading.begun[$0] ?? .none < lsn }
     let words = "\(device.name) \(lsn): \(event.id) was removed because a list did not show it, and the server"
@@ -159,8 +160,9 @@ extension WorldRun {
       // A page left out what no page will bring; the comparison at rest mends it.
       if device.line.omitted.contains(id) { continue }
       guard let token = zone.token, let place = server.place(ofToken: token.rawValue),
-        let records = history.zones[place.life]?.records
+        let life = history.zones[place.life]
       else { continue }
+      let records = life.records
       for (name, states) in records.sorted(by: { $0.key < $1.key }) {
         // A page shows each record at the place of its latest change, so a token says nothing of those that have changed
         // after it.
@@ -169,6 +171,8 @@ extension WorldRun {
         // Set aside by name, or still to be fetched.
         if sync.unread[record] != nil || sync.openBlocks[record] != nil { continue }
         if reading.lists(record, last.version?.tag) { continue }
+        // It was listed, and the zone was deleted before it was looked up.
+        if life.isDeleted, reading.hasLookedUp(record) { continue }
         let entry = try store.core.withLock { core in try core.projections.entry(record) }
         // A page that is behind showed it once more, to a device that deletes it, or puts another life in its place: the answer
         // to that says that it is gone.

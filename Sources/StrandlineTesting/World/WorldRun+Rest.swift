@@ -38,8 +38,10 @@ extension WorldRun {
     }
     try await judgeWrites()
     for id in plan.names.tallies {
-      let record = try await devices[0].open().record(id)
-      if let broken = tallies.broken(id, record) { throw WorldBroken(.noLostWrite, broken) }
+      let store = try await devices[0].open()
+      let births = try store.core.withLock { core in try core.view(id)?.version.stamp.births }
+      let living = WorldTallies.Life(births: births ?? [], tags: history.livingTags(of: id))
+      if let broken = tallies.broken(id, try store.record(id), living) { throw WorldBroken(.noLostWrite, broken) }
     }
     if let broken = try await app.check(devices.map { $0.store }.compactMap { $0 }) {
       throw WorldBroken(.app, broken)
@@ -104,7 +106,7 @@ extension WorldRun {
         let source: ResyncSource = (plan.seed &+ UInt64(device.number)).isMultiple(of: 2) ? .here : .server
         try await store.sync.resync(zone.id, from: source)
         memory.decided(device.number, zone.id)
-        say("\(device.name): a person has \(zone.id) synced anew, from \(source)")
+        say("\(device.name): a person has \(zone.id) synced again, from \(source)")
         continue
       }
       try await store.sync.resumeZone(zone.id)
@@ -250,7 +252,7 @@ extension WorldRun {
     let store = try await devices[0].open()
     var logs: [[Tenure]] = []
     for device in devices { logs.append(try await device.open().projections.withLock { $0.sync.tenures }) }
-    for id in plan.names.records where !history.lostZones.contains(id.zone) && !memory.foreign.contains(id) {
+    for id in plan.names.single where !history.lostZones.contains(id.zone) && !memory.foreign.contains(id) {
       let version = try store.core.withLock { core in try core.view(id)?.version }
       // The server may have applied a creation whose answer was lost, and another device may have deleted it before this
       // device had its first token: a fetch without one cannot say which births a tombstone is of, and the creation is

@@ -51,6 +51,9 @@ final class WorldTallies: Sendable {
     var what: WorldTallyChange
     /// The greatest number that it wrote.
     var best: Int64
+    /// The lives of the record that it changed, and the tag of the server's version that it was made from.
+    var births: Set<Birth> = []
+    var tag: String?
     /// It may be there or not: a power cut interrupted it, or its disk was put back.
     var isDoubtful: Bool
   }
@@ -83,7 +86,10 @@ final class WorldTallies: Sendable {
         else { continue }
         var best: Int64 = 0
         if case .int64(let number)? = fields["best"] { best = number }
-        let change = Change(id: id, device: device, lsn: lsn, what: what, best: best, isDoubtful: false)
+        let base = try store.projections.entry(id)?.base
+        let change = Change(
+          id: id, device: device, lsn: lsn, what: what, best: best, births: saved.births,
+          tag: base?.version == saved.base ? base?.changeTag : nil, isDoubtful: false)
         state.withLock { $0.changes.append(change) }
       }
     }
@@ -113,14 +119,29 @@ final class WorldTallies: Sendable {
   /// A zone was deleted, with all that its records had counted.
   func delete(_ zone: ZoneID) { state.withLock { _ = $0.deletedZones.insert(zone) } }
 
+  /// What a record is at rest.
+  struct Life {
+    /// The births of its lives.
+    var births: Set<Birth>
+    /// The tags that it has had at the server since it, or its zone, was deleted last.
+    var tags: [String]
+  }
+
   /// What is wrong with a record at rest; nil if it has what the apps were told.
-  func broken(_ id: RecordID, _ record: Record?) -> String? {
+  func broken(_ id: RecordID, _ record: Record?, _ life: Life) -> String? {
     let (all, copied, isDeleted) = state.withLock { state in
       (state.changes.filter { $0.id == id }, state.copied, state.deletedZones.contains(id.zone))
     }
-    if isDeleted { return nil }
-    let sure = all.filter { !$0.isDoubtful }
+    // Of a zone that was deleted, or emptied, only what was made from a version of the life that is there must be there.
+    let sure = all.filter { change in
+      if change.isDoubtful { return false }
+      guard isDeleted else { return true }
+      guard let tag = change.tag else { return false }
+      return change.births == life.births && life.tags.contains { $0.equalsUTF8(tag) }
+    }
     guard let record else { return sure.isEmpty ? nil : "\(id) is gone, and nobody deleted it" }
+    // Where lives were put together that have no version in common, nothing says what each has counted of the other.
+    let isBounded = !isDeleted || life.births.count == 1
     func sum(_ changes: [Change]) -> Int64 {
       changes.reduce(0) { if case .add(let count) = $1.what { $0 + Int64(count) } else { $0 } }
     }
@@ -131,7 +152,7 @@ final class WorldTallies: Sendable {
       case .list(_, let items)? = record["tags"]
     else { return "\(id) lacks a field: \(record)" }
     // Where two logs have one past, an increment that both owe must not count twice, and one may not be told from the other's.
-    if count > sum(all) || count < sum(sure.filter { !copied.contains($0.device) }) {
+    if (isBounded && count > sum(all)) || count < sum(sure.filter { !copied.contains($0.device) }) {
       return
         "\(id).sum is \(count), and the apps have added \(sum(sure))\(all.count > sure.count ? " to \(sum(all))" : "")"
     }

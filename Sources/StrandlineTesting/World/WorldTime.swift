@@ -20,14 +20,14 @@ final class WorldTime: Sendable {
   }
 }
 
-/// The clock of a server that may have two nodes, one of which is behind the other.
+/// The clock of a server that may have two nodes, one of which is late.
 final class WorldServerClock: SystemClock {
   private let time: WorldTime
   private let lagMilliseconds: Int64
   private let random: SeededRandom
   private let isBehind = Atomic<Bool>(false)
 
-  /// - Parameter lagMilliseconds: how far the second node is behind; 0: there is one.
+  /// - Parameter lagMilliseconds: how late the second node is; 0: there is one.
   init(_ time: WorldTime, lagMilliseconds: Int64, seed: UInt64) {
     self.time = time
     self.lagMilliseconds = lagMilliseconds

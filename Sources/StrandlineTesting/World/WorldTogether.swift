@@ -77,7 +77,9 @@ final class WorldTogether: Sendable {
     let answer: Result<Answer, any Error>
     do { answer = .success(try await send()) } catch { answer = .failure(error) }
     let applied = applied()
-    let carried = operations.filter { applied.contains($0.name) }.map { (CloudName($0.name), $0.kind == .delete) }
+    var carried = operations.filter { applied.names.contains($0.name) }.map { (CloudName($0.name), $0.kind == .delete) }
+    // The request has deleted what another one of its records refers to, and the server both.
+    carried += applied.cascaded.map { ($0, true) }
     for changes in owed {
       // What makes room for another type of record is a deletion, and the change that it is for is a save.
       let there = changes.filter { change in carried.contains { $0 == (change.key.key, change.value) } }
@@ -138,20 +140,22 @@ final class WorldTogether: Sendable {
     return apart
   }
 
-  /// The names of the records that the server has changed since this was asked last, each by an operation of its own.
-  private func applied() -> Set<CloudName> {
+  /// The names of the records that the server has changed since this was asked last, each by an operation of its own; and of those
+  /// that it has deleted along with another one.
+  private func applied() -> (names: Set<CloudName>, cascaded: Set<CloudName>) {
     state.withLock { state in
-      var names: Set<CloudName> = []
+      var (names, cascaded): (Set<CloudName>, Set<CloudName>) = ([], [])
       do {
         state.upTo = try server.forEachEvent(after: state.upTo) { _, event in
           switch event {
           case .recordSaved(let record): names.insert(CloudName(record.name))
-          case .recordDeleted(_, let name, let cause) where !cause.isCascade: names.insert(CloudName(name))
+          case .recordDeleted(_, let name, let cause):
+            if cause.isCascade { cascaded.insert(CloudName(name)) } else { names.insert(CloudName(name)) }
           default: break
           }
         }
       } catch { state.broken.append("the server's journal cannot be read: \(error)") }
-      return names
+      return (names, cascaded)
     }
   }
 

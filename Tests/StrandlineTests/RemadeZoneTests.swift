@@ -1,0 +1,219 @@
+// Goal: a zone of which nothing is left waits for a person, whatever its size, and one that was only named is forgotten.
+
+import Strandline
+import StrandlineCloudKit
+import StrandlineServer
+import StrandlineSimulation
+import StrandlineSyncProofs
+import Synchronization
+import Testing
+
+@Suite(.timeLimit(.minutes(30))) struct `A zone of which nothing is left` {
+  /// The zone is deleted and made again before the second device asks again, and has another record.
+  private func remade(_ count: Int) async throws -> (Fleet, Device, RefusingCloud) {
+    let (fleet, _, b, cloud) = try await devicesWithNotes(count)
+    try await b.put("n0", ["title": "edited"])
+    try await b.put("mine", ["title": "new"])
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
+    let other = fleet.device("other")
+    try await other.put("other", ["title": "other"])
+    try await other.exchange()
+    return (fleet, b, cloud)
+  }
+
+  @Test(arguments: [1, 99, 101, 250], ResyncSource.allCases)
+  func `132: is lost, whatever its size, and a person decides`(_ count: Int, _ source: ResyncSource) async throws {
+    let (fleet, b, cloud) = try await remade(count)
+    let error = try await b.run()
+    #expect(error?.code == .zoneLost)
+    #expect(error?.message.contains("emptied, or deleted and made again") == true, "\(error?.message ?? "-")")
+    #expect(try await b.mainZone().lostReason == .deleted)
+    #expect(try await b.livingNames() == noteNames(count).union(["mine", "other"]))
+    #expect(try await b.value("n0") == "edited")
+    #expect(try await b.open().status().unsettled == 2)
+    #expect(cloud.sent.isEmpty)
+    let obstacles = try await b.open().pendingChanges().changes.map(\.obstacle)
+    #expect(obstacles.allSatisfy { if case .zoneLost? = $0 { true } else { false } } && obstacles.count == 2)
+    // Asked again, it is the same.
+    try await b.open().sync.resumeZone(.main)
+    #expect(try await b.run()?.code == .zoneLost)
+    #expect(try await b.livingNames().count == count + 2)
+
+    try await b.open().sync.resync(.main, from: source)
+    try await b.exchange()
+    try await b.exchange()
+    let late = fleet.device("late")
+    try await late.exchange()
+    try await expectAgreement(b, late)
+    #expect(try await b.livingNames() == (source == .here ? noteNames(count) : []).union(["mine", "other"]))
+    if source == .here { #expect(try await b.value("n0") == "edited") }
+  }
+
+  @Test(arguments: [1, 99, 101]) func `because a device emptied it is followed, if the feed says so`(
+    _ count: Int
+  ) async throws {
+    let (_, a, b, cloud) = try await devicesWithNotes(count)
+    try await a.open().write { tx in for index in 0..<count { try tx.delete(RecordID("n\(index)")) } }
+    try await a.exchange()
+    cloud.refuse { $0.requests[.zoneChanges] = [tokenExpired] }
+    try await b.exchange()
+    #expect(try await b.livingNames() == [])
+    try await expectAgreement(a, b)
+  }
+
+  @Test(arguments: [1, 99, 101]) func `is lost if the server has forgotten the deletions and the token`(
+    _ count: Int
+  ) async throws {
+    let (_, a, b, cloud) = try await devicesWithNotes(count)
+    try await a.open().write { tx in for index in 0..<count { try tx.delete(RecordID("n\(index)")) } }
+    try await a.exchange()
+    cloud.refuse { script in
+      script.requests[.zoneChanges] = [tokenExpired]
+      script.hidesDeletions = true
+    }
+    #expect(try await b.run()?.code == .zoneLost)
+    #expect(try await b.mainZone().lostReason == .deleted)
+    #expect(try await b.livingNames().count == count)
+  }
+
+  @Test(arguments: [false, true]) func `is not known by what this device has uploaded to it since`(
+    _ hasToken: Bool
+  ) async throws {
+    let (fleet, b): (Fleet, Device)
+    if hasToken {
+      let made = try await devicesWithNotes(3)
+      (fleet, b) = (made.fleet, made.b)
+    } else {
+      fleet = try Fleet()
+      b = fleet.device("b")
+      for name in noteNames(3).sorted() { try await b.put(name, ["title": "t"]) }
+      try await b.exchange()
+      #expect(try await b.open().projections.withLock { $0.sync.zones[.main]?.token } == nil)
+    }
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
+    try await b.web().createZone(.main)
+    try await b.put("mine", ["title": "new"])
+    try await b.exchange(.pushOnly)
+    #expect(try await b.unsettled == 0)
+    #expect(try await b.run()?.code == .zoneLost)
+    #expect(try await b.livingNames() == noteNames(3).union(["mine"]))
+  }
+
+  @Test(arguments: [0, 29, 30]) func `is followed without a question where the app wants that, and says so`(
+    _ most: Int
+  ) async throws {
+    let (fleet, _, b, _) = try await devicesWithNotes(30)
+    try await b.close()
+    try await b.open(database: RefusingCloud(b)) { $0.zoneLosses.remadeFollowedMax = most }
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
+    try await b.web().createZone(.main)
+    guard most == 30 else {
+      #expect(try await b.run()?.code == .zoneLost)
+      #expect(try await b.livingNames() == noteNames(30))
+      return
+    }
+    let report = try await b.exchange()
+    #expect(report.lossesDecided.map(\.rule) == [.removeHere] && report.lossesDecided.map(\.zone) == [.main])
+    #expect(try await b.livingNames() == [])
+    #expect(try await b.owesNothing)
+  }
+
+  @Test func `is not followed where something is unsent`() async throws {
+    let (fleet, _, b, _) = try await devicesWithNotes(3)
+    try await b.close()
+    try await b.open(database: RefusingCloud(b)) { $0.zoneLosses.remadeFollowedMax = 100 }
+    try await b.put("n1", ["title": "edited"])
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    fleet.serverClock.advance(milliseconds: 1)
+    try await b.web().createZone(.main)
+    #expect(try await b.run()?.code == .zoneLost)
+    #expect(try await b.value("n1") == "edited")
+    #expect(try await b.livingNames() == noteNames(3))
+  }
+
+  @Test(arguments: [false, true]) func `has no token any more if it is deleted while it is resynced`(
+    _ crashes: Bool
+  ) async throws {
+    let (fleet, _, b, cloud) = try await devicesWithNotes(9)
+    try await b.open().sync.resync(.main, from: .server)
+    cloud.refuse { script in
+      script.pageMax = 3
+      script.refusal = { request, _ in request == .lookup ? CloudError(.networkError, reason: "away") : nil }
+      script.hidden = ["n1"]
+    }
+    #expect(try await b.run(waitMillisecondsMax: 0) != nil)
+    let begun = try await b.mainZone()
+    #expect(begun.hasToken && begun.ghostsPossible)
+    try fleet.server.deleteZone("Main", in: fleet.database)
+    if crashes { b.crash() } else { try await b.close() }
+    try await b.open(database: b.web())
+    try await b.exchange()
+    let ended = try await b.mainZone()
+    #expect(ended.lostReason == .erased && !ended.hasToken && !ended.ghostsPossible)
+    #expect(try await b.livingNames().isEmpty)
+    // A zone of that name that another device makes is fetched from its beginning when a person wants it.
+    let other = fleet.device("other")
+    try await other.put("other", ["title": "other"])
+    try await other.exchange()
+    try await b.open().sync.resumeZone(.main)
+    try await b.exchange()
+    try await expectAgreement(b, other)
+  }
+
+  @Test func `is the same one if the server took its token`() async throws {
+    let (_, a, b, cloud) = try await devicesWithNotes(1)
+    try await a.remove("n0")
+    try await a.exchange()
+    cloud.refuse { $0.hidesDeletions = true }
+    try await b.put("n0", ["title": "edited"])
+    // The save is not found, the feed says nothing, and the whole feed neither.
+    try await b.exchange()
+    #expect(try await b.livingNames() == [])
+    #expect(try await b.owesNothing)
+  }
+}
+
+@Suite(.timeLimit(.minutes(30))) struct `A zone that was only named` {
+  @Test(arguments: [false, true]) func `is forgotten when the server does not have it, and made when it is written to`(
+    _ compacts: Bool
+  ) async throws {
+    let (fleet, _, b, cloud) = try await devicesWithNotes(1)
+    let old = ZoneID("Old")
+    cloud.refuse { script in
+      script.list = { _, page in
+        var page = page
+        page.zones.append(DatabasePage.Zone(id: old))
+        return page
+      }
+    }
+    try await b.exchange()
+    #expect(try await b.open().status().zones.map(\.id) == [.main])
+    #expect(try await b.owesNothing)
+    if compacts { try await b.open().compact() }
+    cloud.refuse { $0.list = nil }
+    b.crash()
+    try await b.open()
+    try await b.write("late", ["title": "t"], zone: old)
+    try await b.exchange()
+    #expect(try await b.owesNothing)
+    #expect(try fleet.server.records(zone: "Old", in: fleet.database).map { Array($0.keys) } == ["late"])
+  }
+
+  @Test func `is lost if something is owed to it`() async throws {
+    let (_, _, b, cloud) = try await devicesWithNotes(1)
+    let old = ZoneID("Old")
+    cloud.refuse { script in
+      script.list = { _, page in
+        var page = page
+        page.zones.append(DatabasePage.Zone(id: old))
+        return page
+      }
+    }
+    try await b.write("late", ["title": "t"], zone: old)
+    #expect(try await b.run()?.code == .zoneLost)
+    #expect(try await b.unsettled == 1)
+  }
+}
