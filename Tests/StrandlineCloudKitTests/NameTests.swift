@@ -102,6 +102,12 @@ struct NameTests {
       let part = #""\#(name)":{"type":"STRING","value":"\#(value == "four" ? "edited" : value)"}"#
       #expect(Self.contains(whole, part), "\(part)")
     }
+
+    // What was deleted comes back with them.
+    try await store.write { [id = record.id] in try $0.delete(id) }
+    try await store.restore(record.id)
+    let restored = try #require(try store.record(record.id))
+    #expect(restored.fields == record.fields && restored.type == record.type)
     try await store.close()
   }
 

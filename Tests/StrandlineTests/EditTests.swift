@@ -175,6 +175,60 @@ struct VersionedSaveTests {
     #expect(try store.item().fixed == "theirs" && second.fixed == "theirs")
   }
 
+  @Test func `what a rule does not take of a save is told as an edit that has lost`() async throws {
+    let fleet = try Fleet()
+    let (here, there) = (fleet.device("here"), fleet.device("there"))
+    var rules = ConflictRules()
+    rules["Item"].fields = ["best": .greatest, "fixed": .serverWins]
+    for device in [here, there] { try await device.open(conflicts: rules) }
+    let store = try await here.open()
+    let id = RecordID("n")
+    func told() throws -> [RecordConflict] { try store.conflicts(of: id) }
+    try await store.write { try $0.save(Item(title: "a", best: 10, fixed: "a")) }
+    try await exchange(here, there)
+    var held = try store.item()
+    var copy = held
+    try await there.open().update(Item.self, "n") { ($0.fixed, $0.best) = ("theirs", 20) }
+    try await exchange(there, here)
+    // Of this save nothing is taken, so nothing is owed.
+    (held.fixed, held.best) = ("mine", 15)
+    let lost = try await store.write { try $0.save(&held) }
+    #expect(held == Item(title: "a", best: 20, fixed: "theirs"))
+    #expect(try await lost.outcome() == [id: .lost])
+    await #expect(throws: StrandlineError.self) { try await lost.uploaded() }
+    #expect(try store.status().unsettled == 0)
+    var conflict = try #require(try told().first)
+    #expect(
+      conflict.rule == "join"
+        && conflict.fields.map(\.description) == [
+          "best by greatest, lost: here", "fixed by serverWins, lost: here",
+        ])
+    #expect(conflict.local?["best"] == 15 && conflict.local?["fixed"] == "mine")
+    #expect(conflict.server?["best"] == 20 && conflict.result?["fixed"] == "theirs" && conflict.reason != nil)
+    // Of this one the title.
+    (copy.title, copy.fixed, copy.best) = ("mine", "mine", 16)
+    let partly = try await store.write { try $0.save(&copy) }
+    #expect(copy == Item(title: "mine", best: 20, fixed: "theirs"))
+    conflict = try #require(try told().last)
+    #expect(conflict.local?["best"] == 16 && conflict.result?["title"] == "mine" && conflict.result?["best"] == 20)
+    try await exchange(here, there)
+    #expect(try await partly.outcome() == [id: .partlyLost(fields: ["best", "fixed"])])
+    try await partly.uploaded()
+    // What this store has written and not sent wins by its rule too, and is still owed.
+    held = try store.item()
+    try await store.change { $0.best = 30 }
+    held.best = 25
+    try await store.write { try $0.save(&held) }
+    #expect(try held.best == 30 && told().count == 3)
+    #expect(try told().last?.server?["best"] == 30 && told().last?.result?["best"] == 30)
+    // Where the value is what the store has, nothing has lost.
+    held.best = 30
+    try await store.write { try $0.save(&held) }
+    #expect(try told().count == 3)
+    try await exchange(here, there)
+    #expect(try await there.open().item() == Item(title: "mine", best: 30, fixed: "theirs"))
+  }
+
   @Test func `a form that the type would not write is no edit`() async throws {
     struct Forms: SyncRecord {
       struct Wind: JSONField, Equatable { var knots = 0 }

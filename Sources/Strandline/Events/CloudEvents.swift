@@ -213,7 +213,7 @@ package struct Conflicted: EventPayload, Hashable {
   package var id: RecordID
   /// The mutation of here.
   package var local: LSN
-  /// The server's version, or its deletion.
+  /// The server's version, or its deletion; of a save that a rule refused in part, what this store had.
   package var server: LSN
   /// The event with the version that both sides were made from; none if it is not known.
   package var ancestor: LSN

@@ -313,8 +313,8 @@ extension SystemFields {
 }
 
 extension Event {
-  /// Checks that an event that was read for a record is of that record: where each record lies, sorted tables say, and one
-  /// of them may say what the log does not.
+  /// Checks that an event that was read for a record is of that record: the sorted tables say which event to read, and may
+  /// contradict the log.
   func checkIsOf(_ id: RecordID, at lsn: LSN) throws(StrandlineError) {
     guard recordID != id else { return }
     throw StrandlineError(

@@ -11,6 +11,6 @@ public struct ChangeToken: RawRepresentable, Hashable, Sendable {
 
   /// Equal to the byte.
   public static func == (left: ChangeToken, right: ChangeToken) -> Bool { left.rawValue.equalsUTF8(right.rawValue) }
-  /// Hashes what is compared.
+  /// Hashes what `==` compares.
   public func hash(into hasher: inout Hasher) { rawValue.hashUTF8(into: &hasher) }
 }

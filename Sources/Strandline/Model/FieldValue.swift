@@ -102,7 +102,7 @@ public struct Reference: Hashable, Sendable, Codable {
     left.name.equalsUTF8(right.name) && left.zone == right.zone && left.action == right.action
   }
 
-  /// Hashes what is compared.
+  /// Hashes what `==` compares.
   public func hash(into hasher: inout Hasher) {
     name.hashUTF8(into: &hasher)
     hasher.combine(zone)

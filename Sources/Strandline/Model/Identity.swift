@@ -81,7 +81,7 @@ public enum ZoneLoss: UInt8, Hashable, Sendable, CaseIterable {
   }
 }
 
-/// A record zone: a name, its owner, and the database it lies in. Equal, and ordered, by the bytes of the names.
+/// A record zone: a name, its owner, and the database that has it. Equal, and ordered, by the bytes of the names.
 public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
   /// The zone's name, at most 255 ASCII characters.
   public var name: String
@@ -114,7 +114,7 @@ public struct ZoneID: Hashable, Comparable, Sendable, CustomStringConvertible {
     left.scope == right.scope && left.name.equalsUTF8(right.name) && left.owner.equalsUTF8(right.owner)
   }
 
-  /// Hashes what is compared.
+  /// Hashes what `==` compares.
   public func hash(into hasher: inout Hasher) {
     name.hashUTF8(into: &hasher)
     owner.hashUTF8(into: &hasher)

@@ -51,7 +51,7 @@ public struct SystemFields: Hashable, Sendable, Codable {
       && left.unknown == right.unknown && left.archive == right.archive
   }
 
-  /// Hashes what is compared.
+  /// Hashes what `==` compares.
   public func hash(into hasher: inout Hasher) {
     hasher.combine(changeTag.map { CloudName($0) })
     hasher.combine(created)
@@ -165,7 +165,7 @@ public struct Record: Hashable, Sendable {
       && left.fields == right.fields && left.system == right.system
   }
 
-  /// Hashes what is compared.
+  /// Hashes what `==` compares.
   public func hash(into hasher: inout Hasher) {
     hasher.combine(id)
     hasher.combine(type)

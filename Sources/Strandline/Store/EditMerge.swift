@@ -20,22 +20,56 @@ struct EditMerge {
   /// Whether the type reads an absent field and a null as two things.
   let keepsNulls: Bool
 
-  /// Puts the fields that were changed into a record.
-  ///
-  /// - Returns: whether there are such fields.
-  func apply(to record: inout Record) -> Bool {
+  /// What became of an edit.
+  struct Outcome {
+    /// Whether the value says another thing of a field than it did before.
     var isChanged = false
+    /// The fields in which a rule keeps what the store has, though the value has another one; in the order of their names.
+    var refused: [Conflicted.Field] = []
+  }
+
+  /// Puts the fields that were changed into a record, as far as the rules take them.
+  func apply(to record: inout Record) -> Outcome {
+    var outcome = Outcome()
     for (name, ours) in value where origin[name] != .some(ours) {
-      isChanged = true
-      guard case .some(let merged) = merged(name, ours) else { continue }
-      if name == Version.parentField {
-        record.parent = if case .reference(let reference)? = merged { reference.name } else { nil }
-        continue
+      outcome.isChanged = true
+      if case .some(let merged) = merged(name, ours) { put(merged, name, into: &record) }
+      if let rule = refusal(name, ours) {
+        outcome.refused.append(Conflicted.Field(name: name, rule: "\(rule)", loser: .here))
       }
-      record[name] = merged
-      if merged == nil, keepsNulls { record.nulls.insert(name) }
     }
-    return isChanged
+    outcome.refused.sort { $0.name.precedesByUTF8($1.name) }
+    return outcome
+  }
+
+  /// Puts the value's own fields into a record, whatever the rules say.
+  func put(_ names: some Sequence<String>, into record: inout Record) {
+    for name in names { put(value[name] ?? nil, name, into: &record) }
+  }
+
+  private func put(_ field: FieldValue?, _ name: String, into record: inout Record) {
+    if name == Version.parentField {
+      record.parent = if case .reference(let reference)? = field { reference.name } else { nil }
+      return
+    }
+    record[name] = field
+    if field == nil, keepsNulls { record.nulls.insert(name) }
+  }
+
+  /// The rule of the record by which a field may be refused.
+  var recordRule: String {
+    if case .serverWins? = rules?.record { Conflicted.serverWinsRule } else { Merged.joinRule }
+  }
+
+  /// The rule by which a field stays as it is, that was changed to something else; nil if there is none.
+  private func refusal(_ name: String, _ ours: FieldValue?) -> FieldRule? {
+    guard let rule = rule(of: name), [.serverWins, .greatest].contains(rule) else { return nil }
+    let theirs = current[name] ?? nil
+    guard theirs != ours, let before = origin[name], before != theirs else { return nil }
+    return switch merged(name, ours) {
+    case .none: rule
+    case .some(let merged): merged == theirs ? rule : nil
+    }
   }
 
   /// The value of a field that was changed to `ours`; `.none` if it stays as it is in the store.

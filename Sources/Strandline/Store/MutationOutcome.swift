@@ -10,10 +10,11 @@ public enum MutationOutcome: Hashable, Sendable {
   case saved
   /// The server has it, in a version that holds another device's edit too.
   case merged
-  /// The server has it but for these fields, which it wrote and in which another device's edit won; in the order of their
-  /// names. `conflicts(of:)` tells both sides.
+  /// The server has it but for these fields, which it wrote and in which another edit won; in the order of their names.
+  /// `conflicts(of:)` tells both sides.
   case partlyLost(fields: [String])
-  /// It lost a conflict: in each field that it wrote, another device's edit won. `conflicts(of:)` tells both sides.
+  /// It lost a conflict: in each field that it wrote, another edit won, mostly another device's. `conflicts(of:)` tells both
+  /// sides.
   case lost
   /// The server has a later mutation, which has taken its place.
   case superseded(by: LSN)
@@ -30,7 +31,7 @@ public enum MutationOutcome: Hashable, Sendable {
   fileprivate var refusal: String? {
     switch self {
     case .saved, .merged, .partlyLost, .superseded, .cancelled: nil
-    case .lost: "another device's edit has taken its place; the record's conflicts tell both"
+    case .lost: "another edit has taken its place; the record's conflicts tell both"
     case .deletedOnServer: "the record was deleted at the server; the edit is kept in its history"
     case .rejected(let code, let reason): "it cannot be sent (\(code): \(reason))"
     case .discarded: "it was given up"
@@ -68,7 +69,7 @@ extension RecordStore {
       guard lsns.contains(lsn) else { continue }
       switch event {
       case .saved(let saved):
-        open[saved.id] = OutcomeSearch(lsn, wrote: try event.fieldsWritten(at: lsn))
+        open[saved.id] = OutcomeSearch(lsn, wrote: try event.fieldsWritten(at: lsn), after: open[saved.id])
       case .superseded(let saved): open[saved.id] = OutcomeSearch(lsn, wrote: nil)
       case .deleted(let deleted): open[deleted.id] = OutcomeSearch(lsn, wrote: [])
       default: break
@@ -118,8 +119,17 @@ private struct OutcomeSearch {
   private var wrote: Set<String>?
   /// The fields in which it lost a conflict.
   private var lost: Set<String> = []
+  /// The event that told of that conflict.
+  private var told = LSN.none
 
-  init(_ mutation: LSN, wrote: Set<String>?) { (self.mutation, self.wrote) = (mutation, wrote) }
+  /// - Parameter earlier: the search for the mutation before, which is the same save if a rule has refused part of it: its
+  ///   conflict lies between the two.
+  init(_ mutation: LSN, wrote: Set<String>?, after earlier: OutcomeSearch? = nil) {
+    (self.mutation, self.wrote) = (mutation, wrote)
+    guard let earlier, earlier.told.advanced(by: 1) == mutation else { return }
+    lost = earlier.lost
+    self.wrote?.formUnion(lost)
+  }
 
   /// Takes in the record's next event; what became of the mutation if that says so.
   mutating func take(_ event: Event, at lsn: LSN) throws -> Found? {
@@ -133,6 +143,7 @@ private struct OutcomeSearch {
       for field in conflicted.fields where field.loser.isHere && wrote?.contains(field.name) != false {
         lost.insert(field.name)
       }
+      told = lsn
       return nil
     case .merged(let merged) where merged.local >= mutation:
       (mutation, isMerged) = (lsn, true)
@@ -148,6 +159,7 @@ private struct OutcomeSearch {
     case .discarded: Found(outcome: .discarded, words: settled.words)
     case .saved where settled.lsn > mutation: lostOutcome(else: .superseded(by: settled.lsn))
     case .saved where isMerged, .merged: lostOutcome(else: .merged)
+    case .saved: lostOutcome(else: .saved)
     case .deleted where settled.lsn > mutation: Found(outcome: .superseded(by: settled.lsn))
     // All earlier ones end with it.
     default: Found(outcome: settled.mutationOutcome)
@@ -159,7 +171,7 @@ private struct OutcomeSearch {
     if lost.isEmpty { return Found(outcome: outcome) }
     guard let wrote else { return Found(outcome: nil) }
     if wrote.isSubset(of: lost) { return Found(outcome: .lost) }
-    guard outcome == .merged else { return Found(outcome: outcome) }
+    if case .superseded = outcome { return Found(outcome: outcome) }
     return Found(outcome: .partlyLost(fields: lost.sorted { $0.precedesByUTF8($1) }))
   }
 }

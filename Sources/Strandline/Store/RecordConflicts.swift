@@ -3,7 +3,8 @@
 
 import StrandlineSystem
 
-/// One conflict of a record: an edit or a deletion of this device met another device's.
+/// One conflict of a record: an edit or a deletion of this device met another device's, or a save of an older state of the record
+/// met what the store has, and a rule has kept that.
 public struct RecordConflict: Hashable, Sendable {
   /// Its place in the log. `conflicts(of:after:)` goes on after this.
   public var position: LogPosition
@@ -24,7 +25,8 @@ public struct RecordConflict: Hashable, Sendable {
   public var ancestor: Record?
   /// What was saved here; nil if it was a deletion, or if compaction has removed it.
   public var local: Record?
-  /// What the server had; nil if the record was deleted there, or if compaction has removed it.
+  /// What the server had, or this store, where a save met that; nil if the record was deleted there, or if compaction has
+  /// removed it.
   public var server: Record?
   /// What both became; nil if the record is gone, or if compaction has removed it.
   public var result: Record?
@@ -114,12 +116,13 @@ extension RecordStore {
       conflict.result = change.record
       return conflict.isOfBothSides ? conflict : nil
     }
-    if case .merged(let merged)? = try source.eventIfKept(at: change.position.lsn.advanced(by: 1)),
-      merged.id == change.id
-    {
-      conflict.result = try version(of: change.id, at: change.position.lsn.advanced(by: 1))
-    } else if rule != Conflicted.deletionRule {
-      conflict.result = conflict.server
+    let next = change.position.lsn.advanced(by: 1)
+    switch try source.eventIfKept(at: next) {
+    case .merged(let merged)? where merged.id == change.id: conflict.result = try version(of: change.id, at: next)
+    // What the rules have left of a save. After a conflict of types the app's next edit may follow.
+    case .saved(let saved)? where saved.id == change.id && rule != Conflicted.typeRule:
+      conflict.result = try version(of: change.id, at: next)
+    default: if rule != Conflicted.deletionRule { conflict.result = conflict.server }
     }
     return conflict
   }

@@ -2,7 +2,7 @@
 // here and ended with another device's deletion.
 
 extension RecordStore {
-  /// Creates a deleted record anew, with what its last version held, as far as the log still has it.
+  /// Creates a deleted record again, with what its last version held, as far as the log still has it.
   ///
   /// It does not matter who deleted it. What was edited here and lost to the deletion of another device is part of it; what was
   /// discarded, or refused for good by the server, is not. The record begins a new life: every device gets it with the next
@@ -23,11 +23,11 @@ extension RecordStore {
   public func restore(_ id: RecordID, fileID: String = #fileID, line: Int = #line) async throws -> Receipt {
     try await CallSite(fileID, line).run("restoring record '\(id)'") {
       let last = try lastVersion(of: id, fileID: fileID, line: line)
-      return try await write(fileID: fileID, line: line) { tx in try tx.create(last, fileID: fileID, line: line) }
+      return try await write(fileID: fileID, line: line) { tx in try tx.createAgain(last) }
     }
   }
 
-  /// What a record held at last, to be created anew.
+  /// What a record held at last, to be created again.
   ///
   /// - Throws: as `restore`.
   package func lastVersion(of id: RecordID, fileID: String = #fileID, line: Int = #line) throws -> Record {

@@ -214,7 +214,7 @@ final class HeldVersion: Sendable {
   }
 }
 
-/// The states of versions that hold what is not known to be durable.
+/// The states of versions that come from events which may not be durable yet.
 final class VersionsInFlight: Sendable {
   private struct Entry: Sendable {
     let lsn: LSN

@@ -28,7 +28,7 @@ package struct StoreCore: ~Copyable, Sendable {
   private var hasOpened = false
   /// The bodies of events that are appended and not known to be durable.
   private var inFlight = BodiesInFlight()
-  /// The versions of values that show what is not known to be durable.
+  /// The versions of values that were read from events which may not be durable yet.
   let versions = VersionsInFlight()
   private var openTransaction: (first: LSN, log: LogTransaction)?
   /// Where an event is encoded: its memory is used again for the next one.

@@ -32,7 +32,7 @@ public struct TypedReference<Target: SyncRecord>: Hashable, Sendable, Codable {
     CloudName(left.id.recordName) == CloudName(right.id.recordName) && left.action == right.action
   }
 
-  /// Hashes what is compared.
+  /// Hashes what `==` compares.
   public func hash(into hasher: inout Hasher) {
     hasher.combine(CloudName(id.recordName))
     hasher.combine(action)
@@ -91,7 +91,7 @@ public struct Parent<Target: SyncRecord>: Hashable, Sendable, Codable {
     CloudName(left.id.recordName) == CloudName(right.id.recordName)
   }
 
-  /// Hashes what is compared.
+  /// Hashes what `==` compares.
   public func hash(into hasher: inout Hasher) { hasher.combine(CloudName(id.recordName)) }
 
   /// Reads the parent's name.

@@ -14,12 +14,16 @@ extension WriteTransaction {
   /// A value with a version changes those fields that were changed in it since it was read, and leaves all others as they are
   /// now. A field that was changed in the store too becomes what `ConflictRules` say, and where they say nothing the value
   /// that is saved, which is the later write; a resolver is not asked. `serverWins` speaks of what the server has: over what
-  /// this store has written and not sent yet, the save is the later write. What a rule did not take is in no event: what this
-  /// returns tells it.
+  /// this store has written and not sent yet, the save is the later write. What a rule does not take is an edit that has lost a
+  /// conflict: what this returns does not have it, `RecordStore.conflicts(of:)` has both sides, and the receipt's outcome says
+  /// which fields lost.
   ///
   /// To save a value more than once, write `save(&value)`, which gives the value its new version. If the value stays the one
   /// that was saved, the next save of it has the old version, and the store can tell only by its fields whether it was made
   /// from what was read or from what was saved: it takes the state that differs in the fewest fields, and of equals the last.
+  /// Two histories force that: a counter that was read once, and raised and saved twice, has to count two, so the second save is
+  /// from the first; and a list's copy of the value, saved after the detail view has saved its own, must not undo the other's
+  /// title, so it is from what was read.
   /// Where one value goes on, that is wrong if a field is put back to what it was and another one is changed in the same step:
   /// the field that was put back may stay as it was saved. Where two copies go on, it is wrong if both were changed alike: if
   /// each raises a counter from 1 to 2, one is lost.
@@ -57,7 +61,7 @@ extension WriteTransaction {
     value = try CallSite(fileID, line).run("saving record '\(given.recordID)'") { try save(given, mayGoOn: false) }
   }
 
-  /// Saves what is different in a typed value from what it was, for a type without a ``RecordVersion``; all else is as in a save of
+  /// Saves the fields in which a typed value differs from an older one, for a type without a ``RecordVersion``; all else is as in a save of
   /// a value with one.
   ///
   /// The `old` of the next save is the `value` of this one, or both are what this returned: a counter that was raised from 5 to
@@ -259,11 +263,23 @@ extension WriteTransaction {
     let merge = EditMerge(
       value: fields, origin: origin, current: current, owed: owed, rules: rules,
       keepsNulls: fields.contains { $0.value == nil } && Value.prototype != nil)
-    guard merge.apply(to: &merged) else { return try shown(asStored: id, Value.self, prototype, steps) }
+    let outcome = merge.apply(to: &merged)
+    guard outcome.isChanged else { return try shown(asStored: id, Value.self, prototype, steps) }
     // Before anything is written: what cannot be read must not come of it.
-    _ = try RecordDecoder.decode(Value.self, from: merged, prototype)
-    try put(merged, creating: false)
+    let (made, version) = try RecordDecoder.decodeHolding(Value.self, from: merged, prototype)
+    if outcome.refused.isEmpty {
+      try put(merged, creating: false)
+    } else {
+      merge.put(outcome.refused.lazy.map(\.name), into: &merged)
+      try put(merged, refusing: outcome.refused, rule: merge.recordRule)
+    }
     if mayGoOn, let held { core.versions.note(held, held.saved(fields), at: core.projections.appliedLSN) }
+    // Without a version it is what was just written, unless the store raises a field or spells a reference in its own way.
+    if version == nil, outcome.refused.isEmpty, core.schema[Value.recordType].version == nil,
+      !merged.fields.values.contains(where: \.namesZone)
+    {
+      return made
+    }
     return try shown(asStored: id, Value.self, prototype, steps)
   }
 

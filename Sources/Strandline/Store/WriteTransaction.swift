@@ -90,6 +90,10 @@ public struct WriteTransaction: ~Copyable {
     try CallSite(fileID, line).run("creating record '\(record.id)'") { try put(record, creating: true) }
   }
 
+  /// Begins a new life with what a record of the log held. Its names may be such that no app could give: the server has given
+  /// them.
+  mutating func createAgain(_ record: Record) throws { try put(record, creating: true, checksNames: false) }
+
   /// Deletes a record; false if it does not live.
   ///
   /// - Throws: `StrandlineError`: `.damaged` and `.io` if the record cannot be read; `.tooLarge` as `save`.
@@ -160,15 +164,17 @@ public struct WriteTransaction: ~Copyable {
     return true
   }
 
-  mutating func put(_ record: Record, creating: Bool, checksSize: Bool = true) throws {
+  mutating func put(
+    _ record: Record, creating: Bool, checksSize: Bool = true, checksNames: Bool = true
+  ) throws {
     let id = account.canonical(record.id)
-    let (known, current) = try look(id, record.type, creating: creating)
+    let (known, current) = try look(id, record.type, creating: creating, checksNames: checksNames)
     guard let current else {
       var fields: [NewField] = []
       fields.reserveCapacity(record.fields.count + record.nulls.count + 1)
       for (name, value) in record.fields { fields.append(NewField(name: name, value: value)) }
       for name in record.nulls where record.fields[name] == nil { fields.append(NewField(name: name, value: nil)) }
-      return try begin(id, record.type, fields, parent: record.parent, known)
+      return try begin(id, record.type, fields, parent: record.parent, known, checksNames: checksNames)
     }
     var desired = record.fields
     for (name, value) in record.fields where value.namesZone { desired[name] = try local(value, name, of: id) }
@@ -188,22 +194,22 @@ public struct WriteTransaction: ~Copyable {
 
   /// Looks a record up that is to be saved, and refuses what cannot be saved under its name.
   private func look(
-    _ id: RecordID, _ type: String, creating: Bool
+    _ id: RecordID, _ type: String, creating: Bool, checksNames: Bool = true
   ) throws -> (known: KnownRecord, current: LoadedVersion?) {
     let (known, current) = try core.look(id)
     if creating, current != nil {
       throw StrandlineError(
-        .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it anew")
+        .recordExists, "record '\(id)' lives already; save it to change it, or delete it before creating it again")
     }
     if current == nil, !creating, let deletion = known.deletion { throw Self.wasDeleted(id, deletion) }
     if let current, current.version.type != type {
       throw StrandlineError(
         .typeMismatch,
         "record '\(id)' is a '\(current.version.type)' and cannot become a '\(type)': "
-          + "a record keeps its type for life; delete it and create it anew")
+          + "a record keeps its type for life; delete it and create it again")
     }
-    if known.entry == nil { try checkName(id) }
-    if current == nil { try Self.checkSchemaName(type, "record type", id) }
+    if known.entry == nil, checksNames { try checkName(id) }
+    if current == nil, checksNames { try Self.checkSchemaName(type, "record type", id) }
     try check(id.zone, of: id)
     return (known, current)
   }
@@ -216,7 +222,8 @@ public struct WriteTransaction: ~Copyable {
 
   /// Begins a life: every field is new, those that are written as null too.
   private mutating func begin(
-    _ id: RecordID, _ type: String, _ given: [NewField], parent: String?, _ known: KnownRecord
+    _ id: RecordID, _ type: String, _ given: [NewField], parent: String?, _ known: KnownRecord,
+    checksNames: Bool = true
   ) throws {
     var fields = given
     for place in fields.indices {
@@ -234,7 +241,7 @@ public struct WriteTransaction: ~Copyable {
       fields.removeAll { $0.name == declared.field }
       fields.append(NewField(name: declared.field, value: raised))
     }
-    for field in fields { try Self.check(field.name, field.value, in: id) }
+    for field in fields { try Self.check(field.name, field.value, in: id, checksNames: checksNames) }
     let count = fields.count
     let seen = try known.entry.flatMap { try core.base(of: id, $0) }?.version.stamp.seen ?? [:]
     var time = core.tick()
@@ -296,6 +303,51 @@ public struct WriteTransaction: ~Copyable {
           editCount: current.editCount + 1, tenure: core.tenure, isCreation: false, content: content)), known: known)
   }
 
+  /// Saves a living record in some fields of which a rule of its type keeps what the store has, and tells it as a sync does: what
+  /// was to be saved is a mutation of its own, a `conflicted` names its fields that lost, and what the rules have left of it
+  /// follows, or that it is not owed.
+  ///
+  /// - Parameters:
+  ///   - wanted: the record as it was to be.
+  ///   - fields: those that lose, in the order of their names.
+  ///   - rule: the rule of its type.
+  mutating func put(_ wanted: Record, refusing fields: [Conflicted.Field], rule: String) throws {
+    let id = account.canonical(wanted.id)
+    let before = try core.look(id)
+    let start = core.projections.appliedLSN
+    try put(wanted, creating: false)
+    let lost = core.projections.appliedLSN
+    // What the type reads another way is stored like this already.
+    guard lost > start else { return }
+    let after = try core.look(id)
+    guard let entry = before.known.entry, let old = before.current, let new = after.current,
+      after.known.entry?.pending?.newest == lost, let server = entry.pending?.newest ?? entry.base?.version
+    else { throw StrandlineError(lyingIndex: "record '\(id)' was saved in event \(lost), and is not what that wrote") }
+    try append(
+      .conflicted(
+        Conflicted(
+          id: id, local: lost, server: server, ancestor: .none,
+          wallMilliseconds: core.environment.clock.wallMilliseconds(), rule: rule,
+          words: "it was made from an older state of the record", fields: fields)), known: after.known)
+    var written = Set(new.dirty.lazy.filter { $0.value == lost }.map(\.key))
+    written.subtract(fields.lazy.map(\.name))
+    // A save of which nothing is taken raises no version number.
+    if let declared = core.schema[wanted.type].version?.field, written == [declared] { written = [] }
+    let known = try core.projections.look(id)
+    if entry.pending == nil, written.isEmpty {
+      return try append(.settled(Settled(id: id, lsn: lost, outcome: .lost)), known: known)
+    }
+    let kept = Set(new.version.names).union(old.version.names).subtracting(written)
+    var dirty = entry.pending == nil ? [:] : old.dirty
+    for name in written { dirty[name] = LSN.none }
+    try append(
+      .saved(
+        Saved(
+          id: id, type: new.version.type, births: new.version.stamp.births, base: entry.base?.version ?? .none,
+          time: core.tick(), editCount: new.editCount + 1, tenure: core.tenure, isCreation: false,
+          content: EncodedContent(new.version.taking(kept, from: old.version), dirty: dirty))), known: known)
+  }
+
   // MARK: What no sync of this store would send
 
   /// Refuses the zone of a record in another database, or of another user.
@@ -339,7 +391,7 @@ public struct WriteTransaction: ~Copyable {
 
   // MARK: What CloudKit would refuse
 
-  /// Refuses a record that CloudKit would refuse, but for what the account and what stands under its name decide.
+  /// Refuses a record that CloudKit would refuse, but for what depends on the account and on the record that has its name.
   static func check(_ record: Record) throws {
     for (name, value) in record.fields { try check(name, value, in: record.id) }
     if let parent = record.parent { try check(Version.parentField, .reference(Reference(parent)), in: record.id) }
@@ -363,15 +415,17 @@ public struct WriteTransaction: ~Copyable {
     }
   }
 
-  private static func check(_ name: String, _ value: FieldValue?, in id: RecordID) throws {
+  private static func check(
+    _ name: String, _ value: FieldValue?, in id: RecordID, checksNames: Bool = true
+  ) throws {
     if name.utf8.first == UInt8(ascii: "_"), name == Version.parentField {
-      if case .reference(let parent)? = value, let defect = Names.defect(recordName: parent.name) {
+      if checksNames, case .reference(let parent)? = value, let defect = Names.defect(recordName: parent.name) {
         throw StrandlineError(.invalidName, "record '\(id)': '\(parent.name.prefix(80))' cannot be a parent: \(defect)")
       }
       return
     }
     guard let value else { return }
-    try checkSchemaName(name, "field's name", id)
+    if checksNames { try checkSchemaName(name, "field's name", id) }
     if name.utf8.count == Names.stampField.utf8.count, name == Names.stampField {
       throw StrandlineError(
         .invalidName, "record '\(id)': the field '\(name)' is the sync engine's own; choose another name")

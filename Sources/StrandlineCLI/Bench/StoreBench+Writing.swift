@@ -160,6 +160,50 @@ extension StoreBench {
     }
   }
 
+  /// Measures updates of one typed value, each in a transaction of its own.
+  mutating func measureUpdates() async throws {
+    let work = "store.update"
+    guard wants(work) else { return }
+    try begin(work)
+    let counts = sizes.map { count(1_000, forEach: 100) * $0.factor }
+    let (works, note) = (self, BenchNote(0, data))
+    let store = try await onThread("bench") {
+      let store = try works.openStore(works.path(work))
+      try store.writeBlocking { try $0.save(note) }
+      return store
+    }
+    let log = try Log.open(at: path(work + ".log"), role: .store, environment: environment) { _ in }
+    let body = SeededRandom(seed: 5).bytes(BenchData.bytes)
+    let numbers = Counter()
+    let contenders: [any Contender] = [
+      BlockingContender(
+        clock: environment.clock,
+        work: { count in
+          for _ in 0..<count {
+            try works.checkInterrupt()
+            let number = Int64(numbers.next())
+            try store.updateBlocking(BenchNote.self, note.id) { $0.changed = number }
+          }
+        }, close: { try works.close(store) }),
+      BlockingContender(
+        clock: environment.clock,
+        work: { count in
+          for _ in 0..<count {
+            try works.checkInterrupt()
+            var transaction = LogTransaction()
+            transaction.add(schema: 0, body: body)
+            try log.waitUntilDurableBlocking(log.append(transaction).upperBound)
+          }
+        }, close: { try log.close() }),
+    ]
+    let measured = try await race(contenders, sizes: counts, rounds: bench.rounds)
+    for (size, (count, measured)) in zip(sizes, zip(counts, measured)) {
+      var row = rate(work, size, measured, amount: Double(count), hasPeer: false)
+      row.limit = measured.last.map { Self.median($0.rates(Double(count))) }
+      add(row, work, size, figure: Self.median(measured[0].seconds))
+    }
+  }
+
   // MARK: One record
 
   mutating func measureEdits() async throws {

@@ -32,8 +32,8 @@ struct StoreBench: Benchmark {
   /// The rows, each of which is measured at two sizes. A test compares them with the output.
   static let works =
     corpusWorks + [
-      "store.get.real", "store.save400", "store.save400.real", "store.save1", "store.edit.same", "store.codable.save",
-      "store.codable.load", "store.compact", "store.compact.appends",
+      "store.get.real", "store.save400", "store.save400.real", "store.save1", "store.update", "store.edit.same",
+      "store.codable.save", "store.codable.load", "store.compact", "store.compact.appends",
     ]
 
   /// The rows that need the corpus.
@@ -74,6 +74,7 @@ struct StoreBench: Benchmark {
     try await measureRealReads()
     try await measureBulk()
     try await measureSingles()
+    try await measureUpdates()
     try await measureEdits()
     try await measureTyped()
     for size in sizes { try await measureCompaction(size) }

@@ -163,8 +163,13 @@ private struct Story {
   /// Whose value won, field by field, and why.
   private func words(_ conflicted: Conflicted) throws -> String {
     let server = try version(at: conflicted.server)
-    let what =
-      server == nil && conflicted.rule == Conflicted.deletionRule ? "a deletion at the server" : "the server's version"
+    let (what, theirs): (String, String) =
+      switch try store.source.eventIfKept(at: conflicted.server) {
+      case .saved, .merged, .superseded: ("what was saved here", "what was here")
+      case nil where conflicted.rule == Conflicted.deletionRule, .fetchedDelete:
+        ("a deletion at the server", "the server's")
+      default: ("the server's version", "the server's")
+      }
     var words = "event \(conflicted.local) of here met \(what) of event \(conflicted.server)"
     if conflicted.fields.isEmpty { words += ": the other side's won, by the rule '\(conflicted.rule)'" }
     for field in conflicted.fields {
@@ -173,8 +178,8 @@ private struct Story {
       let author = stamp.map { $0.writer == 0 ? " of a tool" : " of writer \(String($0.writer, radix: 16))" } ?? ""
       let end =
         switch field.loser {
-        case .here: "the server's\(author) won, and the one of here is lost"
-        case .there: "the one of here won, and the server's\(author) is lost"
+        case .here: "\(theirs)\(author) won, and the one of here is lost"
+        case .there: "the one of here won, and \(theirs)\(author) is lost"
         case .both: "neither side's won"
         case .none: "both were put together"
         }
