@@ -1,5 +1,5 @@
 // What a writer keeps open of its store as long as it writes it: the folder, LOCK and CONTROL; and whether they are still
-// what lies at the store's path.
+// what is at the store's path.
 //
 // Everything is written through them, so a folder that was moved or removed takes the writer along, and a store that has
 // taken its place is never written by it. But an app that writes into a folder that nobody finds any more, or into files
@@ -26,10 +26,8 @@ final class StoreHold: Sendable {
   private let control: any File
   /// Held by the thread that writes CONTROL, or compares it.
   private let bounding: Mutex<ControlFile>
-  /// Why nothing is written any more.
-  private let found = Mutex<LogError?>(nil)
-  private let isReplaced = Atomic<Bool>(false)
-  private let failed = Mutex<SystemError?>(nil)
+  /// What the looks have found. A commit asks once a group, so that a lock is quick enough.
+  private let finding = Mutex(Finding.held)
   private let isClaimed = Atomic<Bool>(false)
   /// By the monotonic clock: when the last look was that found no other store.
   private let lastLook: Atomic<UInt64>
@@ -111,11 +109,31 @@ final class StoreHold: Sendable {
 
   // MARK: Whether it is still there
 
+  /// What is known of the files at the path.
+  private enum Finding {
+    /// They are those that are held.
+    case held
+    /// The last look failed, which says nothing about the folder.
+    case lookFailed(SystemError)
+    /// They are others, so that nothing is written any more. This one stays.
+    case replaced(LogError)
+  }
+
   /// What was found instead of the store; nil as long as nothing was.
-  var replacement: LogError? { isReplaced.load(ordering: .acquiring) ? found.withLock { $0 } : nil }
+  var replacement: LogError? {
+    finding.withLock { finding in
+      guard case .replaced(let error) = finding else { return nil }
+      return error
+    }
+  }
 
   /// Why the last look failed; nil if it did not.
-  var lookFailure: SystemError? { failed.withLock { $0 } }
+  var lookFailure: SystemError? {
+    finding.withLock { finding in
+      guard case .lookFailed(let error) = finding else { return nil }
+      return error
+    }
+  }
 
   /// Looks, if the last look is a fifth of a second ago.
   ///
@@ -132,28 +150,32 @@ final class StoreHold: Sendable {
   func check(now: UInt64) throws(LogError) {
     if let replacement { throw replacement }
     let replacement: Replacement?
+    let next: Finding
     do throws(SystemError) {
       replacement = try look()
+      next = .held
     } catch {
-      // A look that fails says nothing about the folder. What is written goes to the files that are held, and the next
-      // look is as soon as after one that succeeds.
-      failed.withLock { $0 = error }
-      return lastLook.store(now, ordering: .relaxed)
+      // What is written goes to the files that are held, and the next look is as soon as after one that succeeds.
+      replacement = nil
+      next = .lookFailed(error)
     }
-    failed.withLock { $0 = nil }
-    guard let replacement else { return lastLook.store(now, ordering: .relaxed) }
-    throw note(replacement)
+    if let replacement { throw note(replacement) }
+    finding.withLock { finding in
+      // Another thread's look may have found more.
+      if case .replaced = finding { return }
+      finding = next
+    }
+    lastLook.store(now, ordering: .relaxed)
   }
 
   /// Keeps what was found first.
   private func note(_ replacement: Replacement) -> LogError {
-    let error = found.withLock { found in
-      let error = found ?? replacement.error(directory.place.path)
-      found = error
+    finding.withLock { finding in
+      if case .replaced(let error) = finding { return error }
+      let error = replacement.error(directory.place.path)
+      finding = .replaced(error)
       return error
     }
-    isReplaced.store(true, ordering: .releasing)
-    return error
   }
 
   /// What has taken the store's place; nil if nothing has.
