@@ -66,7 +66,8 @@ let package = Package(
     .target(
       name: "StrandlineSyncProofs",
       dependencies: [
-        "StrandlineLogProofs", "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline", "StrandlineLog",
+        "StrandlineLogProofs", "StrandlineSimulation", "StrandlineServer", "StrandlineCloudKit", "Strandline",
+        "StrandlineLog",
         "StrandlineSystem",
       ],
       swiftSettings: strict),

@@ -143,7 +143,8 @@ package struct FolderCase: Hashable, Sendable, CustomStringConvertible {
   /// nil if these are not the words of a case.
   package init?(_ words: String) {
     let parts = words.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
-    guard parts.count == 5, let campaign = FolderCampaign(rawValue: parts[0]), let fate = FolderFate(rawValue: parts[2]),
+    guard parts.count == 5, let campaign = FolderCampaign(rawValue: parts[0]),
+      let fate = FolderFate(rawValue: parts[2]),
       let call = Int(parts[3]), call > 0, ["due", "early"].contains(parts[4])
     else { return nil }
     self.init(campaign, parts[1], fate, call: call, isLookDue: parts[4] == "due")

@@ -144,7 +144,9 @@ package struct ReplacedFolders {
       throw LogProblem("there is no case \(one)")
     }
     let calls = try calls(of: operation)
-    guard one.call <= calls.count else { throw LogProblem("there is no case \(one): \(operation) makes \(calls.count) calls") }
+    guard one.call <= calls.count else {
+      throw LogProblem("there is no case \(one): \(operation) makes \(calls.count) calls")
+    }
     try run(operation, calls, one)
   }
 

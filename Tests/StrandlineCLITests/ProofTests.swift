@@ -122,7 +122,8 @@ struct ProofTests {
       #expect(screen.code == .done, "\(screen.err)")
       #expect(screen.out.hasSuffix("nothing foreign changed, in \(one)\n"))
     }
-    for none in ["log/append/moved/3", "log/append/eaten/3/due", "log/append/moved/0/due", "store/fly/moved/1/due",
+    for none in [
+      "log/append/moved/3", "log/append/eaten/3/due", "log/append/moved/0/due", "store/fly/moved/1/due",
       "store/flush/moved/9999/due",
     ] {
       #expect(await machine.run("crash-test", "--folder", none).code == .usage, "\(none)")

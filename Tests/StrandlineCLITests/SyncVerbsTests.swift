@@ -144,7 +144,7 @@ struct `The verb why` {
     _ = await a.run("import", "/A", "-", input: note("a", "a's"))
     _ = await a.sync(server)
     let screen = await b.sync(server)
-    #expect(screen.err.contains("given up: an edit of 'title' of 'Main/a': another device's stands by the rule 'join'"))
+    #expect(screen.err.contains("given up: an edit of 'title' of 'Main/a': the rule 'join' kept another device's"))
     let history = await b.lines("history", "/A", "a")
     #expect(history.contains { $0.contains(" conflicted ") && $0.contains("title: lost here by join") }, "\(history)")
     #expect(history.contains { $0.contains(" settled ") && $0.hasSuffix(", lost") }, "\(history)")

@@ -1,4 +1,4 @@
-// A log is reached through its folder: a folder that is moved takes its writer along, and what lies at its path afterwards is
+// A log is reached through its folder: a folder that is moved takes its writer along, and what is at its path afterwards is
 // never written. And what CONTROL says of a group is there before its writers hear of it.
 
 import StrandlineHost

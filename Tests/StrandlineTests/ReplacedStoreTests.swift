@@ -51,7 +51,7 @@ extension RecordStore {
 
   @Test func `is written nowhere else, at any call of what it does, whatever becomes of its folder`() throws {
     var campaign = try ReplacedStores()
-    try campaign.run { Campaign.takes($0, every: 16) }
+    try campaign.run { Campaign.takes($0, every: 24) }
     print("replaced stores: \(campaign.cases) cases, \(campaign.powerCuts) disks after a power cut")
     #expect(campaign.cases > (Campaign.isWhole ? 2_000 : 120), "\(campaign.cases)")
     #expect(campaign.powerCuts > (Campaign.isWhole ? 400 : 20), "\(campaign.powerCuts)")
@@ -64,7 +64,7 @@ extension RecordStore {
         if disk.peek("/moved/MANIFEST") != nil, disk.peek(damaged) != nil { disk.poke(damaged, [1]) }
       }
       let failure = try #require(
-        #expect(throws: FolderFailure.self) { try campaign.run { Campaign.takes($0, every: 16) } })
+        #expect(throws: FolderFailure.self) { try campaign.run { Campaign.takes($0, every: 24) } })
       #expect(failure.what.contains(words), "\(failure)")
       #expect(failure.command == "strandline crash-test --folder \(failure.folderCase)")
       // Its words are the case, which fails again alone.

@@ -230,8 +230,7 @@ struct CrashTestOptions: Sendable {
     } else if ["--operation", "--call", "--image"].contains(where: { arguments[$0] != nil }) {
       throw UsageError(message: "--operation, --call and --image need --level")
     }
-    if isReal || histories != nil, isExhaustive || strength == .ordered || point != nil || rot != nil || folder != nil
-    {
+    if isReal || histories != nil, isExhaustive || strength == .ordered || point != nil || rot != nil || folder != nil {
       throw UsageError(
         message: "--exhaustive, --ordered, --level, --rot and --folder can be used with the simulated disk only")
     }

@@ -130,7 +130,7 @@ extension RecordChange {
       let rules = Set(lost.map(\.rule)).sorted().map { "'\($0)'" }.joined(separator: ", ")
       return (
         "an edit of \(lost.map { "'\($0.name)'" }.joined(separator: ", "))",
-        "another device's stands by the rule \(rules); the edit is in its history"
+        "the rule \(rules) kept another device's; the edit is in its history"
       )
     default: return nil
     }

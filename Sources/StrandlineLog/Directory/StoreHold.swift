@@ -59,7 +59,7 @@ final class StoreHold: Sendable {
   static func isOpen(_ place: StorePlace) -> LogError {
     LogError(
       .held,
-      "another part of this process still writes the store that lay at '\(place.path)' before its folder was moved or "
+      "another part of this process still writes the store that was at '\(place.path)' before its folder was moved or "
         + "removed; close it there", file: place.path)
   }
 
@@ -160,11 +160,13 @@ final class StoreHold: Sendable {
       next = .lookFailed(error)
     }
     if let replacement { throw note(replacement) }
-    finding.withLock { finding in
-      // Another thread's look may have found more.
-      if case .replaced = finding { return }
+    let replaced: LogError? = finding.withLock { finding in
+      // Another thread's look has found more.
+      if case .replaced(let error) = finding { return error }
       finding = next
+      return nil
     }
+    if let replaced { throw replaced }
     lastLook.store(now, ordering: .relaxed)
   }
 
@@ -200,7 +202,7 @@ final class StoreHold: Sendable {
       return lockHere == nil && controlHere == nil ? .removed : .anotherInPlaceOfRemoved
     }
     guard lockHere != nil || controlHere != nil else { return .moved }
-    // Network drives and drives of other systems change numbers, so what lies there has the last word.
+    // Network drives and drives of other systems change numbers, so what is there has the last word.
     guard try isThisStore(here) else { return .anotherInPlaceOfMoved }
     return lockHere == nil ? .unlocked : nil
   }
@@ -219,13 +221,13 @@ final class StoreHold: Sendable {
 
   /// What has become of a store that is being written.
   private enum Replacement {
-    /// Its files have no name any more, and nothing lies at its path.
+    /// Its files have no name any more, and nothing is at its path.
     case removed
-    /// Its files have no name any more, and others lie at its path.
+    /// Its files have no name any more, and others are at its path.
     case anotherInPlaceOfRemoved
-    /// Nothing lies at its path; its files lie somewhere else.
+    /// Nothing is at its path; its files are somewhere else.
     case moved
-    /// Other files lie at its path; its own lie somewhere else.
+    /// Other files are at its path; its own are somewhere else.
     case anotherInPlaceOfMoved
     /// Its files have other bytes than this writer has written.
     case overwritten
@@ -239,13 +241,13 @@ final class StoreHold: Sendable {
           "the store at '\(path)' was removed while it was open for writing: what was acknowledged is lost with it, but "
             + "for what a backup or a server has"
         case .anotherInPlaceOfRemoved:
-          "the store at '\(path)' was removed while it was open for writing, and other files lie there now: what was "
+          "the store at '\(path)' was removed while it was open for writing, and other files are there now: what was "
             + "acknowledged is lost with it, but for what they, a backup or a server have"
         case .moved:
           "the store was moved away from '\(path)' while it was open for writing: what was acknowledged is whole where it "
-            + "lies now, and is lost if it was removed since"
+            + "is now, and is lost if it was removed since"
         case .anotherInPlaceOfMoved:
-          "the store was moved away from '\(path)' while it was open for writing, and another one lies there now: what was "
+          "the store was moved away from '\(path)' while it was open for writing, and another one is there now: what was "
             + "acknowledged is whole where it was moved to, and is not in the one at this path"
         case .overwritten:
           "another copy was put over the files of the store at '\(path)' while it was open for writing: what was "
@@ -255,7 +257,7 @@ final class StoreHold: Sendable {
             + "process may write it now; nothing else is missing"
         }
       return LogError(
-        .replaced, "\(words); nothing was written to what lies there now; close this store, and open what is there",
+        .replaced, "\(words); nothing was written to what is there now; close this store, and open what is there",
         file: path, underlying: .stale("open", path))
     }
   }
