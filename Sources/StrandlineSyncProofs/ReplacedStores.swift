@@ -380,7 +380,9 @@ package struct ReplacedStores {
     let isRemoved = fate == .removed || fate == .removedAndReplaced
     let isUnknown = error.code == .outcomeUnknown && (fate.isInPlace || isRemoved)
     let isAbsent = isRemoved && (error.underlying as? SystemError)?.isAbsent == true
-    guard error.code == .storeReplaced || isUnknown || isAbsent else { throw error }
+    // A resumption opens the files again, and refuses those that are of two stores.
+    let isRefused = operation == .resume && fate.isInPlace && error.code == .damaged
+    guard error.code == .storeReplaced || isUnknown || isAbsent || isRefused else { throw error }
   }
 
   private static func error(_ body: () throws -> Void) -> (any Error)? {
